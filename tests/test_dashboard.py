@@ -665,9 +665,9 @@ def test_of_a_team_s_claims_the_wrong_ones_come_first_in_the_words_of_its_column
     assert [word for word, _ in shown] == ["Refuted", "Both ways", "Supported", "Not measurable here"]
     assert picture.rows(run, places)[0]["title"] == shown[2][1], "by importance it would come first"
     columns = {team["name"]: team for team in picture.teams(run)}
-    assert columns["TEAM-006"]["all"] == "1 of 3 claims wrong in part, 2 other"
+    assert columns["TEAM-006"]["all"] == "3 claims: 2 wrong in part, 1 other"
     column = columns["TEAM-005"]
-    assert column["all"] == "1 of 4 claims wrong, 1 right, 2 other"
+    assert column["all"] == "4 claims: 1 wrong, 1 wrong in part, 1 right, 1 other"
     assert [said["look"]["word"] for said in column["said"]] == ["Wrong", "Right"]
 
 

@@ -234,7 +234,7 @@ def test_a_link_leads_to_workload_amount_kind_and_checkpoint(page: Any, home: Pa
         "Keys and values after 4 lengths: team006_after 977 KiB (2 % of the weights, 1 times what"
     )
     assert "gguf, cold: " in alts[2]
-    assert "Most speed for each MiB more:] team006_after, 1.038× as fast as team006_before for " in text
+    assert "Most speed per extra MiB:] team006_after, 1.038× as fast as team006_before for " in text
     assert "Beaten, with intervals that do not touch:] " in text
     assert "too few rounds for an interval (1)" in text
     assert "Too few rounds for an interval (1 of about 15) where the ends are open." in text

@@ -122,7 +122,7 @@ def test_the_sentence_counts_what_could_have_been_seen() -> None:
     again = (data.Effect("a", low=0.995, high=1.005), data.Effect("d", unit="%", low=1.0, high=2.0))
     claims = [data.Claim("one", "One", 0.01, effects), data.Claim("two", "Two", 0.01, again)]
     assert noise.could_see(claims, found) == (
-        "Of 2 comparisons half are known within ±5.5 %, 1 within ±1 %, all within ±11 %. "
+        "Half of 2 comparisons are known within ±5.5 %, all within ±11 %. "
         "Where an interval cannot tell, the verdict is open."
     )
     told = noise.checks_saw(found)

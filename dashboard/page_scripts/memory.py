@@ -90,7 +90,7 @@ def _answers(spots: Sequence[memory.Spot], baseline: str) -> dict[str, str]:
         told["Fastest"] = f"None that is timed here is shown to be faster than {baseline}."
     else:
         cheapest, fastest = max(faster, key=lambda one: _worth(one, base)), faster[0]
-        told["Most speed for each MiB more"] = _told(cheapest, baseline, base)
+        told["Most speed per extra MiB"] = _told(cheapest, baseline, base)
         told["Fastest"] = _told(fastest, baseline, base) if fastest is not cheapest else "The same."
     if beaten:
         told["Beaten, with intervals that do not touch"] = f"{words.listing(beaten)}."

@@ -96,7 +96,7 @@ def show_decisions(opened: state.Opened, phases: breakdown.Phases, workload: str
     blocks.caption(
         f"On {opened.run.named(workload)}, from the time shares of {SHARES_OF} and the effects in this run's "
         "verdicts. workbench report with --decision prints the same. Where an interval lies on both sides of a limit, "
-        "the answer is “cannot tell”, with what remains possible."
+        "the answer is “undecided”, with what remains possible."
     )
 
 

@@ -186,21 +186,24 @@ def _by_claim(run: data.Run) -> dict[str, list[data.Claim]]:
     return groups
 
 
-WRONG = ("wrong", "mostly wrong", "wrong so far")
-STANDINGS = (*WRONG, "both ways", "mostly right", "right so far", "right")
+STANDINGS = ("wrong", "mostly wrong", "wrong so far", "both ways", "mostly right", "right so far", "right")
 """How a claim can stand, in the order in which they are told; others follow. So far: a part of it is open."""
 
 
 def _tally_of(run: data.Run, name: str) -> str:
-    """How all of a team's claims stand, on one line: "13 of 18 claims wrong at least in part (5 wholly), 3 right"."""
+    """How all of a team's claims stand, on one line: "18 claims: 5 wrong, 8 wrong in part, 3 right, 2 other"."""
     theirs = [[part for part in parts if name in part.who] for parts in _by_claim(run).values()]
-    counts = Counter(_standing(parts) for parts in theirs if parts)
-    count, wrong, right = counts.total(), sum(counts[word] for word in WRONG), counts["right"]
-    wholly = counts[WRONG[0]]
-    how = "" if wrong == wholly else f" at least in part ({wholly} wholly)" if wholly else " in part"
-    told = [f"{wrong or 'none'} of {count} claim{'s' * (count != 1)} wrong{how}", f"{right} right" if right else ""]
-    other = count - wrong - right
-    return ", ".join(filter(None, [*told, f"{other} other" if other else ""]))
+    counts = Counter(map(_kind, filter(None, theirs)))
+    kinds = ", ".join(f"{counts[kind]} {kind}" for kind in ("wrong", "wrong in part", "right", "other") if counts[kind])
+    return f"{counts.total()} claim{'s' * (counts.total() != 1)}: {kinds}"
+
+
+def _kind(parts: Sequence[data.Claim]) -> str:
+    """How a claim is counted: "wrong", "wrong in part" (some of its rows are), "right" or "other"."""
+    standing = _standing(parts)
+    if standing in ("wrong", "right"):
+        return standing
+    return "wrong in part" if stands.rows_of(stands.apart(parts, _main_of(parts))).get("wrong") else "other"
 
 
 def _standing(parts: Sequence[data.Claim]) -> str:
@@ -279,7 +282,9 @@ def _claim_row(run: data.Run, parts: Sequence[data.Claim], places: Sequence[int]
         "look": look(stands.look_of_all(told)),
         "title": words.clip(main.title, LONGEST),
         "sentence": sentence(main),
-        "tally": outcomes.tally_text(stands.rows_of(told)) + (f" · {len(parts)} parts" if len(parts) > 1 else ""),
+        "tally": " · ".join(
+            filter(None, (outcomes.tally_text(stands.rows_of(told)), f"{len(parts)} parts" if len(parts) > 1 else ""))
+        ),
         "picture": strip(main),
         "parts": [_part(run, part, place) for part, place in zip(parts, places, strict=True)],
     }
@@ -305,7 +310,7 @@ def sentence(claim: data.Claim) -> str:
     verdict: Mapping[str, Any] = stands.record(claim)
     found = found_words(verdict)
     where = f" ({claim.part})" if claim.part else ""
-    if claim.is_comparison or claim.is_condition:
+    if claim.is_comparison or claim.is_condition or claim.is_factorial:
         return words.clip(f"{claim.statement or claim.title} {f'Measured: {found}.' if found else ''}", 300)
     said = f"{who} claimed {claim.claimed}{where}" if claim.who and claim.claimed else claim.title
     return words.clip(f"{said}; measured: {found}." if found else f"{said}; {claim.reason or 'not measured'}.", 300)

@@ -52,8 +52,9 @@ def what_would_change(run: data.Run, claim: data.Claim) -> str:
     about = words.listing(where) if len(where) <= 3 else f"these {len(where)} workloads"
     kind = device_kind(run.environment)
     other = ", or a GPU" if kind == "cpu" and not run.is_of_functions else ""
+    decided = {"supported": "lies inside the claimed range", "refuted": "lies outside the claimed range"}
     return (
-        "More rounds would not: each interval lies on one side already. "
+        f"More rounds would not: every interval {decided.get(claim.verdict, 'decides it')} already. "
         f"Other workloads, another machine{other} could: this verdict is about {about} on this {kind.upper()}."
     )
 

@@ -27,11 +27,11 @@ def gain(run: data.Run, phases: Phases, shape: str) -> dict[str, str]:
     timed = _timed_bounds(run, shape, factors)
     told = {}
     for kind, (high, where) in _most_spent(run, phases, shape, factors).items():
-        told[kind] = f"No more than making them takes: at most {100 * high:.2g} % ({where})."
+        told[kind] = f"At most by {100 * high:.2g} %: making them takes no more ({where})."
         if timed.get(kind, 0.0) > high:
-            told[kind] += f" The times of whole calls alone allow {100 * timed[kind]:.2g} %."
+            told[kind] += f" Timing whole calls alone leaves {100 * timed[kind]:.2g} % possible."
     told |= {
-        kind: f"No, it saves no operation: {kept}, which caches them, runs the same ones as {anew}."
+        kind: f"No: {kept}, which caches them, runs the same operations as {anew}."
         for kind, (anew, kept) in unchanged.items()
     }
     return {f"Would caching masks help a {kind}?": answer for kind, answer in told.items()}

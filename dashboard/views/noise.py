@@ -140,10 +140,6 @@ def faults(noise: Noise) -> pd.DataFrame:
 
 # -- identical code against itself -------------------------------------------------------------------------------------
 
-SEEN = 0.01
-"""The difference of which the page says where it could have been seen."""
-
-
 KINDS = {"aa": "entered twice", "copy": "identical copy"}
 
 
@@ -206,12 +202,9 @@ def could_see(claims: Iterable[data.Claim], controls: Sequence[Control]) -> str:
     widths = _half_widths(claims)
     if not widths:
         return checks_saw(controls)
-    able = sum(width <= SEEN for width in widths)
-    many = f"{len(widths)} comparison{'s' * (len(widths) != 1)}"
-    return (
-        f"Of {many} half are known within ±{_percent(np.median(widths))}, {able} within ±{_percent(SEEN)}, all within "
-        f"±{_percent(max(widths))}. Where an interval cannot tell, the verdict is open."
-    )
+    middle, widest = _percent(np.median(widths)), _percent(max(widths))
+    known = f"Half of {len(widths)} comparisons are known within ±{middle}, all" if widths[1:] else "It is known"
+    return f"{known} within ±{widest}. Where an interval cannot tell, the verdict is open."
 
 
 def checks_saw(controls: Sequence[Control]) -> str:

@@ -47,7 +47,7 @@ QUESTIONS = (
     ),
     Question("rope-3x-5x", "end to end", "Are whole forwards {claimed} faster with the library's RoPE?"),
     Question(
-        "arch-or-ops", "operations", "Do operations (masks, fused ops) gain, and not architecture (files, caches)?"
+        "arch-or-ops", "operations", "Which gains: operations (masks, fused ops) or architecture (files, caches)?"
     ),
 )  # fmt: skip
 """In the order in which they are told."""

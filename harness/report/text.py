@@ -114,9 +114,11 @@ def span_text(span: Span, way: str, *, as_ratio: bool = False) -> str:
             return f"{low} {span.unit}"
         both = f"{low} to {high}"
         return {"at most": f"at most {high}", "at least": f"at least {low}"}.get(way, both) + f" {span.unit}"
-    if as_ratio or span.high >= 2 or span.low <= 0.5:
-        ends = f"{span.low:.2f}x to {span.high:.2f}x"
-        return {"at most": f"at most {span.high:.2f}x", "at least": f"at least {span.low:.2f}x"}.get(way, ends)
+    end = {"at most": span.high, "at least": span.low}.get(way)
+    if end is None and (as_ratio or span.high >= 2 or span.low <= 0.5):
+        return f"{span.low:.2f}x to {span.high:.2f}x"
+    if end is not None and (as_ratio or not 0.5 < end < 2):
+        return f"{way} {end:.2f}x{'' if as_ratio else ' as fast'}"
     if way == "at most":
         return f"at most {_faster(span.high)}" if span.high > 1 else f"at least {_slower(span.high)}"
     if way == "at least":
