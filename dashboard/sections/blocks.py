@@ -87,6 +87,7 @@ def table(
         hide_index=True,
         height="content" if len(content) <= MOST_ROWS else "auto",
         row_height=28,
+        placeholder="–",
         column_config={**numbers, **(columns or {})},
         alt=alt,
     )

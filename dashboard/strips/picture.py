@@ -306,7 +306,7 @@ def _part(run: data.Run, claim: data.Claim, place: int) -> Json:
 
 def sentence(claim: data.Claim) -> str:
     """Who claimed what and what was measured, in one plain sentence."""
-    who = words.listing([words.clip(name, 60) for name in claim.who])
+    who = words.capital(words.listing([words.clip(name, 60) for name in claim.who]))
     verdict: Mapping[str, Any] = stands.record(claim)
     found = found_words(verdict)
     where = f" ({claim.part})" if claim.part else ""
