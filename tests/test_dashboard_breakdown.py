@@ -143,14 +143,14 @@ def traced_alike(run: data.Run, *kinds: str) -> data.Run:
 def test_caching_masks_saves_what_making_them_takes_and_nothing_where_no_operation_goes(run: data.Run) -> None:
     phases = phase_shares.read(run)
     assert SPENT["mask_create"] == 10  # of 1000 microseconds in every round: 1 %
-    prefill = f"At most by 1 %: making them takes no more ({BEFORE}, prefill, 128 tokens"
+    prefill = f"At most by 1 %: that is all that making them takes ({BEFORE}, prefill, 128 tokens"
     [(question, told)] = masks.gain(run, phases, "15m").items()
     assert question == "Would caching masks help a prefill?" and told.startswith(prefill)
     first, second = masks.gain(traced_alike(run, "decode"), phases, "15m").items()
     nothing = f"No: team006_after, which caches them, runs the same operations as {BEFORE}."
     assert first == (question, told)
     assert second == ("Would caching masks help a decode?", nothing)
-    assert told.count("whole calls") == 1, "the intervals of timed calls alone say less"
+    assert told.count("whole calls") == 1, "the intervals of timed calls say less"
     both = masks.gain(traced_alike(run, "decode", "prefill"), phases, "15m")
     assert set(both.values()) == {nothing}
     assert masks.gain(run, phases, "110m") == {}

@@ -27,9 +27,9 @@ def gain(run: data.Run, phases: Phases, shape: str) -> dict[str, str]:
     timed = _timed_bounds(run, shape, factors)
     told = {}
     for kind, (high, where) in _most_spent(run, phases, shape, factors).items():
-        told[kind] = f"At most by {100 * high:.2g} %: making them takes no more ({where})."
+        told[kind] = f"At most by {100 * high:.2g} %: that is all that making them takes ({where})."
         if timed.get(kind, 0.0) > high:
-            told[kind] += f" Timing whole calls alone leaves {100 * timed[kind]:.2g} % possible."
+            told[kind] += f" Timing whole calls says less: at most {100 * timed[kind]:.2g} %."
     told |= {
         kind: f"No: {kept}, which caches them, runs the same operations as {anew}."
         for kind, (anew, kept) in unchanged.items()

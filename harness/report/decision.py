@@ -144,7 +144,7 @@ def _by_options(above: Above) -> Choice:
         return Choice("D", "start with the unified cache only, then decide")
     if above(_gain_of(LAYOUT_ALONE), 1):
         return Choice("B", "keep the single file, drop the unified cache")
-    return Choice("B", "keep the modular files with what gains")
+    return Choice("B", "keep the modular files and add what gains")
 
 
 PLAN, REVIEW = "TEAM-006 EXECUTION PLAN", "TEAM-006 CRITICAL REVIEW & DECISION"
