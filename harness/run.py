@@ -102,7 +102,7 @@ def plan_run(request: Request, options: Options) -> Plan:
 
 
 def real_geometry(options: Options) -> Geometry | None:
-    """The shape of `--checkpoint`, whose tensors must be all there, well-shaped and finite; described by its files."""
+    """The shape of `--checkpoint`, and what was read from its files: all tensors must be there, well-shaped, finite."""
     if options.checkpoint is None:
         return None
     from llama_workbench.datasets.checkpoints import geometry_of
@@ -230,7 +230,7 @@ class Run:
             for finished in self.earlier.rounds if self.earlier else ():
                 rule.add(finished)
             seconds = self.options.budget_seconds
-            if self.options.budget_has_gates:  # all of it: gates, rounds and overtime
+            if self.options.budget_has_gates:  # gates and overtime are parts of it
                 seconds = (seconds - (time.monotonic() - begun)) / (1 + OVERTIME_SHARE)
             measurement.run(rule, self._keep, seconds=max(seconds, 1.0))
             confirm(measurement, rule.ratios())

@@ -271,7 +271,7 @@ def test_the_menu_keeps_what_was_chosen_and_the_address_shows_the_same_to_others
     assert other.title().endswith(": mask caching 6 11 (whole prefill) · Llama workbench"), "its verdict in front"
     assert other.locator(told).all_inner_texts() == page.locator(told).all_inner_texts()
     settled(page)
-    for _ in range(3):  # Streamlit sometimes enters a page and its query one after the other
+    for _ in range(2):  # Streamlit sometimes enters a page and its query one after the other
         if urlsplit(page.url).path == "/claim":
             page.go_back()
             settled(page)

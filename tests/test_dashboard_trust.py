@@ -125,6 +125,8 @@ def test_the_sentence_counts_what_could_have_been_seen() -> None:
         "Half of 2 comparisons are known within ±5.5 %, all within ±11 %. "
         "Where an interval cannot tell, the verdict is open."
     )
+    one = noise.could_see([replace(claims[0], effects=effects[:1])], found)
+    assert one == "The comparison is known within ±1 %. Where an interval cannot tell, the verdict is open."
     told = noise.checks_saw(found)
     assert told == (
         "The checks could see ±2.5 % on the middle workload, ±13 % on the worst. 1 check had too few rounds to say."

@@ -356,7 +356,7 @@ def test_many_open_effects_have_one_reason_together() -> None:
     )
     nearly = [*effects[:2], replace(effects[2], seconds_more=1.0)]
     assert combine(nearly)[1].endswith(
-        "; less than 10 s more should settle w2; about 20 s more would settle w0, about 40 s all"
+        "; less than 10 s more would settle w2; about 20 s more would settle w0, about 40 s all"
     )
     beyond = [*effects[:2], replace(effects[2], seconds_more=math.inf)]
     assert combine(beyond)[1].endswith(

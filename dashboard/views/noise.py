@@ -202,9 +202,10 @@ def could_see(claims: Iterable[data.Claim], controls: Sequence[Control]) -> str:
     widths = _half_widths(claims)
     if not widths:
         return checks_saw(controls)
-    middle, widest = _percent(np.median(widths)), _percent(max(widths))
-    known = f"Half of {len(widths)} comparisons are known within ±{middle}, all" if widths[1:] else "It is known"
-    return f"{known} within ±{widest}. Where an interval cannot tell, the verdict is open."
+    widest = f"within ±{_percent(max(widths))}. Where an interval cannot tell, the verdict is open."
+    if len(widths) == 1:
+        return f"The comparison is known {widest}"
+    return f"Half of {len(widths)} comparisons are known within ±{_percent(np.median(widths))}, all {widest}"
 
 
 def checks_saw(controls: Sequence[Control]) -> str:

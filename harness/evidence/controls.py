@@ -47,20 +47,26 @@ def _noise_line(controls: Sequence[Control]) -> str:
         return f"{SUBJECT}: not checked in this run"
     fired = [f"{control.variant} on {control.workload}" for control in controls if control.fired]
     bounded = [control for control in controls if math.isfinite(control.shift)]
-    short = sum(not math.isfinite(control.shift) and not control.fired for control in controls)
-    if short == len(controls):
-        return f"{SUBJECT}: {checks_text(short)} had too few rounds to say"
-    line = f"{SUBJECT}: {found_text(len(controls) - short, fired)}"
+    line = f"{SUBJECT}: {found_text(controls, fired)}"
     if bounded:
         shift = max(abs(control.interval.centre) for control in bounded)
         widest = max((control.interval.high - control.interval.low) / 2 for control in bounded)
         line += f"; all within {percent(math.expm1(shift))} of 1 (widest interval ±{percent(math.expm1(widest))})"
-    return f"{line}; {short} more had too few rounds" if short else line
+    short = len(controls) - _able(controls)
+    return f"{line}; {short} more had too few rounds" if 0 < short < len(controls) else line
 
 
-def found_text(checks: int, fired: Sequence[str], where: str = "") -> str:
-    """What so many controls found, and on what those fired that did. `where`: what the checks were made on."""
-    looked = f"in {checks_text(checks)}{where}"
+def _able(controls: Sequence[Control]) -> int:
+    """How many of them had rounds enough to say something."""
+    return sum(math.isfinite(control.shift) or control.fired for control in controls)
+
+
+def found_text(controls: Sequence[Control], fired: Sequence[str], where: str = "") -> str:
+    """What those of these controls found that can say something. `fired`: the names of what fired. `where`: what the
+    checks were made on."""
+    if not (able := _able(controls)):
+        return f"{checks_text(len(controls))}{where} had too few rounds to say"
+    looked = f"in {checks_text(able)}{where}"
     return f"{looked} a difference was found: {', '.join(fired)}" if fired else f"no difference found {looked}"
 
 

@@ -96,7 +96,7 @@ def time_to_settle(effects: Sequence[Effect]) -> str:
     texts = []
     if short:
         names = list(dict.fromkeys(effect.workload for effect in short)) if len(effects) > 1 else ["it"]
-        texts.append(f"less than {duration(MOMENT_S)} more should settle {', '.join(names)}")
+        texts.append(f"less than {duration(MOMENT_S)} more would settle {', '.join(names)}")
     if later := soon[len(short) :]:
         shortest, longest = (f"about {duration(effect.seconds_more)}" for effect in (later[0], later[-1]))
         text = f"{shortest} more would settle {later[0].workload if len(effects) > 1 else 'it'}"

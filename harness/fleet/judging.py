@@ -85,7 +85,7 @@ def _noise_line(machines: Sequence[Machine]) -> str:
     fired = [machine.name for machine in machines if any(each.fired for each in machine.evidence.noise.controls)]
     places = how_many(machine.name for machine in machines)
     where = f" on {places} machine{'s' * (places != 1)}"
-    return f"{SUBJECT}: {found_text(len(controls), fired, where)}"
+    return f"{SUBJECT}: {found_text(controls, fired, where)}"
 
 
 def _claims(fleet: FleetFolder) -> list[Claim]:
