@@ -11,6 +11,7 @@ from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.flames import section as flames
 from llama_workbench.dashboard.sections import answer, blocks, claim, head, named, sides
 from llama_workbench.dashboard.views import breakdown, data, gates, outcomes, samples, why
+from llama_workbench.harness.spec.entered import EnteredName
 from llama_workbench.harness.stats.samples import tokens_per_second
 
 
@@ -24,7 +25,7 @@ def main() -> None:
     baselines = {experiment.baseline for experiment in opened.run.manifest.experiments}
     names = sorted(  # the baselines of its workloads first, controls last
         {name for groups in timed.values() for group in groups for name in group},
-        key=lambda name: ("@" in name, name not in baselines, name),
+        key=lambda name: (EnteredName(name).is_control, name not in baselines, name),
     )
     if len(names) < 2:
         blocks.info("This run timed no two variants, so there is nothing to compare.")

@@ -6,12 +6,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from llama_workbench import variants
+from llama_workbench.harness.spec.entered import AA, COPY, EnteredName
 
 COPIES = {
-    "aa": "The same once more: a control. It shows by how much identical code seems to differ.",
-    "copy": "A copy of its source, imported under another name: a control.",
+    AA: "The same once more: a control. It shows by how much identical code seems to differ.",
+    COPY: "A copy of its source, imported under another name: a control.",
 }
-"""What the part of a name behind "@" stands for."""
+"""What the controls of a variant are."""
 
 AXES = {
     "layout": "files",
@@ -47,7 +48,8 @@ def differing(names: Sequence[str]) -> Collection[str]:
 
 def card(name: str, shown: Collection[str] = tuple(AXES)) -> Card:
     """The card of a variant or function by its name, whether or not this version knows it. `shown`: which axes."""
-    original, _, copy = name.partition("@")
+    entered = EnteredName(name)
+    original, copy = entered.original, entered.control
     known = variants.get(original) if original in variants.names() else None
     if known is None:
         return Card(name, COPIES.get(copy, "Named on the command line of the run; not part of the workbench."))

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from ..spec.comparison import Comparison
+from ..spec.entered import AA, EnteredName
 from ..stats.confidence import running_interval
 from ..stats.samples import Differences
 from ..store.schema import Control, Noise
@@ -28,11 +29,11 @@ def judge_controls(
     """
     pairs = []
     for workload, variant in ((workload, variant) for workload, names in measured.items() for variant in names):
-        name, _, kind = variant.partition("@")
-        if kind in ("aa", "copy") and name in measured[workload]:
-            pairs.append((Comparison(workload, variant, name), kind))
+        entered = EnteredName(variant)
+        if entered.is_control and entered.original in measured[workload]:
+            pairs.append((Comparison(workload, variant, entered.original), entered.control))
     values = {pair: rounds(pair).values for pair, _ in pairs}
-    pairs = [(pair, kind) for pair, kind in pairs if kind == "aa" or len(values[pair])]
+    pairs = [(pair, kind) for pair, kind in pairs if kind == AA or len(values[pair])]
     controls = []
     for pair, kind in pairs:
         interval = running_interval(values[pair], alpha / len(pairs))

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..evidence.effect import ALPHA, FAULT_COST_NS, NO_STRETCH, Stretch, decided, fault_stretch, rounds_needed
 from ..measure.remaining import Remaining, Wait, WaitsFor
 from ..spec.comparison import Comparison, Metric
+from ..spec.entered import AA, COPY, EnteredName
 from ..spec.experiments import Contrast, Experiment, Target
 from ..spec.regions import Region
 from ..spec.sample import Round
@@ -119,7 +120,8 @@ class StoppingRule:
         The identical copy of another variant takes part in rounds of many variants alone: the time of a pair is dear,
         and where each side has a process of its own, the copy would be nothing but A/A.
         """
-        pairs = [experiment.control_pair(name) for name in experiment.controls if not name.endswith("@copy")]
+        names = (name for name in experiment.controls if EnteredName(name).control != COPY)
+        pairs = [experiment.control_pair(name) for name in names]
         return [
             pair for pair in pairs if is_apart(pair) and not _is_known(self._interval(pair, ALPHA), CONTROL_PRECISION)
         ]
@@ -195,7 +197,7 @@ class StoppingRule:
         pairs = list(dict.fromkeys(target.comparison for target in left))
         for name in experiment.controls:
             pair = experiment.control_pair(name)
-            if name.endswith("@aa") or not _is_known(self._interval(pair, ALPHA), CONTROL_PRECISION):
+            if EnteredName(name).control == AA or not _is_known(self._interval(pair, ALPHA), CONTROL_PRECISION):
                 pairs.append(pair)
         wanted = {name for pair in pairs for name in (pair.baseline, pair.variant)}
         wanted |= set(experiment.grid) if open_ else set()

@@ -22,6 +22,7 @@ from ..claims.model import Claim
 from ..claims.reading import select
 from ..spec.comparison import Comparison
 from ..spec.conditions import Condition
+from ..spec.entered import AA, COPY, EnteredName
 from ..spec.experiments import Contrast, Experiment, Target, without
 from ..spec.hypotheses import Hypothesis
 from ..spec.regions import ANSWERS
@@ -272,14 +273,14 @@ def _experiment(
     common = Counter(target.comparison.baseline for target in targets).most_common(1)
     baseline = common[0][0] if common else grid[0]
     # Between environments each round has fresh processes, so that nothing of one side can stay for a control to find.
-    controls = [] if functions.environments.keys() & {*names} else [f"{baseline}@aa"]
+    controls = [] if functions.environments.keys() & {*names} else [EnteredName.of_control(baseline, AA)]
     if workload.has_model:
         tokens = max(workload.tokens + (workload.new_tokens or 0), workload.context)  # decode fills its context first
         parameters = parameter_count(shapes[workload.geometry].config)
         cost = parameters * tokens * workload.batch
         other = next((name for name in ("team005_proposal", *names) if name in names and name != baseline), None)
         if cost <= COPY_LIMIT and parameters <= COPY_PARAMETERS and other is not None:
-            controls.append(f"{other}@copy")
+            controls.append(EnteredName.of_control(other, COPY))
         if YARDSTICK not in names:
             controls.append(YARDSTICK)
     return Experiment(workload, names, baseline, tuple(controls), tuple(targets), contrasts)

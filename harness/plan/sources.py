@@ -9,6 +9,7 @@ from llama_workbench.variants import digests
 
 from ..calls.digest import digest_of
 from ..calls.source import Source as Given
+from ..spec.entered import EnteredName
 from ..store.sitting_schema import CallSources, Source, Sources
 from .experiments import Plan
 
@@ -38,7 +39,9 @@ def sources_of(plan: Plan) -> Sources | None:
 
 def _controls(plan: Plan) -> list[str]:
     """Controls that are no copy of another variant."""
-    return sorted({name for experiment in plan.experiments for name in experiment.controls if "@" not in name})
+    return sorted(
+        {name for experiment in plan.experiments for name in experiment.controls if not EnteredName(name).is_control}
+    )
 
 
 def _source(given: Given) -> Source:

@@ -13,6 +13,7 @@ from typing import Any
 
 from ..machine.environment import device_kind
 from ..metrics.instructions.across import change
+from ..spec.entered import EnteredName
 from ..store import pass_schema
 from ..store.errors import RunError
 from ..store.files import INSTRUCTIONS, MEMORY
@@ -184,7 +185,7 @@ def unlike(key: Key, old: Standings, now: Standings) -> str:
 
 def _is_subject(key: Key) -> bool:
     """Neither a control nor what others are compared with."""
-    return "@" not in key[1] and key[1] != YARDSTICK
+    return not EnteredName(key[1]).is_control and key[1] != YARDSTICK
 
 
 def _cannot_tell(key: Key, what: What, thresholds: Thresholds, reason: str) -> Row:

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from ..evidence.evidence import Evidence, evidence_from_manifest
 from ..spec.comparison import Comparison
+from ..spec.entered import EnteredName
 from ..stats.confidence import running_interval
 from ..store.errors import RESTORE, RunError, RunWarning
 from ..store.files import MANIFEST, STANDINGS
@@ -54,7 +55,11 @@ def measure_standings(folder: RunFolder, workloads: Collection[str] | None = Non
     unmeasured = (key for key in taken_on if key not in present and key not in evidence.unusable)
     reasons = {**evidence.unusable, **dict.fromkeys(unmeasured, "no finished round")}
     numbers = (key for key in taken_on if key not in reasons)
-    subjects = tuple(key for key in numbers if "@" not in key[1] and key[1] != results[key[0]].reference)
+    subjects = tuple(
+        (workload, name)
+        for workload, name in numbers
+        if not EnteredName(name).is_control and name != results[workload].reference
+    )
     return Standings(
         name=str(manifest.get("id") or folder.path.name),
         started=str(manifest.get("started") or ""),

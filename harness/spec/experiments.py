@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from llama_workbench.datasets.workloads import Workload
 
 from .comparison import Comparison
+from .entered import EnteredName
 from .regions import Region
 
 UNABLE = "cannot do this workload"
@@ -57,8 +58,8 @@ class Experiment:
 
     def control_pair(self, name: str) -> Comparison:
         """What a control is measured against: `NAME@aa` with NAME, the yardstick with the baseline."""
-        original, _, control = name.partition("@")
-        return Comparison(self.workload.name, name, original if control else self.baseline)
+        entered = EnteredName(name)
+        return Comparison(self.workload.name, name, entered.original if entered.is_control else self.baseline)
 
     def entered(self) -> tuple[str, ...]:
         """Everything that is built and timed."""
@@ -68,7 +69,7 @@ class Experiment:
 def without(experiment: Experiment, gone: Iterable[str]) -> Experiment:
     """The experiment without the variants (and their controls) that were excluded."""
     lost = set(gone)
-    lost |= {name for name in experiment.entered() if name.partition("@")[0] in lost}
+    lost |= {name for name in experiment.entered() if EnteredName(name).original in lost}
     return replace(
         experiment,
         variants=tuple(name for name in experiment.variants if name not in lost),

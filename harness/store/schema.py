@@ -16,6 +16,7 @@ from pydantic import AfterValidator, AliasChoices, Field, StrictBool, TypeAdapte
 from pydantic.json_schema import SkipJsonSchema
 
 from ..spec.conditions import checked
+from ..spec.entered import EnteredName
 from ..stats.confidence import Interval
 from .forms import (
     JUDGED,
@@ -145,7 +146,7 @@ class Control:
     @property
     def baseline(self) -> str:
         """The first side."""
-        return self.variant.partition("@")[0]
+        return EnteredName(self.variant).original
 
     @property
     def interval(self) -> Interval:

@@ -26,6 +26,7 @@ from ..calls.built import Built, imported
 from ..calls.called import Called
 from ..calls.payload import Arguments
 from ..calls.source import Source
+from ..spec.entered import EnteredName
 from .devices import Callee, Cuda
 from .state import Bench, Worker, WorkerError
 
@@ -33,7 +34,7 @@ from .state import Bench, Worker, WorkerError
 def function_of(worker: Worker, bench: Bench, entered: str) -> Variant:
     """Any function, from files that are imported for this side alone (see `Called`)."""
     assert bench.call is not None
-    source = Source(**worker.functions[entered.partition("@")[0]])
+    source = Source(**worker.functions[EnteredName(entered).original])
     hide(worker)
     bench.called[entered] = Called.imported(source, bench.call, f"{worker.draw} {entered}", worker.turn)
 
@@ -48,7 +49,7 @@ def variant_of(worker: Worker, entered: str, bench: Bench | None = None) -> Vari
 
     bench: where it is measured; needed where that is any function.
     """
-    name = entered.partition("@")[0]
+    name = EnteredName(entered).original
     if bench is not None and bench.call is not None:
         return function_of(worker, bench, entered)
     if worker.is_outside(name):
@@ -60,7 +61,7 @@ def variant_of(worker: Worker, entered: str, bench: Bench | None = None) -> Vari
     variant = variants.get(name)
     if getattr(variant.build, "module", None) == ".library":  # the library's own model cannot be imported twice
         return variant
-    return with_private_source(variant, entered.replace("@", "_"))
+    return with_private_source(variant, EnteredName(entered).identifier)
 
 
 def hide(worker: Worker) -> None:

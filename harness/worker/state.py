@@ -24,6 +24,7 @@ from llama_workbench.variants.presets import presets
 
 from ..calls.called import Call, Called
 from ..calls.world import Turn
+from ..spec.entered import EnteredName
 from .channel import CUT_OFF, Channel
 from .devices import Device, device_of
 from .gates.op_trace import Trace
@@ -190,7 +191,7 @@ class Worker:
 
     def is_outside(self, entered: str) -> bool:
         """Whether a variant is foreign code."""
-        name = entered.partition("@")[0]
+        name = EnteredName(entered).original
         return name in self.added or name in self.functions or name not in OURS
 
     def weights(self) -> list[dict[str, Tensor]]:

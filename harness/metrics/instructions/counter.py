@@ -33,6 +33,7 @@ from llama_workbench.datasets.workloads import call_lengths, warmup_length
 from llama_workbench.variants import Variant
 
 from ...machine.lifeline import tied
+from ...spec.entered import EnteredName
 from ...worker.gates.small import small_weights
 from ...worker.runners import runner_of, variant_of
 from ...worker.state import Bench, Worker, open_workload
@@ -95,7 +96,9 @@ def _opened(request: Mapping[str, Any]) -> Worker:
     for workload in request["workloads"]:
         call = request["called"].get(workload["name"])
         open_workload(worker, workload, None if call else request["folder"], request["seed"], call)
-    named = {job["variant"].partition("@")[0] for job in request["jobs"]} | ({WARM_BY} if request["folder"] else set())
+    named = {EnteredName(job["variant"]).original for job in request["jobs"]} | (
+        {WARM_BY} if request["folder"] else set()
+    )
     for name in sorted(named - worker.added.keys() - worker.functions.keys()):
         if module := getattr(variants.get(name).build, "module", None):
             import_module(module, variants.__name__)

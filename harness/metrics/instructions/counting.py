@@ -32,6 +32,7 @@ from ...calls.source import Source
 from ...machine.environment import usable_cores
 from ...machine.lifeline import tied
 from ...measure.processes import worker_environment
+from ...spec.entered import EnteredName
 from .callgrind import CallgrindError, read
 
 COUNTED_CALLS = 2
@@ -104,7 +105,7 @@ def cannot_count(workload: Workload, variant: str, added: Container[str]) -> str
         return "a generation is not counted: it is many forwards, and takes too long under callgrind"
     if workload.threads > 1:
         return "callgrind runs one thread at a time: only workloads of one thread are counted"
-    name = variant.partition("@")[0]
+    name = EnteredName(variant).original
     if name in added or workload.kind == "call":
         return None
     if variants.get(name).engine is not None:

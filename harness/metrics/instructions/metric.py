@@ -18,6 +18,7 @@ from ...calls.called import Call
 from ...evidence.evidence import Evidence
 from ...measure.measurement import Measurement, measured_by
 from ...measure.participants import ExperimentState
+from ...spec.entered import EnteredName
 from ...spec.hypotheses import Name, Names, RangeHypothesis
 from ...store import pass_schema
 from ...store.files import INSTRUCTIONS
@@ -196,7 +197,7 @@ def everything(context: PassContext) -> list[Pair]:
         (book.experiment.workload.name, name)
         for book in measurement.books
         for name in sorted(book.experiment.entered(), key=lambda name: name != YARDSTICK)
-        if "@" not in name and not cannot_count(book.experiment.workload, name, measurement.added)
+        if not EnteredName(name).is_control and not cannot_count(book.experiment.workload, name, measurement.added)
     ]
 
 

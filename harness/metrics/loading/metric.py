@@ -23,6 +23,7 @@ from pydantic import Field
 from ...evidence.evidence import Evidence
 from ...measure.participants import Progress
 from ...measure.processes import WorkerFailed, WorkerProcess
+from ...spec.entered import AA, EnteredName
 from ...spec.hypotheses import Name, Names, Quantity, RangeHypothesis
 from ...stats.confidence import Interval, fixed_interval
 from ...store.files import LOADING
@@ -31,7 +32,7 @@ from ...store.schema import Effect
 from ..base import IntervalMetric, PassContext
 
 BASELINE = "safetensors-mmap"
-CONTROL = f"{BASELINE}@aa"
+CONTROL = EnteredName.of_control(BASELINE, AA)
 LOADED_INTO, PROMPT_TOKENS = "fast", 128
 """Time to first token is that of this variant after a prompt of this length: what a program pays before it answers."""
 
@@ -95,13 +96,13 @@ def measure_loading(
 
 def _loader(record: Mapping[str, Any]) -> str:
     """What loads the file of a record; the control's is the baseline's."""
-    return str(record["loader"]).partition("@")[0]
+    return EnteredName(record["loader"]).original
 
 
 def _records(facts: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """An empty record for each loader, the control among them, with a cold and with a warm page cache."""
     for loader in (*facts, CONTROL):
-        fact = facts[loader.partition("@")[0]]
+        fact = facts[EnteredName(loader).original]
         of_file = {"loader": loader, "file_bytes": fact.get("bytes"), "reason": fact.get("reason")}
         for state in ("cold", "warm"):
             yield {**of_file, "cache": state, "loads": [], "first_tokens": []}

@@ -16,6 +16,7 @@ import torch
 from llama_workbench import variants
 from llama_workbench.datasets.workloads import call_lengths, warmup_length
 
+from ...spec.entered import EnteredName
 from ...worker.channel import in_one_line
 from ...worker.gating import own_case
 from ...worker.round_loop import rebuilt
@@ -84,10 +85,10 @@ def phases(worker: Worker, workload: str, variants: Sequence[str], rounds: int, 
 
 def instrumented(worker: Worker, entered: str) -> Instrumented:
     """The marked twin of a variant, imported once a process. Raises PhaseError where it cannot be marked."""
-    name = entered.partition("@")[0]
+    name = EnteredName(entered).original
     if name in worker.added:
         raise PhaseError(f"{name}: code from outside names no phases (comments in ours do)")
-    tag = f"phases_{entered.replace('@', '_')}"
+    tag = f"phases_{EnteredName(entered).identifier}"
     return worker.once(("phases", entered), lambda: instrument(variants.get(name), tag))
 
 
