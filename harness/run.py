@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from .machine.locks import Lock
 from .machine.places import called_as
 from .measure.confirmation import confirm
 from .measure.measurement import OVERTIME_SHARE, Measurement
-from .measure.participants import MeasureError, Progress
+from .measure.participants import MeasureError, Progress, Setting
 from .measure.processes import ALLOCATOR, WorkerFailed
 from .metrics.base import PassContext
 from .metrics.registry import metric_of, metrics
@@ -197,8 +198,7 @@ class Run:
         folders, parameters = self._checkpoints()
         logs = self.folder.path / "log"
         logs.mkdir(exist_ok=True)
-        self.measurement = measurement = Measurement(
-            self.plan.experiments,
+        setting = Setting(
             added=self.plan.added,
             functions=self.plan.functions.sources,
             calls=self.plan.calls(),
@@ -209,30 +209,29 @@ class Run:
             logs=logs,
             seed=self.options.seed,
             progress=self.progress,
-            excluded=self.earlier.excluded() if self.earlier else {},
-            last_process=self.earlier.last_process if self.earlier else 0,
         )
+        # Rounds are judged by the manifest's gates and exclusions: those are on disk first, whenever the run is killed.
+        journal = partial(self._write_manifest, "running")
+        self.measurement = measurement = Measurement.of(self.plan.experiments, setting, journal)
         if self.earlier is not None:
             self.earlier.prepare(measurement)
-        # Rounds are journalled one by one and judged by the manifest's gates and exclusions: those must be on disk
-        # first, for the run may be killed at any time.
-        measurement.changed = lambda: self._write_manifest("running")
-        with measurement.processes():
+        with measurement.processes.running():
             self.progress.phase("gates: logits and op traces" if models else "gates: are the answers right?")
-            measurement.pass_gates()
+            measurement.gates.pass_gates()
             self._open()
             self._write_manifest("running")
             if self.options.gates_only:
                 return
             self.progress.phase("rounds")
-            wall = {book.experiment.workload.name: frozenset(book.wall_variants) for book in measurement.books}
+            books = measurement.participants.books
+            wall = {book.experiment.workload.name: frozenset(book.wall_variants) for book in books}
             rule = stopping_rule(self.plan, wall, self.environment)
             for finished in self.earlier.rounds if self.earlier else ():
                 rule.add(finished)
             seconds = self.options.budget_seconds
             if self.options.budget_has_gates:  # gates and overtime are parts of it
                 seconds = (seconds - (time.monotonic() - begun)) / (1 + OVERTIME_SHARE)
-            measurement.run(rule, self._keep, seconds=max(seconds, 1.0))
+            measurement.schedule.run(rule, self._keep, seconds=max(seconds, 1.0))
             confirm(measurement, rule.ratios())
             self._make_passes(measurement)
             if self.options.profile or self.options.profile_native:
@@ -316,7 +315,8 @@ class Run:
 
     def _manifest(self, status: str) -> dict[str, Any]:
         measurement = self.measurement
-        checkpoints, excluded = (measurement.checkpoints, measurement.excluded) if measurement else ({}, {})
+        checkpoints = measurement.processes.checkpoints if measurement else {}
+        excluded = measurement.participants.excluded if measurement else {}
         before = self.earlier.manifest if self.earlier else {}
         started = self.started.isoformat(timespec="seconds")
         sitting = {"started": started, "budget_seconds": self.options.budget_seconds}
@@ -336,10 +336,10 @@ class Run:
             "alpha": ALPHA,
             "ad_hoc": [list(pair) for pair in self.plan.ad_hoc],
             "fail_if": [str(condition) for condition in self.plan.conditions],
-            "environment": self.environment | ({"device": measurement.device_facts} if measurement else {}),
+            "environment": self.environment | ({"device": measurement.processes.device_facts} if measurement else {}),
             "environments": facts_of(self.plan.functions.environments),
             "checkpoints": {name: facts | self.checkpoint_facts.get(name, {}) for name, facts in checkpoints.items()},
-            "experiments": [book.to_json() for book in measurement.books] if measurement else [],
+            "experiments": [book.to_json() for book in measurement.participants.books] if measurement else [],
             "excluded": [{"variant": name, "reason": reason} for name, reason in excluded.items()],
         }
 

@@ -117,7 +117,10 @@ class Unfinished:
             numbers[each.workload] = max(numbers.get(each.workload, -1), each.number)
         written = {entry["workload"]["name"]: entry for entry in self.manifest["experiments"]}
         known = {entry.workload.name: entry for entry in self.known.experiments}
-        for book in measurement.books:
+        measurement.participants.excluded |= self.excluded()
+        for group in measurement.processes.groups:
+            group.processes = self.last_process
+        for book in measurement.participants.books:
             name = book.experiment.workload.name
             entry = known[name]
             out = self.excluded() | {each.variant: each.reason for each in entry.excluded}
@@ -136,9 +139,9 @@ class Unfinished:
     def check(self, measurement: Measurement) -> None:
         """After the gates: the weights and the device are what they were. Raises RunError."""
         earlier = {"device": self.manifest["environment"].get("device")}
-        found = device_differences(earlier, {"device": measurement.device_facts})
+        found = device_differences(earlier, {"device": measurement.processes.device_facts})
         for name, facts in (self.manifest.get("checkpoints") or {}).items():
-            digest = measurement.checkpoints.get(name, {}).get("digest")
+            digest = measurement.processes.checkpoints.get(name, {}).get("digest")
             if digest is not None and facts.get("digest") not in (None, digest):
                 found.append(f"weights of {name}: SHA-256 {facts['digest'][:12]} against {digest[:12]}")
         if found:

@@ -556,18 +556,19 @@ def main(names: list[str], workload: str, method: str) -> None:
                 found = measure_block(worker, workload, index, ["fast", name], BLOCK_SECONDS, 30.0, outputs)
             else:
                 found = measure_round(worker, workload, index, ["fast", name], outputs=outputs)
-            bad = found["changed"] | found["elsewhere"]
+            bad = {**found.changed, **found.elsewhere}
             if not bad:  # else what is wrong with others may be its doing
-                bad = found["wrong"] | examiner.judge(folder, work.model_dump(), draw, outputs, found["drawn"])
+                wrong = examiner.judge(folder, work.model_dump(), draw, outputs, found.drawn)
+                bad = {**found.wrong, **wrong}
             assert bad.keys() <= {name}, bad
             reason = bad.get(name)
             if reason:
                 break
-            if not found["samples"]:  # a block in which a side had no whole call
+            if not found.samples:  # a block in which a side had no whole call
                 continue
             clock = attrgetter("wall_ns" if name in worker.wall_variants else "cpu_ns")
             cpu_ns = {
-                side: [clock(sample) / sample.repeats for sample in found["samples"] if sample.variant == side]
+                side: [clock(sample) / sample.repeats for sample in found.samples if sample.variant == side]
                 for side in ("fast", name)
             }
             ratios.append(statistics.median(cpu_ns["fast"]) / statistics.median(cpu_ns[name]))

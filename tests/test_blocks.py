@@ -42,6 +42,7 @@ from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.selection import Request
 from llama_workbench.harness.report.standings import _relative_time
 from llama_workbench.harness.run import Options, Run, plan_run, stopping_rule
+from llama_workbench.harness.spec.answer import RoundAnswer
 from llama_workbench.harness.spec.comparison import Comparison
 from llama_workbench.harness.spec.experiments import Experiment
 from llama_workbench.harness.spec.sample import Round, Sample
@@ -64,11 +65,13 @@ class Measuring:
     examination: Examination
     blocks: int = 0
 
-    def block(self, *sides: str, seconds: float = 0.3, limit: float = 30.0) -> dict[str, Any]:
+    def block(self, *sides: str, seconds: float = 0.3, limit: float = 30.0) -> RoundAnswer:
         """The answer to one block."""
         self.blocks += 1
         where = {"workload": WORKLOAD.name, "round_index": self.blocks, "outputs": str(self.examination.file)}
-        return self.process.ask("block", 60.0, sides=sides, seconds=seconds, limit=limit, **where)
+        return RoundAnswer.from_json(
+            self.process.ask("block", 60.0, sides=sides, seconds=seconds, limit=limit, **where)
+        )
 
 
 @pytest.fixture(scope="module")
@@ -90,29 +93,29 @@ def measuring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measuring]:
 
 
 def test_a_block_gives_each_side_one_sample_and_outputs_to_judge(measuring: Measuring) -> None:
-    while not (answer := measuring.block("team006_before", "team006_after"))["drawn"]:
+    while not (answer := measuring.block("team006_before", "team006_after")).drawn:
         pass  # outputs of our own code are judged now and then
-    sides = [Sample(*each) for each in answer["samples"]]
+    sides = answer.samples
     assert {side.variant for side in sides} == {"team006_before", "team006_after"}
     assert {side.position for side in sides} == {0, 1} and {side.sub_round for side in sides} == {0}
     assert all(side.repeats > 10 and side.wall_ns >= side.cpu_ns > 0 for side in sides)
-    assert not answer["changed"] and not answer["elsewhere"] and not answer["wrong"]
-    [drawn] = answer["drawn"]
+    assert not answer.changed and not answer.elsewhere and not answer.wrong
+    [drawn] = answer.drawn
     folder = synthesize(geometries.get(WORKLOAD.geometry), cache=cache_directory())
-    assert measuring.examination.judge(folder, WORKLOAD, "a draw", answer["drawn"]) == {}
+    assert measuring.examination.judge(folder, WORKLOAD, "a draw", answer.drawn) == {}
     # Of another draw the same numbers are other prompts: what was just judged was not judged by chance.
-    wrong = measuring.examination.judge(folder, WORKLOAD, "another draw", answer["drawn"])
+    wrong = measuring.examination.judge(folder, WORKLOAD, "another draw", answer.drawn)
     assert wrong.keys() == {drawn["variant"]}
 
 
 def test_an_output_of_foreign_code_is_judged_in_every_block(measuring: Measuring) -> None:
     for _ in range(4):
-        drawn = [each["variant"] for each in measuring.block("good", "team006_after")["drawn"]]
+        drawn = [each["variant"] for each in measuring.block("good", "team006_after").drawn]
         assert drawn.count("good") == 1 and {*drawn} <= {"good", "team006_after"}
 
 
 def test_the_next_block_has_other_prompts(measuring: Measuring) -> None:
-    first, second = ({each["prompt"] for each in measuring.block("team006_before", "good")["drawn"]} for _ in range(2))
+    first, second = ({each["prompt"] for each in measuring.block("team006_before", "good").drawn} for _ in range(2))
     assert max(first) < min(second)
 
 
@@ -129,16 +132,16 @@ def test_a_side_that_fails_is_named_and_the_other_is_not(
     measuring: Measuring, name: str, limit: float, said: str
 ) -> None:
     answer = measuring.block(name, "team006_after", limit=limit)
-    assert answer["changed"] == {name: said}
-    assert answer["samples"] == []
-    assert {each["variant"] for each in answer["drawn"]} <= {"team006_after"}
-    assert len(measuring.block("team006_before", "team006_after")["samples"]) == 2
+    assert answer.changed == {name: said}
+    assert not answer.samples
+    assert {each["variant"] for each in answer.drawn} <= {"team006_after"}
+    assert len(measuring.block("team006_before", "team006_after").samples) == 2
 
 
 def test_a_wrong_output_is_found(measuring: Measuring) -> None:
     answer = measuring.block("wrong_in_blocks", "team006_after")
     folder = synthesize(geometries.get(WORKLOAD.geometry), cache=cache_directory())
-    wrong = measuring.examination.judge(folder, WORKLOAD, "a draw", answer["drawn"])
+    wrong = measuring.examination.judge(folder, WORKLOAD, "a draw", answer.drawn)
     assert wrong.keys() == {"wrong_in_blocks"}
 
 

@@ -28,12 +28,13 @@ from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.judge.verdicts import judge_claims
 from llama_workbench.harness.machine.environment import comparable, fingerprint, one_line
 from llama_workbench.harness.measure.measurement import Measurement
+from llama_workbench.harness.measure.participants import Setting
 from llama_workbench.harness.metrics.base import subjects
 from llama_workbench.harness.plan.experiments import Plan, make_plan
 from llama_workbench.harness.plan.selection import PlanError, Request
 from llama_workbench.harness.rejudge import rejudge
 from llama_workbench.harness.report.compare import compare
-from llama_workbench.harness.spec.sample import Round, Sample
+from llama_workbench.harness.spec.sample import Round
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.worker import devices, gating, rounds
 from llama_workbench.harness.worker.gates.small import SMALL_LENGTH, small_geometries, small_weights
@@ -171,8 +172,8 @@ def test_rounds_on_cuda_have_the_devices_time(monkeypatch: pytest.MonkeyPatch, t
             assert found["gate"]["passed"], found
             assert found["own_threads"] is False and found["call_ns"] > 0
         record = rounds.measure_round(made, workload, 0, sides)
-        assert not record["wrong"]
-        run.append_round(Round(workload, 0, 0, tuple(Sample(*row) for row in record["samples"])))
+        assert not record.wrong
+        run.append_round(Round(workload, 0, 0, record.samples))
     run.finish()
     samples = run.read_samples()
     assert (samples["device_ns"] > 0).all()
@@ -233,24 +234,26 @@ def test_an_engine_is_named_and_left_out_on_cuda(tmp_path: Path) -> None:
     )
     progress = SimpleNamespace(notes=[], step=lambda *_: None)
     progress.note = progress.notes.append
-    found = Measurement(
+    found = Measurement.of(
         plan.experiments,
-        added=plan.added,
-        device=plan.device,
-        folders={},
-        parameters={},
-        cache=tmp_path,
-        logs=tmp_path,
-        seed=0,
-        progress=progress,
+        Setting(
+            added=plan.added,
+            device=plan.device,
+            folders={},
+            parameters={},
+            cache=tmp_path,
+            logs=tmp_path,
+            seed=0,
+            progress=progress,
+        ),
     )
-    found.groups.clear()
-    found.pass_gates()
+    found.processes.groups.clear()
+    found.gates.pass_gates()
     reason = "an engine that computes on the CPU; this run measures on cuda"
-    assert found.excluded == {"candle_engine": reason}
+    assert found.participants.excluded == {"candle_engine": reason}
     assert progress.notes == [f"candle_engine is left out: {reason}"]
-    assert all("candle_engine" not in book.remaining().entered() for book in found.books)
-    assert {book.to_json()["clock"]["default"] for book in found.books} == {"device"}
+    assert all("candle_engine" not in book.remaining().entered() for book in found.participants.books)
+    assert {book.to_json()["clock"]["default"] for book in found.participants.books} == {"device"}
 
 
 def test_phases_that_cuda_does_not_give_are_recorded_with_the_reason(tmp_path: Path) -> None:

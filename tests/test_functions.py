@@ -15,6 +15,7 @@ import pytest
 import llama_workbench as wb
 from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.measure.measurement import Measurement
+from llama_workbench.harness.measure.participants import Setting
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.selection import PlanError, Request
 from llama_workbench.harness.run import Options, plan_run
@@ -219,13 +220,14 @@ def test_a_side_of_a_comparison_may_be_a_file_that_builds_a_model(mine: Path) ->
 def gated(mine: Path, request: Request) -> tuple[Measurement, Any]:
     """The measurement after its gates, and the first experiment's state."""
     plan = plan_run(request, Options())
-    measurement = Measurement(
-        plan.experiments, added=plan.added, functions=plan.functions.sources, calls=plan.calls(), device="cpu",
+    setting = Setting(
+        added=plan.added, functions=plan.functions.sources, calls=plan.calls(), device="cpu",
         folders={}, parameters={}, cache=mine, logs=mine, seed=0, progress=Quiet(),
     )  # fmt: skip
-    with measurement.processes():
-        measurement.pass_gates()
-    return measurement, measurement.books[0]
+    measurement = Measurement.of(plan.experiments, setting)
+    with measurement.processes.running():
+        measurement.gates.pass_gates()
+    return measurement, measurement.participants.books[0]
 
 
 @pytest.mark.parametrize(
@@ -269,8 +271,8 @@ def test_an_answer_that_is_wrong_while_it_is_timed_is_caught(mine: Path) -> None
         assert gating.gate(worker, "words", name)["gate"]["passed"]
     (mine / "tired").touch()
     answer = rounds.measure_round(worker, "words", 0, ["once", "tires"])
-    assert "once" not in answer["wrong"]
-    assert "a timed call" in answer["wrong"]["tires"] and "seed" in answer["wrong"]["tires"]
+    assert "once" not in answer.wrong
+    assert "a timed call" in answer.wrong["tires"] and "seed" in answer.wrong["tires"]
 
 
 # -- measured ----------------------------------------------------------------------------------------------------------

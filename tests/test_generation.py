@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from llama_workbench.harness.examiner.main import Examiner
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.selection import Request
 from llama_workbench.harness.run import stopping_rule
+from llama_workbench.harness.spec.answer import RoundAnswer
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.worker import gating, reference_logits
@@ -134,15 +135,15 @@ def opened(worker: Worker, folder: Path, workload: str, *names: str) -> dict[str
     return {name: gate(worker, workload, name) for name in names}
 
 
-def judged_round(worker: Worker, folder: Path, workload: str, index: int, names: list[str]) -> dict:
+def judged_round(worker: Worker, folder: Path, workload: str, index: int, names: list[str]) -> RoundAnswer:
     """A round with what the examiner says of it under "wrong"."""
     file = folder.parent / "outputs.safetensors"
     found = measure_round(worker, workload, index, names, outputs=str(file))
     examiner = Examiner({"cache": str(worker.cache), "threads": 1})
     work = worker.benches[workload].workload.model_dump()
-    found["wrong"] |= examiner.judge(str(folder), work, worker.draw, str(file), found["drawn"])
-    assert {entry["variant"] for entry in found["drawn"]} == set(names)
-    return found
+    wrong = examiner.judge(str(folder), work, worker.draw, str(file), found.drawn)
+    assert {entry["variant"] for entry in found.drawn} == set(names)
+    return replace(found, wrong={**found.wrong, **wrong})
 
 
 def test_our_own_variants_are_not_blamed_where_the_machine_makes_them_wait(worker, folder, monkeypatch):
@@ -153,9 +154,9 @@ def test_our_own_variants_are_not_blamed_where_the_machine_makes_them_wait(worke
     monkeypatch.setattr(
         worker.device, "sample", lambda *words: sample(*words)._replace(waits=1000, around_ns=10**10, queued_ns=0)
     )
-    assert measure_round(worker, workload, 0, names)["elsewhere"] == {}
+    assert measure_round(worker, workload, 0, names).elsewhere == {}
     monkeypatch.setattr(worker, "is_outside", lambda name: name == "fast")
-    assert measure_round(worker, workload, 1, names)["elsewhere"].keys() == {"fast"}
+    assert measure_round(worker, workload, 1, names).elsewhere.keys() == {"fast"}
 
 
 @pytest.mark.parametrize(
@@ -187,7 +188,7 @@ def test_chunks_batches_and_generations_pass_gates_and_rounds(worker, folder, wo
     for index in range(2):
         found = judged_round(worker, folder, workload, index, names)
         assert [found[key] for key in ("wrong", "leaks", "changed", "elsewhere")] == [{}] * 4
-        for sample in found["samples"]:
+        for sample in found.samples:
             first = (sample.first_cpu_ns, sample.first_wall_ns)
             if generated:
                 assert (sample.tokens, sample.repeats) == (8, 1)
@@ -223,7 +224,7 @@ def test_a_generation_that_turns_wrong_is_found_in_its_round(worker, folder, mon
     assert gates[name]["gate"]["passed"], gates[name]
     wrong: dict[str, str] = {}
     for index in range(20):
-        wrong = judged_round(worker, folder, workload, index, names)["wrong"]
+        wrong = judged_round(worker, folder, workload, index, names).wrong
         if wrong:
             break
     assert list(wrong) == [name]
@@ -234,7 +235,7 @@ def test_one_variant_alone_is_enough_to_find_a_wrong_token(worker, folder):
     workload = "generate-tiny-t8-n6-b1"
     opened(worker, folder, workload, "other_token_later")
     names = ["other_token_later"]
-    rounds = (judged_round(worker, folder, workload, index, names)["wrong"] for index in range(40))
+    rounds = (judged_round(worker, folder, workload, index, names).wrong for index in range(40))
     wrong = next(filter(None, rounds))
     # Where it begins with the last token, that one is right and the logits after it are not.
     assert wrong["other_token_later"].startswith(("in a timed call token", "logits of a timed call off by"))
@@ -270,7 +271,7 @@ def test_decode_goes_through_the_same_positions_on_all_sides(worker, folder, slo
     subjects = worker.benches["decode-tiny-c16"].subjects
     for name, call_ns in zip(names, (30e6, 15e6, slow_ns), strict=True):
         subjects[name].call_ns = call_ns
-    assert judged_round(worker, folder, "decode-tiny-c16", 0, names)["wrong"] == {}
+    assert judged_round(worker, folder, "decode-tiny-c16", 0, names).wrong == {}
 
 
 def test_after_a_context_a_prefill_is_timed_once_a_sample(worker, folder):
@@ -281,8 +282,8 @@ def test_after_a_context_a_prefill_is_timed_once_a_sample(worker, folder):
     for name in names:
         assert gate(worker, work.name, name)["gate"]["passed"]
     found = judged_round(worker, folder, work.name, 0, names)
-    assert found["wrong"] == {}
-    assert {sample.repeats for sample in found["samples"]} == {1}
+    assert found.wrong == {}
+    assert {sample.repeats for sample in found.samples} == {1}
 
 
 def test_the_loop_stops_by_the_numbers_that_are_judged(tmp_path):

@@ -31,6 +31,7 @@ from llama_workbench.harness.claims.reading import check_claim, load_claims
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.judge.verdicts import judge_claims
 from llama_workbench.harness.measure.measurement import Measurement
+from llama_workbench.harness.measure.participants import Setting
 from llama_workbench.harness.metrics.base import PassContext
 from llama_workbench.harness.metrics.instructions import counting, metric
 from llama_workbench.harness.metrics.instructions.callgrind import (
@@ -328,16 +329,18 @@ def a_context(tmp_path: Path, *names: str, workload: str = PREFILL) -> PassConte
     """What the pass works with, of a run whose gates were not made."""
     request = Request(compare=("team006_before", "fast"), workloads=(workload,))
     plan = make_plan(request, [])
-    measurement = Measurement(
+    measurement = Measurement.of(
         plan.experiments,
-        added={},
-        device="cpu",
-        folders={"tiny": tmp_path, "15m": tmp_path},
-        parameters={},
-        cache=tmp_path,
-        logs=tmp_path,
-        seed=0,
-        progress=Told(),
+        Setting(
+            added={},
+            device="cpu",
+            folders={"tiny": tmp_path, "15m": tmp_path},
+            parameters={},
+            cache=tmp_path,
+            logs=tmp_path,
+            seed=0,
+            progress=Told(),
+        ),
     )
     return PassContext(measurement, RunFolder.create(tmp_path / "run"), Told(), tmp_path, 0)
 
@@ -366,7 +369,7 @@ def test_what_is_not_counted_has_a_reason(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(metric, "count", remembered)
     monkeypatch.setattr(metric, "lacks", lambda: None)
     context = a_context(tmp_path)
-    [book] = context.measurement.books
+    [book] = context.measurement.participants.books
     book.excluded["fast"] = "gates failed"
     run_instructions(context, [(PREFILL, "fast"), (PREFILL, "team006_before"), (PREFILL, "candle"), ("other", "fast")])
     [wanted] = asked
@@ -398,12 +401,10 @@ def test_functions_are_counted_in_a_process_of_their_own_as_often_as_they_are_sh
     sides = (f"{tmp_path}/mine.py:sorts", f"{tmp_path}/mine.py:sorts_twice")
     plan = make_plan(Request(compare=sides, calls=(f"{tmp_path}/mine.py:words",)), [])
     context = a_context(tmp_path)
-    measurement = Measurement(
-        plan.experiments, added={}, functions=plan.functions.sources, calls=plan.calls(), device="cpu", folders={},
-        parameters={}, cache=tmp_path, logs=tmp_path, seed=0, progress=Told(),
-    )  # fmt: skip
+    sources = {"functions": plan.functions.sources, "calls": plan.calls()}
+    measurement = Measurement.of(plan.experiments, replace(context.measurement.setting, folders={}, **sources))
     context = replace(context, measurement=measurement)
-    measurement.books[0].call_ns |= {"sorts": 20_000.0, "sorts_twice": 40_000.0}
+    measurement.participants.books[0].call_ns |= {"sorts": 20_000.0, "sorts_twice": 40_000.0}
     run_instructions(context, everything(context))
     [wanted] = asked
     assert wanted.folder is None and [name for _, name in wanted.pairs] == ["sorts", "sorts_twice"]
@@ -415,7 +416,7 @@ def test_functions_are_counted_in_a_process_of_their_own_as_often_as_they_are_sh
 def test_everything_is_all_that_can_be_counted_the_yardstick_first(tmp_path: Path) -> None:
     """`--count-instructions`: no controls, but also what was excluded, whose reason is then in the file."""
     context = a_context(tmp_path)
-    [book] = context.measurement.books
+    [book] = context.measurement.participants.books
     book.excluded["fast"] = "gates failed"
     assert everything(context) == [(PREFILL, name) for name in ("yardstick", "team006_before", "fast")]
     generation = a_context(tmp_path / "another", workload="generate-tiny-t8-n6-b1")

@@ -25,7 +25,8 @@ from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.harness import run as session
 from llama_workbench.harness.measure import gating
 from llama_workbench.harness.measure import measurement as measure
-from llama_workbench.harness.measure.participants import Group, Tally
+from llama_workbench.harness.measure.groups import Group
+from llama_workbench.harness.measure.participants import Setting, Tally
 from llama_workbench.harness.measure.processes import Answer, WorkerFailed
 from llama_workbench.harness.measure.remaining import Remaining, Stopping
 from llama_workbench.harness.plan.selection import Request
@@ -65,13 +66,13 @@ def run(tmp_path: Path, request: Request, *, rounds: int, **options: Any) -> tup
     progress = Quiet()
     settings = session.Options(run_dir=tmp_path / "run", **{"budget_seconds": 600.0, **options})
     plan = session.plan_run(request, settings)
-    real = measure.Measurement.run
+    real = measure.Schedule.run
 
-    def fixed(self: measure.Measurement, rule: Stopping, keep: Any, *, seconds: float) -> None:
+    def fixed(self: measure.Schedule, rule: Stopping, keep: Any, *, seconds: float) -> None:
         real(self, FixedRounds(rule, rounds), keep, seconds=seconds)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measure.Measurement, "run", fixed)
+        patch.setattr(measure.Schedule, "run", fixed)
         return session.Run(plan, settings, progress).measure(), progress.notes
 
 
@@ -216,26 +217,26 @@ def planned(tmp_path: Path, request: Request, *, real: bool) -> measure.Measurem
     plan = session.plan_run(request, session.Options(run_dir=tmp_path / "run"))
     names = {one.workload.geometry for one in plan.experiments if one.workload.kind != "component"}
     cache = cache_directory()
-    return measure.Measurement(
-        plan.experiments, added=plan.added, device=plan.device,
+    return measure.Measurement.of(plan.experiments, Setting(
+        added=plan.added, device=plan.device,
         folders={name: synthesize(geometries.get(name), cache=cache) if real else tmp_path / name for name in names},
         parameters={}, cache=cache, logs=tmp_path, seed=0, progress=Quiet(),
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 def spied(measurement: measure.Measurement, monkeypatch) -> list[tuple[Any, Group, str, bool]]:
     """Every gate that was begun: in which process, for which group, of which variant, and if that had fallen out."""
     begun = []
-    begin = measurement._begin_gate
+    begin = measurement.gates.begin
 
     def spy(process, group, book, name):
-        begun.append((process, group, name, name in measurement.excluded))
+        begun.append((process, group, name, name in measurement.participants.excluded))
         with pytest.MonkeyPatch.context() as patch:
             if name == "hangs":
                 patch.setattr(gating, "GATE_SECONDS", 1.0)
             return begin(process, group, book, name)
 
-    monkeypatch.setattr(measurement, "_begin_gate", spy)
+    monkeypatch.setattr(measurement.gates, "begin", spy)
     return begun
 
 
@@ -287,8 +288,8 @@ def pretending(measurement: measure.Measurement, monkeypatch) -> list[Pretended]
         processes.append(Pretended(log))
         return processes[-1]
 
-    monkeypatch.setattr(measurement, "_process", process)
-    monkeypatch.setattr(measurement, "examination", Pretended("examiner.log"))
+    monkeypatch.setattr(measurement.processes, "new", process)
+    monkeypatch.setattr(measurement.processes, "examination", Pretended("examiner.log"))
     return processes
 
 
@@ -299,18 +300,18 @@ def test_gates_of_two_checkpoints_run_beside_each_other_where_there_are_cores(tm
     request = Request(compare=("team006_before", "team006_after"), workloads=workloads)
     measurement = planned(tmp_path, request, real=False)
     processes, begun = pretending(measurement, monkeypatch), spied(measurement, monkeypatch)
-    with measurement.processes():
-        measurement.pass_gates()
-        assert len(processes) == len(measurement.groups) == 3
+    with measurement.processes.running():
+        measurement.gates.pass_gates()
+        assert len(processes) == len(measurement.processes.groups) == 3
         assert all(process.alive() for process in processes)
     assert not any(process.alive() for process in processes)
-    assert all(book.gates and not book.excluded for book in measurement.books)
-    order = [measurement.groups.index(group) for _, group, _, _ in begun]
+    assert all(book.gates and not book.excluded for book in measurement.participants.books)
+    order = [measurement.processes.groups.index(group) for _, group, _, _ in begun]
     turns = [group for group, _ in itertools.groupby(order)]
     assert (len(turns) == 3) == (cores == 1)
     assert (len(set(order[:2])) == 2) == (cores == 2)
     # Nothing beside a component, which takes microseconds.
-    [component] = [index for index, group in enumerate(measurement.groups) if group.folder is None]
+    [component] = [index for index, group in enumerate(measurement.processes.groups) if group.folder is None]
     assert order.index(component) == len(order) - order.count(component)
 
 
@@ -322,11 +323,11 @@ def test_the_last_compiled_variant_is_gated_ahead_beside_the_others_and_counts_o
     variants = ("team006_before", last, "yardstick")
     request = Request(variants=variants, added=added, workloads=("prefill-tiny-t16",))
     measurement = planned(tmp_path, request, real=False)
-    monkeypatch.setattr(measurement, "_is_compiled", lambda name: name in ("team006_before", last))
+    monkeypatch.setattr(measurement.participants, "is_compiled", lambda name: name in ("team006_before", last))
     processes, begun = pretending(measurement, monkeypatch), spied(measurement, monkeypatch)
-    with measurement.processes():
-        measurement.pass_gates()
-        (book,), (group,) = measurement.books, measurement.groups
+    with measurement.processes.running():
+        measurement.gates.pass_gates()
+        (book,), (group,) = measurement.participants.books, measurement.processes.groups
         assert group.process is not None and group.process.alive()
         [ahead] = [process for process in processes if process.log == "compiling-ahead.log"]
         assert begun[0][0] is ahead and not ahead.alive()
@@ -335,7 +336,7 @@ def test_the_last_compiled_variant_is_gated_ahead_beside_the_others_and_counts_o
     assert all(process is not ahead for process, *_ in begun[1:])
     assert book.gates["team006_before"]["passed"]
     if added:
-        assert "kills its process" in measurement.excluded[last]
+        assert "kills its process" in measurement.participants.excluded[last]
     else:
         assert book.gates[last]["passed"] and not book.excluded
 
@@ -350,21 +351,22 @@ def test_what_falls_out_of_one_gate_is_not_gated_beside_it(tmp_path, monkeypatch
     )
     measurement = planned(tmp_path, request, real=True)
     begun = spied(measurement, monkeypatch)
-    with measurement.processes():
-        measurement.pass_gates()
-    assert "SIGKILL" in measurement.excluded["kills"] and "hangs" in measurement.excluded["hangs"]
-    assert {measurement.groups.index(group) for _, group, *_ in begun} == {0, 1} and len(measurement.groups) == 2
+    with measurement.processes.running():
+        measurement.gates.pass_gates()
+    excluded, groups = measurement.participants.excluded, measurement.processes.groups
+    assert "SIGKILL" in excluded["kills"] and "hangs" in excluded["hangs"]
+    assert {groups.index(group) for _, group, *_ in begun} == {0, 1} and len(groups) == 2
     assert not any(fallen_out for *_, fallen_out in begun)
-    for book in measurement.books:
-        assert book.excluded.items() == measurement.excluded.items()
+    for book in measurement.participants.books:
+        assert book.excluded.items() == excluded.items()
         assert book.gates["fast"]["passed"] and not {"kills", "hangs"} & book.gates.keys()
 
 
 def test_rounds_that_tell_nothing_end_with_their_time(tmp_path, monkeypatch):
     """A round is no evidence on others when one computed elsewhere; were all so, the slice must still end."""
     measurement = planned(tmp_path, Request(compare=("fast", "yardstick"), workloads=("prefill-tiny-t16",)), real=False)
-    monkeypatch.setattr(measurement, "standing", lambda group: None)  # who was excluded has its process ended
-    [book], [group] = measurement.books, measurement.groups
+    monkeypatch.setattr(measurement.gates, "standing", lambda group: None)  # who was excluded has its process ended
+    [book], [group] = measurement.participants.books, measurement.processes.groups
     asked: list[str] = []
 
     class Endless(Pretended):
@@ -381,7 +383,7 @@ def test_rounds_that_tell_nothing_end_with_their_time(tmp_path, monkeypatch):
 
     process: Any = Endless("worker.log")
     group.process = process
-    measurement.run(AsksForMore(), lambda finished: None, seconds=0.05)
+    measurement.schedule.run(AsksForMore(), lambda finished: None, seconds=0.05)
     assert set(asked) == {"round"} and book.rounds == 0
     process.close()
 
@@ -390,11 +392,11 @@ def test_rounds_that_tell_nothing_end_with_their_time(tmp_path, monkeypatch):
 def test_what_is_nearly_settled_when_the_time_is_over_gets_a_tenth_more(tmp_path, monkeypatch, rounds_next, rounds):
     """By a clock of its own: every round takes a second, there are ten, and nothing is ever settled."""
     measurement = planned(tmp_path, Request(compare=("fast", "yardstick"), workloads=("prefill-tiny-t16",)), real=False)
-    [book] = measurement.books
+    [book] = measurement.participants.books
     book.pairs_apart, book.together = frozenset(), Tally(10, 10.0, 1.0)
     clock = [0]
     monkeypatch.setattr(measure, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    monkeypatch.setattr(measurement, "_measure_once", lambda *_: clock.append(clock.pop() + 1))
+    monkeypatch.setattr(measurement.schedule, "_measure_once", lambda *_: clock.append(clock.pop() + 1))
 
     class AlwaysOpen:
         def add(self, finished):
@@ -403,7 +405,7 @@ def test_what_is_nearly_settled_when_the_time_is_over_gets_a_tenth_more(tmp_path
         def remaining(self, experiment, is_apart):
             return [Remaining(("fast", "yardstick"), False, rounds_next, rounds_next, verdicts=((),))]
 
-    measurement.run(AlwaysOpen(), lambda finished: None, seconds=10.0)
+    measurement.schedule.run(AlwaysOpen(), lambda finished: None, seconds=10.0)
     assert clock == [rounds]
 
 

@@ -19,6 +19,7 @@ from llama_workbench.cache import cache_directory
 from llama_workbench.datasets import geometries, workloads
 from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.harness.measure.measurement import Measurement
+from llama_workbench.harness.measure.participants import Setting
 from llama_workbench.harness.metrics.base import PassContext
 from llama_workbench.harness.metrics.memory.metric import (
     METRIC,
@@ -371,16 +372,18 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[tuple[str, str
         [],
     )
     progress = Quiet()
-    measurement = Measurement(
+    measurement = Measurement.of(
         plan.experiments,
-        added=plan.added,
-        device=plan.device,
-        folders={"tiny": synthesize(geometries.get("tiny"), cache=cache_directory())},
-        parameters={},
-        cache=cache_directory(),
-        logs=folder.path,
-        seed=0,
-        progress=progress,
+        Setting(
+            added=plan.added,
+            device=plan.device,
+            folders={"tiny": synthesize(geometries.get("tiny"), cache=cache_directory())},
+            parameters={},
+            cache=cache_directory(),
+            logs=folder.path,
+            seed=0,
+            progress=progress,
+        ),
     )
     wanted = [
         (T16, "kills"), (T16, "fast"), ("decode-tiny-c16", "yardstick"), ("prefill-15m-t8", "yardstick"),

@@ -22,6 +22,7 @@ from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.harness import run as session
 from llama_workbench.harness.measure import measurement as measure
 from llama_workbench.harness.measure import profiles
+from llama_workbench.harness.measure.participants import Setting
 from llama_workbench.harness.metrics.base import PassContext
 from llama_workbench.harness.metrics.share import phases, shares, worker
 from llama_workbench.harness.metrics.share.marking import MARK, Marker, Name, PhaseError, with_comments
@@ -425,25 +426,24 @@ def passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, list[tu
     """A phase pass in a real measuring process; and what py-spy recorded of the first variant, plain and native."""
     tmp = tmp_path_factory.mktemp("phases")
     plan = session.plan_run(Request(variants=MEASURED, workloads=WORKLOADS), session.Options(run_dir=tmp / "run"))
-    measurement = measure.Measurement(
-        plan.experiments,
+    measurement = measure.Measurement.of(plan.experiments, Setting(
         added=plan.added,
         device=plan.device,
         folders={"15m": synthesize(geometries.get("15m"), seed=0, cache=cache_directory())},
         parameters={}, cache=cache_directory(), logs=tmp, seed=0, progress=Quiet(),
-    )  # fmt: skip
+    ))  # fmt: skip
     folder = RunFolder.create(tmp / "run")
     wanted = [(workload, name) for workload in WORKLOADS for name in (*MEASURED, "team003")]
-    with measurement.processes(), pytest.MonkeyPatch.context() as patch:
+    with measurement.processes.running(), pytest.MonkeyPatch.context() as patch:
         patch.setattr("llama_workbench.harness.metrics.share.metric.PHASE_ROUNDS", 3)
         patch.setattr(profiles, "SECONDS", 3.0)
         patch.setattr(profiles, "NATIVE_LEAD_SECONDS", 2.0)
-        measurement.pass_gates()
+        measurement.gates.pass_gates()
 
         def record(native: bool) -> tuple[dict[str, Any], str]:
             stacks = tmp / f"{native}.folded"
-            process = measurement.standing(measurement.groups[0])
-            entry = profiles._py_spy(process, measurement.books[0], MEASURED[0], stacks, native=native)
+            process = measurement.gates.standing(measurement.processes.groups[0])
+            entry = profiles._py_spy(process, measurement.participants.books[0], MEASURED[0], stacks, native=native)
             return entry, stacks.read_text() if stacks.exists() else ""
 
         # The two look at different seconds, and of one the wall time: what another program does to the machine in only

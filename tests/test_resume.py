@@ -40,9 +40,9 @@ OUTSIDE = ROOT / "tests" / "outside_variants.py"
 
 def fixed(rounds: int) -> Any:
     """Measuring of so many rounds of a workload, which remembers what its rule knew at first."""
-    real, knew = measure.Measurement.run, Counter[str]()
+    real, knew = measure.Schedule.run, Counter[str]()
 
-    def run(self: measure.Measurement, rule: StoppingRule, keep: Any, *, seconds: float) -> None:
+    def run(self: measure.Schedule, rule: StoppingRule, keep: Any, *, seconds: float) -> None:
         knew.update({f"{pair.variant} {pair.baseline}": len(values) for pair, values in rule.series.items()})
         real(self, FixedRounds(rule, rounds), keep, seconds=seconds)
 
@@ -52,7 +52,7 @@ def fixed(rounds: int) -> Any:
 def measured(run: session.Run, rounds: int) -> tuple[session.Result, Counter[str]]:
     do, knew = fixed(rounds)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measure.Measurement, "run", do)
+        patch.setattr(measure.Schedule, "run", do)
         return run.measure(), knew
 
 
@@ -193,7 +193,7 @@ def test_before_its_gates_are_passed_an_interrupt_changes_nothing(copy: Path) ->
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measure.Measurement, "pass_gates", interrupted)
+        patch.setattr(measure.Gates, "pass_gates", interrupted)
         result = run.measure()
     assert result.interrupted and not result.verdicts and "the earlier run is unchanged" in told.notes
     assert content(copy) == before

@@ -29,8 +29,8 @@ from ..judge.stopping import StoppingRule
 from ..judge.verdicts import judge_ad_hoc
 from ..machine.environment import child_environment, fingerprint, usable_cores
 from ..machine.lifeline import tied
-from ..measure.measurement import Measurement
-from ..measure.participants import ExperimentState, Progress
+from ..measure.measurement import Measurement, Schedule
+from ..measure.participants import ExperimentState, Progress, Setting
 from ..measure.processes import ALLOCATOR
 from ..plan.experiments import Plan, make_plan
 from ..plan.selection import Request
@@ -103,7 +103,7 @@ def kind_of(number: int) -> Kind:
 class Trials:
     """Variants that have passed their gates, to be compared again and again."""
 
-    measurement: Measurement
+    schedule: Schedule
     book: ExperimentState
 
     @classmethod
@@ -115,8 +115,7 @@ class Trials:
         cache, plan = cache_directory(), _plan()
         workload = plan.experiments[0].workload
         with tempfile.TemporaryDirectory(prefix="workbench-calibrate-") as logs:
-            measurement = Measurement(
-                plan.experiments,
+            setting = Setting(
                 added=plan.added,
                 device="cpu",
                 folders={workload.geometry: synthesize(geometries.get(workload.geometry), cache=cache)},
@@ -126,12 +125,13 @@ class Trials:
                 seed=0,
                 progress=progress,
             )
-            with measurement.processes():
-                measurement.pass_gates()
-                [book] = measurement.books
+            measurement = Measurement.of(plan.experiments, setting)
+            with measurement.processes.running():
+                measurement.gates.pass_gates()
+                [book] = measurement.participants.books
                 if book.excluded:
                     raise CalibrationError(_left_out(book))
-                yield cls(measurement, book)
+                yield cls(measurement.schedule, book)
 
     def one(self, number: int, seconds: float) -> Trial:
         """The trial of this number, of at most so many seconds."""
@@ -148,7 +148,7 @@ class Trials:
         begun = time.monotonic()
         try:
             with busy_neighbours() if busy else ExitStack():
-                self.measurement.run(rule, rounds.append, seconds=seconds)
+                self.schedule.run(rule, rounds.append, seconds=seconds)
         finally:
             self.book.experiment = whole
         took = time.monotonic() - begun

@@ -14,8 +14,9 @@ from contextlib import ExitStack, closing
 
 from ..spec.comparison import Comparison
 from ..store.gate_schema import Confirmed
+from .groups import Group
 from .measurement import Measurement, measured_by
-from .participants import ExperimentState, Group
+from .participants import ExperimentState
 from .processes import WorkerFailed, WorkerProcess
 
 SUSPICIOUS_RATIO = 10.0
@@ -56,12 +57,12 @@ def confirm(measurement: Measurement, ratios: Mapping[Comparison, float]) -> Non
     """
     places = measured_by(measurement)
     for comparison, inside in ratios.items():
-        if not suspicious(comparison, inside, measurement.is_outside):
+        if not suspicious(comparison, inside, measurement.participants.is_outside):
             continue
         group, book = places[comparison.workload]
         if group.folder is not None and comparison in {target.comparison for target in book.remaining().targets}:
-            measurement.end(group)  # its caches and memory are what the fresh ones must not share
-            measurement.progress.phase(f"{inside:.3g}x is measured again, from outside: {comparison.variant}")
+            measurement.processes.end(group)  # its caches and memory are what the fresh ones must not share
+            measurement.setting.progress.phase(f"{inside:.3g}x is measured again, from outside: {comparison.variant}")
             _confirm_one(measurement, group, book, comparison, inside)
 
 
@@ -74,15 +75,15 @@ def _confirm_one(
         if isinstance(result, Confirmed) and not holds(result):
             result = _from_outside(measurement, group, book, comparison, inside)
     except WorkerFailed as failure:
-        measurement.exclude(faster, f"measured again in a fresh process, it {failure.reason}", book)
+        measurement.participants.exclude(faster, f"measured again in a fresh process, it {failure.reason}", book)
         return
     if isinstance(result, str):
-        measurement.exclude(faster, f"measured again in a fresh process: {result}", book)
+        measurement.participants.exclude(faster, f"measured again in a fresh process: {result}", book)
         return
     book.confirmations.append(result.model_dump())
     if not holds(result):
         text = f"{inside:.3g}x timed from inside its process, {result.ratio:.3g}x alone and timed from outside"
-        measurement.exclude(faster, text, book)
+        measurement.participants.exclude(faster, text, book)
 
 
 def _from_outside(
@@ -91,13 +92,14 @@ def _from_outside(
     """The ratio as the parent's clock has it, or what is wrong with an output."""
     sides = (comparison.variant, comparison.baseline)
     workload = book.experiment.workload
-    by_cpu = workload.threads == 1 and measurement.device == "cpu" and not {*sides} & {*book.wall_variants}
+    by_cpu = workload.threads == 1 and measurement.setting.device == "cpu" and not {*sides} & {*book.wall_variants}
     with ExitStack() as stack:
         processes = {
-            side: stack.enter_context(closing(measurement.another(group, book, "confirmation.log"))) for side in sides
+            side: stack.enter_context(closing(measurement.processes.another(group, book, "confirmation.log")))
+            for side in sides
         }
         for side, process in processes.items():
-            measurement.gate_alone(process, group, book, side)
+            measurement.gates.gate_alone(process, group, book, side)
         call_ns = {side: book.call_ns[side] for side in sides}
         times: dict[str, list[float]] = {side: [] for side in sides}
         calls = 0
@@ -132,11 +134,11 @@ def _wrong(
     measurement: Measurement, group: Group, book: ExperimentState, process: WorkerProcess, side: str
 ) -> str | None:
     """What is wrong with an output of the stretch that is over, or with what it left behind; None where nothing is."""
-    examination = measurement.examination
+    examination = measurement.processes.examination
     assert examination is not None and group.folder is not None
     what = {"workload": book.experiment.workload.name, "variant": side, "outputs": str(examination.file)}
     left = process.ask("stretch_outputs", STRETCH_SECONDS, **what)
     if left["changed"]:
         return str(left["changed"])
-    wrong = examination.judge(group.folder, book.experiment.workload, measurement.draw_of(0), left["drawn"])
+    wrong = examination.judge(group.folder, book.experiment.workload, measurement.setting.draw_of(0), left["drawn"])
     return wrong.get(side)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Generator
 from contextlib import closing, suppress
 
 from ..machine.environment import granted_cores
-from .participants import ExperimentState, Group, MeasureError, Participants
-from .processes import Answer, Examination, Job, WorkerFailed, WorkerProcess, side_by_side
+from ..spec.entered import EnteredName
+from ..worker.channel import INTRUDES
+from .groups import Group, Processes
+from .participants import ExperimentState, MeasureError, Participants, Setting
+from .processes import Answer, Job, WorkerFailed, WorkerProcess, side_by_side
 
 GATE_SECONDS = 60.0
 GATE_SECONDS_PER_PARAMETER = 2e-7
@@ -19,34 +23,35 @@ COMPILE_SECONDS = 600.0
 MOST_LANES = 4
 """So many checkpoints are gated at once at most: each holds a model, a reference and what its variants pack."""
 
-INTRUDES = "writes into the pipe by which its process answers"
+GATED_INPUTS = 3
+"""Inputs on which the sides of several environments must agree before anything is timed; each round has one more."""
 
 
-class Gating(Participants):
-    """Participants that pass gates, and the processes in which they did.
+class Gates:
+    """The gates that participants pass, and their processes, in which they did."""
 
-    to_gate: how many gates there are to pass, for the progress bar; 0 outside of `pass_gates`.
-    """
-
-    to_gate = 0
+    def __init__(self, setting: Setting, participants: Participants, processes: Processes) -> None:
+        self.setting = setting
+        self.participants = participants
+        self.processes = processes
+        self._ahead: tuple[str, Answer] | None = None  # the variant that is gated beside the others, and its answer
+        self._to_pass = 0  # how many gates, for the progress bar; 0 outside of `pass_gates`
 
     def pass_gates(self) -> None:
         """Start the processes and gate every variant; an engine that cannot be used here is excluded before."""
-        for name in dict.fromkeys(name for book in self.books for name in book.experiment.variants):
-            if reason := self._unfit(name):
-                self._exclude_everywhere(name, reason)
-        if self.examination is None and any(book.folder for book in self.books):
-            self.examination = Examination(cache=self.cache, log=self.logs / "examiner.log")
-        self.to_gate = sum(len(book.experiment.entered()) for book in self.books)
-        models = [self._starting(group) for group in self.groups if group.folder is not None]
-        components = [self._starting(group) for group in self.groups if group.folder is None]
-        cores = granted_cores() if self.device == "cpu" else 1
+        self.participants.exclude_unfit()
+        self.processes.begin_examination()
+        self._to_pass = sum(len(book.experiment.entered()) for book in self.participants.books)
+        groups = self.processes.groups
+        models = [self._starting(group) for group in groups if group.folder is not None]
+        components = [self._starting(group) for group in groups if group.folder is None]
+        cores = granted_cores() if self.setting.device == "cpu" else 1
         ahead = self._compiling_ahead() if cores > 1 else []
-        lanes = max(cores // max((group.threads for group in self.groups), default=1), 1 + len(ahead))
+        lanes = max(cores // max((group.threads for group in groups), default=1), 1 + len(ahead))
         side_by_side([*ahead, *models], min(lanes, MOST_LANES))
         # A component takes microseconds, and how many calls make a sample depends on how long its gate's calls took.
         side_by_side(components, 1)
-        self.to_gate = 0
+        self._to_pass = 0
 
     def _compiling_ahead(self) -> list[Job]:
         """Of several compiled variants the last is gated beside the others, in a process of its own.
@@ -55,30 +60,30 @@ class Gating(Participants):
         would wait for one after the other. The variant is gated like all others afterwards, whatever came of this.
         """
         first: dict[str, tuple[Group, ExperimentState]] = {}  # where each is gated first
-        for group in self.groups:
+        for group in self.processes.groups:
             for book in group.books:
                 for name in book.remaining().entered():
-                    if "@" not in name and self._is_compiled(name):
+                    if not EnteredName(name).is_control and self.participants.is_compiled(name):
                         first.setdefault(name, (group, book))
         if len(first) < 2:
             return []
         name, (group, book) = list(first.items())[-1]
 
         def job() -> Job:
-            with suppress(WorkerFailed), closing(self.another(group, book, "compiling-ahead.log")) as process:
-                answer = self._begin_gate(process, group, book, name)
-                self.ahead = name, answer
+            with suppress(WorkerFailed), closing(self.processes.another(group, book, "compiling-ahead.log")) as process:
+                answer = self.begin(process, group, book, name)
+                self._ahead = name, answer
                 yield answer
                 answer.result()
 
         return [job()]
 
-    def _begin_gate(self, process: WorkerProcess, group: Group, book: ExperimentState, name: str) -> Answer:
+    def begin(self, process: WorkerProcess, group: Group, book: ExperimentState, name: str) -> Answer:
         """Let a process gate a variant."""
         workload = book.experiment.workload
         tokens = workload.batch * (workload.context + workload.tokens + (workload.new_tokens or 0))
         limit = GATE_SECONDS + GATE_SECONDS_PER_PARAMETER * group.parameters + GATE_SECONDS_PER_TOKEN * tokens
-        extra = COMPILE_SECONDS if self._is_compiled(name) else 0.0
+        extra = COMPILE_SECONDS if self.participants.is_compiled(name) else 0.0
         return process.begin("gate", limit + extra, workload=workload.name, variant=name)
 
     def gate_alone(self, process: WorkerProcess, group: Group, book: ExperimentState, name: str) -> None:
@@ -86,7 +91,7 @@ class Gating(Participants):
 
         Raises WorkerFailed where it does not pass.
         """
-        gate = self._begin_gate(process, group, book, name).result()["gate"]
+        gate = self.begin(process, group, book, name).result()["gate"]
         if not gate["passed"]:
             raise WorkerFailed(f"does not pass its gates: {gate['detail']}")
 
@@ -97,7 +102,7 @@ class Gating(Participants):
                 if (yield from self._starting_once(group)):
                     return
             except WorkerFailed as failure:
-                self.end(group)
+                self.processes.end(group)
                 raise MeasureError(
                     f"the measuring process {failure.reason} (its output lies in the run's log/)"
                 ) from failure
@@ -105,54 +110,71 @@ class Gating(Participants):
 
     def _starting_once(self, group: Group) -> Generator[Answer, None, bool]:
         """The same once; whether all of them passed or failed their gates without bringing the process down."""
-        self.end(group)
-        index = 1 + max(group.processes for group in self.groups)
-        group.process = self._process(group, index, f"worker-{index}.log")
-        group.processes = index
-        if self.device != "cpu":
-            self.device_facts = group.process.ask("device", GATE_SECONDS)
-        for book in group.books:
-            facts = self._open(group.process, book)
-            if book.folder:
-                geometry = book.experiment.workload.geometry
-                self.checkpoints[geometry] = {"name": geometry, **facts}
+        if group.in_environments:
+            return (yield from self._gating_crews(group))
+        process = self.processes.start(group)
         names = [(book, name) for book in group.books for name in book.remaining().entered()]
         # Foreign code comes last: until then nothing here was in its reach.
-        for book, name in sorted(names, key=lambda entry: self.is_outside(entry[1])):
-            if not (yield from self._gating(group.process, group, book, name)):
+        for book, name in sorted(names, key=lambda entry: self.participants.is_outside(entry[1])):
+            if not (yield from self._gating(process, group, book, name)):
                 return False
         for book in group.books:
             pairs = dict.fromkeys((t.comparison.baseline, t.comparison.variant) for t in book.remaining().targets)
             if book.traces:
                 what = {"workload": book.experiment.workload.name, "pairs": [list(pair) for pair in pairs]}
-                book.trace_differences = group.process.ask("differences", GATE_SECONDS, **what)
-        group.process.ask("freeze", GATE_SECONDS)
-        self.changed()
+                book.trace_differences = process.ask("differences", GATE_SECONDS, **what)
+        process.ask("freeze", GATE_SECONDS)
+        self.participants.changed()
+        return True
+
+    def _gating_crews(self, group: Group) -> Generator[Answer, None, bool]:
+        """Pass the gates once, each side in a process of its own, and then all together: are their answers the same?"""
+        for book in group.books:
+            names = book.remaining().entered()
+            begun = time.monotonic()
+            try:
+                with self.processes.crew(group, book, names) as crew:
+                    for name in names:
+                        if not (yield from self._gating(crew.members[name], group, book, name)):
+                            return False
+                    if book.remaining().entered() != names:
+                        return False  # begin again without those that failed
+                    book.start_seconds = time.monotonic() - begun
+                    found = crew.compared(GATED_INPUTS)
+            except WorkerFailed as failure:
+                if failure.variant_index is None:
+                    raise
+                self.participants.exclude(names[failure.variant_index], failure.reason, book)
+                return False
+            for name, reason in found.wrong.items():
+                book.gates[name] |= {"passed": False, "detail": reason}
+                self.participants.exclude(name, reason, book)
+        self.participants.changed()
         return True
 
     def _gating(
         self, process: WorkerProcess, group: Group, book: ExperimentState, name: str
     ) -> Generator[Answer, None, bool]:
         """Gate a variant in a process, and exclude it where it fails; whether the process can be kept."""
-        if self.ahead is not None and self.ahead[0] == name:
-            yield self.ahead[1]  # what is compiled there is then found on disk
+        if self._ahead is not None and self._ahead[0] == name:
+            yield self._ahead[1]  # what is compiled there is then found on disk
         if name in book.excluded:  # by a gate beside this one, or on another workload
             return True
         try:
-            answer = self._begin_gate(process, group, book, name)
+            answer = self.begin(process, group, book, name)
             yield answer
             result = answer.result()
         except WorkerFailed as failure:
-            self.exclude(name, failure.reason, book)
+            self.participants.exclude(name, failure.reason, book)
             return False
         if process.noise():
-            self.exclude(name, INTRUDES, book)
+            self.participants.exclude(name, INTRUDES, book)
             return False
         if name in book.excluded:
             return True
         book.gates[name] = result["gate"]
         if not result["gate"]["passed"]:
-            self.exclude(name, result["gate"]["detail"], book)
+            self.participants.exclude(name, result["gate"]["detail"], book)
             return True
         if "trace" in result:
             book.traces[name] = result["trace"]
@@ -161,9 +183,9 @@ class Gating(Participants):
             book.wall_variants.append(name)
         if not result["cheap"] and name not in book.kept_together:
             book.kept_together.append(name)
-        if self.to_gate:
-            done = sum(len(each.gates) for each in self.books) / self.to_gate
-            self.progress.step(f"gate {book.experiment.workload.name}: {name}", done, math.nan)
+        if self._to_pass:
+            done = sum(len(each.gates) for each in self.participants.books) / self._to_pass
+            self.setting.progress.step(f"gate {book.experiment.workload.name}: {name}", done, math.nan)
         return True
 
     def standing(self, group: Group) -> WorkerProcess:

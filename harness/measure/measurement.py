@@ -9,14 +9,19 @@ statistics.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from ..spec.sample import Round, Sample
+from ..spec.answer import RoundAnswer
+from ..spec.experiments import Experiment
+from ..spec.sample import Round
+from ..worker.channel import INTRUDES
 from .apart import block_seconds, choose_apart, decide_sliced, is_sliced, pace_of, round_seconds
-from .crews import Crews
-from .gating import INTRUDES
-from .participants import ExperimentState, Group, MeasureError
+from .crews import blamed
+from .gating import Gates
+from .groups import Group, Processes
+from .participants import ExperimentState, MeasureError, Participants, Setting
 from .processes import WorkerFailed, WorkerProcess
 from .remaining import Open, Remaining, Stopping, Wait, WaitsFor
 
@@ -93,8 +98,21 @@ SLICE_SECONDS = 3.0
 """An experiment measures this long before another takes its turn."""
 
 
-class Measurement(Crews):
-    """The measuring of a plan's experiments. `books` holds the state of each experiment, whatever happens."""
+SAMPLING_SHARE = 0.5
+"""A round between environments samples for so many times as long as beginning its processes took, within the bounds
+below: beginning is what a round mostly costs, and what processes differ by is what its value mostly varies by."""
+
+LEAST_SECONDS, MOST_SECONDS = 0.5, 4.0
+
+
+class Schedule:
+    """Rounds and blocks, one after the other, until everything is settled or the time is over."""
+
+    def __init__(self, setting: Setting, participants: Participants, processes: Processes, gates: Gates) -> None:
+        self.setting = setting
+        self.participants = participants
+        self.processes = processes
+        self.gates = gates
 
     def run(self, rule: Stopping, keep: Callable[[Round], None], *, seconds: float) -> None:
         """Rounds, experiment by experiment in short slices, until all is settled or `seconds` are spent, and for
@@ -103,11 +121,11 @@ class Measurement(Crews):
         `keep` stores each finished round. `next_to_measure` chooses, so that an effect that lies on a boundary cannot
         keep others waiting.
         """
-        start = time.monotonic()
-        if any(book.pairs_apart is None for book in self.books):  # else an earlier sitting decided
-            choose_apart(self.books, rule, seconds)
-            self.changed()
-        group_of = {id(book): group for group in self.groups for book in group.books}
+        start, books = time.monotonic(), self.participants.books
+        if any(book.pairs_apart is None for book in books):  # else an earlier sitting decided
+            choose_apart(books, rule, seconds)
+            self.participants.changed()
+        group_of = {id(book): group for group in self.processes.groups for book in group.books}
         while open_ := self._still_open(rule):
             total_left = seconds - (time.monotonic() - start)
             if is_overtime := total_left <= 0:
@@ -120,8 +138,8 @@ class Measurement(Crews):
             left = min(total_left, sum(min(each, total_left) for each in times))
             elapsed = time.monotonic() - start
             many = len({id(each) for each, _ in open_})
-            self.progress.step(
-                f"{book.experiment.workload.name}, {many} of {len(self.books)} workloads open",
+            self.setting.progress.step(
+                f"{book.experiment.workload.name}, {many} of {len(books)} workloads open",
                 elapsed / (elapsed + left),
                 left,
             )
@@ -137,7 +155,9 @@ class Measurement(Crews):
 
     def _still_open(self, rule: Stopping) -> list[Open]:
         """All that still needs rounds."""
-        return [(book, each) for book in self.books for each in rule.remaining(book.remaining(), book.is_apart)]
+        return [
+            (book, each) for book in self.participants.books for each in rule.remaining(book.remaining(), book.is_apart)
+        ]
 
     def _measure_once(
         self,
@@ -150,7 +170,7 @@ class Measurement(Crews):
     ) -> None:
         """One round, or one block of a pair: measure, exclude what was wrong, keep the rest."""
         if group.process is None and not group.in_environments:
-            self.standing(group)
+            self.gates.standing(group)
             return
         begun = time.monotonic()
         active = list(chosen.variants)
@@ -158,34 +178,34 @@ class Measurement(Crews):
             sliced = chosen.pair is not None and is_sliced(book, chosen.pair)
             seconds = block_seconds(book, active, pace if chosen.needs_precision else 0.0) if sliced else None
             answer = (
-                self.in_turns(group, book, active)
+                self._in_turns(group, book, active)
                 if group.process is None
                 else self._asked(group.process, book, active, seconds)
             )
         except WorkerFailed as failure:
             if failure.variant_index is None or failure.variant_index >= len(active):
                 raise MeasureError(f"the measuring process {failure.reason} between variants") from failure
-            self.exclude(active[failure.variant_index], failure.reason, book)
-            self.end(group)
+            self.participants.exclude(active[failure.variant_index], failure.reason, book)
+            self.processes.end(group)
             return
         bad = self._found_wrong(group, book, active, answer)
-        if any(self.is_outside(name) for name in bad):
-            self.end(group)  # what it left in the process need not be known in full
+        if any(self.participants.is_outside(name) for name in bad):
+            self.processes.end(group)  # what it left in the process need not be known in full
         for name, reason in bad.items():  # before the round is kept: a kill between the two must not hide it
-            self.exclude(name, reason, book)
-        if answer["elsewhere"] or any(self.is_outside(name) for name in answer["changed"]):
+            self.participants.exclude(name, reason, book)
+        if answer.elsewhere or any(self.participants.is_outside(name) for name in answer.changed):
             return  # others may have felt it
-        if sliced and not answer["samples"] and not bad:
+        if sliced and not answer.samples and not bad:
             book.lost_blocks += 1  # on a busy machine: less than a call of some side while all computed
             return
-        samples = tuple(row for row in (Sample(*each) for each in answer["samples"]) if row.variant not in bad)
+        samples = tuple(sample for sample in answer.samples if sample.variant not in bad)
         if bad and not samples:
             return
         finished = Round(book.experiment.workload.name, group.processes, book.begun, samples)
         book.note_calls(samples)
         if chosen.pair is not None and chosen.pair not in book.sliced:
             decide_sliced(book, chosen.pair, samples)
-            self.changed()
+            self.participants.changed()
         keep(finished)
         rule.add(finished)
         tally = book.together if chosen.pair is None else book.apart
@@ -198,45 +218,85 @@ class Measurement(Crews):
 
     def _asked(
         self, process: WorkerProcess, book: ExperimentState, active: Sequence[str], seconds: float | None
-    ) -> dict[str, Any]:
+    ) -> RoundAnswer:
         """The process's answer to a round, or to a block that samples for so many seconds."""
         limit = ROUND_SECONDS + 20 * 60 * sum(book.call_ns.get(name, 0.0) for name in active) / 1e9
-        outputs = str(self.examination.file) if self.examination else ""
+        outputs = str(self.processes.examination.file) if self.processes.examination else ""
         where = {
             "workload": book.experiment.workload.name,
             "round_index": book.begun,
             "outputs": outputs,
         }
         if seconds is None:
-            return process.ask("round", limit, active=active, **where)
-        return process.ask("block", 2 * limit, sides=active, seconds=seconds, limit=limit, **where)
+            return RoundAnswer.from_json(process.ask("round", limit, active=active, **where))
+        asked = {"sides": active, "seconds": seconds, "limit": limit}
+        return RoundAnswer.from_json(process.ask("block", 2 * limit, **asked, **where))
+
+    def _in_turns(self, group: Group, book: ExperimentState, active: Sequence[str]) -> RoundAnswer:
+        """A round between environments: begin the sides anew, gate them, compare their answers, and let them take
+        turns. Raises WorkerFailed with the place of the side in `active`."""
+        begun = time.monotonic()
+        with self.processes.crew(group, book, active) as crew:
+            gates = {name: self.gates.begin(crew.members[name], group, book, name) for name in active}
+            results = {}
+            for name, gate in gates.items():
+                with blamed(active, name):
+                    results[name] = gate.result()["gate"]
+            if failed := {name: each["detail"] for name, each in results.items() if not each["passed"]}:
+                return RoundAnswer(wrong=failed)
+            found = crew.compared(1)
+            if found.wrong:
+                return RoundAnswer(wrong=found.wrong)
+            seconds = min(max(SAMPLING_SHARE * (time.monotonic() - begun), LEAST_SECONDS), MOST_SECONDS)
+            return crew.take_turns(seconds, found.make_ns)
 
     def _found_wrong(
-        self, group: Group, book: ExperimentState, active: Sequence[str], answer: Mapping[str, Any]
+        self, group: Group, book: ExperimentState, active: Sequence[str], answer: RoundAnswer
     ) -> dict[str, str]:
         """Variant → why it is excluded after a round, by the process's answer."""
         bad: dict[str, str] = {}
-        if answer["drawn"]:
-            assert self.examination is not None and book.folder is not None
-            draw = self.draw_of(group.processes)
+        if answer.drawn:
+            assert self.processes.examination is not None and book.folder is not None
+            draw = self.setting.draw_of(group.processes)
             try:
-                bad |= self.examination.judge(book.folder, book.experiment.workload, draw, answer["drawn"])
+                bad |= self.processes.examination.judge(book.folder, book.experiment.workload, draw, answer.drawn)
             except WorkerFailed as failure:
                 raise MeasureError(
                     f"the process that judges outputs {failure.reason} (see log/examiner.log)"
                 ) from failure
-        foreign = [name for name in active if self.is_outside(name)]
+        foreign = [name for name in active if self.participants.is_outside(name)]
         for index in group.process.noise() if group.process is not None else ():
             running = active[index] if index is not None and index < len(active) else None
             if running in foreign or len(foreign) == 1:
                 bad[running if running in foreign else foreign[0]] = INTRUDES
-        misbehaved = answer["changed"] | answer["elsewhere"]
-        if any(self.is_outside(name) for name in misbehaved):
+        misbehaved = {**answer.changed, **answer.elsewhere}
+        if any(self.participants.is_outside(name) for name in misbehaved):
             return misbehaved  # what is wrong with others may be its doing
-        bad |= answer["wrong"] | misbehaved
-        for name, grown in answer["leaks"].items():
+        bad |= {**answer.wrong, **misbehaved}
+        for name, grown in answer.leaks.items():
             bad[name] = f"leaks: memory grew by {grown / 1e6:.0f} MB while it was rebuilt and called"
         return bad
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The measuring of a plan's experiments, for those who need several of its parts."""
+
+    setting: Setting
+    participants: Participants
+    processes: Processes
+    gates: Gates
+    schedule: Schedule
+
+    @classmethod
+    def of(
+        cls, experiments: Sequence[Experiment], setting: Setting, changed: Callable[[], None] = lambda: None
+    ) -> Measurement:
+        """Put together for these experiments. changed: as in `Participants`."""
+        participants = Participants(experiments, setting, changed)
+        processes = Processes(participants.books, setting)
+        gates = Gates(setting, participants, processes)
+        return cls(setting, participants, processes, gates, Schedule(setting, participants, processes, gates))
 
 
 PASS_SECONDS = 180.0
@@ -264,7 +324,7 @@ def ask_about(
         try:
             what = {"workload": book.experiment.workload.name, "variants": left, **arguments}
             limit = limit_seconds + limit_calls * calls_seconds
-            return measurement.standing(group).ask(verb, limit, **what), lost
+            return measurement.gates.standing(group).ask(verb, limit, **what), lost
         except WorkerFailed as failure:
             guilty = left if failure.variant_index is None else [left[failure.variant_index]]
             lost |= dict.fromkeys(guilty, failure.reason)
@@ -274,4 +334,6 @@ def ask_about(
 
 def measured_by(measurement: Measurement) -> dict[str, tuple[Group, ExperimentState]]:
     """Workload → the process that measures it and the state of its experiment."""
-    return {book.experiment.workload.name: (group, book) for group in measurement.groups for book in group.books}
+    return {
+        book.experiment.workload.name: (group, book) for group in measurement.processes.groups for book in group.books
+    }

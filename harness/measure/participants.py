@@ -1,13 +1,12 @@
-"""What takes part in a run: experiments with their state, their measuring processes, and what is excluded and why."""
+"""What takes part in a run: experiments with their state, what they share, and what is excluded and why."""
 
 from __future__ import annotations
 
 import math
 import secrets
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import KW_ONLY, asdict, dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,11 +16,9 @@ from llama_workbench.variants.presets import presets
 from ..calls.called import Call
 from ..calls.source import Source
 from ..spec.comparison import Comparison
+from ..spec.entered import EnteredName
 from ..spec.experiments import Experiment, without
 from ..spec.sample import Sample
-from .processes import Answer, Examination, WorkerProcess
-
-OPEN_SECONDS = 300.0
 
 
 class MeasureError(Exception):
@@ -183,158 +180,82 @@ class ExperimentState:
         return without(self.experiment, self.excluded)
 
 
-@dataclass
-class Group:
-    """Experiments that share a process, because they share a checkpoint.
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What all measuring of a run has in common."""
 
-    in_environments: a side has an environment of its own, so that there is no such process (see `measure.crews`)."""
-
-    folder: Path | None
-    parameters: int
-    threads: int
-    books: list[ExperimentState]
-    process: WorkerProcess | None = None
-    processes: int = 0
-    in_environments: bool = False
-
-
-@dataclass(eq=False)
-class Participants:
-    """All experiments of a run. `books` holds the state of each, whatever happens.
-
-    added: name of an added variant → where the function is that builds it; functions: the same of any other function;
-    calls: workload → what these are called with. device: "cpu" or "cuda"; device_facts is what the worker knows of
-    it. folders and parameters: of each geometry's checkpoint. excluded: from the whole run, with the reason. draw:
-    decides which prompts are timed; nobody can know it before the run, and answers cannot be prepared. ahead: the
-    variant that is gated beside the others (see `Gating`), and its answer. changed: called on what run.json must say
-    before the next round is kept. last_process: number of the last one that measured in an earlier sitting.
-    """
-
-    experiments: Sequence[Experiment]
-    _: KW_ONLY
-    added: Mapping[str, Source]
-    device: str
-    folders: Mapping[str, Path]
-    parameters: Mapping[str, int]
+    added: Mapping[str, Source]  # name of an added variant → where the function is that builds it
+    functions: Mapping[str, Source] = field(default_factory=dict)  # the same of any other function
+    calls: Mapping[str, Call] = field(default_factory=dict)  # workload → what these are called with
+    device: str  # "cpu" or "cuda"
+    folders: Mapping[str, Path]  # of each geometry's checkpoint
+    parameters: Mapping[str, int]  # how many, by geometry
     cache: Path
     logs: Path
     seed: int
     progress: Progress
-    functions: Mapping[str, Source] = field(default_factory=dict)
-    calls: Mapping[str, Call] = field(default_factory=dict)
-    excluded: dict[str, str] = field(default_factory=dict)
-    checkpoints: dict[str, dict[str, Any]] = field(default_factory=dict)
+    # Decides which prompts are timed; nobody can know it before the run, and answers cannot be prepared.
     draw: str = field(default_factory=lambda: secrets.token_hex(8))
-    examination: Examination | None = None
-    ahead: tuple[str, Answer] | None = None
-    changed: Callable[[], None] = lambda: None
-    last_process: int = 0
 
-    def __post_init__(self) -> None:
-        self.device_facts: dict[str, Any] = {"kind": self.device}
+    def draw_of(self, process: int) -> str:
+        """Which prompts a process times."""
+        return f"{self.draw} {process}"
+
+    def is_users(self, name: str) -> bool:
+        """Whether the user named the file or module that a variant is in."""
+        return name in self.added or name in self.functions
+
+
+class Participants:
+    """Who takes part in a run, and who is excluded and why.
+
+    books: the state of each experiment, whatever happens. excluded: from the whole run, with the reason. changed:
+    called on what run.json must say before the next round is kept.
+    """
+
+    def __init__(
+        self, experiments: Sequence[Experiment], setting: Setting, changed: Callable[[], None] = lambda: None
+    ) -> None:
+        self.setting = setting
+        self.excluded: dict[str, str] = {}
+        self.changed = changed
         self.books = [
             ExperimentState(
                 experiment,
-                self.folders.get(experiment.workload.geometry) if experiment.workload.has_model else None,
-                device=self.device,
+                setting.folders.get(experiment.workload.geometry) if experiment.workload.has_model else None,
+                device=setting.device,
             )
-            for experiment in self.experiments
+            for experiment in experiments
         ]
-        groups: dict[tuple[Any, ...], Group] = {}
-        for book in self.books:
-            workload = book.experiment.workload
-            apart = any(
-                name in self.functions and self.functions[name].environment for name in book.experiment.variants
-            )
-            key = (book.folder, workload.dtype, workload.threads, apart)
-            size = self.parameters.get(workload.geometry, 0) if book.folder else 0
-            group = Group(book.folder, size, workload.threads, [], processes=self.last_process, in_environments=apart)
-            groups.setdefault(key, group).books.append(book)
-        self.groups = list(groups.values())
 
-    @contextmanager
-    def processes(self) -> Iterator[None]:
-        """Ends the measuring processes on the way out, however that is."""
-        try:
-            yield
-        finally:
-            for process in (self.examination, *(group.process for group in self.groups)):
-                if process is not None:  # all end at the same time: taking torch apart takes each a second
-                    process.dismiss()
-            for group in self.groups:
-                self.end(group)
-            if self.examination is not None:
-                self.examination.close()
-                self.examination = None
-
-    def end(self, group: Group) -> None:
-        """End the group's process, if it has one; `standing` begins another."""
-        if group.process is not None:
-            group.process.close()
-            group.process = None
-
-    def _is_compiled(self, entered: str) -> bool:
-        name = entered.partition("@")[0]
-        return not self._is_users(name) and variants.get(name).compiled
-
-    def another(self, group: Group, book: ExperimentState, log: str) -> WorkerProcess:
-        """A process beside the group's, with this workload open, for the caller to close; its output goes to `log`.
-
-        Raises WorkerFailed where it cannot be had.
-        """
-        process = self._process(group, 0, log)
-        try:
-            self._open(process, book)
-        except BaseException:
-            process.close()
-            raise
-        return process
-
-    def _process(self, group: Group, index: int, log: str, python: str = "") -> WorkerProcess:
-        added, functions = (
-            {name: asdict(source) for name, source in sources.items()} for sources in (self.added, self.functions)
-        )
-        hello = {"process": index, "added": added, "functions": functions, "draw": self.draw_of(index)}
-        log_file = self.logs / log
-        where: dict[str, Any] = {"cache": self.cache, "log": log_file, "device": self.device, "python": python}
-        return WorkerProcess(threads=group.threads, hello=hello, **where)
-
-    def draw_of(self, index: int) -> str:
-        """Which prompts a process times."""
-        return f"{self.draw} {index}"
+    def is_compiled(self, entered: str) -> bool:
+        """Whether torch compiles it, which takes minutes at its gate."""
+        name = EnteredName(entered).original
+        return not self.setting.is_users(name) and variants.get(name).compiled
 
     def is_outside(self, entered: str) -> bool:
         """Whether a variant is foreign code."""
-        name = entered.partition("@")[0]
-        return self._is_users(name) or name not in presets()
+        name = EnteredName(entered).original
+        return self.setting.is_users(name) or name not in presets()
 
-    def _is_users(self, name: str) -> bool:
-        """Whether the user named the file or module that it is in."""
-        return name in self.added or name in self.functions
-
-    def _open(self, process: WorkerProcess, book: ExperimentState, side: str = "") -> dict[str, Any]:
-        """Let a process open a workload; what it says of the checkpoint. side: the one function that it runs, where it
-        runs one alone: this is then its own baseline."""
-        folder = str(book.folder) if book.folder else None
-        workload = book.experiment.workload.model_dump()
-        call = self.calls.get(book.experiment.workload.name)
-        if call and side:
-            call = replace(call, baseline=self.functions[side.partition("@")[0]])
-        what = {"workload": workload, "folder": folder, "seed": self.seed, "call": call and asdict(call)}
-        return process.ask("open", OPEN_SECONDS, **what)
+    def exclude_unfit(self) -> None:
+        """Exclude what can be built nowhere in this run, as an engine that is not installed."""
+        for name in dict.fromkeys(name for book in self.books for name in book.experiment.variants):
+            if reason := self._unfit(name):
+                self._exclude_everywhere(name, reason)
 
     def exclude(self, name: str, reason: str, book: ExperimentState) -> None:
         """Exclude a variant: of ours from this workload; from outside, or not installed, from the whole run."""
-        if self._is_users(name) or ("@" not in name and self._unfit(name)):
+        if self.setting.is_users(name) or (not EnteredName(name).is_control and self._unfit(name)):
             self._exclude_everywhere(name, reason)
         elif name not in book.excluded:
             book.excluded[name] = reason
             self.changed()
-            self.progress.note(f"{name} is left out of {book.experiment.workload.name}: {reason}")
+            self.setting.progress.note(f"{name} is left out of {book.experiment.workload.name}: {reason}")
 
     def _exclude_everywhere(self, name: str, reason: str) -> None:
         if name not in self.excluded:
-            self.progress.note(f"{name} is left out: {reason}")
+            self.setting.progress.note(f"{name} is left out: {reason}")
         self.excluded.setdefault(name, reason)
         for book in self.books:
             if name in book.experiment.variants:
@@ -343,8 +264,8 @@ class Participants:
 
     def _unfit(self, name: str) -> str | None:
         """Why a variant can be built nowhere in this run; None where it may be tried."""
-        if self._is_users(name):
+        if self.setting.is_users(name):
             return None
-        if self.device != "cpu" and variants.get(name).engine is not None:
-            return f"an engine that computes on the CPU; this run measures on {self.device}"
+        if self.setting.device != "cpu" and variants.get(name).engine is not None:
+            return f"an engine that computes on the CPU; this run measures on {self.setting.device}"
         return variants.missing(name)

@@ -32,6 +32,8 @@ ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": s
 """glibc else maps large blocks anew at every call: page faults that changed one attention block's time by 42 %."""
 
 START_SECONDS = 120.0
+ASKING_SECONDS = 60.0
+"""What a question may take beside the calls that it is about."""
 
 
 class WorkerFailed(Exception):

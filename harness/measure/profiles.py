@@ -48,12 +48,12 @@ def run_passes(measurement: Measurement, folder: RunFolder, progress: Progress, 
 
     `native` profiles show the frames of kernels too, where py-spy can; else the entry's `native_reason` says why not.
     """
-    given = (*measurement.added.values(), *measurement.functions.values())
+    given = (*measurement.setting.added.values(), *measurement.setting.functions.values())
     added = [source.file for source in given if source.file]
     profiles, memory = list[dict[str, Any]](), list[dict[str, Any]]()
     work = [
         (group, book, name)
-        for group in measurement.groups
+        for group in measurement.processes.groups
         for book in group.books
         for name in book.remaining().variants
         if name in _compared(book) or name not in book.experiment.grid
@@ -62,7 +62,7 @@ def run_passes(measurement: Measurement, folder: RunFolder, progress: Progress, 
         workload = book.experiment.workload.name
         left = (len(work) - index) * (SECONDS + 1.0 + (NATIVE_LEAD_SECONDS if native else 0.0))
         progress.step(f"profile {workload}: {name}", index / len(work), left)
-        process = measurement.standing(group)
+        process = measurement.gates.standing(group)
         path = folder.path / "profiles" / _file_name(workload) / f"{_file_name(name)}.folded"
         entry = _py_spy(process, book, name, path, added, native=native)
         if entry["path"] is not None:
@@ -70,7 +70,7 @@ def run_passes(measurement: Measurement, folder: RunFolder, progress: Progress, 
         subject = {"workload": workload, "variant": name}
         profiles.append(subject | entry)
         try:
-            sizes = measurement.standing(group).ask("memory", PASS_SECONDS, **subject) | {"reason": None}
+            sizes = measurement.gates.standing(group).ask("memory", PASS_SECONDS, **subject) | {"reason": None}
         except WorkerFailed as failure:
             sizes = dict.fromkeys(("peak_transient_bytes", "parameter_bytes", "cache_bytes"))
             sizes["reason"] = failure.reason

@@ -29,8 +29,9 @@ from torch import Tensor
 from llama_workbench.datasets.workloads import call_lengths, warmup_length
 
 from ..machine.lifeline import end_with
+from ..spec.answer import RoundAnswer
 from ..spec.sample import Sample
-from .channel import in_one_line
+from .channel import INTRUDES, in_one_line
 from .round_loop import rebuilt
 from .rounds import Drawn, Round, Shape, shape_of_round, wrong_results
 from .state import Worker
@@ -148,9 +149,9 @@ class Block:
 
 def measure_block(
     worker: Worker, workload: str, round_index: int, sides: Sequence[str], seconds: float, limit: float, outputs: str
-) -> dict[str, Any]:
-    """Run variants against each other for so many seconds. The answer is that of a round with one sample of each:
-    what it did in the time in which all computed.
+) -> RoundAnswer:
+    """Run variants against each other for so many seconds. The answer has one sample of each: what it
+    did in the time in which all computed.
 
     A side whose process dies, or has not answered after `limit` seconds, is named under "changed".
     """
@@ -166,14 +167,13 @@ def measure_block(
     failed = {name: each for name, each in answers.items() if isinstance(each, str)}
     judged = bool(outputs) and bench.checkpoint is not None
     bench.take(max((side.prompts for side in right.values()), default=0))
-    return {
-        "samples": in_common([side.samples for side in right.values()]) if len(right) == len(order) else [],
-        "wrong": {},
-        "drawn": _joined(outputs, [answers[name] for name in order], _judged(worker, right)) if judged else [],
-        "changed": failed | _merged(side.changed for side in right.values()),
-        "elsewhere": _merged(side.elsewhere for side in right.values()),
-        "leaks": {},
-    }
+    drawn = _joined(outputs, [answers[name] for name in order], _judged(worker, right)) if judged else []
+    return RoundAnswer(
+        samples=tuple(in_common([side.samples for side in right.values()])) if len(right) == len(order) else (),
+        drawn=tuple(drawn),
+        changed=failed | _merged(side.changed for side in right.values()),
+        elsewhere=_merged(side.elsewhere for side in right.values()),
+    )
 
 
 def cores_to_build_on(cores: Sequence[int], sides: int, *, foreign: bool) -> list[int]:
@@ -223,7 +223,7 @@ def _answer(child: Child, content: bytes) -> Answer:
         )
     token, _, text = content.partition(b" ")
     if token != child.token.encode():
-        return "writes into the pipe by which its process answers"
+        return INTRUDES
     answer = json.loads(text)
     if isinstance(answer, str):
         return answer

@@ -19,6 +19,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
+from ..spec.answer import RoundAnswer
 from . import blocks, checking, gating, loops, rounds, turns
 from .channel import Channel, serve
 from .state import Worker, open_workload
@@ -65,7 +66,13 @@ def _verbs(channel: Channel, hello: Mapping[str, Any]) -> dict[str, Callable[...
     verbs = {**VERBS, **verbs_of_metrics()}
     worker = Worker(hello, alone=True, channel=channel)
     gc.freeze()
-    return {verb: partial(function, worker) for verb, function in verbs.items()}
+    return {verb: partial(_answered, function, worker) for verb, function in verbs.items()}
+
+
+def _answered(function: Callable[..., Any], worker: Worker, **arguments: Any) -> Any:
+    """What a verb answers, as it is sent."""
+    answer = function(worker, **arguments)
+    return answer.to_json() if isinstance(answer, RoundAnswer) else answer
 
 
 if __name__ == "__main__":

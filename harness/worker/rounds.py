@@ -20,6 +20,7 @@ from torch import Tensor
 
 from llama_workbench.datasets.workloads import DECODE_ROOM, Workload, call_lengths, warmup_length
 
+from ..spec.answer import RoundAnswer
 from ..spec.sample import Sample
 from .channel import in_one_line
 from .devices import Cuda, Spent
@@ -190,12 +191,10 @@ def leaks(worker: Worker, bench: Bench) -> dict[str, int]:
 
 def measure_round(
     worker: Worker, workload: str, round_index: int, active: Sequence[str], outputs: str = ""
-) -> dict[str, Any]:
+) -> RoundAnswer:
     """One round: all of `active` rebuilt in random order, then sub-rounds, each with all of them in random order.
 
-    The answer has `samples` (fields as in `Sample`), `drawn` (what the examiner must know of the outputs in the file
-    `outputs`), and by variant: `wrong` results that this process can see, what it `changed` for all, how it computed
-    `elsewhere` than its clock looks, and `leaks` in bytes.
+    outputs: the file for what the examiner judges.
     """
     bench = worker.benches[workload]
     rng = random.Random(f"round {bench.seed} {workload} {worker.process} {round_index}")
@@ -215,14 +214,14 @@ def measure_round(
         wrong = wrong_results(bench, active) if bench.call else _wrong_components(bench, built.runners)
         this.places.clear()
     one_thread = worker.threads == 1 and not isinstance(worker.device, Cuda)
-    return {
-        "samples": this.samples,
-        "wrong": wrong,
-        "drawn": drawn.write(Path(outputs)) if bench.checkpoint is not None and outputs else [],
-        "changed": this.changed,
-        "elsewhere": worker.watch.elsewhere(frozenset(worker.wall_variants)) if one_thread else {},
-        "leaks": leaks(worker, bench),
-    }
+    return RoundAnswer(
+        samples=tuple(this.samples),
+        wrong=wrong,
+        drawn=tuple(drawn.write(Path(outputs))) if bench.checkpoint is not None and outputs else (),
+        changed=this.changed,
+        elsewhere=worker.watch.elsewhere(frozenset(worker.wall_variants)) if one_thread else {},
+        leaks=leaks(worker, bench),
+    )
 
 
 @dataclass

@@ -16,6 +16,7 @@ from zipfile import BadZipFile
 from llama_workbench.datasets.workloads import call_lengths, warmup_length
 
 from ..calls import carried
+from ..spec.answer import RoundAnswer
 from .channel import in_one_line
 from .round_loop import rebuilt
 from .rounds import Drawn, Round, Shape, shape_of_round, wrong_results
@@ -33,11 +34,11 @@ def measure_in_turns(
     call_ns: Mapping[str, float],
     make_ns: int,
     core: int | None,
-) -> dict[str, Any]:
+) -> RoundAnswer:
     """The samples of one side in a round: one each time that the parent lets it go, until it says `stop`.
 
     call_ns: of a call of each side, and make_ns: of making an input. They decide how many calls a sample has, the same
-    number for both sides. core: on which all sides compute; None: on any. The answer is that of `round`.
+    number for both sides. core: on which all sides compute; None: on any.
     """
     assert worker.channel is not None
     bench = worker.benches[workload]
@@ -62,14 +63,8 @@ def measure_in_turns(
             sub_round += 1
         wrong = wrong_results(bench, [variant])
         this.places.clear()
-    return {
-        "samples": this.samples,
-        "wrong": wrong,
-        "drawn": [],
-        "changed": this.changed,
-        "elsewhere": worker.watch.elsewhere(frozenset(worker.wall_variants)) if worker.threads == 1 else {},
-        "leaks": {},
-    }
+    elsewhere = worker.watch.elsewhere(frozenset(worker.wall_variants)) if worker.threads == 1 else {}
+    return RoundAnswer(tuple(this.samples), wrong, changed=this.changed, elsewhere=elsewhere)
 
 
 def answers(worker: Worker, workload: str, variant: str, seeds: Sequence[int], file: str) -> dict[str, Any]:

@@ -192,12 +192,12 @@ METRIC = InstructionsMetric()
 
 def everything(context: PassContext) -> list[Pair]:
     """All that is measured and can be counted, without controls; the yardstick first, which is then counted twice."""
-    measurement = context.measurement
+    added = context.measurement.setting.added
     return [
         (book.experiment.workload.name, name)
-        for book in measurement.books
+        for book in context.measurement.participants.books
         for name in sorted(book.experiment.entered(), key=lambda name: name != YARDSTICK)
-        if not EnteredName(name).is_control and not cannot_count(book.experiment.workload, name, measurement.added)
+        if not EnteredName(name).is_control and not cannot_count(book.experiment.workload, name, added)
     ]
 
 
@@ -223,9 +223,9 @@ def run_instructions(context: PassContext, wanted: Sequence[Pair]) -> None:
                 folder,
                 tuple(book.experiment.workload for book in books.values()),
                 tuple(pairs),
-                measurement.added,
+                measurement.setting.added,
                 context.seed,
-                measurement.functions,
+                measurement.setting.functions,
                 called,
             ),
             cache=context.cache,
@@ -246,18 +246,18 @@ def run_instructions(context: PassContext, wanted: Sequence[Pair]) -> None:
 def _called(measurement: Measurement, book: ExperimentState) -> tuple[Call, int]:
     """What the functions of a workload are called with, and how often for a count."""
     name = book.experiment.workload.name
-    return measurement.calls[name], calls_of_functions(book.call_ns.values())
+    return measurement.setting.calls[name], calls_of_functions(book.call_ns.values())
 
 
 def _unfit(measurement: Measurement, book: ExperimentState | None, variant: str) -> str | None:
     """Why a variant is not counted on a workload; None where it can be tried."""
     if book is None:
         return "the workload is not in this run"
-    if reason := measurement.excluded.get(variant) or book.excluded.get(variant):
+    if reason := measurement.participants.excluded.get(variant) or book.excluded.get(variant):
         return reason
     if variant not in book.remaining().entered():
         return "it is not measured on this workload"
     if (seconds := book.call_ns.get(variant, 0.0) / 1e9) > MOST_CALL_SECONDS:
         most = f"calls of up to {MOST_CALL_SECONDS:g} s are counted"
         return f"a call takes {seconds:.2g} s, and callgrind makes it some 1,000 times slower: {most}"
-    return cannot_count(book.experiment.workload, variant, measurement.added)
+    return cannot_count(book.experiment.workload, variant, measurement.setting.added)

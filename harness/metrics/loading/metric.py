@@ -238,7 +238,7 @@ class LoadingMetric(IntervalMetric[LoadingHypothesis]):
         wanted = {workload for hypothesis in hypotheses for workload in hypothesis.workloads}
         folders = {
             book.experiment.workload.geometry: book.folder
-            for book in context.measurement.books
+            for book in context.measurement.participants.books
             if book.experiment.workload.name in wanted and book.folder is not None
         }
         records: list[dict[str, Any]] = []

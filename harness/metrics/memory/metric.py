@@ -22,8 +22,9 @@ from typing import Any, Literal
 
 from llama_workbench.variants.memory_policy import KINDS, MOST_LENGTHS
 
+from ...measure.groups import Group
 from ...measure.measurement import Measurement, measured_by
-from ...measure.participants import ExperimentState, Group
+from ...measure.participants import ExperimentState
 from ...measure.processes import WorkerFailed
 from ...spec.hypotheses import Quantity
 from ...store.files import MEMORY_SWEEP
@@ -44,7 +45,7 @@ def _unfit(measurement: Measurement, book: ExperimentState | None, variant: str)
         return "the workload is not in this run"
     if book.experiment.workload.kind != "prefill":
         return f"memory is swept over the lengths of prefill workloads; this one is {book.experiment.workload.kind}"
-    if reason := measurement.excluded.get(variant) or book.excluded.get(variant):
+    if reason := measurement.participants.excluded.get(variant) or book.excluded.get(variant):
         return reason
     return None if variant in book.remaining().entered() else "it is not measured on this workload"
 
@@ -55,8 +56,8 @@ def _sweep(measurement: Measurement, group: Group, book: ExperimentState, varian
     what = {"workload": book.experiment.workload.name, "variant": variant}
     try:
         with (
-            closing(measurement.another(group, book, "memory.log")) as resident,
-            closing(measurement.another(group, book, "memory.log")) as counted,
+            closing(measurement.processes.another(group, book, "memory.log")) as resident,
+            closing(measurement.processes.another(group, book, "memory.log")) as counted,
         ):
             peaks = resident.begin("memory_peak", limit, **what)
             try:

@@ -209,7 +209,7 @@ class RooflineMetric(IntervalMetric[RooflineHypothesis]):
             left = (len(names) - index) * ROOFLINE_SECONDS
             progress.step(f"roofline {workload}: {', '.join(asked)}", index / len(names), left)
             group, book = places.get(workload, (None, None))
-            gone = measurement.excluded | (book.excluded if book else {})
+            gone = measurement.participants.excluded | (book.excluded if book else {})
             entries: dict[str, dict[str, Any]]
             entries = {name: {"reason": gone.get(name, "it is not measured in this run")} for name in asked}
             record: dict[str, Any] = {"workload": workload, "reason": None, "variants": entries}
