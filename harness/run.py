@@ -218,7 +218,10 @@ class Run:
         with measurement.processes.running():
             self.progress.phase("gates: logits and op traces" if models else "gates: are the answers right?")
             measurement.gates.pass_gates()
-            self._open()
+            if self.earlier is not None:  # it goes on from here
+                self.earlier.check(measurement)
+                self.is_open = True
+                self.folder.reopen(self._manifest("running"))
             self._write_manifest("running")
             if self.options.gates_only:
                 return
@@ -239,13 +242,6 @@ class Run:
 
                 self.progress.phase("profiles and memory")
                 run_passes(measurement, self.folder, self.progress, native=self.options.profile_native)
-
-    def _open(self) -> None:
-        """An earlier run goes on from here."""
-        if self.earlier is not None and self.measurement is not None:
-            self.earlier.check(self.measurement)
-            self.is_open = True
-            self.folder.reopen(self._manifest("running"))
 
     def _make_passes(self, measurement: Measurement) -> None:
         """The passes that claims or options ask for, after the rounds: verdicts come from what these write. Where one

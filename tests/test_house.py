@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 
 from llama_workbench.harness.metrics.registry import metrics
 from llama_workbench.harness.spec.comparison import TIMES
-from tests.test_imports import PACKAGES, REPOSITORY, module_name, sources
+from tests.test_imports import PACKAGES, REPOSITORY, imports_of, module_name, sources
 
 THE_SUBJECT = ("variants/modular/", "variants/inline.py", "variants/single_file.py", "variants/components.py")
 """What is compared: how long a function is there is what the claims are about."""
@@ -18,22 +19,82 @@ THE_SUBJECT = ("variants/modular/", "variants/inline.py", "variants/single_file.
 LINES_OF_A_FILE, LINES_OF_A_CLASS, LINES_OF_A_FUNCTION = 400, 250, 60
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        path
-        for path in sources(*PACKAGES, "llama_workbench")
-        if not path.relative_to(REPOSITORY).as_posix().startswith(THE_SUBJECT)
-    ],
-    ids=module_name,
-)
-def test_files_classes_and_functions_are_of_a_size_to_read(path: Path) -> None:
+READ = [
+    path
+    for path in sources(*PACKAGES, "llama_workbench")
+    if not path.relative_to(REPOSITORY).as_posix().startswith(THE_SUBJECT)
+]
+
+
+@pytest.mark.parametrize("path", READ, ids=module_name)
+def test_files_and_functions_are_of_a_size_to_read(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert len(text.splitlines()) <= LINES_OF_A_FILE
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            most = LINES_OF_A_CLASS if isinstance(node, ast.ClassDef) else LINES_OF_A_FUNCTION
-            assert node.end_lineno is not None and node.end_lineno - node.lineno < most, node.name
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert _lines(node) < LINES_OF_A_FUNCTION, node.name
+
+
+def test_a_class_with_all_that_it_inherits_from_here_is_of_a_size_to_read() -> None:
+    """A chain of classes, each the next one's base, is one object in several files."""
+    classes = {
+        f"{module_name(path)}.{node.name}": (node, path)
+        for path in READ
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    }
+    bases = {name: _bases_here(node, path, classes.keys()) for name, (node, path) in classes.items()}
+
+    def chain(name: str) -> set[str]:
+        return {name}.union(*(chain(base) for base in bases[name]))
+
+    lines = {name: sum(_lines(classes[each][0]) for each in chain(name)) for name in classes}
+    assert not {name: count for name, count in lines.items() if count >= LINES_OF_A_CLASS}
+
+
+def _lines(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    assert node.end_lineno is not None
+    return node.end_lineno - node.lineno
+
+
+def _bases_here(node: ast.ClassDef, path: Path, classes: Collection[str]) -> set[str]:
+    """Full names of the bases that are defined in the repository: imported by their names, or in the same module."""
+    heads = [base.value if isinstance(base, ast.Subscript) else base for base in node.bases]
+    names = {ast.unparse(head).rpartition(".")[2] for head in heads}
+    near = {f"{module_name(path)}.{name}" for name in names} | {
+        full for full in imports_of(path) if full.rpartition(".")[2] in names
+    }
+    return near & {*classes} - {f"{module_name(path)}.{node.name}"}
+
+
+def test_names_of_controls_are_put_together_and_taken_apart_at_one_place() -> None:
+    found = [
+        f"{path.relative_to(REPOSITORY)}:{node.lineno}"
+        for path in sources(*PACKAGES, "llama_workbench")
+        if module_name(path) not in ("llama_workbench.harness.spec.entered", "llama_workbench.harness.calls.revisions")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if _handles_controls(node)
+    ]
+    assert not found, "\n".join(found)
+
+
+def _handles_controls(node: ast.AST) -> bool:
+    """`name.partition("@")` and other methods, `"@" in name`, `f"{name}@aa"`."""
+    match node:
+        case ast.Call(func=ast.Attribute(), args=[ast.Constant(value=str(text)), *_]):
+            return text in ("@", "@aa", "@copy")
+        case ast.Compare(left=ast.Constant(value="@"), ops=[ast.In() | ast.NotIn()]):
+            return True
+        case ast.JoinedStr():
+            return any(isinstance(part, ast.Constant) and part.value in ("@aa", "@copy") for part in node.values)
+    return False
+
+
+@pytest.mark.parametrize(
+    "code", ['name.partition("@")[0]', '"@" in name', '"@" not in key[1]', 'name.endswith("@aa")', 'f"{name}@copy"']
+)
+def test_code_that_handles_controls_is_seen(code: str) -> None:
+    assert any(_handles_controls(node) for node in ast.walk(ast.parse(code)))
 
 
 def test_plan_run_judge_report_and_dashboard_name_no_metric() -> None:
