@@ -27,7 +27,7 @@ from llama_workbench.harness.calls import carried, environments
 from llama_workbench.harness.calls.answers import difference
 from llama_workbench.harness.calls.environments import environments_at, facts_of, label_of
 from llama_workbench.harness.calls.source import SourceError
-from llama_workbench.harness.measure import crews, processes
+from llama_workbench.harness.measure import measurement, processes
 from llama_workbench.harness.measure.processes import begin as really_begin
 from llama_workbench.harness.plan.selection import PlanError, Request, placed
 from llama_workbench.harness.report.text import environments_text
@@ -122,8 +122,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looked_once: None) 
     (tmp_path / "bench.py").write_text(BENCH)
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(crews, "LEAST_SECONDS", 0.1)
-    monkeypatch.setattr(crews, "MOST_SECONDS", 0.1)
+    monkeypatch.setattr(measurement, "LEAST_SECONDS", 0.1)
+    monkeypatch.setattr(measurement, "MOST_SECONDS", 0.1)
     return tmp_path
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -187,7 +187,7 @@ def test_chunks_batches_and_generations_pass_gates_and_rounds(worker, folder, wo
     assert worker.benches[workload].gate_prompt.shape[0] == batch
     for index in range(2):
         found = judged_round(worker, folder, workload, index, names)
-        assert [found[key] for key in ("wrong", "leaks", "changed", "elsewhere")] == [{}] * 4
+        assert [found.wrong, found.leaks, found.changed, found.elsewhere] == [{}] * 4
         for sample in found.samples:
             first = (sample.first_cpu_ns, sample.first_wall_ns)
             if generated:
@@ -222,7 +222,7 @@ def test_a_generation_that_turns_wrong_is_found_in_its_round(worker, folder, mon
     names = ["fast", "yardstick", "candle", name]
     gates = opened(worker, folder, workload, *names)
     assert gates[name]["gate"]["passed"], gates[name]
-    wrong: dict[str, str] = {}
+    wrong: Mapping[str, str] = {}
     for index in range(20):
         wrong = judged_round(worker, folder, workload, index, names).wrong
         if wrong:

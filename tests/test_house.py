@@ -73,7 +73,7 @@ def test_names_of_controls_are_put_together_and_taken_apart_at_one_place() -> No
         for path in sources(*PACKAGES, "llama_workbench")
         if module_name(path) not in ("llama_workbench.harness.spec.entered", "llama_workbench.harness.calls.revisions")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if _handles_controls(node)
+        if isinstance(node, ast.expr) and _handles_controls(node)
     ]
     assert not found, "\n".join(found)
 

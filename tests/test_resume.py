@@ -20,6 +20,7 @@ from llama_workbench.harness import run as session
 from llama_workbench.harness.judge.stopping import StoppingRule
 from llama_workbench.harness.machine.locks import Lock
 from llama_workbench.harness.measure import measurement as measure
+from llama_workbench.harness.measure.gating import Gates
 from llama_workbench.harness.plan.selection import PlanError, Request
 from llama_workbench.harness.resume import go_on
 from llama_workbench.harness.store import files
@@ -193,7 +194,7 @@ def test_before_its_gates_are_passed_an_interrupt_changes_nothing(copy: Path) ->
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measure.Gates, "pass_gates", interrupted)
+        patch.setattr(Gates, "pass_gates", interrupted)
         result = run.measure()
     assert result.interrupted and not result.verdicts and "the earlier run is unchanged" in told.notes
     assert content(copy) == before
