@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Generator
 from contextlib import closing, suppress
+from dataclasses import dataclass
 
 from ..machine.environment import granted_cores
 from ..spec.entered import EnteredName
@@ -27,15 +28,15 @@ GATED_INPUTS = 3
 """Inputs on which the sides of several environments must agree before anything is timed; each round has one more."""
 
 
+@dataclass(eq=False)
 class Gates:
     """The gates that participants pass, and their processes, in which they did."""
 
-    def __init__(self, setting: Setting, participants: Participants, processes: Processes) -> None:
-        self.setting = setting
-        self.participants = participants
-        self.processes = processes
-        self._ahead: tuple[str, Answer] | None = None  # the variant that is gated beside the others, and its answer
-        self._to_pass = 0  # how many gates, for the progress bar; 0 outside of `pass_gates`
+    setting: Setting
+    participants: Participants
+    processes: Processes
+    _ahead: tuple[str, Answer] | None = None  # the variant that is gated beside the others, and its answer
+    _to_pass: int = 0  # how many gates, for the progress bar; 0 outside of `pass_gates`
 
     def pass_gates(self) -> None:
         """Start the processes and gate every variant; an engine that cannot be used here is excluded before."""

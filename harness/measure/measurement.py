@@ -105,14 +105,14 @@ below: beginning is what a round mostly costs, and what processes differ by is w
 LEAST_SECONDS, MOST_SECONDS = 0.5, 4.0
 
 
+@dataclass(eq=False)
 class Schedule:
     """Rounds and blocks, one after the other, until everything is settled or the time is over."""
 
-    def __init__(self, setting: Setting, participants: Participants, processes: Processes, gates: Gates) -> None:
-        self.setting = setting
-        self.participants = participants
-        self.processes = processes
-        self.gates = gates
+    setting: Setting
+    participants: Participants
+    processes: Processes
+    gates: Gates
 
     def run(self, rule: Stopping, keep: Callable[[Round], None], *, seconds: float) -> None:
         """Rounds, experiment by experiment in short slices, until all is settled or `seconds` are spent, and for
@@ -138,11 +138,8 @@ class Schedule:
             left = min(total_left, sum(min(each, total_left) for each in times))
             elapsed = time.monotonic() - start
             many = len({id(each) for each, _ in open_})
-            self.setting.progress.step(
-                f"{book.experiment.workload.name}, {many} of {len(books)} workloads open",
-                elapsed / (elapsed + left),
-                left,
-            )
+            text = f"{book.experiment.workload.name}, {many} of {len(books)} workloads open"
+            self.setting.progress.step(text, elapsed / (elapsed + left), left)
             pace = pace_of(open_, total_left)
             end = time.monotonic() + min(SLICE_SECONDS, total_left)
             while time.monotonic() < end:
@@ -222,11 +219,7 @@ class Schedule:
         """The process's answer to a round, or to a block that samples for so many seconds."""
         limit = ROUND_SECONDS + 20 * 60 * sum(book.call_ns.get(name, 0.0) for name in active) / 1e9
         outputs = str(self.processes.examination.file) if self.processes.examination else ""
-        where = {
-            "workload": book.experiment.workload.name,
-            "round_index": book.begun,
-            "outputs": outputs,
-        }
+        where = {"workload": book.experiment.workload.name, "round_index": book.begun, "outputs": outputs}
         if seconds is None:
             return RoundAnswer.from_json(process.ask("round", limit, active=active, **where))
         asked = {"sides": active, "seconds": seconds, "limit": limit}
