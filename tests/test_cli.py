@@ -23,6 +23,7 @@ from llama_workbench.commands import app
 from llama_workbench.commands.app import main
 from llama_workbench.datasets.workloads import workloads
 from llama_workbench.harness.claims.model import Claim
+from llama_workbench.harness.metrics.share.files import PHASES
 from llama_workbench.harness.store.folder import RunFolder
 from tests.runs import FACTORS, write_run
 
@@ -407,7 +408,7 @@ def with_phases(run: RunFolder, variant: str = "team006_before") -> RunFolder:
         spent = {"mask_create": 12_000 + 10 * index, "cache": 2_000 - 5 * index, "mlp": 86_000}
         total = sum(spent.values())
         rows += [["prefill-15m-t128", variant, 1, index, 0, 128, phase, ns, total] for phase, ns in spent.items()]
-    run.write_phases(rows)
+    run.write_table(PHASES, rows)
     return run
 
 

@@ -19,10 +19,7 @@ from ...evidence.evidence import Evidence
 from ...measure.measurement import Measurement, measured_by
 from ...measure.participants import ExperimentState
 from ...spec.hypotheses import Name, Names, RangeHypothesis
-from ...store import pass_schema
-from ...store.files import INSTRUCTIONS
 from ...store.folder import RunFolder
-from ...store.pass_schema import Instructions
 from ...store.schema import Effect
 from ..base import PassContext, ValueMetric, in_range, no_value, subjects
 from .callgrind import GROUPS
@@ -38,6 +35,7 @@ from .counting import (
     lacks,
     no_count,
 )
+from .files import INSTRUCTIONS, Instructions
 
 LEAST_PERCENT = 0.02
 """Half width of every interval, in percentage points, where all else is less."""
@@ -160,6 +158,7 @@ class InstructionsMetric(ValueMetric[InstructionsHypothesis]):
     beside_times = "work"
     option = "count_instructions"
     hypothesis = InstructionsHypothesis
+    files = (INSTRUCTIONS,)
     title = "instructions: how much work a call is, counted and not timed"
 
     def run(self, hypotheses: Sequence[InstructionsHypothesis], context: PassContext) -> None:
@@ -167,7 +166,7 @@ class InstructionsMetric(ValueMetric[InstructionsHypothesis]):
         run_instructions(context, [*subjects(hypotheses), *(everything(context) if context.everything else ())])
 
     def read(self, folder: RunFolder) -> list[Instructions] | None:
-        return pass_schema.INSTRUCTIONS.validate_python(folder.records(INSTRUCTIONS)) or None
+        return INSTRUCTIONS.form.validate_python(folder.records(INSTRUCTIONS)) or None
 
     def effect(self, hypothesis: InstructionsHypothesis, workload: str, evidence: Evidence, alpha: float) -> Effect:
         """The difference with its verdict; not evidence where the numbers of a side do not count on the workload."""
