@@ -42,7 +42,7 @@ from llama_workbench.dashboard.figures import memory as memory_bars
 from llama_workbench.dashboard.strips import picture
 from llama_workbench.dashboard.views import answers, data, entries, gates, outcomes
 from llama_workbench.dashboard.views import forest as forest_rows
-from llama_workbench.harness.store.pass_schema import Memory
+from llama_workbench.harness.profilers.peak_memory import Memory
 
 APP = ROOT / "dashboard" / "app.py"
 

@@ -25,9 +25,9 @@ from llama_workbench.dashboard.views import data, masks, noise
 from llama_workbench.harness.claims.published import published, published_shares
 from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.metrics.share.files import PHASES as PHASES_FILE
+from llama_workbench.harness.metrics.share.files import PhaseFacts
 from llama_workbench.harness.metrics.share.metric import ShareHypothesis
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.pass_schema import PhaseFacts
 from llama_workbench.variants.phase_map import PHASES
 from tests import runs
 from tests.dashboard_pages import everything, open_page

@@ -37,7 +37,7 @@ from llama_workbench.dashboard.flames import picture as flamegraphs
 from llama_workbench.dashboard.flames import picture as frame_difference
 from llama_workbench.dashboard.flames import tree as frames
 from llama_workbench.dashboard.views import data
-from llama_workbench.harness.store.pass_schema import Profile
+from llama_workbench.harness.profilers.py_spy import Profile
 from tests.dashboard_pages import read
 
 APP = ROOT / "dashboard" / "app.py"
