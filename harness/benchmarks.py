@@ -16,11 +16,11 @@ import pytest
 
 from .evidence.evidence import clocks_of
 from .fleet.folder import FleetFolder, is_fleet
+from .profilers.py_spy import PROFILES
 from .run import Result
 from .spec.experiments import UNABLE
 from .stats.samples import call_times_ns
 from .store.errors import RunError
-from .store.files import PROFILES
 from .store.folder import RunFolder
 
 

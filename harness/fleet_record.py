@@ -154,7 +154,7 @@ def close_out(run: RunFolder) -> None:
     """End a run that was cut off: judged by the rounds that it has, and sealed. Raises RunError where it cannot be
     read."""
     manifest = run.read_manifest()
-    if manifest.get("sealed"):
+    if run.sums.known() is not None:
         return
     if has_samples := bool(run.finished_rounds()) and run.has(CLAIMS):
         run.finish()

@@ -238,7 +238,7 @@ class Run:
             confirm(measurement, rule.ratios())
             self._make_passes(measurement)
             if self.options.profile or self.options.profile_native:
-                from .measure.profiles import run_passes
+                from .profilers.registry import run_passes
 
                 self.progress.phase("profiles and memory")
                 run_passes(measurement, self.folder, self.progress, native=self.options.profile_native)

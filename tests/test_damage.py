@@ -1,21 +1,23 @@
-"""A file of a finished run that is not what the run wrote is told by all who read it; older runs are read as before."""
+"""A file of a finished run that is not what the run wrote is told by all who read it."""
 
 from __future__ import annotations
 
 import json
-import shutil
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
 import pytest
 
 from llama_workbench.dashboard.views import data, entries
+from llama_workbench.harness.metrics.registry import judged_files
+from llama_workbench.harness.metrics.share.files import PHASES
 from llama_workbench.harness.rejudge import rejudge
 from llama_workbench.harness.report.baselines import save
 from llama_workbench.harness.report.standings import measure_standings, read_standings
 from llama_workbench.harness.store import forms, schema
 from llama_workbench.harness.store.errors import RunError, RunWarning
-from llama_workbench.harness.store.files import JUDGED
 from llama_workbench.harness.store.folder import RunFolder, describe
 from tests.fuzz.run_files import READERS, WORKLOAD, claims, write_whole_run
 from tests.test_cli import Done, command, output
@@ -57,7 +59,7 @@ def test_judge_tells(run: RunFolder, name: str) -> None:
     change(run, name)
     done = command("judge", run.path)
     assert told(done, name)
-    assert (done.returncode == 2) == (name in JUDGED)
+    assert (done.returncode == 2) == (name in judged_files())
     if name != "verdicts.json":
         assert (run.path / "verdicts.json").read_bytes() == verdicts, "the same, or not written"
 
@@ -66,7 +68,7 @@ def test_judge_tells(run: RunFolder, name: str) -> None:
 def test_report_tells(run: RunFolder, name: str, tmp_path: Path) -> None:
     change(run, name)
     done = command("report", run.path)
-    assert told(done, name) and (done.returncode == 2) == (name in JUDGED)
+    assert told(done, name) and (done.returncode == 2) == (name in judged_files())
     done = command("report", run.path, "--claim", "a-time", "--html", tmp_path / "page.html")
     assert told(done, name) and (done.returncode == 2) == (name in ("run.json", "verdicts.json"))
 
@@ -133,7 +135,7 @@ def test_a_file_that_the_run_did_not_write_feeds_no_verdict(run: RunFolder, tmp_
     run.seal(manifest)
     rejudge(run)
     (run.path / "loading.json").write_bytes(kept)
-    with pytest.raises(RunError, match=r"loading\.json: the run did not write it \(run\.json does not list it\)"):
+    with pytest.raises(RunError, match=r"loading\.json: the run did not write it \(SHA256SUMS does not list it\)"):
         rejudge(run)
     other = write_whole_run(tmp_path / "other")
     other.append_round(a_round(0))
@@ -142,16 +144,48 @@ def test_a_file_that_the_run_did_not_write_feeds_no_verdict(run: RunFolder, tmp_
 
 
 def test_checksums_that_are_gone_are_missed(run: RunFolder) -> None:
-    manifest = json.loads((run.path / "run.json").read_text())
-    for gone in ({"checksums"}, {"sealed"}, set()):
-        rest = {key: value for key, value in manifest.items() if key not in gone}
-        for indent in (None, 1):
-            if gone or indent is None:
-                (run.path / "run.json").write_text(json.dumps(rest, indent=indent))
-                with pytest.raises(RunError, match=CHANGED):
-                    run.read_manifest()
-                with pytest.raises(RunError, match=CHANGED):
-                    run.records("loading.json")
+    whole, listing = (run.path / "run.json").read_text(), (run.path / "SHA256SUMS").read_text()
+    manifest = json.loads(whole)
+    for rest in ({key: value for key, value in manifest.items() if key != "sealed"}, manifest):
+        (run.path / "run.json").write_text(json.dumps(rest))
+        for read in (run.read_manifest, lambda: run.records("loading.json")):
+            with pytest.raises(RunError, match=f"run.json: {CHANGED}"):
+                read()
+    (run.path / "run.json").write_text(whole)
+    for content in (listing[:-1], listing.replace("  ", " ", 1), listing + "x\n", ""):
+        (run.path / "SHA256SUMS").write_text(content)
+        with pytest.raises(RunError, match=f"SHA256SUMS: {CHANGED}"):
+            run.read_manifest()
+    (run.path / "SHA256SUMS").unlink()
+    with pytest.raises(RunError, match="SHA256SUMS: missing, and the run wrote it"):
+        run.read_manifest()
+
+
+def test_checksums_are_those_of_sha256sum(run: RunFolder) -> None:
+    check = ["sha256sum", "--check", "--strict", "SHA256SUMS"]
+    done = subprocess.run(check, cwd=run.path, capture_output=True, text=True)
+    assert done.returncode == 0 and {line.removesuffix(": OK") for line in done.stdout.splitlines()} == {*READERS}
+    change(run, "profiles/a.folded")
+    done = subprocess.run(check, cwd=run.path, capture_output=True, text=True)
+    assert done.returncode == 1 and "profiles/a.folded: FAILED" in done.stdout
+
+
+def test_one_command_writes_the_checksums_of_files_that_were_changed_by_hand(run: RunFolder) -> None:
+    for name in ("run.json", "verdicts.json"):
+        (run.path / name).write_text(json.dumps(json.loads((run.path / name).read_text())))
+    (run.path / "memory.json").unlink()
+    assert [error.path.name for error in run.changed()] == ["run.json"]
+    subprocess.run([sys.executable, "-m", "llama_workbench.harness.store.sums", run.path], check=True)
+    assert run.changed() == []
+
+
+def test_a_run_that_is_killed_while_it_is_sealed_goes_on_as_if_it_was_not(run: RunFolder) -> None:
+    before = run.read_manifest() | {"status": "running"}
+    before.pop("sealed")
+    (run.path / "run.json").write_text(json.dumps(before))  # SHA256SUMS came first
+    assert run.read_manifest() == before and run.sums.known() is None
+    run.seal(before | {"status": "complete"})
+    assert run.changed() == []
 
 
 def test_a_kept_run_fits_its_checksums(run: RunFolder, tmp_path: Path) -> None:
@@ -171,7 +205,7 @@ def test_judging_again_writes_the_checksums_anew(run: RunFolder) -> None:
     assert said.count("It is written anew.") == 2
     assert run.records("verdicts.json") == verdicts and run.changed() == []
     assert read_standings(run) == measure_standings(run)
-    assert run.read_manifest() | {"checksums": 0} == manifest | {"checksums": 0}
+    assert run.read_manifest() == manifest
     output("judge", run.path)  # and nothing is said
 
 
@@ -194,11 +228,11 @@ def test_a_check_writes_nothing_and_tells(run: RunFolder, tmp_path: Path) -> Non
     assert (run.path / "run.json").read_bytes() == before
 
 
-# -- runs from before there were checksums -----------------------------------------------------------------------------
+# -- runs without a fault ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in (REPOSITORY / "results" / "baselines").iterdir()))
-def test_committed_runs_open_without_a_word(name: str, tmp_path: Path) -> None:
+def test_committed_runs_open_without_a_word(name: str) -> None:
     source = RunFolder(REPOSITORY / "results" / "baselines" / name)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -208,15 +242,10 @@ def test_committed_runs_open_without_a_word(name: str, tmp_path: Path) -> None:
         assert source.read_json("standings.json")["of"] == source.digest()
         for file in ("loading", "roofline", "findings", "memory_sweep", "phases"):
             source.records(f"{file}.json")
-        source.read_phases(), source.read_samples()
-    if name == "candle-lookup":
-        copy = shutil.copytree(source.path, tmp_path / name)
-        before = (copy / "run.json").read_bytes()
-        output("judge", copy)
-        assert (copy / "run.json").read_bytes() == before, "nobody knows what it held when it was written"
+        source.read_table(PHASES), source.read_samples()
 
 
-def test_a_run_without_checksums_is_read_without_a_word(tmp_path: Path) -> None:
+def test_a_run_that_has_not_ended_is_read_without_a_word(tmp_path: Path) -> None:
     run = write_whole_run(tmp_path / "one", sealed=False)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from llama_workbench import ROOT
 from llama_workbench.commands.app import main
+from llama_workbench.harness.metrics.share.files import PHASES
 from llama_workbench.harness.report.answer import answer
 from llama_workbench.harness.store import folder as folders
 from llama_workbench.harness.store.errors import RunError
@@ -41,7 +42,7 @@ from llama_workbench.dashboard.figures import memory as memory_bars
 from llama_workbench.dashboard.strips import picture
 from llama_workbench.dashboard.views import answers, data, entries, gates, outcomes
 from llama_workbench.dashboard.views import forest as forest_rows
-from llama_workbench.harness.store.pass_schema import Memory
+from llama_workbench.harness.profilers.peak_memory import Memory
 
 APP = ROOT / "dashboard" / "app.py"
 
@@ -631,12 +632,13 @@ def test_a_strip_has_true_places_and_the_teams_stand_below(page: Any, home: Path
 def test_what_each_team_s_own_rule_picks_is_told_in_words(tmp_path: Path) -> None:
     folder = runs.write_run(tmp_path / "run", only=["prefill-15m-t128"], rounds=12)
     spent = {"mask_create": 12_000, "cache": 2_000, "mlp": 86_000}
-    folder.write_phases(
+    folder.write_table(
+        PHASES,
         [
             ["prefill-15m-t128", "team006_before", 1, index, 0, 128, phase, ns + index, sum(spent.values()) + 3 * index]
             for index in range(12)
             for phase, ns in spent.items()
-        ]
+        ],
     )
     columns = {team["name"]: team for team in picture.teams(data.read_run(folder.path))}
     picks = [(pick["picked"], pick["by"]) for pick in columns["TEAM-006"]["picks"]]

@@ -24,9 +24,10 @@ from llama_workbench.dashboard.views import breakdown as phase_shares
 from llama_workbench.dashboard.views import data, masks, noise
 from llama_workbench.harness.claims.published import published, published_shares
 from llama_workbench.harness.claims.reading import load_claims
+from llama_workbench.harness.metrics.share.files import PHASES as PHASES_FILE
+from llama_workbench.harness.metrics.share.files import PhaseFacts
 from llama_workbench.harness.metrics.share.metric import ShareHypothesis
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.pass_schema import PhaseFacts
 from llama_workbench.variants.phase_map import PHASES
 from tests import runs
 from tests.dashboard_pages import everything, open_page
@@ -49,7 +50,7 @@ def add_phases(run: RunFolder, *, swing: int = 10) -> None:
             moved = swing if number % 2 else -swing
             spent = SPENT | REST | {"qkv": 200 + moved, "mlp": 400 - moved}
             rows += [[workload, BEFORE, 0, number, 0, 128, p, 1000 * us, 990_000] for p, us in spent.items()]
-    run.write_phases(rows)
+    run.write_table(PHASES_FILE, rows)
     lines = {"modular/model.py": {"88": [["qkv"], []], "90": [["mlp"], []]}}
     facts = [
         {"workload": name, "variant": BEFORE, "rounds": 12, "reason": None, "lines": lines, "clock": "thread CPU"}

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from llama_workbench import ROOT
+from llama_workbench.harness.metrics.share.files import PHASES
 from llama_workbench.harness.rejudge import rejudge
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
@@ -278,13 +279,14 @@ def test_why_says_what_the_change_touches_and_what_it_saved_there(tmp_path: Path
         "team006_before": {"mask_create": 12_000, "mlp": 88_000},
         "team006_after": {"mask_create": 0, "mlp": 90_000},
     }
-    folder.write_phases(
+    folder.write_table(
+        PHASES,
         [
             ["prefill-15m-t128", variant, 1, index, 0, 128, phase, ns, sum(phases.values())]
             for variant, phases in spent.items()
             for index in range(12)
             for phase, ns in phases.items()
-        ]
+        ],
     )
     run = data.read_run(folder.path)
     claims = {claim.id: claim for claim in run.claims if claim.effects}

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from llama_workbench import ROOT
 from llama_workbench.dashboard.flames import viewer as speedscope
 from llama_workbench.harness.machine import places
-from llama_workbench.harness.measure import profiles
+from llama_workbench.harness.profilers import py_spy
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.worker.loops import median_error
 from tests import runs
@@ -37,7 +37,7 @@ from llama_workbench.dashboard.flames import picture as flamegraphs
 from llama_workbench.dashboard.flames import picture as frame_difference
 from llama_workbench.dashboard.flames import tree as frames
 from llama_workbench.dashboard.views import data
-from llama_workbench.harness.store.pass_schema import Profile
+from llama_workbench.harness.profilers.py_spy import Profile
 from tests.dashboard_pages import read
 
 APP = ROOT / "dashboard" / "app.py"
@@ -314,7 +314,7 @@ def test_a_profile_names_files_by_whose_they_are_and_no_folder_of_the_machine(tm
         "<module> (<string>:1)",
         "0x7f12",
     ]
-    text, samples = profiles._in_loop(f"outer (/x/y.py:1);{';'.join(stack)} 3\nidle (/x/y.py:1) 9\n", [mine])
+    text, samples = py_spy._in_loop(f"outer (/x/y.py:1);{';'.join(stack)} 3\nidle (/x/y.py:1) 9\n", [mine])
     assert samples == 3
     assert text.rstrip().rpartition(" ")[0].split(";") == [
         "Fast.forward (variants/fast.py:12)",
@@ -348,13 +348,13 @@ def test_where_attaching_is_refused_the_profile_says_so(
     tool.chmod(0o755)
     monkeypatch.setattr(shutil, "which", lambda *_, **__: str(tool))
     book: Any = type("Book", (), {"experiment": type("E", (), {"workload": type("W", (), {"name": "w"})})})
-    entry = profiles._py_spy(_Looping(), book, "v", tmp_path / "v.folded", native=native)  # type: ignore[arg-type]
+    entry = py_spy._py_spy(_Looping(), book, "v", tmp_path / "v.folded", native=native)  # type: ignore[arg-type]
     assert entry["path"] is None and "Permission Denied: try sudo" in entry["reason"]
     assert entry["median_ns"] == 5e6
     tried = (tmp_path / "py-spy.log").read_text().splitlines()
     assert ["--nonblocking" in line for line in tried] == [False] * (1 + native) + [True]
     assert sum("--native" in line for line in tried) == native
-    assert all(f"--rate {profiles.RATE_HZ}" in line for line in tried)
+    assert all(f"--rate {py_spy.RATE_HZ}" in line for line in tried)
     assert bool(entry["native_reason"]) == native
 
 
@@ -364,7 +364,7 @@ def test_py_spy_refuses_a_process_that_is_gone(tmp_path: Path) -> None:
         pytest.skip("py-spy is not installed")
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    recorder, said = profiles._attach(tool, gone.pid, tmp_path / "raw", [])
+    recorder, said = py_spy._attach(tool, gone.pid, tmp_path / "raw", [])
     assert recorder is None and said
 
 

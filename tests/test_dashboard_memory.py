@@ -28,7 +28,7 @@ from llama_workbench.dashboard.figures import colours
 from llama_workbench.dashboard.figures import memory as memory_time
 from llama_workbench.dashboard.views import data, samples
 from llama_workbench.dashboard.views import memory as sweeps
-from llama_workbench.harness.store.pass_schema import Memory
+from llama_workbench.harness.profilers.peak_memory import Memory
 
 PAGE = ROOT / "dashboard" / "page_scripts" / "memory.py"
 WORKLOAD = "prefill-15m-t128"

@@ -114,7 +114,7 @@ def test_a_comparison_is_gated_and_judged(compared):
 def test_its_folder_is_whole_and_sealed(compared):
     assert not (compared.folder.path / "samples.jsonl").exists()
     written = {"claims.json", "verdicts.json", "standings.json", "samples.parquet"}
-    assert compared.folder.read_manifest()["checksums"].keys() == {"run.json", *written}
+    assert compared.folder.sums.known().keys() == {"run.json", *written}
     assert compared.folder.changed() == []
     assert read_standings(compared.folder).status == "complete"
 

@@ -195,7 +195,7 @@ def test_a_run_that_grows_is_copied_and_is_the_same_in_the_end(tmp_path: Path) -
     (here.path / "log" / "worker-1.log").write_text("said\n", encoding="utf-8")
     here.finish()
     here.seal(MANIFEST | {"status": "complete"})
-    assert copied(outgoing, incoming, ended=True) == ["samples.parquet", "log/worker-1.log", "run.json"]
+    assert copied(outgoing, incoming, ended=True) == ["samples.parquet", "SHA256SUMS", "log/worker-1.log", "run.json"]
     assert there.changed() == [] and there.read_manifest() == here.read_manifest()
     assert there.finished_rounds() == {"prefill-tiny-t16": 3}
 
@@ -216,7 +216,11 @@ def test_a_run_that_ends_while_it_is_looked_at_leaves_no_journal(
         return rounds
 
     monkeypatch.setattr(Outgoing, "_rounds", just_before_the_end)
-    assert copied(Outgoing(here.path), Incoming(there.path), ended=ended) == ["samples.parquet", "run.json"]
+    assert copied(Outgoing(here.path), Incoming(there.path), ended=ended) == [
+        "samples.parquet",
+        "SHA256SUMS",
+        "run.json",
+    ]
     assert there.changed() == [] and there.finished_rounds() == {"prefill-tiny-t16": 1}
 
 

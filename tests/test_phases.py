@@ -21,17 +21,18 @@ from llama_workbench.datasets import geometries, workloads
 from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.harness import run as session
 from llama_workbench.harness.measure import measurement as measure
-from llama_workbench.harness.measure import profiles
 from llama_workbench.harness.measure.participants import Setting
 from llama_workbench.harness.metrics.base import PassContext
 from llama_workbench.harness.metrics.share import phases, shares, worker
+from llama_workbench.harness.metrics.share.files import PHASES as PHASES_FILE
 from llama_workbench.harness.metrics.share.marking import MARK, Marker, Name, PhaseError, with_comments
 from llama_workbench.harness.metrics.share.metric import METRIC
 from llama_workbench.harness.metrics.share.phases import Instrumented, check_ops, instrument, ops_of_phases
 from llama_workbench.harness.plan.selection import Request
+from llama_workbench.harness.profilers import py_spy
+from llama_workbench.harness.profilers.base import Look
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.parquet import PHASE_SCHEMA
 from llama_workbench.harness.worker.gates.small import small_weights
 from llama_workbench.harness.worker.state import Bench, Worker, WorkerError
 from llama_workbench.variants.phase_map import PHASES, VIEWS
@@ -247,7 +248,7 @@ def test_a_map_names_what_a_source_does_not():
 
 def table(*rounds: dict[str, int], variant: str = "a", plain: int = 100) -> pd.DataFrame:
     rows = [("w", variant, 1, i, 0, 8, phase, ns, plain) for i, r in enumerate(rounds) for phase, ns in r.items()]
-    return pd.DataFrame(rows, columns=PHASE_SCHEMA.names)
+    return pd.DataFrame(rows, columns=PHASES_FILE.schema.names)
 
 
 def test_the_denominators_and_the_dispute_s_own_table():
@@ -293,7 +294,7 @@ def test_the_interval_is_over_rounds_and_holds_the_truth_as_often_as_it_says():
 
 
 def test_a_call_that_is_held_up_changes_nothing_and_lengths_are_weighed_by_their_time():
-    names = PHASE_SCHEMA.names
+    names = PHASES_FILE.schema.names
     rows = []
     for round_index in (0, 1):
         for call, (tokens, qkv, mlp) in enumerate([(8, 1, 3), (8, 1, 3), (8, 900, 3), (64, 60, 40)]):
@@ -387,17 +388,17 @@ def test_no_sample_of_a_short_phase_is_no_proof_against_it_till_there_are_many(s
 
 def test_phases_on_disk(tmp_path):
     folder = RunFolder.create(tmp_path / "run")
-    assert folder.read_phases().empty
+    assert folder.read_table(PHASES_FILE).empty
     assert folder.records("phases.json") == []
     rows = [["w", "a", 1, 0, 0, 8, "qkv", 5, 9], ["w", "a", 1, 0, 0, 8, "mlp", 4, 9]]
-    folder.write_phases(rows)
-    frame = folder.read_phases()
+    folder.write_table(PHASES_FILE, rows)
+    frame = folder.read_table(PHASES_FILE)
     assert frame.values.tolist() == rows
-    folder.write_phases([*rows, rows[0]])
+    folder.write_table(PHASES_FILE, [*rows, rows[0]])
     with pytest.raises(RunError, match="a phase of a call twice"):
-        folder.read_phases()
-    folder.write_phases([])
-    assert folder.read_phases().empty
+        folder.read_table(PHASES_FILE)
+    folder.write_table(PHASES_FILE, [])
+    assert folder.read_table(PHASES_FILE).empty
 
 
 class Quiet:
@@ -416,7 +417,8 @@ def disagreements(folder: RunFolder, stacks: str) -> tuple[list[Any], list[Any]]
     """Phases of the first variant whose timed and sampled shares are further apart than chance; and all compared."""
     workload, variant = WORKLOADS[0], MEASURED[0]
     fact = next(f for f in folder.records("phases.json") if (f["workload"], f["variant"]) == (workload, variant))
-    found = shares.agreements(folder.read_phases(), workload, variant, shares.sampled_phases(stacks, fact["lines"]))
+    sampled = shares.sampled_phases(stacks, fact["lines"])
+    found = shares.agreements(folder.read_table(PHASES_FILE), workload, variant, sampled)
 
     return [one for one in found if one.gap > 0.03], found
 
@@ -436,15 +438,16 @@ def passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, list[tu
     wanted = [(workload, name) for workload in WORKLOADS for name in (*MEASURED, "team003")]
     with measurement.processes.running(), pytest.MonkeyPatch.context() as patch:
         patch.setattr("llama_workbench.harness.metrics.share.metric.PHASE_ROUNDS", 3)
-        patch.setattr(profiles, "SECONDS", 3.0)
-        patch.setattr(profiles, "NATIVE_LEAD_SECONDS", 2.0)
+        patch.setattr(py_spy, "SECONDS", 3.0)
+        patch.setattr(py_spy, "NATIVE_LEAD_SECONDS", 2.0)
         measurement.gates.pass_gates()
 
         def record(native: bool) -> tuple[dict[str, Any], str]:
-            stacks = tmp / f"{native}.folded"
             process = measurement.gates.standing(measurement.processes.groups[0])
-            entry = profiles._py_spy(process, measurement.participants.books[0], MEASURED[0], stacks, native=native)
-            return entry, stacks.read_text() if stacks.exists() else ""
+            workload = measurement.participants.books[0].experiment.workload.name
+            at = Look(process, workload, MEASURED[0], tmp / str(native), native=native)
+            entry = dict(py_spy.PROFILER.look(at))
+            return entry, at.stacks().read_text() if at.stacks().exists() else ""
 
         # The two look at different seconds, and of one the wall time: what another program does to the machine in only
         # one of them tells them apart as well. It goes away; a line that counts for the wrong phase is there each time.
@@ -459,7 +462,7 @@ def passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, list[tu
 
 def test_a_phase_pass_of_ours_the_library_s_and_someone_else_s(passed):
     folder, _ = passed
-    frame = folder.read_phases()
+    frame = folder.read_table(PHASES_FILE)
     facts = {(fact["workload"], fact["variant"]): fact for fact in folder.records("phases.json")}
     for workload in WORKLOADS:
         assert "not measured in this run" in facts[workload, "team003"]["reason"]

@@ -12,7 +12,7 @@ import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.harness import doctor
-from llama_workbench.harness.measure import profiles
+from llama_workbench.harness.profilers import py_spy
 from llama_workbench.harness.pytest_options import OPTIONS
 from llama_workbench.harness.rejudge import rejudge
 from llama_workbench.harness.store.folder import RunFolder
@@ -266,7 +266,7 @@ def test_a_checkpoint_with_nan_is_refused_before_anything_is_measured(run_pytest
 
 
 def test_profiles_and_memory_are_recorded(run_pytest, tmp_path, monkeypatch):
-    monkeypatch.setattr(profiles, "SECONDS", 6.0)  # a sample waits till its process computes: few on a busy machine
+    monkeypatch.setattr(py_spy, "SECONDS", 6.0)  # a sample waits till its process computes: few on a busy machine
     result = run_pytest(
         "--benchmark", "--compare", "fast", "yardstick", "--workloads=prefill-tiny-t16", "--budget=3",
         "--profile", f"--run-dir={tmp_path / 'run'}", f"--benchmark-json={tmp_path / 'out.json'}",

@@ -19,7 +19,7 @@ from llama_workbench.harness.claims.model import Claim
 from llama_workbench.harness.claims.reading import check_claim, load_claims
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.judge.verdicts import judge_claims
-from llama_workbench.harness.metrics.base import PassContext, subjects
+from llama_workbench.harness.metrics.base import FINDINGS, PassContext, subjects
 from llama_workbench.harness.metrics.check import metric as check_metric
 from llama_workbench.harness.metrics.check.metric import Case, CheckHypothesis
 from llama_workbench.harness.metrics.count import CountError, count, counted, lines, units
@@ -31,7 +31,7 @@ from llama_workbench.harness.spec.regions import Range
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
 from llama_workbench.harness.store.parquet import NO_SAMPLES
-from llama_workbench.harness.store.pass_schema import FINDINGS, ExactResult
+from llama_workbench.harness.store.pass_schema import ExactResult
 from llama_workbench.harness.store.schema import Verdict
 
 CLAIMS = load_claims(ROOT / "claims")
@@ -218,7 +218,7 @@ def test_a_check_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
 def test_a_count_may_be_over_that_of_a_baseline() -> None:
     result = counted("lines", "fast", "transformers_sdpa")
     assert result.value == pytest.approx(count("fast", "lines")[0] / count("transformers_sdpa", "lines")[0])
-    assert FINDINGS.validate_python(plain([result])) == [result]
+    assert FINDINGS.form.validate_python(plain([result])) == [result]
 
 
 def test_a_case_that_fails_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

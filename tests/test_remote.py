@@ -105,7 +105,7 @@ def test_a_taken_name_stays_taken_unless_forced(run: RunFolder, home: str, tmp_p
     publish(other, f"{home}/new", force=True)
     assert contents(fetch(f"{home}/new").path) == contents(other.path), "with no file of the earlier run"
     [row] = listed(home)[0].newest(9)
-    assert row["digest"] == digest_of(other.path / "run.json")
+    assert row["digest"] == digest_of(other.path)
 
 
 def test_files_of_others_are_never_touched(run: RunFolder, home: str, tmp_path: Path) -> None:

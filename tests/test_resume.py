@@ -113,7 +113,7 @@ def killed(folder: Path) -> None:
 def edit(folder: Path, **changes: Any) -> None:
     """Other values in run.json, as in one that is not sealed."""
     manifest = json.loads((folder / files.MANIFEST).read_text())
-    rest = {key: value for key, value in manifest.items() if key not in ("checksums", "sealed", "noise")}
+    rest = {key: value for key, value in manifest.items() if key not in ("sealed", "noise")}
     RunFolder(folder).write_json(files.MANIFEST, rest | changes)
 
 

@@ -122,9 +122,9 @@ def serve(place: str) -> None:
     """Fork a process for each request, and report how each of them ended."""
     for module in MODULES:
         import_module(f"llama_workbench.harness.{module}")
-    from llama_workbench.harness.worker.main import verbs_of_metrics
+    from llama_workbench.harness.worker.main import verbs_of_passes
 
-    verbs_of_metrics()
+    verbs_of_passes()
     gc.collect()
     gc.freeze()
     waker, woken = socket.socketpair()

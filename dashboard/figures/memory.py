@@ -8,7 +8,7 @@ from itertools import cycle
 
 import plotly.graph_objects as go
 
-from llama_workbench.harness.store.pass_schema import Memory
+from llama_workbench.harness.profilers.peak_memory import Memory
 
 from .. import words
 from ..views.forest import linear_ticks

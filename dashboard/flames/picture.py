@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from llama_workbench.harness.store import pass_schema
+from llama_workbench.harness.profilers.py_spy import Profile as ProfileRow
 
 from .. import words
 from ..figures.colours import DARK, LIGHT, STEPS, Palette
@@ -293,7 +293,7 @@ def colour_limit_ns(root: Frame, scales: Sequence[Scale]) -> float:
     return max((abs(change.ns) for change in changes if change.sure), default=0.0)
 
 
-def reason_against(sides: Sequence[pass_schema.Profile], *, has_times: bool = False) -> str:
+def reason_against(sides: Sequence[ProfileRow], *, has_times: bool = False) -> str:
     """Why two profiles may not be subtracted, in words; empty where they may. `has_times`: of calls, from elsewhere."""
     rates = [side.rate_hz for side in sides]
     if not all(rates):

@@ -15,10 +15,9 @@ from llama_workbench.dashboard.flames import section as flames
 from llama_workbench.dashboard.sections import answer, blocks, machines, named, sides
 from llama_workbench.dashboard.sections import claim as section
 from llama_workbench.dashboard.views import answers, beside, data, gates, outcomes, scaling, why
-from llama_workbench.harness.metrics.base import Metric
-from llama_workbench.harness.store.files import FINDINGS as FINDINGS_FILE
+from llama_workbench.harness.metrics.base import FINDINGS, Metric
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.pass_schema import FINDINGS, ExactResult
+from llama_workbench.harness.store.pass_schema import ExactResult
 
 
 def main() -> None:
@@ -221,7 +220,7 @@ def show_checks(run: data.Run, claim: data.Claim) -> None:
 
 def read_exact_results(run: data.Run) -> list[ExactResult]:
     """The records of findings.json. Raises RunError."""
-    return FINDINGS.validate_python(RunFolder(run.path).records(FINDINGS_FILE))
+    return FINDINGS.form.validate_python(RunFolder(run.path).records(FINDINGS))
 
 
 def show_exact_results(opened: state.Opened, claim: data.Claim) -> None:

@@ -11,11 +11,9 @@ import pandas as pd
 
 from llama_workbench.harness.claims.published import Portion
 from llama_workbench.harness.metrics.share import shares
+from llama_workbench.harness.metrics.share.files import PHASE_FACTS, PHASES, PhaseFacts
 from llama_workbench.harness.metrics.share.shares import Share
-from llama_workbench.harness.store import pass_schema
-from llama_workbench.harness.store.files import PHASE_FACTS
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.parquet import PHASE_SCHEMA
 from llama_workbench.variants.phase_map import DENOMINATORS
 
 from .. import words
@@ -70,7 +68,7 @@ class Phases:
     """What a run's phase pass left. `facts`: by workload and variant. `problems`: files that could not be read."""
 
     table: pd.DataFrame
-    facts: Mapping[tuple[str, str], pass_schema.PhaseFacts]
+    facts: Mapping[tuple[str, str], PhaseFacts]
     problems: tuple[str, ...]
 
     @property
@@ -101,8 +99,8 @@ class Breakdown:
 def read(run: data.Run) -> Phases:
     """The phase pass of a run; what cannot be read is a problem and counts as not measured."""
     folder, problems = RunFolder(run.path), list[str]()
-    table = data.read_or(PHASE_SCHEMA.empty_table().to_pandas(), folder.read_phases, problems)
-    facts = pass_schema.PHASE_FACTS.validate_python(data.records_or_none(folder, PHASE_FACTS, problems))
+    table = data.read_or(PHASES.schema.empty_table().to_pandas(), lambda: folder.read_table(PHASES), problems)
+    facts = PHASE_FACTS.form.validate_python(data.records_or_none(folder, PHASE_FACTS, problems))
     return Phases(table, {(fact.workload, fact.variant): fact for fact in facts}, tuple(problems))
 
 

@@ -19,13 +19,16 @@ from llama_workbench.harness.evidence.numbers import percent
 from llama_workbench.harness.metrics.base import Metric
 from llama_workbench.harness.metrics.registry import metric_of, names
 from llama_workbench.harness.metrics.share.shares import calls_alone
+from llama_workbench.harness.profilers.peak_memory import MEMORY, Memory
+from llama_workbench.harness.profilers.py_spy import PROFILES
+from llama_workbench.harness.profilers.py_spy import Profile as ProfileRow
 from llama_workbench.harness.report.text import excluded_lines, short, value_text
 from llama_workbench.harness.spec.comparison import TIMES
 from llama_workbench.harness.spec.conditions import FAIL_IF
 from llama_workbench.harness.spec.sides import ARCHITECTURE, OPERATIONS, factor_of
-from llama_workbench.harness.store import pass_schema, schema
+from llama_workbench.harness.store import schema
 from llama_workbench.harness.store.errors import RunError
-from llama_workbench.harness.store.files import CLAIMS, MANIFEST, MEMORY, PROFILES, VERDICTS
+from llama_workbench.harness.store.files import CLAIMS, MANIFEST, VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import SHOWN
 
@@ -196,7 +199,7 @@ def identical_code(floors: Iterable[Floor]) -> str:
 class Profile:
     """One sampled profile. `root` is None where there is none, and `reason` says why."""
 
-    row: pass_schema.Profile
+    row: ProfileRow
     root: Frame | None
     reason: str
 
@@ -216,8 +219,8 @@ class Run:
     manifest: schema.Manifest
     claims: tuple[Claim, ...]
     floors: Mapping[str, Floor]
-    profiles: Mapping[tuple[str, str], pass_schema.Profile]  # by workload and variant
-    memory: Mapping[tuple[str, str], pass_schema.Memory]  # by workload and variant
+    profiles: Mapping[tuple[str, str], ProfileRow]  # by workload and variant
+    memory: Mapping[tuple[str, str], Memory]  # by workload and variant
     left_out: tuple[str, ...]  # variants that the run went on without, each with the reason
     problems: tuple[str, ...]  # files of this run that could not be read; the rest is shown
     noise: schema.Noise = field(default_factory=schema.Noise)
@@ -276,8 +279,8 @@ def read_run(path: Path) -> Run:
     problems: list[str] = []
     definitions = TypeAdapter(list[Definition]).validate_python(records_or_none(folder, CLAIMS, problems))
     claims = {claim.id: claim for claim in definitions}
-    memory = pass_schema.MEMORY.validate_python(records_or_none(folder, MEMORY, problems))
-    profiles = pass_schema.PROFILES.validate_python(records_or_none(folder, PROFILES, problems))
+    memory = MEMORY.form.validate_python(records_or_none(folder, MEMORY, problems))
+    profiles = PROFILES.form.validate_python(records_or_none(folder, PROFILES, problems))
     manifest = schema.MANIFEST.validate_python(content, context=SHOWN)
     noise = manifest.noise or schema.Noise()
     problems += [f"{MANIFEST}: {problem}" for problem in noise.damaged]
@@ -331,7 +334,7 @@ def profile_text(run: Run, workload: str, variant: str) -> str:
     if row is None or row.path is None:
         raise StackError("the run has no such profile")
     try:
-        return RunFolder(run.path).read_stacks(row.path, LARGEST_PROFILE_BYTES)
+        return RunFolder(run.path).sums.read_text(row.path, LARGEST_PROFILE_BYTES)
     except RunError as error:
         raise StackError(f"{error.problem}. {error.fix}") from error
     except OSError as error:

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from llama_workbench.harness.fleet.folder import FLEET, HOME
 from llama_workbench.harness.remote.place import is_url
 from llama_workbench.harness.store import files, folder
-from llama_workbench.harness.store.files import DATA_FILES, JOURNAL, MANIFEST, SAMPLES, STANDINGS, VERDICTS
+from llama_workbench.harness.store.files import JOURNAL, MANIFEST, SAMPLES, STANDINGS, SUMS, VERDICTS, data_files
 from llama_workbench.harness.store.folder import RunFolder, RunSummary, describe, run_folders
 
 BASELINES = "baselines/"
@@ -55,12 +55,12 @@ class Entry:
 
 def stamp_of_run(path: Path) -> Stamp:
     """The stamp of a run's own files."""
-    return _stamp(path / name for name in (MANIFEST, JOURNAL, *DATA_FILES) if name != STANDINGS)
+    return _stamp(path / name for name in (JOURNAL, *data_files(path)) if name != STANDINGS)
 
 
 def stamp_of_standings(path: Path) -> Stamp:
     """The stamp of what a run's ratios to the yardstick are read from."""
-    return _stamp(path / name for name in (MANIFEST, SAMPLES, JOURNAL, STANDINGS))
+    return _stamp(path / name for name in (MANIFEST, SUMS, SAMPLES, JOURNAL, STANDINGS))
 
 
 def _stamp(paths: Iterable[Path]) -> Stamp:
@@ -105,7 +105,7 @@ class RunList:
         waiting = _named_folders(self._results)
         while waiting:
             name, run = waiting.pop()
-            stamp = _stamp((run.path, *(run.path / name for name in (MANIFEST, VERDICTS, SAMPLES))))
+            stamp = _stamp((run.path, *(run.path / name for name in (MANIFEST, SUMS, VERDICTS, SAMPLES))))
             before, summary = self._known.get(run.path, ((), None))
             if summary is None or before != stamp:
                 summary = describe(run)

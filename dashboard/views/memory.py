@@ -10,10 +10,11 @@ import numpy as np
 
 from llama_workbench import variants
 from llama_workbench.harness.evidence.evidence import Evidence
+from llama_workbench.harness.metrics.loading.files import LOADING, Loading
 from llama_workbench.harness.metrics.loading.metric import METRICS, load_effects, load_shares
+from llama_workbench.harness.metrics.memory.files import MEMORY_SWEEP, Sweep, SweepStep
+from llama_workbench.harness.profilers.peak_memory import Memory
 from llama_workbench.harness.stats.confidence import Interval, fixed_interval
-from llama_workbench.harness.store import pass_schema
-from llama_workbench.harness.store.files import LOADING, MEMORY_SWEEP
 from llama_workbench.harness.store.folder import RunFolder
 
 from .. import words
@@ -32,7 +33,7 @@ COUNTED = {TOGETHER: "Kept and peak transient, above the weights", **AMOUNTS}
 """What time can be set against: what a variant needs beside the weights, and its parts."""
 
 
-def amount_of(row: pass_schema.Memory, field: str) -> float | None:
+def amount_of(row: Memory, field: str) -> float | None:
     """The bytes of a row by a key of COUNTED; None where they were not measured."""
     if field != TOGETHER:
         found: float | None = getattr(row, field)
@@ -42,7 +43,7 @@ def amount_of(row: pass_schema.Memory, field: str) -> float | None:
     return row.cache_bytes + row.peak_transient_bytes
 
 
-def differences(rows: Sequence[pass_schema.Memory], field: str, baseline: str) -> list[str]:
+def differences(rows: Sequence[Memory], field: str, baseline: str) -> list[str]:
     """Each other side against the baseline, by one amount: "fast: 1.2 MiB less than before (-30 %)"."""
     amounts: dict[str, float | None] = {row.variant: getattr(row, field) for row in rows}
     base = amounts.pop(baseline, None)
@@ -157,7 +158,7 @@ class Step:
 class Policy:
     """One variant's sweep."""
 
-    row: pass_schema.Sweep
+    row: Sweep
     steps: tuple[Step, ...]
 
     @property
@@ -168,16 +169,16 @@ class Policy:
 
 def read_policies(run: data.Run) -> list[Policy]:
     """The sweeps of memory_sweep.json. Raises RunError."""
-    rows = pass_schema.MEMORY_SWEEP.validate_python(RunFolder(run.path).records(MEMORY_SWEEP))
+    rows = MEMORY_SWEEP.form.validate_python(RunFolder(run.path).records(MEMORY_SWEEP))
     return [_policy(row) for row in rows]
 
 
-def _policy(row: pass_schema.Sweep) -> Policy:
+def _policy(row: Sweep) -> Policy:
     peaks = {1 << power: peak for power, peak in enumerate(row.peak_bytes or ())}  # by number of lengths
     tensors = {len(step.lengths): step for step in row.steps if step.lengths}
     steps = []
     for count in sorted(tensors) or peaks:
-        step = tensors.get(count, pass_schema.SweepStep(lengths=[]))
+        step = tensors.get(count, SweepStep(lengths=[]))
         measured = _held(step.held)
         if count in peaks and row.loaded_bytes is not None:
             measured["resident"] = peaks[count] - row.loaded_bytes
@@ -205,7 +206,7 @@ class Load:
     """One loader with a cold or warm page cache. `times`: by "open", "touched" (every byte read too), "first_token".
     `against`: log ratio t_baseline / t_loader of "touched"."""
 
-    row: pass_schema.Loading
+    row: Loading
     times: Mapping[str, data.Effect]
     against: Interval | None
     share: Interval
@@ -228,13 +229,11 @@ def read_loads(run: data.Run) -> list[Load]:
             against=against.get((row.checkpoint, row.loader, row.cache), {}).get("touched"),
             share=share,
         )
-        for row, share in zip(
-            pass_schema.LOADING.validate_python(records), load_shares(records, alpha=alpha), strict=True
-        )
+        for row, share in zip(LOADING.form.validate_python(records), load_shares(records, alpha=alpha), strict=True)
     ]
 
 
-def _times(row: pass_schema.Loading, alpha: float) -> dict[str, data.Effect]:
+def _times(row: Loading, alpha: float) -> dict[str, data.Effect]:
     """Geometric means over the loads in milliseconds, with t intervals."""
     samples = {
         "open": [load.open_ns for load in row.loads],

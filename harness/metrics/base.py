@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 from ..evidence.evidence import Evidence, compare_sides
 from ..evidence.verdict import combine, reasons
@@ -22,15 +22,19 @@ from ..measure.participants import Progress
 from ..spec.comparison import Comparison
 from ..spec.hypotheses import Hypothesis, Name, Names, RangeHypothesis, ValueHypothesis
 from ..spec.regions import Region
-from ..store import pass_schema
-from ..store.files import FINDINGS
+from ..store.declared import DataFile, JsonFile
 from ..store.folder import RunFolder
+from ..store.forms import once
 from ..store.pass_schema import ExactResult, Subject
 from ..store.schema import Effect
 
 H = TypeVar("H", bound=Hypothesis)
 
 NOT_MEASURABLE = "not measurable here"
+
+FINDINGS = JsonFile(
+    "findings.json", Annotated[list[ExactResult], once("metric", "quantity", "workload", "variant", "baseline")]
+)
 
 
 @dataclass(frozen=True)
@@ -66,18 +70,21 @@ class Judged:
 class Metric(ABC, Generic[H]):
     """One metric.
 
-    `names`: the words for `metric = ...` in a claim. `title`: what its pass does; empty where rounds of timing are all
-    it needs. `needs_cache`: whether its pass writes into the cache. `about`: what a claim of this metric is about, in a
-    sentence. `page`: of the dashboard, which shows it. `inside`: what of it was timed and can be looked into.
-    `is_exact`: its values are counted or tried. `looks_once`: the number of rounds was fixed beforehand.
-    `intervals_at_once`: how many intervals one answer needs; they share alpha. `has_confidence`: whether its intervals
-    hold with a known probability; else they are bounds from experience. `beside_times`: what its values are called
-    where a page shows them beside times; empty where they are not. `option`: of a run, which asks for the pass on
-    everything that is measured; empty where none does.
+    `names`: the words for `metric = ...` in a claim. `files`: what its pass writes and verdicts are computed from.
+    `files_beside`: what it writes besides, for pages. `title`: what its pass does; empty where rounds of timing are
+    all it needs. `needs_cache`: whether its pass writes into the cache. `about`: what a claim of this metric is
+    about, in a sentence. `page`: of the dashboard, which shows it. `inside`: what of it was timed and can be looked
+    into. `is_exact`: its values are counted or tried. `looks_once`: the number of rounds was fixed beforehand.
+    `intervals_at_once`: how many intervals one answer needs; they share alpha. `has_confidence`: whether its
+    intervals hold with a known probability; else they are bounds from experience. `beside_times`: what its values
+    are called where a page shows them beside times; empty where they are not. `option`: of a run, which asks for
+    the pass on everything that is measured; empty where none does.
     """
 
     names: ClassVar[tuple[str, ...]]
     hypothesis: ClassVar[type[Hypothesis]]
+    files: ClassVar[tuple[DataFile, ...]] = ()
+    files_beside: ClassVar[tuple[DataFile, ...]] = ()
     title: ClassVar[str] = ""
     needs_cache: ClassVar[bool] = False
     about: ClassVar[str] = ""
@@ -211,6 +218,7 @@ class ExactMetric(ValueMetric[V], Generic[V]):
     """A metric whose values are exact. Its pass stores them with `store`."""
 
     is_exact = True
+    files = (FINDINGS,)
 
     def store(self, results: Sequence[ExactResult], context: PassContext) -> None:
         """Add results to findings.json, which all exact metrics share."""
@@ -218,7 +226,7 @@ class ExactMetric(ValueMetric[V], Generic[V]):
 
     def read(self, folder: RunFolder) -> dict[Subject, ExactResult]:
         """The stored results of this metric, by subject."""
-        results = pass_schema.FINDINGS.validate_python(folder.records(FINDINGS))
+        results = FINDINGS.form.validate_python(folder.records(FINDINGS))
         return {result.subject: result for result in results if result.metric == self.names[0]}
 
     def effect(self, hypothesis: V, workload: str, evidence: Evidence, alpha: float) -> Effect:

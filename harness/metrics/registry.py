@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import pkgutil
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 from .. import metrics as package
+from ..machine.modules import defined
+from ..profilers.registry import profilers
+from ..store.declared import DataFile
+from ..store.files import CLAIMS, JOURNAL, MANIFEST, SAMPLES
 from .base import Metric
 
 
 @cache
 def metrics() -> tuple[Metric[Any], ...]:
     """All metrics, in alphabetical order of their first names. No torch is imported."""
-    names = (f"{entry.name}.metric" if entry.ispkg else entry.name for entry in pkgutil.iter_modules(package.__path__))
-    modules = [import_module(f"{package.__name__}.{name}") for name in names]
-    return tuple(sorted((one.METRIC for one in modules if hasattr(one, "METRIC")), key=lambda metric: metric.names))
+    return tuple(sorted(defined(package, "METRIC", "metric"), key=lambda metric: metric.names))
 
 
 def names() -> tuple[str, ...]:
@@ -30,3 +30,16 @@ def metric_of(name: str) -> Metric[Any]:
     if name not in by_name:
         raise KeyError(f"no metric {name!r}; there are {', '.join(by_name)}")
     return by_name[name]
+
+
+def declared_files() -> tuple[DataFile, ...]:
+    """Every file that a pass declares, by name."""
+    files = [file for metric in metrics() for file in (*metric.files, *metric.files_beside)]
+    return tuple(sorted({*files, *(profiler.file for profiler in profilers())}))
+
+
+def judged_files() -> tuple[str, ...]:
+    """The files that verdicts are computed from."""
+    return tuple(
+        dict.fromkeys([MANIFEST, CLAIMS, SAMPLES, JOURNAL, *(file for each in metrics() for file in each.files)])
+    )

@@ -2,7 +2,7 @@
 
 Finished rounds come as lines of the journal, all else as whole files. Rounds are judged by the gates and exclusions in
 run.json, so that a part of the journal is sent behind a run.json that was read after it. When the run has ended come
-samples.parquet, then the others, then the sealed run.json.
+samples.parquet, then the others with SHA256SUMS, then the sealed run.json.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from ..store.files import DATA_FILES, JOURNAL, MANIFEST, SAMPLES
+from ..store.files import JOURNAL, MANIFEST, SAMPLES, SUMS
 
 PART_BYTES = 4 << 20
 LOG_BYTES = 1 << 20
 """Of a log at most this much is sent."""
 
-_BESIDE = re.compile(r"log/[A-Za-z0-9._-]+\.log|profiles/(?:[A-Za-z0-9@._+-]+/)*[A-Za-z0-9@._+-]+\.folded")
-"""Files of a run in folders below its own."""
+_DATA = re.compile(
+    r"log/[A-Za-z0-9._-]+\.log|profiles/(?:[A-Za-z0-9@._+-]+/)*[A-Za-z0-9@._+-]+\.folded|[\w-]+\.(json|parquet)"
+)
+"""Files of a run and of its passes."""
 
 
 class Part(NamedTuple):
@@ -35,7 +37,7 @@ class Part(NamedTuple):
 def is_a_run_file(name: str) -> bool:
     """Whether a run may have a file of this name. It comes from another machine: none may lead out of the folder."""
     plain = ".." not in PurePosixPath(name).parts
-    return plain and (name in (MANIFEST, JOURNAL, *DATA_FILES) or _BESIDE.fullmatch(name) is not None)
+    return plain and (name in (JOURNAL, SUMS) or _DATA.fullmatch(name) is not None)
 
 
 class Outgoing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import warnings
@@ -13,7 +14,7 @@ from typing import Any
 
 from ..report.standings import read_standings
 from ..store.errors import RESTORE, RunError, RunWarning
-from ..store.files import MANIFEST, SAMPLES, STANDINGS
+from ..store.files import MANIFEST, SAMPLES, STANDINGS, SUMS, VERDICTS
 from ..store.folder import RunFolder, RunSummary, describe
 from ..store.forms import Fault, check, plain
 from ..store.index_schema import COLUMNS
@@ -24,7 +25,7 @@ from .place import PlaceError
 Row = dict[str, Any]
 """The columns of an index by name, as Python values."""
 
-NEEDED = (MANIFEST, "verdicts.json", STANDINGS)
+NEEDED = (MANIFEST, SUMS, VERDICTS, STANDINGS)
 """The files of a run that its row is made of, where it has all of them."""
 
 _OF_NO_USE = ("load_average", "commit")  # differ from run to run, and no rule looks at them
@@ -41,7 +42,7 @@ def row_of(run: RunFolder, name: str, *, light: bool = False) -> Row:
     except OSError as error:
         summary, problem = RunSummary(run.path, name, "damaged"), error.strerror or str(error)
     row = _empty(name) | {
-        "digest": digest_of(run.path / MANIFEST),
+        "digest": digest_of(run.path),
         **{key: getattr(summary, key) for key in ("id", "status", "mode", "started", "machine", "commit", "noise")},
         "problem": problem or summary.problem or "",
         "workloads": list(summary.workloads),
@@ -61,12 +62,13 @@ def gone(name: str) -> Row:
     return _empty(name) | {"gone": True}
 
 
-def digest_of(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal digits; empty where it cannot be read."""
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError:
-        return ""
+def digest_of(folder: Path) -> str:
+    """SHA-256 of run.json and its checksums together, in hexadecimal digits: another one for each state of a run."""
+    digest = hashlib.sha256()
+    for name in (MANIFEST, SUMS):
+        with contextlib.suppress(OSError):
+            digest.update((folder / name).read_bytes())
+    return digest.hexdigest()
 
 
 def summary_of(row: Mapping[str, Any], path: Path) -> RunSummary:
@@ -142,6 +144,6 @@ def _stored(run: RunFolder) -> Standings | None:
     if not (run.path / STANDINGS).exists():
         return None
     stored: Standings = FORM.validate_python(run.read_json(STANDINGS))
-    sealed = run.sealed()
+    sealed = run.sums.known()
     fits = sealed is not None and stored.made_from == {key: sealed[key] for key in (MANIFEST, SAMPLES) if key in sealed}
     return stored if fits and stored.format == Standings.format else None

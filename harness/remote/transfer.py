@@ -1,7 +1,7 @@
 """A whole run from a folder of this machine to a place, and back.
 
 run.json goes last: who sees it sees a whole run. Until then the file `.uploading` lies in the folder, so that an upload
-that broke off is known for one and can be made again. What is fetched is checked against the checksums in run.json.
+that broke off is known for one and can be made again. What is fetched is checked against its checksums.
 """
 
 from __future__ import annotations

@@ -13,12 +13,11 @@ from typing import Any
 
 from ..machine.environment import device_kind
 from ..metrics.instructions.across import change
+from ..metrics.instructions.files import INSTRUCTIONS, Instructions
+from ..profilers.peak_memory import MEMORY, Memory
 from ..spec.entered import EnteredName
-from ..store import pass_schema
 from ..store.errors import RunError
-from ..store.files import INSTRUCTIONS, MEMORY
 from ..store.folder import RunFolder
-from ..store.pass_schema import Instructions, Memory
 from ..store.schema import MANIFEST, Key, Standings
 from .comparison import Answer, Counted, Row
 from .standings import YARDSTICK
@@ -41,12 +40,12 @@ class Side:
     @cached_property
     def instructions(self) -> list[Instructions]:
         """Its counts of instructions. Raises RunError."""
-        return pass_schema.INSTRUCTIONS.validate_python(self.folder.records(INSTRUCTIONS))
+        return INSTRUCTIONS.form.validate_python(self.folder.records(INSTRUCTIONS))
 
     @cached_property
     def memory(self) -> dict[Key, Memory]:
         """Its memory, where it was measured. Raises RunError."""
-        records: list[Memory] = pass_schema.MEMORY.validate_python(self.folder.records(MEMORY))
+        records: list[Memory] = MEMORY.form.validate_python(self.folder.records(MEMORY))
         return {(each.workload, each.variant): each for each in records}
 
     @cached_property

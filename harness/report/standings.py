@@ -79,7 +79,7 @@ def measure_standings(folder: RunFolder, workloads: Collection[str] | None = Non
 
 
 def write_standings(folder: RunFolder) -> None:
-    """Put standings.json beside a run that has samples, and its checksum into run.json. Raises RunError."""
+    """Put standings.json beside a run that has samples, and its checksum into SHA256SUMS. Raises RunError."""
     digest = folder.digest()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RunWarning)  # the judge of this run just warned of the same

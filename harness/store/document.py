@@ -1,27 +1,26 @@
-"""Prints FORMAT.md: every file of a run folder and its fields, from the models that read and write them.
-
-python -m llama_workbench.harness.store.document > FORMAT.md
-"""
+"""FORMAT.md: every file of a run folder and its fields, from the models that read and write them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ..spec.sample import Column, PhaseTime, Sample, columns, sample_columns
+from ..spec.sample import Column, Sample, columns, sample_columns
 from . import files, index_schema
+from .declared import DataFile, JsonFile
 
 INTRODUCTION = """\
 # The files of a run
 
-`python -m llama_workbench.harness.store.document` writes this page from the models in `harness/store`.
+`python -m llama_workbench.harness.metrics.document` writes this page from the models that read and write the files.
 
 A run is one folder. `run.json` says what was measured and how; the samples lie in `samples.parquet`. All else is
 computed from the samples or comes from the run's passes. During a run, each finished round is one line of
 `samples.jsonl`; the end of the run turns them into `samples.parquet`. JSON files are UTF-8; null stands for a number
 that is not there. A key with `?` is missing in some runs, mostly older ones. Readers ignore keys that they do not know.
 
-When a run has ended, `run.json` holds the SHA-256 of every other file, and a file that changed since is refused.
+When a run has ended, `SHA256SUMS` holds the SHA-256 of every other file (`sha256sum --check SHA256SUMS` compares
+them), and a file that changed since is refused.
 Version 1 is the only one so far; a reader refuses other versions and names the fix.
 
 A fleet, which is a run of several machines, is a folder whose `machines/NAME/` is such a run each. At its top lie
@@ -41,10 +40,12 @@ writes it anew from the runs. In a list of records an open end of an interval is
 |---|---|---|"""
 
 
-def document() -> str:
-    """The whole page."""
+def document(declared: Iterable[DataFile]) -> str:
+    """The whole page; declared: the files of the passes."""
     parts = [INTRODUCTION]
-    for name, form in files.FORMS.items():
+    passes = list(declared)
+    forms = {**files.FORMS, **{file: file.form for file in passes if isinstance(file, JsonFile)}}
+    for name, form in forms.items():
         schema = form.json_schema()
         parts.append(f"## {name}\n\n{_whole(schema)}\n")
         parts += _models(schema)
@@ -56,9 +57,13 @@ def document() -> str:
         _columns(sample_columns()),
         f"## {files.JOURNAL}\n\nOne line of JSON for each finished round: `workload`, `process`, `round`, `samples` "
         f"and `crc`. A sample is a list: {fields}. `crc` is the CRC-32 of the line before it, with a closing brace.\n",
-        f"## {files.PHASES}\n\n{PhaseTime.__doc__}\n",
-        _columns(columns(PhaseTime)),
-        f"## {files.STACKS}\n\nSampled stacks: one line a stack, frames from the outermost in, and a count.\n",
+    ]
+    for file in passes:
+        if not isinstance(file, JsonFile):
+            parts += [f"## {file}\n\n{file.row.__doc__}\n", _columns(columns(file.row))]
+    parts += [
+        "## profiles/**/*.folded\n\nSampled stacks: one line a stack, frames from the outermost in, and a count.\n",
+        f"## {files.SUMS}\n\nOne line for each other file: its SHA-256, two spaces and its name.\n",
         INDEX_INTRODUCTION,
         *_index_columns(),
     ]
@@ -147,7 +152,3 @@ def _kind(kind: Any) -> str:
         keys = ", ".join(f"`{field.name}`" for field in inner) if str(inner).startswith("struct<") else ""
         return f"list of records: {keys}" if keys else f"list of {_kind(inner)}"
     return {"string": "text", "bool": "true or false"}.get(text, text)
-
-
-if __name__ == "__main__":
-    print(document(), end="")

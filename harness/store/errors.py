@@ -29,7 +29,7 @@ class RunError(Exception):
 
 
 class ChangedFile(RunError):
-    """A file of a finished run is not what the run wrote, by the checksums in its run.json."""
+    """A file of a finished run is not what the run wrote, by the checksums in its SHA256SUMS."""
 
 
 class RunWarning(UserWarning):

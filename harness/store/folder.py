@@ -10,13 +10,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import re
-import secrets
 import warnings
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +22,46 @@ import pandas as pd
 import pyarrow as pa
 
 from ..machine.environment import one_line
-from ..machine.locks import LOCK, Lock, Taken
+from ..machine.locks import Lock, Taken
 from ..spec.sample import Round, Sample
-from . import journal, parquet
-from .errors import RunError, RunWarning, as_run_error, fix_for
-from .files import CLAIMS, JOURNAL, MANIFEST, PHASES, SAMPLES, STANDINGS, VERDICTS, RunFiles, no_such_folder
+from . import forms, journal, parquet
+from .declared import JsonFile, TableFile
+from .errors import RESTORE, ChangedFile, RunError, RunWarning, as_run_error
+from .files import (
+    CLAIMS,
+    FORMS,
+    JOURNAL,
+    MANIFEST,
+    SAMPLES,
+    STANDINGS,
+    SUMS,
+    VERDICTS,
+    check_version,
+    fix_of,
+    json_bytes,
+    looks_like_a_run,
+    no_such_folder,
+    read_bytes,
+    replace_whole,
+)
+from .making import made, taken
 from .schema import FORMAT
+from .sums import Sums
 
 
-class RunFolder(RunFiles):
+@dataclass(frozen=True)
+class RunFolder:
     """One run on disk. Making the value touches nothing; `create` makes the folder."""
+
+    path: Path
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", Path(self.path))
+
+    @property
+    def sums(self) -> Sums:
+        """The checksums of its files."""
+        return Sums(self.path)
 
     @classmethod
     def create(
@@ -45,31 +73,7 @@ class RunFolder(RunFiles):
         one and never deleted. To go on with an earlier run use `RunFolder(path)`. Any other folder with something in
         it is refused, and so is one that another run has locked. With `lock` this run holds it from here on.
         """
-        held = lock or Lock()
-        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-        folder = Path(path or Path(under) / "runs" / f"{stamp}-{secrets.token_hex(2)}")
-        try:
-            if folder.exists() and not folder.is_dir():
-                raise RunError(folder, "this is a file, and a run needs a folder", "Name another path.")
-            if folder.is_dir() and not _is_bare(folder) and not cls(folder).looks_like_a_run():
-                fix = "Name a new or empty folder, so that nothing of yours is overwritten."
-                raise RunError(folder, "the folder is not empty and holds no run", fix)
-            folder.mkdir(parents=True, exist_ok=True)
-            held.take(folder)  # before an earlier run is moved: it may be going on
-            if not _is_bare(folder):
-                kept = _free_name(folder)
-                folder.rename(kept)
-                warnings.warn(f"an earlier run in {folder} was kept as {kept}", RunWarning, stacklevel=2)
-                folder.mkdir(exist_ok=True)
-                held.take(folder)
-                (kept / LOCK).unlink(missing_ok=True)
-            if lock is None:
-                held.close()
-        except Taken as error:
-            raise _taken(folder, error, ", or name another folder (--run-dir)") from error
-        except OSError as error:
-            raise RunError(folder, f"cannot make the run folder ({error.strerror})", fix_for(error)) from error
-        return cls(folder)
+        return cls(made(path, under, lock))
 
     def hold(self, lock: Lock) -> None:
         """Take this folder, to go on with its run. Raises RunError where another run holds it."""
@@ -79,18 +83,72 @@ class RunFolder(RunFiles):
             with as_run_error(self.path, "cannot be written ({})"):
                 lock.take(self.path)
         except Taken as error:
-            raise _taken(self.path, error) from error
+            raise taken(self.path, error) from error
+
+    def write_json(self, name: str, value: Any) -> None:
+        """Replace a JSON file whole; `value`: models of its form, or plain. With a run.json the run has not ended.
+
+        Infinite and NaN floats become null: JSON has no word for them. Raises RunError.
+        """
+        if Path(name).name != name or not name.endswith(".json"):
+            raise ValueError(f"{name!r} is not a plain name ending in .json")
+        content = json_bytes(value)
+        replace_whole(self.path, {name: lambda temporary: temporary.write_bytes(content)})
+        if name == MANIFEST:
+            with as_run_error(self.path, "cannot be written ({})"):
+                (self.path / SUMS).unlink(missing_ok=True)
+
+    def seal(self, manifest: Mapping[str, Any]) -> None:
+        """Write run.json and the checksums of all files as they lie here: the run has ended."""
+        rest = {key: value for key, value in manifest.items() if key != "sealed"}
+        self.sums.write(json_bytes({"sealed": True, **rest}))
+
+    def renew(self, *names: str, **values: Any) -> None:
+        """Write the checksums of these files, which were just written anew, and these values into run.json.
+
+        A run whose run.json was changed stays as it is. Where a kill comes before, the reader of a file says how to
+        write it anew.
+        """
+        content = read_bytes(self.path / MANIFEST)
+        try:
+            has_ended = self.sums.known() is not None
+        except ChangedFile:
+            return
+        manifest = forms.parse(content) | values if values else None
+        if has_ended:
+            self.sums.write(json_bytes(manifest) if manifest else content, names)
+        elif manifest:
+            self.write_json(MANIFEST, manifest)
 
     def reopen(self, manifest: Mapping[str, Any]) -> None:
         """Take off the seal: rounds are added from here on, and what was computed from those before is gone."""
-        self.write_json(MANIFEST, {key: value for key, value in manifest.items() if key not in ("checksums", "sealed")})
+        rest = {key: value for key, value in manifest.items() if key != "sealed"}
+        self.write_json(MANIFEST, {**rest, "status": "running"})
         with as_run_error(self.path, "cannot be written ({})"):
             for name in (VERDICTS, STANDINGS):
                 (self.path / name).unlink(missing_ok=True)
 
+    def has(self, name: str) -> bool:
+        """Whether there is such a file. Raises ChangedFile where the run wrote one and it is gone, or the reverse."""
+        there = (self.path / name).exists()
+        self.sums.check_there(name, there)
+        return there
+
+    def digest(self) -> dict[str, str]:
+        """SHA-256 of run.json and the samples as they lie here, by file: the same where nothing was added since.
+
+        Raises RunError.
+        """
+        self.sums.known()
+        return self.sums.of((MANIFEST, JOURNAL, SAMPLES))
+
+    def changed(self, besides: Collection[str] = ()) -> list[ChangedFile]:
+        """The files of this run that are not what it wrote (see `Sums.changed`)."""
+        return self.sums.changed(besides)
+
     def looks_like_a_run(self) -> bool:
         """True where a manifest, claims or samples lie in the folder (readable or not)."""
-        return any((self.path / name).is_file() for name in (MANIFEST, CLAIMS, JOURNAL, SAMPLES))
+        return looks_like_a_run(self.path)
 
     def append_round(self, record: Round) -> None:
         """Add one finished round to the journal (see `journal.append`)."""
@@ -99,7 +157,7 @@ class RunFolder(RunFiles):
     def snapshot(self) -> None:
         """Write everything sampled so far to samples.parquet and keep the journal."""
         table = self._read_table().replace_schema_metadata({"llama_workbench.format": str(FORMAT)})
-        self._replace(SAMPLES, lambda temporary: parquet.write_table(table, temporary))
+        replace_whole(self.path, {SAMPLES: lambda temporary: parquet.write_table(table, temporary)})
 
     def finish(self) -> None:
         """Write samples.parquet, and only when it is on disk remove the journal."""
@@ -108,11 +166,11 @@ class RunFolder(RunFiles):
         self.snapshot()
         (self.path / JOURNAL).unlink(missing_ok=True)
 
-    def write_phases(self, rows: Sequence[Sequence[Any]]) -> None:
-        """Replace phases.parquet whole; a row has the fields of `PhaseTime`."""
-        fields = parquet.PHASE_SCHEMA.names
-        table = pa.Table.from_pylist([dict(zip(fields, row, strict=True)) for row in rows], parquet.PHASE_SCHEMA)
-        self._replace(PHASES, lambda temporary: parquet.write_table(table, temporary))
+    def write_table(self, file: TableFile, rows: Sequence[Sequence[Any]]) -> None:
+        """Replace a table of a pass whole."""
+        fields = file.schema.names
+        table = pa.Table.from_pylist([dict(zip(fields, row, strict=True)) for row in rows], file.schema)
+        replace_whole(self.path, {file: lambda temporary: parquet.write_table(table, temporary)})
 
     def read_samples(self, variants: Collection[str] | None = None) -> pd.DataFrame:
         """All samples, columns as parquet.SCHEMA (`workload` and `variant` categorical), in the order they were taken.
@@ -157,14 +215,14 @@ class RunFolder(RunFiles):
         if self.has(JOURNAL) or not self.has(SAMPLES):
             table = self._read_table().select(names)
         else:
-            table = parquet.read_columns(self.path / SAMPLES, names, self.source(SAMPLES))
+            table = parquet.read_columns(self.path / SAMPLES, names, self._source(SAMPLES))
         return table.group_by(names).aggregate([]).to_pylist()
 
     def _read_table(self, variants: Collection[str] | None = None) -> pa.Table:
         has_journal, has_parquet = self.has(JOURNAL), self.has(SAMPLES)
         if not has_journal:
             if has_parquet:
-                return parquet.read_samples(self.path / SAMPLES, variants, self.source(SAMPLES))
+                return parquet.read_samples(self.path / SAMPLES, variants, self._source(SAMPLES))
             if not self.path.is_dir():
                 raise no_such_folder(self.path)
             problem = f"holds no samples ({SAMPLES} or {JOURNAL})"
@@ -179,15 +237,33 @@ class RunFolder(RunFiles):
                 journal.warn_of_lost_rounds(self.path / JOURNAL, table, counted)
         return parquet.of_variants(variants, table)
 
-    def read_phases(self) -> pd.DataFrame:
-        """phases.parquet, columns as parquet.PHASE_SCHEMA; an empty table where the run made no phase pass."""
-        if not self.has(PHASES):
-            return parquet.PHASE_SCHEMA.empty_table().to_pandas()
-        return parquet.read_phases(self.path / PHASES, self.source(PHASES))
+    def read_table(self, file: TableFile) -> pd.DataFrame:
+        """A table of a pass; an empty one where the run made no such pass. Raises RunError."""
+        if not self.has(file):
+            return file.schema.empty_table().to_pandas()
+        frame = parquet.read_table(self.path / file, file.schema, self._source(file)).to_pandas()
+        if problem := file.fault(frame):
+            raise RunError(self.path / file, problem, RESTORE)
+        return frame
 
     def read_manifest(self) -> dict[str, Any]:
         """run.json. Raises RunError if it is missing, not JSON, written in another format, or not as it was sealed."""
         return self.read_json(MANIFEST)
+
+    def read_json(self, name: str) -> Any:
+        """A JSON file in plain types, checked by its form where it was declared with one. Raises RunError."""
+        content = read_bytes(self.path / name)
+        self.sums.check(name, content)
+        form = name.form if isinstance(name, JsonFile) else FORMS.get(name)
+        try:
+            value = forms.parse(content)
+            if name == MANIFEST:
+                check_version(self.path / name, value)
+            if form is not None:
+                forms.check(form, value, forms.SHOWN)
+        except forms.Fault as fault:
+            raise RunError(self.path / name, str(fault), fix_of(self.path, name)) from fault
+        return value
 
     def records(self, name: str) -> list[dict[str, Any]]:
         """The entries of a JSON file beside run.json; none where the run made no such pass. Raises RunError."""
@@ -195,25 +271,13 @@ class RunFolder(RunFiles):
             return []
         return self.read_json(name)
 
-
-def _taken(folder: Path, error: Taken, otherwise: str = "") -> RunError:
-    """The error for a folder that another run holds."""
-    problem = f"another run, process {error.pid or '?'}, is writing to this folder"
-    return RunError(folder, problem, f"Wait for it or end it (kill {error.pid or 'PID'}){otherwise}.")
-
-
-_LEFT_BEHIND = re.compile(rf"{re.escape(LOCK)}|\.[a-z_]+\.\w+\.\d+\.tmp")
-
-
-def _is_bare(folder: Path) -> bool:
-    """Whether it holds nothing but what a run leaves that was killed before it wrote anything."""
-    return all(_LEFT_BEHIND.fullmatch(entry.name) for entry in folder.iterdir())
-
-
-def _free_name(folder: Path) -> Path:
-    whole = folder.resolve()
-    names = (whole.with_name(f"{whole.name}.earlier-{number}") for number in itertools.count(1))
-    return next(path for path in names if not path.exists())
+    def _source(self, name: str) -> Path | pa.BufferReader:
+        """A Parquet file to open: its content, once that fits its checksum; its path where it has none."""
+        if self.sums.known() is None:
+            return self.path / name
+        content = read_bytes(self.path / name)
+        self.sums.check(name, content)
+        return pa.BufferReader(content)
 
 
 # -- lists of runs -----------------------------------------------------------------------------------------------------

@@ -8,26 +8,23 @@ from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ..spec.sample import Column, PhaseTime, Sample, columns, sample_columns
+from ..spec.sample import Column, Sample, sample_columns
 from .errors import RESTORE, RunError, first_line
 
 
-def _schema(fields: Mapping[str, Column]) -> pa.Schema:
+def schema_of(fields: Mapping[str, Column]) -> pa.Schema:
+    """The columns of a table, as a file has them."""
     name = pa.dictionary(pa.int32(), pa.string())
     kinds = {key: name if column.kind == "name" else pa.type_for_alias(column.kind) for key, column in fields.items()}
     return pa.schema([pa.field(key, kind, nullable=False) for key, kind in kinds.items()])
 
 
-SCHEMA = _schema(sample_columns())
+SCHEMA = schema_of(sample_columns())
 """Columns of samples.parquet: one row is one `Sample` with the round it is of."""
-
-PHASE_SCHEMA = _schema(columns(PhaseTime))
-"""Columns of phases.parquet: one row is one `PhaseTime`."""
 
 NO_SAMPLES = SCHEMA.empty_table().to_pandas()
 """What a run without rounds has: some claims are judged by other passes alone."""
@@ -72,14 +69,9 @@ def read_samples(path: Path, variants: Collection[str] | None = None, source: So
     return checked_samples(_read(path, SCHEMA, variants, source), path)
 
 
-def read_phases(path: Path, source: Source = None) -> pd.DataFrame:
-    """phases.parquet in the columns of PHASE_SCHEMA. Raises RunError."""
-    frame: pd.DataFrame = _read(path, PHASE_SCHEMA, None, source).to_pandas()
-    if (frame["ns"] < 0).any() or (frame["plain_ns"] <= 0).any():
-        raise RunError(path, "holds a phase or a call with no time", RESTORE)
-    if frame.duplicated([name for name in PHASE_SCHEMA.names if name not in ("ns", "plain_ns")]).any():
-        raise RunError(path, "holds a phase of a call twice", RESTORE)
-    return frame
+def read_table(path: Path, schema: pa.Schema, source: Source = None) -> pa.Table:
+    """A table of a pass, in the columns of its schema. Raises RunError."""
+    return _read(path, schema, None, source)
 
 
 def of_variants(variants: Collection[str] | None, table: pa.Table) -> pa.Table:

@@ -1,4 +1,4 @@
-"""The JSON files that a run itself writes: one model a file. Those of its passes are in pass_schema.py.
+"""The JSON files that a run itself writes: one model a file. Each pass declares its own.
 
 The models name what a reader uses: other keys are let through, and what older runs lack has a default. What is computed
 with (`Verdict`, `Effect`, `Noise`, `Standings`) is a dataclass; an open end is infinite in memory, null in the file.
@@ -176,7 +176,7 @@ class Noise:
 class Manifest(Shape):
     """The run. Parts may be missing, but what is there must be right."""
 
-    sealed: Annotated[StrictBool | None, MAYBE, says("true once the run has ended and its files have checksums")] = None
+    sealed: Annotated[StrictBool | None, MAYBE, says("true once the run has ended and has SHA256SUMS")] = None
     format: Annotated[Count, says("version of the run folder")] = FORMAT
     id: Annotated[Text | None, JUDGED, says("name of the run")] = None
     started: Annotated[Text | None, JUDGED, says("start, ISO 8601, UTC")] = None
@@ -203,7 +203,6 @@ class Manifest(Shape):
     experiments: Annotated[list[Experiment], says("one entry for each workload")] = []
     excluded: Annotated[list[Excluded], says("variants that were excluded on every workload")] = []
     noise: Annotated[Noise | None, MAYBE, says("its controls; only once it was judged")] = None
-    checksums: Annotated[dict[str, Text] | None, MAYBE, says("SHA-256 of each file; of run.json before this")] = None
 
 
 @dataclass(frozen=True, kw_only=True)

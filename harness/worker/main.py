@@ -3,8 +3,9 @@
 The parent (`processes`) sends commands and reads answers as `channel` says. Thread count and allocator are set by the
 environment before torch is imported. The process ignores Ctrl-C (the parent decides) and dies with its parent.
 
-The passes of the metrics are verbs of this process too: each package below `harness/metrics` may have a module `worker`
-with `VERBS`, a table of functions that take the `Worker` first.
+Metrics and profilers have verbs here too: a module of `harness/metrics` or `harness/profilers`, or the module `worker`
+of a package there, may have `VERBS`, a table of functions that take the `Worker` first. Of the worker this module alone
+stands above them: a process begins with it, and nothing imports it.
 """
 
 from __future__ import annotations
@@ -14,17 +15,14 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
-from importlib.util import find_spec
-from pathlib import Path
-from pkgutil import iter_modules
 from typing import Any
 
+from .. import metrics, profilers
+from ..machine.modules import mentioning
 from ..spec.answer import RoundAnswer
 from . import blocks, checking, gating, loops, rounds, turns
 from .channel import Channel, serve
 from .state import Worker, open_workload
-
-METRICS = Path(__file__).resolve().parents[1] / "metrics"
 
 
 def freeze(worker: Worker) -> None:
@@ -51,19 +49,17 @@ VERBS: Mapping[str, Callable[..., Any]] = {
 }
 
 
-def verbs_of_metrics() -> dict[str, Callable[..., Any]]:
+def verbs_of_passes() -> dict[str, Callable[..., Any]]:
     """The verbs of all passes. They are imported before any foreign code, as everything that measures is."""
-    package = f"{__package__.rpartition('.')[0]}.metrics"
     verbs: dict[str, Callable[..., Any]] = {}
-    for metric in iter_modules([str(METRICS)]):
-        module = f"{package}.{metric.name}.worker"
-        if metric.ispkg and find_spec(module) is not None:
+    for package in (metrics, profilers):
+        for module in mentioning(package, "VERBS", "worker"):
             verbs |= import_module(module).VERBS
     return verbs
 
 
 def _verbs(channel: Channel, hello: Mapping[str, Any]) -> dict[str, Callable[..., Any]]:
-    verbs = {**VERBS, **verbs_of_metrics()}
+    verbs = {**VERBS, **verbs_of_passes()}
     worker = Worker(hello, alone=True, channel=channel)
     gc.freeze()
     return {verb: partial(_answered, function, worker) for verb, function in verbs.items()}

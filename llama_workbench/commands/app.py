@@ -9,22 +9,24 @@ from __future__ import annotations
 
 import errno
 import os
+import pkgutil
 import re
 import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
+from types import ModuleType
 from typing import Any, NoReturn
 
 import typer
 
 from .shared import Failure, OutputLost, write
 
-VERBS = (
+FIRST = (
     "claims", "variants", "workloads", "new", "check", "runs", "resume", "combine", "compare", "compare-revisions",
     "bisect", "baseline", "publish", "index", "judge", "report", "count", "calibrate", "doctor", "speedscope",
 )  # fmt: skip
-"""Modules beside this one (with "_" for "-"), in the order of the help."""
+"""The order of the help; what is not named here comes behind."""
 
 HELP = """\
 Settles claims about Llama model architectures by measurement.
@@ -58,6 +60,14 @@ Every command says more with --help. Exit codes: 0 done, 2 could not (one line o
 """
 
 
+def verbs() -> dict[str, ModuleType]:
+    """The modules beside this one that have `command`, by verb ("-" for "_"), in the order of the help."""
+    folder = import_module(__package__).__path__
+    modules = {entry.name: import_module(f"{__package__}.{entry.name}") for entry in pkgutil.iter_modules(folder)}
+    found = {name.replace("_", "-"): module for name, module in modules.items() if hasattr(module, "command")}
+    return {name: found[name] for name in dict.fromkeys([*FIRST, *found])}
+
+
 def build() -> typer.Typer:
     """The command with all its verbs."""
     app = typer.Typer(
@@ -69,8 +79,7 @@ def build() -> typer.Typer:
         help=HELP,
     )
     app.callback(invoke_without_command=True)(_start)
-    for name in VERBS:
-        module = import_module(f"{__package__}.{name.replace('-', '_')}")
+    for name, module in verbs().items():
         command = module.command
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)

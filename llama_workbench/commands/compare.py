@@ -92,9 +92,11 @@ def command(
 ) -> None:
     """Compare two runs and end with 0, 1 or 2 (see HELP)."""
     from llama_workbench.harness.fleet.baselines import matching
+    from llama_workbench.harness.metrics.instructions.files import INSTRUCTIONS
+    from llama_workbench.harness.profilers.peak_memory import MEMORY
     from llama_workbench.harness.report.compare import compare
     from llama_workbench.harness.report.compare_text import render, to_junit, to_markdown, write_text
-    from llama_workbench.harness.store.files import INSTRUCTIONS, MANIFEST, MEMORY, SAMPLES
+    from llama_workbench.harness.store.files import MANIFEST, SAMPLES
 
     if threshold is not None and not 0 < threshold < float("inf"):
         raise Failure(f"--threshold must be a number of percent above 0, not {threshold:g}")

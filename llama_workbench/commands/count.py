@@ -60,7 +60,7 @@ def command(
       workbench count fast mine.py:build_mine --workload decode-15m-c64
     """
     from llama_workbench.harness.metrics.instructions.counting import lacks
-    from llama_workbench.harness.store.pass_schema import INSTRUCTIONS
+    from llama_workbench.harness.metrics.instructions.files import INSTRUCTIONS
 
     if reason := lacks():
         raise Failure(reason)
@@ -68,7 +68,7 @@ def command(
     if names[0] == names[1]:
         raise Failure(f"{names[0]} twice: name two variants")
     workloads = tuple(dict.fromkeys(workload or DEFAULT_WORKLOADS))
-    records = INSTRUCTIONS.validate_python(_counted(names, added, workloads))
+    records = INSTRUCTIONS.form.validate_python(_counted(names, added, workloads))
     rows = [_row(records, name, names) for name in workloads]
     if as_json:
         print_json({"format": 1, "baseline": names[0], "variant": names[1], "rows": rows})

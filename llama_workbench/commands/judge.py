@@ -55,15 +55,16 @@ def command(
     """Judge a run again (see HELP)."""
     from llama_workbench.harness.fleet.folder import is_fleet
     from llama_workbench.harness.fleet.judging import judge_fleet
+    from llama_workbench.harness.metrics.registry import judged_files
     from llama_workbench.harness.rejudge import rejudge
     from llama_workbench.harness.remote.place import is_url
     from llama_workbench.harness.report.markdown import markdown_table
     from llama_workbench.harness.report.standings import write_standings
-    from llama_workbench.harness.store.files import JUDGED, MACHINES, STANDINGS, VERDICTS
+    from llama_workbench.harness.store.files import JUDGED_ANEW, VERDICTS
 
     folder, stays = find_run(run), check or is_url(run)
     targets = files or ([Path("README.md")] if check else [])
-    warn_changed(folder, read=JUDGED, rewritten=() if stays else (VERDICTS, STANDINGS, MACHINES))
+    warn_changed(folder, read=judged_files(), rewritten=() if stays else JUDGED_ANEW)
     verdicts, manifest = rejudge(folder)
     if is_fleet(manifest) and not stays:
         judge_fleet(folder.path)

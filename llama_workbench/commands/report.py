@@ -88,12 +88,14 @@ def _export(folder: RunFolder, claim: str, part: str | None, files: Mapping[str,
 def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool) -> None:
     """Print the parts that are asked for; where none is, the answer and those parts that the run has."""
     from llama_workbench.harness.fleet.folder import is_fleet
+    from llama_workbench.harness.metrics.registry import judged_files
+    from llama_workbench.harness.metrics.roofline.files import ROOFLINE
+    from llama_workbench.harness.metrics.share.files import PHASES
     from llama_workbench.harness.rejudge import rejudge
     from llama_workbench.harness.report.answer import answer_markdown
     from llama_workbench.harness.report.decision import SHARES_OF, decision_markdown, decisions_of
-    from llama_workbench.harness.store.files import JUDGED, PHASES, ROOFLINE
 
-    warn_changed(folder, read=JUDGED)
+    warn_changed(folder, read=judged_files())
     everything = not (profiling or decision or roofline)
     if is_fleet(folder.read_manifest()):
         _print_fleet(folder, everything)
@@ -104,7 +106,7 @@ def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool
             f"{folder.path}: this run has no roofline; measure one: pytest --benchmark --claims ID, "
             "with a claim whose metric is roofline (workbench claims)"
         )
-    table = folder.read_phases()
+    table = folder.read_table(PHASES)
     no_phases = "this run has no phases; measure some: pytest --benchmark --claims qkv-61"
     if table.empty and (profiling or decision):
         raise Failure(f"{folder.path}: {no_phases}")

@@ -19,6 +19,7 @@ from llama_workbench.dashboard.views import answers, breakdown, data, gates, mem
 from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.claims.reading import check_claim
 from llama_workbench.harness.metrics.roofline.metric import all_reached
+from llama_workbench.harness.metrics.share.files import PHASES
 from llama_workbench.harness.rejudge import judge_run, rejudge
 from llama_workbench.harness.report.compare import compare_standings
 from llama_workbench.harness.report.compare_text import to_markdown
@@ -29,7 +30,7 @@ from llama_workbench.harness.report.terminal import verdict_report
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder, describe
 from llama_workbench.harness.store.schema import Manifest
-from llama_workbench.variants.phase_map import PHASES
+from llama_workbench.variants import phase_map
 from tests import runs
 
 from . import BYTES, Damage, Kind, digit, json_value
@@ -144,10 +145,10 @@ def _add_passes(run: RunFolder) -> None:
         for variant in (AFTER, BEFORE)
         for number in range(4)
         for call in range(2)
-        for phase in PHASES
+        for phase in phase_map.PHASES
         if phase != "attention_fused"
     ]
-    run.write_phases(rows)
+    run.write_table(PHASES, rows)
     lines = {"variants/modular/model.py": {"88": [["qkv"], ["other"]], "90": [[], ["mlp"]]}}
     run.write_json("phases.json", [pair | {"rounds": 4, "reason": None, "clock": "thread CPU", "lines": lines}])
     run.write_json("loading.json", loading())
@@ -302,7 +303,7 @@ def read_sweep(run: RunFolder) -> list[object]:
 
 def read_phases(run: RunFolder) -> list[object]:
     """The times of the phase pass, by the judge, in the report and on the page."""
-    told: list[object] = [_judged(run), decisions_of(run.read_phases(), [], 0.01)]
+    told: list[object] = [_judged(run), decisions_of(run.read_table(PHASES), [], 0.01)]
     phases = breakdown.read(_opened(run))
     for workload, variant in phases.measured:
         for of in breakdown.WHOLES:
@@ -385,4 +386,17 @@ JOURNAL = Kind(
     damages=(digit, *BYTES),
 )
 
-KINDS: tuple[Kind, ...] = (*(_kind(name, sealed=sealed) for sealed in (True, False) for name in READERS), JOURNAL)
+SUMS = Kind(
+    name="SHA256SUMS",
+    write=_writer("SHA256SUMS", sealed=True),
+    read=_reader(_shown, "SHA256SUMS"),
+    errors=(RunError,),
+    damages=BYTES,
+    silent_is_failure=True,
+)
+
+KINDS: tuple[Kind, ...] = (
+    *(_kind(name, sealed=sealed) for sealed in (True, False) for name in READERS),
+    JOURNAL,
+    SUMS,
+)

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...store.pass_schema import Instructions
 from .callgrind import ALLOCATORS, GROUPS
 from .counting import YARDSTICK
+from .files import Instructions
 from .metric import unlike
 
 LEAST_PERCENT, LEAST_INSTRUCTIONS = 0.2, 10_000

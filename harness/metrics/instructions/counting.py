@@ -136,7 +136,7 @@ def no_count(pair: Pair, reason: str) -> dict[str, Any]:
 def count(
     wanted: Wanted, *, cache: Path, log: Path, step: Step, limits: Mapping[Pair, float] | None = None
 ) -> list[dict[str, Any]]:
-    """A record for each pair of `wanted`, in its order (see `store.pass_schema.Instructions`).
+    """A record for each pair of `wanted`, in its order (see `files.Instructions`).
 
     What has no count has a reason: a child that raised, died or did not end within its limit (seconds), or what became
     of the process itself. Its output goes to `log`.

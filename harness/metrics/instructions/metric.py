@@ -20,10 +20,7 @@ from ...measure.measurement import Measurement, measured_by
 from ...measure.participants import ExperimentState
 from ...spec.entered import EnteredName
 from ...spec.hypotheses import Name, Names, RangeHypothesis
-from ...store import pass_schema
-from ...store.files import INSTRUCTIONS
 from ...store.folder import RunFolder
-from ...store.pass_schema import Instructions
 from ...store.schema import Effect
 from ..base import PassContext, ValueMetric, in_range, no_value, subjects
 from .callgrind import GROUPS
@@ -39,6 +36,7 @@ from .counting import (
     lacks,
     no_count,
 )
+from .files import INSTRUCTIONS, Instructions
 
 LEAST_PERCENT = 0.02
 """Half width of every interval, in percentage points, where all else is less."""
@@ -161,6 +159,7 @@ class InstructionsMetric(ValueMetric[InstructionsHypothesis]):
     beside_times = "work"
     option = "count_instructions"
     hypothesis = InstructionsHypothesis
+    files = (INSTRUCTIONS,)
     title = "instructions: how much work a call is, counted and not timed"
 
     def run(self, hypotheses: Sequence[InstructionsHypothesis], context: PassContext) -> None:
@@ -168,7 +167,7 @@ class InstructionsMetric(ValueMetric[InstructionsHypothesis]):
         run_instructions(context, [*subjects(hypotheses), *(everything(context) if context.everything else ())])
 
     def read(self, folder: RunFolder) -> list[Instructions] | None:
-        return pass_schema.INSTRUCTIONS.validate_python(folder.records(INSTRUCTIONS)) or None
+        return INSTRUCTIONS.form.validate_python(folder.records(INSTRUCTIONS)) or None
 
     def effect(self, hypothesis: InstructionsHypothesis, workload: str, evidence: Evidence, alpha: float) -> Effect:
         """The difference with its verdict; not evidence where the numbers of a side do not count on the workload."""

@@ -26,10 +26,10 @@ from ...measure.processes import WorkerFailed, WorkerProcess
 from ...spec.entered import AA, EnteredName
 from ...spec.hypotheses import Name, Names, Quantity, RangeHypothesis
 from ...stats.confidence import Interval, fixed_interval
-from ...store.files import LOADING
 from ...store.folder import RunFolder
 from ...store.schema import Effect
 from ..base import IntervalMetric, PassContext
+from .files import LOADING
 
 BASELINE = "safetensors-mmap"
 CONTROL = EnteredName.of_control(BASELINE, AA)
@@ -230,6 +230,7 @@ class LoadingMetric(IntervalMetric[LoadingHypothesis]):
     page = "memory"
     inside = "nothing"
     hypothesis = LoadingHypothesis
+    files = (LOADING,)
     title = "loading: how long weights take from their files"
     needs_cache = True
 

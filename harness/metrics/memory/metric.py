@@ -27,9 +27,9 @@ from ...measure.measurement import Measurement, measured_by
 from ...measure.participants import ExperimentState
 from ...measure.processes import WorkerFailed
 from ...spec.hypotheses import Quantity
-from ...store.files import MEMORY_SWEEP
 from ...store.pass_schema import ExactResult
 from ..base import ExactMetric, PassContext, VariantHypothesis, no_such_quantity, subjects
+from .files import MEMORY_SWEEP
 
 STEP_SECONDS = 120.0
 CALLS = 6 * MOST_LENGTHS
@@ -187,6 +187,7 @@ class MemoryMetric(ExactMetric[MemoryHypothesis]):
     about = "The bytes that a variant holds, counted tensor by tensor."
     page = "memory"
     hypothesis = MemoryHypothesis
+    files_beside = (MEMORY_SWEEP,)
     title = "memory: how many bytes each variant holds"
 
     def run(self, hypotheses: Sequence[MemoryHypothesis], context: PassContext) -> None:

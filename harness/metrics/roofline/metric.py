@@ -22,12 +22,11 @@ from ...evidence.evidence import Evidence
 from ...machine.environment import last_level_cache_bytes
 from ...measure.measurement import PASS_SECONDS, ask_about, measured_by
 from ...stats.confidence import fixed_interval
-from ...store.files import ROOFLINE
 from ...store.folder import RunFolder
-from ...store.pass_schema import CallSample, Roof, RoofSample
-from ...store.pass_schema import Roofline as Record
 from ...store.schema import Effect
 from ..base import IntervalMetric, PassContext, VariantHypothesis, subjects
+from .files import ROOFLINE, CallSample, Roof, RoofSample
+from .files import Roofline as Record
 from .work import Work, least_seconds
 
 MATMUL: Literal["matmul"] = "matmul"
@@ -192,10 +191,11 @@ class RooflineMetric(IntervalMetric[RooflineHypothesis]):
     about = "The roofline fraction: how much of this machine's measured peak a call reaches."
     page = "breakdown"
     hypothesis = RooflineHypothesis
+    files = (ROOFLINE,)
     title = "roofline: how much of this machine's peak each variant reaches"
 
     def run(self, hypotheses: Sequence[RooflineHypothesis], context: PassContext) -> None:
-        """Time each (workload, variant) beside what this machine can do (`pass_schema.Roofline` says what is written).
+        """Time each (workload, variant) beside what this machine can do (`files.Roofline` says what is written).
 
         Writes roofline.json anew after each workload. Where one or a variant has no samples, its record says why.
         """

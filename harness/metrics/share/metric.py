@@ -15,10 +15,10 @@ from llama_workbench.variants.phase_map import DENOMINATORS
 from ...evidence.evidence import Evidence
 from ...measure.measurement import PASS_SECONDS, ask_about, measured_by
 from ...spec.hypotheses import Name, no_repeats
-from ...store.files import PHASE_FACTS
 from ...store.folder import RunFolder
 from ...store.schema import Effect
 from ..base import IntervalMetric, PassContext, VariantHypothesis, subjects
+from .files import PHASE_FACTS, PHASES
 from .shares import share
 
 PHASE_ROUNDS = 12
@@ -58,6 +58,8 @@ class ShareMetric(IntervalMetric[ShareHypothesis]):
     about = "The share of the time: marked calls were timed phase by phase, beside unmarked ones."
     page = "breakdown"
     hypothesis = ShareHypothesis
+    files = (PHASES,)
+    files_beside = (PHASE_FACTS,)
     title = "time breakdown: how long each phase of a forward takes"
 
     def run(self, hypotheses: Sequence[ShareHypothesis], context: PassContext) -> None:
@@ -73,7 +75,7 @@ class ShareMetric(IntervalMetric[ShareHypothesis]):
         }
 
         def write() -> None:
-            context.folder.write_phases(rows)
+            context.folder.write_table(PHASES, rows)
             context.folder.write_json(
                 PHASE_FACTS, [{"workload": w, "variant": v, **fact} for (w, v), fact in facts.items()]
             )
@@ -108,7 +110,7 @@ class ShareMetric(IntervalMetric[ShareHypothesis]):
 
     def read(self, folder: RunFolder) -> pd.DataFrame | None:
         """The table of phases.parquet; None where it is empty."""
-        table = folder.read_phases()
+        table = folder.read_table(PHASES)
         return None if table.empty else table
 
     def words(self, hypothesis: ShareHypothesis) -> str:

@@ -42,7 +42,7 @@ class Share:
 def share(
     table: pd.DataFrame, workload: str, variant: str, phases: Sequence[str], of: str, alpha: float = ALPHA
 ) -> Share:
-    """Share of `phases` in the denominator `of` (a key of DENOMINATORS), from rows of `RunFolder.read_phases`.
+    """Share of `phases` in the denominator `of` (a key of DENOMINATORS), from rows of phases.parquet.
 
     A phase that never ran counts 0. Raises ValueError: no rows; an unknown phase or denominator; a phase outside the
     denominator; one that is part of a fused attention kernel.

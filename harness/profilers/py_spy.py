@@ -1,7 +1,6 @@
-"""The profile pass: each variant under py-spy, and its peak of memory under memray.
+"""Each variant under py-spy: folded stacks, and profiles.json.
 
-Neither feeds a verdict. The pass writes folded stacks with `profiles.json`, and `memory.json`, into the run folder.
-Where a tool is refused, the reason is recorded and the run continues.
+Where the tool is refused, the reason is recorded and the run continues.
 """
 
 from __future__ import annotations
@@ -16,19 +15,22 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import StrictBool
 
 from ..machine.lifeline import tied
 from ..machine.places import place
-from ..store.files import MEMORY, PROFILES
-from ..store.folder import RunFolder
-from .measurement import PASS_SECONDS, Measurement
-from .participants import ExperimentState, Progress
-from .processes import WorkerFailed, WorkerProcess
+from ..measure.measurement import PASS_SECONDS
+from ..measure.processes import WorkerFailed
+from ..store.declared import JsonFile
+from ..store.forms import Amount, Count, Nanoseconds, Text, says
+from ..store.pass_schema import OfVariant
+from .base import Look, Profiler
 
 RATE_HZ = 250
 """py-spy at this rate costs 5-11 % (with native frames 1.5-2.5 times), and both sides of a comparison pay it."""
@@ -40,81 +42,59 @@ NATIVE_LEAD_SECONDS = 6.0
 ATTACH_SECONDS = 10.0
 
 
-def run_passes(measurement: Measurement, folder: RunFolder, progress: Progress, *, native: bool = False) -> None:
-    """Profile every variant that is left, on every workload, all at RATE_HZ.
+class Profile(OfVariant):
+    """A sampling profile of a variant."""
 
-    Left out are controls, and cells of the grid that no claim compares by name: each differs from others in one axis,
-    which other pairs of variants show as well, and there are 16 of them.
+    path: Annotated[Text | None, says("its stacks, a file in the run folder")] = None
+    rate_hz: Annotated[Amount | None, says("samples a second")] = None
+    samples: Annotated[Count, says("number of samples")] = 0
+    native: Annotated[StrictBool, says("whether it has frames of native code")] = False
+    native_reason: Annotated[Text | None, says("why it has none")] = None
+    median_ns: Annotated[Nanoseconds | None, says("time of a call meanwhile, nanoseconds")] = None
+    median_error_ns: Annotated[Amount | None, says("standard error of that, nanoseconds")] = None
+    reason: Annotated[Text | None, says("why there is no profile")] = None
 
-    `native` profiles show the frames of kernels too, where py-spy can; else the entry's `native_reason` says why not.
+
+PROFILES = JsonFile("profiles.json", list[Profile])
+
+
+class PySpy(Profiler):
+    """Sampled stacks, all at RATE_HZ.
+
+    Native profiles show the frames of kernels too, where py-spy can; else the entry's `native_reason` says why not.
     """
-    given = (*measurement.setting.added.values(), *measurement.setting.functions.values())
-    added = [source.file for source in given if source.file]
-    profiles, memory = list[dict[str, Any]](), list[dict[str, Any]]()
-    work = [
-        (group, book, name)
-        for group in measurement.processes.groups
-        for book in group.books
-        for name in book.remaining().variants
-        if name in _compared(book) or name not in book.experiment.grid
-    ]
-    for index, (group, book, name) in enumerate(work):
-        workload = book.experiment.workload.name
-        left = (len(work) - index) * (SECONDS + 1.0 + (NATIVE_LEAD_SECONDS if native else 0.0))
-        progress.step(f"profile {workload}: {name}", index / len(work), left)
-        process = measurement.gates.standing(group)
-        path = folder.path / "profiles" / _file_name(workload) / f"{_file_name(name)}.folded"
-        entry = _py_spy(process, book, name, path, added, native=native)
-        if entry["path"] is not None:
-            entry["path"] = str(path.relative_to(folder.path))
-        subject = {"workload": workload, "variant": name}
-        profiles.append(subject | entry)
-        try:
-            sizes = measurement.gates.standing(group).ask("memory", PASS_SECONDS, **subject) | {"reason": None}
-        except WorkerFailed as failure:
-            sizes = dict.fromkeys(("peak_transient_bytes", "parameter_bytes", "cache_bytes"))
-            sizes["reason"] = failure.reason
-        memory.append(subject | sizes)
-        folder.write_json(PROFILES, profiles)
-        folder.write_json(MEMORY, memory)
+
+    file = PROFILES
+
+    def look(self, at: Look) -> Mapping[str, Any]:
+        return _py_spy(at)
+
+    def seconds(self, *, native: bool) -> float:
+        return SECONDS + (NATIVE_LEAD_SECONDS if native else 0.0)
 
 
-def _compared(book: ExperimentState) -> set[str]:
-    """The variants of an experiment that a claim compares by name."""
-    return {name for target in book.experiment.targets for name in target.comparison.sides}
-
-
-def _py_spy(
-    process: WorkerProcess,
-    book: ExperimentState,
-    variant: str,
-    path: Path,
-    added: Sequence[Path] = (),
-    *,
-    native: bool = False,
-) -> dict[str, Any]:
+def _py_spy(at: Look) -> dict[str, Any]:
     """Attach for as long as the variant is called in a loop; an entry of profiles.json."""
     empty = dict.fromkeys(("path", "native_reason", "median_ns", "median_error_ns", "reason"))
     entry: dict[str, Any] = {"rate_hz": RATE_HZ, "samples": 0, "native": False, "calls": 0, **empty}
     tool = shutil.which("py-spy", path=str(Path(sys.executable).parent)) or shutil.which("py-spy")
     if tool is None:
         return entry | {"reason": "py-spy is not installed: pip install py-spy"}
-    workload = book.experiment.workload.name
     try:
-        lead = NATIVE_LEAD_SECONDS if native else 0.0
+        lead = NATIVE_LEAD_SECONDS if at.native else 0.0
         timing = {"lead_seconds": lead, "seconds": SECONDS}
-        go = process.ask_in_two("loop", PASS_SECONDS, workload=workload, variant=variant, **timing)
+        go = at.process.ask_in_two("loop", PASS_SECONDS, workload=at.workload, variant=at.variant, **timing)
         with tempfile.TemporaryDirectory() as folder:
             raw = Path(folder) / "stacks.folded"
             refusal = ""  # of the first try
             # --nonblocking needs no ptrace stop; py-spy walks no native stack without one.
-            for extra in (["--native"], [], ["--nonblocking"]) if native else ([], ["--nonblocking"]):
-                recorder, answer = _attach(tool, process.pid, raw, extra)
+            for extra in (["--native"], [], ["--nonblocking"]) if at.native else ([], ["--nonblocking"]):
+                recorder, answer = _attach(tool, at.process.pid, raw, extra)
                 refusal = refusal or answer
                 if recorder is not None:
                     entry["native"] = "--native" in extra
                     break
-            if native and not entry["native"]:
+            if at.native and not entry["native"]:
                 entry["native_reason"] = f"py-spy --native cannot attach: {refusal}"
             try:
                 entry |= go()
@@ -130,12 +110,13 @@ def _py_spy(
             text = raw.read_text(encoding="utf-8", errors="replace") if raw.is_file() else ""
     except WorkerFailed as failure:
         return entry | {"reason": failure.reason}
-    stacks, samples = _in_loop(text, added)
+    stacks, samples = _in_loop(text, at.added)
     if not samples:
         return entry | {"reason": "py-spy recorded no sample in the loop"}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(stacks, encoding="utf-8")
-    return entry | {"path": str(path), "samples": samples}
+    stacks_path = at.stacks()
+    stacks_path.parent.mkdir(parents=True, exist_ok=True)
+    stacks_path.write_text(stacks, encoding="utf-8")
+    return entry | {"path": stacks_path.relative_to(at.folder).as_posix(), "samples": samples}
 
 
 def _attach(tool: str, pid: int, raw: Path, extra: list[str]) -> tuple[subprocess.Popen[bytes] | None, str]:
@@ -188,6 +169,4 @@ def _named(frame: str, added: Sequence[Path]) -> str:
     return f"{name} ({place(parts[1], added)}{parts[2] or ''})"
 
 
-def _file_name(name: str) -> str:
-    """A name as a file's name: nothing that leaves the folder."""
-    return re.sub(r"[^A-Za-z0-9._@+-]", "_", name).lstrip(".") or "_"
+PROFILER = PySpy()

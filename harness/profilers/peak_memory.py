@@ -1,0 +1,35 @@
+"""What a variant holds, and its peak of memory under memray: memory.json."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from ..store.declared import JsonFile
+from ..store.forms import Amount, Text, says
+from ..store.pass_schema import OfVariant
+from .base import Look, Profiler
+
+
+class Memory(OfVariant):
+    """The memory of a variant on a workload."""
+
+    peak_transient_bytes: Annotated[Amount | None, says("most bytes of temporary tensors in a call")] = None
+    parameter_bytes: Annotated[Amount | None, says("bytes of weights")] = None
+    cache_bytes: Annotated[Amount | None, says("bytes of caches")] = None
+    reason: Annotated[Text | None, says("why there are no values")] = None
+
+
+MEMORY = JsonFile("memory.json", list[Memory])
+
+
+class PeakMemory(Profiler):
+    """memray."""
+
+    file = MEMORY
+
+    def look(self, at: Look) -> Mapping[str, Any]:
+        return {**at.ask("memory"), "reason": None}
+
+
+PROFILER = PeakMemory()
