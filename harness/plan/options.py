@@ -247,9 +247,11 @@ def sent(section: Request | Options) -> dict[str, Any]:
 
 
 def received(section: type[Section], table: object) -> Section:
-    """What `sent` made, again. Raises ValueError, which names the field."""
+    """What `sent` made, again; a section as it is. Raises ValueError, which names the field."""
     from pydantic import ConfigDict, create_model
 
+    if isinstance(table, section):
+        return table
     hints = get_type_hints(section, localns={"Source": str})
     shapes: dict[str, Any] = {each.name: (hints[each.name], each.default) for each in _sent(section)}
     model = create_model(section.__name__, __config__=ConfigDict(extra="forbid"), **shapes)

@@ -200,7 +200,7 @@ def _tokens(call: Mapping[str, Any]) -> str:
 # -- a claim -----------------------------------------------------------------------------------------------------------
 
 
-def _check_claim(path: Path, added: tuple[str, ...], as_json: bool) -> None:
+def _check_claim(path: Path, added: tuple[str | Source, ...], as_json: bool) -> None:
     """Read a claim file, and plan what it would measure. Raises Failure, and Exit where something is wrong."""
     from llama_workbench.harness.claims.reading import read_claim
     from llama_workbench.harness.plan.experiments import make_plan
