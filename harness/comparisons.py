@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from .run import Options
+    from .plan.options import Options
     from .versus import Given, Outcome
 
 BUDGET_SECONDS = 30.0
@@ -62,7 +61,7 @@ class Comparisons:
                     question.gate()
                     return None
                 if not request.config.getoption("workbench_budget"):
-                    options = replace(options, budget_seconds=budget, budget_has_gates=False)
+                    options = options.for_rounds(budget)
                 outcome = Outcome.of(self._measured(request, question, options))
             except Disagreement as error:
                 wrong = str(error)

@@ -13,11 +13,12 @@ from .evidence.effect import ALPHA
 from .fleet.folder import FleetFolder
 from .fleet.judging import judge_fleet
 from .machine.places import called_as, published
-from .nodes.order import Asked, Files
+from .nodes.order import Files
 from .plan.experiments import Plan
+from .plan.options import Options, Request, sent
 from .rejudge import rejudge
 from .report.standings import write_standings
-from .run import Options, Result
+from .run import Result
 from .store.errors import RunError
 from .store.files import CLAIMS, MANIFEST, VERDICTS
 from .store.folder import RunFolder
@@ -27,11 +28,11 @@ from .store.machine_schema import Machine
 @dataclass(frozen=True)
 class Spread:
     """Where and how a run is spread. on: `ray` or ray://HEAD; on_each_kind: whether each kind of machine measures
-    everything. asked, files: what nodes are sent."""
+    everything. request, files: what nodes are sent."""
 
     on: str
     on_each_kind: bool
-    asked: Asked
+    request: Request
     files: Files
 
 
@@ -73,11 +74,10 @@ class Record:
             "fail_if": [str(condition) for condition in plan.conditions],
             "spending": "replicate" if spread.on_each_kind else "split",
             "request": {
-                "asked": spread.asked.model_dump(mode="json"),
+                "asked": sent(spread.request),
+                "options": sent(options),
                 "sources": sources,
                 "select": {each.workload.name: list(each.variants) for each in plan.experiments},
-                "budget_seconds": options.budget_seconds,
-                "budget_has_gates": options.budget_has_gates,
             },
         }
         if before is not None:

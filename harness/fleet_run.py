@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from llama_workbench.variants import digests
@@ -23,8 +23,9 @@ from .nodes.order import Order
 from .nodes.station import BUSY, CODE, MOST_FAILURES, Progresses, Station, Task
 from .nodes.work import Piece, Work, pieces_of
 from .plan.experiments import Plan
+from .plan.options import Options
 from .plan.sources import sources_of
-from .run import Options, Result
+from .run import Result
 from .store.machine_schema import Machine
 
 NEW_NODES_SECONDS = 2.0
@@ -73,7 +74,7 @@ class FleetRun:
         one it is left to `workbench judge`. plan: what was selected of the whole. Raises `run.USER_ERRORS`."""
         self.plan, self.progress = plan, progress
         sources = sources_of(plan)
-        assert sources is not None  # `Asked` lets no functions through
+        assert sources is not None  # no functions are sent
         self.sources = sources.model_dump(mode="json")
         self.begun = time.monotonic()
         with contextlib.closing(Lock()) as lock, contextlib.closing(Cluster(self.spread.on)) as self.cluster:
@@ -218,23 +219,16 @@ class FleetRun:
             station.work_on(Task(piece, work, machine, incoming, seconds), self._order(name, piece, seconds))
 
     def _order(self, name: str, piece: Piece, seconds: float) -> Order:
-        options = self.options
         return Order(
             name=name,
-            asked=self.spread.asked,
+            request=self.spread.request,
+            options=replace(self.options, budget_seconds=seconds),
             files=self.spread.files,
             select=piece.select,
             entered=piece.entered,
             rest=piece.rest,
             sources=self.sources,
             command=called_as(),
-            seed=options.seed,
-            budget_seconds=seconds,
-            budget_has_gates=options.budget_has_gates,
-            checkpoint=str(options.checkpoint.resolve()) if options.checkpoint else None,
-            profile=options.profile,
-            profile_native=options.profile_native,
-            count_instructions=options.count_instructions,
         )
 
     # -- what becomes of work ------------------------------------------------------------------------------------------

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pydantic import ValidationError
-
 from .fleet import kinds
 from .fleet.folder import FleetFolder, plain_claim
 from .fleet_record import Before, Spread
 from .fleet_run import FleetRun
 from .nodes.cluster import check_address
-from .nodes.order import Asked, Files
+from .nodes.order import Files
 from .plan.experiments import Plan
-from .plan.selection import PlanError, Request
-from .run import Options, check, plan_run
+from .plan.options import Options, PlanError, Request, going_on, received
+from .run import check, plan_run
 from .store.errors import RESTORE, RunError
 from .store.files import CLAIMS, MANIFEST
 from .store.folder import RunFolder
@@ -28,7 +26,8 @@ def spread(request: Request, options: Options, *, on: str, on_each_kind: bool) -
     check_address(on)
     if options.gates_only:
         raise PlanError(f"--on {on}: gates alone (--benchmark-disable) are passed on this machine; leave it out")
-    asked = Asked.of(request)
+    if request.calls:  # what they import is not sent
+        raise PlanError(f"--call {request.calls[0]}: functions are compared on one machine only; leave out --on")
     # Whether they have so many cores, and a GPU, is for the nodes to say.
     check(replace(request, threads=None, device="cpu"), options)
     plan = plan_run(request, options)
@@ -36,7 +35,7 @@ def spread(request: Request, options: Options, *, on: str, on_each_kind: bool) -
         told = "functions are compared on one machine only; choose other claims with --claims"
         raise PlanError(f"--on {on}: a claim is about the function {functions[0]}, and {told}")
     files = Files.read(options.claims_folder, plan.added, request.workloads_file)
-    return FleetRun(plan, Spread(on, on_each_kind, asked, files), options)
+    return FleetRun(plan, Spread(on, on_each_kind, request, files), options)
 
 
 def again(folder: RunFolder, given: Request, options: Options, *, on: str, budget: float | None) -> FleetRun:
@@ -50,16 +49,14 @@ def again(folder: RunFolder, given: Request, options: Options, *, on: str, budge
     machines, manifest = tuple(fleet.machines()), folder.read_manifest()
     known = manifest.get("request") or {}
     try:
-        asked = Asked.model_validate(known.get("asked"))
-        before, seconds = Sources.model_validate(known["sources"]), float(known["budget_seconds"])
+        asked = received(Request, known.get("asked"))
+        options = going_on(options, earlier := received(Options, known.get("options")))
+        before = Sources.model_validate(known["sources"])
         chosen = {(name, variant) for name, names in known["select"].items() for variant in names}
-    except (ValidationError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         fix = "Measure anew." if not known else RESTORE
         raise RunError(folder.path / MANIFEST, "does not say what was asked for", fix) from error
-    request = replace(asked.request(given.added, given.workloads_file), added=given.added)
-    options = replace(
-        options, seed=int(manifest.get("seed") or 0), budget_has_gates=bool(known.get("budget_has_gates"))
-    )
+    request = replace(asked, added=given.added, workloads_file=given.workloads_file)
     plan = plan_run(request, options).restricted(chosen)
     if differences := _differences(folder, plan, before):
         raise RunError(folder.path, f"cannot go on, something changed: {'; '.join(differences)}", UNDO)
@@ -69,9 +66,10 @@ def again(folder: RunFolder, given: Request, options: Options, *, on: str, budge
     left = [name for name in all_ if any(name not in names for names in done.values())] if done else list(all_)
     if not left and not each_kind:
         raise PlanError(f"{folder.path}: every experiment was measured; more rounds need a new run")
-    options = replace(options, budget_seconds=seconds * len(left) / max(len(all_), 1) if budget is None else budget)
+    share = earlier.budget_seconds * len(left) / max(len(all_), 1)
+    options = replace(options, budget_seconds=share if budget is None else budget)
     files = Files.read(options.claims_folder, plan.added, given.workloads_file)
-    return FleetRun(plan, Spread(on, each_kind, asked, files), options, Before(fleet, manifest, machines, done))
+    return FleetRun(plan, Spread(on, each_kind, request, files), options, Before(fleet, manifest, machines, done))
 
 
 def _differences(folder: RunFolder, plan: Plan, before: Sources) -> list[str]:

@@ -12,9 +12,9 @@ from .calls.source import Source
 from .claims.model import Claim
 from .claims.reading import load_claims
 from .plan.functions import Functions, functions_of
-from .plan.selection import PlanError, Request, added_sources
+from .plan.options import ADD, CALL, CHECK, COMPARE, PlanError, Request
+from .plan.selection import added_sources
 from .report.further import brought_models, compared_again
-from .spec.options import ADD, CALL, CHECK, COMPARE
 from .store.errors import RunError
 from .store.folder import RunFolder
 from .store.schema import Manifest

@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -25,7 +26,7 @@ from .nodes.order import Order, portion
 from .nodes.station import CODE
 from .nodes.worker import EVENTS
 from .plan.experiments import Plan
-from .plan.selection import PlanError
+from .plan.options import PlanError
 from .plan.sources import sources_of
 from .spec.sample import Round
 from .store.errors import first_line
@@ -96,18 +97,8 @@ def measure(order: Order, home: Path, reporter: Reporter) -> str:
     given = home / f"given-{order.name}"
     order.files.write(given)
     workloads = given / order.files.workloads if order.files.workloads else None
-    request = order.asked.request(order.files.added_in(given), workloads)
-    options = run.Options(
-        budget_seconds=order.budget_seconds,
-        budget_has_gates=order.budget_has_gates,
-        seed=order.seed,
-        run_dir=home / order.name,
-        checkpoint=Path(order.checkpoint) if order.checkpoint else None,
-        profile=order.profile,
-        profile_native=order.profile_native,
-        count_instructions=order.count_instructions,
-        claims_folder=given / "claims",
-    )
+    request = replace(order.request, added=tuple(order.files.added_in(given)), workloads_file=workloads)
+    options = replace(order.options, run_dir=home / order.name, claims_folder=given / "claims")
     run.check(request, options)
     plan = portion(run.plan_run(request, options), order.select, rest=order.rest)
     _check_same(plan, order)

@@ -11,6 +11,7 @@ import signal
 import threading
 from collections.abc import Collection, Generator, Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -20,15 +21,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from .comparisons import Comparisons
-from .pytest_options import FLAG, OPTIONS
+from .plan.options import Option, Options, Request, Start, every_option, typed
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from .fleet_run import FleetRun
     from .plan.experiments import Plan
-    from .plan.selection import Request
-    from .run import Options, Result
+    from .run import Result
     from .store.folder import RunFolder
     from .unfinished import Unfinished
 
@@ -43,8 +43,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--workbench-NAME` for each option."""
     about = "workbench: claims about Llama architectures, settled by measurement (with --benchmark, --NAME is short for"
     group = parser.getgroup(GROUP, f"{about} --workbench-NAME)")
-    for name, settings in OPTIONS.items():
-        group.addoption(f"--workbench-{name}", dest=_destination(name), **settings)
+    for option in every_option():
+        group.addoption(f"--workbench-{option.name}", dest=_destination(option), **option.argparse())
 
 
 @pytest.hookimpl(wrapper=True)
@@ -68,15 +68,15 @@ def add_short_names(parser: pytest.Parser) -> None:
     taken = _names_taken(parser)
     if "--benchmark" in taken:
         return
-    for name, settings in OPTIONS.items():
-        if f"--{name}" not in taken:
-            about = {"help": f"short for --workbench-{name}"}
-            parser.getgroup(GROUP).addoption(f"--{name}", dest=_destination(name), **{**settings, **about})
+    for option in every_option():
+        if f"--{option.name}" not in taken:
+            settings = option.argparse() | {"help": f"short for --workbench-{option.name}"}
+            parser.getgroup(GROUP).addoption(f"--{option.name}", dest=_destination(option), **settings)
 
 
 def _in_full(args: Sequence[str], parser: pytest.Parser) -> list[str]:
     """The words of a command with each short name of ours as the long one."""
-    ours = {f"--{name}" for name in OPTIONS} - _names_taken(parser)
+    ours = {f"--{option.name}" for option in every_option()} - _names_taken(parser)
     return [f"--workbench-{word[2:]}" if word.partition("=")[0] in ours else word for word in args]
 
 
@@ -86,12 +86,19 @@ def _names_taken(parser: pytest.Parser) -> set[str]:
     return {name for group in groups for option in group.options for name in option.names()}
 
 
-def _destination(name: str) -> str:
-    return f"workbench_{name.replace('-', '_')}"
+def _destination(option: Option) -> str:
+    return f"workbench_{option.key}"
 
 
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(word.strip() for word in text.split(",") if word.strip())
+def _line(config: pytest.Config) -> dict[str, Any]:
+    """What the command line has of our options, by their keys."""
+    return {option.key: config.getoption(_destination(option), option.default) for option in every_option()}
+
+
+def _given(config: pytest.Config) -> list[Option]:
+    """Options of ours that have another value than they have by themselves."""
+    line = _line(config)
+    return [option for option in every_option() if line[option.key] != option.default]
 
 
 # --- one session that measures -------------------------------------------------------------------------------------
@@ -100,49 +107,28 @@ def _words(text: str) -> tuple[str, ...]:
 def pytest_configure(config: pytest.Config) -> None:
     """With `--benchmark`: plan what is asked for, and take the session over."""
     if not config.getoption("workbench_benchmark", False) or hasattr(config, "workerinput"):
-        config.pluginmanager.register(Comparisons([name for name in OPTIONS if _given(config, name)], None))
+        config.pluginmanager.register(Comparisons([option.name for option in _given(config)], None))
         return
     if getattr(config.option, "numprocesses", None):
         raise pytest.UsageError("--benchmark measures one thing at a time: leave out -n (pytest-xdist)")
     from . import run as session
-    from .plan.selection import Request, placed
 
     config.pluginmanager.register(Comparisons([], partial(options_of, config)))
 
-    def get(name: str) -> Any:
-        return config.getoption(f"workbench_{name}")
-
+    start = typed(Start, _line(config))
     if _only_tests(config):
-        if get("on"):
-            raise pytest.UsageError(f"--on {get('on')}: tests compare functions on this machine; leave it out")
+        if start.on:
+            raise pytest.UsageError(f"--on {start.on}: tests compare functions on this machine; leave it out")
         return
     try:
-        request = Request(
-            claims=_words(get("claims")),
-            variants=_words(get("variants")),
-            workloads=_words(get("workloads")),
-            workloads_file=Path(get("workloads_file")) if get("workloads_file") else None,
-            added=tuple(get("add_variant")),
-            compare=tuple(get("compare") or ()) or None,
-            calls=tuple(get("call")),
-            check=get("check"),
-            environments=tuple(map(placed, get("env"))),
-            fail_if=tuple(get("fail_if")),
-            everything=get("all"),
-            threads=get("threads"),
-            device=get("device"),
-        )
-        options = options_of(config)
-        earlier, fleet = None, _fleet(config, request, options)
+        request, options = typed(Request, _line(config)), options_of(config)
+        earlier, fleet = None, _fleet(config, start, request, options)
         if fleet is not None:
             plan, options = fleet.plan, fleet.options
-        elif get("continue"):
+        elif start.goes_on:
             from .resume import go_on
 
-            given = {name: getattr(request, name) for name in ("compare", "calls", "check")}
-            earlier, options = go_on(
-                _run_alone(config), options, added=tuple(get("add_variant")), **given, budget=get("budget")
-            )
+            earlier, options = go_on(_run_alone(config, start.goes_on), options, request, budget=_budget(config))
             plan = earlier.plan
         else:
             session.check(request, options)
@@ -155,42 +141,35 @@ def pytest_configure(config: pytest.Config) -> None:
     config.args = [str(BENCHMARKS), *_paths(config)]  # this session measures; tests that are not named have their own
 
 
-def _fleet(config: pytest.Config, request: Request, options: Options) -> FleetRun | None:
+def _fleet(config: pytest.Config, start: Start, request: Request, options: Options) -> FleetRun | None:
     """The run over a cluster, where `--on` names one. Raises UsageError, and what `run.USER_ERRORS` lists."""
-    on = config.getoption("workbench_on")
-    if not on and config.getoption("workbench_on_each_kind"):
+    if not start.on and start.on_each_kind:
         raise pytest.UsageError("--on-each-kind: of which cluster? add --on ray or --on ray://HEAD")
-    if not on:
+    if not start.on:
         return None
     from .fleet_session import again, spread
 
-    if config.getoption("workbench_continue"):
-        return again(_run_alone(config), request, options, on=on, budget=config.getoption("workbench_budget"))
-    return spread(request, options, on=on, on_each_kind=config.getoption("workbench_on_each_kind"))
+    if start.goes_on:
+        earlier = _run_alone(config, start.goes_on)
+        return again(earlier, request, options, on=start.on, budget=_budget(config))
+    return spread(request, options, on=start.on, on_each_kind=start.on_each_kind)
+
+
+def _budget(config: pytest.Config) -> float | None:
+    """The seconds that were asked for."""
+    seconds: float | None = config.getoption("workbench_budget")
+    return seconds
 
 
 def options_of(config: pytest.Config) -> Options:
     """How a run is made, by the session's options."""
-    from . import run as session
     from .away import keep_at
 
-    def get(name: str) -> Any:
-        return config.getoption(f"workbench_{name}")
-
-    budget, usual = get("budget"), session.WHOLE_BUDGET_SECONDS if get("all") else session.DEFAULT_BUDGET_SECONDS
-    places = {"checkpoint": "checkpoint", "claims_folder": "claims_dir"}
-    paths: dict[str, Any] = {field: Path(get(option)) for field, option in places.items() if get(option)}
-    options = session.Options(
-        budget_seconds=usual if budget is None else budget,
-        budget_has_gates=budget is None and not get("compare") and not get("continue"),
-        seed=get("seed"),
-        profile=get("profile"),
-        count_instructions=get("count_instructions"),
-        profile_native=get("profile_native"),
-        gates_only=bool(config.getoption("benchmark_disable", False)),
-        **paths,
-    )
-    return keep_at(options, get("run_dir")) if get("run_dir") else options
+    line = _line(config)
+    options = replace(typed(Options, line), gates_only=bool(config.getoption("benchmark_disable", False)))
+    if line["budget"] is None:
+        options = options.usual(typed(Request, line))
+    return keep_at(options, where) if (where := line["run_dir"]) else options
 
 
 def _paths(config: pytest.Config) -> list[str]:
@@ -201,49 +180,14 @@ def _paths(config: pytest.Config) -> list[str]:
 def _only_tests(config: pytest.Config) -> bool:
     """Whether tests are named and nothing that this session would measure beside them: only these run, and where they
     compare functions that is measured."""
-    asked = (
-        "claims",
-        "claims-dir",
-        "variants",
-        "workloads",
-        "workloads-file",
-        "add-variant",
-        "compare",
-        "continue",
-        "all",
-    )
-    return bool(_paths(config)) and not any(_given(config, name) for name in asked)
+    return bool(_paths(config)) and not any(option.asks for option in _given(config))
 
 
-def _given(config: pytest.Config, name: str) -> bool:
-    """Whether an option of ours has another value than it has by itself."""
-    usual = OPTIONS[name].get("default", False if OPTIONS[name] is FLAG or "action" in OPTIONS[name] else None)
-    return bool(config.getoption(f"workbench_{name.replace('-', '_')}", usual) != usual)
-
-
-GOES_ON_WITH = (
-    "benchmark",
-    "continue",
-    "on",
-    "budget",
-    "add-variant",
-    "compare",
-    "call",
-    "check",
-    "checkpoint",
-    "claims-dir",
-    "profile",
-    "profile-native",
-)
-"""Options beside `--continue`; the others would change what the run measures."""
-
-
-def _run_alone(config: pytest.Config) -> RunFolder:
+def _run_alone(config: pytest.Config, name: str) -> RunFolder:
     """The run of `--continue`. Raises UsageError where other options say what to measure."""
     from llama_workbench.results import run_to_go_on
 
-    name = config.getoption("workbench_continue")
-    words = [f"--{option}" for option in OPTIONS if option not in GOES_ON_WITH and _given(config, option)]
+    words = [f"--{option.name}" for option in _given(config) if option.again is None]
     words += ["-k"] if config.getoption("keyword", "") else []
     words += ["--benchmark-disable"] if config.getoption("benchmark_disable", False) else []
     if words:
@@ -289,11 +233,10 @@ class Session:
         what = f"{claims} claim{'s' * (claims != 1)}"
         if plan.mode == "compare":
             what = "comparing {} with {}".format(*plan.ad_hoc[0])
-        kind = "measuring" if self.options.budget_has_gates else "rounds"
         goes_on = f"going on with {self.earlier.folder.path.name}, " if self.earlier else ""
         return (
             f"workbench: {goes_on}{what}, {effects} effect{'s' * (effects != 1)} on "
-            f"{workloads} workload{'s' * (workloads != 1)}, at most {self.options.budget_seconds:.0f} s of {kind}"
+            f"{workloads} workload{'s' * (workloads != 1)}, {self.options.at_most}"
         )
 
     @pytest.hookimpl(tryfirst=True)

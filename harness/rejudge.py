@@ -11,7 +11,7 @@ from .fleet.folder import FleetFolder, is_fleet
 from .fleet.judging import verdicts_of
 from .judge.verdicts import judge_claims
 from .report.stored import evidence_of
-from .spec.conditions import Condition
+from .spec.conditions import conditions_in
 from .store.files import CLAIMS
 from .store.folder import RunFolder
 from .store.forms import plain
@@ -25,8 +25,8 @@ def judge_run(
     gone that its manifest speaks of."""
     evidence = evidence_of(folder, manifest)
     pairs = [(baseline, variant) for baseline, variant in manifest.get("ad_hoc", [])]
-    conditions = [Condition.parse(text) for text in manifest.get("fail_if", [])]
-    return tuple(judge_claims(claims, evidence, ad_hoc=pairs, conditions=conditions)), plain(evidence.noise)
+    verdicts = judge_claims(claims, evidence, ad_hoc=pairs, conditions=conditions_in(manifest))
+    return tuple(verdicts), plain(evidence.noise)
 
 
 def counted(manifest: Mapping[str, Any], folder: RunFolder) -> dict[str, Any]:

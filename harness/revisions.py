@@ -28,8 +28,8 @@ class Inputs:
     revision, and check: FILE:FUNCTION or MODULE:FUNCTION. workloads: of models; without payloads, the subject builds
     one. environments: in which the sides of a function run: none, one for both, or one for each."""
 
-    payloads: tuple[str, ...] = ()
-    check: str | None = None
+    payloads: tuple[str | Source, ...] = ()
+    check: str | Source | None = None
     workloads: tuple[str, ...] = ()
     environments: tuple[str, ...] = ()
 
@@ -42,17 +42,16 @@ def compare_revisions(
     Raises what `run.USER_ERRORS` lists.
     """
     from . import away, run  # the parts that are heavy to import
-    from .plan.selection import Request
+    from .plan.options import Request
 
     sides, places = _sides(subject, revisions, inputs)
-    elsewhere = bool(places)
     request = Request(
         compare=(sides[0], sides[1]),
         workloads=inputs.workloads,
-        calls=tuple(parse_at(each, option="--call", elsewhere=elsewhere) for each in inputs.payloads),
-        check=None if inputs.check is None else parse_at(inputs.check, option="--check", elsewhere=elsewhere),
+        calls=inputs.payloads,
+        check=inputs.check,
         environments=tuple((side.name, place) for side, place in zip(sides, places, strict=False)),
-        fail_if=(str(condition),),
+        fail_if=(condition,),
         only_conditions=True,
     )
     run.check(request, options)
@@ -62,7 +61,7 @@ def compare_revisions(
 def _sides(subject: str, revisions: tuple[str, str], inputs: Inputs) -> tuple[list[Source], tuple[str, ...]]:
     """Both sides, and where the environment of each is (nowhere: this one). Raises SourceError and PlanError."""
     from .plan.functions import builds
-    from .plan.selection import PlanError
+    from .plan.options import PlanError
 
     places = inputs.environments * (2 if len(inputs.environments) == 1 else 1)
     if len(places) not in (0, 2):

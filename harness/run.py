@@ -6,13 +6,12 @@ import contextlib
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import llama_workbench
 from llama_workbench.cache import FIX, CacheError, cache_directory, unwritable
 from llama_workbench.datasets import geometries
 from llama_workbench.datasets.geometries import DataError, Geometry
@@ -37,11 +36,12 @@ from .measure.processes import ALLOCATOR, WorkerFailed
 from .metrics.base import PassContext
 from .metrics.registry import metric_of, metrics
 from .plan.experiments import Plan, make_plan
-from .plan.selection import PlanError, Request
+from .plan.options import Options as Options
+from .plan.options import PlanError, Request, kept
 from .plan.sources import sources_of
 from .rejudge import counted, judge_run
 from .report.standings import write_standings
-from .spec.conditions import FAIL_IF, Condition
+from .spec.conditions import FAIL_IF, Condition, conditions_in
 from .spec.hypotheses import DEVICES
 from .spec.sample import Round
 from .stats.samples import Clocks
@@ -52,27 +52,6 @@ from .store.schema import FORMAT, Verdict
 from .unfinished import Unfinished
 
 SNAPSHOT_SECONDS = 15.0
-DEFAULT_BUDGET_SECONDS = 480.0
-WHOLE_BUDGET_SECONDS = 3600.0
-"""Of gates and rounds, where no budget was given; passes come on top. `make bench` then takes 10 minutes, `make
-bench-all` 80. A budget that was given is for rounds alone."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """How a run is made, beside what it measures."""
-
-    budget_seconds: float = DEFAULT_BUDGET_SECONDS
-    budget_has_gates: bool = False  # the seconds are for gates and rounds, not for rounds alone
-    seed: int = 0
-    run_dir: Path | None = None
-    publish_to: str = ""  # a URL: see `away`
-    checkpoint: Path | None = None
-    profile: bool = False
-    profile_native: bool = False  # with frames of native code
-    count_instructions: bool = False  # of every variant, also where no claim asks
-    claims_folder: Path = field(default_factory=lambda: llama_workbench.ROOT / "claims")
-    gates_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,11 +69,12 @@ class Result:
         """By Ctrl-C or SIGTERM. What was measured until then is kept, and judged unless there was a second signal."""
         return bool(self.manifest["status"] == "interrupted")
 
-    def failed_conditions(self) -> list[str]:
+    def failed_conditions(self) -> list[Condition]:
         """The conditions of --fail-if that are met."""
         asked = [each for each in self.verdicts if each.claim == FAIL_IF]
         answers = {each.part: [effect.verdict for effect in each.effects] for each in asked}
-        return [part for part, found in answers.items() if part and Condition.parse(part).fails(found)]
+        conditions = [each for each in conditions_in(self.manifest) if str(each) in answers]
+        return [condition for condition in conditions if condition.fails(answers[str(condition)])]
 
 
 def plan_run(request: Request, options: Options) -> Plan:
@@ -325,6 +305,7 @@ class Run:
             "mode": "gates" if self.options.gates_only else self.plan.mode,
             "command": before.get("command") or called_as(),
             "seed": self.options.seed,
+            "options": kept(self.options),
             "budget_seconds": float(before.get("budget_seconds") or 0) + self.options.budget_seconds,
             "sittings": [*before.get("sittings", ()), sitting],
             "sources": self.sources and self.sources.model_dump(mode="json"),

@@ -29,14 +29,14 @@ from .measure.measurement import Measurement
 from .measure.participants import Earlier
 from .measure.processes import ALLOCATOR
 from .plan.experiments import Plan, experiments_of, renaming
-from .plan.selection import Request
+from .plan.options import Options, Request, received
 from .plan.sources import sources_of
 from .spec.comparison import Comparison
-from .spec.conditions import Condition
+from .spec.conditions import conditions_in
 from .spec.experiments import Experiment
 from .spec.sample import Round
 from .store import schema
-from .store.errors import RESTORE, RunError, RunWarning
+from .store.errors import RESTORE, RunError, RunWarning, first_line
 from .store.files import CLAIMS, JOURNAL, MANIFEST, SAMPLES
 from .store.folder import RunFolder
 from .store.forms import Fault, check
@@ -74,10 +74,18 @@ class Unfinished:
         claims = _claims(folder)
         rounds = _rounds(folder, known)
         pairs = tuple((baseline, variant) for baseline, variant in manifest.get("ad_hoc", ()))
-        asked = tuple(map(Condition.parse, manifest.get("fail_if", ())))
         outside = models_again(folder, known, again.added)
         functions = functions_again(folder, known, again, claims, claims_folder)
-        plan = Plan(str(known.mode), claims, pairs, (), outside, device_kind(manifest["environment"]), asked, functions)
+        plan = Plan(
+            str(known.mode),
+            claims,
+            pairs,
+            (),
+            outside,
+            device_kind(manifest["environment"]),
+            conditions_in(manifest),
+            functions,
+        )
         plan = replace(plan, experiments=_experiments(folder, manifest, plan, checkpoint))
         now = fingerprint(_threads(plan), allocator=ALLOCATOR, device=plan.device)
         before = manifest["environment"]
@@ -107,6 +115,15 @@ class Unfinished:
     def budget_seconds(self) -> float:
         """What its last sitting was given."""
         return self.known.sittings[-1].budget_seconds
+
+    @property
+    def options(self) -> Options:
+        """How it was made, as far as it keeps that. Raises RunError."""
+        try:
+            return received(Options, {"seed": self.known.seed or 0, **self.known.options})
+        except ValueError as error:
+            problem = f"options: {first_line(error)}"
+            raise RunError(self.folder.path / MANIFEST, problem, RESTORE) from error
 
     def prepare(self, measurement: Measurement) -> None:
         """Give the state of each experiment what earlier sittings know of it. Gates are passed anew, and the time of a

@@ -50,12 +50,12 @@ class Question:
             raise ValueError("give faster_than or between, not both")
         if self.between is not None:
             low, high = self.between
-            return Condition.parse(f"{BETWEEN}:{low!r}:{high!r}")
+            return Condition(BETWEEN, low=float(low), high=float(high))
         if self.faster_than is None:
             return None
         if not 1 <= self.faster_than < float("inf"):
             raise ValueError(f"faster_than = {self.faster_than!r}: expected 1 or more; 1.2 is 20 % faster")
-        return Condition.parse(f"not-faster:{round(100 * (self.faster_than - 1), 9)!r}")
+        return Condition("not-faster", float(round(100 * (self.faster_than - 1), 9)))
 
     def gate(self) -> None:
         """Call both in this process, on a few inputs. Raises Disagreement; SourceError where one cannot be found."""
@@ -70,14 +70,14 @@ class Question:
     def measure(self, options: Options, progress: Progress) -> Result:
         """Measure in fresh processes, into a run folder. Raises what `run.USER_ERRORS` lists, and ValueError."""
         from . import away, run  # the parts that are heavy to import
-        from .plan.selection import Request
+        from .plan.options import Request
 
         condition = self.condition()
         request = Request(
             compare=(_source(self.baseline, "baseline"), _source(self.variant, "variant")),
             calls=(_source(self.payload, "payload"),),
             check=None if self.check is None else _source(self.check, "check"),
-            fail_if=() if condition is None else (str(condition),),
+            fail_if=() if condition is None else (condition,),
             only_conditions=True,
             threads=self.threads,
         )

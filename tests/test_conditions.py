@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llama_workbench.harness.plan.experiments import make_plan
-from llama_workbench.harness.plan.selection import PlanError, Request
+from llama_workbench.harness.plan.options import PlanError, Request, typed
 from llama_workbench.harness.spec.conditions import Condition
 from llama_workbench.harness.spec.regions import ANSWERS, Region
 
@@ -70,17 +70,19 @@ def test_another_word_is_refused_with_those_that_there_are(text: str) -> None:
     with pytest.raises(
         PlanError, match=r"--fail-if .*WHAT:PERCENT.*slower, maybe-slower, not-faster, or not-between:LOW:HIGH"
     ):
-        make_plan(Request(compare=PAIR, fail_if=(text,)), [])
+        typed(Request, {"compare": PAIR, "fail_if": [text]})
 
 
 def test_a_condition_needs_a_comparison() -> None:
     with pytest.raises(PlanError, match="only for --compare"):
-        make_plan(Request(variants=PAIR, fail_if=("slower:5",)), [])
+        make_plan(Request(variants=PAIR, fail_if=(Condition.parse("slower:5"),)), [])
 
 
 def test_measuring_goes_on_until_the_condition_is_decided() -> None:
     """Any effect may be the slow one, so their intervals share alpha."""
-    plan = make_plan(Request(compare=PAIR, fail_if=("slower:5", "not-faster:3", "slower:5")), [])
+    plan = make_plan(
+        Request(compare=PAIR, fail_if=tuple(map(Condition.parse, ("slower:5", "not-faster:3", "slower:5")))), []
+    )
     assert [str(each) for each in plan.conditions] == ["slower:5", "not-faster:3"]
     for experiment in plan.experiments:
         regions = {target.regions: target.at_once for target in experiment.targets}

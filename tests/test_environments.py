@@ -29,7 +29,7 @@ from llama_workbench.harness.calls.environments import environments_at, facts_of
 from llama_workbench.harness.calls.source import SourceError
 from llama_workbench.harness.measure import measurement, processes
 from llama_workbench.harness.measure.processes import begin as really_begin
-from llama_workbench.harness.plan.selection import PlanError, Request, placed
+from llama_workbench.harness.plan.options import PlanError, Request, placed
 from llama_workbench.harness.report.text import environments_text
 from tests.test_revisions import code_of
 

@@ -15,12 +15,11 @@ from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.machine.places import published
 from llama_workbench.harness.nodes.cluster import check_address
 from llama_workbench.harness.nodes.mirror import Incoming, Outgoing, Part, is_a_run_file
-from llama_workbench.harness.nodes.order import Asked, Files, portion
+from llama_workbench.harness.nodes.order import Files, portion
 from llama_workbench.harness.nodes.work import LEAST_SECONDS, MOST_TRIES, Piece, Work, pieces_of, units_of
 from llama_workbench.harness.nodes.worker import Told
 from llama_workbench.harness.plan.experiments import Plan, make_plan
-from llama_workbench.harness.plan.selection import PlanError, Request
-from llama_workbench.harness.run import Options
+from llama_workbench.harness.plan.options import Options, PlanError, Request, received, sent
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.store.folder import RunFolder
 from tests.fleet_costs import on_paper
@@ -111,16 +110,16 @@ def test_a_request_and_its_files_arrive_as_text(tmp_path: Path) -> None:
     added = {"mine": parse(f"{home}/mine.py:mine", option="--add-variant")}
     request = Request(variants=("fast", "mine"), added=(added["mine"],), threads=2)
     files = Files.read(CLAIMS, added, None)
-    text = json.dumps([Asked.of(request).model_dump(mode="json"), files.model_dump(mode="json")])
+    text = json.dumps([sent(request), files.model_dump(mode="json")])
     assert "secret-place" not in text
 
     there = tmp_path / "there"
     one, other = json.loads(text)
-    asked, sent = Asked.model_validate(one), Files.model_validate(other)
-    sent.write(there)
+    asked, arrived = received(Request, one), Files.model_validate(other)
+    arrived.write(there)
     assert [claim.id for claim in load_claims(there / "claims")] == [claim.id for claim in load_claims(CLAIMS)]
-    [place] = sent.added_in(there)
-    assert asked.request([place], None).variants == ("fast", "mine")
+    [place] = arrived.added_in(there)
+    assert asked == Request(variants=("fast", "mine"), threads=2)
     again = parse(place, option="--add-variant")
     assert again.name == "mine" and digest_of(again) == digest_of(added["mine"])
 
@@ -143,7 +142,8 @@ def test_files_that_lead_out_of_the_folder_are_refused(tmp_path: Path, name: str
 
 def test_functions_are_not_sent() -> None:
     with pytest.raises(PlanError, match=r"--call mine\.py:texts: functions are compared on one machine"):
-        Asked.of(Request(compare=("a.py:f", "b.py:f"), calls=("mine.py:texts",)))
+        request = Request(compare=("a.py:f", "b.py:f"), calls=("mine.py:texts",))
+        fleet_session.spread(request, Options(), on="ray", on_each_kind=False)
 
 
 @pytest.mark.parametrize("address", ["", "localhost", "ray:/x", "ray://", "http://x"])

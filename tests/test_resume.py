@@ -21,8 +21,9 @@ from llama_workbench.harness.judge.stopping import StoppingRule
 from llama_workbench.harness.machine.locks import Lock
 from llama_workbench.harness.measure import measurement as measure
 from llama_workbench.harness.measure.gating import Gates
-from llama_workbench.harness.plan.selection import PlanError, Request
+from llama_workbench.harness.plan.options import PlanError, Request
 from llama_workbench.harness.resume import go_on
+from llama_workbench.harness.spec.conditions import Condition
 from llama_workbench.harness.store import files
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
@@ -58,7 +59,7 @@ def measured(run: session.Run, rounds: int) -> tuple[session.Result, Counter[str
 
 
 def goes_on(folder: Path, rounds: int, **given: Any) -> tuple[session.Result, Counter[str], list[str]]:
-    earlier, options = go_on(RunFolder(folder), session.Options(**given), added=(), budget=600.0)
+    earlier, options = go_on(RunFolder(folder), session.Options(**given), budget=600.0)
     told = Quiet()
     result, knew = measured(session.Run(earlier.plan, options, told, earlier), rounds)
     return result, knew, told.notes
@@ -67,7 +68,9 @@ def goes_on(folder: Path, rounds: int, **given: Any) -> tuple[session.Result, Co
 def begun(folder: Path, workload: str, rounds: int) -> Path:
     """A run that ended with an open verdict."""
     options = session.Options(run_dir=folder / "run", seed=3, budget_seconds=600.0)
-    plan = session.plan_run(Request(compare=SIDES, workloads=(workload,), fail_if=("slower:40",)), options)
+    plan = session.plan_run(
+        Request(compare=SIDES, workloads=(workload,), fail_if=(Condition.parse("slower:40"),)), options
+    )
     result, knew = measured(session.Run(plan, options, Quiet()), rounds)
     assert result.verdicts[0].verdict == "inconclusive" and not any(knew.values())
     return result.folder.path
@@ -143,7 +146,7 @@ def test_old_and_new_rounds_are_one_series(copy: Path, end: Callable[[Path], Non
 
 def test_it_can_go_on_twice_and_after_a_kill_in_between(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = len(list(RunFolder(copy).rounds()))
-    earlier, options = go_on(RunFolder(copy), session.Options(), added=(), budget=600.0)
+    earlier, options = go_on(RunFolder(copy), session.Options(), budget=600.0)
     run = session.Run(earlier.plan, options, Quiet(), earlier)
 
     def die(status: str) -> session.Result:
@@ -187,7 +190,7 @@ def test_what_was_left_out_stays_out(copy: Path) -> None:
 
 def test_before_its_gates_are_passed_an_interrupt_changes_nothing(copy: Path) -> None:
     before = content(copy)
-    earlier, options = go_on(RunFolder(copy), session.Options(), added=(), budget=600.0)
+    earlier, options = go_on(RunFolder(copy), session.Options(), budget=600.0)
     run = session.Run(earlier.plan, options, told := Quiet(), earlier)
 
     def interrupted(*_: Any) -> None:
@@ -273,23 +276,23 @@ def test_a_run_that_is_not_as_it_was_is_refused_and_stays(
     change(copy)
     before = content(copy)
     with pytest.raises(RunError, match=said):
-        go_on(RunFolder(copy), session.Options(), added=(), budget=1.0)
+        go_on(RunFolder(copy), session.Options(), budget=1.0)
     assert content(copy) == before
 
 
 def test_all_that_changed_is_named_at_once(copy: Path) -> None:
     environment(cores=999, torch="0.1")(copy)
     with pytest.raises(RunError, match=r"torch: 0\.1 .*cores: 999"):
-        go_on(RunFolder(copy), session.Options(), added=(), budget=1.0)
+        go_on(RunFolder(copy), session.Options(), budget=1.0)
 
 
 def test_a_folder_in_use_is_refused(copy: Path) -> None:
     lock = Lock()
     lock.take(copy)
     with pytest.raises(RunError, match=r"another run, process .* is writing .*kill"):
-        go_on(RunFolder(copy), session.Options(), added=(), budget=1.0)
+        go_on(RunFolder(copy), session.Options(), budget=1.0)
     lock.close()
-    earlier, options = go_on(RunFolder(copy), session.Options(), added=(), budget=1.0)
+    earlier, options = go_on(RunFolder(copy), session.Options(), budget=1.0)
     edit(copy, status="interrupted")  # another process has gone on and ended between the two
     with pytest.raises(RunError, match="has gone on meanwhile"):
         session.Run(earlier.plan, options, Quiet(), earlier)
@@ -305,11 +308,11 @@ def test_the_text_of_its_claims_must_stand(tmp_path: Path) -> None:
     plan = session.plan_run(Request(claims=("rope-3x-5x",), workloads=("rope-t8",)), options)
     run = session.Run(plan, options, Quiet())
     measured(run, 2)
-    earlier, _ = go_on(run.folder, options, added=(), budget=1.0)
+    earlier, _ = go_on(run.folder, options, budget=1.0)
     assert earlier.plan == plan, "cut down to what was selected, as it was"
     (claims / "rope-3x-5x.toml").write_text(text.replace("[3, 5]", "[1.1, 9]").replace("[3.0, 5.0]", "[1.1, 9]"))
     with pytest.raises(RunError, match=r"claim rope-3x-5x: part .* changed"):
-        go_on(run.folder, options, added=(), budget=1.0)
+        go_on(run.folder, options, budget=1.0)
 
 
 def test_variants_from_files_are_given_again_and_are_the_same(tmp_path: Path) -> None:
@@ -324,13 +327,13 @@ def test_variants_from_files_are_given_again_and_are_the_same(tmp_path: Path) ->
     written = (run.folder.path / files.MANIFEST).read_text()
     assert '"file": "mine.py"' in written and str(tmp_path) not in written
     with pytest.raises(RunError, match=r"Give them again: --add-variant mine.py:good"):
-        go_on(run.folder, session.Options(), added=(), budget=1.0)
-    assert go_on(run.folder, session.Options(), added=(text,), budget=1.0)[0].plan == plan
+        go_on(run.folder, session.Options(), budget=1.0)
+    assert go_on(run.folder, session.Options(), Request(added=(text,)), budget=1.0)[0].plan == plan
     with pytest.raises(PlanError, match="has no such variant"):
-        go_on(run.folder, session.Options(), added=(text, f"{file}:slow"), budget=1.0)
+        go_on(run.folder, session.Options(), Request(added=(text, f"{file}:slow")), budget=1.0)
     (tmp_path / "helper.py").write_text("factor = 2\n")
     with pytest.raises(RunError, match="the code of good changed"):
-        go_on(run.folder, session.Options(), added=(text,), budget=1.0)
+        go_on(run.folder, session.Options(), Request(added=(text,)), budget=1.0)
 
 
 def test_workloads_of_ones_own_are_measured_and_kept_with_the_run(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from ..measure.measurement import Measurement, Schedule
 from ..measure.participants import ExperimentState, Progress, Setting
 from ..measure.processes import ALLOCATOR
 from ..plan.experiments import Plan, make_plan
-from ..plan.selection import Request
+from ..plan.options import Request
 from ..spec.comparison import Comparison
 from ..spec.experiments import Target
 from ..spec.regions import ANSWERS

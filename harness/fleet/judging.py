@@ -15,7 +15,7 @@ from ..evidence.verdict import how_many
 from ..judge.machines import Machine, judge_machines
 from ..judge.parts import parts_of
 from ..report.stored import evidence_of
-from ..spec.conditions import Condition
+from ..spec.conditions import conditions_in
 from ..store import machine_schema
 from ..store.errors import RunError
 from ..store.files import CLAIMS, MACHINES, MANIFEST, VERDICTS
@@ -62,7 +62,7 @@ def verdicts_of(fleet: FleetFolder) -> Judged:
     parts = parts_of(
         _claims(fleet),
         [(baseline, variant) for baseline, variant in manifest.get("ad_hoc", [])],
-        [Condition.parse(text) for text in manifest.get("fail_if", [])],
+        conditions_in(manifest),
     )
     verdicts, over = judge_machines(parts, machines, float(manifest.get("alpha") or ALPHA))
     kinds = {each.name: machine.name for (each, *_), machine in zip(measured, machines, strict=True)}

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ..plan.selection import PlanError
+from ..plan.options import PlanError
 from .worker import NodeWorker
 
 RESOURCE = "llama_workbench"

@@ -8,46 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, PlainSerializer, PlainValidator
 
 from llama_workbench.variants.digests import written_in
 
 from ..calls.source import Source
 from ..claims.model import Claim
 from ..plan.experiments import Plan
-from ..plan.selection import PlanError, Request
+from ..plan.options import Options, PlanError, Request, received, sent
 
 
 class _Sent(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Asked(_Sent):
-    """A request without the paths of the machine that it comes from."""
-
-    claims: tuple[str, ...] = ()
-    variants: tuple[str, ...] = ()
-    workloads: tuple[str, ...] = ()
-    compare: tuple[str, str] | None = None
-    fail_if: tuple[str, ...] = ()
-    everything: bool = False
-    threads: int | None = None
-    device: str = "cpu"
-
-    @classmethod
-    def of(cls, request: Request) -> Self:
-        """Raises PlanError for functions: what they import is not sent."""
-        if request.calls:
-            raise PlanError(f"--call {request.calls[0]}: functions are compared on one machine only; leave out --on")
-        return cls(**{name: getattr(request, name) for name in cls.model_fields})
-
-    def request(self, added: Sequence[str | Source], workloads_file: Path | None) -> Request:
-        """The request again. added, workloads_file: where the files are on this machine."""
-        asked = {name: getattr(self, name) for name in type(self).model_fields}
-        return Request(**asked, added=tuple(added), workloads_file=workloads_file)
 
 
 class Files(_Sent):
@@ -106,24 +82,18 @@ class Order(_Sent):
 
     name: of the run folder. select: workload → variants that are measured there. entered: the same with controls, as
     the sender's plan has them. rest: whether parts of claims without workloads are looked at too. sources: digests of
-    the code, by the sender. command: that of the whole run. checkpoint: a path on the node.
+    the code, by the sender. command: that of the whole run. request, options: what of these is `sent`.
     """
 
     name: str
-    asked: Asked
+    request: Annotated[Request, PlainValidator(partial(received, Request)), PlainSerializer(sent)]
+    options: Annotated[Options, PlainValidator(partial(received, Options)), PlainSerializer(sent)]
     files: Files
     select: dict[str, list[str]]
     entered: dict[str, list[str]]
     rest: bool
     sources: dict[str, Any]
     command: list[str]
-    seed: int
-    budget_seconds: float
-    budget_has_gates: bool
-    checkpoint: str | None = None
-    profile: bool = False
-    profile_native: bool = False
-    count_instructions: bool = False
 
 
 def portion(plan: Plan, select: Mapping[str, Sequence[str]], *, rest: bool) -> Plan:

@@ -138,7 +138,7 @@ class Station:
         self.task = task
         self.state = "working"
         # Asking a GPU what it is leaves memory on it; that process measures nothing.
-        self._begin(order.model_dump_json(), order.name, fresh=not self.runs and order.asked.device != "cpu")
+        self._begin(order.model_dump_json(), order.name, fresh=not self.runs and order.request.device != "cpu")
         self.runs += 1
 
     def look(self) -> None:

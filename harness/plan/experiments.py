@@ -27,9 +27,8 @@ from ..spec.experiments import Contrast, Experiment, Target, without
 from ..spec.hypotheses import Hypothesis
 from ..spec.regions import ANSWERS
 from .functions import Functions, functions_of, variants_in
+from .options import PlanError, Request
 from .selection import (
-    PlanError,
-    Request,
     ad_hoc_pairs,
     added_sources,
     check_evidence,

@@ -16,8 +16,8 @@ from ..calls.environments import Environment, environments_at
 from ..calls.revisions import parse_at
 from ..calls.source import Source, named_apart
 from ..claims.model import Claim
-from ..spec.options import CALL, CHECK, COMPARE, ENV
-from .selection import PlanError, Request, added_sources
+from .options import CALL, CHECK, COMPARE, ENV, PlanError, Request
+from .selection import added_sources
 
 
 @dataclass(frozen=True)

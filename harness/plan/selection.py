@@ -5,50 +5,19 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from llama_workbench import variants
 from llama_workbench.datasets.workloads import Workload, workloads
 
 from ..calls.revisions import parse_at
-from ..calls.source import NAME, Source
+from ..calls.source import Source
 from ..claims.model import Claim
 from ..claims.reading import select
 from ..spec.conditions import Condition
 from ..spec.hypotheses import Hypothesis
-from ..spec.options import ADD
-
-
-class PlanError(ValueError):
-    """The request cannot be planned; the text names the value and the fix."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """What the user asked for. Empty tuples mean "not said"."""
-
-    claims: tuple[str, ...] = ()
-    variants: tuple[str, ...] = ()
-    workloads: tuple[str, ...] = ()
-    workloads_file: Path | None = None  # workloads beside those that ship
-    added: tuple[str | Source, ...] = ()  # FILE:FUNCTION, MODULE:FUNCTION
-    compare: tuple[Any, Any] | None = None  # baseline, variant: a name, FILE:FUNCTION, or a Source
-    calls: tuple[str | Source, ...] = ()  # of payloads
-    check: str | Source | None = None
-    environments: tuple[tuple[str, str], ...] = ()  # name of a side, or "" for both, and where its environment is
-    fail_if: tuple[str, ...] = ()  # conditions on that comparison
-    only_conditions: bool = False  # nobody waits for faster, slower or the same
-    everything: bool = False  # also the parts of claims that take long
-    threads: int | None = None
-    device: str = "cpu"  # or "cuda"
-
-
-def placed(text: str) -> tuple[str, str]:
-    """Name of a side, or "" for both, and where its environment is, from NAME=PATH or PATH."""
-    name, equals, place = text.partition("=")
-    return (name, place) if equals and NAME.fullmatch(name) else ("", text)
+from .options import ADD
+from .options import PlanError as PlanError
+from .options import Request as Request
 
 
 def own_workloads(request: Request) -> dict[str, Workload]:
@@ -82,16 +51,10 @@ def check_variant(name: str, known: Sequence[str], where: str = "") -> None:
 
 
 def conditions(request: Request) -> tuple[Condition, ...]:
-    """What `--fail-if` asks for. Raises PlanError where it is no condition, or there is no comparison."""
-    found = []
-    for text in request.fail_if:
-        try:
-            found.append(Condition.parse(text))
-        except ValueError as error:
-            raise PlanError(f"--fail-if {text}: {error}") from None
-    if found and request.compare is None:
+    """What `--fail-if` asks for, each once. Raises PlanError where there is no comparison."""
+    if request.fail_if and request.compare is None:
         raise PlanError(f"--fail-if {request.fail_if[0]}: only for --compare A B, and there is none")
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(request.fail_if))
 
 
 def check_evidence(name: str, evidence: str, where: str, added: Container[str]) -> None:

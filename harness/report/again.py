@@ -5,11 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Iterator, Sequence
 
+from ..plan.options import every_option
 from ..spec.conditions import FAIL_IF
 from .text import Json
-
-CARRIED = ("--claims-dir", "--add-variant", "--call", "--check", "--threads", "--device", "--checkpoint")
-"""Options of a run without which the same claim would be another measurement."""
 
 LONG = "--workbench-"
 """What their long names begin with."""
@@ -61,8 +59,10 @@ def _short(name: str) -> str:
 
 
 def _carried(command: Sequence[str]) -> Iterator[str]:
+    """Options of a run without which the same claim would be another measurement."""
+    carried = {f"--{each.name}" for each in every_option() if each.repeated}
     for word, after in zip(command, [*command[1:], ""], strict=False):
         name, separate, value = word.partition("=")
         short = _short(name)
-        if short in CARRIED and (value if separate else after):
+        if short in carried and (value if separate else after):
             yield from (short, value if separate else after)

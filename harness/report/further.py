@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..evidence.verdict import DAY_S
-from ..spec.options import ADD, CALL, CHECK, COMPARE
+from ..plan.options import ADD, CALL, CHECK, COMPARE
 from ..store.forms import SHOWN
 from ..store.schema import MANIFEST, Manifest
 from .text import OPEN

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from .regions import Region
 
@@ -15,7 +15,10 @@ FAIL_IF = "fail-if"
 Kind = Literal["slower", "maybe-slower", "not-faster"]
 BETWEEN = "not-between"
 
-EXPECTED = f"expected WHAT:PERCENT, where WHAT is {', '.join(get_args(Kind))}, or {BETWEEN}:LOW:HIGH in times as fast"
+EXPECTED = (
+    f"expected WHAT:PERCENT, where WHAT is {', '.join(get_args(Kind))}, or {BETWEEN}:LOW:HIGH in times as fast, "
+    f"for example slower:5 or {BETWEEN}:0.98:1.02"
+)
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,12 @@ class Condition:
     low: float = 0.0
     high: float = 0.0
 
+    def __post_init__(self) -> None:
+        """Raises ValueError, which says what is expected."""
+        is_between = self.kind == BETWEEN and 0 < self.low < self.high < math.inf
+        if not is_between and not (self.kind in get_args(Kind) and 0 <= self.percent < math.inf):
+            raise ValueError(EXPECTED)
+
     @classmethod
     def parse(cls, text: str) -> Condition:
         """From "slower:5" or "not-between:0.98:1.02". Raises ValueError, which says what is expected."""
@@ -40,11 +49,17 @@ class Condition:
             values = [float(number) for number in numbers]
         except ValueError:
             values = []
-        if kind in get_args(Kind) and len(values) == 1 and 0 <= values[0] < math.inf:
-            return cls(kind, values[0])
-        if kind == BETWEEN and len(values) == 2 and 0 < values[0] < values[1] < math.inf:
-            return cls(kind, low=values[0], high=values[1])
-        raise ValueError(f"{EXPECTED}, for example slower:5 or {BETWEEN}:0.98:1.02")
+        if len(values) != (2 if kind == BETWEEN else 1):
+            raise ValueError(EXPECTED)
+        return cls(kind, low=values[0], high=values[1]) if kind == BETWEEN else cls(kind, values[0])
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        """In a file or an order it is its text."""
+        from pydantic_core import core_schema
+
+        written = core_schema.to_string_ser_schema()
+        return core_schema.no_info_plain_validator_function(cls.parse, serialization=written)
 
     def __str__(self) -> str:
         numbers = (self.low, self.high) if self.kind == BETWEEN else (self.percent,)
@@ -70,6 +85,11 @@ class Condition:
             return "supported" in answers
         proven = "refuted" if self.kind == "maybe-slower" else "supported"
         return not answers or any(answer != proven for answer in answers)
+
+
+def conditions_in(manifest: Mapping[str, Any]) -> tuple[Condition, ...]:
+    """Those of a run, from its run.json. Raises ValueError."""
+    return tuple(Condition.parse(text) for text in manifest.get("fail_if", ()))
 
 
 def checked(text: str) -> str:

@@ -185,6 +185,7 @@ class Manifest(Shape):
     mode: Annotated[Text | None, MAYBE, says('"claims", "compare", "gates"; "fleet": of several machines')] = None
     command: Annotated[list[Text], MAYBE, says("command line that started the run")] = []
     seed: Annotated[Seed | None, JUDGED, says("seed of the random orders and weights")] = None
+    options: Annotated[dict[str, Any], MAYBE, says("options that it keeps when it goes on")] = {}
     budget_seconds: Annotated[Amount | None, MAYBE, says("time for rounds, of all sittings, seconds")] = None
     sittings: Annotated[list[Sitting], MAYBE, says("when it was measured; `--continue` adds one")] = []
     sources: Annotated[Sources | None, MAYBE, says("the code, so that a run that goes on is still one run")] = None

@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from .compare_revisions import Budget, CallOption, CheckOption, Slower, Workloads, measured, names_in
-from .shared import AsJson, Failure, print_json, show
+from llama_workbench.harness.plan.options import Request, typed
+
+from .compare_revisions import INPUTS, Slower, measured
+from .shared import AsJson, Failure, print_json, show, takes
 
 if TYPE_CHECKING:
     from llama_workbench.harness.revisions import Inputs
 
 
+@takes(INPUTS | {"budget": "Of measuring, for each comparison (60)."})
 def command(
     good: Annotated[str, typer.Argument(metavar="GOOD", help="A revision in which the function was fast.")],
     bad: Annotated[str, typer.Argument(metavar="BAD", help="A later one in which it is slow.")],
     subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="FILE:FUNCTION or MODULE:FUNCTION.")],
-    call: CallOption = None,
-    check: CheckOption = None,
-    workloads: Workloads = None,
     slower: Slower = 5.0,
-    budget: Budget = 60.0,
     as_json: AsJson = False,
+    **given: Any,
 ) -> None:
     """Which commit made a function slower? Or a model?
 
@@ -52,12 +52,13 @@ def command(
     """
     from llama_workbench.harness.revisions import Inputs
 
-    names = names_in(workloads)
-    if call and len(call) > 1:
+    asked = typed(Request, given)
+    if len(asked.calls) > 1:
         raise Failure("--call: give one; a commit is found by one number")
-    if not call and len(names) != 1:
+    if not asked.calls and len(asked.workloads) != 1:
         raise Failure("say what it is called with: --call FILE:FUNCTION, or of a build function --workloads NAME, one")
-    found, named = _found(good, bad, subject, Inputs(tuple(call or ()), check, names), slower, budget)
+    budget = 60.0 if given["budget"] is None else given["budget"]
+    found, named = _found(good, bad, subject, Inputs(asked.calls, asked.check, asked.workloads), slower, budget)
     if as_json:
         print_json({"format": 1, **found})
         return

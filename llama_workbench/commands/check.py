@@ -15,7 +15,9 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from .shared import AsJson, Failure, print_json, show, table
+from llama_workbench.harness.plan.options import PlanError, Request, typed
+
+from .shared import AsJson, Failure, print_json, show, table, takes
 
 if TYPE_CHECKING:
     from llama_workbench.harness.calls.source import Source
@@ -27,6 +29,7 @@ SECONDS, COMPILE_SECONDS = 120.0, 600.0
 """For an answer; compiled code has more, which on a machine that has not seen it takes minutes."""
 
 
+@takes({"add-variant": "A variant of yours that the claim names."})
 def command(
     what: Annotated[
         str,
@@ -35,11 +38,8 @@ def command(
             help="FILE.py, FILE.py:FUNCTION, MODULE:FUNCTION, either with @REV, FILE.toml, or the name of a variant.",
         ),
     ],
-    add_variant: Annotated[
-        list[str] | None,
-        typer.Option("--add-variant", metavar="FILE:FUNCTION", help="A variant of yours that the claim names."),
-    ] = None,
     as_json: AsJson = False,
+    **given: Any,
 ) -> None:
     """Would this variant pass its gates, and this claim be measured? Where not: what is wrong, and why.
 
@@ -74,7 +74,7 @@ def command(
         if _holds_workloads(Path(what)):
             _check_workloads(Path(what), as_json)
         else:
-            _check_claim(Path(what), tuple(add_variant or ()), as_json)
+            _check_claim(Path(what), typed(Request, given).added, as_json)
         return
     name, added = _named(what)
     found = _checked(name, added)
@@ -92,7 +92,7 @@ def command(
 def _named(what: str) -> tuple[str, dict[str, Source]]:
     """The variant's name, and its name → source where it is from outside. Raises Failure."""
     from llama_workbench import variants
-    from llama_workbench.harness.plan.selection import PlanError, added_sources
+    from llama_workbench.harness.plan.selection import added_sources
     from llama_workbench.variants.outside import OutsideVariantError
 
     if what.endswith(".py"):
@@ -200,11 +200,10 @@ def _tokens(call: Mapping[str, Any]) -> str:
 # -- a claim -----------------------------------------------------------------------------------------------------------
 
 
-def _check_claim(path: Path, added: tuple[str, ...], as_json: bool) -> None:
+def _check_claim(path: Path, added: tuple[str | Source, ...], as_json: bool) -> None:
     """Read a claim file, and plan what it would measure. Raises Failure, and Exit where something is wrong."""
     from llama_workbench.harness.claims.reading import read_claim
     from llama_workbench.harness.plan.experiments import make_plan
-    from llama_workbench.harness.plan.selection import Request
     from llama_workbench.harness.run import USER_ERRORS
 
     if not path.is_file():
@@ -240,7 +239,7 @@ def _holds_workloads(path: Path) -> bool:
 def _check_workloads(path: Path, as_json: bool) -> None:
     """Read a file of workloads. Raises Exit where something is wrong."""
     from llama_workbench.datasets.geometries import DataError
-    from llama_workbench.harness.plan.selection import PlanError, Request, own_workloads
+    from llama_workbench.harness.plan.selection import own_workloads
 
     try:
         names = list(own_workloads(Request(workloads_file=path)))

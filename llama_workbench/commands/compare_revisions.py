@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .shared import AsJson, Failure, print_json
+from llama_workbench.harness.plan.options import Options, Request, typed
+
+from .shared import AsJson, Failure, print_json, takes
 
 if TYPE_CHECKING:
     from llama_workbench.harness.revisions import Inputs
@@ -16,13 +18,11 @@ if TYPE_CHECKING:
 Subject = Annotated[
     list[str], typer.Argument(metavar="SUBJECT...", help="FILE:FUNCTION or MODULE:FUNCTION, with () for a factory.")
 ]
-CallOption = Annotated[
-    list[str] | None,
-    typer.Option("--call", metavar="FILE:FUNCTION", help="Makes the arguments of a call; may be given several times."),
-]
-CheckOption = Annotated[
-    str | None, typer.Option("--check", metavar="FILE:FUNCTION", help="Compares two answers, where == is not enough.")
-]
+INPUTS = {
+    "call": "Makes the arguments of a call; may be given several times.",
+    "check": "Compares two answers, where == is not enough.",
+    "workloads": "Of a build function: on what the models are compared.",
+}
 EnvOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -31,28 +31,18 @@ EnvOption = Annotated[
         help="The virtual environment that the sides run in; given twice: that of REV_A, then that of REV_B.",
     ),
 ]
-Workloads = Annotated[
-    str | None,
-    typer.Option("--workloads", metavar="NAME,NAME", help="Of a build function: on what the models are compared."),
-]
-Budget = Annotated[float, typer.Option(metavar="SECONDS", help="Of measuring, for each comparison.")]
-BudgetOrUsual = Annotated[
-    float | None, typer.Option(metavar="SECONDS", help="Of measuring, for each comparison (60; with --env 240).")
-]
 Slower = Annotated[float, typer.Option(metavar="PERCENT", help="More time than this is a regression.")]
 
 
+@takes(INPUTS | {"budget": "Of measuring, for each comparison (60; with --env 240)."})
 def command(
     base: Annotated[str, typer.Argument(metavar="REV_A", help="The earlier revision: a commit, branch or tag.")],
     new: Annotated[str, typer.Argument(metavar="REV_B", help='The later one; "." is the working tree as it is now.')],
     subject: Subject,
-    call: CallOption = None,
-    check: CheckOption = None,
-    workloads: Workloads = None,
     env: EnvOption = None,
     slower: Slower = 5.0,
-    budget: BudgetOrUsual = None,
     as_json: AsJson = False,
+    **given: Any,
 ) -> None:
     """Is a function slower in one revision of a repository than in another? Or a model?
 
@@ -89,8 +79,9 @@ def command(
     """
     from llama_workbench.harness.revisions import Inputs
 
-    inputs = Inputs(tuple(call or ()), check, names_in(workloads), tuple(env or ()))
-    seconds = budget if budget is not None else 240.0 if env else 60.0
+    asked = typed(Request, given)
+    inputs = Inputs(asked.calls, asked.check, asked.workloads, tuple(env or ()))
+    seconds = given["budget"] if given["budget"] is not None else 240.0 if env else 60.0
     results = [(each, measured(each, (base, new), inputs, slower, seconds)) for each in subject]
     raise typer.Exit(_reported(results, base, new, slower, as_json=as_json))
 
@@ -113,15 +104,8 @@ def _reported(results: list[tuple[str, Any]], base: str, new: str, slower: float
     return code
 
 
-def names_in(text: str | None) -> tuple[str, ...]:
-    """The names of a list with commas."""
-    return tuple(word.strip() for word in (text or "").split(",") if word.strip())
-
-
-def options_for(budget: float) -> Any:
+def options_for(budget: float) -> Options:
     """How each comparison is made. Raises Failure."""
-    from llama_workbench.harness.run import Options
-
     if not budget > 0:
         raise Failure(f"--budget {budget:g}: expected a number of seconds above 0")
     return Options(budget_seconds=budget)

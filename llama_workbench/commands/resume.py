@@ -2,59 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.text import Text
 
+from llama_workbench.harness.plan.options import Options, Request, Start, every_option, typed
+
 from ..results import run_to_go_on
-from .shared import Failure, RunArgument, show, write
+from .shared import Failure, RunArgument, show, takes, write
 
 if TYPE_CHECKING:
-    from llama_workbench.harness.run import Options, Result
+    from llama_workbench.harness.run import Result
     from llama_workbench.harness.store.folder import RunFolder
 
 
-Budget = Annotated[
-    float | None,
-    typer.Option("--budget", metavar="SECONDS", help="Of rounds; by default as many as its last sitting had."),
-]
-AddVariant = Annotated[
-    list[str] | None,
-    typer.Option("--add-variant", metavar="FILE:FUNCTION", help="A variant of yours that the run measured."),
-]
-Compare = Annotated[
-    tuple[str, str] | None,
-    typer.Option("--compare", metavar="A B", help="The functions that the run compares: FILE:FUNCTION each."),
-]
-Call = Annotated[list[str] | None, typer.Option("--call", metavar="FILE:FUNCTION", help="What they are called with.")]
-Check = Annotated[
-    str | None,
-    typer.Option("--check", metavar="FILE:FUNCTION", help="What compares their answers, if it was given."),
-]
-Checkpoint = Annotated[
-    Path | None, typer.Option("--checkpoint", metavar="PATH", help="The checkpoint, if the run was given one.")
-]
-ClaimsDir = Annotated[
-    Path | None, typer.Option("--claims-dir", metavar="FOLDER", help="Where its claims are, if not those we ship.")
-]
-On = Annotated[str | None, typer.Option("--on", metavar="CLUSTER", help="Of a run over a cluster: ray, or ray://HEAD.")]
-
-
-def command(
-    run: RunArgument,
-    budget: Budget = None,
-    add_variant: AddVariant = None,
-    compare: Compare = None,
-    call: Call = None,
-    check: Check = None,
-    checkpoint: Checkpoint = None,
-    claims_dir: ClaimsDir = None,
-    on: On = None,
-) -> None:
+@takes({option.name: option.again for option in every_option() if option.again})
+def command(run: RunArgument, **given: Any) -> None:
     """Go on with a run that was interrupted or killed, or ended with open verdicts.
 
     It measures the same plan in the same folder: all finished rounds are kept, variants pass their gates anew, and the
@@ -79,8 +45,7 @@ def command(
       workbench resume my-run --compare old.py:f new.py:f --call bench.py:texts
       workbench resume my-fleet --on ray
     """
-    given = {"added": tuple(add_variant or ()), "compare": compare, "calls": tuple(call or ()), "check": check}
-    result = _measured(run, budget, given, on=on, checkpoint=checkpoint, claims_dir=claims_dir)
+    result = _measured(run, given)
     _show(result)
     if result.interrupted:
         raise typer.Exit(130)
@@ -88,43 +53,32 @@ def command(
         raise typer.Exit(1)
 
 
-def _measured(
-    run: str,
-    budget: float | None,
-    given: dict[str, Any],
-    *,
-    on: str | None,
-    checkpoint: Path | None,
-    claims_dir: Path | None,
-) -> Result:
-    """What the run came to. given: the user's code, as `go_on` takes it. Raises Failure."""
+def _measured(run: str, given: Mapping[str, Any]) -> Result:
+    """What the run came to. given: what was typed, by the keys of the options. Raises Failure."""
     from llama_workbench.harness import run as session
 
-    options = session.Options(checkpoint=checkpoint)
-    options = replace(options, claims_folder=claims_dir) if claims_dir else options
     try:
-        return _gone_on(run_to_go_on(run), options, given, budget=budget, on=on)
+        return _gone_on(run_to_go_on(run), given)
     except session.USER_ERRORS as error:
         raise Failure(str(error)) from error
 
 
-def _gone_on(
-    folder: RunFolder, options: Options, given: dict[str, Any], *, budget: float | None, on: str | None
-) -> Result:
+def _gone_on(folder: RunFolder, given: Mapping[str, Any]) -> Result:
     """Raises `run.USER_ERRORS`."""
     from llama_workbench.harness import run as session
     from llama_workbench.harness.progress import progress_on
     from llama_workbench.harness.report.terminal import console
     from llama_workbench.harness.resume import go_on
 
-    if on:
+    start, request, options = typed(Start, given), typed(Request, given), typed(Options, given)
+    budget = given["budget"]
+    if start.on:
         from llama_workbench.harness.fleet_session import again
-        from llama_workbench.harness.plan.selection import Request
 
-        fleet = again(folder, Request(**given), options, on=on, budget=budget)
+        fleet = again(folder, request, options, on=start.on, budget=budget)
         with closing(progress_on(console())) as progress:
             return fleet.measure(fleet.plan, progress)
-    earlier, options = go_on(folder, options, **given, budget=budget)
+    earlier, options = go_on(folder, options, request, budget=budget)
     with closing(progress_on(console())) as progress:
         return session.Run(earlier.plan, options, progress, earlier).measure()
 

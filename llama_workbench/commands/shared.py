@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import errno
+import inspect
 import json
 import os
 import sys
 import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,11 +18,39 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from llama_workbench.harness.plan.options import Option, every_option
+
 if TYPE_CHECKING:
     from llama_workbench.harness.store.folder import RunFolder, RunSummary
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Folder of a run, its name under results/, or a URL.")]
+
+
+def takes(options: Mapping[str, str]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorates the function of a verb: typer passes these options of `pytest --benchmark` as its `**given`, by their
+    keys. options: name → what this verb says of it."""
+    known = {option.name: option for option in every_option()}
+
+    def decorated(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command, eval_str=True)
+        own = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+        more = [_parameter(known[name], help_) for name, help_ in options.items()]
+        command.__signature__ = signature.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
+        command.__annotations__ = {each.name: each.annotation for each in [*own, *more]}
+        return command
+
+    return decorated
+
+
+def _parameter(option: Option, help_: str) -> inspect.Parameter:
+    metavar = " ".join(option.metavar) if isinstance(option.metavar, tuple) else option.metavar
+    words = typer.Option(f"--{option.name}", metavar=metavar, help=help_)
+    kind = option.typed if option.typed is bool else option.typed | None
+    default = False if option.typed is bool else None
+    return inspect.Parameter(
+        option.key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, words]
+    )
 
 
 class Failure(Exception):

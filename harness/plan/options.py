@@ -1,0 +1,286 @@
+"""Every option of `pytest --benchmark`: one line says its name, type, default and help, and where else it goes.
+
+From these lines are made the options of pytest, those of `workbench resume` and other verbs, what a node of a cluster
+is sent, and what a run that goes on keeps. Nothing heavy is imported here: each session of pytest reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import Field, dataclass, field, fields, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+
+import llama_workbench
+
+from ..spec.conditions import Condition
+
+if TYPE_CHECKING:
+    from ..calls.source import Source
+
+ADD, CALL, CHECK, COMPARE, ENV = "--add-variant", "--call", "--check", "--compare", "--env"
+"""Options that bring a user's code, for messages and for commands that go on."""
+
+DEFAULT_BUDGET_SECONDS = 480.0
+WHOLE_BUDGET_SECONDS = 3600.0
+"""Of gates and rounds, where no budget was given; passes come on top. `make bench` then takes 10 minutes, `make
+bench-all` 80. A budget that was given is for rounds alone."""
+
+
+class PlanError(ValueError):
+    """The request cannot be planned; the text names the value and the fix."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """What is known of an option beside the field that holds its value.
+
+    A run that goes on keeps what it had, unless `again` allows that an option is given again.
+    """
+
+    name: str  # as it is typed, without dashes
+    help: str
+    metavar: str | tuple[str, str] | None = None
+    typed: Any = str  # bool: a flag; list[str]: may be given several times; tuple[str, str]: two words
+    usual: Any = None  # what is typed where nothing is
+    read: Callable[[Any], Any] | None = None  # a word that was typed → the value; ValueError says what is expected
+    again: str | None = None  # what `workbench resume` says of it, empty where that has no such option
+    asks: bool = False  # says what is measured
+    repeated: bool = False  # belongs to the command that measures one claim of a run again
+
+    @property
+    def key(self) -> str:
+        """As the name of a variable."""
+        return self.name.replace("-", "_")
+
+    @property
+    def default(self) -> Any:
+        """What the command line gives where nothing is typed."""
+        return {bool: False, list[str]: []}.get(self.typed, self.usual)
+
+    def argparse(self) -> dict[str, Any]:
+        """For `add_argument`."""
+        words: dict[str, Any] = {"help": self.help.replace("%", "%%")}
+        if self.typed is bool:
+            return {"action": "store_true"} | words
+        words |= {"metavar": self.metavar, "default": self.default}
+        kinds: dict[Any, dict[str, Any]] = {list[str]: {"action": "append"}, tuple[str, str]: {"nargs": 2}}
+        return words | kinds.get(self.typed, {} if self.typed is str else {"type": self.typed})
+
+    def value(self, typed: Any) -> Any:
+        """The value of what was typed. Raises PlanError."""
+        return tuple(map(self._read, typed)) if isinstance(typed, (list, tuple)) else self._read(typed)
+
+    def _read(self, word: Any) -> Any:
+        try:
+            return word if self.read is None else self.read(word)
+        except ValueError as error:
+            raise PlanError(f"--{self.name} {word}: {error}") from None
+
+
+def words(text: str) -> tuple[str, ...]:
+    """NAME,NAME"""
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def placed(text: str) -> tuple[str, str]:
+    """Name of a side, or "" for both, and where its environment is, from NAME=PATH or PATH."""
+    from ..calls.source import NAME
+
+    name, equals, place = text.partition("=")
+    return (name, place) if equals and NAME.fullmatch(name) else ("", text)
+
+
+def option(name: str, help: str, *, default: Any, sent: bool = False, **more: Any) -> Any:
+    """A field that an option of this name fills. more: see `Option`."""
+    return field(default=default, metadata={"option": Option(name.removeprefix("--"), help, **more), "sent": sent})
+
+
+one = partial(option, default=None)
+flag = partial(option, default=False, typed=bool)
+names = partial(option, default=(), metavar="NAME,NAME", usual="", read=words)
+several = partial(option, default=(), metavar="FILE:FUNCTION", typed=list[str])
+
+
+# fmt: off
+@dataclass(frozen=True)
+class Start:
+    """How a session begins: anew or with an earlier run, and where."""
+
+    benchmark: bool = flag("benchmark",
+        "measure the variants and judge the claims instead of running tests; with no other option: every claim",
+        again="")
+    goes_on: str | None = one("continue",
+        "go on with a run that was cut off or has open verdicts: same plan, same folder, its rounds are kept",
+        metavar="RUN", again="", asks=True)
+    on: str | None = one("on",
+        "measure on the nodes of a Ray cluster: ray (this machine is in it) or ray://HEAD; see FLEET.md",
+        metavar="CLUSTER", again="Of a run over a cluster: ray, or ray://HEAD.")
+    on_each_kind: bool = flag("on-each-kind",
+        "with --on: measure everything on each kind of machine (default: everything once, on whichever is free)")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is measured. Empty tuples mean "not said"."""
+
+    claims: tuple[str, ...] = names("claims",
+        "only these claims (`workbench claims` lists them)", metavar="ID,ID", sent=True, asks=True)
+    variants: tuple[str, ...] = names("variants",
+        "only these variants (`workbench variants` lists them)", sent=True, asks=True)
+    workloads: tuple[str, ...] = names("workloads",
+        "only these workloads (`workbench workloads` lists them)", sent=True, asks=True)
+    workloads_file: Path | None = one("workloads-file",
+        "workloads of yours (`workbench new workload` writes a file)", metavar="FILE", read=Path, asks=True)
+    added: tuple[str | Source, ...] = several(ADD,
+        "a variant of yours, named after its build function; also NAME=FILE:FUNCTION, MODULE:FUNCTION, and @REV behind "
+        "it; may be given several times",
+        again="A variant of yours that the run measured.", asks=True, repeated=True)
+    compare: tuple[Any, Any] | None = one(COMPARE,  # baseline, variant: a name, FILE:FUNCTION, or a Source
+        "no claim: is B faster or slower than A (the baseline), or the same within 1 %?",
+        metavar=("A", "B"), typed=tuple[str, str], sent=True, asks=True,
+        again="The functions that the run compares: FILE:FUNCTION each.")
+    calls: tuple[str | Source, ...] = several(CALL,
+        "with --compare FILE:FUNCTION FILE:FUNCTION: compare these two, called with what this function makes",
+        again="What they are called with.", repeated=True)
+    check: str | Source | None = one(CHECK,
+        "with --call: whether two answers agree (default: tensors and arrays within rounding, all else by ==)",
+        metavar="FILE:FUNCTION", again="What compares their answers, if it was given.", repeated=True)
+    environments: tuple[tuple[str, str], ...] = several(ENV,
+        "with --call: the virtual environment in which a side runs, by the side's name (PATH alone: both sides)",
+        metavar="NAME=PATH", read=placed)
+    fail_if: tuple[Condition, ...] = several("fail-if",
+        "with --compare, exit with 1 if B is slower:P (more than P % slower is proven), maybe-slower:P (it is not "
+        "ruled out) or not-faster:P (more than P % faster is not proven); may be given several times",
+        metavar="WHAT:PERCENT", read=Condition.parse, sent=True)
+    only_conditions: bool = False  # nobody waits for faster, slower or the same
+    everything: bool = flag("all",
+        "settle the whole register: also the claims and parts of claims that take long", sent=True, asks=True)
+    threads: int | None = one("threads",
+        "threads of each workload (default: 1, as it says)", metavar="N", typed=int, sent=True, repeated=True)
+    device: str = one("device",
+        "where the models compute: cpu (default), or cuda (CUDA_VISIBLE_DEVICES says which of several)",
+        metavar="KIND", default="cpu", usual="cpu", sent=True, repeated=True)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a run is made, beside what it measures."""
+
+    budget_seconds: float = one("budget",
+        "stop after this many seconds of rounds, up to a tenth later where that should settle something; what is open "
+        "then stays open (default 480, with --all 3600, gates included except with --compare)",
+        metavar="SECONDS", typed=float, default=DEFAULT_BUDGET_SECONDS, sent=True,
+        again="Of rounds; by default as many as its last sitting had.")
+    budget_has_gates: bool = field(default=False, metadata={"sent": True})  # see `for_rounds`
+    seed: int = one("seed",
+        "seed of weights, prompts and orders (default 0)", metavar="N", typed=int, default=0, usual=0, sent=True)
+    run_dir: Path | None = one("run-dir",
+        "where the run is kept (default: results/runs/<time>)", metavar="FOLDER", read=Path)
+    publish_to: str = ""  # a URL: see `away`
+    checkpoint: Path | None = one("checkpoint",
+        "a real Llama (Hugging Face folder or .gguf file) for all", metavar="PATH", read=Path, sent=True,
+        again="The checkpoint, if the run was given one.", repeated=True)
+    claims_folder: Path = one("claims-dir",
+        "folder of claim files (default: those that ship)", metavar="FOLDER", read=Path,
+        default=llama_workbench.ROOT / "claims",
+        again="Where its claims are, if not those we ship.", asks=True, repeated=True)
+    count_instructions: bool = flag("count-instructions",
+        "then count the instructions of a call of each variant, for `workbench compare` (needs valgrind; slow calls "
+        "take minutes each)", sent=True)
+    profile: bool = flag("profile",
+        "then profile each variant: py-spy stacks, memray peaks", sent=True, again="Then profile each variant.")
+    profile_native: bool = flag("profile-native",
+        "--profile with native frames (kernels) in the stacks; slows the profiled calls 1.5-2.5 times", sent=True,
+        again="The same with native frames (kernels).")
+    gates_only: bool = False
+
+    def for_rounds(self, seconds: float) -> Options:
+        """The same with a budget for rounds alone."""
+        return replace(self, budget_seconds=seconds, budget_has_gates=False)
+
+    def usual(self, request: Request) -> Options:
+        """The same with the budget that a request has where none was given: for gates too, but of a comparison."""
+        seconds = WHOLE_BUDGET_SECONDS if request.everything else DEFAULT_BUDGET_SECONDS
+        return replace(self, budget_seconds=seconds, budget_has_gates=request.compare is None)
+
+    @property
+    def at_most(self) -> str:
+        """The budget in words."""
+        return f"at most {self.budget_seconds:.0f} s of {'measuring' if self.budget_has_gates else 'rounds'}"
+# fmt: on
+
+SECTIONS = (Start, Request, Options)
+Section = TypeVar("Section", Start, Request, Options)
+
+
+def options_of(*sections: type) -> dict[str, Option]:
+    """Field → its option."""
+    return {
+        each.name: each.metadata["option"] for kind in sections for each in fields(kind) if "option" in each.metadata
+    }
+
+
+def every_option() -> Iterator[Option]:
+    """As `pytest --help` lists them."""
+    return iter(options_of(*SECTIONS).values())
+
+
+def typed(section: type[Section], line: Mapping[str, Any]) -> Section:
+    """A section of what was typed. line: what the command line has, by the keys of options. Raises PlanError."""
+    found = {name: (each, line.get(each.key)) for name, each in options_of(section).items()}
+    given = {
+        name: each.value(word)
+        for name, (each, word) in found.items()
+        if word is not None and (word != "" or each.read is None)
+    }
+    return section(**given)
+
+
+# -- to another machine, and to a run that goes on ---------------------------------------------------------------------
+
+
+def sent(section: Request | Options) -> dict[str, Any]:
+    """What is sent to a node, as JSON: no paths of this machine but those that name a place on the node."""
+    return {each.name: _plain(getattr(section, each.name)) for each in _sent(type(section))}
+
+
+def received(section: type[Section], table: object) -> Section:
+    """What `sent` made, again; a section as it is. Raises ValueError, which names the field."""
+    from pydantic import ConfigDict, create_model
+
+    if isinstance(table, section):
+        return table
+    hints = get_type_hints(section, localns={"Source": str})
+    shapes: dict[str, Any] = {each.name: (hints[each.name], each.default) for each in _sent(section)}
+    model = create_model(section.__name__, __config__=ConfigDict(extra="forbid"), **shapes)
+    content = model.model_validate(table)
+    return section(**{name: getattr(content, name) for name in shapes})
+
+
+def kept(options: Options) -> dict[str, Any]:
+    """What a run that goes on keeps of its options, as JSON."""
+    return {name: value for name, value in sent(options).items() if _is_kept(type(options), name)}
+
+
+def going_on(given: Options, before: Options) -> Options:
+    """The options of a run that goes on: as they were, but for those that may be given again."""
+    return replace(given, **{name: getattr(before, name) for name in kept(before)})
+
+
+def _is_kept(section: type, name: str) -> bool:
+    known = options_of(section).get(name)
+    return known is None or known.again is None
+
+
+def _sent(section: type) -> list[Field]:
+    return [each for each in fields(section) if each.metadata.get("sent")]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [*map(_plain, value)]
+    if isinstance(value, Path):
+        return str(value.resolve())
+    return str(value) if isinstance(value, Condition) else value

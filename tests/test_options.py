@@ -1,0 +1,153 @@
+"""An option is one line at one place."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from llama_workbench import ROOT
+from llama_workbench.harness.plan.options import (
+    SECTIONS,
+    Options,
+    PlanError,
+    Request,
+    every_option,
+    going_on,
+    received,
+    sent,
+    typed,
+)
+from llama_workbench.harness.spec.conditions import Condition
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+FOLDERS = ("harness", "llama_workbench", "dashboard")
+MODEL = "harness/plan/options.py"
+
+TOYS = """
+    loud: int = one("loud", "a toy", metavar="N", typed=int, default=0, usual=0, sent=True)
+    quiet: bool = flag("quiet", "another", sent=True, again="Be quiet again.")
+"""
+
+PROGRAM = """
+import importlib.util, json, sys
+name = "llama_workbench.harness.plan.options"
+import llama_workbench.harness.plan
+spec = importlib.util.spec_from_file_location(name, sys.argv[1])
+options = sys.modules[name] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(options)
+
+import pytest
+from typer.testing import CliRunner
+from llama_workbench.commands.app import build
+from llama_workbench.harness import pytest_plugin
+from llama_workbench.harness.nodes.order import Files, Order
+
+parser = pytest.Parser(_ispytest=True)
+pytest_plugin.pytest_addoption(parser)
+line = vars(parser.parse(["--workbench-loud", "3", "--workbench-quiet"]))
+made = options.typed(options.Options, {key.removeprefix("workbench_"): value for key, value in line.items()})
+order = Order(name="m1", request=options.Request(), options=made, files=Files(claims={}), select={}, entered={},
+              rest=False, sources={}, command=[])
+arrived = Order.model_validate_json(order.model_dump_json()).options
+again = options.going_on(options.Options(), options.received(options.Options, options.kept(made)))
+print(json.dumps({
+    "typed": [made.loud, made.quiet], "arrived": [arrived.loud, arrived.quiet], "again": [again.loud, again.quiet],
+    "help": CliRunner().invoke(build(), ["resume", "--help"], env={"COLUMNS": "200"}).output,
+}))
+"""
+
+
+def test_a_new_option_is_one_line(tmp_path: Path) -> None:
+    """It is read from the command line, sent to a node, and kept by a run that goes on, or may be given again."""
+    source = (REPOSITORY / MODEL).read_text("utf-8")
+    place = "    gates_only: bool = False\n"
+    assert source.count(place) == 1
+    (tmp_path / "options.py").write_text(source.replace(place, TOYS + place), encoding="utf-8")
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "options.py")]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=REPOSITORY)
+    assert result.returncode == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert found["typed"] == found["arrived"] == [3, True]
+    assert found["again"] == [3, False], "what may be given again is not kept"
+    assert "Be quiet again." in found["help"] and "--quiet" in found["help"] and "--loud" not in found["help"]
+
+
+HOLDERS = {"options", "request", "start", "order", "asked", "again", "given"}
+READ_BY_MANY = {
+    "claims", "variants", "workloads", "workloads_file", "added", "compare", "calls", "check", "environments",
+    "threads", "device",  # what is asked for: each step of planning looks at its part, and messages name it
+    "on",  # both commands that go on with a run
+    "seed", "budget_seconds", "run_dir", "claims_folder",  # a run over a cluster is one too
+}  # fmt: skip
+
+
+def read_in(path: Path) -> set[str]:
+    """Names that a module reads off something which holds options."""
+    found = set[str]()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, (ast.Attribute, ast.Name)):
+            owner = node.value.attr if isinstance(node.value, ast.Attribute) else node.value.id
+            found |= {node.attr} if owner in HOLDERS else set()
+    return found
+
+
+def test_an_option_is_named_by_the_model_and_its_user_alone() -> None:
+    """None is handed on by its name."""
+    paths = [path for folder in FOLDERS for path in sorted((REPOSITORY / folder).rglob("*.py"))]
+    users = {path.relative_to(REPOSITORY).as_posix(): read_in(path) for path in paths if not path.match(MODEL)}
+    options = {each.name for section in SECTIONS for each in fields(section)} - {"publish_to", "gates_only"}
+    readers = {name: [path for path, names in users.items() if name in names] for name in options}
+    assert {name for name, found in readers.items() if len(found) > 1} == READ_BY_MANY
+    assert readers["profile_native"] == readers["budget_has_gates"] == ["harness/run.py"]
+
+
+def test_conditions_are_parsed_where_they_are_typed_or_stored() -> None:
+    allowed = {"harness/spec/conditions.py", MODEL}
+    paths = [path for folder in FOLDERS for path in sorted((REPOSITORY / folder).rglob("*.py"))]
+    parsing = [path for path in paths if "Condition.parse" in path.read_text("utf-8")]
+    assert {path.relative_to(REPOSITORY).as_posix() for path in parsing} == allowed
+
+
+def test_what_is_sent_arrives() -> None:
+    request = Request(compare=("fast", "mine"), added=("mine.py:mine",), fail_if=(Condition("slower", 5.0),), threads=2)
+    arrived = received(Request, json.loads(json.dumps(sent(request))))
+    assert arrived == Request(compare=("fast", "mine"), fail_if=(Condition("slower", 5.0),), threads=2)
+    options = Options(
+        budget_seconds=3, budget_has_gates=True, checkpoint=Path("model"), run_dir=Path("x"), profile=True
+    )
+    arrived_options = received(Options, json.loads(json.dumps(sent(options))))
+    assert arrived_options == Options(
+        budget_seconds=3, budget_has_gates=True, checkpoint=Path("model").resolve(), profile=True
+    )
+
+
+@pytest.mark.parametrize("table", [None, [], {"seed": "x"}, {"run_dir": "/x"}, {"nothing": 1}])
+def test_what_no_option_is_does_not_arrive(table: object) -> None:
+    with pytest.raises(ValueError):
+        received(Options, table)
+
+
+def test_a_run_that_goes_on_keeps_what_may_not_be_given_again() -> None:
+    before = Options(seed=3, count_instructions=True, profile=True, checkpoint=Path("a"))
+    given = Options(seed=0, checkpoint=Path("b"), run_dir=Path("here"))
+    assert going_on(given, before) == Options(
+        seed=3, count_instructions=True, checkpoint=Path("b"), run_dir=Path("here")
+    )
+
+
+def test_nothing_typed_is_every_default() -> None:
+    line = {option.key: option.default for option in every_option()}
+    for section in SECTIONS:
+        assert typed(section, line) == typed(section, {}) == section()
+    assert Options().claims_folder == ROOT / "claims"
+
+
+def test_a_word_that_is_no_condition_is_named_with_its_option() -> None:
+    with pytest.raises(PlanError, match=r"^--fail-if slowr:1: expected WHAT:PERCENT"):
+        typed(Request, {"fail_if": ["slower:2", "slowr:1"]})
