@@ -216,6 +216,14 @@ _ENGINES = (
 )  # fmt: skip
 
 
+USUAL_BASELINE, USUAL_COPY, MODULAR = "team006_before", "team005_proposal", "team005_hybrid"
+"""What a variant is compared with where nobody says with what; of what a copy rides along where it is there; and what
+stands for our modular code where something is checked on it."""
+
+GENERATING = ("team006_before", "team006_after", "team005_hybrid", "team005_proposal", "candle", "fast")
+"""Those whose generation is checked token by token."""
+
+
 @lru_cache
 def presets() -> Mapping[str, Variant]:
     """Every variant that ships with the workbench, by name, in the order of the story."""

@@ -22,9 +22,11 @@ def main() -> None:
         return
     claims = [claim for claim in opened.run.claims if claim.is_factorial]
     if not claims:
-        refused = [claim for claim in opened.run.claims if claim.id == "arch-or-ops"]
+        refused = [
+            claim for claim in opened.run.claims if claim.id in opened.run.dispute.measured_by.get("attribution", ())
+        ]
         blocks.notes("Why there is nothing to show", [claim.reason for claim in refused if claim.reason])
-        command = "pytest --benchmark --claims arch-or-ops"
+        command = opened.run.dispute.command("attribution")
         blocks.missing("factorial (every combination of old and new, timed in the same rounds)", command)
         return
     show_answer(opened, claims)
@@ -43,7 +45,7 @@ def main() -> None:
 def show_answer(opened: state.Opened, claims: Sequence[data.Claim]) -> None:
     """The answer box of the URL's claim if it is one of these, else of the headline's, else of the first."""
     known = opened.run.claims
-    first = claims[outcomes.main_claim(claims)]
+    first = claims[outcomes.main_claim(opened.run, claims)]
     wanted = section.wanted(known)
     claim = known[wanted] if wanted is not None and known[wanted] in claims else first
     look = outcomes.look_of(claim)

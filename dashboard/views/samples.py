@@ -204,7 +204,11 @@ def read_grid(run: data.Run, workload: str, alpha: float) -> Measured:
     """
     evidence = read_evidence(run)
     if not set(evidence.measured.get(workload, ())) & set(GRID.cells()):
-        raise RunError(run.path, f"no cell of a grid was measured on {workload}", "Measure one: --claims arch-or-ops")
+        raise RunError(
+            run.path,
+            f"no cell of a grid was measured on {workload}",
+            f"Measure one: {run.dispute.command('attribution')}",
+        )
     attribution = attribute(evidence, workload, alpha=alpha)
     logs = attribution.times.logs
     cells: list[Cell] = []  # none without a round that has them all
