@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
 
 from llama_workbench import ROOT
-from llama_workbench.datasets.geometries import DataError, checked, read_toml
+from llama_workbench.datasets.geometries import DataError, read_toml
 
 from ..spec.dispute import Dispute
-from .faults import ClaimError, nearest
+from .faults import ClaimError, nearest, problems_of
 from .model import Claim
 from .reading import DISPUTE_FILE, load_claims
 
@@ -22,10 +25,13 @@ def load_dispute(folder: Path = SHIPPED, claims: Sequence[Claim] | None = None) 
     path = Path(folder) / DISPUTE_FILE
     if not path.is_file():
         return Dispute()
+    table: dict[str, Any] = {}
     try:
-        dispute = checked(Dispute, read_toml(path), file=str(path), table="the file")
+        dispute = Dispute.model_validate(table := read_toml(path))
     except DataError as error:
-        raise ClaimError(str(error).replace(": the file: ", ": ").splitlines()) from error
+        raise ClaimError(str(error).splitlines()) from error
+    except ValidationError as error:
+        raise ClaimError(problems_of(error, table, str(path), Dispute)) from error
     if problems := list(_unknown(dispute, load_claims(folder) if claims is None else claims)):
         raise ClaimError(f"{path}: {problem}" for problem in problems)
     return dispute
