@@ -13,6 +13,8 @@ from .config import LlamaConfig, RopeScaling
 from .outside import installed
 from .presets import (
     GENERATING,
+    GRID_AXES,
+    GRID_NAME,
     MODULAR,
     USUAL_BASELINE,
     USUAL_COPY,
@@ -25,8 +27,8 @@ from .presets import (
 )  # fmt: skip
 
 __all__ = [
-    "GENERATING", "MODULAR", "USUAL_BASELINE", "USUAL_COPY", "Build", "Engine", "LlamaConfig", "Model", "RopeScaling",
-    "UnknownVariant", "Variant", "get", "grid_cells", "missing", "names",
+    "GENERATING", "GRID_AXES", "GRID_NAME", "MODULAR", "USUAL_BASELINE", "USUAL_COPY", "Build", "Engine", "LlamaConfig",
+    "Model", "RopeScaling", "UnknownVariant", "Variant", "get", "grid_cells", "missing", "names",
 ]  # fmt: skip
 
 

@@ -161,6 +161,17 @@ _GRID = tuple(
 """Layout × cache ownership × mask {fresh, per_model} × ops {composite, fused}: 16 cells, one set of logits."""
 
 
+GRID_NAME = "grid"
+GRID_AXES = (
+    ("layout", "modular", "single_file", "architecture"),
+    ("cache", "split", "unified", "architecture"),
+    ("mask", "fresh", "per_model", "operations"),
+    ("ops", "composite", "fused", "operations"),
+)
+"""Of the cells: axis, old level, new level, and what it changes. File layout and cache ownership against mask policy
+and fused operations."""
+
+
 def grid_cells() -> tuple[str, ...]:
     """Names of the 16 cells, the one with all the old levels first."""
     return tuple(cell.name for cell in _GRID)

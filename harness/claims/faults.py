@@ -112,10 +112,10 @@ def model_below(model: type[BaseModel], location: Sequence[str | int]) -> type[B
     """The innermost model on the way to a location, by the types of its fields."""
     for step in location:
         if isinstance(step, str) and step in model.model_fields:
-            kinds = [model.model_fields[step].annotation]
+            kinds: list[Any] = [model.model_fields[step].annotation]
             while kinds and not (isinstance(kinds[0], type) and issubclass(kinds[0], BaseModel)):
                 kinds = [*get_args(kinds[0]), *kinds[1:]]
-            model = kinds[0] if kinds and kinds[0] is not None else model
+            model = kinds[0] if kinds else model
     return model
 
 
