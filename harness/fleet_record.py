@@ -72,6 +72,7 @@ class Record:
             "alpha": ALPHA,
             "ad_hoc": [list(pair) for pair in plan.ad_hoc],
             "fail_if": [str(condition) for condition in plan.conditions],
+            "dispute": self._before["dispute"] if "dispute" in self._before else plan.dispute.stored(),
             "spending": "replicate" if spread.on_each_kind else "split",
             "request": {
                 "asked": sent(spread.request),

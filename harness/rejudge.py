@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from .claims.dispute import SHIPPED, load_dispute
 from .claims.model import Claim
 from .claims.reading import check_claim
 from .fleet.folder import FleetFolder, is_fleet
@@ -37,11 +39,14 @@ def counted(manifest: Mapping[str, Any], folder: RunFolder) -> dict[str, Any]:
     return {**manifest, "experiments": recounted}
 
 
-def rejudge(folder: RunFolder) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def rejudge(folder: RunFolder, claims_folder: Path | None = None) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Verdicts and manifest (with its noise) of a stored run, from its samples and by the claims as they were then; of
-    a fleet those over its machines.
+    a fleet those over its machines. What is asked about the claims is as it was then too, unless `claims_folder` says
+    it anew; where the run does not say, as the claims that ship have it.
     Raises RunError where one of its files cannot be read, ClaimError where its claims are not claims."""
     manifest = folder.read_manifest()
+    if claims_folder is not None or "dispute" not in manifest:
+        manifest = {**manifest, "dispute": load_dispute(claims_folder or SHIPPED).stored()}
     if is_fleet(manifest):
         judged = verdicts_of(FleetFolder(folder.path))
         return plain(judged.verdicts), judged.manifest(manifest)

@@ -20,8 +20,8 @@ from llama_workbench.variants import UnknownVariant
 from llama_workbench.variants.outside import OutsideVariantError
 
 from .calls.environments import facts_of
+from .claims.dispute import load_folder
 from .claims.faults import ClaimError
-from .claims.reading import load_claims
 from .evidence.effect import ALPHA
 from .evidence.evidence import fault_cost_ns
 from .judge.stopping import StoppingRule
@@ -78,8 +78,9 @@ class Result:
 
 
 def plan_run(request: Request, options: Options) -> Plan:
-    """What would be measured; raises before anything is written (see `make_plan`, `load_claims`)."""
-    return make_plan(request, load_claims(options.claims_folder), checkpoint=real_geometry(options))
+    """What would be measured; raises before anything is written (see `make_plan`, `load_folder`)."""
+    claims, dispute = load_folder(options.claims_folder)
+    return replace(make_plan(request, claims, checkpoint=real_geometry(options)), dispute=dispute)
 
 
 def real_geometry(options: Options) -> Geometry | None:
@@ -267,8 +268,7 @@ class Run:
             self.progress.step(f"checkpoint: {tensor}", done, math.nan)
 
         names = dict.fromkeys(one.workload.geometry for one in self.plan.experiments if one.workload.has_model)
-        folders: dict[str, Path] = {}
-        parameters: dict[str, int] = {}
+        folders, parameters = dict[str, Path](), dict[str, int]()
         real = real_geometry(self.options) if names else None
         for name in names:
             geometry = real or geometries.get(name)
@@ -314,6 +314,7 @@ class Run:
             "ad_hoc": [list(pair) for pair in self.plan.ad_hoc],
             "fail_if": [str(condition) for condition in self.plan.conditions],
             "environment": self.environment | ({"device": measurement.processes.device_facts} if measurement else {}),
+            "dispute": before["dispute"] if "dispute" in before else self.plan.dispute.stored(),
             "environments": facts_of(self.plan.functions.environments),
             "checkpoints": {name: facts | self.checkpoint_facts.get(name, {}) for name, facts in checkpoints.items()},
             "experiments": [book.to_json() for book in measurement.participants.books] if measurement else [],
@@ -329,8 +330,7 @@ class Run:
             return self._untouched()
         manifest = self._manifest(status)
         self.folder.write_json(MANIFEST, manifest)
-        has_samples = bool(self.folder.finished_rounds())
-        verdicts: tuple[Verdict, ...] = ()
+        has_samples, verdicts = bool(self.folder.finished_rounds()), tuple[Verdict, ...]()
         judged = not self.options.gates_only and (has_samples or status == "complete")
         if judged:
             if has_samples:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from llama_workbench.datasets import workloads
+from llama_workbench.harness.claims.dispute import load_dispute
 from llama_workbench.harness.claims.model import Claim
 from llama_workbench.harness.claims.reading import check_claim
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
@@ -150,6 +151,7 @@ def write_run(
     device_factors: Mapping[str, float] | None = None,
     environment: Mapping[str, Any] | None = None,
     manifest: Mapping[str, Any] | None = None,
+    dispute: Mapping[str, Any] | None = None,
 ) -> RunFolder:
     """Write a run into `folder` and return it.
 
@@ -157,7 +159,8 @@ def write_run(
     variants to leave out. `compare` makes it a run of `--compare baseline variant`. A `killed` run has a journal whose
     last line is cut off, a manifest that says "running", and no verdicts; without `judged` a run has none either, which
     is faster. With `device_factors` it is one on a CUDA device: they are to the device's times what `factors` are to
-    the CPU's, which stay what they are. `environment` and `manifest` are laid over what would stand there.
+    the CPU's, which stay what they are. `environment` and `manifest` are laid
+    over what would stand there. `dispute`: what is asked about the claims; that of the claims that ship if not given.
     """
     run = RunFolder.create(folder)
     rng = np.random.default_rng(seed)
@@ -184,6 +187,7 @@ def write_run(
             for geometry in ("15m", "7b-1layer")
         },
         "experiments": [_experiment(name, _variants(name, without), rounds, compare) for name in only],
+        "dispute": load_dispute().stored() if dispute is None else dispute,
         "excluded": [],
     }
     content |= dict(manifest or {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -438,3 +439,16 @@ def test_another_grid_works_alike() -> None:
     values = {contrast.name: values.mean() for contrast, values in open_contrasts(every, logs, alpha=0.01)}
     assert values["architecture"] == values["a"] == pytest.approx(0.1, abs=1e-3)
     assert values["operations"] == pytest.approx(0, abs=1e-3)
+
+
+def test_a_claim_may_bring_a_grid_of_its_own() -> None:
+    """It is stored with the claim, decides which cells are measured, and is what the verdict is about."""
+    factors = [dataclasses.asdict(factor) for factor in SMALL.factors]
+    part = {"metric": "attribution", "workloads": ["w"], "quantity": "operations"}
+    own = METRIC.hypothesis.model_validate(part | {"grid": {"name": "small", "factors": factors}})
+    assert METRIC.hypothesis.model_validate(own.model_dump(mode="json")) == own and own.grid == SMALL
+    assert {contrast.cells for contrast in own.contrasts()} == {SMALL.cells()}
+    assert METRIC.hypothesis.model_validate(part).grid == GRID
+    assert "0 of the grid's 4 cells" in METRIC.judge(own, evidence(frame(log_times({}))), alpha=ALPHA).reason
+    with pytest.raises(ValueError, match="side"):
+        METRIC.hypothesis.model_validate(part | {"grid": {"name": "small", "factors": [factors[0] | {"side": "b"}]}})

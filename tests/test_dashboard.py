@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from llama_workbench import ROOT
 from llama_workbench.commands.app import main
+from llama_workbench.harness.claims.dispute import load_dispute
 from llama_workbench.harness.metrics.share.files import PHASES
 from llama_workbench.harness.report.answer import answer
 from llama_workbench.harness.store import folder as folders
@@ -590,16 +591,16 @@ def test_the_newest_run_opens_with_its_answer(page: Any, home: Path) -> None:
     assert app.title[0].value == "Verdicts"
     assert app.selectbox(key="run").value == "ad-hoc"
     verdicts = RunFolder(home / "runs" / "ad-hoc").records("verdicts.json")
-    assert shown_text(app.header[0].value) == answer(verdicts).headline
-    assert answer(verdicts).headline.startswith("Is team006_after faster than team006_before? ")
+    assert shown_text(app.header[0].value) == answer(verdicts, load_dispute()).headline
+    assert answer(verdicts, load_dispute()).headline.startswith("Is team006_after faster than team006_before? ")
 
 
 def test_the_headline_is_the_same_everywhere(page: Any, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = RunFolder(home / "runs" / "all")
-    headline = answer(folder.records("verdicts.json")).headline
+    headline = answer(folder.records("verdicts.json"), load_dispute()).headline
     assert headline.startswith("Is the rewrite 2-3x faster? No: at most 1.")
     run = data.read_run(folder.path)
-    assert outcomes.answer_of(run) == answer([outcomes.record(claim) for claim in run.claims])
+    assert outcomes.answer_of(run) == answer([outcomes.record(claim) for claim in run.claims], load_dispute())
     for arguments in (["report", str(folder.path)], ["judge", str(folder.path)]):
         with pytest.raises(SystemExit) as ended:
             main(arguments)

@@ -8,16 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from llama_workbench.harness.claims.dispute import load_dispute
 from llama_workbench.harness.metrics.share.shares import Share
 from llama_workbench.harness.report.decision import (
     CANNOT_TELL,
-    OPTIONS,
-    RULES,
     Decision,
     Measured,
     decide,
+    thresholds,
 )
 from llama_workbench.harness.report.passes import profiling_markdown
+
+DISPUTE = load_dispute()
 
 
 def share(value: float, low: float, high: float) -> Share:
@@ -35,7 +37,7 @@ def reason_of(decision: Decision) -> str:
 
 def picks(shares: dict[str, Measured], effects: dict[str, Measured]) -> dict[str, Decision]:
     names = ("hand-off", "plan", "review", "keep")
-    return dict(zip(names, decide(shares, effects), strict=True))
+    return dict(zip(names, decide(DISPUTE, shares, effects), strict=True))
 
 
 @pytest.mark.parametrize(
@@ -64,7 +66,7 @@ def test_shares_against_ten_and_five_percent(mask: Measured, cache: Measured, pl
         if decision.option == CANNOT_TELL:
             assert "on both sides of" in reason_of(decision)
         else:
-            assert decision.option in OPTIONS
+            assert decision.option in DISPUTE.options
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,7 @@ def test_shares_against_ten_and_five_percent(mask: Measured, cache: Measured, pl
 def test_the_four_options_of_the_hand_off(proposal: Measured, cache: Measured, option: str) -> None:
     found = picks({}, {"proposal": proposal, "cache": cache})["hand-off"]
     assert found.option == option
-    assert {choice.option for choice in found.choices} <= set(OPTIONS)
+    assert {choice.option for choice in found.choices} <= set(DISPUTE.options)
     # The layout decides only how B is done.
     assert any(number.quantity == "gain of layout" for number in found.used) == (
         "B" in {c.option for c in found.choices}
@@ -112,7 +114,7 @@ def test_what_was_not_measured_cannot_tell() -> None:
     assert "[no interval yet]" in reason_of(picks({}, {"mask": unbounded})["keep"])
     for wrong in (Measured(-1, -2, 3), Measured(101, 90, 102), Measured(5, 6, 4), Measured(5, math.nan, 6)):
         with pytest.raises(ValueError, match="mask_create"):
-            decide({"mask_create": wrong}, {})
+            decide(DISPUTE, {"mask_create": wrong}, {})
 
 
 @settings(deadline=None)
@@ -126,16 +128,17 @@ def test_the_true_shares_pick_among_the_choices(
         ranges[name] = Measured(value, value - width, value + width)
         true = min(max(value - width + 2 * at * width, value - width), value + width)
         truths[name] = Measured(max(true, 0), true, true)
-    for measured, exact in zip(decide(ranges, {}), decide(truths, {}), strict=True):
+    for measured, exact in zip(decide(DISPUTE, ranges, {}), decide(DISPUTE, truths, {}), strict=True):
         assert set(exact.choices) <= set(measured.choices)
         if measured.rule.document == "TEAM-006 EXECUTION PLAN":
             assert len(exact.choices) == 1
 
 
 def test_every_rule_says_where_it_stands_and_how_we_interpret_it() -> None:
-    for rule in RULES:
+    for rule in DISPUTE.rule:
         assert rule.team and rule.document and rule.section and rule.says and rule.remark
-        assert rule.thresholds and all(list(cuts) == sorted(cuts) for cuts in rule.thresholds.values())
+        cuts_of = thresholds(rule, DISPUTE.numbers)
+        assert cuts_of and all(list(cuts) == sorted(cuts) for cuts in cuts_of.values())
 
 
 # -- the form ----------------------------------------------------------------------------------------------------------
@@ -150,7 +153,7 @@ def test_the_form_sorts_phases_by_size_and_by_what_is_certain() -> None:
         "cache": share(9, 7, 11),
         "norm": share(4, 3.5, 4.9),
     }
-    text = profiling_markdown({("prefill-15m-t128", "team006_before"): form})
+    text = profiling_markdown(DISPUTE.form, {("prefill-15m-t128", "team006_before"): form})
     rows = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ")]
     assert rows == ["| phase", "| mlp", "| qkv", "| mask_create", "| cache", "| rope", "| norm"]
     assert "**Moderate (5-10 %):** rope\n" in text and "**Minor (below 5 %):** norm\n" in text
@@ -167,10 +170,10 @@ def test_the_form_sorts_phases_by_size_and_by_what_is_certain() -> None:
 
 
 def test_a_form_without_bottlenecks_says_so() -> None:
-    text = profiling_markdown({("w", "v"): {"rope": share(4, 3, 4.5)}})
+    text = profiling_markdown(DISPUTE.form, {("w", "v"): {"rope": share(4, 3, 4.5)}})
     assert "**Critical (above 10 %):** none" in text and "None: nothing is above the limit." in text
     assert "The phases named here make up 4 % of the time." in text
-    assert profiling_markdown({}) == "# Profiling results\n"
+    assert profiling_markdown(DISPUTE.form, {}) == "# Profiling results\n"
 
 
 @pytest.mark.parametrize(
@@ -183,4 +186,4 @@ def test_a_form_without_bottlenecks_says_so() -> None:
 )
 def test_what_is_no_share_is_an_error(wrong: Share) -> None:
     with pytest.raises(ValueError, match=r"v on w: a = .*: expected 0 <= low"):
-        profiling_markdown({("w", "v"): {"a": wrong}})
+        profiling_markdown(DISPUTE.form, {("w", "v"): {"a": wrong}})

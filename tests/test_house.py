@@ -1,4 +1,5 @@
-"""The rules of the house that are no imports: sizes, and that a metric is known by name in its own place only."""
+"""The rules of the house that are no imports: sizes, and that a metric, a claim or a team is known by name in its own
+place only."""
 
 from __future__ import annotations
 
@@ -9,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from llama_workbench import variants
+from llama_workbench.harness.claims.dispute import SHIPPED, load_folder
+from llama_workbench.harness.metrics.check.metric import CheckHypothesis
 from llama_workbench.harness.metrics.registry import metrics
 from llama_workbench.harness.spec.comparison import TIMES
 from tests.test_imports import PACKAGES, REPOSITORY, imports_of, module_name, sources
@@ -110,5 +114,38 @@ def test_plan_run_judge_report_and_dashboard_name_no_metric() -> None:
         if "harness/metrics/" not in path.as_posix() and "harness/store/" not in path.as_posix()
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         if compared.search(line) or keyed.search(line)
+    ]
+    assert not found, "\n".join(found)
+
+
+def texts(tree: ast.AST) -> dict[int, str]:
+    """The strings of a source by line, without docstrings and other bare strings."""
+    bare = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    constants = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in bare]
+    return {node.lineno: node.value for node in constants if isinstance(node.value, str)}
+
+
+def test_what_measures_judges_and_shows_names_nothing_of_the_dispute() -> None:
+    """No claim, no team and none of its presets: all that is the dispute's stands in the folder of claims. A check may
+    be called as the claim that asks for it, and we are no team of it."""
+    claims, dispute = load_folder(SHIPPED)
+    checks = {part.quantity for claim in claims for part in claim.hypothesis if isinstance(part, CheckHypothesis)}
+    ids = {claim.id for claim in claims} - checks
+    teams = {name for claim in claims for name in claim.who} - {"this workbench"}
+    gains = dispute.numbers.gains.values()
+    presets = {name for gain in gains for name in (gain.variant, gain.baseline)} | {*dispute.engine_variants}
+    presets |= {name for name in variants.names() if name.startswith(("team", "grid_"))}
+    said = re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, {*ids, *teams}))})(?![\w-])|\bteam\d+_\w+")
+    assert (
+        said.search("pytest --claims rope-3x-5x")
+        and said.search("TEAM-006's plan")
+        and len(teams) > 1
+        and len(presets) > 20
+    )
+    found = [
+        f"{path.relative_to(REPOSITORY)}:{line}: {text.strip()[:80]}"
+        for path in sources("harness", "dashboard")
+        for line, text in texts(ast.parse(path.read_text(encoding="utf-8"))).items()
+        if said.search(text) or text in presets
     ]
     assert not found, "\n".join(found)

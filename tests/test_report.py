@@ -11,15 +11,10 @@ from typing import Any
 
 import pytest
 
+from llama_workbench.harness.claims.dispute import load_dispute
+from llama_workbench.harness.report import answer as answers
 from llama_workbench.harness.report.again import command_of
-from llama_workbench.harness.report.answer import (
-    HEADLINES,
-    answer,
-    answer_markdown,
-    headlines,
-    told_apart,
-    words_of_sides,
-)
+from llama_workbench.harness.report.answer import Answer, told_apart, words_of_sides
 from llama_workbench.harness.report.markdown import ReadmeError, markdown_table, update_file
 from llama_workbench.harness.report.outcome import (
     cost_text,
@@ -35,12 +30,27 @@ from llama_workbench.harness.report.text import Span, duration_text, effect_text
 from llama_workbench.harness.store.folder import RunFolder
 from tests.runs import write_run
 
+DISPUTE = load_dispute()
+
 BEGIN, END = "<!-- verdicts:begin -->", "<!-- verdicts:end -->"
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     return write_run(tmp_path_factory.mktemp("report") / "first")
+
+
+def answer(verdicts: list[dict[str, Any]]) -> Answer:
+    """By the questions that ship."""
+    return answers.answer(verdicts, DISPUTE)
+
+
+def answer_markdown(verdicts: list[dict[str, Any]]) -> str:
+    return answers.answer_markdown(verdicts, DISPUTE)
+
+
+def headlines(verdicts: list[dict[str, Any]]) -> str:
+    return answers.headlines(verdicts, DISPUTE)
 
 
 def printed(verdicts: list[dict[str, Any]], manifest: dict[str, Any], width: int = 100) -> str:
@@ -543,7 +553,7 @@ def test_a_grid_s_rows_are_its_workloads() -> None:
 
 
 def test_an_effect_without_an_interval_is_counted_and_opens_no_other() -> None:
-    key, part = HEADLINES[0]
+    key, part = DISPUTE.headlines()[0]
     effects = [an_effect(ratio=1.1, low=1.0, high=1.2), an_effect(ratio=2.0, low=None, high=None)]
     one = a_verdict(*effects, claim=key, part=part, verdict="depends")
     assert "| 1.10 [1.00, 1.20] times as fast (1 of 2 effects; no interval yet for the rest) |" in headlines([one])

@@ -11,11 +11,24 @@ import difflib
 from . import compiling
 from .config import LlamaConfig, RopeScaling
 from .outside import installed
-from .presets import Build, Engine, Model, Variant, grid_cells, presets
+from .presets import (
+    GENERATING,
+    GRID_AXES,
+    GRID_NAME,
+    MODULAR,
+    USUAL_BASELINE,
+    USUAL_COPY,
+    Build,
+    Engine,
+    Model,
+    Variant,
+    grid_cells,
+    presets,
+)  # fmt: skip
 
 __all__ = [
-    "Build", "Engine", "LlamaConfig", "Model", "RopeScaling", "UnknownVariant", "Variant", "get", "grid_cells",
-    "missing", "names",
+    "GENERATING", "GRID_AXES", "GRID_NAME", "MODULAR", "USUAL_BASELINE", "USUAL_COPY", "Build", "Engine", "LlamaConfig",
+    "Model", "RopeScaling", "UnknownVariant", "Variant", "get", "grid_cells", "missing", "names",
 ]  # fmt: skip
 
 

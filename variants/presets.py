@@ -161,6 +161,17 @@ _GRID = tuple(
 """Layout × cache ownership × mask {fresh, per_model} × ops {composite, fused}: 16 cells, one set of logits."""
 
 
+GRID_NAME = "grid"
+GRID_AXES = (
+    ("layout", "modular", "single_file", "architecture"),
+    ("cache", "split", "unified", "architecture"),
+    ("mask", "fresh", "per_model", "operations"),
+    ("ops", "composite", "fused", "operations"),
+)
+"""Of the cells: axis, old level, new level, and what it changes. File layout and cache ownership against mask policy
+and fused operations."""
+
+
 def grid_cells() -> tuple[str, ...]:
     """Names of the 16 cells, the one with all the old levels first."""
     return tuple(cell.name for cell in _GRID)
@@ -214,6 +225,14 @@ _ENGINES = (
     Variant("llama_cpp", _Lazy(".engines.llama_cpp"), "llama.cpp in float32, through its C interface",
             "llama-cpp-python", engine=LLAMA_CPP),
 )  # fmt: skip
+
+
+USUAL_BASELINE, USUAL_COPY, MODULAR = "team006_before", "team005_proposal", "team005_hybrid"
+"""What a variant is compared with where nobody says with what; of what a copy rides along where it is there; and what
+stands for our modular code where something is checked on it."""
+
+GENERATING = ("team006_before", "team006_after", "team005_hybrid", "team005_proposal", "candle", "fast")
+"""Those whose generation is checked token by token."""
 
 
 @lru_cache

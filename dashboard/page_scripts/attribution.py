@@ -13,7 +13,7 @@ from llama_workbench.dashboard.sections import answer, blocks, head, named
 from llama_workbench.dashboard.sections import claim as section
 from llama_workbench.dashboard.views import attribution, data, outcomes, samples
 from llama_workbench.dashboard.views import forest as forest_rows
-from llama_workbench.harness.metrics.attribution import DUMMY, GRID, MARGIN_PERCENT
+from llama_workbench.harness.metrics.attribution import DUMMY, MARGIN_PERCENT
 
 
 def main() -> None:
@@ -22,9 +22,11 @@ def main() -> None:
         return
     claims = [claim for claim in opened.run.claims if claim.is_factorial]
     if not claims:
-        refused = [claim for claim in opened.run.claims if claim.id == "arch-or-ops"]
+        refused = [
+            claim for claim in opened.run.claims if claim.id in opened.run.dispute.measured_by.get("attribution", ())
+        ]
         blocks.notes("Why there is nothing to show", [claim.reason for claim in refused if claim.reason])
-        command = "pytest --benchmark --claims arch-or-ops"
+        command = opened.run.dispute.command("attribution")
         blocks.missing("factorial (every combination of old and new, timed in the same rounds)", command)
         return
     show_answer(opened, claims)
@@ -35,7 +37,7 @@ def main() -> None:
     measured = blocks.computed(lost, opened, samples.read_grid, workload, asked[0].alpha)
     named.show_cards(opened.run, [], [workload])
     show_workload(opened.run, asked[0], workload, measured)
-    show_effects(opened.run, asked[0], workload)
+    show_effects(opened.run, asked[0], workload, measured)
     if measured is not None:
         show_cells(measured, opened.run.named(workload))
 
@@ -43,7 +45,7 @@ def main() -> None:
 def show_answer(opened: state.Opened, claims: Sequence[data.Claim]) -> None:
     """The answer box of the URL's claim if it is one of these, else of the headline's, else of the first."""
     known = opened.run.claims
-    first = claims[outcomes.main_claim(claims)]
+    first = claims[outcomes.main_claim(opened.run, claims)]
     wanted = section.wanted(known)
     claim = known[wanted] if wanted is not None and known[wanted] in claims else first
     look = outcomes.look_of(claim)
@@ -63,18 +65,20 @@ def show_workload(run: data.Run, claim: data.Claim, workload: str, measured: att
             st.text(sentence)
 
 
-def show_effects(run: data.Run, claim: data.Claim, workload: str) -> None:
+def show_effects(run: data.Run, claim: data.Claim, workload: str, measured: attribution.Measured | None) -> None:
     blocks.header("Effects", anchor="effects")
     shown = attribution.rows(claim, workload)
     drawn = forest.forest(shown, {}, state.colours(), heading="")
     blocks.plot(drawn, f"Factorial on {run.named(workload)}. {forest_rows.in_words(shown, {})}", "forest")
-    steps = "; ".join(f"{factor.name}: {factor.change()}" for factor in GRID.factors)
+    factors = measured.grid.factors if measured else ()
+    steps = "; ".join(f"{factor.name}: {factor.change()}" for factor in factors)
+    means = f" ({words.markdown(steps)})" if steps else ""
     control = ""
     if verdicts := [effect.verdict for effect in shown.effects if effect.workload == DUMMY]:
         answer = "no difference, as expected" if verdicts[0] == "passed" else "it fired, so trust none of this"
         control = f" The dummy is a factor without any meaning, drawn anew for every round: {answer}."
     st.caption(
-        f"Speed-up of new over old, on the mean over the settings of the other factors ({words.markdown(steps)}). "
+        f"Speed-up of new over old, on the mean over the settings of the other factors{means}. "
         f"Blue is the margin of ±{MARGIN_PERCENT:g} % within which an effect counts as none. An interaction above 1: "
         f"both together gain more than each alone would have it.{control}"
     )

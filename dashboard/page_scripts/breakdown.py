@@ -10,11 +10,10 @@ import streamlit as st
 from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.flames import section as flames
 from llama_workbench.dashboard.sections import blocks, head, named, published
-from llama_workbench.dashboard.sections.sides import PHASES_COMMAND, show_phase_bars
+from llama_workbench.dashboard.sections.sides import show_phase_bars
 from llama_workbench.dashboard.views import breakdown, data, masks
 from llama_workbench.harness.metrics.roofline.files import ROOFLINE
 from llama_workbench.harness.metrics.roofline.metric import Estimate, Reached, all_reached
-from llama_workbench.harness.report.decision import SHARES_OF
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.variants.phase_map import DENOMINATORS, MEANING
 
@@ -37,7 +36,7 @@ def main() -> None:
     if phases.measured:
         show_phases(opened, phases)
     else:
-        blocks.missing("shares of the time by phase", PHASES_COMMAND)
+        blocks.missing("shares of the time by phase", opened.run.dispute.command("phases"))
     blocks.header("What the machine could do", anchor="roof")
     show_roofline(opened)
     published.show_times(opened)
@@ -79,7 +78,8 @@ def choose(run: data.Run, phases: breakdown.Phases) -> tuple[str, str, str]:
     geometries = [(name, breakdown.geometry(run, workload)) for workload, name in phases.measured]
     wanted = st.query_params.get("workload")
     having = [name for workload, name in phases.measured if workload == wanted]
-    usual = SHARES_OF if SHARES_OF in having else having[0] if having else breakdown.usual_variant(run, phases)
+    asked = run.dispute.numbers.shares_of
+    usual = asked if asked in having else having[0] if having else breakdown.usual_variant(run, phases)
     left, middle, right = st.columns(3)
     with left:
         variants = list(dict.fromkeys(name for name, _ in geometries))
@@ -109,7 +109,7 @@ def show_workload(
     theirs = next((one.workload for label, one in rows if label == "T = 128"), None)  # of the dispute's table
     workload = named.choose_workload(run, names, "Look inside", default=profiled or theirs)
     chosen = next(one for _, one in rows if one.workload == workload)
-    show_table(chosen, run.alpha)
+    show_table(chosen, run)
     published.show_shares(opened, phases, chosen)
     show_agreement(opened, phases, chosen)
     published.show_decisions(opened, phases, workload)
@@ -117,7 +117,7 @@ def show_workload(
     flames.show(opened, workload, [chosen.variant], chosen.variant)
 
 
-def show_table(chosen: breakdown.Breakdown, alpha: float) -> None:
+def show_table(chosen: breakdown.Breakdown, run: data.Run) -> None:
     rows = [
         {
             "phase": share.name,
@@ -135,11 +135,12 @@ def show_table(chosen: breakdown.Breakdown, alpha: float) -> None:
         f"Shares of {breakdown.WHOLES[chosen.of]} by phase for {chosen.variant} on {chosen.workload}",
         dict.fromkeys(("share", "low", "high"), "%.2f %%") | {"a call": "%.4g ms"},
     )
-    overhead = chosen.overhead
+    overhead, theirs, sure = chosen.overhead, run.dispute.form.levels_of, words.percent(1 - run.alpha)
+    levels = f"those of {theirs}: " if theirs else ""
     cost = f"{overhead.value:.3f}× [{overhead.low:.3f}, {overhead.high:.3f}]"
     blocks.caption(
-        f"{chosen.rounds} rounds. Each interval is a t interval over them and holds with {words.percent(1 - alpha)} "
-        "confidence for itself. Levels are those of TEAM-006's execution plan: critical above 10 %, moderate from 5 to "
+        f"{chosen.rounds} rounds. Each interval is a t interval over them and holds with {sure} "
+        f"confidence for itself. Levels are {levels}critical above 10 %, moderate from 5 to "
         "10 %, minor below 5 %. Where an interval lies on both sides, both are named. Clock: "
         f"{chosen.clock or 'not recorded'}. Milliseconds are of calls with timestamps between the phases; such a call "
         f"took {cost} of the time of one without."
@@ -152,7 +153,7 @@ def show_agreement(opened: state.Opened, phases: breakdown.Phases, chosen: break
     agreements = state.computed(opened, breakdown.agreements, *asked, _given=(phases,))
     if isinstance(agreements, str):
         st.text(f"No check by py-spy's samples: {agreements}.")
-        blocks.command(f"{PHASES_COMMAND} --profile")
+        blocks.command(f"{opened.run.dispute.command('phases')} --profile")
         return
     differing = [one for one in agreements if not one.agrees]
     text = f"{len(agreements) - len(differing)} of {len(agreements)} shares agree within the errors of both methods"
@@ -197,7 +198,7 @@ def show_roofline(opened: state.Opened) -> None:
         return
     rows, missing = reached
     if not rows and not missing:
-        blocks.missing("roofline fractions", "pytest --benchmark --claims fast-is-level")
+        blocks.missing("roofline fractions", run.dispute.command("roofline"))
         return
     if rows:
         blocks.table(

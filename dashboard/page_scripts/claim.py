@@ -30,7 +30,7 @@ def main() -> None:
         f"{name} · {outcomes.look_of(each).word.lower()}"
         for name, each in zip(section.names(run.claims), run.claims, strict=True)
     ]
-    claim = section.choose(run.claims, st.selectbox, "Claim", format_func=names.__getitem__)
+    claim = section.choose(run, st.selectbox, "Claim", format_func=names.__getitem__)
     show_answer(opened, claim)
     if claim.effects:
         if not machines.show(opened, claim):

@@ -32,7 +32,9 @@ def main() -> None:
         return
     left, right = st.columns(2, gap="large")
     with left:
-        asked = opened.run.claims[outcomes.main_claim(opened.run.claims)].effects if opened.run.claims else ()
+        asked = (
+            opened.run.claims[outcomes.main_claim(opened.run, opened.run.claims)].effects if opened.run.claims else ()
+        )
         usual = next((one for one in asked if one.baseline in names and one.variant in names), None)
         baseline = state.choose("Baseline", names, "baseline", default=usual.baseline if usual else None)
     together = {name for groups in timed.values() for group in groups if baseline in group for name in group}

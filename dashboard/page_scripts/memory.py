@@ -43,7 +43,7 @@ def main() -> None:
     if here := [one for one in policies if one.row.workload == workload]:
         show_policies(here)
     else:
-        blocks.missing("sweep over the number of lengths here", "pytest --benchmark --claims mask-memory")
+        blocks.missing("sweep over the number of lengths here", opened.run.dispute.command("memory_sweep"))
     blocks.header("Loading the weights", anchor="loading")
     show_loading(opened)
 
@@ -189,7 +189,7 @@ def show_loading(opened: state.Opened) -> None:
     """The loads of one checkpoint."""
     loads = blocks.computed("The loads cannot be shown.", opened, memory.read_loads) or []
     if not loads:
-        blocks.missing("measured loads", "pytest --benchmark --claims weight-loading-bottleneck")
+        blocks.missing("measured loads", opened.run.dispute.command("loading"))
         return
     geometry = state.choose("Checkpoint", list(dict.fromkeys(load.row.checkpoint for load in loads)), "geometry")
     here = [load for load in loads if load.row.checkpoint == geometry]

@@ -37,7 +37,7 @@ def main() -> None:
     if not by_sides:
         blocks.missing(
             "effect at several widths, lengths or positions",
-            "pytest --benchmark --claims call-overhead-negligible,refactor-2x-3x",
+            opened.run.dispute.command("lengths"),
         )
         return
     left, right = st.columns(2, gap="large")

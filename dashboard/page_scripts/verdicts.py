@@ -24,7 +24,7 @@ def main() -> None:
     section.warn_of_unknown(run.claims)
     st.header(answer.headline(run), anchor="answer")
     blocks.name_tab(outcomes.answer_of(run).headline)
-    main = run.claims[outcomes.main_claim(run.claims)]
+    main = run.claims[outcomes.main_claim(run, run.claims)]
     told = {"What would change that?": answers.what_would_change(run, main), "How sure is that?": answers.how_sure(run)}
     blocks.answers(told)
     strips.show_answer(opened)
@@ -47,7 +47,7 @@ def show_claim(opened: state.Opened) -> None:
     """The answer box of the URL's claim, else of the headline's."""
     claims = opened.run.claims
     wanted = section.wanted(claims)
-    claim = claims[outcomes.main_claim(claims) if wanted is None else wanted]
+    claim = claims[outcomes.main_claim(opened.run, claims) if wanted is None else wanted]
     st.subheader(words.markdown(section.full_title(claim)), anchor="who")
     causes = state.computed(opened, why.explain_part, claim.id, claim.part)
     answer.show(opened.run, claim, causes)
@@ -62,7 +62,7 @@ def filtered(claims: Sequence[data.Claim]) -> list[data.Claim]:
         "Search",
         key="search",
         type="search",
-        placeholder="claim, team, variant or workload; or: by TEAM-006",
+        placeholder="claim, team, variant or workload; or: by TEAM",
         on_change=_keep,
         args=("search",),
         label_visibility="collapsed",

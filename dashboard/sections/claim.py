@@ -45,10 +45,11 @@ def warn_of_unknown(claims: Sequence[data.Claim]) -> None:
         blocks.warn(f"The claim {name} has no part {part}. {there}")
 
 
-def choose(claims: Sequence[data.Claim], widget: Callable[..., int | None], title: str, **more: Any) -> data.Claim:
+def choose(run: data.Run, widget: Callable[..., int | None], title: str, **more: Any) -> data.Claim:
     """A select box or radio buttons whose choice is the URL's claim, else the headline's. `more` is Streamlit's."""
+    claims = run.claims
     asked = wanted(claims)
-    shown = outcomes.main_claim(claims) if asked is None else asked
+    shown = outcomes.main_claim(run, claims) if asked is None else asked
     st.session_state["claim"] = shown
 
     def changed() -> None:

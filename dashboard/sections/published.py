@@ -10,7 +10,7 @@ import streamlit as st
 
 from llama_workbench.datasets.geometries import DataError
 from llama_workbench.harness.claims.published import Figure, Portion, published, published_shares
-from llama_workbench.harness.report.decision import SHARES_OF, Decision, decisions_of, picked
+from llama_workbench.harness.report.decision import Decision, decisions_of, picked
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
 
@@ -74,12 +74,16 @@ def show_shares(opened: state.Opened, phases: breakdown.Phases, chosen: breakdow
 
 def read_decisions(run: data.Run, phases: breakdown.Phases) -> dict[str, tuple[Decision, ...]]:
     """What the rules pick on each workload. Raises ValueError where they do not apply."""
-    return decisions_of(phases.table, RunFolder(run.path).records(VERDICTS), run.alpha)
+    return decisions_of(run.dispute, phases.table, RunFolder(run.path).records(VERDICTS), run.alpha)
 
 
 def show_decisions(opened: state.Opened, phases: breakdown.Phases, workload: str) -> None:
     """What the teams' own rules pick, from this run's numbers."""
+    if not opened.run.dispute.rule:
+        return
     blocks.header("What the teams' own rules pick", anchor="decision")
+    asked = opened.run.dispute.numbers.shares_of
+    shares = f"the time shares of {asked} and " if asked else ""
     try:
         by_workload = state.computed(opened, read_decisions, _given=(phases,))
     except ValueError as error:
@@ -89,12 +93,12 @@ def show_decisions(opened: state.Opened, phases: breakdown.Phases, workload: str
         there = [opened.run.named(name) for name in by_workload]
         others = f" It was on {words.listing(there)}." if there else ""
         here = opened.run.named(workload)
-        st.text(f"They ask about the time of {SHARES_OF}, which was not measured by phase on {here}.{others}")
+        st.text(f"They ask about the time of {asked}, which was not measured by phase on {here}.{others}")
         return
     for decision in by_workload[workload]:
         _show_decision(decision)
     blocks.caption(
-        f"On {opened.run.named(workload)}, from the time shares of {SHARES_OF} and the effects in this run's "
+        f"On {opened.run.named(workload)}, from {shares}the effects in this run's "
         "verdicts. workbench report with --decision prints the same. Where an interval lies on both sides of a limit, "
         "the answer is “undecided”, with what remains possible."
     )
@@ -159,10 +163,6 @@ def _span(measured: noise.Span | None) -> str:
 # -- the same work here ------------------------------------------------------------------------------------------------
 
 
-ON_CANDLE = ("candle_engine_fresh", "candle_engine")
-"""Variants that do the same work on the dispute's own engine; the first makes its masks anew, as theirs did."""
-
-
 def compared(run: data.Run, measured: noise.Noise, published: Mapping[str, Figure]) -> pd.DataFrame:
     """All published times in the order of their file, beside those of the workload's baseline and of Candle here.
 
@@ -172,7 +172,9 @@ def compared(run: data.Run, measured: noise.Noise, published: Mapping[str, Figur
     for workload, theirs in published.items():
         variant = data.experiment(run, workload).baseline or ""
         ours = noise.median_ns(measured, workload, variant)
-        candle = next(filter(None, (noise.median_ns(measured, workload, name) for name in ON_CANDLE)), None)
+        candle = next(
+            filter(None, (noise.median_ns(measured, workload, name) for name in run.dispute.engine_variants)), None
+        )
         times_ns.append((1e3 * theirs.microseconds, *(one.value if one else math.nan for one in (ours, candle))))
         rows.append(
             {

@@ -107,7 +107,6 @@ def show_operations(run: data.Run, workload: str, baseline: str, variant: str) -
 
 
 WHOLE = "forward"
-PHASES_COMMAND = "pytest --benchmark --claims qkv-61,mask-is-the-bottleneck"  # phases are timed for claims about shares
 
 
 def show_phases(opened: state.Opened, workload: str, sides: Sequence[str], of: str = WHOLE) -> None:
@@ -122,7 +121,7 @@ def show_phases(opened: state.Opened, workload: str, sides: Sequence[str], of: s
         except ValueError:
             missing.append(side)
     if not rows:
-        blocks.missing("shares of the time by phase here", PHASES_COMMAND)
+        blocks.missing("shares of the time by phase here", opened.run.dispute.command("phases"))
         return
     show_phase_bars(rows)
     untimed = f" Not timed by phase: {words.listing(missing)}." if missing else ""

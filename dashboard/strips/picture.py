@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from llama_workbench.harness.report import outcome as outcomes
-from llama_workbench.harness.report.answer import HEADLINES, Line, found_words
-from llama_workbench.harness.report.decision import Pick, decisions_of, picks_of
+from llama_workbench.harness.report.answer import Line, found_words
+from llama_workbench.harness.report.decision import Picked, decisions_of, picks_of
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
 
@@ -130,7 +130,7 @@ def main_claims(run: data.Run) -> list[data.Claim]:
     """The parts that the short table of the README has; where the run has none of them, its first ones."""
     known = {(each.id, each.part): each for each in run.claims}
     alone = {each.id: each for each in run.claims if not each.part}
-    found = [known.get((name, part or "")) or alone.get(name) for name, part in HEADLINES]
+    found = [known.get((name, part or "")) or alone.get(name) for name, part in run.dispute.headlines()]
     return [each for each in found if each is not None] or list(run.claims[:8])
 
 
@@ -169,8 +169,8 @@ def _said(run: data.Run, name: str, main: Sequence[data.Claim]) -> list[Json]:
     wrong = [key for key, parts in theirs.items() if {part.verdict for part in parts} == {"refuted"}]
     keys = dict.fromkeys([*(claim.id for claim in main if name in claim.who), *wrong])
     told = []
-    for key in sorted(keys, key=lambda key: _rank(_standing(theirs[key]))):
-        claim = _main_of(theirs[key])
+    for key in sorted(keys, key=lambda key: _rank(_standing(run, theirs[key]))):
+        claim = _main_of(run, theirs[key])
         shown = stands.look_of_all(stands.apart(theirs[key], claim))
         word = {"Supported": "Right", "Refuted": "Wrong"}.get(shown.word, shown.word)
         title = words.clip(claim.title, LONGEST)
@@ -193,22 +193,22 @@ STANDINGS = ("wrong", "mostly wrong", "wrong so far", "both ways", "mostly right
 def _tally_of(run: data.Run, name: str) -> str:
     """How all of a team's claims stand, on one line: "18 claims: 5 wrong, 8 wrong in part, 3 right, 2 other"."""
     theirs = [[part for part in parts if name in part.who] for parts in _by_claim(run).values()]
-    counts = Counter(map(_kind, filter(None, theirs)))
+    counts = Counter(_kind(run, parts) for parts in theirs if parts)
     kinds = ", ".join(f"{counts[kind]} {kind}" for kind in ("wrong", "wrong in part", "right", "other") if counts[kind])
     return f"{counts.total()} claim{'s' * (counts.total() != 1)}: {kinds}"
 
 
-def _kind(parts: Sequence[data.Claim]) -> str:
+def _kind(run: data.Run, parts: Sequence[data.Claim]) -> str:
     """How a claim is counted: "wrong", "wrong in part" (some of its rows are), "right" or "other"."""
-    standing = _standing(parts)
+    standing = _standing(run, parts)
     if standing in ("wrong", "right"):
         return standing
-    return "wrong in part" if stands.rows_of(stands.apart(parts, _main_of(parts))).get("wrong") else "other"
+    return "wrong in part" if stands.rows_of(stands.apart(parts, _main_of(run, parts))).get("wrong") else "other"
 
 
-def _standing(parts: Sequence[data.Claim]) -> str:
+def _standing(run: data.Run, parts: Sequence[data.Claim]) -> str:
     """How the parts of a claim stand together, by their rows: one of STANDINGS, or the verdict's own word."""
-    parts = stands.apart(parts, _main_of(parts))
+    parts = stands.apart(parts, _main_of(run, parts))
     counts = stands.rows_of(parts)
     if lean := stands.leaning(counts):
         return lean
@@ -224,15 +224,15 @@ def _rank(standing: str) -> int:
     return STANDINGS.index(standing) if standing in STANDINGS else len(STANDINGS)
 
 
-def _rule(pick: Pick) -> str:
+def _rule(pick: Picked) -> str:
     return words.clip(pick.rule.says, 200)
 
 
-def _picks(run: data.Run) -> list[Pick]:
+def _picks(run: data.Run) -> list[Picked]:
     """What the teams' own rules pick from this run's numbers; nothing where it has none for them."""
     phases = breakdown.read(run)
     try:
-        return picks_of(decisions_of(phases.table, RunFolder(run.path).records(VERDICTS), run.alpha))
+        return picks_of(decisions_of(run.dispute, phases.table, RunFolder(run.path).records(VERDICTS), run.alpha))
     except ValueError:
         return []
 
@@ -240,13 +240,13 @@ def _picks(run: data.Run) -> list[Pick]:
 # -- a row for each claim ----------------------------------------------------------------------------------------------
 
 
-def grouped(claims: Sequence[data.Claim], places: Sequence[int]) -> dict[str, list[int]]:
+def grouped(run: data.Run, places: Sequence[int]) -> dict[str, list[int]]:
     """Of these places those of a claim's parts by its id, the main claims first, then what has a verdict, then the
     rest."""
-    groups: dict[str, list[int]] = {}
+    claims, groups = run.claims, dict[str, list[int]]()
     for place in places:
         groups.setdefault(claims[place].id, []).append(place)
-    first = list(dict.fromkeys(name for name, _ in HEADLINES))
+    first = list(dict.fromkeys(name for name, _ in run.dispute.headlines()))
 
     def importance(name: str) -> tuple[int, int]:
         kinds = {claims[place].verdict for place in groups[name]}
@@ -260,21 +260,21 @@ def grouped(claims: Sequence[data.Claim], places: Sequence[int]) -> dict[str, li
 def rows(run: data.Run, places: Sequence[int], wrong_first: bool = False) -> list[Json]:
     """The claims that have parts at these places, in the order of importance, with those parts inside. With
     `wrong_first` by how they stand before that."""
-    groups = list(grouped(run.claims, places).values())
+    groups = list(grouped(run, places).values())
     if wrong_first:
-        groups.sort(key=lambda group: _rank(_standing([run.claims[place] for place in group])))
+        groups.sort(key=lambda group: _rank(_standing(run, [run.claims[place] for place in group])))
     return [_claim_row(run, [run.claims[place] for place in group], group) for group in groups]
 
 
-def _main_of(parts: Sequence[data.Claim]) -> data.Claim:
+def _main_of(run: data.Run, parts: Sequence[data.Claim]) -> data.Claim:
     """Of a claim's parts the one that stands for it: the headline's, else the first that was measured."""
     known = {part.part: part for part in parts}
-    named = (known.get(part or "") for name, part in HEADLINES if name == parts[0].id)
+    named = (known.get(part or "") for name, part in run.dispute.headlines() if name == parts[0].id)
     return next(filter(None, named), None) or next((part for part in parts if part.effects), parts[0])
 
 
 def _claim_row(run: data.Run, parts: Sequence[data.Claim], places: Sequence[int]) -> Json:
-    main = _main_of(parts)
+    main = _main_of(run, parts)
     told = stands.apart(parts, main)
     return {
         "index": places[0],

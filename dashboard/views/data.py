@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,6 +25,7 @@ from llama_workbench.harness.profilers.py_spy import Profile as ProfileRow
 from llama_workbench.harness.report.text import excluded_lines, short, value_text
 from llama_workbench.harness.spec.comparison import TIMES
 from llama_workbench.harness.spec.conditions import FAIL_IF
+from llama_workbench.harness.spec.dispute import Dispute, dispute_of
 from llama_workbench.harness.spec.sides import ARCHITECTURE, OPERATIONS, factor_of
 from llama_workbench.harness.store import schema
 from llama_workbench.harness.store.errors import RunError
@@ -81,7 +82,7 @@ class Effect:
 
     @property
     def sides(self) -> str:
-        """Who was measured: "fast against team006_before", or what was measured where no variant was."""
+        """Who was measured: "NAME against BASELINE", or what was measured where no variant was."""
         return " against ".join(name for name in (self.variant, self.baseline) if name) or self.metric
 
     @property
@@ -231,6 +232,11 @@ class Run:
     def id(self) -> str:
         """The run's own name, else that of its folder."""
         return self.manifest.id or self.path.name
+
+    @cached_property
+    def dispute(self) -> Dispute:
+        """What is asked about its claims."""
+        return dispute_of({"dispute": self.manifest.dispute})
 
     @property
     def alpha(self) -> float:

@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from llama_workbench import ROOT
+from llama_workbench.harness.claims.dispute import SHIPPED, load_folder
 from llama_workbench.harness.claims.faults import ClaimError
-from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.machine.environment import comparable
-from llama_workbench.harness.report.answer import HEADLINES
 from llama_workbench.harness.report.compare import compare_standings, why_not
 from llama_workbench.harness.report.comparison import Row
 from llama_workbench.harness.stats.confidence import Interval
@@ -136,10 +134,11 @@ def verdicts_over_time(entries: Sequence[Entry], claim: str) -> tuple[list[tuple
 def titles(claims: Collection[str]) -> dict[str, str]:
     """Titles by claim, main claims first, then by title: an id stands for itself where it is not of this register."""
     try:
-        known = {claim.id: claim.title for claim in load_claims(ROOT / "claims")}
+        register, dispute = load_folder(SHIPPED)
+        known = {claim.id: claim.title for claim in register}
+        main = [name for name, _ in dispute.headlines()]
     except ClaimError:
-        known = {}
-    main = [name for name, _ in HEADLINES]
+        known, main = {}, []
 
     def place(name: str) -> tuple[int, str]:
         return main.index(name) if name in main else len(main) + (name == "ad-hoc"), known.get(name, name)

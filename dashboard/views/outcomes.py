@@ -104,12 +104,12 @@ def rows_of(parts: Sequence[data.Claim]) -> dict[str, int]:
 
 def answer_of(run: data.Run) -> answers.Answer:
     """The headline of the run and the lines below it."""
-    return answers.answer(map(record, run.claims))
+    return answers.answer(map(record, run.claims), run.dispute)
 
 
-def main_claim(claims: Sequence[data.Claim]) -> int:
-    """Which claim the headline is about; the first where it is about none alone."""
-    lines = answers.answer(map(record, claims)).lines
+def main_claim(run: data.Run, claims: Sequence[data.Claim]) -> int:
+    """Which of these claims the headline is about; the first where it is about none alone."""
+    lines = answers.answer(map(record, claims), run.dispute).lines
     first = (lines[0].verdict["claim"], lines[0].verdict["part"] or "") if lines else None
     return next((place for place, each in enumerate(claims) if (each.id, each.part) == first), 0)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import get_args
@@ -15,16 +16,17 @@ from typing import get_args
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
 from llama_workbench.harness.evidence.evidence import Evidence, evidence_from_manifest
 from llama_workbench.harness.judge.verdicts import judge_ad_hoc
-from llama_workbench.harness.metrics.attribution import GRID, attribute
+from llama_workbench.harness.metrics.attribution import GRID, METRIC, Grid, attribute
 from llama_workbench.harness.metrics.scaling import position_slope
 from llama_workbench.harness.spec.comparison import Comparison, Metric
 from llama_workbench.harness.stats.confidence import Interval, running_bounds, running_interval
 from llama_workbench.harness.stats.samples import Clock, call_times_ns, time_differences
 from llama_workbench.harness.store.errors import RunError
-from llama_workbench.harness.store.files import MANIFEST
+from llama_workbench.harness.store.files import CLAIMS, MANIFEST
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import NOISE
 
@@ -197,22 +199,37 @@ def slopes(series: Series, evidence: Evidence, alpha: float) -> list[Interval]:
 # -- a grid ------------------------------------------------------------------------------------------------------------
 
 
+def _grid_of(run: data.Run, workload: str) -> Grid:
+    """The grid that a claim of the run asks about on a workload; the one that ships where none can be read."""
+    asked = [part for claim in RunFolder(run.path).records(CLAIMS) for part in claim.get("hypothesis", ())]
+    for part in asked:
+        with suppress(ValidationError, TypeError):
+            hypothesis = METRIC.hypothesis.model_validate(part)
+            if workload in hypothesis.workloads:
+                return hypothesis.grid
+    return GRID
+
+
 def read_grid(run: data.Run, workload: str, alpha: float) -> Measured:
     """The cells of a run's grid on a workload, and how its speed-up divides, judged at `alpha`.
 
     Raises RunError too where the run has no grid there.
     """
-    evidence = read_evidence(run)
-    if not set(evidence.measured.get(workload, ())) & set(GRID.cells()):
-        raise RunError(run.path, f"no cell of a grid was measured on {workload}", "Measure one: --claims arch-or-ops")
-    attribution = attribute(evidence, workload, alpha=alpha)
+    evidence, grid = read_evidence(run), _grid_of(run, workload)
+    if not set(evidence.measured.get(workload, ())) & set(grid.cells()):
+        raise RunError(
+            run.path,
+            f"no cell of a grid was measured on {workload}",
+            f"Measure one: {run.dispute.command('attribution')}",
+        )
+    attribution = attribute(evidence, workload, grid, alpha=alpha)
     logs = attribution.times.logs
     cells: list[Cell] = []  # none without a round that has them all
-    levels = product(*((factor.old, factor.new) for factor in GRID.factors))
-    for variant, chosen, column in zip(GRID.cells(), levels, logs.T, strict=True) if len(logs) else ():
+    levels = product(*((factor.old, factor.new) for factor in grid.factors))
+    for variant, chosen, column in zip(grid.cells(), levels, logs.T, strict=True) if len(logs) else ():
         ratio, low, high = ratios(running_interval(logs[:, 0] - column, alpha)) if cells else (1.0, None, None)
         cells.append(Cell(variant, chosen, math.exp(np.median(column)), ratio or math.nan, low, high))
-    return Measured(GRID, tuple(cells), len(logs), attribution)
+    return Measured(grid, tuple(cells), len(logs), attribution)
 
 
 # -- all samples of a run ----------------------------------------------------------------------------------------------

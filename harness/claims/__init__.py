@@ -1,1 +1,1 @@
-"""The claims of `claims/*.toml`: models and reading."""
+"""The claims of `claims/*.toml` and what is asked about them: models and reading."""

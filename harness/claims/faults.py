@@ -46,24 +46,30 @@ def syntax_problem(path: Path, text: str, message: str) -> str:
     return f"{path}:{line}:{column}: not valid TOML: {message[: found.start()]}"
 
 
-def problems_of(error: ValidationError, table: Mapping[str, Any], where: str) -> list[str]:
-    """What pydantic found wrong with a claim, a line each; `where` stands at the start of every line."""
+def problems_of(
+    error: ValidationError, table: Mapping[str, Any], where: str, root: type[BaseModel] = Claim
+) -> list[str]:
+    """What pydantic found wrong with a claim, or another file whose model is `root`, a line each; `where` stands at the
+    start of every line."""
     faults = error.errors()
     # A list whose items are all faulty is reported once more as too short; that would only confuse.
     inner = {fault["loc"][:depth] for fault in faults for depth in range(1, len(fault["loc"]))}
     faults = [fault for fault in faults if not (fault["type"] == "too_short" and fault["loc"] in inner)]
-    lines = dict.fromkeys(_problem(where, table, fault) for fault in faults[:MOST_FAULTS])
+    lines = dict.fromkeys(_problem(where, table, fault, root) for fault in faults[:MOST_FAULTS])
     more = [f"{where}: and {len(faults) - MOST_FAULTS} more faults"] if len(faults) > MOST_FAULTS else []
     return [*(shortened(line, len(where) + 800) for line in lines), *more]
 
 
-def _problem(where: str, table: Mapping[str, Any], fault: Mapping[str, Any]) -> str:
+def _problem(where: str, table: Mapping[str, Any], fault: Mapping[str, Any], root: type[BaseModel]) -> str:
     """One fault as a line: the key's path, its value, what is expected, and the nearest valid word."""
     location: tuple[str | int, ...] = fault["loc"]
     key = next((step for step in reversed(location) if isinstance(step, str)), "")
-    if fault["type"] == "value_error" and key in ("", "hypothesis"):  # a check of ours over several keys
+    whole = key in ("", "hypothesis") or root is not Claim
+    if fault["type"] == "value_error" and whole:  # a check of ours over several keys
         return f"{where}: {_dotted(location)}: {fault['ctx']['error']}" if key else f"{where}: {fault['ctx']['error']}"
-    model = _model_at(table, location)
+    model = _model_at(table, location) if root is Claim else model_below(root, location)
+    if root is not Claim and fault["type"] != "extra_forbidden":  # the name of an entry is no key
+        key = next((step for step in reversed(location) if isinstance(step, str) and step in model.model_fields), "")
     if fault["type"] == "missing" and location[-1] == key:
         return f"{where}: {_dotted(location)}: missing; expected {_expected(model, key)}"
     location, value = _in_file(table, location)
@@ -102,6 +108,17 @@ def _model_at(table: Mapping[str, Any], location: Sequence[str | int]) -> type[B
     return Claim
 
 
+def model_below(model: type[BaseModel], location: Sequence[str | int]) -> type[BaseModel]:
+    """The innermost model on the way to a location, by the types of its fields."""
+    for step in location:
+        if isinstance(step, str) and step in model.model_fields:
+            kinds: list[Any] = [model.model_fields[step].annotation]
+            while kinds and not (isinstance(kinds[0], type) and issubclass(kinds[0], BaseModel)):
+                kinds = [*get_args(kinds[0]), *kinds[1:]]
+            model = kinds[0] if kinds else model
+    return model
+
+
 def _for_metric(table: Mapping[str, Any], location: Sequence[str | int]) -> str:
     """Names the metric of the hypothesis at a location."""
     if location[0] != "hypothesis" or not isinstance(location[1], int):
@@ -114,6 +131,8 @@ def _expected(model: type[BaseModel], key: str, *, item: bool = False) -> str:
     """What a key, or an item of its list, may be."""
     if key == "metric":
         return f"one of {', '.join(names())}"
+    if key not in model.model_fields:
+        return f"a table with {', '.join(model.model_fields)}"
     field = model.model_fields[key]
     inner = next(iter(get_args(field.annotation)), None)  # of a list its items, of what may be missing its type
     notes = (note.description for note in getattr(inner, "__metadata__", ()) if isinstance(note, FieldInfo))
@@ -125,7 +144,8 @@ def _choices(model: type[BaseModel], key: str) -> Sequence[str]:
     """The words of which a key's value must be one; empty where it may be anything."""
     if key == "metric":
         return names()
-    options = [option for word in _arguments(model.model_fields[key].annotation) for option in _arguments(word)]
+    kind = model.model_fields[key].annotation if key else None
+    options = [option for word in _arguments(kind) for option in _arguments(word)]
     return [option for option in options if isinstance(option, str)]
 
 

@@ -17,6 +17,9 @@ from llama_workbench.datasets.files import SMALL_BYTES, parse_toml, read_bytes, 
 from .faults import MOST_FAULTS, ClaimError, nearest, noted_by_runs, problems_of, shown, syntax_problem
 from .model import Claim
 
+DISPUTE_FILE = "dispute.toml"
+"""In a folder of claims what is asked about them, and no claim; `dispute` reads it."""
+
 MOST_ENTRIES = 100
 """Of a list: hypotheses of a claim, workloads of a hypothesis. The claims that ship have nine hypotheses at most."""
 
@@ -24,7 +27,7 @@ MOST_ENTRIES = 100
 def load_claims(folder: Path) -> list[Claim]:
     """All claims of `folder`, in order of file names. Raises ClaimError with every fault of every file in it."""
     try:
-        paths = sorted(Path(folder).glob("*.toml"))
+        paths = sorted(path for path in Path(folder).glob("*.toml") if path.name != DISPUTE_FILE)
     except OSError as error:
         raise ClaimError([f"{shortened(str(folder))}: cannot be read ({error.strerror})"]) from error
     if not paths:

@@ -271,6 +271,7 @@ def _manifest(runs: Sequence[_Run]) -> dict[str, Any]:
         "alpha": first.get("alpha"),
         "ad_hoc": [list(pair) for pair in pairs],
         "fail_if": first.get("fail_if", []),
+        "dispute": first.get("dispute", {}),
         "checkpoints": {name: facts for run in runs for name, facts in (run.manifest.get("checkpoints") or {}).items()},
         "spending": spending,
     }

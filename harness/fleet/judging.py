@@ -93,15 +93,16 @@ def _claims(fleet: FleetFolder) -> list[Claim]:
     return [check_claim(table, f"{path}[{index}]") for index, table in enumerate(fleet.run.records(CLAIMS))]
 
 
-def judge_fleet(path: Path | str) -> tuple[Verdict, ...]:
-    """Judge a fleet over its machines; write verdicts.json and machines.json, and name the kinds in run.json.
+def judge_fleet(path: Path | str, **values: Any) -> tuple[Verdict, ...]:
+    """Judge a fleet over its machines; write verdicts.json and machines.json, and name the kinds in run.json, with
+    these values under their keys.
 
     Where run.json says that the fleet is "complete", "interrupted" or "failed", its files are sealed. Raises as
     `verdicts_of` does.
     """
     fleet = FleetFolder(Path(path))
     judged = verdicts_of(fleet)
-    manifest = judged.manifest(fleet.run.read_manifest())
+    manifest = judged.manifest({**fleet.run.read_manifest(), **values})
     fleet.run.write_json(VERDICTS, judged.verdicts)
     fleet.run.write_json(MACHINES, judged.over)
     if manifest.get("status") == "running":

@@ -38,7 +38,9 @@ from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import ConfigDict, Field
+
+from llama_workbench import variants
 
 from ..evidence.effect import INVALID_SHARE_LIMIT, judge_effect
 from ..evidence.evidence import Evidence
@@ -60,6 +62,8 @@ DUMMY = "dummy"
 class Factor:
     """One axis of a grid with its two levels; `kind` is the side of the dispute that it belongs to."""
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
     name: str
     old: str
     new: str
@@ -74,8 +78,10 @@ class Factor:
 class Grid:
     """Every combination of the factors' levels; a cell is the variant called NAME_level_level_..."""
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
     name: str
-    factors: tuple[Factor, ...]
+    factors: Annotated[tuple[Factor, ...], Field(min_length=1, max_length=6)]
 
     def cells(self) -> tuple[str, ...]:
         """Names of the variants, all-old first, all-new last, the last factor changing fastest."""
@@ -91,16 +97,8 @@ class Grid:
         return tuple(":".join(term) for order in range(1, len(names) + 1) for term in combinations(names, order))
 
 
-GRID = Grid(
-    "grid",
-    (
-        Factor("layout", "modular", "single_file", "architecture"),
-        Factor("cache", "split", "unified", "architecture"),
-        Factor("mask", "fresh", "per_model", "operations"),
-        Factor("ops", "composite", "fused", "operations"),
-    ),
-)
-"""The dispute's own: file layout and cache ownership against mask policy and fused operations."""
+GRID = Grid(variants.GRID_NAME, tuple(Factor(*axis) for axis in variants.GRID_AXES))
+"""The one whose cells ship, for claims that do not name their own."""
 
 
 def contrasts(grid: Grid = GRID) -> dict[str, NDArray[np.float64]]:
@@ -161,14 +159,14 @@ class Attribution:
     reason: str
 
 
-def refusal(evidence: Evidence, workload: str) -> str | None:
+def refusal(evidence: Evidence, workload: str, grid: Grid = GRID) -> str | None:
     """Why the grid on this workload is not evidence; None where it is.
 
     All cells must have been measured and none excluded: the effects of an incomplete factorial are mixed up with each
     other. Cells that differ in architecture alone must run the same operations, or what they differ by would be booked
     on the wrong side.
     """
-    cells = GRID.cells()
+    cells = grid.cells()
     measured = evidence.measured.get(workload, ())
     if missing := [name for name in cells if name not in measured]:
         named = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
@@ -177,9 +175,9 @@ def refusal(evidence: Evidence, workload: str) -> str | None:
         reason = evidence.unusable[workload, excluded[0]]
         others = f" (and {len(excluded) - 1} more)" if len(excluded) > 1 else ""
         return f"a grid needs all its cells; {excluded[0]} was excluded{others}: {reason}"
-    operations = [index for index, factor in enumerate(GRID.factors) if factor.kind == "operations"]
+    operations = [index for index, factor in enumerate(grid.factors) if factor.kind == "operations"]
     first: dict[tuple[float, ...], str] = {}
-    for name, signs in zip(cells, GRID.signs(), strict=True):
+    for name, signs in zip(cells, grid.signs(), strict=True):
         reference = first.setdefault(tuple(signs[operations]), name)
         if name != reference and (
             difference := evidence.not_evidence(Comparison(workload, name, reference), ARCHITECTURE)
@@ -188,15 +186,15 @@ def refusal(evidence: Evidence, workload: str) -> str | None:
     return None
 
 
-def attribute(evidence: Evidence, workload: str, *, alpha: float) -> Attribution:
+def attribute(evidence: Evidence, workload: str, grid: Grid = GRID, *, alpha: float) -> Attribution:
     """All effects of the grid, and how the total speed-up divides between architecture and operations.
 
     alpha: of each interval. The answer says something of two effects, architecture and operations, so that it is wrong
     with twice that probability at most. The share follows from those two.
     """
-    cells, weights = GRID.cells(), contrasts()
+    cells, weights = grid.cells(), contrasts(grid)
     times, bias = whole_rounds(evidence.times(workload, *cells)), evidence.bias(workload)
-    metric, refused = f"{evidence.clocks.of(workload, *cells)} time", refusal(evidence, workload)
+    metric, refused = f"{evidence.clocks.of(workload, *cells)} time", refusal(evidence, workload, grid)
     dummy = _dummy(dummy_series(times, evidence.seed), workload, metric, alpha)
     confounds = ("the dummy factor's interval leaves out 1",) if dummy.verdict == "fired" else ()
     incomplete: tuple[str, ...] = ()
@@ -204,7 +202,7 @@ def attribute(evidence: Evidence, workload: str, *, alpha: float) -> Attribution
         rounds = times.incomplete + times.invalid + len(times.logs)
         incomplete = (f"{times.incomplete} of {rounds} rounds lack a cell",)
     effects: dict[str, Effect] = {}
-    for name in (ARCHITECTURE, OPERATIONS, TOTAL, *GRID.terms()):
+    for name in (ARCHITECTURE, OPERATIONS, TOTAL, *grid.terms()):
         effect = judge_effect(
             _differences(times, weights[name]),
             _SAME,
@@ -222,7 +220,7 @@ def attribute(evidence: Evidence, workload: str, *, alpha: float) -> Attribution
         verdict, warnings = words.get(effect.verdict, effect.verdict), effect.warnings + incomplete
         effects[name] = replace(effect, seconds=0.0, verdict=verdict, warnings=warnings)
     share = None
-    if refused is None and not confounds and _trusted(times, alpha):
+    if refused is None and not confounds and _trusted(times, weights, alpha):
         share = _share(effects[ARCHITECTURE], effects[OPERATIONS], bias)
     answer, reason = _answer(effects, share)
     return Attribution(times, {**effects, DUMMY: dummy}, share, answer, reason)
@@ -262,11 +260,11 @@ def _dummy(series: NDArray[np.float64], workload: str, metric: str, alpha: float
     )  # fmt: skip
 
 
-def _trusted(times: WholeRounds, alpha: float) -> bool:
+def _trusted(times: WholeRounds, weights_of: Mapping[str, NDArray[np.float64]], alpha: float) -> bool:
     """Whether enough rounds were valid, and neither side moved while it was measured."""
     if times.invalid > INVALID_SHARE_LIMIT * (times.invalid + len(times.logs)):
         return False
-    sides = [contrasts()[name] for name in (ARCHITECTURE, OPERATIONS)]
+    sides = [weights_of[name] for name in (ARCHITECTURE, OPERATIONS)]
     return not any(running_interval(-times.logs @ weights, alpha).unstable for weights in sides)
 
 
@@ -326,6 +324,13 @@ class AttributionHypothesis(ValueHypothesis):
         Literal["architecture", "operations", "both", "neither"],
         Field(description='"architecture", "operations", "both" or "neither"'),
     ]
+    grid: Annotated[
+        Grid,
+        Field(
+            description='a table: name, and factors, a list of { name, old, new, kind } with kind "architecture" or '
+            '"operations"'
+        ),
+    ] = GRID
 
     @property
     def unit(self) -> str:
@@ -336,7 +341,7 @@ class AttributionHypothesis(ValueHypothesis):
         return f"{CLAIMED}{self.quantity}"
 
     def contrasts(self) -> tuple[Contrast, ...]:
-        weights, cells = contrasts(), GRID.cells()
+        weights, cells = contrasts(self.grid), self.grid.cells()
         return tuple(Contrast(name, cells, tuple(weights[name]), _SAME) for name in (ARCHITECTURE, OPERATIONS))
 
 
@@ -353,7 +358,7 @@ class AttributionMetric(Metric[AttributionHypothesis]):
     def judge(self, hypothesis: AttributionHypothesis, evidence: Evidence, *, alpha: float) -> Judged:
         """One verdict from the answers on all workloads."""
         answers = {
-            workload: attribute(evidence, workload, alpha=alpha)
+            workload: attribute(evidence, workload, hypothesis.grid, alpha=alpha)
             for workload in hypothesis.workloads
             if workload in evidence.measured
         }

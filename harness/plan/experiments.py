@@ -22,6 +22,7 @@ from ..claims.model import Claim
 from ..claims.reading import select
 from ..spec.comparison import Comparison
 from ..spec.conditions import Condition
+from ..spec.dispute import Dispute
 from ..spec.entered import AA, COPY, EnteredName
 from ..spec.experiments import Contrast, Experiment, Target, without
 from ..spec.hypotheses import Hypothesis
@@ -53,6 +54,7 @@ class Plan:
     `claims` are as they will be judged (selection applied); `ad_hoc` pairs are (baseline, variant) without a claim.
     `added` maps the names of outside variants to their sources. Parts of claims that are not for `device` are judged,
     not measured. `conditions`: when an ad-hoc comparison fails. `functions`: any functions that are compared.
+    `dispute`: what is asked about the claims.
     """
 
     mode: str  # "claims" or "compare"
@@ -63,6 +65,7 @@ class Plan:
     device: str = "cpu"
     conditions: tuple[Condition, ...] = ()
     functions: Functions = field(default_factory=Functions)
+    dispute: Dispute = field(default_factory=Dispute)
 
     def hypotheses(self) -> list[Hypothesis]:
         """The parts of claims that this run can settle."""
@@ -277,7 +280,7 @@ def _experiment(
         tokens = max(workload.tokens + (workload.new_tokens or 0), workload.context)  # decode fills its context first
         parameters = parameter_count(shapes[workload.geometry].config)
         cost = parameters * tokens * workload.batch
-        other = next((name for name in ("team005_proposal", *names) if name in names and name != baseline), None)
+        other = next((name for name in (variants.USUAL_COPY, *names) if name in names and name != baseline), None)
         if cost <= COPY_LIMIT and parameters <= COPY_PARAMETERS and other is not None:
             controls.append(EnteredName.of_control(other, COPY))
         if YARDSTICK not in names:

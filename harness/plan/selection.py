@@ -115,5 +115,5 @@ def ad_hoc_pairs(request: Request, chosen: Sequence[Claim], added: Sequence[str]
     if not loose:
         return ()
     common = Counter(pair.baseline for claim in chosen for pair in claim.comparisons()).most_common(1)
-    baseline = request.variants[0] if request.variants else common[0][0] if common else "team006_before"
+    baseline = request.variants[0] if request.variants else common[0][0] if common else variants.USUAL_BASELINE
     return tuple((baseline, name) for name in loose if name != baseline)

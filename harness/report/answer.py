@@ -2,55 +2,21 @@
 verdicts.json.
 
 README, `workbench report`, a claim's exported page, the end of the terminal's report and the dashboard all begin with
-what `answer` gives. What is typed in here are the words of the questions and which claims come first. Verdicts, what
-was claimed and every number come from the run.
+what `answer` gives. The questions and which claims come first are the dispute's; verdicts, what was claimed and every
+number come from the run.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..spec.conditions import FAIL_IF
+from ..spec.dispute import Dispute, MainQuestion
 from .markdown import markdown_cell, markdown_rows, markdown_text
 from .outcome import by_side, found_text, leaning, outcome, tally, tally_text
 from .text import OPEN, Json, claim_text, claimed_text, effect_value, hull, one_text_line, row_text, short
-
-
-@dataclass(frozen=True)
-class Question:
-    """What a main claim comes down to. `{claimed}` stands for the verdict's own words.
-
-    where: on which workloads the found value holds, where the part names them. consequence: what follows from the
-    largest value that the intervals allow, once the claim is settled.
-    """
-
-    claim: str
-    part: str | None
-    text: str
-    where: str = ""
-    consequence: Callable[[float], str] | None = None
-
-
-def _most_from_share(percent: float) -> str:
-    return f"so without that work a forward is at most {100 * percent / (100 - percent):.1f} % faster"
-
-
-QUESTIONS = (
-    Question("refactor-2x-3x", "usual lengths", "Is the rewrite {claimed} faster?", "at usual lengths"),
-    Question("single-file-faster", "time", "Is one file {claimed} than many?"),
-    Question("unified-cache-faster", "time", "Is one cache for all layers {claimed} than one for each?"),
-    Question(
-        "decision-rule", "the review's 5 %", "Does making masks take {claimed} of a forward?",
-        consequence=_most_from_share,
-    ),
-    Question("rope-3x-5x", "end to end", "Are whole forwards {claimed} faster with the library's RoPE?"),
-    Question(
-        "arch-or-ops", "operations", "Which gains: operations (masks, fused ops) or architecture (files, caches)?"
-    ),
-)  # fmt: skip
-"""In the order in which they are told."""
 
 WORDS = {
     "supported": "Yes",
@@ -63,7 +29,7 @@ WORDS = {
     "not evidence": "Not answered",
     "not measurable here": "Not measured",
 }
-"""What is answered to a question, by the verdict."""
+"""What is answered to a question, by the verdict, where the question has no words of its own."""
 
 SO_FAR = {"right": "Yes", "wrong": "No"}
 
@@ -99,23 +65,11 @@ class Answer:
     lines: tuple[Line, ...]
 
 
-HEADLINES = (
-    *((question.claim, question.part) for question in QUESTIONS),
-    ("mask-caching-6-11", "whole prefill"),
-    ("rope-3x-5x", "op alone"),
-    ("fragmentation-10pct", None),
-    ("qkv-61", "of a layer"),
-    ("own-layers-slower", None),
-    ("library-50-lines", "50 lines"),
-)
-"""Claims of the short table, and which part of each."""
-
-
-def answer(verdicts: Iterable[Json]) -> Answer:
-    """What these verdicts come to."""
+def answer(verdicts: Iterable[Json], dispute: Dispute) -> Answer:
+    """What these verdicts come to, by the questions of the dispute."""
     listed = list(verdicts)
     parts = _by_part(listed)
-    asked = [(each, _find(parts, each.claim, each.part)) for each in QUESTIONS]
+    asked = [(each, _find(parts, each.claim, each.part)) for each in dispute.question]
     if lines := tuple(_line(each, verdict) for each, verdict in asked if verdict is not None):
         return Answer(lines[0].sentence, lines)
     lines = tuple(_plain_line(verdict) for verdict in listed[:MOST_LINES])
@@ -128,19 +82,19 @@ def answer(verdicts: Iterable[Json]) -> Answer:
     return Answer(by_worth[0].sentence, lines)
 
 
-def answer_markdown(verdicts: Iterable[Json]) -> str:
+def answer_markdown(verdicts: Iterable[Json], dispute: Dispute) -> str:
     """The same as Markdown: the headline, then the lines that say more."""
-    found = answer(verdicts)
+    found = answer(verdicts, dispute)
     lines = [markdown_text(line.sentence) for line in found.lines if line.sentence != found.headline]
     listed = "".join(f"- {line}\n" for line in lines)
     return f"**{markdown_text(found.headline)}**\n{chr(10) if listed else ''}{listed}"
 
 
-def headlines(verdicts: Iterable[Json]) -> str:
+def headlines(verdicts: Iterable[Json], dispute: Dispute) -> str:
     """A Markdown table with a row for each main claim that these verdicts have."""
     parts = _by_part(verdicts)
     rows = []
-    for verdict in filter(None, (_find(parts, *key) for key in HEADLINES)):
+    for verdict in filter(None, (_find(parts, *key) for key in dispute.headlines())):
         title = verdict["title"] + (f" ({verdict['part']})" if verdict.get("part") else "")
         cells = [title, ", ".join(verdict["who"]), verdict["claimed"], _measured(verdict["effects"])]
         rows.append([*map(markdown_cell, cells), f"**{markdown_cell(outcome(verdict))}**"])
@@ -156,12 +110,13 @@ def _find(parts: Mapping[tuple[str, str | None], Json], claim: str, part: str | 
     return parts.get((claim, part)) or parts.get((claim, None))
 
 
-def _line(question: Question, verdict: Json) -> Line:
+def _line(question: MainQuestion, verdict: Json) -> Line:
     claimed = claimed_text(verdict)
     asked = question.text.replace("{claimed}", claimed)
     if verdict["verdict"] == OPEN and (word := _so_far(verdict)):
         return Line(verdict, asked, word, _numbers(verdict, question))
-    return Line(verdict, asked, WORDS.get(verdict["verdict"], "Not answered"), _found(verdict, question))
+    words = {**WORDS, **question.words}
+    return Line(verdict, asked, words.get(verdict["verdict"], "Not answered"), _found(verdict, question))
 
 
 def _so_far(verdict: Json) -> str:
@@ -228,7 +183,7 @@ def _plain_line(verdict: Json) -> Line:
     return Line(verdict, f"{said}:", one_text_line(word), _found(verdict))
 
 
-def _found(verdict: Json, question: Question | None = None) -> str:
+def _found(verdict: Json, question: MainQuestion | None = None) -> str:
     """What stands behind the word: how the rows stand where they differ, and the numbers."""
     word, text = verdict["verdict"], _numbers(verdict, question)
     if word == OPEN:
@@ -238,11 +193,11 @@ def _found(verdict: Json, question: Question | None = None) -> str:
         return "; ".join(filter(None, (tally_text(tally(verdict)), text)))
     span = hull(verdict["effects"])
     if span and question and question.consequence and word in ("supported", "refuted"):
-        text += f", {question.consequence(span.high)}"
+        text += f", {question.follows(span.high)}"
     return text if text or word in ("supported", "refuted") else one_text_line(verdict.get("reason") or "", 120)
 
 
-def _numbers(verdict: Json, question: Question | None) -> str:
+def _numbers(verdict: Json, question: MainQuestion | None) -> str:
     text = found_text(verdict)
     return f"{text} {question.where}" if text and question and question.where else text
 

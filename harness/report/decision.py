@@ -1,9 +1,8 @@
 """What the teams' own rules pick, once the numbers they asked for are there. Pure functions.
 
-The documents of the dispute decide by thresholds: the execution plan acts on what takes more than 10 % of the time, the
-review on what takes more than 5 %, and the hand-off lists four options, A to D, with conditions in words. Here each
-rule is a value with its source, and is applied to shares and effects *with their intervals*: where an interval lies on
-both sides of a threshold, every option that remains possible is named, and the pick is "cannot tell".
+The documents of a dispute decide by thresholds. Each rule is a value with its source (`spec.dispute`), and is applied
+to shares and effects *with their intervals*: where an interval lies on both sides of a threshold, every option that
+remains possible is named, and the pick is "cannot tell".
 
 Shares are percent of a workload's time. Effects are ratios t_old / t_new and enter the rules as gains in percent.
 """
@@ -12,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple
@@ -20,23 +19,9 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from ..metrics.share.shares import share as time_share
-
-MASK_CREATION, CACHE_HANDLING = "mask_create", "cache"
-"""Names of the time shares that the rules ask for."""
-
-PROPOSAL, LAYOUT_ALONE, CACHE_ALONE, MASK_ALONE = "proposal", "layout", "cache", "mask"
-"""Names of the effects that the rules ask for (EFFECTS)."""
+from ..spec.dispute import GAIN_OF, SHARE_OF, Dispute, Numbers, Rule
 
 CANNOT_TELL = "cannot tell"
-
-OPTIONS: Mapping[str, str] = {
-    "A": "execute TEAM-005's plan",
-    "B": "modify it: keep the good parts",
-    "C": "reject it",
-    "D": "optimise in steps, the unified cache first",
-}
-"""The hand-off's letters. What other documents do is put under the letter that it amounts to; their own letters
-differ."""
 
 
 class Measured(NamedTuple):
@@ -49,12 +34,6 @@ class Measured(NamedTuple):
 
 UNKNOWN = Measured(math.nan, -math.inf, math.inf)
 
-_share_of, _gain_of = "share of {}".format, "gain of {}".format
-"""Names of quantities."""
-
-Above = Callable[[str, float], bool]
-"""(quantity, threshold) → whether it lies above."""
-
 
 @dataclass(frozen=True)
 class Choice:
@@ -62,24 +41,6 @@ class Choice:
 
     option: str
     action: str
-
-
-@dataclass(frozen=True)
-class Rule:
-    """One document's rule.
-
-    thresholds: quantity ("share of NAME" or "gain of NAME") → thresholds in percent that `choose` asks about, rising.
-    remark: how we interpret the rule, or what of it cannot be measured.
-    """
-
-    team: str
-    name: str
-    document: str
-    section: str
-    says: str
-    thresholds: Mapping[str, tuple[float, ...]]
-    choose: Callable[[Above], Choice]
-    remark: str
 
 
 @dataclass(frozen=True)
@@ -115,8 +76,8 @@ class Used:
 
 @dataclass(frozen=True)
 class Decision:
-    """What a rule picks. option: a letter of OPTIONS, or "cannot tell" with the choices that remain possible (a letter
-    may have several). used: the numbers that the pick depends on."""
+    """What a rule picks. option: a letter of the options, or "cannot tell" with the choices that remain possible (a
+    letter may have several). used: the numbers that the pick depends on."""
 
     rule: Rule
     option: str
@@ -124,75 +85,7 @@ class Decision:
     used: tuple[Used, ...]
 
 
-def _by_shares(threshold: float, mask: str, cache: str, neither: str) -> Callable[[Above], Choice]:
-    def choose(above: Above) -> Choice:
-        # Unifying comes first: the struct that the documents sketch for it holds the cached masks as well.
-        if above(_share_of(CACHE_HANDLING), threshold):
-            return Choice("D", cache)
-        return Choice("B", mask) if above(_share_of(MASK_CREATION), threshold) else Choice("C", neither)
-
-    return choose
-
-
-def _by_options(above: Above) -> Choice:
-    proposal = _gain_of(PROPOSAL)
-    if above(proposal, 100):
-        return Choice("A", "execute the plan")
-    if not above(proposal, 1):
-        return Choice("C", "reject the plan (no improvement)")
-    if above(_gain_of(CACHE_ALONE), 1):
-        return Choice("D", "start with the unified cache only, then decide")
-    if above(_gain_of(LAYOUT_ALONE), 1):
-        return Choice("B", "keep the single file, drop the unified cache")
-    return Choice("B", "keep the modular files and add what gains")
-
-
-PLAN, REVIEW = "TEAM-006 EXECUTION PLAN", "TEAM-006 CRITICAL REVIEW & DECISION"
-HAND_OFF = "HANDOFF TO TEAM-006: Critical Review & Execution"
-
-FRAGMENTATION = "all time spent in cache handling is taken for fragmentation: the most that unifying can save"
-
-# fmt: off
-RULES: tuple[Rule, ...] = (
-    Rule(
-        "TEAM-005", "the hand-off's rule", HAND_OFF, "Phase 2: Decision",
-        "execute the plan if it brings significant improvement, reject it if it brings none, start with the unified "
-        "cache if that alone gains, else keep the good parts",
-        {_gain_of(PROPOSAL): (1, 100), _gain_of(CACHE_ALONE): (1,), _gain_of(LAYOUT_ALONE): (1,)}, _by_options,
-        'the document has no figures: "significant" is read as its own promise (2x, a gain of 100 %), "no improvement" '
-        "as 1 % or less; A also asks for worker crates that work and a realistic timeline, which is not measured",
-    ),
-    Rule(
-        "TEAM-006", "the plan's 10 % rule", PLAN, "Phase 2: Decision Point",
-        "cache masks if making them takes more than 10 % of the time, unify caches if fragmentation does, else ship",
-        {_share_of(MASK_CREATION): (10,), _share_of(CACHE_HANDLING): (10,)},
-        _by_shares(10, "cache masks (Phase 3A)", "unify the caches (Phase 3B)", "document and ship (Phase 4)"),
-        FRAGMENTATION,
-    ),
-    Rule(
-        "TEAM-006", "the review's 5 % rule", REVIEW, "If Profiling Shows Issues",
-        "cache masks if making them takes more than 5 % of the time, unify caches if fragmentation does, else nothing",
-        {_share_of(MASK_CREATION): (5,), _share_of(CACHE_HANDLING): (5,)},
-        _by_shares(
-            5, "cache masks in Attention (the review's Option B)",
-            "a unified cache struct in the modular code (the review's Option B)", "do nothing (the review's Option C)",
-        ),
-        FRAGMENTATION,
-    ),
-    Rule(
-        "TEAM-006", "the review's keep rule", REVIEW, "Phase 3: Validate Improvements",
-        "keep a change only if it gains more than 10 %",
-        {_gain_of(MASK_ALONE): (10,)},
-        lambda above: Choice("B", "keep the cached masks") if above(_gain_of(MASK_ALONE), 10)
-        else Choice("C", "take the cached masks out again"),
-        "applied to the one change that was made; the execution plan's success criteria have the same figure",
-    ),
-)
-# fmt: on
-"""Every rule with a threshold in the documents."""
-
-
-def decide(shares: Mapping[str, Measured], effects: Mapping[str, Measured]) -> tuple[Decision, ...]:
+def decide(dispute: Dispute, shares: Mapping[str, Measured], effects: Mapping[str, Measured]) -> tuple[Decision, ...]:
     """Apply the rules to one workload: its time shares (percent) and its effects (ratios t_old / t_new) by name.
 
     What is not in the mappings, or has no value (NaN), counts as not measured. Raises ValueError for a share outside 0
@@ -203,26 +96,35 @@ def decide(shares: Mapping[str, Measured], effects: Mapping[str, Measured]) -> t
             if not (math.isnan(value) or (low <= high and 0 <= value <= most)):
                 expected = f"expected (value, low, high), value from 0 to {most:g}, low <= high"
                 raise ValueError(f"{name} = {(value, low, high)}: {expected}")
-    quantities = {_share_of(name): share for name, share in shares.items()}
-    quantities |= {_gain_of(name): Measured(*(100 * (end - 1) for end in ratio)) for name, ratio in effects.items()}
+    quantities = {SHARE_OF(name): share for name, share in shares.items()}
+    quantities |= {GAIN_OF(name): Measured(*(100 * (end - 1) for end in ratio)) for name, ratio in effects.items()}
     known = {name: measured for name, measured in quantities.items() if not math.isnan(measured.value)}
-    return tuple(_apply(rule, known) for rule in RULES)
+    return tuple(_apply(rule, thresholds(rule, dispute.numbers), known) for rule in dispute.rule)
 
 
-def _apply(rule: Rule, known: Mapping[str, Measured]) -> Decision:
+def thresholds(rule: Rule, numbers: Numbers) -> dict[str, tuple[float, ...]]:
+    """What the rule asks for, in the order of the numbers: its thresholds in percent, rising."""
+    asked = [(pick.quantity, pick.percent) for pick in rule.pick if pick.percent is not None]
+    cuts = {name: tuple(sorted({cut for quantity, cut in asked if quantity == name})) for name in numbers.quantities()}
+    return {name: its for name, its in cuts.items() if its}
+
+
+def _apply(rule: Rule, cuts_of: Mapping[str, tuple[float, ...]], known: Mapping[str, Measured]) -> Decision:
     """Every combination of sides of the thresholds that the intervals allow, through the rule."""
-    allowed = [_levels(known.get(name, UNKNOWN), cuts) for name, cuts in rule.thresholds.items()]
+    allowed = [_levels(known.get(name, UNKNOWN), cuts) for name, cuts in cuts_of.items()]
     choices: dict[Choice, None] = {}
     asked: set[tuple[str, float]] = set()
     for levels in product(*allowed):
-        at = dict(zip(rule.thresholds, levels, strict=True))
-
-        def above(name: str, threshold: float, at: Mapping[str, int] = at) -> bool:
-            asked.add((name, threshold))
-            return rule.thresholds[name].index(threshold) < at[name]
-
-        choices[rule.choose(above)] = None
-    cuts = [(name, cut) for name, cuts in rule.thresholds.items() for cut in cuts]
+        at = dict(zip(cuts_of, levels, strict=True))
+        for pick in rule.pick:
+            if pick.quantity is not None and pick.percent is not None:
+                asked.add((pick.quantity, pick.percent))
+                is_above = cuts_of[pick.quantity].index(pick.percent) < at[pick.quantity]
+                if is_above != (pick.above is not None):
+                    continue
+            choices[Choice(pick.option, pick.action)] = None
+            break
+    cuts = [(name, cut) for name, cuts in cuts_of.items() for cut in cuts]
     used = tuple(Used(name, known.get(name, UNKNOWN), cut) for name, cut in cuts if (name, cut) in asked)
     options = {choice.option for choice in choices}
     return Decision(rule, options.pop() if len(options) == 1 else CANNOT_TELL, tuple(choices), used)
@@ -233,49 +135,46 @@ def _levels(measured: Measured, cuts: Sequence[float]) -> range:
     return range(sum(cut < measured.low for cut in cuts), sum(cut < measured.high for cut in cuts) + 1)
 
 
-SHARES_OF = "team006_before"
-"""The code whose time shares the documents' rules ask about: the worker before anything was cached."""
-
-EFFECTS: Mapping[str, tuple[str, str]] = {
-    PROPOSAL: ("team005_proposal", "team006_before"),
-    LAYOUT_ALONE: ("team005_proposal", "team005_hybrid"),
-    CACHE_ALONE: ("team005_hybrid", "team005_split"),
-    MASK_ALONE: ("team006_after", "team006_before"),
-}
-"""By the names above: which variant against which baseline."""
-
-
-def effects_of(verdicts: Iterable[Mapping[str, Any]], workload: str) -> dict[str, Measured]:
+def effects_of(numbers: Numbers, verdicts: Iterable[Mapping[str, Any]], workload: str) -> dict[str, Measured]:
     """The effects that the rules ask for on one workload, from the records of verdicts.json."""
     ratios: dict[tuple[str, str], Measured] = {}
     for effect in (effect for verdict in verdicts for effect in verdict["effects"]):
         if effect["workload"] == workload and effect.get("ratio") is not None:
             high = math.inf if effect["high"] is None else effect["high"]
             ratios[effect["variant"], effect["baseline"]] = Measured(effect["ratio"], effect["low"] or 0.0, high)
-    return {name: ratios[sides] for name, sides in EFFECTS.items() if sides in ratios}
+    sides = {name: (gain.variant, gain.baseline) for name, gain in numbers.gains.items()}
+    return {name: ratios[pair] for name, pair in sides.items() if pair in ratios}
 
 
 def decisions_of(
-    table: pd.DataFrame, verdicts: Iterable[Mapping[str, Any]], alpha: float
+    dispute: Dispute, table: pd.DataFrame, verdicts: Iterable[Mapping[str, Any]], alpha: float
 ) -> dict[str, tuple[Decision, ...]]:
-    """What the rules pick on each workload with time shares of SHARES_OF, from phases.parquet and verdicts.json."""
-    records = list(verdicts)
+    """What the rules pick on each workload with time shares of the variant that they ask about, or where they ask for
+    no shares, with any verdict; from phases.parquet and verdicts.json. Nothing where there are no rules."""
+    records, numbers = list(verdicts), dispute.numbers
+    if not dispute.rule or (numbers.shares and table.empty):
+        return {}
 
-    def percent(workload: str, phase: str) -> Measured:
-        part = time_share(table, workload, SHARES_OF, [phase], "forward", alpha=alpha)
+    def percent(workload: str, phases: Sequence[str]) -> Measured:
+        part = time_share(table, workload, numbers.shares_of, [*phases], "forward", alpha=alpha)
         return Measured(100 * part.value, 100 * part.low, 100 * part.high)
 
+    if numbers.shares:
+        names = table.loc[table["variant"] == numbers.shares_of, "workload"].astype(str)
+    else:
+        names = pd.Series([effect["workload"] for verdict in records for effect in verdict["effects"]], dtype=str)
     return {
         workload: decide(
-            {phase: percent(workload, phase) for phase in (MASK_CREATION, CACHE_HANDLING)},
-            effects_of(records, workload),
+            dispute,
+            {name: percent(workload, phases) for name, phases in numbers.shares.items()},
+            effects_of(numbers, records, workload),
         )
-        for workload in table.loc[table["variant"] == SHARES_OF, "workload"].astype(str).unique()
+        for workload in names.unique()
     }
 
 
 @dataclass(frozen=True)
-class Pick:
+class Picked:
     """What one rule picks over all workloads that have the numbers it asks for: what is then done, in words, and on how
     many of them. Nothing where no workload has them."""
 
@@ -304,10 +203,10 @@ class Pick:
         return sum(self.actions.values())
 
 
-def picks_of(decisions: Mapping[str, Sequence[Decision]]) -> list[Pick]:
-    """One pick for each rule, in the order of RULES."""
+def picks_of(decisions: Mapping[str, Sequence[Decision]]) -> list[Picked]:
+    """One pick for each rule, in the order of the rules."""
     return [
-        Pick(row[0].rule, Counter(picked(each) for each in row if not any(used.is_missing for used in each.used)))
+        Picked(row[0].rule, Counter(picked(each) for each in row if not any(used.is_missing for used in each.used)))
         for row in zip(*decisions.values(), strict=True)
     ]
 
@@ -321,16 +220,16 @@ def picked(decision: Decision) -> str:
     return f"undecided: {' or '.join(letters)}"
 
 
-def decision_markdown(decisions: Mapping[str, Sequence[Decision]]) -> str:
+def decision_markdown(dispute: Dispute, decisions: Mapping[str, Sequence[Decision]]) -> str:
     """What each document's rule picks on each workload, with the numbers it used."""
     blocks = ["# What the teams' own rules pick"]
     for workload, picked in decisions.items():
         blocks.append(f"## {workload}")
         for decision in picked:
             rule = decision.rule
-            option = ", ".join(filter(None, (decision.option, OPTIONS.get(decision.option))))
+            option = ", ".join(filter(None, (decision.option, dispute.options.get(decision.option))))
             pick = f"**{option}** by {rule.team}'s rule: {rule.says}"
             used = (f"- {number.describe()}" for number in decision.used)
-            remark = f"- our interpretation: {rule.remark}"
-            blocks.append("\n".join([pick, f"({rule.document}, {rule.section})", *used, remark]))
+            remark = [f"- our interpretation: {rule.remark}"] if rule.remark else []
+            blocks.append("\n".join([pick, f"({rule.document}, {rule.section})", *used, *remark]))
     return "\n\n".join(blocks) + "\n"

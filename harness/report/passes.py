@@ -1,4 +1,4 @@
-"""What the passes of a run found, as Markdown: the execution plan's profiling form, and the roofline. Pure."""
+"""What the passes of a run found, as Markdown: the profiling form, and the roofline. Pure."""
 
 from __future__ import annotations
 
@@ -7,23 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..metrics.roofline.metric import Estimate, Reached
 from ..metrics.share.shares import CRITICAL, MODERATE, Share, grade
-from .decision import CACHE_HANDLING, MASK_CREATION
+from ..spec.dispute import ProfilingForm
 from .markdown import markdown_cell, markdown_rows, markdown_text
 from .text import short
 
 TOP = 5
 LEVELS = ("minor", "moderate", "critical")
 
-REMEDIES: Mapping[str, str] = {
-    MASK_CREATION: "cache masks (Phase 3A)",
-    CACHE_HANDLING: "unify the caches (Phase 3B)",
-    "other": "not named by the plan: look at the flamegraph",
-}
-BEYOND = "the library's own operations: the plan says that these cannot be optimised"
 
-
-def profiling_markdown(forms: Mapping[tuple[str, str], Mapping[str, Share]]) -> str:
-    """A form for each (workload, variant), as the plan has it, from its shares by phase.
+def profiling_markdown(form: ProfilingForm, forms: Mapping[tuple[str, str], Mapping[str, Share]]) -> str:
+    """A form for each (workload, variant), as the dispute has it, from its shares by phase.
 
     Raises ValueError for what is no share.
     """
@@ -48,7 +41,7 @@ def profiling_markdown(forms: Mapping[tuple[str, str], Mapping[str, Share]]) -> 
         blocks += [f"### Top {len(rows[:TOP])} time consumers", _numbered(list(lines.values())[:TOP]) or "- none"]
         blocks += ["### Bottlenecks", *_bottlenecks(levels)]
         targets = (
-            f"{lines[phase]}: {REMEDIES.get(phase, BEYOND)}"
+            f"{': '.join(filter(None, (lines[phase], form.remedies.get(phase, form.beyond))))}"
             f"{'' if each == ('critical',) else ' (may be below the limit)'}"
             for phase, each in levels.items()
             if "critical" in each

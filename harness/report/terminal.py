@@ -17,6 +17,7 @@ from rich.text import Text
 
 from ..evidence.verdict import DAY_S
 from ..spec.conditions import FAIL_IF
+from ..spec.dispute import dispute_of
 from .again import command_of
 from .answer import answer
 from .further import goes_on
@@ -82,7 +83,7 @@ def verdict_report(verdicts: Sequence[Json], manifest: Json) -> Group:
         blocks += ["", Text("No verdicts: nothing was measured.")]
     blocks += ["", *(Text(line) for line in run_notes(verdicts, manifest))]
     blocks += [Text(f"excluded: {line}", style="yellow") for line in excluded_lines(manifest)]
-    found = answer(verdicts)
+    found = answer(verdicts, dispute_of(manifest))
     lines = [line.sentence for line in found.lines if line.sentence != found.headline]
     blocks += ["", Text(found.headline, style="bold"), *(Text(f"  {line}") for line in lines)] if verdicts else []
     return Group(*blocks)

@@ -193,6 +193,7 @@ class Manifest(Shape):
     alpha: Annotated[Alpha, JUDGED, says("chance that a verdict is wrong")] = 0.01
     ad_hoc: Annotated[list[tuple[Text, Text]], says("pairs [baseline, variant] that --compare asked for")] = []
     fail_if: Annotated[list[Annotated[Text, AfterValidator(checked)]], says('when it fails, such as "slower:5"')] = []
+    dispute: Annotated[dict[str, Any], MAYBE, says("what is asked about the claims, as `dispute.toml` has it")] = {}
     environment: Environment | None = None
     environments: Annotated[dict[str, SideEnvironment], MAYBE, says("by side that has one of its own")] = {}
     spending: Annotated[Spending | None, MAYBE, says('of a fleet: "replicate" or "split"')] = None

@@ -22,6 +22,8 @@ from .shared import AsJson, Failure, print_json, show, table, takes
 if TYPE_CHECKING:
     from llama_workbench.harness.calls.source import Source
 
+DISPUTE_FILE = "dispute.toml"
+
 WORKLOADS = ("prefill-tiny-t16", "decode-tiny-c16", "generate-tiny-t8-n6-b3")
 """Small ones, one of each kind: what a variant does on others is checked before it is timed there."""
 
@@ -49,7 +51,7 @@ def command(
     that have one of 16 well-known mistakes each, such as a missing mask. No time is kept.
 
     FILE.py without FUNCTION stands for its one function `(config, weights, *, max_length)`. A claim is read and
-    planned, and so is a file of workloads.
+    planned, and so is a file of workloads; dispute.toml is read with the claims beside it.
 
     \b
     Exit codes:
@@ -62,7 +64,8 @@ def command(
       {"format": 1, "variant", "right": true|false, "dtype", "tolerance", "calls": [{"geometry", "case", "number",
        "tokens", "position", "error", "fault"}], "causes": ["..."], "workloads": [{"workload", "right", "detail"}]}
     of a claim {"format": 1, "right": true, "claim", "parts", "effects"}, or {.. false, "problems": ["..."]},
-    and of workloads {"format": 1, "right": true, "workloads": ["name"]}, or {.. false, "problems": ["..."]}
+    of workloads {"format": 1, "right": true, "workloads": ["name"]}, or {.. false, "problems": ["..."]},
+    and of dispute.toml {"format": 1, "right": true, "questions": 1, "rules": 1}, or {.. false, "problems": ["..."]}
 
     \b
     Examples:
@@ -71,7 +74,9 @@ def command(
       workbench check claims/mine.toml --add-variant mine.py:build_mine
     """
     if what.endswith(".toml"):
-        if _holds_workloads(Path(what)):
+        if Path(what).name == DISPUTE_FILE:
+            _check_dispute(Path(what), as_json)
+        elif _holds_workloads(Path(what)):
             _check_workloads(Path(what), as_json)
         else:
             _check_claim(Path(what), typed(Request, given).added, as_json)
@@ -223,6 +228,29 @@ def _check_claim(path: Path, added: tuple[str | Source, ...], as_json: bool) -> 
     else:
         counts = ", ".join(f"{n} {word}{'s' * (n != 1)}" for n, word in ((parts, "part"), (effects, "timed effect")))
         show(Text(f"{claim.id}: right; {counts} on {works} workload{'s' * (works != 1)}"))
+
+
+def _check_dispute(path: Path, as_json: bool) -> None:
+    """Read what is asked about the claims of a folder. Raises Failure, and Exit where something is wrong."""
+    from llama_workbench.harness.claims.dispute import load_dispute
+    from llama_workbench.harness.claims.faults import ClaimError
+
+    if not path.is_file():
+        raise Failure(f"{path}: no such file")
+    try:
+        dispute = load_dispute(path.parent)
+    except ClaimError as error:
+        if as_json:
+            print_json({"format": 1, "right": False, "problems": list(error.problems)})
+        else:
+            show(Text(str(error)))
+        raise typer.Exit(1) from error
+    questions, rules = len(dispute.question), len(dispute.rule)
+    if as_json:
+        print_json({"format": 1, "right": True, "questions": questions, "rules": rules})
+    else:
+        counts = ", ".join(f"{n} {word}{'s' * (n != 1)}" for n, word in ((questions, "question"), (rules, "rule")))
+        show(Text(f"{path.name}: right; {counts}"))
 
 
 # -- workloads ---------------------------------------------------------------------------------------------------------

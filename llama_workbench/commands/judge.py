@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 HELP = """\
 Judge a run again from its samples, also one that was killed, and rewrite its verdicts.json, its standings.json
-and what its controls show. A run of several machines (workbench combine) is judged over them. Of a run at a URL
-nothing is rewritten.
+and what its controls show. By the claims, questions and rules as they were then; --claims-dir gives it those
+questions and rules of a folder's dispute.toml. A run of several machines (workbench combine) is judged over them.
+Of a run at a URL nothing is rewritten.
 
 --write fills each pair of lines <!-- NAME:begin --> and <!-- NAME:end --> that the file has:
 "answer" (the headline, and a line for each main claim), "headlines" (a row for each), "verdicts" (every verdict).
@@ -48,6 +49,10 @@ def command(
         list[Path] | None,
         typer.Option("--write", metavar="FILE", help="Put the results between the markers of this file. Repeatable."),
     ] = None,
+    claims_dir: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Take its questions and rules from this folder, and keep them in the run."),
+    ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Write nothing; exit 1 if a file of --write (README.md) is out of date.")
     ] = False,
@@ -65,12 +70,12 @@ def command(
     folder, stays = find_run(run), check or is_url(run)
     targets = files or ([Path("README.md")] if check else [])
     warn_changed(folder, read=judged_files(), rewritten=() if stays else JUDGED_ANEW)
-    verdicts, manifest = rejudge(folder)
+    verdicts, manifest = rejudge(folder, claims_dir)
     if is_fleet(manifest) and not stays:
-        judge_fleet(folder.path)
+        judge_fleet(folder.path, dispute=manifest["dispute"])
     elif not stays:
         folder.write_json(VERDICTS, verdicts)
-        folder.renew(VERDICTS, noise=manifest["noise"])
+        folder.renew(VERDICTS, noise=manifest["noise"], dispute=manifest["dispute"])
         if folder.finished_rounds():
             write_standings(folder)
     if markdown:
@@ -105,12 +110,13 @@ def _update(
     """Write or check the files. Exit code 1 where one is out of date."""
     from llama_workbench.harness.report.answer import answer_markdown, headlines
     from llama_workbench.harness.report.markdown import markdown_table, update_file
+    from llama_workbench.harness.spec.dispute import dispute_of
 
-    stale = False
+    dispute, stale = dispute_of(manifest), False
     for file in targets:
         blocks = {
-            "answer": answer_markdown(verdicts),
-            "headlines": headlines(verdicts),
+            "answer": answer_markdown(verdicts, dispute),
+            "headlines": headlines(verdicts, dispute),
             "verdicts": markdown_table(verdicts, manifest, command=_again(run, [file])),
         }
         changed = update_file(file, blocks, check=check)

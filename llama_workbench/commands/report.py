@@ -15,6 +15,7 @@ from .shared import Failure, RunArgument, warn_changed, write
 if TYPE_CHECKING:
     import pandas as pd
 
+    from llama_workbench.harness.spec.dispute import ProfilingForm
     from llama_workbench.harness.store.folder import RunFolder
 
 
@@ -93,7 +94,8 @@ def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool
     from llama_workbench.harness.metrics.share.files import PHASES
     from llama_workbench.harness.rejudge import rejudge
     from llama_workbench.harness.report.answer import answer_markdown
-    from llama_workbench.harness.report.decision import SHARES_OF, decision_markdown, decisions_of
+    from llama_workbench.harness.report.decision import decision_markdown, decisions_of
+    from llama_workbench.harness.spec.dispute import dispute_of
 
     warn_changed(folder, read=judged_files())
     everything = not (profiling or decision or roofline)
@@ -107,28 +109,31 @@ def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool
             "with a claim whose metric is roofline (workbench claims)"
         )
     table = folder.read_table(PHASES)
-    no_phases = "this run has no phases; measure some: pytest --benchmark --claims qkv-61"
-    if table.empty and (profiling or decision):
-        raise Failure(f"{folder.path}: {no_phases}")
     verdicts, manifest = rejudge(folder)
+    dispute = dispute_of(manifest)
+    no_phases = f"this run has no phases; measure some: {dispute.command('phases_of_one')}"
+    if table.empty and (profiling or (decision and dispute.numbers.shares)):
+        raise Failure(f"{folder.path}: {no_phases}")
     alpha = float(manifest.get("alpha") or 0.01)
     if everything:
-        write(f"# The answer\n\n{answer_markdown(verdicts)}\n")
+        write(f"# The answer\n\n{answer_markdown(verdicts, dispute)}\n")
     if peaks:
         _print_roofline(peaks, alpha)
         write("\n" if everything else "")
     measured = everything and not table.empty
     try:
         if profiling or measured:
-            write(_profiling(table, alpha) + "\n" * everything)
-        decisions = decisions_of(table, verdicts, alpha) if decision or measured else {}
+            write(_profiling(dispute.form, table, alpha) + "\n" * everything)
+        decisions = decisions_of(dispute, table, verdicts, alpha) if decision or everything else {}
     except ValueError as error:
         raise Failure(f"{folder.path / PHASES}: {error}") from error
     if decisions:
-        write(decision_markdown(decisions))
+        write(decision_markdown(dispute, decisions))
     elif decision:
-        raise Failure(f"{folder.path}: this run has no phases of {SHARES_OF}, whose shares the rules ask about")
-    elif everything and table.empty:
+        asked = dispute.numbers.shares_of
+        lacks = f"no phases of {asked}, whose shares the rules ask about" if dispute.rule else "no rules of any team"
+        raise Failure(f"{folder.path}: this run has {lacks}")
+    if everything and table.empty:
         write(f"Where the time goes: {no_phases}\n")
 
 
@@ -138,14 +143,15 @@ def _print_fleet(folder: RunFolder, everything: bool) -> None:
     from llama_workbench.harness.fleet.judging import verdicts_of
     from llama_workbench.harness.report.answer import answer_markdown
     from llama_workbench.harness.report.machines import machine_markdown
+    from llama_workbench.harness.spec.dispute import dispute_of
     from llama_workbench.harness.store.forms import plain
 
-    judged = verdicts_of(FleetFolder(folder.path))
+    judged, dispute = verdicts_of(FleetFolder(folder.path)), dispute_of(folder.read_manifest())
     runs = [str(folder.path / each.folder) for each in judged.machines if each.folder]
     if not everything:
         raise Failure(f"{folder.path}: a run of several machines; name that of one: workbench report {runs[0]}")
     told = plain(judged.verdicts)
-    write(f"# The answer\n\n{answer_markdown(told)}\n{machine_markdown(told, judged.over)}")
+    write(f"# The answer\n\n{answer_markdown(told, dispute)}\n{machine_markdown(told, judged.over)}")
     write("".join(f"\nMore about one machine: workbench report {run}" for run in runs) + "\n")
 
 
@@ -156,7 +162,7 @@ def _print_roofline(peaks: list[dict[str, Any]], alpha: float) -> None:
     write(roofline_markdown(*all_reached(peaks, alpha=alpha), alpha=alpha))
 
 
-def _profiling(table: pd.DataFrame, alpha: float) -> str:
+def _profiling(form: ProfilingForm, table: pd.DataFrame, alpha: float) -> str:
     """The profiling form of each workload and variant in the columns of phases.parquet."""
     from llama_workbench.harness.metrics.share.shares import top_consumers
     from llama_workbench.harness.report.passes import profiling_markdown
@@ -166,4 +172,4 @@ def _profiling(table: pd.DataFrame, alpha: float) -> str:
         (workload, variant): top_consumers(table, workload, variant, alpha=alpha)
         for workload, variant in pairs.itertuples(index=False, name=None)
     }
-    return profiling_markdown(forms)
+    return profiling_markdown(form, forms)

@@ -16,6 +16,7 @@ from typing import Any
 
 from llama_workbench.dashboard.export import evidence as export
 from llama_workbench.dashboard.views import answers, breakdown, data, gates, memory, noise, outcomes, samples, scaling
+from llama_workbench.harness.claims.dispute import load_dispute
 from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.claims.reading import check_claim
 from llama_workbench.harness.metrics.roofline.metric import all_reached
@@ -303,7 +304,7 @@ def read_sweep(run: RunFolder) -> list[object]:
 
 def read_phases(run: RunFolder) -> list[object]:
     """The times of the phase pass, by the judge, in the report and on the page."""
-    told: list[object] = [_judged(run), decisions_of(run.read_table(PHASES), [], 0.01)]
+    told: list[object] = [_judged(run), decisions_of(load_dispute(), run.read_table(PHASES), [], 0.01)]
     phases = breakdown.read(_opened(run))
     for workload, variant in phases.measured:
         for of in breakdown.WHOLES:

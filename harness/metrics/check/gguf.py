@@ -27,8 +27,6 @@ from llama_workbench.variants.config import LlamaConfig, RopeScaling
 
 Case = tuple[str, bool, str]
 
-MODEL = "team005_hybrid"  # the modular variant
-
 # Largest difference of logits that may follow, as a share of the largest logit. Rounding to F16 moves a weight by
 # 2^-11 of itself, to Q8_0 by 1/254 of the largest of 32; a model as shallow as these adds up a few of either.
 TOLERANCE = {"F32": 0.0, "F16": 0.005, "Q8_0": 0.05}
@@ -108,7 +106,7 @@ def _close(logits: Tensor, expected: Tensor, allowed: float) -> tuple[bool, str]
 def _logits(checkpoint: checkpoints.Checkpoint, tokens: Tensor) -> Tensor:
     """[B, V] of the last of `tokens` [B, T], cut into two calls so that a cache of turned keys is used too."""
     with torch.inference_mode():
-        model = variants.get(MODEL).build(checkpoint.config, checkpoint.weights, max_length=tokens.shape[1])
+        model = variants.get(variants.MODULAR).build(checkpoint.config, checkpoint.weights, max_length=tokens.shape[1])
         model.forward(tokens[:, :-3], 0)
         return model.forward(tokens[:, -3:], tokens.shape[1] - 3).double()
 

@@ -75,7 +75,7 @@ def _unified_cache_correct(cache: Path, seed: int) -> Iterator[Case]:
         weights = small_weights(config, torch.float64)
         library, ours = (
             variants.get(name).build(config, weights, max_length=SMALL_LENGTH)
-            for name in ("transformers_eager", "team005_hybrid")
+            for name in ("transformers_eager", variants.MODULAR)
         )
         for case in small_cases(config):
             gate = judge_logits([case], run_cases(ours, [case]), run_cases(library, [case]), torch.float64)
@@ -86,9 +86,6 @@ def _unified_cache_correct(cache: Path, seed: int) -> Iterator[Case]:
 def _of_gguf(function: str) -> Check:
     """A check in `gguf`, which imports torch."""
     return lambda cache, seed: getattr(import_module(".gguf", __package__), function)(cache, seed)
-
-
-STREAMED = ("team006_before", "team006_after", "team005_hybrid", "team005_proposal", "candle", "fast")
 
 
 def _streaming(cache: Path, seed: int) -> Iterator[Case]:
@@ -109,7 +106,7 @@ def _streaming(cache: Path, seed: int) -> Iterator[Case]:
     library = variants.get("transformers_eager").build(config, weights, max_length=SMALL_LENGTH)
     with torch.inference_mode():
         expected = [int(token) for token in generate(library, prompt, wanted)]
-        for name in STREAMED:
+        for name in variants.GENERATING:
             counted = Mock(wraps=variants.get(name).build(config, weights, max_length=SMALL_LENGTH))
             streamed = [(int(token), counted.forward.call_count) for token in generate(counted, prompt, wanted)]
             tokens, forwards = map(list, zip(*streamed, strict=True))
