@@ -99,19 +99,19 @@ def parse(text: str, *, option: str, folder: Path | None = None, elsewhere: bool
     where, colon, function = rest.rpartition(":")
     factory = function.endswith("()")
     function = function.removesuffix("()")
-    told = f"{option} {text!r}"
+    given = f"{option} {text!r}"
     if not where or not colon or not function.isidentifier():
-        raise SourceError(f"{told}: expected FILE:FUNCTION or MODULE:FUNCTION, {EXAMPLE}")
+        raise SourceError(f"{given}: expected FILE:FUNCTION or MODULE:FUNCTION, {EXAMPLE}")
     if where.endswith(".py"):
         path = folder / Path(where).expanduser()
         if not path.is_file():
-            raise SourceError(f"{told}: there is no file {where!r} (looked in {folder.name}/)")
+            raise SourceError(f"{given}: there is no file {where!r} (looked in {folder.name}/)")
         look_for(path, function)
         where = str(path.resolve())
     elif not all(part.isidentifier() for part in where.split(".")):
-        raise SourceError(f"{told}: {where!r} is neither a .py file nor the name of a module")
+        raise SourceError(f"{given}: {where!r} is neither a .py file nor the name of a module")
     elif not elsewhere and not _is_found(where.partition(".")[0], folder):
-        raise SourceError(f"{told}: no module {where.partition('.')[0]!r}, neither installed nor in {folder.name}/")
+        raise SourceError(f"{given}: no module {where.partition('.')[0]!r}, neither installed nor in {folder.name}/")
     return Source(name or function, where, function, factory, str(folder))
 
 
@@ -123,8 +123,8 @@ def source_of(function: Callable[..., Any], what: str) -> Source:
     """Where a function is that another process must find. what: what it is for, for messages. Raises SourceError."""
     name, module = getattr(function, "__qualname__", ""), sys.modules.get(getattr(function, "__module__", None) or "")
     if not name.isidentifier() or getattr(module, name, None) is not function:
-        told = f"{what} {name or repr(function)}: another process must find it: define it with def at the top of a file"
-        raise SourceError(f"{told}, or write FILE:FUNCTION() for what a factory makes")
+        why = f"{what} {name or repr(function)}: another process must find it: define it with def at the top of a file"
+        raise SourceError(f"{why}, or write FILE:FUNCTION() for what a factory makes")
     assert module is not None
     file = getattr(module, "__file__", None)
     if file and file.endswith(".py") and not module.__package__:

@@ -100,8 +100,8 @@ class World:
         except Exception as error:
             raise SourceError(f"{source.where}: importing it raised {type(error).__name__}: {error}") from error
         if source.revision and not self._owns(module):  # or one installed module would stand for all revisions
-            told = f"{source.shown}: the revision has no such module in this folder, nor in its src/"
-            raise SourceError(f"{told}, and the installed one does not belong to a revision: give FILE:FUNCTION@REV")
+            fault = f"{source.shown}: the revision has no such module in this folder, nor in its src/"
+            raise SourceError(f"{fault}, and the installed one does not belong to a revision: give FILE:FUNCTION@REV")
         return module
 
 
