@@ -235,8 +235,8 @@ def _signed_rank_ends(values: bytes, rank: int) -> tuple[float, float]:
 
 
 def _pair_means(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    one, other = np.triu_indices(values.size)
-    return (values[one] + values[other]) / 2
+    first, second = np.triu_indices(values.size)
+    return (values[first] + values[second]) / 2
 
 
 def _one_series(d: ArrayLike, alpha: float) -> NDArray[np.float64]:

@@ -57,8 +57,8 @@ class LogTimes:
 
     def of(self, names: Sequence[str]) -> LogTimes:
         """The same for these variants, in this order; one without a sample has NaN throughout."""
-        known = {name: index for index, name in enumerate(self.variants)}
-        columns = [known.get(name, -1) for name in names]
+        places = {name: index for index, name in enumerate(self.variants)}
+        columns = [places.get(name, -1) for name in names]
         lacking = [index for index, column in enumerate(columns) if column < 0]
         if not self.variants:
             empty = np.empty((0, 0, len(names)))
@@ -111,16 +111,16 @@ def log_times(
     return _array(columns, codes, tuple(names), workload, clock, metric, new_tokens)
 
 
-def log_times_of_round(one: Round, *, clock: Clock, metric: Metric = "time", new_tokens: int = 2) -> LogTimes:
+def log_times_of_round(taken: Round, *, clock: Clock, metric: Metric = "time", new_tokens: int = 2) -> LogTimes:
     """The same for a single round, as the measuring loop has it. Where only ratios count, `new_tokens` does not."""
-    names = tuple(dict.fromkeys(sample.variant for sample in one.samples))
-    codes = np.array([names.index(sample.variant) for sample in one.samples], dtype=np.intp)
-    numbers = np.array([sample[1:] for sample in one.samples], dtype=np.int64).reshape(
+    names = tuple(dict.fromkeys(sample.variant for sample in taken.samples))
+    codes = np.array([names.index(sample.variant) for sample in taken.samples], dtype=np.intp)
+    numbers = np.array([sample[1:] for sample in taken.samples], dtype=np.int64).reshape(
         len(codes), len(Sample._fields) - 1
     )
     columns = dict(zip(Sample._fields[1:], numbers.T, strict=True))
-    whole = {"process": np.full(len(codes), one.process), "round": np.full(len(codes), one.number)}
-    return _array(columns | whole, codes, names, one.workload, clock, metric, new_tokens)
+    whole = {"process": np.full(len(codes), taken.process), "round": np.full(len(codes), taken.number)}
+    return _array(columns | whole, codes, names, taken.workload, clock, metric, new_tokens)
 
 
 def _array(
@@ -241,11 +241,11 @@ def _kept(times: LogTimes) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArra
 
 def _medians(values: NDArray[np.float64], kept: NDArray[np.bool_]) -> NDArray[np.float64]:
     """[round, variant]: the median over the sub-rounds that count, NaN for a round without."""
-    found = np.full((values.shape[0], values.shape[2]), np.nan)
+    medians = np.full((values.shape[0], values.shape[2]), np.nan)
     some = kept.any(axis=1)
     if some.any():
-        found[some] = np.nanmedian(np.where(kept[:, :, None], values, np.nan)[some], axis=1)
-    return found
+        medians[some] = np.nanmedian(np.where(kept[:, :, None], values, np.nan)[some], axis=1)
+    return medians
 
 
 def _faults(times: LogTimes, kept: NDArray[np.bool_], valid: NDArray[np.bool_]) -> NDArray[np.float64]:
