@@ -283,8 +283,8 @@ class Watch:
     def weights_changed(self, weights: Mapping[str, torch.Tensor]) -> bool:
         """Whether somebody wrote into the weights that all variants share, judged by a sample of their values."""
         sums = {name: float(weight.flatten()[::SAMPLED].double().sum()) for name, weight in weights.items()}
-        known = self._weights.setdefault(id(weights), sums)
-        return sums != known
+        before = self._weights.setdefault(id(weights), sums)
+        return sums != before
 
     def spent(
         self, name: str, *, calls: int, process_ns: int, others_ns: int, wall_ns: int, waits: int, queued_ns: int = 0
