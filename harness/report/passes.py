@@ -49,9 +49,9 @@ def profiling_markdown(forms: Mapping[tuple[str, str], Mapping[str, Share]]) -> 
         blocks += ["### Bottlenecks", *_bottlenecks(levels)]
         targets = (
             f"{lines[phase]}: {REMEDIES.get(phase, BEYOND)}"
-            f"{'' if each == ('critical',) else ' (may be below the limit)'}"
-            for phase, each in levels.items()
-            if "critical" in each
+            f"{'' if possible == ('critical',) else ' (may be below the limit)'}"
+            for phase, possible in levels.items()
+            if "critical" in possible
         )
         blocks += ["### Optimisation targets", _numbered(targets) or "None: nothing is above the limit."]
     return "\n\n".join(blocks) + "\n"
