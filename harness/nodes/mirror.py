@@ -71,12 +71,12 @@ class Outgoing:
         except FileNotFoundError:
             return []
         content = content[: content.rfind(b"\n") + 1]
-        found = [
+        parts = [
             Part(JOURNAL, self._journal + start, content[start : start + PART_BYTES], False)
             for start in range(0, len(content), PART_BYTES)
         ]
         self._journal += len(content)
-        return found
+        return parts
 
     def _whole(self, name: str) -> Iterator[Part]:
         """A file that is replaced whole, where it has changed."""

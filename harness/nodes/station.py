@@ -121,8 +121,8 @@ class Station:
         bad = [(name, found) for name, state, found in facts["checks"] if state == "bad"]
         if wrong := [f"{name}: {found}" for name, found in bad if name in NEEDED]:
             return "; ".join(wrong)
-        for name, found in bad:
-            self.progress.note(f"{name}: {found}")
+        for name, detail in bad:
+            self.progress.note(f"{name}: {detail}")
         if facts["niceness"] > 0:
             self.progress.note(
                 f"other programs there come first (niceness {facts['niceness']}): put RAY_worker_niceness=0 before "
@@ -148,12 +148,12 @@ class Station:
     def heard(self, content: bytes) -> dict[str, Any] | None:
         """Write what came, show what it says; the last event of an order, None while it goes on. Raises ValueError for
         what no worker says."""
-        told = Told.from_bytes(content)
+        news = Told.from_bytes(content)
         if self.task is not None:
-            for part in told.parts:
+            for part in news.parts:
                 self.task.incoming.take(part)
-        last = {"event": "failed", "reason": told.gone} if told.gone else None
-        for event in map(json.loads, told.events):
+        last = {"event": "failed", "reason": news.gone} if news.gone else None
+        for event in map(json.loads, news.events):
             match event["event"]:
                 case "phase":
                     self.progress.phase(event["text"])
