@@ -39,9 +39,9 @@ class Change:
 def change(base: Sequence[Instructions], new: Sequence[Instructions], workload: str, variant: str) -> Change:
     """What became of a variant's count. Raises ValueError with the reason where nothing can be said."""
     old, now = _record(base, workload, variant, "base"), _record(new, workload, variant, "new")
-    found = _change(old, now)
+    changed = _change(old, now)
     if now.inputs:  # functions have no yardstick
-        return found
+        return changed
     try:
         beside = _change(_record(base, workload, YARDSTICK, "base"), _record(new, workload, YARDSTICK, "new"))
     except ValueError as error:
@@ -49,7 +49,7 @@ def change(base: Sequence[Instructions], new: Sequence[Instructions], workload: 
     if abs(beside.percent) > beside.half_width:
         what = f"the yardstick, whose code never changes, executes {beside.percent:+.2f} % instructions"
         raise ValueError(f"{what}: something other than the variant changed")
-    return found
+    return changed
 
 
 def _record(records: Sequence[Instructions], workload: str, variant: str, which: str) -> Instructions:

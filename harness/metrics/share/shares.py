@@ -236,7 +236,7 @@ def _share_of_samples(count: int, total: int, alpha: float) -> Share:
 def merged_sets(sets: Iterable[frozenset[str]]) -> list[frozenset[str]]:
     """The sets, with those that overlap put together."""
     groups: list[frozenset[str]] = []
-    for one in sets:
-        apart = [group for group in groups if not group & one]
-        groups = [*apart, one.union(*(group for group in groups if group & one))]
+    for members in sets:
+        apart = [group for group in groups if not group & members]
+        groups = [*apart, members.union(*(group for group in groups if group & members))]
     return groups

@@ -98,8 +98,8 @@ def _check(worker: Worker, bench: Bench, name: str, made: Instrumented) -> int:
     build = bench.subjects[name].variant.build
     with torch.no_grad():
         plain, twin = (
-            one(bench.checkpoint.config, bench.checkpoint.weights, max_length=bench.max_length)
-            for one in (build, made.variant.build)
+            make(bench.checkpoint.config, bench.checkpoint.weights, max_length=bench.max_length)
+            for make in (build, made.variant.build)
         )
         for model in (plain, twin):
             model.reset()
