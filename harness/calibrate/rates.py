@@ -37,15 +37,14 @@ class Rate:
 
 @dataclass(frozen=True)
 class Row:
-    """Trials of one kind. false: wrong verdicts. covered: intervals that hold the truth. decided: trials with a
-    verdict; seconds: how long half of these took at most, None without one."""
+    """Trials of one kind."""
 
     name: str
     trials: int
-    false: Rate
-    covered: Rate
-    decided: Rate
-    seconds: float | None
+    false: Rate  # wrong verdicts
+    covered: Rate  # intervals that hold the truth
+    decided: Rate  # trials with a verdict
+    seconds: float | None  # how long half of those with a verdict took at most; None without one
 
 
 def row(name: str, trials: Sequence[Trial]) -> Row:

@@ -84,12 +84,12 @@ def busy_neighbours() -> Iterator[None]:
 
 
 class Kind(NamedTuple):
-    """What a trial is. turned: the side with more work is the baseline."""
+    """What a trial is."""
 
     percent: int
     method: str
     busy: bool
-    turned: bool
+    turned: bool  # the side with more work is the baseline
 
 
 def kind_of(number: int) -> Kind:

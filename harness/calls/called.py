@@ -41,12 +41,11 @@ class Call:
 
 @dataclass(frozen=True)
 class Function:
-    """A function, and what it is called with, both from one world. make: gives it, anew where a factory makes it.
-    enter: to be called before anything of it runs."""
+    """A function, and what it is called with, both from one world."""
 
-    make: Make
+    make: Make  # gives the function, anew where a factory makes it
     payload: Payload
-    enter: Callable[[], None] = lambda: None
+    enter: Callable[[], None] = lambda: None  # called before anything of it runs
 
 
 class Called:

@@ -52,13 +52,12 @@ print("\\n" + json.dumps(said))
 
 @dataclass(frozen=True)
 class Environment:
-    """An environment. shown: as the user named it. python: absolute path of its interpreter. version: of Python.
-    packages: version by name of what is installed, in small letters and with "-" for "_"."""
+    """An environment that a side of a comparison runs in."""
 
-    shown: str
-    python: str
-    version: str
-    packages: Mapping[str, str]
+    shown: str  # as the user named it
+    python: str  # absolute path of its interpreter
+    version: str  # of Python
+    packages: Mapping[str, str]  # name, in small letters and with "-" for "_" → version of what is installed
 
 
 def environments_at(places: Iterable[str]) -> dict[str, Environment]:

@@ -24,22 +24,16 @@ class SourceError(OutsideVariantError):
 
 @dataclass(frozen=True)
 class Source:
-    """A function in a file or in a module.
+    """A function in a file or in a module."""
 
-    name: what reports call it. where: an absolute path, or the name of a module. folder: where that module is looked
-    for when it is not installed. factory: the function makes the one that is called, anew for each round. revision: of
-    which revision the files are, where they are no files of the working tree; commit: its full name. environment: the
-    Python that it runs in, where that is another one than this.
-    """
-
-    name: str
-    where: str
+    name: str  # what reports call it
+    where: str  # an absolute path, or the name of a module
     function: str
-    factory: bool = False
-    folder: str = ""
-    revision: str = ""
-    commit: str = ""
-    environment: str = ""
+    factory: bool = False  # the function makes the one that is called, anew for each round
+    folder: str = ""  # where that module is looked for when it is not installed
+    revision: str = ""  # of which revision the files are, where they are no files of the working tree
+    commit: str = ""  # its full name
+    environment: str = ""  # the Python that it runs in, where that is another one than this
 
     @property
     def is_file(self) -> bool:

@@ -21,11 +21,11 @@ from .kinds import hardware_of, key_of, names, slug
 
 @dataclass(frozen=True)
 class Matched:
-    """The baseline that a run is compared with. `name`: what it is called there; `note`: what to know of the choice."""
+    """The baseline that a run is compared with."""
 
     run: RunFolder
-    name: str
-    note: str = ""
+    name: str  # what it is called there
+    note: str = ""  # what to know of the choice
 
 
 def save(run: RunFolder, name: str, *, under: Path, force: bool = False) -> RunFolder:

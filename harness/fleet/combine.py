@@ -36,12 +36,11 @@ SAME = "Measure all machines with one revision, the same packages and the same c
 
 @dataclass(frozen=True)
 class _Piece:
-    """A run that takes part, of a machine or of a piece of the work on a node. source: the place of the run that was
-    named. counts: the workloads that count where the work of its fleet was split; None: all of them."""
+    """A run that takes part, of a machine or of a piece of the work on a node."""
 
     folder: RunFolder
-    source: int
-    counts: tuple[str, ...] | None = None
+    source: int  # the place of the run that was named
+    counts: tuple[str, ...] | None = None  # the workloads that count where its fleet split the work; None: all of them
 
     @property
     def node(self) -> tuple[int, str] | None:

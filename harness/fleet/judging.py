@@ -27,13 +27,12 @@ from .kinds import labels, names
 
 @dataclass(frozen=True)
 class Judged:
-    """What the runs of the machines come to: verdicts over machines, each effect over machines, and for run.json the
-    machines with their kinds, and what their controls show in one line."""
+    """What the runs of the machines come to."""
 
-    verdicts: list[Verdict]
-    over: list[OverMachines]
-    machines: list[machine_schema.Machine]
-    noise: str
+    verdicts: list[Verdict]  # over machines
+    over: list[OverMachines]  # each effect over machines
+    machines: list[machine_schema.Machine]  # for run.json, with their kinds
+    noise: str  # what their controls show, in one line
 
     def manifest(self, earlier: Mapping[str, Any]) -> dict[str, Any]:
         """run.json with what was found."""

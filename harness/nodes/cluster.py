@@ -35,13 +35,13 @@ _ADDRESS = re.compile(r"ray|ray://[^\s/]+")
 
 @dataclass(frozen=True)
 class Node:
-    """A machine of the cluster. cpus, gpus: that Ray may give away there. declared: whether it is meant to measure."""
+    """A machine of the cluster."""
 
     id: str
     address: str
-    cpus: float
-    gpus: float
-    declared: bool
+    cpus: float  # that Ray may give away there
+    gpus: float  # likewise
+    declared: bool  # whether it is meant to measure
 
 
 class Lost(Exception):

@@ -24,12 +24,12 @@ _BESIDE = re.compile(r"log/[A-Za-z0-9._-]+\.log|profiles/(?:[A-Za-z0-9@._+-]+/)*
 
 
 class Part(NamedTuple):
-    """Bytes of a file, from `offset` on. last: whether the file ends there; the journal has no end."""
+    """Bytes of a file."""
 
     name: str
-    offset: int
+    offset: int  # where in the file they begin
     content: bytes
-    last: bool
+    last: bool  # whether the file ends there; the journal has no end
 
 
 def is_a_run_file(name: str) -> bool:

@@ -60,14 +60,14 @@ class Progresses(Protocol):
 
 @dataclass
 class Task:
-    """A piece on its way to a run. given_seconds: that it may be measured; begun: when, by the monotonic clock."""
+    """A piece on its way to a run."""
 
     piece: Piece
     work: Work
     machine: Machine
     incoming: Incoming
-    given_seconds: float
-    begun: float = field(default_factory=time.monotonic)
+    given_seconds: float  # how long it may be measured
+    begun: float = field(default_factory=time.monotonic)  # when, by the monotonic clock
     stopped: bool = False
 
     @property
@@ -77,20 +77,19 @@ class Task:
 
 @dataclass
 class Station:
-    """A node that is used. name: in this fleet; asked: what it still has to answer; kind: key of its kind of machine,
-    once it is known; runs: how many it was given; failures: how many of these came to nothing."""
+    """A node that is used."""
 
     node: Node
-    name: str
+    name: str  # in this fleet
     worker: Worker
     progress: ProgressOfNode
     state: State = "starting"
-    asked: Any = None
+    asked: Any = None  # what it still has to answer
     begun: float = field(default_factory=time.monotonic)
     environment: Mapping[str, Any] = field(default_factory=dict)
     task: Task | None = None
-    runs: int = 0
-    failures: int = 0
+    runs: int = 0  # how many it was given
+    failures: int = 0  # how many of these came to nothing
 
     def __post_init__(self) -> None:
         self.progress.phase("starting")

@@ -37,12 +37,11 @@ DONE = ("done", "failed")
 
 
 class Told(NamedTuple):
-    """What is new on a node. events: as texts of JSON; parts: of the run folder, to be written before these count.
-    gone: why the measuring process has ended; empty while it lives."""
+    """What is new on a node."""
 
-    events: list[str]
-    parts: list[Part]
-    gone: str
+    events: list[str]  # as texts of JSON
+    parts: list[Part]  # of the run folder, to be written before the events count
+    gone: str  # why the measuring process has ended; empty while it lives
 
     def to_bytes(self) -> bytes:
         """A line of JSON, and behind it the content of all parts."""

@@ -49,10 +49,10 @@ class Refused(PlaceError):
 
 @dataclass(frozen=True)
 class Remote:
-    """A file at a place. version: changes when it is written anew, as far as the file system tells."""
+    """A file at a place."""
 
     size: int
-    version: str
+    version: str  # changes when it is written anew, as far as the file system tells
 
 
 @dataclass(frozen=True)

@@ -65,12 +65,11 @@ class Interval:
 
 @dataclass(frozen=True)
 class Look:
-    """A planned look. rounds: after how many. critical: half width over the standard error of a mean, on normal
-    differences. rank: the interval ends at the so many smallest and largest mean of two rounds."""
+    """A planned look."""
 
-    rounds: int
-    critical: float
-    rank: int
+    rounds: int  # after how many
+    critical: float  # half width over the standard error of a mean, on normal differences
+    rank: int  # the interval ends at the so many smallest and largest mean of two rounds
 
     def half_width(self, spread: float) -> float:
         """Half width to expect on normal differences with standard deviation `spread`: about that of Student's t."""

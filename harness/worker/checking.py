@@ -36,29 +36,27 @@ NOT_REACHED = "not reached"
 
 @dataclass(frozen=True)
 class Call:
-    """What became of a call. number: its place in its case, from 1. error: of the largest right logit; None where there
-    is none to measure. fault: what is wrong, in words; empty where nothing is."""
+    """What became of a call."""
 
     geometry: str
     case: str
-    number: int
+    number: int  # its place in its case, from 1
     tokens: int
     position: int
-    error: float | None
-    fault: str
+    error: float | None  # of the largest right logit; None where there is none to measure
+    fault: str  # what is wrong, in words; empty where nothing is
 
 
 @dataclass(frozen=True)
 class Tried:
-    """A case that a model went through. got: its logits by call, as far as it came. fresh: whether a model built for
-    this case alone was right; None where that was not tried."""
+    """A case that a model went through."""
 
     geometry: str
     case: Case
     expected: Sequence[Tensor]
-    got: Sequence[Tensor]
+    got: Sequence[Tensor]  # its logits by call, as far as it came
     calls: Sequence[Call]
-    fresh: bool | None = None
+    fresh: bool | None = None  # whether a model built for this case alone was right; None where that was not tried
 
     @property
     def right(self) -> bool:

@@ -162,15 +162,11 @@ class Turn:
 
 @dataclass
 class Watch:
-    """Checks after every turn of a variant what it left behind.
+    """Checks after every turn of a variant what it left behind."""
 
-    turns: by variant, until there is enough of them to judge. threads_of: thread → the variant in whose turn it
-    appeared. beside_foreign: foreign code takes turns as well.
-    """
-
-    turns: dict[str, Turn] = field(default_factory=dict)
-    threads_of: dict[str, str] = field(default_factory=dict)
-    beside_foreign: bool = True
+    turns: dict[str, Turn] = field(default_factory=dict)  # by variant, until there is enough of them to judge
+    threads_of: dict[str, str] = field(default_factory=dict)  # thread → the variant in whose turn it appeared
+    beside_foreign: bool = True  # foreign code takes turns as well
 
     def __post_init__(self) -> None:
         self._settings = [(setting, setting.read()) for setting in SETTINGS]

@@ -24,16 +24,13 @@ that it found in a table by the address of their names, and looks again where tw
 
 @dataclass(frozen=True)
 class Change:
-    """By how many percent `new` is more than `base`, within `half_width`; both in instructions a call.
-
-    `detail`: where they differ most, in words; empty where they do not.
-    """
+    """By how many percent `new` is more than `base`, both in instructions a call."""
 
     base: float
     new: float
     percent: float
-    half_width: float
-    detail: str
+    half_width: float  # of the interval, in percent
+    detail: str  # where they differ most, in words; empty where they do not
 
 
 def change(base: Sequence[Instructions], new: Sequence[Instructions], workload: str, variant: str) -> Change:

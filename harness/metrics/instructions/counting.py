@@ -72,16 +72,15 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is counted in one process, in this order. folder: of the checkpoint; None for functions. added: name of an
-    outside variant → its source; functions: the same of any function. called: workload → what functions are called with
-    and how often."""
+    """What is counted in one process, in this order."""
 
-    folder: Path | None
+    folder: Path | None  # of the checkpoint; None for functions
     workloads: tuple[Workload, ...]
     pairs: tuple[Pair, ...]
-    added: Mapping[str, Source]
+    added: Mapping[str, Source]  # name of an outside variant → its source
     seed: int
-    functions: Mapping[str, Source] = field(default_factory=dict)
+    functions: Mapping[str, Source] = field(default_factory=dict)  # the same of any function
+    # workload → what functions are called with, and how often
     called: Mapping[str, tuple[Call, int]] = field(default_factory=dict)
 
     def calls(self, workload: str) -> int:

@@ -54,16 +54,14 @@ MOST_CALL_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class Difference:
-    """How much more work `baseline` does than `variant`, in percent, within `half_width`, on one workload.
+    """How much more work `baseline` does than `variant`, on one workload."""
 
-    `where`: of the difference, baseline minus variant, in instructions a call by whose code they lie in.
-    """
-
-    percent: float
+    percent: float  # of the variant's work, within `half_width`
     half_width: float
     variant: float
     baseline: float
     calls: int
+    # of the difference, baseline minus variant, in instructions a call by whose code they lie in
     where: Mapping[str, float]
 
     @property

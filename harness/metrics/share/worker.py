@@ -37,13 +37,13 @@ PREEMPTED_SHARE, PREEMPTED_NS, RETAKES = 0.02, 20_000, 5
 
 @dataclass(frozen=True)
 class _Pass:
-    """What all rounds of a workload have in common. retakes: how often a call that was held up is taken again."""
+    """What all rounds of a workload have in common."""
 
     worker: Worker
     bench: Bench
     marked: dict[str, Instrumented]
     clock: Callable[[], int]
-    retakes: int
+    retakes: int  # how often a call that was held up is taken again
 
 
 def phases(worker: Worker, workload: str, variants: Sequence[str], rounds: int, wall: bool) -> dict[str, Any]:
