@@ -79,8 +79,8 @@ def read_bytes(path: Path, *, at_most: int) -> bytes:
 
 def parse_toml(text: str) -> dict[str, Any]:
     """The tables of a TOML text; unlike the library's, every fault is a TOMLDecodeError with a short text."""
-    if found := _CHAIN.search(text):
-        line, column = text.count("\n", 0, found.start()) + 1, found.start() - text.rfind("\n", 0, found.start())
+    if chain := _CHAIN.search(text):
+        line, column = text.count("\n", 0, chain.start()) + 1, chain.start() - text.rfind("\n", 0, chain.start())
         raise tomllib.TOMLDecodeError(f"a key of more than {MOST_DEPTH} parts (at line {line}, column {column})")
     try:
         tables = tomllib.loads(text)
@@ -139,9 +139,9 @@ def shortened(text: str, longest: int = 200) -> str:
     return line if len(line) <= longest else f"{line[: longest - 23]}...{line[-20:]}"
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, choices: Iterable[str]) -> str:
     """ "did you mean 'x'?", or all known names where none is near."""
-    names = list(known)
+    names = list(choices)
     near = difflib.get_close_matches(name, names, n=1)
     return f"did you mean {near[0]!r}?" if near else "there are " + ", ".join(map(repr, names))
 

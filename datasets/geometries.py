@@ -225,7 +225,7 @@ def mistakes(error: ValidationError, names: Mapping[str, str] | None = None, key
     return [shortened(_mistake(dict(details), names or {}, keys), 800) for details in error.errors()[:MOST_MISTAKES]]
 
 
-def _mistake(error: dict[str, Any], names: Mapping[str, str], known: Iterable[str]) -> str:
+def _mistake(error: dict[str, Any], names: Mapping[str, str], keys: Iterable[str]) -> str:
     details, value = error.get("ctx", {}), error["input"]
     location: tuple[str | int, ...] = tuple(error["loc"])
     if error["type"] == "impossible":
@@ -240,7 +240,7 @@ def _mistake(error: dict[str, Any], names: Mapping[str, str], known: Iterable[st
         case "missing":
             return f"{key} is missing"
         case "extra_forbidden":
-            valid = known if len(location) == 1 else Scaling.model_fields
+            valid = keys if len(location) == 1 else Scaling.model_fields
             return f"{key} = {short(value)}: no such key; {nearest(str(location[-1]), valid)}"
         case "literal_error":
             choices = details["expected"].replace(" or ", ", ").replace("'", "").split(", ")

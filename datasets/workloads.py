@@ -110,12 +110,12 @@ class Workload(BaseModel):
 
     @model_validator(mode="after")
     def _possible(self, info: ValidationInfo) -> Workload:
-        known: Mapping[str, Any] = info.context or {}
+        context: Mapping[str, Any] = info.context or {}
         self._check_kind()
         if self.kind == "call":
             return self
-        self._find_trace(known.get("traces"))
-        self._check_fit(known["geometries"] if "geometries" in known else geometries())
+        self._find_trace(context.get("traces"))
+        self._check_fit(context["geometries"] if "geometries" in context else geometries())
         return self
 
     def _check_kind(self) -> None:
@@ -143,25 +143,25 @@ class Workload(BaseModel):
             if is_wrong:
                 raise impossible(key, getattr(self, key), expected)
 
-    def _find_trace(self, known: Mapping[str, Trace] | None) -> None:
+    def _find_trace(self, by_name: Mapping[str, Trace] | None) -> None:
         if self.lengths != "trace":
             for key, default in (("trace", None), ("length_divisor", 1.0), ("length_limit", None)):
                 if getattr(self, key) != default:
                     raise impossible(key, getattr(self, key), f'none, because lengths = "{self.lengths}"')
             return
-        known = traces() if known is None else known
-        if self.trace is None or self.trace not in known:
-            raise impossible("trace", self.trace, f"a trace of trace_lengths.toml; {nearest(str(self.trace), known)}")
-        self._trace = known[self.trace]
+        by_name = traces() if by_name is None else by_name
+        if self.trace is None or self.trace not in by_name:
+            raise impossible("trace", self.trace, f"a trace of trace_lengths.toml; {nearest(str(self.trace), by_name)}")
+        self._trace = by_name[self.trace]
         mean = statistics.fmean(_drawn(self, (step + 0.5) / 1000) for step in range(1000))
         if abs(self.tokens - mean) > max(1.0, 0.01 * mean):
             raise impossible("tokens", self.tokens, f"the mean of the lengths, {mean:.0f}")
 
-    def _check_fit(self, known: Mapping[str, Geometry]) -> None:
-        if self.geometry not in known:
-            expected = f"a geometry of geometries.toml; {nearest(self.geometry, known)}"
+    def _check_fit(self, by_name: Mapping[str, Geometry]) -> None:
+        if self.geometry not in by_name:
+            expected = f"a geometry of geometries.toml; {nearest(self.geometry, by_name)}"
             raise impossible("geometry", self.geometry, expected)
-        room = known[self.geometry].config.max_position_embeddings
+        room = by_name[self.geometry].config.max_position_embeddings
         longest = longest_call(self)
         if self.context + longest > room:
             key = "context" if self.context >= room or self.kind == "decode" else "tokens"

@@ -79,14 +79,14 @@ class _File:
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder that can be used: `entries` says which file each weight comes from; `label`: of weights drawn here."""
+    """A folder that can be used."""
 
     path: Path
     raw: Mapping[str, Any]
     config: LlamaConfig
     files: list[_File]
-    entries: dict[str, _File]
-    label: dict[str, Any] | None
+    entries: dict[str, _File]  # which file each weight comes from
+    label: dict[str, Any] | None  # of weights drawn here
 
     @property
     def name(self) -> str:

@@ -25,8 +25,8 @@ class Rate:
         """Its 95 % interval, between 0 and 1."""
         if not self.of:
             return 0.0, 1.0
-        found = binomtest(self.count, self.of).proportion_ci(CONFIDENCE, method="exact")
-        return float(found.low), float(found.high)
+        interval = binomtest(self.count, self.of).proportion_ci(CONFIDENCE, method="exact")
+        return float(interval.low), float(interval.high)
 
     def __str__(self) -> str:
         if not self.of:
@@ -37,15 +37,14 @@ class Rate:
 
 @dataclass(frozen=True)
 class Row:
-    """Trials of one kind. false: wrong verdicts. covered: intervals that hold the truth. decided: trials with a
-    verdict; seconds: how long half of these took at most, None without one."""
+    """Trials of one kind."""
 
     name: str
     trials: int
-    false: Rate
-    covered: Rate
-    decided: Rate
-    seconds: float | None
+    false: Rate  # wrong verdicts
+    covered: Rate  # intervals that hold the truth
+    decided: Rate  # trials with a verdict
+    seconds: float | None  # how long half of those with a verdict took at most; None without one
 
 
 def row(name: str, trials: Sequence[Trial]) -> Row:
@@ -79,11 +78,11 @@ def rows(trials: Sequence[Trial]) -> list[Row]:
 
 def in_a_sentence(trials: Sequence[Trial]) -> str:
     """The rate of false verdicts in words, for people."""
-    busy, found = sum(each.busy for each in trials), row("all", trials)
-    given = Rate(found.false.count, found.decided.count)
+    busy, total = sum(each.busy for each in trials), row("all", trials)
+    given = Rate(total.false.count, total.decided.count)
     return (
         f"Of {len(trials):,} comparisons whose outcome was known ({busy:,} beside busy neighbours), "
-        f"{found.false.count} got a wrong verdict: {found.false} (95 % interval). "
-        f"{found.decided} of them got a verdict at all; of these verdicts, {given} were wrong. "
-        f"{found.covered} of the intervals held the truth."
+        f"{total.false.count} got a wrong verdict: {total.false} (95 % interval). "
+        f"{total.decided} of them got a verdict at all; of these verdicts, {given} were wrong. "
+        f"{total.covered} of the intervals held the truth."
     )

@@ -37,9 +37,9 @@ class Trial(BaseModel):
     @property
     def is_false(self) -> bool:
         """Whether the answer is a verdict, and wrong. The same means: within the margin that holds the interval."""
-        one, two = (math.log1p(percent / 100) for percent in (MARGIN_PERCENT, SECOND_MARGIN_PERCENT))
+        narrow, wide = (math.log1p(percent / 100) for percent in (MARGIN_PERCENT, SECOND_MARGIN_PERCENT))
         ends = [abs(end) for end in (self.low, self.high) if end is not None]
-        margin = one if ends and max(ends) <= one else two
+        margin = narrow if ends and max(ends) <= narrow else wide
         truth = {
             "faster": self.log_ratio > 0,
             "slower": self.log_ratio < 0,

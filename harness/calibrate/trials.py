@@ -84,12 +84,12 @@ def busy_neighbours() -> Iterator[None]:
 
 
 class Kind(NamedTuple):
-    """What a trial is. turned: the side with more work is the baseline."""
+    """What a trial is."""
 
     percent: int
     method: str
     busy: bool
-    turned: bool
+    turned: bool  # the side with more work is the baseline
 
 
 def kind_of(number: int) -> Kind:
@@ -180,7 +180,6 @@ def _left_out(book: ExperimentState) -> str:
 def _frame(rounds: Sequence[Round]) -> pd.DataFrame:
     if not rounds:
         return NO_SAMPLES  # with the types that its columns have
-    rows = [
-        (one.workload, sample.variant, one.process, one.number, *sample[1:]) for one in rounds for sample in one.samples
-    ]
+    taken = [(one, sample) for one in rounds for sample in one.samples]
+    rows = [(of.workload, sample.variant, of.process, of.number, *sample[1:]) for of, sample in taken]
     return pd.DataFrame(rows, columns=list(sample_columns()))

@@ -41,12 +41,11 @@ class Call:
 
 @dataclass(frozen=True)
 class Function:
-    """A function, and what it is called with, both from one world. make: gives it, anew where a factory makes it.
-    enter: to be called before anything of it runs."""
+    """A function, and what it is called with, both from one world."""
 
-    make: Make
+    make: Make  # gives the function, anew where a factory makes it
     payload: Payload
-    enter: Callable[[], None] = lambda: None
+    enter: Callable[[], None] = lambda: None  # called before anything of it runs
 
 
 class Called:
@@ -75,8 +74,8 @@ class Called:
         world = World(turn, folders[0])
         other = world if folders[0] == folders[1] else World(turn, folders[1])
 
-        def function(each: Source, world: World) -> Function:
-            made = maker(each, world.function(each))
+        def function(source: Source, world: World) -> Function:
+            made = maker(source, world.function(source))
             return Function(made, Payload(world.function(call.payload), draw), world.enter)
 
         side, baseline = function(source, world), function(call.baseline, other)
@@ -106,10 +105,10 @@ class Called:
         self._baseline.enter()
         expected = self._baseline.make()(*self._baseline.payload.arguments(number))
         self._side.enter()
-        found = difference(got, expected, self._check)
-        if not found:
+        unlike = difference(got, expected, self._check)
+        if not unlike:
             return ""
-        return f"{found} (input {self._payload_name}, seed {self.payload.seed(number)})"
+        return f"{unlike} (input {self._payload_name}, seed {self.payload.seed(number)})"
 
     def answers(self, seeds: Sequence[int]) -> tuple[list[Any], list[Arguments]]:
         """Its answers to the inputs with these seeds, or what counts of them, for another process; and such inputs."""
@@ -138,8 +137,8 @@ class Called:
             raise PayloadError(f"{name} raises {type(error).__name__}: {error}") from error
         random = difference(first, again)
         if random and UNKNOWN not in random:
-            told = "draw from Python's, numpy's or torch's seeded random numbers, or take a seed"
-            raise PayloadError(f"{name} gives another input for the same seed ({random}): {told}")
+            fix = "draw from Python's, numpy's or torch's seeded random numbers, or take a seed"
+            raise PayloadError(f"{name} gives another input for the same seed ({random}): {fix}")
         self.one_input = not difference(first, other)
 
     @property

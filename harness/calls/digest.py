@@ -21,8 +21,8 @@ def digest_of(source: Source) -> str:
     """
     what = f"{source.function}{'()' * source.factory}"
     if source.commit:
-        told = f"{source.commit} {Path(source.where).relative_to(source.folder) if source.is_file else source.where}"
-        return hashlib.sha256(f"{told} {what}".encode()).hexdigest()
+        place = f"{source.commit} {Path(source.where).relative_to(source.folder) if source.is_file else source.where}"
+        return hashlib.sha256(f"{place} {what}".encode()).hexdigest()
     if source.file is not None:
         return digest_of_code(source.file, list(map(Path, source.folders)), what)
     top = source.where.partition(".")[0]
@@ -30,8 +30,8 @@ def digest_of(source: Source) -> str:
     origin = Path(spec.origin) if spec and spec.origin else None
     if origin is not None and not {*INSTALLED} & {*origin.parts} and not str(origin).startswith(STANDARD):
         home = origin.parents[1] if origin.name == "__init__.py" else origin.parent
-        found = Source(source.name, source.where, source.function, source.factory, str(home)).file
-        if found is not None:
-            return digest_of_code(found, [home], what)
+        file = Source(source.name, source.where, source.function, source.factory, str(home)).file
+        if file is not None:
+            return digest_of_code(file, [home], what)
     versions = [f"{name} {version(name)}" for name in sorted(set(packages_distributions().get(top, ())))]
     return hashlib.sha256(f"{source.where} {what} {' '.join(versions)}".encode()).hexdigest()

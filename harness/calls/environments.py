@@ -52,13 +52,12 @@ print("\\n" + json.dumps(said))
 
 @dataclass(frozen=True)
 class Environment:
-    """An environment. shown: as the user named it. python: absolute path of its interpreter. version: of Python.
-    packages: version by name of what is installed, in small letters and with "-" for "_"."""
+    """An environment that a side of a comparison runs in."""
 
-    shown: str
-    python: str
-    version: str
-    packages: Mapping[str, str]
+    shown: str  # as the user named it
+    python: str  # absolute path of its interpreter
+    version: str  # of Python
+    packages: Mapping[str, str]  # name, in small letters and with "-" for "_" → version of what is installed
 
 
 def environments_at(places: Iterable[str]) -> dict[str, Environment]:
@@ -67,11 +66,11 @@ def environments_at(places: Iterable[str]) -> dict[str, Environment]:
     A place is the folder of a virtual environment or an interpreter. Raises SourceError: there is none, its Python is
     too old, or the workbench does not run there.
     """
-    found = {place: interpreter_at(place) for place in dict.fromkeys(places)}
-    every = sorted(set(found.values()))
+    pythons = {place: interpreter_at(place) for place in dict.fromkeys(places)}
+    every = sorted(set(pythons.values()))
     with ThreadPoolExecutor() as pool:
-        said = dict(zip(every, pool.map(_look, every), strict=True))
-    return {place: _checked(place, python, said[python]) for place, python in found.items()}
+        answers = dict(zip(every, pool.map(_look, every), strict=True))
+    return {place: _checked(place, python, answers[python]) for place, python in pythons.items()}
 
 
 def interpreter_at(place: str) -> str:
@@ -82,8 +81,8 @@ def interpreter_at(place: str) -> str:
         for name in INTERPRETERS:
             if (path / name).is_file():
                 return str(path / name)
-        told = f"is no virtual environment, for there is no {INTERPRETERS[0]} in it: python -m venv {place} makes one"
-        raise SourceError(f"--env {place}: this folder {told}")
+        fault = f"is no virtual environment, for there is no {INTERPRETERS[0]} in it: python -m venv {place} makes one"
+        raise SourceError(f"--env {place}: this folder {fault}")
     if not path.is_file():
         raise SourceError(f"--env {place}: there is no such folder; expected a virtual environment or an interpreter")
     if not os.access(path, os.X_OK):
@@ -110,36 +109,36 @@ def _look(python: str) -> Mapping[str, Any] | str:
             stdin=subprocess.DEVNULL,
             check=False,
         )
-        said = json.loads(done.stdout.strip().rpartition("\n")[2])
+        facts = json.loads(done.stdout.strip().rpartition("\n")[2])
     except subprocess.TimeoutExpired:
         return f"its Python has not answered in {LOOK_SECONDS:.0f} s"
     except (OSError, ValueError):
         lines = done.stderr.strip().splitlines() or ["it printed nothing"]
         return f"what is there does not answer as Python does ({lines[-1][:200]})"
-    return said if isinstance(said, dict) and "python" in said else "what is there does not answer as Python does"
+    return facts if isinstance(facts, dict) and "python" in facts else "what is there does not answer as Python does"
 
 
-def _checked(place: str, python: str, said: Mapping[str, Any] | str) -> Environment:
+def _checked(place: str, python: str, facts: Mapping[str, Any] | str) -> Environment:
     """The environment that an interpreter tells of. Raises SourceError where nothing can be measured in it."""
-    if isinstance(said, str):
-        raise SourceError(f"--env {place}: {said}")
-    version = ".".join(map(str, said["python"]))
-    if tuple(said["python"]) < OLDEST:
+    if isinstance(facts, str):
+        raise SourceError(f"--env {place}: {facts}")
+    version = ".".join(map(str, facts["python"]))
+    if tuple(facts["python"]) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
         raise SourceError(f"--env {place}: its Python is {version}, and the workbench needs {oldest} or newer")
     install = f"{python} -m pip install {_this_workbench()}"
-    if said.get("version") is None:
+    if facts.get("version") is None:
         why = f"the workbench is not installed there: {install}"
-    elif said["version"] != __version__:
-        why = f"it has version {said['version']} of the workbench, and this is {__version__}: {install}"
-    elif said.get("missing"):
-        why = f"the workbench does not run there, for {said['missing']} is missing: {install}"
-    elif said.get("error"):
-        why = f"the workbench does not run there ({said['error'][:300]}): {install}"
-    elif _code(said["root"]) != _code(ROOT):
+    elif facts["version"] != __version__:
+        why = f"it has version {facts['version']} of the workbench, and this is {__version__}: {install}"
+    elif facts.get("missing"):
+        why = f"the workbench does not run there, for {facts['missing']} is missing: {install}"
+    elif facts.get("error"):
+        why = f"the workbench does not run there ({facts['error'][:300]}): {install}"
+    elif _code(facts["root"]) != _code(ROOT):
         why = "its workbench has the same version and other code: install the same one in both environments"
     else:
-        return Environment(place, python, version, said["packages"])
+        return Environment(place, python, version, facts["packages"])
     raise SourceError(f"--env {place}: {why}")
 
 
@@ -166,9 +165,9 @@ def facts_of(environments: Mapping[str, Environment]) -> dict[str, dict[str, Any
     shown = sorted(differ | (names & set(PACKAGES)))
     return {
         side: {
-            "python": each.version,
-            "packages": {name: each.packages.get(name) for name in shown},
+            "python": environment.version,
+            "packages": {name: environment.packages.get(name) for name in shown},
             "differs": sorted(differ),
         }
-        for side, each in environments.items()
+        for side, environment in environments.items()
     }

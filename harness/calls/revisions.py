@@ -41,9 +41,9 @@ def source_at(text: str, revision: str, *, option: str, folder: Path | None = No
     commit = commit_of(root, revision)
     tree = files_of(root, commit)
     source = parse(text, option=f"{option} (at {revision})", folder=tree / folder.relative_to(root))
-    told = revision if PLAIN_NAME.fullmatch(revision) and not COMMIT.fullmatch(revision) else commit[:9]
-    name = source.name if "=" in text else f"{source.name}-{told}"
-    return replace(source, name=name, revision=told, commit=commit)
+    short = revision if PLAIN_NAME.fullmatch(revision) and not COMMIT.fullmatch(revision) else commit[:9]
+    name = source.name if "=" in text else f"{source.name}-{short}"
+    return replace(source, name=name, revision=short, commit=commit)
 
 
 def repository_of(folder: Path) -> Path:

@@ -24,22 +24,16 @@ class SourceError(OutsideVariantError):
 
 @dataclass(frozen=True)
 class Source:
-    """A function in a file or in a module.
+    """A function in a file or in a module."""
 
-    name: what reports call it. where: an absolute path, or the name of a module. folder: where that module is looked
-    for when it is not installed. factory: the function makes the one that is called, anew for each round. revision: of
-    which revision the files are, where they are no files of the working tree; commit: its full name. environment: the
-    Python that it runs in, where that is another one than this.
-    """
-
-    name: str
-    where: str
+    name: str  # what reports call it
+    where: str  # an absolute path, or the name of a module
     function: str
-    factory: bool = False
-    folder: str = ""
-    revision: str = ""
-    commit: str = ""
-    environment: str = ""
+    factory: bool = False  # the function makes the one that is called, anew for each round
+    folder: str = ""  # where that module is looked for when it is not installed
+    revision: str = ""  # of which revision the files are, where they are no files of the working tree
+    commit: str = ""  # its full name
+    environment: str = ""  # the Python that it runs in, where that is another one than this
 
     @property
     def is_file(self) -> bool:
@@ -99,19 +93,19 @@ def parse(text: str, *, option: str, folder: Path | None = None, elsewhere: bool
     where, colon, function = rest.rpartition(":")
     factory = function.endswith("()")
     function = function.removesuffix("()")
-    told = f"{option} {text!r}"
+    given = f"{option} {text!r}"
     if not where or not colon or not function.isidentifier():
-        raise SourceError(f"{told}: expected FILE:FUNCTION or MODULE:FUNCTION, {EXAMPLE}")
+        raise SourceError(f"{given}: expected FILE:FUNCTION or MODULE:FUNCTION, {EXAMPLE}")
     if where.endswith(".py"):
         path = folder / Path(where).expanduser()
         if not path.is_file():
-            raise SourceError(f"{told}: there is no file {where!r} (looked in {folder.name}/)")
+            raise SourceError(f"{given}: there is no file {where!r} (looked in {folder.name}/)")
         look_for(path, function)
         where = str(path.resolve())
     elif not all(part.isidentifier() for part in where.split(".")):
-        raise SourceError(f"{told}: {where!r} is neither a .py file nor the name of a module")
+        raise SourceError(f"{given}: {where!r} is neither a .py file nor the name of a module")
     elif not elsewhere and not _is_found(where.partition(".")[0], folder):
-        raise SourceError(f"{told}: no module {where.partition('.')[0]!r}, neither installed nor in {folder.name}/")
+        raise SourceError(f"{given}: no module {where.partition('.')[0]!r}, neither installed nor in {folder.name}/")
     return Source(name or function, where, function, factory, str(folder))
 
 
@@ -123,8 +117,8 @@ def source_of(function: Callable[..., Any], what: str) -> Source:
     """Where a function is that another process must find. what: what it is for, for messages. Raises SourceError."""
     name, module = getattr(function, "__qualname__", ""), sys.modules.get(getattr(function, "__module__", None) or "")
     if not name.isidentifier() or getattr(module, name, None) is not function:
-        told = f"{what} {name or repr(function)}: another process must find it: define it with def at the top of a file"
-        raise SourceError(f"{told}, or write FILE:FUNCTION() for what a factory makes")
+        why = f"{what} {name or repr(function)}: another process must find it: define it with def at the top of a file"
+        raise SourceError(f"{why}, or write FILE:FUNCTION() for what a factory makes")
     assert module is not None
     file = getattr(module, "__file__", None)
     if file and file.endswith(".py") and not module.__package__:

@@ -38,17 +38,13 @@ class Turn:
 
 @dataclass
 class World:
-    """Modules from some folders. Those that are installed, and Python's own, belong to all worlds.
-
-    folders: where modules are looked for first, and from where they are this world's own. others: names of modules that
-    are not its own, when it was last entered.
-    """
+    """Modules from some folders. Those that are installed, and Python's own, belong to all worlds."""
 
     turn: Turn
-    folders: tuple[str, ...]
+    folders: tuple[str, ...]  # where modules are looked for first, and from where they are this world's own
     own: dict[str, ModuleType] = field(default_factory=dict)
     files: dict[str, ModuleType] = field(default_factory=dict)
-    others: set[str] = field(default_factory=set)
+    others: set[str] = field(default_factory=set)  # names of modules that are not its own, when it was last entered
 
     def enter(self) -> None:
         """From here on imports find this world's modules, until another world is entered."""
@@ -100,8 +96,8 @@ class World:
         except Exception as error:
             raise SourceError(f"{source.where}: importing it raised {type(error).__name__}: {error}") from error
         if source.revision and not self._owns(module):  # or one installed module would stand for all revisions
-            told = f"{source.shown}: the revision has no such module in this folder, nor in its src/"
-            raise SourceError(f"{told}, and the installed one does not belong to a revision: give FILE:FUNCTION@REV")
+            fault = f"{source.shown}: the revision has no such module in this folder, nor in its src/"
+            raise SourceError(f"{fault}, and the installed one does not belong to a revision: give FILE:FUNCTION@REV")
         return module
 
 

@@ -65,8 +65,8 @@ class _Text:
             raise SourceError(f"{name} is defined within another function: define it at the top")
         if not (source := _source(value)):
             raise SourceError(f"{name}: its source is not known: write it into a file and give FILE:FUNCTION")
-        for used, found in _used_by(value):
-            self.add(used, found, name)
+        for used, held in _used_by(value):
+            self.add(used, held, name)
         self.definitions += [source, ""]
 
 

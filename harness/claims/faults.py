@@ -35,15 +35,15 @@ class ClaimError(ValueError):
 
 def syntax_problem(path: Path, text: str, message: str) -> str:
     """tomllib gives the place only inside its message, and none for a file that ends too early."""
-    found = re.search(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$", message)
-    if not found:
+    place = re.search(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$", message)
+    if not place:
         return f"{path}: not valid TOML: {message}"
-    if found[1]:
-        line, column = int(found[1]), int(found[2])
+    if place[1]:
+        line, column = int(place[1]), int(place[2])
     else:
         lines = text.split("\n")
         line, column = len(lines), len(lines[-1]) + 1
-    return f"{path}:{line}:{column}: not valid TOML: {message[: found.start()]}"
+    return f"{path}:{line}:{column}: not valid TOML: {message[: place.start()]}"
 
 
 def problems_of(
@@ -84,13 +84,13 @@ def _problem(where: str, table: Mapping[str, Any], fault: Mapping[str, Any], roo
 def noted_by_runs(table: Mapping[str, Any], where: str) -> list[str]:
     """The keys of a claim file that only a run may write, a line each."""
     parts = table.get("hypothesis")
-    found = []
+    faults = []
     for index, part in enumerate(parts if isinstance(parts, list) else []):
         if isinstance(part, Mapping) and NOTED_BY_RUNS in part:
             location = ("hypothesis", index, NOTED_BY_RUNS)
             place = f"{where}: {_dotted(location)} = {shown(part[NOTED_BY_RUNS])}"
-            found.append(f"{place}: {_unknown(_model_at(table, location), table, location, NOTED_BY_RUNS)}")
-    return found[:MOST_FAULTS]
+            faults.append(f"{place}: {_unknown(_model_at(table, location), table, location, NOTED_BY_RUNS)}")
+    return faults[:MOST_FAULTS]
 
 
 def _unknown(model: type[BaseModel], table: Mapping[str, Any], location: Sequence[str | int], key: str) -> str:
@@ -165,7 +165,7 @@ def _dotted(location: Sequence[str | int]) -> str:
 
 def _in_file(table: Any, location: Sequence[str | int]) -> tuple[tuple[str | int, ...], Any]:
     """A fault's place and value as the file has them: pydantic may point inside what our own conversions made."""
-    found: list[str | int] = []
+    steps: list[str | int] = []
     for step in location:
         if isinstance(step, int) != isinstance(table, list):
             break
@@ -173,8 +173,8 @@ def _in_file(table: Any, location: Sequence[str | int]) -> tuple[tuple[str | int
             table = table[step]
         except (KeyError, IndexError, TypeError):
             break
-        found.append(step)
-    return tuple(found), table
+        steps.append(step)
+    return tuple(steps), table
 
 
 def shown(value: Any) -> str:

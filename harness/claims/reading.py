@@ -109,8 +109,8 @@ def select(claims: Sequence[Claim], names: Sequence[str] | None) -> list[Claim]:
     """
     if not names:
         return list(claims)
-    known = [claim.id for claim in claims]
-    unknown = [name for name in dict.fromkeys(names) if name not in known]
+    ids = [claim.id for claim in claims]
+    unknown = [name for name in dict.fromkeys(names) if name not in ids]
     if unknown:
-        raise ClaimError(f'no claim "{name}"{nearest(name, known)} (claims: {", ".join(known)})' for name in unknown)
+        raise ClaimError(f'no claim "{name}"{nearest(name, ids)} (claims: {", ".join(ids)})' for name in unknown)
     return [claim for claim in claims if claim.id in set(names)]

@@ -33,16 +33,13 @@ MOST_TOKENS = 4096
 
 @dataclass(frozen=True)
 class Output:
-    """What a variant gave at one timed call.
-
-    prompt: number of the prompt. length: its tokens, those of earlier calls included. kind: "logits" are [B, V] after
-    the prompt; "tokens" are [B, N] greedy ones that follow it; "tokens and logits" are both, with the logits [B, V]
-    after the last token.
-    """
+    """What a variant gave at one timed call."""
 
     variant: str
-    prompt: int
-    length: int
+    prompt: int  # number of the prompt
+    length: int  # its tokens, those of earlier calls included
+    # "logits": [B, V] after the prompt; "tokens": [B, N] greedy ones that follow it; "tokens and logits": both, logits
+    # after the last token
     kind: str
 
 

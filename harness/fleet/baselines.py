@@ -21,11 +21,11 @@ from .kinds import hardware_of, key_of, names, slug
 
 @dataclass(frozen=True)
 class Matched:
-    """The baseline that a run is compared with. `name`: what it is called there; `note`: what to know of the choice."""
+    """The baseline that a run is compared with."""
 
     run: RunFolder
-    name: str
-    note: str = ""
+    name: str  # what it is called there
+    note: str = ""  # what to know of the choice
 
 
 def save(run: RunFolder, name: str, *, under: Path, force: bool = False) -> RunFolder:
@@ -68,15 +68,15 @@ def matching(base: RunFolder, new: RunFolder) -> Matched:
         problem = f"a run of several machines: compare that of one, such as {HOME}/{_first(new)}"
         raise RunError(new.path, problem, f"workbench compare {base.path.name} {new.path / HOME / _first(new)}")
     today = _environment(new)
-    known = {each: _environment(each) for each in baselines_of(base)}
-    if not known:
+    runs = {each: _environment(each) for each in baselines_of(base)}
+    if not runs:
         raise RunError(base.path, "no machine of it has a run", "Save another baseline: workbench baseline save")
-    nearest = min(known, key=lambda each: (len(comparable(known[each], today)), key_of(known[each]) != key_of(today)))
+    nearest = min(runs, key=lambda each: (len(comparable(runs[each], today)), key_of(runs[each]) != key_of(today)))
     name = base.path.resolve().name
     called = name if nearest.path == base.path else f"{name} ({nearest.path.name})"
-    if not comparable(known[nearest], today):
+    if not comparable(runs[nearest], today):
         return Matched(nearest, called)
-    *have, own = names([*known.values(), today])
+    *have, own = names([*runs.values(), today])
     kinds = ", ".join(dict.fromkeys(have))
     note = f"{name} has no run of this kind of machine, {own}; it has: {kinds}"
     return Matched(nearest, called, f"{note}. Keep one: workbench baseline save {new.path.name} {name}")

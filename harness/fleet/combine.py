@@ -36,18 +36,17 @@ SAME = "Measure all machines with one revision, the same packages and the same c
 
 @dataclass(frozen=True)
 class _Piece:
-    """A run that takes part, of a machine or of a piece of the work on a node. source: the place of the run that was
-    named. counts: the workloads that count where the work of its fleet was split; None: all of them."""
+    """A run that takes part, of a machine or of a piece of the work on a node."""
 
     folder: RunFolder
-    source: int
-    counts: tuple[str, ...] | None = None
+    source: int  # the place of the run that was named
+    counts: tuple[str, ...] | None = None  # the workloads that count where its fleet split the work; None: all of them
 
     @property
     def node(self) -> tuple[int, str] | None:
         """The node of a cluster that measured it; None for a machine with one run."""
-        found = PIECE_FOLDER.fullmatch(self.folder.path.name) if self.counts is not None else None
-        return (self.source, found[1]) if found else None
+        piece = PIECE_FOLDER.fullmatch(self.folder.path.name) if self.counts is not None else None
+        return (self.source, piece[1]) if piece else None
 
 
 @dataclass(frozen=True)
@@ -64,8 +63,8 @@ class _Run:
 
     @property
     def environment(self) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self.manifest.get("environment") or {}
-        return found
+        facts: Mapping[str, Any] = self.manifest.get("environment") or {}
+        return facts
 
     @property
     def workloads(self) -> list[str]:
@@ -81,25 +80,25 @@ def combine(runs: Sequence[RunFolder], into: Path | None, *, under: Path = Path(
     node of a cluster are one. Raises RunError where a run cannot be read or did not end, or where claims, code,
     versions or weights differ: it says which.
     """
-    found = [_read(piece) for place, given in enumerate(runs) for piece in _pieces(place, given)]
-    if len(found) < 2:
+    members = [_read(piece) for place, given in enumerate(runs) for piece in _pieces(place, given)]
+    if len(members) < 2:
         raise RunError(runs[0].path, "this is a run of one machine", "Name the runs of two machines or more.")
-    for index, one in enumerate(found):
-        for other in found[:index]:
-            _check(other, one)
-    _check_place(into, found)
+    for index, later in enumerate(members):
+        for earlier in members[:index]:
+            _check(earlier, later)
+    _check_place(into, members)
     fleet = FleetFolder.create(into, under=under)
-    names = _names(found)
+    names = _names(members)
     machines = [Machine(name=name, status="waiting") for name in names]
-    manifest = _manifest(found)
-    fleet.write(machines, claims=_claims(found), status="running", **manifest)
-    for name, run in zip(names, found, strict=True):
+    manifest = _manifest(members)
+    fleet.write(machines, claims=_claims(members), status="running", **manifest)
+    for name, run in zip(names, members, strict=True):
         _copy(run.folder.path, fleet.machine(name))
     machines = [
         Machine(name=name, status=str(run.manifest.get("status")), experiments=run.workloads)
-        for name, run in zip(names, found, strict=True)
+        for name, run in zip(names, members, strict=True)
     ]
-    whole = all(run.manifest.get("status") == "complete" for run in found)
+    whole = all(run.manifest.get("status") == "complete" for run in members)
     fleet.write(machines, status="complete" if whole else "interrupted", **manifest)
     judge_fleet(fleet.path)
     return fleet
@@ -172,48 +171,48 @@ def _left_out(folder: str, names: Iterable[str]) -> list[str]:
 # -- do they belong together? ------------------------------------------------------------------------------------------
 
 
-def _check(one: _Run, other: _Run) -> None:
+def _check(this: _Run, other: _Run) -> None:
     """Raise RunError where two runs are not the same measured on two machines."""
-    if one.folder.digest() == other.folder.digest():
-        raise RunError(other.folder.path, f"this is the same run as {one.folder.path}", "Name each run once.")
-    if said := [*_claims_differ(one, other), *_code_differs(one, other), *_work_differs(one, other)]:
-        problem = f"cannot be combined with {one.folder.path}: {'; '.join(said)}"
+    if this.folder.digest() == other.folder.digest():
+        raise RunError(other.folder.path, f"this is the same run as {this.folder.path}", "Name each run once.")
+    if apart := [*_claims_differ(this, other), *_code_differs(this, other), *_work_differs(this, other)]:
+        problem = f"cannot be combined with {this.folder.path}: {'; '.join(apart)}"
         raise RunError(other.folder.path, problem, SAME)
 
 
-def _claims_differ(one: _Run, other: _Run) -> list[str]:
-    said = [
+def _claims_differ(this: _Run, other: _Run) -> list[str]:
+    apart = [
         f"{what}: {_told(a)} against {_told(b)}"
         for what, key in (("mode", "mode"), ("alpha", "alpha"), ("--fail-if", "fail_if"))
-        if (a := one.manifest.get(key)) != (b := other.manifest.get(key))
+        if (a := this.manifest.get(key)) != (b := other.manifest.get(key))
     ]
-    ours = {claim.get("id"): claim for claim in one.claims}
-    return said + [
+    ours = {claim.get("id"): claim for claim in this.claims}
+    return apart + [
         f"the claim {claim.get('id')} is not the same in both"
         for claim in other.claims
         if claim.get("id") in ours and ours[claim.get("id")] != claim
     ]
 
 
-def _code_differs(one: _Run, other: _Run) -> list[str]:
+def _code_differs(this: _Run, other: _Run) -> list[str]:
     """What is known of the code and the packages, where both runs know it."""
-    said = []
-    ours, theirs = (run.manifest.get("sources") or {} for run in (one, other))
-    commits = [str((run.environment.get("commit") or {}).get("id") or "") for run in (one, other)]
+    apart = []
+    ours, theirs = (run.manifest.get("sources") or {} for run in (this, other))
+    commits = [str((run.environment.get("commit") or {}).get("id") or "") for run in (this, other)]
     if ours and theirs:
         if ours.get("harness") != theirs.get("harness"):
-            said.append("the code that measures is not the same in both")
+            apart.append("the code that measures is not the same in both")
         shared = ours.get("variants", {}).keys() & theirs.get("variants", {}).keys()
         changed = [name for name in sorted(shared) if _digest(ours, name) != _digest(theirs, name)]
-        said += [f"the code of {name} is not the same in both" for name in changed]
+        apart += [f"the code of {name} is not the same in both" for name in changed]
     elif all(commits) and commits[0] != commits[1]:
-        said.append(f"revision: {commits[0][:10]} against {commits[1][:10]}")
+        apart.append(f"revision: {commits[0][:10]} against {commits[1][:10]}")
     for name in COMPUTING:
-        a, b = (_version(run.environment, name) for run in (one, other))
+        a, b = (_version(run.environment, name) for run in (this, other))
         if a and b and a != b:
-            said.append(f"{name}: {a} against {b}")
-    a, b = (".".join(str(run.environment.get("python") or "").split(".")[:2]) for run in (one, other))
-    return said + ([f"Python: {a} against {b}"] if a and b and a != b else [])
+            apart.append(f"{name}: {a} against {b}")
+    a, b = (".".join(str(run.environment.get("python") or "").split(".")[:2]) for run in (this, other))
+    return apart + ([f"Python: {a} against {b}"] if a and b and a != b else [])
 
 
 def _digest(sources: Mapping[str, Any], variant: str) -> object:
@@ -225,22 +224,22 @@ def _version(environment: Mapping[str, Any], package: str) -> str:
     return str((environment.get("packages") or {}).get(package) or "").partition("+")[0]
 
 
-def _work_differs(one: _Run, other: _Run) -> list[str]:
+def _work_differs(this: _Run, other: _Run) -> list[str]:
     """Weights and workloads that have one name and are not the same."""
-    said = []
-    ours, theirs = (run.manifest.get("checkpoints") or {} for run in (one, other))
+    apart = []
+    ours, theirs = (run.manifest.get("checkpoints") or {} for run in (this, other))
     for name in ours.keys() & theirs.keys():
         a, b = (str(each[name].get("digest") or "") for each in (ours, theirs))
         if a and b and a != b:
-            said.append(f"weights of {name}: SHA-256 {a[:12]} against {b[:12]}")
-    work, others = ({each["workload"]["name"]: each["workload"] for each in _experiments(run)} for run in (one, other))
+            apart.append(f"weights of {name}: SHA-256 {a[:12]} against {b[:12]}")
+    work, others = ({each["workload"]["name"]: each["workload"] for each in _experiments(run)} for run in (this, other))
     shared = work.keys() & others.keys()
-    return said + [f"the workload {name} is not the same in both" for name in shared if work[name] != others[name]]
+    return apart + [f"the workload {name} is not the same in both" for name in shared if work[name] != others[name]]
 
 
 def _experiments(run: _Run) -> Sequence[Mapping[str, Any]]:
-    found: Sequence[Mapping[str, Any]] = run.manifest.get("experiments", ())
-    return found
+    entries: Sequence[Mapping[str, Any]] = run.manifest.get("experiments", ())
+    return entries
 
 
 def _told(value: object) -> str:

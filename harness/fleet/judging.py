@@ -27,13 +27,12 @@ from .kinds import labels, names
 
 @dataclass(frozen=True)
 class Judged:
-    """What the runs of the machines come to: verdicts over machines, each effect over machines, and for run.json the
-    machines with their kinds, and what their controls show in one line."""
+    """What the runs of the machines come to."""
 
-    verdicts: list[Verdict]
-    over: list[OverMachines]
-    machines: list[machine_schema.Machine]
-    noise: str
+    verdicts: list[Verdict]  # over machines
+    over: list[OverMachines]  # each effect over machines
+    machines: list[machine_schema.Machine]  # for run.json, with their kinds
+    noise: str  # what their controls show, in one line
 
     def manifest(self, earlier: Mapping[str, Any]) -> dict[str, Any]:
         """run.json with what was found."""
@@ -49,16 +48,16 @@ def verdicts_of(fleet: FleetFolder) -> Judged:
     """
     manifest = fleet.run.read_manifest()
     split = manifest.get("spending") == "split"
-    found = [(machine, run, _counted(machine, run.read_manifest(), split)) for machine, run in fleet.runs()]
+    runs = [(machine, run, _counted(machine, run.read_manifest(), split)) for machine, run in fleet.runs()]
     # A machine that was lost before its first round says nothing, and leaves nothing open.
-    measured = [each for each in found if each[1].finished_rounds() or each[2].get("status") == "complete"]
+    measured = [each for each in runs if each[1].finished_rounds() or each[2].get("status") == "complete"]
     if not measured:
         raise RunError(fleet.path, "no machine of this fleet has finished a round", "Measure again: nothing was kept.")
     manifests = [each for *_, each in measured]
     environments = [each.get("environment") or {} for each in manifests]
     named = labels(environments, [machine.name for machine, *_ in measured])
-    told = zip(named, names(environments), measured, strict=True)
-    machines = [Machine(label, kind, evidence_of(run, one)) for label, kind, (_, run, one) in told]
+    labelled = zip(named, names(environments), measured, strict=True)
+    machines = [Machine(label, kind, evidence_of(run, one)) for label, kind, (_, run, one) in labelled]
     parts = parts_of(
         _claims(fleet),
         [(baseline, variant) for baseline, variant in manifest.get("ad_hoc", [])],

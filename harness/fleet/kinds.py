@@ -67,9 +67,9 @@ SOFTWARE = ("libc", "torch")
 
 def hardware_of(environment: Environment) -> str:
     """As `key_of`, but whatever the versions of its software are."""
-    told = facts(environment)
-    gpu = told["GPU"] and {key: value for key, value in told["GPU"].items() if key not in ("driver", "cuda")}
-    text = json.dumps({**told, **dict.fromkeys(SOFTWARE), "GPU": gpu}, sort_keys=True, default=str)
+    own = facts(environment)
+    gpu = own["GPU"] and {key: value for key, value in own["GPU"].items() if key not in ("driver", "cuda")}
+    text = json.dumps({**own, **dict.fromkeys(SOFTWARE), "GPU": gpu}, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -92,29 +92,29 @@ def _name(environment: Environment, others: Sequence[Environment]) -> str:
     if not namesakes:
         return word
     own = facts(environment)
-    told: list[str] = []
+    marks: list[str] = []
     if any(each["instruction sets"] != own["instruction sets"] for each in namesakes):
-        told.append(_sets(set(own["instruction sets"]), [set(each["instruction sets"]) for each in namesakes]))
+        marks.append(_sets(set(own["instruction sets"]), [set(each["instruction sets"]) for each in namesakes]))
     for what in ("cores", "architecture", "system", "torch", "libc", "threads"):
         if any(each[what] != own[what] for each in namesakes):
-            told.append(_fact(what, own[what]))
-    told = list(filter(None, told))
-    if not told:
-        told = [key_of(environment)[:6]]
-    return f"{word} ({', '.join(told)})"
+            marks.append(_fact(what, own[what]))
+    marks = list(filter(None, marks))
+    if not marks:
+        marks = [key_of(environment)[:6]]
+    return f"{word} ({', '.join(marks)})"
 
 
 def _sets(own: set[str], others: Sequence[set[str]]) -> str:
     """Instruction sets that it has, or lacks, which tell it from each of these; as few as will do, at most three."""
-    left, told = [other for other in others if other != own], list[str]()
-    while left and len(told) < 3:
+    left, named = [other for other in others if other != own], list[str]()
+    while left and len(named) < 3:
         marks = {
             (name, name in own): sum((name in other) != (name in own) for other in left) for name in own.union(*left)
         }
         name, has = max(marks, key=lambda mark: (marks[mark], mark[1], -_place(mark[0]), mark[0]))
-        told.append(name if has else f"no {name}")
+        named.append(name if has else f"no {name}")
         left = [other for other in left if (name in other) == has]
-    return ", ".join(told)
+    return ", ".join(named)
 
 
 def _place(name: str) -> int:
@@ -133,15 +133,15 @@ def labels(environments: Sequence[Environment], folders: Sequence[str] = ()) -> 
 
     folders: of the runs. A node of a cluster has one for each piece of the work ("m2", "m2.2", "m2.3").
     """
-    found = names(environments)
-    places = [PIECE_FOLDER.fullmatch(each) for each in folders] or [None] * len(found)
+    kinds = names(environments)
+    places = [PIECE_FOLDER.fullmatch(each) for each in folders] or [None] * len(kinds)
     nodes = [place[1] if place else str(index) for index, place in enumerate(places)]
     of_kind: dict[str, list[str]] = {}
-    for name, node in zip(found, nodes, strict=True):
+    for name, node in zip(kinds, nodes, strict=True):
         of_kind.setdefault(name, [])
         of_kind[name] += [node] * (node not in of_kind[name])
     made = []
-    for name, node, place in zip(found, nodes, places, strict=True):
+    for name, node, place in zip(kinds, nodes, places, strict=True):
         number = f" #{of_kind[name].index(node) + 1}" if len(of_kind[name]) > 1 else ""
         piece = f"{PIECE}{place[2] or 1}" if place and nodes.count(node) > 1 else ""
         made.append(f"{name}{number}{piece}")

@@ -113,7 +113,7 @@ def comparable(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
 
 def changed_since(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Why a run cannot go on here: all that `comparable` names, and what shifts the ratios within one run as well."""
-    said = [
+    changes = [
         f"{name}: {_said(earlier, key)} against {_said(now, key)}"
         for name, key in (
             ("cores", "cores"),
@@ -124,12 +124,12 @@ def changed_since(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> list[st
         if earlier.get(key) != now.get(key)
     ]
     before, after = ({**(each.get("packages") or {}), "torch": ""} for each in (earlier, now))
-    said += [
+    changes += [
         f"{name}: {before.get(name) or 'not installed'} against {after.get(name) or 'not installed'}"
         for name in sorted({*before, *after})
         if before.get(name) != after.get(name)
     ]
-    return comparable(earlier, now) + said
+    return comparable(earlier, now) + changes
 
 
 def device_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:

@@ -35,13 +35,13 @@ _ADDRESS = re.compile(r"ray|ray://[^\s/]+")
 
 @dataclass(frozen=True)
 class Node:
-    """A machine of the cluster. cpus, gpus: that Ray may give away there. declared: whether it is meant to measure."""
+    """A machine of the cluster."""
 
     id: str
     address: str
-    cpus: float
-    gpus: float
-    declared: bool
+    cpus: float  # that Ray may give away there
+    gpus: float  # likewise
+    declared: bool  # whether it is meant to measure
 
 
 class Lost(Exception):
@@ -70,22 +70,22 @@ class Cluster:
             with _signals_kept():
                 ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except (OSError, RuntimeError, ValueError, ImportError) as error:
-            said = str(error).strip().partition("\n")[0]
-            raise PlanError(f"--on {on}: no Ray cluster answers ({said}); {HOW_TO_START}") from error
+            reason = str(error).strip().partition("\n")[0]
+            raise PlanError(f"--on {on}: no Ray cluster answers ({reason}); {HOW_TO_START}") from error
         self._ray = ray
 
     def nodes(self) -> list[Node]:
         """The nodes that are alive and may measure."""
-        known = [each for each in self._ray.nodes() if each["Alive"]]
+        alive = [each for each in self._ray.nodes() if each["Alive"]]
         nodes = [
             Node(
-                each["NodeID"],
-                each["NodeManagerAddress"],
-                float(each["Resources"].get("CPU", 0)),
-                float(each["Resources"].get("GPU", 0)),
-                each["Resources"].get(RESOURCE, 0) >= 1,
+                node["NodeID"],
+                node["NodeManagerAddress"],
+                float(node["Resources"].get("CPU", 0)),
+                float(node["Resources"].get("GPU", 0)),
+                node["Resources"].get(RESOURCE, 0) >= 1,
             )
-            for each in known
+            for node in alive
         ]
         declared = [each for each in nodes if each.declared]
         return declared or [each for each in nodes if each.cpus >= 1]
@@ -169,8 +169,8 @@ def check_address(on: str) -> None:
 def _said(error: Exception) -> str:
     """The reason in a line, out of Ray's many."""
     text = str(error)
-    if found := re.findall(r"(?:ModuleNotFound|Import|Attribute)Error: [^\n]+", text):
-        return f"the workbench there cannot be used: {found[-1]}"
+    if missing := re.findall(r"(?:ModuleNotFound|Import|Attribute)Error: [^\n]+", text):
+        return f"the workbench there cannot be used: {missing[-1]}"
     if "node has died" in text or "node was terminated" in text or "node died" in text.lower():
         return NODE_GONE[0]
     if "unavailable" in text:

@@ -26,12 +26,12 @@ _DATA = re.compile(
 
 
 class Part(NamedTuple):
-    """Bytes of a file, from `offset` on. last: whether the file ends there; the journal has no end."""
+    """Bytes of a file."""
 
     name: str
-    offset: int
+    offset: int  # where in the file they begin
     content: bytes
-    last: bool
+    last: bool  # whether the file ends there; the journal has no end
 
 
 def is_a_run_file(name: str) -> bool:
@@ -73,12 +73,12 @@ class Outgoing:
         except FileNotFoundError:
             return []
         content = content[: content.rfind(b"\n") + 1]
-        found = [
+        parts = [
             Part(JOURNAL, self._journal + start, content[start : start + PART_BYTES], False)
             for start in range(0, len(content), PART_BYTES)
         ]
         self._journal += len(content)
-        return found
+        return parts
 
     def _whole(self, name: str) -> Iterator[Part]:
         """A file that is replaced whole, where it has changed."""

@@ -60,14 +60,14 @@ class Progresses(Protocol):
 
 @dataclass
 class Task:
-    """A piece on its way to a run. given_seconds: that it may be measured; begun: when, by the monotonic clock."""
+    """A piece on its way to a run."""
 
     piece: Piece
     work: Work
     machine: Machine
     incoming: Incoming
-    given_seconds: float
-    begun: float = field(default_factory=time.monotonic)
+    given_seconds: float  # how long it may be measured
+    begun: float = field(default_factory=time.monotonic)  # when, by the monotonic clock
     stopped: bool = False
 
     @property
@@ -77,20 +77,19 @@ class Task:
 
 @dataclass
 class Station:
-    """A node that is used. name: in this fleet; asked: what it still has to answer; kind: key of its kind of machine,
-    once it is known; runs: how many it was given; failures: how many of these came to nothing."""
+    """A node that is used."""
 
     node: Node
-    name: str
+    name: str  # in this fleet
     worker: Worker
     progress: ProgressOfNode
     state: State = "starting"
-    asked: Any = None
+    asked: Any = None  # what it still has to answer
     begun: float = field(default_factory=time.monotonic)
     environment: Mapping[str, Any] = field(default_factory=dict)
     task: Task | None = None
-    runs: int = 0
-    failures: int = 0
+    runs: int = 0  # how many it was given
+    failures: int = 0  # how many of these came to nothing
 
     def __post_init__(self) -> None:
         self.progress.phase("starting")
@@ -121,8 +120,8 @@ class Station:
         bad = [(name, found) for name, state, found in facts["checks"] if state == "bad"]
         if wrong := [f"{name}: {found}" for name, found in bad if name in NEEDED]:
             return "; ".join(wrong)
-        for name, found in bad:
-            self.progress.note(f"{name}: {found}")
+        for name, detail in bad:
+            self.progress.note(f"{name}: {detail}")
         if facts["niceness"] > 0:
             self.progress.note(
                 f"other programs there come first (niceness {facts['niceness']}): put RAY_worker_niceness=0 before "
@@ -148,12 +147,12 @@ class Station:
     def heard(self, content: bytes) -> dict[str, Any] | None:
         """Write what came, show what it says; the last event of an order, None while it goes on. Raises ValueError for
         what no worker says."""
-        told = Told.from_bytes(content)
+        news = Told.from_bytes(content)
         if self.task is not None:
-            for part in told.parts:
+            for part in news.parts:
                 self.task.incoming.take(part)
-        last = {"event": "failed", "reason": told.gone} if told.gone else None
-        for event in map(json.loads, told.events):
+        last = {"event": "failed", "reason": news.gone} if news.gone else None
+        for event in map(json.loads, news.events):
             match event["event"]:
                 case "phase":
                     self.progress.phase(event["text"])

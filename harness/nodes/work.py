@@ -100,18 +100,14 @@ def _weight_of(units: Sequence[Unit]) -> int:
 
 @dataclass
 class Work:
-    """What is still to be measured, for one answer: everything once, or everything on one kind of machine.
+    """What is still to be measured, for one answer: everything once, or everything on one kind of machine."""
 
-    waiting: pieces that nobody has. most_seconds: that a piece is measured. pool_seconds: of all nodes together, that
-    nobody was given yet. taken: pieces that a node has. tries: of those that failed. given_up: no node could.
-    """
-
-    waiting: list[Piece]
-    most_seconds: float
-    pool_seconds: float = 0.0
-    taken: list[Piece] = field(default_factory=list)
-    tries: dict[tuple[str, ...], int] = field(default_factory=dict)
-    given_up: list[Piece] = field(default_factory=list)
+    waiting: list[Piece]  # pieces that nobody has
+    most_seconds: float  # how long a piece is measured at most
+    pool_seconds: float = 0.0  # that nobody was given yet, of all nodes together
+    taken: list[Piece] = field(default_factory=list)  # pieces that a node has
+    tries: dict[tuple[str, ...], int] = field(default_factory=dict)  # pieces that failed, and how often
+    given_up: list[Piece] = field(default_factory=list)  # pieces that no node could measure
 
     @property
     def is_done(self) -> bool:

@@ -37,12 +37,11 @@ DONE = ("done", "failed")
 
 
 class Told(NamedTuple):
-    """What is new on a node. events: as texts of JSON; parts: of the run folder, to be written before these count.
-    gone: why the measuring process has ended; empty while it lives."""
+    """What is new on a node."""
 
-    events: list[str]
-    parts: list[Part]
-    gone: str
+    events: list[str]  # as texts of JSON
+    parts: list[Part]  # of the run folder, to be written before the events count
+    gone: str  # why the measuring process has ended; empty while it lives
 
     def to_bytes(self) -> bytes:
         """A line of JSON, and behind it the content of all parts."""
@@ -54,11 +53,11 @@ class Told(NamedTuple):
     def from_bytes(cls, content: bytes) -> Self:
         """Raises ValueError for other bytes."""
         head, _, rest = content.partition(b"\n")
-        told, parts, at = json.loads(head), [], 0
-        for name, offset, size, last in told["parts"]:
+        news, parts, at = json.loads(head), [], 0
+        for name, offset, size, last in news["parts"]:
             parts.append(Part(str(name), int(offset), rest[at : at + size], bool(last)))
             at += size
-        return cls([str(each) for each in told["events"]], parts, str(told["gone"]))
+        return cls([str(each) for each in news["events"]], parts, str(news["gone"]))
 
 
 class NodeWorker:
@@ -153,9 +152,9 @@ class NodeWorker:
         """Why the process has ended, with the last line that it wrote."""
         if self._child is None or (code := self._child.poll()) is None:
             return ""
-        said = (self._home / OUTPUT).read_text("utf-8", errors="replace").strip().splitlines()
+        lines = (self._home / OUTPUT).read_text("utf-8", errors="replace").strip().splitlines()
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        return f"the measuring process ended ({how})" + (f": {said[-1][:200]}" if said and code else "")
+        return f"the measuring process ended ({how})" + (f": {lines[-1][:200]}" if lines and code else "")
 
 
 def _remove_left_behind() -> None:

@@ -49,10 +49,10 @@ class Refused(PlaceError):
 
 @dataclass(frozen=True)
 class Remote:
-    """A file at a place. version: changes when it is written anew, as far as the file system tells."""
+    """A file at a place."""
 
     size: int
-    version: str
+    version: str  # changes when it is written anew, as far as the file system tells
 
 
 @dataclass(frozen=True)
@@ -90,22 +90,22 @@ class Place:
         """All files in it and below, by their names relative to it; none where there is no such folder."""
         with as_place_error(self.url):
             try:
-                found = self.system.find(self.root, detail=True)
+                there = self.system.find(self.root, detail=True)
             except FileNotFoundError:
                 if self._has_bucket():
                     return {}
                 raise
-        inside = {path[len(self.root) :].lstrip("/"): facts for path, facts in found.items()}
+        inside = {path[len(self.root) :].lstrip("/"): facts for path, facts in there.items()}
         return {name: Remote(int(facts.get("size") or 0), _version(facts)) for name, facts in inside.items() if name}
 
     def folders(self) -> list[str]:
         """The names of the folders in it, without hidden ones; none where there is no such folder."""
         with as_place_error(self.url):
             try:
-                found = self.system.ls(self.root, detail=True)
+                there = self.system.ls(self.root, detail=True)
             except FileNotFoundError:
                 return []
-        names = (str(each["name"]).rstrip("/").rpartition("/")[2] for each in found if each["type"] == "directory")
+        names = (str(each["name"]).rstrip("/").rpartition("/")[2] for each in there if each["type"] == "directory")
         return sorted(name for name in names if name and not name.startswith("."))
 
     def read(self, names: Sequence[str]) -> dict[str, bytes]:
@@ -113,12 +113,12 @@ class Place:
         paths = {f"{self.root}/{name}": name for name in names}
         with as_place_error(self.url):
             content: Mapping[str, Any] = self.system.cat(list(paths), on_error="return") if paths else {}
-            for each in content.values():
-                if isinstance(each, Exception) and not isinstance(each, FileNotFoundError):
-                    raise each
+            for answer in content.values():
+                if isinstance(answer, Exception) and not isinstance(answer, FileNotFoundError):
+                    raise answer
         stripped = {self.system._strip_protocol(path): name for path, name in paths.items()}
-        found = {stripped[path]: each for path, each in content.items() if path in stripped}
-        return {name: each for name, each in found.items() if isinstance(each, bytes)}
+        files = {stripped[path]: each for path, each in content.items() if path in stripped}
+        return {name: each for name, each in files.items() if isinstance(each, bytes)}
 
     def get(self, files: Mapping[str, Path]) -> None:
         """Fetch files into paths of this machine, by their names here."""
@@ -196,22 +196,22 @@ def as_place_error(url: str) -> Iterator[None]:
 
 def _told(error: Exception) -> tuple[str, str]:
     """The problem and the fix."""
-    said = f"{type(error).__name__}: {first_line(error)}".rstrip(": ").rstrip(".")
+    text = f"{type(error).__name__}: {first_line(error)}".rstrip(": ").rstrip(".")
     if isinstance(error, ImportError):
         package = _missing_package(error)
         return f"needs the package {package}", f"Install it: pip install {package}"
-    if isinstance(error, ValueError) and "rotocol" in said:
-        return said, "Use a URL such as s3://, gs://, az://, sftp:// or file://, or a plain path."
+    if isinstance(error, ValueError) and "rotocol" in text:
+        return text, "Use a URL such as s3://, gs://, az://, sftp:// or file://, or a plain path."
     kinds = " ".join(kind.__name__ for kind in (*type(error).__mro__, *type(error.__cause__).__mro__))
     if "Credential" in kinds or "Token" in kinds:
-        return f"no credentials ({said})", "Give them as the store's own tools want them, such as AWS_PROFILE for S3."
+        return f"no credentials ({text})", "Give them as the store's own tools want them, such as AWS_PROFILE for S3."
     if isinstance(error, PermissionError) or "Forbidden" in kinds:
-        return f"not allowed ({said})", "Check the credentials, and what they may do at this place."
+        return f"not allowed ({text})", "Check the credentials, and what they may do at this place."
     if isinstance(error, FileNotFoundError):
-        return f"not there ({said})", "Check the name; a bucket must exist, the workbench makes none."
+        return f"not there ({text})", "Check the name; a bucket must exist, the workbench makes none."
     if isinstance(error, (ConnectionError, TimeoutError)) or re.search("Connection|Timeout|Endpoint", kinds):
-        return f"cannot be reached ({said})", "Check the address and the network."
-    return f"the store refused ({said})", "Check the URL and the store."
+        return f"cannot be reached ({text})", "Check the address and the network."
+    return f"the store refused ({text})", "Check the URL and the store."
 
 
 def _missing_package(error: BaseException) -> str:

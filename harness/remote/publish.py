@@ -60,8 +60,8 @@ def listed(url: str) -> tuple[index.Listing, str]:
     Without an index each run is looked at, those with the last names first, at most MOST_LISTED. Raises PlaceError.
     """
     home = Place.at(url)
-    if (found := index.read(home)) is not None:
-        return found, ""
+    if (table := index.read(home)) is not None:
+        return table, ""
     names = home.folders()[::-1]
     rows = index.look(home, names[:MOST_LISTED])
     of = f" the last {MOST_LISTED} of {len(names)}" if len(names) > MOST_LISTED else ""

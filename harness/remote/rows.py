@@ -95,9 +95,9 @@ def standings_of(row: Mapping[str, Any], where: str) -> Standings:
             **{key: row[key] for key in ("started", "status", "noise", "fired")},
             "environment": json.loads(row["environment"]),
             "courses": {
-                each["name"]: {key: each[key] for key in ("checkpoint", "against", "bias")}
-                | {"workload": json.loads(each["workload"])}
-                for each in row["results"]
+                course["name"]: {key: course[key] for key in ("checkpoint", "against", "bias")}
+                | {"workload": json.loads(course["workload"])}
+                for course in row["results"]
             },
             "subjects": [(each["workload"], each["variant"]) for each in row["subjects"]],
             "rows": row["times"],
@@ -121,8 +121,8 @@ def _columns_of(standings: Standings) -> Row:
     return {
         "environment": json.dumps(environment, sort_keys=True),
         "results": [
-            {**each, "name": name, "workload": json.dumps(each["workload"], sort_keys=True)}
-            for name, each in content["courses"].items()
+            {**course, "name": name, "workload": json.dumps(course["workload"], sort_keys=True)}
+            for name, course in content["courses"].items()
         ],
         "subjects": [{"workload": workload, "variant": variant} for workload, variant in content["subjects"]],
         "times": content["rows"],

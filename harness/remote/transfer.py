@@ -80,13 +80,13 @@ def send(run: RunFolder, place: Place, *, force: bool = False) -> None:
 
 def files_of(folder: Path) -> dict[str, Path]:
     """The files of a run that go along with it, by their names in it."""
-    found = {}
+    files = {}
     for here, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name != _LOGS)
         for path in (Path(here, name) for name in sorted(names) if not name.startswith(".")):
             if not path.is_symlink():
-                found[path.relative_to(folder).as_posix()] = path
-    return found
+                files[path.relative_to(folder).as_posix()] = path
+    return files
 
 
 def _changed(folder: Path, names: Iterable[str]) -> Iterator[ChangedFile]:
@@ -101,8 +101,8 @@ def _check_arrived(files: Mapping[str, Path], place: Place) -> None:
     for name, path in files.items():
         size = path.stat().st_size
         if name not in there or there[name].size != size:
-            found = f"{there[name].size:,} bytes" if name in there else "nothing"
-            problem = f"{found} arrived of {name}, which has {size:,} bytes here"
+            arrived = f"{there[name].size:,} bytes" if name in there else "nothing"
+            problem = f"{arrived} arrived of {name}, which has {size:,} bytes here"
             raise PlaceError(place.url, problem, "Publish the run again.")
 
 

@@ -60,16 +60,16 @@ def compare(
     now = _by_folder(measure_standings(new), new)
     # Of the base only what the new run has, too: a baseline of the whole register takes seconds.
     old = _by_folder(measure_standings(base, now.workloads), base)
-    found = compare_standings(old, now, thresholds=thresholds)
-    counted = counted_rows(Side(base, old), Side(new, now), thresholds, same_machine=found.same_machine)
-    rows = (*found.rows, *counted)
+    timed = compare_standings(old, now, thresholds=thresholds)
+    counted = counted_rows(Side(base, old), Side(new, now), thresholds, same_machine=timed.same_machine)
+    rows = (*timed.rows, *counted)
     order = {key: place for place, key in enumerate(dict.fromkeys(row.key for row in rows))}
     subjects = {*order, *old.subjects, *now.subjects}
     unused = (f"No subject fits [[for]] {each}." for each in thresholds.fit_nothing(subjects))
     return replace(
-        found,
+        timed,
         rows=gated(sorted(rows, key=lambda row: (order[row.key], WHATS.index(row.what))), thresholds.gate),
-        notes=(*found.notes, *_thresholds_of(thresholds, found.tolerance_percent), *unused),
+        notes=(*timed.notes, *_thresholds_of(thresholds, timed.tolerance_percent), *unused),
         gate=thresholds.gate,
     )
 
@@ -127,12 +127,12 @@ class _Limits:
 
 def _thresholds_of(thresholds: Thresholds, tolerance_percent: float) -> Iterator[str]:
     """The thresholds of some subjects, a sentence for each table, with the slow-down from which a time is flagged."""
-    for each in thresholds.for_some:
-        own = [f"{what} {percent:g} %" for what in WHATS if (percent := getattr(each, what, None))]
-        if each.time:
-            least = ((1 + each.time / 100) * (1 + tolerance_percent / 100) - 1) * 100
+    for limits in thresholds.for_some:
+        own = [f"{what} {percent:g} %" for what in WHATS if (percent := getattr(limits, what, None))]
+        if limits.time:
+            least = ((1 + limits.time / 100) * (1 + tolerance_percent / 100) - 1) * 100
             own[0] += f" (flagged where the whole interval lies above {least:.3g} %)"
-        yield f"Thresholds for {each}: {', '.join(own)}."
+        yield f"Thresholds for {limits}: {', '.join(own)}."
 
 
 def _notes_on(run: Standings) -> list[str]:

@@ -98,24 +98,24 @@ def _instruction_rows(old: Side, now: Side, thresholds: Thresholds) -> Iterator[
         if not reason and old.inputs.get(key[0]) != now.inputs.get(key[0]):
             reason = "the code that makes the arguments changed"
         try:
-            found = None if reason else change(old.instructions, now.instructions, *key)
+            changed = None if reason else change(old.instructions, now.instructions, *key)
         except ValueError as error:
             reason = str(error)
-        if reason or found is None:
+        if reason or changed is None:
             yield _cannot_tell(key, "instructions", thresholds, reason)
             continue
-        limit, width = thresholds.of("instructions", *key), found.half_width
-        low, high = found.percent - width, found.percent + width
+        limit, width = thresholds.of("instructions", *key), changed.half_width
+        low, high = changed.percent - width, changed.percent + width
         verdict: Answer = "cannot tell"
         reason = f"up to {high:.2f} % more are not excluded: counts of such short calls are known to ±{width:.2f} %"
         if low > limit:
-            verdict, reason = "regression", found.detail
+            verdict, reason = "regression", changed.detail
         elif high < -limit:
-            verdict, reason = "improvement", found.detail
+            verdict, reason = "improvement", changed.detail
         elif high < limit:
-            verdict, reason = "no regression", found.detail
-        base, new = (Counted(value, "instructions") for value in (found.base, found.new))
-        yield Row(*key, "", base, new, found.percent, low, high, verdict, reason, "instructions", limit)
+            verdict, reason = "no regression", changed.detail
+        base, new = (Counted(value, "instructions") for value in (changed.base, changed.new))
+        yield Row(*key, "", base, new, changed.percent, low, high, verdict, reason, "instructions", limit)
 
 
 def _memory_rows(old: Side, now: Side, thresholds: Thresholds, *, same_machine: bool) -> Iterator[Row]:
@@ -140,8 +140,8 @@ def _memory_rows(old: Side, now: Side, thresholds: Thresholds, *, same_machine: 
             detail = detail if same_machine else f"more memory, but on a different machine: {detail}"
         elif base - new > least:
             verdict = "improvement"
-        one, other = Counted(base, "bytes"), Counted(new, "bytes")
-        yield Row(*key, "", one, other, percent, percent, percent, verdict, detail, "memory", limit)
+        base_bytes, new_bytes = Counted(base, "bytes"), Counted(new, "bytes")
+        yield Row(*key, "", base_bytes, new_bytes, percent, percent, percent, verdict, detail, "memory", limit)
 
 
 def _operation_rows(old: Side, now: Side) -> Iterator[Row]:
@@ -154,11 +154,11 @@ def _operation_rows(old: Side, now: Side) -> Iterator[Row]:
             yield Row(*key, "", None, None, None, None, None, "cannot tell", reason, "operations")
             continue
         same = before["digest"] == after["digest"]
-        one, other = (Counted(float(trace["ops"]), "operations") for trace in (before, after))
+        base, new = (Counted(float(trace["ops"]), "operations") for trace in (before, after))
         percent = 100 * (after["ops"] / before["ops"] - 1) if before["ops"] else None
         verdict: Answer = "no regression" if same else "changed"
         detail = "" if same else _came_and_went(before, after)
-        yield Row(*key, "", one, other, percent, percent, percent, verdict, detail, "operations")
+        yield Row(*key, "", base, new, percent, percent, percent, verdict, detail, "operations")
 
 
 def unlike(key: Key, old: Standings, now: Standings) -> str:

@@ -35,25 +35,21 @@ class Counted:
 
 @dataclass(frozen=True)
 class Row:
-    """One thing of one variant on one workload, in both runs.
-
-    `change_percent` is of the variant's time, instructions or bytes: above 0 it became worse. `decides`: whether the
-    row has a say in the exit code. `threshold_percent` is 0 for operations.
-    """
+    """One thing of one variant on one workload, in both runs."""
 
     workload: str
     variant: str
     against: str
     base: Saved | Counted | None
     new: Saved | Counted | None
-    change_percent: float | None
+    change_percent: float | None  # of the variant's time, instructions or bytes: above 0 it became worse
     low_percent: float | None
     high_percent: float | None
     verdict: Answer
     reason: str
     what: What = "time"
-    threshold_percent: float = 0.0
-    decides: bool = True
+    threshold_percent: float = 0.0  # 0 for operations
+    decides: bool = True  # whether the row has a say in the exit code
 
     @property
     def key(self) -> tuple[str, str]:

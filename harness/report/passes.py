@@ -42,9 +42,9 @@ def profiling_markdown(form: ProfilingForm, forms: Mapping[tuple[str, str], Mapp
         blocks += ["### Bottlenecks", *_bottlenecks(levels)]
         targets = (
             f"{': '.join(filter(None, (lines[phase], form.remedies.get(phase, form.beyond))))}"
-            f"{'' if each == ('critical',) else ' (may be below the limit)'}"
-            for phase, each in levels.items()
-            if "critical" in each
+            f"{'' if possible == ('critical',) else ' (may be below the limit)'}"
+            for phase, possible in levels.items()
+            if "critical" in possible
         )
         blocks += ["### Optimisation targets", _numbered(targets) or "None: nothing is above the limit."]
     return "\n\n".join(blocks) + "\n"

@@ -242,9 +242,9 @@ def environments_text(environments: Mapping[str, Json]) -> str:
         differs, packages = facts.get("differs") or (), facts.get("packages") or {}
         shown = [name for name in ("torch", "numpy") if name in packages and name not in differs]
         names = [*list(differs)[:MOST_PACKAGES], *shown]
-        said = [f"{name} {packages.get(name) or 'not installed'}" for name in names]
+        versions = [f"{name} {packages.get(name) or 'not installed'}" for name in names]
         more = [f"{len(differs) - MOST_PACKAGES} more that differ"] if len(differs) > MOST_PACKAGES else []
-        parts.append(f"{side} in Python {facts.get('python', '?')} ({', '.join([*said, *more])})")
+        parts.append(f"{side} in Python {facts.get('python', '?')} ({', '.join([*versions, *more])})")
     return one_text_line(f"Environments: {'; '.join(parts)}.", 600) if parts else ""
 
 

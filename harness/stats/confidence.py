@@ -65,12 +65,11 @@ class Interval:
 
 @dataclass(frozen=True)
 class Look:
-    """A planned look. rounds: after how many. critical: half width over the standard error of a mean, on normal
-    differences. rank: the interval ends at the so many smallest and largest mean of two rounds."""
+    """A planned look."""
 
-    rounds: int
-    critical: float
-    rank: int
+    rounds: int  # after how many
+    critical: float  # half width over the standard error of a mean, on normal differences
+    rank: int  # the interval ends at the so many smallest and largest mean of two rounds
 
     def half_width(self, spread: float) -> float:
         """Half width to expect on normal differences with standard deviation `spread`: about that of Student's t."""
@@ -235,8 +234,8 @@ def _signed_rank_ends(values: bytes, rank: int) -> tuple[float, float]:
 
 
 def _pair_means(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    one, other = np.triu_indices(values.size)
-    return (values[one] + values[other]) / 2
+    first, second = np.triu_indices(values.size)
+    return (values[first] + values[second]) / 2
 
 
 def _one_series(d: ArrayLike, alpha: float) -> NDArray[np.float64]:

@@ -25,11 +25,11 @@ Clock = Literal["cpu", "wall", "device"]
 
 @dataclass(frozen=True)
 class Clocks:
-    """Which clock counts. wall_default: workloads timed by wall altogether, because they use several threads.
-    wall_variants: workload → variants timed by wall, because they compute in threads of their own."""
+    """Which clock counts."""
 
     device: str = "cpu"
-    wall_default: frozenset[str] = frozenset()
+    wall_default: frozenset[str] = frozenset()  # workloads timed by wall altogether, because they use several threads
+    # workload → variants timed by wall, because they compute in threads of their own
     wall_variants: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def of(self, workload: str, *variants: str) -> Clock:
@@ -42,23 +42,19 @@ class Clocks:
 
 @dataclass(frozen=True)
 class LogTimes:
-    """Log time of a call (ns) of every variant in every sub-round of one workload, by one clock and metric.
-
-    logs: [round, sub-round, variant]; NaN where there is no sample, -inf where its time is not positive. faults: minor
-    page faults a call; wall_ns: wall time of a sample; both of the same shape, 0 where there is none. rounds: (process,
-    round) of each, in this order.
-    """
+    """Log time of a call (ns) of every variant in every sub-round of one workload, by one clock and metric."""
 
     variants: tuple[str, ...]
-    rounds: tuple[tuple[int, int], ...]
+    rounds: tuple[tuple[int, int], ...]  # (process, round) of each, in this order
+    # [round, sub-round, variant]; NaN where there is no sample, -inf where its time is not positive
     logs: NDArray[np.float64]
-    faults: NDArray[np.float64]
-    wall_ns: NDArray[np.float64]
+    faults: NDArray[np.float64]  # minor page faults a call, of the same shape; 0 where there is no sample
+    wall_ns: NDArray[np.float64]  # wall time of a sample, of the same shape; 0 where there is none
 
     def of(self, names: Sequence[str]) -> LogTimes:
         """The same for these variants, in this order; one without a sample has NaN throughout."""
-        known = {name: index for index, name in enumerate(self.variants)}
-        columns = [known.get(name, -1) for name in names]
+        places = {name: index for index, name in enumerate(self.variants)}
+        columns = [places.get(name, -1) for name in names]
         lacking = [index for index, column in enumerate(columns) if column < 0]
         if not self.variants:
             empty = np.empty((0, 0, len(names)))
@@ -111,16 +107,16 @@ def log_times(
     return _array(columns, codes, tuple(names), workload, clock, metric, new_tokens)
 
 
-def log_times_of_round(one: Round, *, clock: Clock, metric: Metric = "time", new_tokens: int = 2) -> LogTimes:
+def log_times_of_round(taken: Round, *, clock: Clock, metric: Metric = "time", new_tokens: int = 2) -> LogTimes:
     """The same for a single round, as the measuring loop has it. Where only ratios count, `new_tokens` does not."""
-    names = tuple(dict.fromkeys(sample.variant for sample in one.samples))
-    codes = np.array([names.index(sample.variant) for sample in one.samples], dtype=np.intp)
-    numbers = np.array([sample[1:] for sample in one.samples], dtype=np.int64).reshape(
+    names = tuple(dict.fromkeys(sample.variant for sample in taken.samples))
+    codes = np.array([names.index(sample.variant) for sample in taken.samples], dtype=np.intp)
+    numbers = np.array([sample[1:] for sample in taken.samples], dtype=np.int64).reshape(
         len(codes), len(Sample._fields) - 1
     )
     columns = dict(zip(Sample._fields[1:], numbers.T, strict=True))
-    whole = {"process": np.full(len(codes), one.process), "round": np.full(len(codes), one.number)}
-    return _array(columns | whole, codes, names, one.workload, clock, metric, new_tokens)
+    whole = {"process": np.full(len(codes), taken.process), "round": np.full(len(codes), taken.number)}
+    return _array(columns | whole, codes, names, taken.workload, clock, metric, new_tokens)
 
 
 def _array(
@@ -152,19 +148,14 @@ def _array(
 
 @dataclass(frozen=True)
 class WholeRounds:
-    """The rounds in which some variants are all timed, in order of (process, round), one number a variant.
-
-    logs: [round, variant], median over the sub-rounds that have them all. incomplete: rounds that have some of
-    them and no such sub-round. invalid: rounds left out because a time was not positive. faults: mean
-    over rounds of the median page faults a call, by variant. seconds: wall time of the samples behind them.
-    """
+    """The rounds in which some variants are all timed, in order of (process, round), one number a variant."""
 
     rounds: tuple[tuple[int, int], ...]
-    logs: NDArray[np.float64]
-    faults: NDArray[np.float64]
-    incomplete: int
-    invalid: int
-    seconds: float
+    logs: NDArray[np.float64]  # [round, variant], median over the sub-rounds that have them all
+    faults: NDArray[np.float64]  # mean over rounds of the median page faults a call, by variant
+    incomplete: int  # rounds that have some of them, and no sub-round that has all
+    invalid: int  # rounds left out because a time was not positive
+    seconds: float  # wall time of the samples behind them
 
 
 def whole_rounds(times: LogTimes) -> WholeRounds:
@@ -182,22 +173,18 @@ def whole_rounds(times: LogTimes) -> WholeRounds:
 
 @dataclass(frozen=True)
 class Differences:
-    """Rounds of one comparison.
+    """Rounds of one comparison."""
 
-    values: log t_baseline - log t_variant, one a round, in order of (process, round): the median over its sub-rounds.
-    seconds: wall time of the samples behind them, both sides. faults_*: minor page faults a call, counted as time is
-    (median over a round's pairs, so that a fault in a few of them counts as little as it weighs), mean over rounds.
-    call_*_ns: typical time of a call. invalid_share: share of the rounds with both sides that were left out because a
-    time was not positive.
-    """
-
+    # log t_baseline - log t_variant, one a round, in order of (process, round): the median over its sub-rounds
     values: NDArray[np.float64]
-    seconds: float
+    seconds: float  # wall time of the samples behind them, both sides
+    # minor page faults a call, mean over rounds; counted as time is (median over a round's pairs), so that a fault in a
+    # few of them counts as little as it weighs
     faults_baseline: float
-    faults_variant: float
-    invalid_share: float
-    call_baseline_ns: float = math.nan
-    call_variant_ns: float = math.nan
+    faults_variant: float  # likewise
+    invalid_share: float  # of the rounds with both sides, those left out because a time was not positive
+    call_baseline_ns: float = math.nan  # typical time of a call
+    call_variant_ns: float = math.nan  # likewise
 
 
 def differences(times: LogTimes, *, baseline: str, variant: str) -> Differences:
@@ -241,11 +228,11 @@ def _kept(times: LogTimes) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArra
 
 def _medians(values: NDArray[np.float64], kept: NDArray[np.bool_]) -> NDArray[np.float64]:
     """[round, variant]: the median over the sub-rounds that count, NaN for a round without."""
-    found = np.full((values.shape[0], values.shape[2]), np.nan)
+    medians = np.full((values.shape[0], values.shape[2]), np.nan)
     some = kept.any(axis=1)
     if some.any():
-        found[some] = np.nanmedian(np.where(kept[:, :, None], values, np.nan)[some], axis=1)
-    return found
+        medians[some] = np.nanmedian(np.where(kept[:, :, None], values, np.nan)[some], axis=1)
+    return medians
 
 
 def _faults(times: LogTimes, kept: NDArray[np.bool_], valid: NDArray[np.bool_]) -> NDArray[np.float64]:

@@ -36,29 +36,27 @@ NOT_REACHED = "not reached"
 
 @dataclass(frozen=True)
 class Call:
-    """What became of a call. number: its place in its case, from 1. error: of the largest right logit; None where there
-    is none to measure. fault: what is wrong, in words; empty where nothing is."""
+    """What became of a call."""
 
     geometry: str
     case: str
-    number: int
+    number: int  # its place in its case, from 1
     tokens: int
     position: int
-    error: float | None
-    fault: str
+    error: float | None  # of the largest right logit; None where there is none to measure
+    fault: str  # what is wrong, in words; empty where nothing is
 
 
 @dataclass(frozen=True)
 class Tried:
-    """A case that a model went through. got: its logits by call, as far as it came. fresh: whether a model built for
-    this case alone was right; None where that was not tried."""
+    """A case that a model went through."""
 
     geometry: str
     case: Case
     expected: Sequence[Tensor]
-    got: Sequence[Tensor]
+    got: Sequence[Tensor]  # its logits by call, as far as it came
     calls: Sequence[Call]
-    fresh: bool | None = None
+    fresh: bool | None = None  # whether a model built for this case alone was right; None where that was not tried
 
     @property
     def right(self) -> bool:
@@ -111,8 +109,8 @@ def _tried(worker: Worker, build: Build, dtype: torch.dtype) -> Iterator[Tried]:
                         got.append(model.forward(tokens.clone(), position).clone().cpu())
             except Exception as error:
                 model, raised = None, f"raises {in_one_line(error)}{_line_of(error)}"
-            one = Tried(name, case, expected, got, list(_calls(name, case, expected, got, raised, dtype)))
-            yield one if one.right or raised else replace(one, fresh=_is_right_alone(build, config, one, dtype))
+            done = Tried(name, case, expected, got, list(_calls(name, case, expected, got, raised, dtype)))
+            yield done if done.right or raised else replace(done, fresh=_is_right_alone(build, config, done, dtype))
 
 
 def _line_of(error: BaseException) -> str:
@@ -135,17 +133,17 @@ def _calls(
         error, fault = math.inf, raised if index == len(got) else NOT_REACHED
         if index < len(got):
             error, fault = fault_of(got[index], expected[index], TOLERANCES[dtype])
-        found = error if math.isfinite(error) else None
-        yield Call(geometry, case.name, index + 1, tokens.shape[1], position, found, fault)
+        size = error if math.isfinite(error) else None
+        yield Call(geometry, case.name, index + 1, tokens.shape[1], position, size, fault)
 
 
-def _is_right_alone(build: Build, config: LlamaConfig, one: Tried, dtype: torch.dtype) -> bool:
+def _is_right_alone(build: Build, config: LlamaConfig, tried: Tried, dtype: torch.dtype) -> bool:
     try:
-        [got] = run_cases(build(config, small_weights(config, dtype), max_length=SMALL_LENGTH), [one.case])
+        [got] = run_cases(build(config, small_weights(config, dtype), max_length=SMALL_LENGTH), [tried.case])
     except Exception:
         return False
     return not any(
-        fault_of(logits, right, TOLERANCES[dtype])[1] for logits, right in zip(got, one.expected, strict=True)
+        fault_of(logits, right, TOLERANCES[dtype])[1] for logits, right in zip(got, tried.expected, strict=True)
     )
 
 
@@ -159,9 +157,9 @@ def _causes(tried: Sequence[Tried], dtype: torch.dtype) -> list[str]:
         return []
     if all(case.fresh for case in wrong):
         return ["`reset` does not forget the sequence before: each case is right on a model built for it alone"]
-    known = [words for name, words in MISTAKES.items() if _is(name, tried, dtype)]
-    if known:
-        return [f"the logits of all calls are those of a Llama with this mistake: {words}" for words in known]
+    mistakes = [words for name, words in MISTAKES.items() if _is(name, tried, dtype)]
+    if mistakes:
+        return [f"the logits of all calls are those of a Llama with this mistake: {words}" for words in mistakes]
     return list(_by_place(tried, wrong))
 
 

@@ -40,22 +40,17 @@ class Callee:
 
 
 class Spent(NamedTuple):
-    """One sample: the output of its last call, and nanoseconds over all its calls.
-
-    cpu_ns: CPU time of the calling thread. process_ns: of all threads; others_ns: of all but the calling one.
-    device_ns: 0 on a CPU. waits: how often the calling thread waited. around_ns: wall time around all;
-    queued_ns: of it, that in which the calling thread waited for a processor and for nothing else.
-    """
+    """One sample: the output of its last call, and nanoseconds over all its calls."""
 
     out: Tensor
-    cpu_ns: int
+    cpu_ns: int  # CPU time of the calling thread
     wall_ns: int
-    device_ns: int
-    process_ns: int = 0
-    others_ns: int = 0
-    waits: int = 0
-    around_ns: int = 0
-    queued_ns: int = 0
+    device_ns: int  # 0 on a CPU
+    process_ns: int = 0  # CPU time of all threads
+    others_ns: int = 0  # CPU time of all threads but the calling one
+    waits: int = 0  # how often the calling thread waited
+    around_ns: int = 0  # wall time around all
+    queued_ns: int = 0  # of it, that in which the calling thread waited for a processor and for nothing else
 
 
 def _calls(callee: Callee, count: int, kept: Sequence[Tensor]) -> Tensor:

@@ -162,15 +162,11 @@ class Turn:
 
 @dataclass
 class Watch:
-    """Checks after every turn of a variant what it left behind.
+    """Checks after every turn of a variant what it left behind."""
 
-    turns: by variant, until there is enough of them to judge. threads_of: thread → the variant in whose turn it
-    appeared. beside_foreign: foreign code takes turns as well.
-    """
-
-    turns: dict[str, Turn] = field(default_factory=dict)
-    threads_of: dict[str, str] = field(default_factory=dict)
-    beside_foreign: bool = True
+    turns: dict[str, Turn] = field(default_factory=dict)  # by variant, until there is enough of them to judge
+    threads_of: dict[str, str] = field(default_factory=dict)  # thread → the variant in whose turn it appeared
+    beside_foreign: bool = True  # foreign code takes turns as well
 
     def __post_init__(self) -> None:
         self._settings = [(setting, setting.read()) for setting in SETTINGS]
@@ -283,8 +279,8 @@ class Watch:
     def weights_changed(self, weights: Mapping[str, torch.Tensor]) -> bool:
         """Whether somebody wrote into the weights that all variants share, judged by a sample of their values."""
         sums = {name: float(weight.flatten()[::SAMPLED].double().sum()) for name, weight in weights.items()}
-        known = self._weights.setdefault(id(weights), sums)
-        return sums != known
+        before = self._weights.setdefault(id(weights), sums)
+        return sums != before
 
     def spent(
         self, name: str, *, calls: int, process_ns: int, others_ns: int, wall_ns: int, waits: int, queued_ns: int = 0

@@ -24,24 +24,21 @@ that it found in a table by the address of their names, and looks again where tw
 
 @dataclass(frozen=True)
 class Change:
-    """By how many percent `new` is more than `base`, within `half_width`; both in instructions a call.
-
-    `detail`: where they differ most, in words; empty where they do not.
-    """
+    """By how many percent `new` is more than `base`, both in instructions a call."""
 
     base: float
     new: float
     percent: float
-    half_width: float
-    detail: str
+    half_width: float  # of the interval, in percent
+    detail: str  # where they differ most, in words; empty where they do not
 
 
 def change(base: Sequence[Instructions], new: Sequence[Instructions], workload: str, variant: str) -> Change:
     """What became of a variant's count. Raises ValueError with the reason where nothing can be said."""
     old, now = _record(base, workload, variant, "base"), _record(new, workload, variant, "new")
-    found = _change(old, now)
+    changed = _change(old, now)
     if now.inputs:  # functions have no yardstick
-        return found
+        return changed
     try:
         beside = _change(_record(base, workload, YARDSTICK, "base"), _record(new, workload, YARDSTICK, "new"))
     except ValueError as error:
@@ -49,7 +46,7 @@ def change(base: Sequence[Instructions], new: Sequence[Instructions], workload: 
     if abs(beside.percent) > beside.half_width:
         what = f"the yardstick, whose code never changes, executes {beside.percent:+.2f} % instructions"
         raise ValueError(f"{what}: something other than the variant changed")
-    return found
+    return changed
 
 
 def _record(records: Sequence[Instructions], workload: str, variant: str, which: str) -> Instructions:

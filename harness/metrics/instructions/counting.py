@@ -73,16 +73,15 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is counted in one process, in this order. folder: of the checkpoint; None for functions. added: name of an
-    outside variant → its source; functions: the same of any function. called: workload → what functions are called with
-    and how often."""
+    """What is counted in one process, in this order."""
 
-    folder: Path | None
+    folder: Path | None  # of the checkpoint; None for functions
     workloads: tuple[Workload, ...]
     pairs: tuple[Pair, ...]
-    added: Mapping[str, Source]
+    added: Mapping[str, Source]  # name of an outside variant → its source
     seed: int
-    functions: Mapping[str, Source] = field(default_factory=dict)
+    functions: Mapping[str, Source] = field(default_factory=dict)  # the same of any function
+    # workload → what functions are called with, and how often
     called: Mapping[str, tuple[Call, int]] = field(default_factory=dict)
 
     def calls(self, workload: str) -> int:
@@ -297,7 +296,7 @@ class _Session:
     def _counted(self, pair: Pair, child: int, reason: str | None) -> None:
         """Put what a child left into its record; a second count of the same beside the first."""
         record = self.records[pair]
-        known, calls = pair in self.known, self.wanted.calls(pair[0])
+        again, calls = pair in self.known, self.wanted.calls(pair[0])
         self.known.add(pair)
         if child in self.hung:
             reason = f"hangs: no count in {self.limits.get(pair, COUNT_SECONDS):.0f} s"
@@ -308,9 +307,9 @@ class _Session:
         if dump is not None and dump.instructions == 0:
             dump, reason = None, "callgrind counted nothing"
         if dump is None:
-            if not known:
+            if not again:
                 self.records[pair] = no_count(pair, str(reason))
-        elif known:
+        elif again:
             record["again"] = dump.instructions / calls
         else:
             by = {group: spent / calls for group, spent in dump.by_group.items()}
@@ -331,6 +330,6 @@ class _Session:
 
     def _show(self, text: str) -> None:
         lanes = min(LANES, usable_cores())
-        each = (time.monotonic() - self.begun) / self.done if self.done else ABOUT_COUNT_SECONDS / lanes
-        left = (self.forks - self.done) * each + (0.0 if self.facts else ABOUT_START_SECONDS)
+        seconds = (time.monotonic() - self.begun) / self.done if self.done else ABOUT_COUNT_SECONDS / lanes
+        left = (self.forks - self.done) * seconds + (0.0 if self.facts else ABOUT_START_SECONDS)
         self.step(f"instructions {text}", self.done / self.forks, left)

@@ -53,16 +53,14 @@ MOST_CALL_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class Difference:
-    """How much more work `baseline` does than `variant`, in percent, within `half_width`, on one workload.
+    """How much more work `baseline` does than `variant`, on one workload."""
 
-    `where`: of the difference, baseline minus variant, in instructions a call by whose code they lie in.
-    """
-
-    percent: float
+    percent: float  # of the variant's work, within `half_width`
     half_width: float
     variant: float
     baseline: float
     calls: int
+    # of the difference, baseline minus variant, in instructions a call by whose code they lie in
     where: Mapping[str, float]
 
     @property
@@ -92,36 +90,36 @@ def difference(records: Iterable[Instructions], workload: str, variant: str, bas
             raise ValueError(f"this run has not counted {name}")
         if here[name].instructions is None or not here[name].calls:
             raise ValueError(f"{name}: {here[name].reason or 'no count'}")
-    one, other = here[variant], here[baseline]
-    if apart := unlike(one, other):
+    own, other = here[variant], here[baseline]
+    if apart := unlike(own, other):
         raise ValueError(f"counts that cannot be compared: {apart}")
-    mine, theirs = float(one.instructions or 0), float(other.instructions or 0)
+    mine, theirs = float(own.instructions or 0), float(other.instructions or 0)
     if not mine or not theirs:
         raise ValueError("callgrind counted nothing")
     apart_percent = [
         100 * abs(record.again / record.instructions - 1)
         for record in here.values()
-        if record.again and record.instructions and not unlike(record, one)
+        if record.again and record.instructions and not unlike(record, own)
     ]
     if not apart_percent:
         raise ValueError("no variant was counted twice, so nobody knows how well counts repeat")
-    where = {group: other.by.get(group, 0.0) - one.by.get(group, 0.0) for group in GROUPS}
-    counted = mine * (min(one.calls, other.calls) if one.inputs else 1)
+    where = {group: other.by.get(group, 0.0) - own.by.get(group, 0.0) for group in GROUPS}
+    counted = mine * (min(own.calls, other.calls) if own.inputs else 1)
     half_width = max(LEAST_PERCENT, 100 * LAYOUT_INSTRUCTIONS / counted, *apart_percent)
-    return Difference(100 * (theirs / mine - 1), half_width, mine, theirs, one.calls, where)
+    return Difference(100 * (theirs / mine - 1), half_width, mine, theirs, own.calls, where)
 
 
-def unlike(one: Instructions, other: Instructions, *, sides: tuple[str, str] | None = None) -> str:
+def unlike(first: Instructions, second: Instructions, *, sides: tuple[str, str] | None = None) -> str:
     """What two counts do not have in common, and which must be the same; empty where there is nothing.
 
     `sides`: what the two are called; by default by their variants.
     """
-    here, there = sides or (one.variant, other.variant)
+    here, there = sides or (first.variant, second.variant)
     parts = []
-    if one.capability != other.capability:
-        parts.append(f"torch computes with {one.capability} for {here}, {other.capability} for {there}")
-    for name in sorted({*one.versions, *other.versions}):
-        mine, theirs = one.versions.get(name), other.versions.get(name)
+    if first.capability != second.capability:
+        parts.append(f"torch computes with {first.capability} for {here}, {second.capability} for {there}")
+    for name in sorted({*first.versions, *second.versions}):
+        mine, theirs = first.versions.get(name), second.versions.get(name)
         if mine != theirs:
             parts.append(f"{name} {mine} for {here}, {theirs} for {there}")
     return "; ".join(parts)

@@ -200,18 +200,14 @@ EVICTIONS = 5
 
 @dataclass(frozen=True)
 class Loader:
-    """One file format and one way to read it.
+    """One file format and one way to read it."""
 
-    `write` makes the file from a checkpoint's folder, in float32 (its last argument: cache of `checkpoints.load`);
-    loaders with the same `suffix` share one. `load` gives the weights under their Hugging Face names (a tied head may
-    be left out). That they come back with their shapes is checked, and where `exact` (no format with fewer bits) that
-    they do so bit for bit.
-    """
-
-    suffix: str
+    suffix: str  # loaders with the same one share a file
+    # makes the file from a checkpoint's folder, in float32; last argument: cache of `checkpoints.load`
     write: Callable[[Path, Path, Path], None]
+    # gives the weights under their Hugging Face names, with their shapes (checked); a tied head may be left out
     load: Callable[[Path], Mapping[str, Tensor]]
-    exact: bool = True
+    exact: bool = True  # they come back bit for bit (checked); not where the format has fewer bits
 
 
 def loaders() -> dict[str, Loader]:

@@ -168,11 +168,11 @@ def tensors_since(before: Sequence[Tensor]) -> dict[int, Tensor]:
     `before` is the result of `live_tensors`; it keeps these tensors alive, so that no newer one can have their address.
     Tensors without data (`meta`) are left out.
     """
-    known = {_address(tensor) for tensor in before}
+    older = {_address(tensor) for tensor in before}
     largest: dict[int, Tensor] = {}
     for tensor in live_tensors():
         address = _address(tensor)
-        if tensor.is_meta or address in known:
+        if tensor.is_meta or address in older:
             continue
         if address not in largest or tensor.numel() > largest[address].numel():
             largest[address] = tensor

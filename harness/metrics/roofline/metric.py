@@ -43,26 +43,21 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Reached:
-    """One variant on one workload.
-
-    `share` in percent of the roof; `call_ms` of a call; `gflops` and `gbytes` a second are what the roofs showed.
-    `binds`: the roof that most of the least time belongs to. `intensity` in operations a byte. `in_cache`: whether the
-    weights fit in the last-level cache; None where its size is unknown. `seconds` of samples, the roofs' included.
-    """
+    """One variant on one workload."""
 
     workload: str
     variant: str
     clock: str
-    share: Estimate
-    call_ms: Estimate
-    gflops: Estimate
-    gbytes: Estimate
-    binds: Literal["computing", "memory"]
-    intensity: float
-    in_cache: bool | None
+    share: Estimate  # in percent of the roof
+    call_ms: Estimate  # of a call
+    gflops: Estimate  # a second, as the roofs showed
+    gbytes: Estimate  # likewise
+    binds: Literal["computing", "memory"]  # the roof that most of the least time belongs to
+    intensity: float  # in operations a byte
+    in_cache: bool | None  # whether the weights fit in the last-level cache; None where its size is unknown
     kernels: tuple[str, str]
     rounds: int
-    seconds: float
+    seconds: float  # of samples, the roofs' included
 
     @property
     def above(self) -> str:

@@ -85,8 +85,8 @@ def least_seconds(work: Sequence[Work], *, flops_per_second: float, bytes_per_se
     Forwards come one after another, so that each takes at least the longer of its two.
     """
     compute = memory = 0.0
-    for one in work:
-        by_flops, by_bytes = one.flops / flops_per_second, one.nbytes / bytes_per_second
+    for forward in work:
+        by_flops, by_bytes = forward.flops / flops_per_second, forward.nbytes / bytes_per_second
         if by_flops >= by_bytes:
             compute += by_flops
         else:

@@ -121,12 +121,12 @@ def roofline(worker: Worker, workload: str, variants: list[str], seconds: float)
     of_kernels: list[list[Any]] = []
     of_variants: list[list[Any]] = []
     for number in range(1, rounds + 1):
-        for one in _round(worker, bench, variants, kernels, number):
-            times = [one.repeats, one.cpu_ns, one.wall_ns]
-            if one.variant in kernels:
-                of_kernels.append([one.variant[1:], number, one.sub_round, *times])
+        for sample in _round(worker, bench, variants, kernels, number):
+            times = [sample.repeats, sample.cpu_ns, sample.wall_ns]
+            if sample.variant in kernels:
+                of_kernels.append([sample.variant[1:], number, sample.sub_round, *times])
             else:
-                of_variants.append([one.variant, number, one.sub_round, one.tokens, *times])
+                of_variants.append([sample.variant, number, sample.sub_round, sample.tokens, *times])
     return {
         "rounds": rounds,
         "roofs": {name[1:]: {"kernel": kernel.kernel, "amount": kernel.amount} for name, kernel in kernels.items()},

@@ -22,10 +22,10 @@ class PhaseError(Exception):
 
 @dataclass
 class Name:
-    """The phase of a statement, and those of parts of it: a call by the end of what it calls, or `@`, or `/`."""
+    """The phase of a statement."""
 
     phase: str
-    parts: Mapping[str, str]
+    parts: Mapping[str, str]  # phases of parts of it: a call by the end of what it calls, or `@`, or `/`
     line: int
     used: set[str] = field(default_factory=set)
 

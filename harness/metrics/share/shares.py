@@ -28,15 +28,14 @@ CRITICAL, MODERATE = 0.10, 0.05
 
 @dataclass(frozen=True)
 class Share:
-    """A part of a whole, 0 to 1, with its interval and standard error over so many rounds, or samples. `seconds`: of
-    the calls, marked and plain."""
+    """A part of a whole, 0 to 1, with its interval and standard error."""
 
     value: float
     low: float
     high: float
-    rounds: int
+    rounds: int  # or samples, that it is over
     error: float
-    seconds: float = 0.0
+    seconds: float = 0.0  # of the calls, marked and plain
 
 
 def share(
@@ -236,7 +235,7 @@ def _share_of_samples(count: int, total: int, alpha: float) -> Share:
 def merged_sets(sets: Iterable[frozenset[str]]) -> list[frozenset[str]]:
     """The sets, with those that overlap put together."""
     groups: list[frozenset[str]] = []
-    for one in sets:
-        apart = [group for group in groups if not group & one]
-        groups = [*apart, one.union(*(group for group in groups if group & one))]
+    for members in sets:
+        apart = [group for group in groups if not group & members]
+        groups = [*apart, members.union(*(group for group in groups if group & members))]
     return groups

@@ -38,13 +38,13 @@ PREEMPTED_SHARE, PREEMPTED_NS, RETAKES = 0.02, 20_000, 5
 
 @dataclass(frozen=True)
 class _Pass:
-    """What all rounds of a workload have in common. retakes: how often a call that was held up is taken again."""
+    """What all rounds of a workload have in common."""
 
     worker: Worker
     bench: Bench
     marked: dict[str, Instrumented]
     clock: Callable[[], int]
-    retakes: int
+    retakes: int  # how often a call that was held up is taken again
 
 
 def phases(worker: Worker, workload: str, variants: Sequence[str], rounds: int, wall: bool) -> dict[str, Any]:
@@ -99,8 +99,8 @@ def _check(worker: Worker, bench: Bench, name: str, made: Instrumented) -> int:
     build = bench.subjects[name].variant.build
     with torch.no_grad():
         plain, twin = (
-            one(bench.checkpoint.config, bench.checkpoint.weights, max_length=bench.max_length)
-            for one in (build, made.variant.build)
+            make(bench.checkpoint.config, bench.checkpoint.weights, max_length=bench.max_length)
+            for make in (build, made.variant.build)
         )
         for model in (plain, twin):
             model.reset()
