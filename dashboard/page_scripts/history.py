@@ -21,11 +21,12 @@ from llama_workbench.dashboard.views.workloads import shipped_named
 from llama_workbench.harness.evidence.controls import SUBJECT
 from llama_workbench.harness.report.compare import THRESHOLD_PERCENT, TOLERANCE_PERCENT
 from llama_workbench.harness.report.compare_text import change_text
-from llama_workbench.harness.report.standings import YARDSTICK, read_standings
+from llama_workbench.harness.report.standings import read_standings
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.files import STANDINGS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import Standings
+from llama_workbench.variants import YARDSTICK
 
 MOST_TOLD = 12
 """Lines of a list on this page."""

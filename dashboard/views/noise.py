@@ -16,12 +16,12 @@ from llama_workbench.harness.stats.confidence import fixed_interval
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import Control
+from llama_workbench.variants import YARDSTICK
 
 from .. import words
 from . import data, samples
 
 LEVEL = 0.99
-YARDSTICK = "yardstick"
 
 
 @dataclass(frozen=True)

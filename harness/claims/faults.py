@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import re
@@ -14,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from llama_workbench.datasets.files import short, shortened
+from llama_workbench.variants.spelling import did_you_mean
 
 from ..metrics.registry import names
 from .model import Claim, Source, hypothesis_model
@@ -169,5 +169,5 @@ def shown(value: Any) -> str:
 
 def nearest(name: str, valid: Iterable[str]) -> str:
     """The nearest of `valid`, as the end of a sentence; empty where none is near."""
-    close = difflib.get_close_matches(name.lower(), list(valid), n=1, cutoff=0.5)
-    return f'; did you mean "{close[0]}"?' if close else ""
+    hint = did_you_mean(name, valid, quote='"')
+    return f"; {hint}" if hint else ""

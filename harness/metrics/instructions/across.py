@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from llama_workbench.variants import YARDSTICK
+
 from ...store.pass_schema import Instructions
 from .callgrind import ALLOCATORS, GROUPS
-from .counting import YARDSTICK
 from .metric import unlike
 
 LEAST_PERCENT, LEAST_INSTRUCTIONS = 0.2, 10_000
