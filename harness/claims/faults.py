@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -46,24 +46,31 @@ def syntax_problem(path: Path, text: str, message: str) -> str:
     return f"{path}:{line}:{column}: not valid TOML: {message[: found.start()]}"
 
 
-def problems_of(error: ValidationError, table: Mapping[str, Any], where: str) -> list[str]:
-    """What pydantic found wrong with a claim, a line each; `where` stands at the start of every line."""
+ModelAt = Callable[[Mapping[str, Any], Sequence[str | int]], type[BaseModel]]
+"""A table and the location of a key in it → the model that the key belongs to."""
+
+
+def problems_of(
+    error: ValidationError, table: Mapping[str, Any], where: str, model_at: ModelAt | None = None
+) -> list[str]:
+    """What pydantic found wrong with a table, a line each; `where` stands at the start of every line. It is a claim, or
+    made of the models that `model_at` gives; what a key may be is the description of its field."""
     faults = error.errors()
     # A list whose items are all faulty is reported once more as too short; that would only confuse.
     inner = {fault["loc"][:depth] for fault in faults for depth in range(1, len(fault["loc"]))}
     faults = [fault for fault in faults if not (fault["type"] == "too_short" and fault["loc"] in inner)]
-    lines = dict.fromkeys(_problem(where, table, fault) for fault in faults[:MOST_FAULTS])
+    lines = dict.fromkeys(_problem(where, table, fault, model_at or _model_at) for fault in faults[:MOST_FAULTS])
     more = [f"{where}: and {len(faults) - MOST_FAULTS} more faults"] if len(faults) > MOST_FAULTS else []
     return [*(shortened(line, len(where) + 800) for line in lines), *more]
 
 
-def _problem(where: str, table: Mapping[str, Any], fault: Mapping[str, Any]) -> str:
+def _problem(where: str, table: Mapping[str, Any], fault: Mapping[str, Any], model_at: ModelAt) -> str:
     """One fault as a line: the key's path, its value, what is expected, and the nearest valid word."""
     location: tuple[str | int, ...] = fault["loc"]
     key = next((step for step in reversed(location) if isinstance(step, str)), "")
-    if fault["type"] == "value_error" and key in ("", "hypothesis"):  # a check of ours over several keys
+    if fault["type"] == "value_error" and key in ("", "hypothesis", "for"):  # a check of ours over several keys
         return f"{where}: {_dotted(location)}: {fault['ctx']['error']}" if key else f"{where}: {fault['ctx']['error']}"
-    model = _model_at(table, location)
+    model = model_at(table, location)
     if fault["type"] == "missing" and location[-1] == key:
         return f"{where}: {_dotted(location)}: missing; expected {_expected(model, key)}"
     location, value = _in_file(table, location)
@@ -88,7 +95,7 @@ def noted_by_runs(table: Mapping[str, Any], where: str) -> list[str]:
 
 
 def _unknown(model: type[BaseModel], table: Mapping[str, Any], location: Sequence[str | int], key: str) -> str:
-    valid = [name for name in model.model_fields if name != NOTED_BY_RUNS]
+    valid = [field.alias or name for name, field in model.model_fields.items() if name != NOTED_BY_RUNS]
     return f"unknown key{_for_metric(table, location)}{nearest(key, valid)} (keys here: {', '.join(valid)})"
 
 
@@ -114,18 +121,22 @@ def _expected(model: type[BaseModel], key: str, *, item: bool = False) -> str:
     """What a key, or an item of its list, may be."""
     if key == "metric":
         return f"one of {', '.join(names())}"
-    field = model.model_fields[key]
+    field = _field(model, key)
     inner = next(iter(get_args(field.annotation)), None)  # of a list its items, of what may be missing its type
     notes = (note.description for note in getattr(inner, "__metadata__", ()) if isinstance(note, FieldInfo))
     of_inner = next((description for description in notes if description), None)
     return (item and of_inner) or field.description or of_inner or "another value"
 
 
+def _field(model: type[BaseModel], key: str) -> FieldInfo:
+    return next(field for name, field in model.model_fields.items() if key in (name, field.alias))
+
+
 def _choices(model: type[BaseModel], key: str) -> Sequence[str]:
     """The words of which a key's value must be one; empty where it may be anything."""
     if key == "metric":
         return names()
-    options = [option for word in _arguments(model.model_fields[key].annotation) for option in _arguments(word)]
+    options = [option for word in _arguments(_field(model, key).annotation) for option in _arguments(word)]
     return [option for option in options if isinstance(option, str)]
 
 
