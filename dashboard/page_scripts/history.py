@@ -174,11 +174,11 @@ def show_breaks(breaks: Sequence[history.Break], count: int) -> None:
         if count > 1:
             st.caption("The line is whole: every run may be compared with the one before it.")
         return
-    told = [f"{n}: {each.before} → {each.after}: {'; '.join(each.reasons)}" for n, each in enumerate(breaks, 1)]
+    lines = [f"{n}: {each.before} → {each.after}: {'; '.join(each.reasons)}" for n, each in enumerate(breaks, 1)]
     blocks.notes(
         "The line breaks where two runs must not be compared (dotted, with its number): what differs shifts the ratio "
         f"itself, so a step there says nothing about the code. {_newest(len(breaks), 'Why')}",
-        told[: -MOST_TOLD - 1 : -1],
+        lines[: -MOST_TOLD - 1 : -1],
     )
 
 
