@@ -11,7 +11,7 @@ TYPING := .venv/typing/llama_workbench
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help bench bench-all test dashboard dashboard-speed speedscope lint format clean
+.PHONY: help bench bench-all test dashboard dashboard-speed speedscope lint lines format clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -40,6 +40,9 @@ lint: $(INSTALLED) $(TYPING) ## check format, style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy --num-workers=2 -p llama_workbench -p tests -m conftest -m hatch_build | sed 's|^$(TYPING)/||'
+
+lines: ## count the lines of Python by folder, and the change against origin's main (or ARGS=REVISION)
+	@$(PYTHON) -m tests.lines $(ARGS)
 
 format: $(INSTALLED) ## rewrite the code in the house format
 	$(BIN)/ruff check --fix-only .

@@ -6,7 +6,6 @@ number of a million digits. Each of these becomes an error with a short text.
 
 from __future__ import annotations
 
-import difflib
 import errno
 import json
 import os
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from llama_workbench import ROOT
+from llama_workbench.variants.spelling import did_you_mean
 
 SMALL_BYTES = 1 << 18
 """A claim, or a file of workloads or geometries. The largest that ship have 8 KB."""
@@ -142,8 +142,7 @@ def shortened(text: str, longest: int = 200) -> str:
 def nearest(name: str, choices: Iterable[str]) -> str:
     """ "did you mean 'x'?", or all known names where none is near."""
     names = list(choices)
-    near = difflib.get_close_matches(name, names, n=1)
-    return f"did you mean {near[0]!r}?" if near else "there are " + ", ".join(map(repr, names))
+    return did_you_mean(name, names, "there are " + ", ".join(map(repr, names)))
 
 
 def shown(path: Path) -> str:

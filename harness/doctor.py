@@ -23,6 +23,7 @@ from typing import Any, Literal
 import numpy as np
 import psutil
 
+from .evidence.effect import ALPHA
 from .machine.environment import fingerprint, read_text
 from .stats.confidence import Interval, running_interval
 
@@ -31,7 +32,6 @@ State = Literal["ok", "warn", "bad"]
 SILENT = "this system does not say"
 
 ROUND_SECONDS = 0.05
-ALPHA = 0.01
 
 FIRED_PERCENT = 0.1
 """An A/A interval that leaves out 0 by this much or more is a fault; closer to it no claim would be harmed."""

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 Given = Callable[..., Any] | str | Source
 
-BUDGET_SECONDS = 30.0
-
 
 class Disagreement(AssertionError):
     """The functions do not give the same answers, or the payload cannot be used."""

@@ -202,12 +202,12 @@ def compare_functions(
 
     given = {"variant": variant, "baseline": baseline, "payload": payload, "check": check}
     with tempfile.TemporaryDirectory(prefix="workbench-functions-") as folder:
-        if cells := [each for each in given.values() if callable(each) and in_no_file(each)]:
+        if cells := [source for source in given.values() if callable(source) and in_no_file(source)]:
             file = Path(folder, "notebook.py")
             file.write_text(written(cells), encoding="utf-8")
-            for name, each in given.items():
-                if callable(each) and in_no_file(each):
-                    given[name] = Source(each.__name__, str(file.resolve()), each.__name__)
+            for name, source in given.items():
+                if callable(source) and in_no_file(source):
+                    given[name] = Source(source.__name__, str(file.resolve()), source.__name__)
         question = Question(**given, threads=threads)  # type: ignore[arg-type]
         with closing(progress_on(Console(file=sys.stderr))) as progress:
             result = question.measure(Options(budget_seconds=budget), progress)

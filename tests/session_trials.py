@@ -23,10 +23,10 @@ from statsmodels.stats.meta_analysis import combine_effects
 
 from llama_workbench.harness.calibrate.trials import busy_neighbours
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
-from llama_workbench.harness.report.standings import YARDSTICK
 from llama_workbench.harness.spec.comparison import Comparison
 from llama_workbench.harness.stats.confidence import pseudo_median, running_interval
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.variants import YARDSTICK
 
 from .workflow import Scratch
 

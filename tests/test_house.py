@@ -16,6 +16,7 @@ from llama_workbench.harness.claims.dispute import SHIPPED, load_folder
 from llama_workbench.harness.metrics.check.metric import CheckHypothesis
 from llama_workbench.harness.metrics.registry import metrics
 from llama_workbench.harness.spec.comparison import TIMES
+from llama_workbench.variants.spelling import did_you_mean
 from tests.test_imports import PACKAGES, REPOSITORY, imports_of, module_name, sources
 
 THE_SUBJECT = ("variants/modular/", "variants/inline.py", "variants/single_file.py", "variants/components.py")
@@ -100,6 +101,32 @@ def _handles_controls(node: ast.AST) -> bool:
 )
 def test_code_that_handles_controls_is_seen(code: str) -> None:
     assert any(_handles_controls(node) for node in ast.walk(ast.parse(code)))
+
+
+@pytest.mark.parametrize(
+    ("written", "where"),
+    [
+        (r"get_close_matches\(", ["variants/spelling.py"]),
+        (r"^ALPHA = ", ["harness/evidence/effect.py"]),
+        (r"^\w+ = \"yardstick\"", ["variants/__init__.py"]),
+    ],
+)
+def test_what_is_written_once_stays_so(written: str, where: list[str]) -> None:
+    texts = {path: path.read_text(encoding="utf-8") for path in sources(*PACKAGES, "llama_workbench")}
+    files = [path for path, text in texts.items() if re.search(written, text, re.MULTILINE)]
+    assert [path.relative_to(REPOSITORY).as_posix() for path in files] == where
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "said"),
+    [
+        ("time_", ["memory", "Time"], "did you mean 'Time'?"),
+        ("fats", ["fast", "slow"], "did you mean 'fast'?"),
+        ("zzz", ["fast", ""], "ask again"),
+    ],
+)
+def test_the_nearest_name_is_suggested(name: str, known: list[str], said: str) -> None:
+    assert did_you_mean(name, known, "ask again") == said
 
 
 def test_plan_run_judge_report_and_dashboard_name_no_metric() -> None:

@@ -6,7 +6,7 @@ Importing this package does not import torch.
 
 from __future__ import annotations
 
-import difflib
+from collections.abc import Iterable
 
 from . import compiling
 from .config import LlamaConfig, RopeScaling
@@ -25,11 +25,16 @@ from .presets import (
     grid_cells,
     presets,
 )  # fmt: skip
+from .spelling import did_you_mean
 
 __all__ = [
-    "GENERATING", "GRID_AXES", "GRID_NAME", "MODULAR", "USUAL_BASELINE", "USUAL_COPY", "Build", "Engine", "LlamaConfig",
-    "Model", "RopeScaling", "UnknownVariant", "Variant", "get", "grid_cells", "missing", "names",
+    "GENERATING", "GRID_AXES", "GRID_NAME", "MODULAR", "USUAL_BASELINE", "USUAL_COPY", "YARDSTICK", "Build", "Engine",
+    "LlamaConfig", "Model", "RopeScaling", "UnknownVariant", "Variant", "get", "grid_cells", "missing", "names",
+    "unknown",
 ]  # fmt: skip
+
+YARDSTICK = "yardstick"
+"""The variant whose code never changes: saved runs are compared by it."""
 
 
 class UnknownVariant(LookupError):
@@ -48,9 +53,13 @@ def get(name: str) -> Variant:
         known = {**installed(), **known}
     if name in known:
         return known[name]
-    near = difflib.get_close_matches(name, known, n=3)
-    hint = f"did you mean {' or '.join(near)}?" if near else "`workbench variants` lists them"
-    raise UnknownVariant(f"unknown variant {name!r}: {hint}")
+    raise UnknownVariant(unknown(name, known))
+
+
+def unknown(name: str, known: Iterable[str]) -> str:
+    """What to say about a variant's name that is none of those known."""
+    hint = did_you_mean(name, known, "`workbench variants` lists them", quote="", most=3)
+    return f"unknown variant {name!r}: {hint}"
 
 
 def missing(name: str) -> str | None:

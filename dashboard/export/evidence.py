@@ -5,7 +5,6 @@ The page is whole by itself: no script, no request, nothing beside it. What a ru
 
 from __future__ import annotations
 
-import difflib
 import re
 import shlex
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from markupsafe import Markup
 
 from llama_workbench import __version__
 from llama_workbench.harness.machine.environment import one_line
+from llama_workbench.variants.spelling import did_you_mean
 
 from .. import words
 from ..figures.colours import DARK, LIGHT, Palette
@@ -155,9 +155,8 @@ def _breakable(text: str) -> Markup:
 
 
 def _unknown(problem: str, name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-    there = ", ".join(dict.fromkeys(each for each in known if each)) or "none"
-    return f"{problem} {name!r}; " + (f"did you mean {near[0]!r}?" if near and near[0] else f"there is: {there}")
+    there = ", ".join(dict.fromkeys(filter(None, known))) or "none"
+    return f"{problem} {name!r}; {did_you_mean(name, known, f'there is: {there}')}"
 
 
 def _flat(palette: Palette) -> dict[str, Markup]:

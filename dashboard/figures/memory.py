@@ -158,16 +158,16 @@ def lifts(dots: Sequence[tuple[float, float]]) -> list[float]:
     """
     placed: list[tuple[float, float]] = []
     free = [step * side for step in range(2 * len(dots) + 2) for side in ((LINE_PX, -LINE_PX) if step else (0.0,))]
-    found = [0.0] * len(dots)
+    heights = [0.0] * len(dots)
     for index in sorted(range(len(dots)), key=lambda one: (-dots[one][1], dots[one][0])):
         x, y = dots[index][0] * PHONE_PX, dots[index][1] * PLOT_PX
         taken = [height for place, height in placed if abs(place - x) < 2 * LABEL_PX]
         taken += [PLOT_PX * up for left, up in dots if 0 < PHONE_PX * left - x < 2 * LABEL_PX]
-        found[index] = next(
+        heights[index] = next(
             (lift for lift in free if all(abs(y + lift - height) >= LINE_PX for height in taken)), free[-1]
         )
-        placed.append((x, y + found[index]))
-    return found
+        placed.append((x, y + heights[index]))
+    return heights
 
 
 def tradeoff_text(spots: Sequence[Spot], title: str, baseline: str) -> str:
@@ -189,17 +189,17 @@ def _spot_text(number: int, spot: Spot, baseline: str) -> str:
 
 def policies(sweeps: Sequence[Policy], kind: str, colours: Palette = LIGHT) -> go.Figure:
     """Bytes of one kind (a key of HELD) over the number of lengths: dots measured, lines computed from the policy."""
-    steps = [step for one in sweeps for step in one.steps]
+    steps = [step for sweep in sweeps for step in sweep.steps]
     most = max(
         [size for step in steps for size in (step.measured.get(kind), step.computed.get(kind)) if size], default=1.0
     )
     divisor, unit = words.byte_unit(most)
     traces = []
     inks = cycle(reversed(list(colours.verdict.values())))
-    for one, ink, symbol, dash in zip(sweeps, inks, cycle(SYMBOLS), cycle(DASHES), strict=False):
-        name = words.label(one.row.variant, 40)
-        computed = {step.lengths: step.computed[kind] for step in one.steps if kind in step.computed}
-        measured = {step.lengths: step.measured[kind] for step in one.steps if kind in step.measured}
+    for sweep, ink, symbol, dash in zip(sweeps, inks, cycle(SYMBOLS), cycle(DASHES), strict=False):
+        name = words.label(sweep.row.variant, 40)
+        computed = {step.lengths: step.computed[kind] for step in sweep.steps if kind in step.computed}
+        measured = {step.lengths: step.measured[kind] for step in sweep.steps if kind in step.measured}
         if computed:
             x, y = list(computed), list(computed.values())
             traces.append(line(x, y, ink, 2, style={"dash": dash}, name=f"{name}, computed"))
@@ -213,7 +213,7 @@ def policies(sweeps: Sequence[Policy], kind: str, colours: Palette = LIGHT) -> g
                 name=f"{name}, measured",
                 hovertext=[
                     f"<b>{name}</b><br>{lengths} lengths: {words.size(size)} ({size:,.0f} bytes)<br>"
-                    f"{percent_of(size, one.row.weights_bytes)}"
+                    f"{percent_of(size, sweep.row.weights_bytes)}"
                     for lengths, size in measured.items()
                 ],
                 hoverinfo="text",

@@ -46,8 +46,8 @@ def ratios(series: Series, floors: Mapping[str, Floor], colours: Palette = LIGHT
     known += [end for effect in series.effects.values() for end in (effect.value, effect.low, effect.high)]
     bottom, top = log_span([math.log(value) for value in known if value], 0.06, 0.003)
     shapes = [area(left, right, series.low or bottom, series.high or top, colours.region, colours.region_edge)]
-    for each in shapes:
-        each["line"]["dash"] = "dot"
+    for shape in shapes:
+        shape["line"]["dash"] = "dot"
     shapes.append(rule(left, right, 1, 1, colours.muted))
     edges = [edge for crossing in series.sweep.crossings for edge in (crossing.low, crossing.high)]
     dashes = {"line": {"color": colours.verdict["violet"], "width": 2, "dash": "dash"}}

@@ -28,15 +28,15 @@ Stacks = Sequence[tuple[frozenset[str], Sequence[str], int]]
 
 def phase_stacks(folded: str, lines: Lines) -> Stacks:
     """The stacks of a profile's calls by phase; nothing where too few have one."""
-    found = []
+    stacks = []
     for frames, count in stacks_of_calls(folded):
         phases, place = phases_of_stack(frames, lines)
         phases = phases - {OTHER} or phases  # a residual addition on a phase's line counts with it
         below = frames[place + 1 :] if place >= 0 else ()
-        found.append((phases, [_OURS.sub(r"\1 (variants)", frame) for frame in below], count))
-    total = sum(count for *_, count in found)
-    named = sum(count for phases, _, count in found if phases != {OTHER})
-    return found if total and named >= LEAST_KNOWN * total else ()
+        stacks.append((phases, [_OURS.sub(r"\1 (variants)", frame) for frame in below], count))
+    total = sum(count for *_, count in stacks)
+    named = sum(count for phases, _, count in stacks if phases != {OTHER})
+    return stacks if total and named >= LEAST_KNOWN * total else ()
 
 
 def phase_trees(*sides: Stacks) -> list[Frame]:

@@ -53,9 +53,9 @@ def show_answer(opened: state.Opened, claims: Sequence[data.Claim]) -> None:
     blocks.name_tab(f"{look.word}: {section.full_title(claim)}")
     state.add_heading("Answer", "answer")
     answer.show(opened.run, claim)
-    for one in claims:
-        if one is not claim:
-            st.markdown(f"{blocks.verdict_word(outcomes.look_of(one))}: {words.markdown(one.claimed)}")
+    for other in claims:
+        if other is not claim:
+            st.markdown(f"{blocks.verdict_word(outcomes.look_of(other))}: {words.markdown(other.claimed)}")
 
 
 def show_workload(run: data.Run, claim: data.Claim, workload: str, measured: attribution.Measured | None) -> None:

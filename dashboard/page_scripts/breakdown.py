@@ -155,22 +155,22 @@ def show_agreement(opened: state.Opened, phases: breakdown.Phases, chosen: break
         st.text(f"No check by py-spy's samples: {agreements}.")
         blocks.command(f"{opened.run.dispute.command('phases')} --profile")
         return
-    differing = [one for one in agreements if not one.agrees]
+    differing = [agreement for agreement in agreements if not agreement.agrees]
     text = f"{len(agreements) - len(differing)} of {len(agreements)} shares agree within the errors of both methods"
     if differing:
-        widest = max(differing, key=lambda one: one.gap)
+        widest = max(differing, key=lambda agreement: agreement.gap)
         points = f"{100 * widest.apart:.1f} points"
         text += f"; of the others the furthest apart is {phase_names(widest.phases)}, by {points}"
     text += "."
     blocks.say(text)
     rows = [
         {
-            "phase": phase_names(one.phases),
-            "by timestamps": breakdown.share_text(one.timed),
-            "by samples": breakdown.share_text(one.sampled),
-            "": "agree" if one.agrees else f"{100 * one.apart:.1f} points apart",
+            "phase": phase_names(agreement.phases),
+            "by timestamps": breakdown.share_text(agreement.timed),
+            "by samples": breakdown.share_text(agreement.sampled),
+            "": "agree" if agreement.agrees else f"{100 * agreement.apart:.1f} points apart",
         }
-        for one in agreements
+        for agreement in agreements
     ]
     blocks.table(rows, f"Shares of the forward by timestamps and by py-spy's samples. {text}")
     st.caption(

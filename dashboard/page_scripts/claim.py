@@ -112,11 +112,11 @@ def show_numbers(run: data.Run, claim: data.Claim) -> None:
 
 def show_time_and_work(opened: state.Opened, claim: data.Claim) -> None:
     """Of a claim with both: what the clocks say and what the count says, one line for each part."""
-    found = beside.parts(opened.run.claims, claim)
-    if not found:
+    parts = beside.parts(opened.run.claims, claim)
+    if not parts:
         return
     blocks.header("Time and work", anchor="work")
-    st.markdown(f"**{words.markdown(beside.sentence(found))}**")
+    st.markdown(f"**{words.markdown(beside.sentence(parts))}**")
     st.caption("Work is how many instructions a call executes. Other programs cannot change it, but it is not time.")
     rows = [
         {
@@ -126,7 +126,7 @@ def show_time_and_work(opened: state.Opened, claim: data.Claim) -> None:
             "value": effect.text,
             "claimed": part.claim.claimed,
         }
-        for part in found
+        for part in parts
         for effect in part.claim.effects
     ]
     blocks.table(rows, "Time and work of this claim, one row for each part and workload", {})

@@ -21,11 +21,12 @@ from llama_workbench.dashboard.views.workloads import shipped_named
 from llama_workbench.harness.evidence.controls import SUBJECT
 from llama_workbench.harness.report.compare import THRESHOLD_PERCENT, TOLERANCE_PERCENT
 from llama_workbench.harness.report.compare_text import change_text
-from llama_workbench.harness.report.standings import YARDSTICK, read_standings
+from llama_workbench.harness.report.standings import read_standings
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.files import STANDINGS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import Standings
+from llama_workbench.variants import YARDSTICK
 
 MOST_TOLD = 12
 """Lines of a list on this page."""
@@ -173,11 +174,11 @@ def show_breaks(breaks: Sequence[history.Break], count: int) -> None:
         if count > 1:
             st.caption("The line is whole: every run may be compared with the one before it.")
         return
-    told = [f"{n}: {each.before} → {each.after}: {'; '.join(each.reasons)}" for n, each in enumerate(breaks, 1)]
+    lines = [f"{n}: {each.before} → {each.after}: {'; '.join(each.reasons)}" for n, each in enumerate(breaks, 1)]
     blocks.notes(
         "The line breaks where two runs must not be compared (dotted, with its number): what differs shifts the ratio "
         f"itself, so a step there says nothing about the code. {_newest(len(breaks), 'Why')}",
-        told[: -MOST_TOLD - 1 : -1],
+        lines[: -MOST_TOLD - 1 : -1],
     )
 
 

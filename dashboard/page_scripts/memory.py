@@ -85,18 +85,18 @@ def _answers(spots: Sequence[memory.Spot], baseline: str) -> dict[str, str]:
     faster = [spot for spot in spots if spot.rank == memory.FRONT and (spot.timing.low or 0) > 1]
     beaten = [spot.variant for spot in spots if spot.standing == memory.BEATEN]
     rest = [spot.variant for spot in spots if spot.standing == memory.OPEN]
-    told = {}
+    answers = {}
     if base is None or not faster:
-        told["Fastest"] = f"None that is timed here is shown to be faster than {baseline}."
+        answers["Fastest"] = f"None that is timed here is shown to be faster than {baseline}."
     else:
         cheapest, fastest = max(faster, key=lambda one: _worth(one, base)), faster[0]
-        told["Most speed per extra MiB"] = _told(cheapest, baseline, base)
-        told["Fastest"] = _told(fastest, baseline, base) if fastest is not cheapest else "The same."
+        answers["Most speed per extra MiB"] = _told(cheapest, baseline, base)
+        answers["Fastest"] = _told(fastest, baseline, base) if fastest is not cheapest else "The same."
     if beaten:
-        told["Beaten, with intervals that do not touch"] = f"{words.listing(beaten)}."
+        answers["Beaten, with intervals that do not touch"] = f"{words.listing(beaten)}."
     if rest:
-        told["Not settled"] = f"{words.listing(rest)}: each may be on the front or beaten."
-    return told
+        answers["Not settled"] = f"{words.listing(rest)}: each may be on the front or beaten."
+    return answers
 
 
 def _worth(spot: memory.Spot, base: float) -> float:
@@ -155,16 +155,18 @@ def show_policies(here: Sequence[memory.Policy]) -> None:
 
 def _policy_sentence(shown: Sequence[memory.Policy], kind: str) -> str:
     parts = []
-    for one in shown:
-        steps = [step for step in one.steps if kind in step.measured]
+    for policy in shown:
+        steps = [step for step in policy.steps if kind in step.measured]
         first, last = steps[0].measured[kind], steps[-1].measured[kind]
         grown = f", {last / first:.3g} times what one length needs" if first > 0 else ""
-        parts.append(f"{one.row.variant} {words.size(last)} ({memory.percent_of(last, one.row.weights_bytes)}{grown})")
-    return f"{memory.HELD[kind]} after {max(one.steps[-1].lengths for one in shown)} lengths: {'; '.join(parts)}."
+        parts.append(
+            f"{policy.row.variant} {words.size(last)} ({memory.percent_of(last, policy.row.weights_bytes)}{grown})"
+        )
+    return f"{memory.HELD[kind]} after {max(policy.steps[-1].lengths for policy in shown)} lengths: {'; '.join(parts)}."
 
 
-def _policy_row(one: memory.Policy) -> dict[str, object]:
-    last = one.steps[-1]
+def _policy_row(policy: memory.Policy) -> dict[str, object]:
+    last = policy.steps[-1]
 
     def cell(kind: str) -> str:
         measured, computed = last.measured.get(kind), last.computed.get(kind)
@@ -172,16 +174,16 @@ def _policy_row(one: memory.Policy) -> dict[str, object]:
             return words.size(measured)
         return words.size(measured) + (" = computed" if computed == measured else f", computed {words.size(computed)}")
 
-    total = memory.percent_of(last.measured.get("caches"), one.row.weights_bytes)
+    total = memory.percent_of(last.measured.get("caches"), policy.row.weights_bytes)
     return {
-        "variant": one.row.variant,
+        "variant": policy.row.variant,
         "lengths": last.lengths,
         "masks": cell("mask"),
         "keys and values": cell("kv"),
         "RoPE tables": cell("rope"),
         "together, of the weights": total.removesuffix(" of the weights"),
         "peak resident": words.size(last.measured.get("resident")),
-        "weights": words.size(one.row.weights_bytes),
+        "weights": words.size(policy.row.weights_bytes),
     }
 
 

@@ -48,7 +48,7 @@ def main() -> None:
     if measured.problem:
         blocks.warn(f"Left out: {measured.problem}")
     drift = drift_of(run, measured)
-    show_controls(run, drift)
+    show_controls(run)
     show_drift(run, measured, drift)
     show_places(run, measured)
     show_gates(run)
@@ -80,14 +80,14 @@ def show_calibration() -> None:
     blocks.say(read.sentence)
     rows = [
         {
-            "trials of": one.name,
-            "trials": one.trials,
-            "false verdicts": str(one.false),
-            "intervals with the truth": str(one.covered),
-            "verdicts given": str(one.decided),
-            "half of them within, seconds": one.seconds,
+            "trials of": row.name,
+            "trials": row.trials,
+            "false verdicts": str(row.false),
+            "intervals with the truth": str(row.covered),
+            "verdicts given": str(row.decided),
+            "half of them within, seconds": row.seconds,
         }
-        for one in read.rows
+        for row in read.rows
     ]
     blocks.table(rows, "Rates of comparisons whose outcome was known")
     st.caption(
@@ -104,18 +104,18 @@ def drift_of(run: data.Run, measured: noise.Noise) -> pd.DataFrame:
     return frame.assign(workload=frame["workload"].map(run.named))
 
 
-def show_controls(run: data.Run, drift: pd.DataFrame) -> None:
+def show_controls(run: data.Run) -> None:
     rows = noise.controls(run)
     if not rows:
         blocks.missing("controls (identical code timed against itself)", CONTROLS_COMMAND)
         return
-    told = {
+    answers = {
         "Can this run be trusted?": noise.trusted(rows),
         "How noisy was it?": noise.noisy(run),
         "How small a difference could be seen?": noise.could_see(run.claims, rows),
     }
-    blocks.answers(told)
-    unbounded = list(dict.fromkeys(one.workload for one in rows if math.isinf(noise.smallest(one))))
+    blocks.answers(answers)
+    unbounded = list(dict.fromkeys(control.workload for control in rows if math.isinf(noise.smallest(control))))
     named = words.markdown(words.some([run.named(name) for name in unbounded], "; "))
     not_drawn = f"Not drawn, because of too few rounds: {named}." if unbounded else ""
     blocks.header("Identical code against itself", anchor="controls")
@@ -129,17 +129,17 @@ def show_controls(run: data.Run, drift: pd.DataFrame) -> None:
     )
     table = [
         {
-            "workload": run.named(one.workload),
-            "control": noise.KINDS.get(one.kind, one.kind),
-            "variant": one.variant,
-            "ratio": math.exp(one.centre),
-            "low": math.exp(one.low),
-            "high": math.exp(one.high),
-            "smallest difference": 100 * noise.smallest(one),
-            "rounds": one.rounds,
-            "fired": "fired" if one.fired else "no",
+            "workload": run.named(control.workload),
+            "control": noise.KINDS.get(control.kind, control.kind),
+            "variant": control.variant,
+            "ratio": math.exp(control.centre),
+            "low": math.exp(control.low),
+            "high": math.exp(control.high),
+            "smallest difference": 100 * noise.smallest(control),
+            "rounds": control.rounds,
+            "fired": "fired" if control.fired else "no",
         }
-        for one in rows
+        for control in rows
     ]
     formats = dict.fromkeys(("ratio", "low", "high"), "%.4f×") | {"smallest difference": "±%.2g %%"}
     with st.expander("The same as a table"):

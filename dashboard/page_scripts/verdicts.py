@@ -25,8 +25,11 @@ def main() -> None:
     st.header(answer.headline(run), anchor="answer")
     blocks.name_tab(outcomes.answer_of(run).headline)
     main = run.claims[outcomes.main_claim(run, run.claims)]
-    told = {"What would change that?": answers.what_would_change(run, main), "How sure is that?": answers.how_sure(run)}
-    blocks.answers(told)
+    texts = {
+        "What would change that?": answers.what_would_change(run, main),
+        "How sure is that?": answers.how_sure(run),
+    }
+    blocks.answers(texts)
     strips.show_answer(opened)
     show_claim(opened)
     compared = all(claim.is_comparison or claim.is_condition for claim in run.claims)

@@ -10,9 +10,9 @@ from . import blocks
 
 def show(run: data.Run, claim: data.Claim, causes: str = "") -> None:
     """The box about a claim, or about two variants that a page compares. `causes`: what `why` says of it."""
-    told = answers.answer(run, claim, causes)
-    who = words.markdown(told.pop("Who was right"))
-    blocks.answers(told, f"{blocks.verdict_word(outcomes.look_of(claim))} {who}", key="answer-box")
+    texts = answers.answer(run, claim, causes)
+    who = words.markdown(texts.pop("Who was right"))
+    blocks.answers(texts, f"{blocks.verdict_word(outcomes.look_of(claim))} {who}", key="answer-box")
 
 
 def title(look: words.Look, text: str) -> str:
@@ -22,10 +22,10 @@ def title(look: words.Look, text: str) -> str:
 
 def headline(run: data.Run) -> str:
     """The run's headline, with its answer in colour and with an icon, as Markdown."""
-    told = outcomes.answer_of(run)
-    line = next((line for line in told.lines if line.sentence == told.headline), None)
+    answer = outcomes.answer_of(run)
+    line = next((line for line in answer.lines if line.sentence == answer.headline), None)
     if line is None:
-        return words.markdown(told.headline)
+        return words.markdown(answer.headline)
     shown = outcomes.look(line.verdict)
     icon, word = f":{shown.colour}[:material/{shown.icon}:]", f":{shown.colour}[{words.markdown(line.word)}]"
     rest = line.sentence[len(f"{line.question} {line.word}") :]

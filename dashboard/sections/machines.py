@@ -13,17 +13,17 @@ from . import blocks
 def show(opened: state.Opened, claim: data.Claim) -> bool:
     """The claim by machine; False, and nothing shown, where no two machines measured it."""
     over = blocks.computed("What holds over the machines cannot be read.", opened, machines.read_over)
-    found = machines.by_machine(claim, over or [])
-    if found is None:
+    by_machine = machines.by_machine(claim, over or [])
+    if by_machine is None:
         return False
-    told = forest.in_words(found.claim, {})
-    blocks.plot(figures.forest(found.claim, {}, state.colours(), heading=""), told, "forest by machine")
-    sure = words.percent(1 - found.claim.alpha)
+    in_words = forest.in_words(by_machine.claim, {})
+    blocks.plot(figures.forest(by_machine.claim, {}, state.colours(), heading=""), in_words, "forest by machine")
+    sure = words.percent(1 - by_machine.claim.alpha)
     blocks.caption(
         "A row is a kind of machine; several machines of one kind are averaged. The mean is over what is true on each "
         f"of these machines, and says nothing about others. Each interval holds with {sure} confidence."
     )
-    for line in found.lines:
+    for line in by_machine.lines:
         blocks.caption(line)
     return True
 

@@ -35,12 +35,16 @@ def show_cards(run: data.Run, variants: Sequence[str], names: Sequence[str]) -> 
             _show_card(name, axes, "What differs: " if len(models) > 1 else "Built with ")
         for name in tasks:
             st.markdown(f"**{words.markdown(run.named(name))}** :gray[{words.markdown(f'workload {name}')}]")
-            told = workloads.facts(data.experiment(run, name).workload)
-            st.caption(words.markdown(" ".join(told)))
+            facts = workloads.facts(data.experiment(run, name).workload)
+            st.caption(words.markdown(" ".join(facts)))
 
 
 def _show_card(name: str, axes: Collection[str], front: str) -> None:
-    one = card(name, axes)
+    shown = card(name, axes)
     st.markdown(f"**{words.markdown(name)}**")
-    lines = [one.told, f"{front}{one.axes}." if one.axes else "", f"Source: {one.source}." if one.source else ""]
+    lines = [
+        shown.told,
+        f"{front}{shown.axes}." if shown.axes else "",
+        f"Source: {shown.source}." if shown.source else "",
+    ]
     st.caption(words.markdown(" ".join(filter(None, lines))))

@@ -80,8 +80,8 @@ def show_same(run: data.Run, workload: str, baseline: str, variant: str) -> None
     states = [gates.logits(checked.get(side)) for side in (baseline, variant)]
     how = data.experiment(run, workload).workload.check
     by = f"by {how}" if how else "by ==, tensors and arrays within rounding"
-    told = "gave the same answers" if states == ["pass", "pass"] else f"were compared: {', '.join(states)}"
-    blocks.say(f"Before and while they were timed, both functions {told}. Answers were compared {by}.")
+    agreed = "gave the same answers" if states == ["pass", "pass"] else f"were compared: {', '.join(states)}"
+    blocks.say(f"Before and while they were timed, both functions {agreed}. Answers were compared {by}.")
 
 
 def show_operations(run: data.Run, workload: str, baseline: str, variant: str) -> None:
@@ -116,8 +116,8 @@ def show_phases(opened: state.Opened, workload: str, sides: Sequence[str], of: s
     rows, missing = [], []
     for side in sides:
         try:
-            one = state.computed(opened, breakdown.breakdown_of, workload, side, whole, _given=(phases,))
-            rows.append((f"{side} · {one.ms:.3g} ms · {one.rounds} rounds", one.shares))
+            measured = state.computed(opened, breakdown.breakdown_of, workload, side, whole, _given=(phases,))
+            rows.append((f"{side} · {measured.ms:.3g} ms · {measured.rounds} rounds", measured.shares))
         except ValueError:
             missing.append(side)
     if not rows:

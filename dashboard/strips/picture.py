@@ -130,8 +130,8 @@ def main_claims(run: data.Run) -> list[data.Claim]:
     """The parts that the short table of the README has; where the run has none of them, its first ones."""
     known = {(each.id, each.part): each for each in run.claims}
     alone = {each.id: each for each in run.claims if not each.part}
-    found = [known.get((name, part or "")) or alone.get(name) for name, part in run.dispute.headlines()]
-    return [each for each in found if each is not None] or list(run.claims[:8])
+    parts = [known.get((name, part or "")) or alone.get(name) for name, part in run.dispute.headlines()]
+    return [each for each in parts if each is not None] or list(run.claims[:8])
 
 
 def teams(run: data.Run) -> list[Json]:
@@ -168,14 +168,14 @@ def _said(run: data.Run, name: str, main: Sequence[data.Claim]) -> list[Json]:
     theirs = {key: [part for part in parts if name in part.who] for key, parts in _by_claim(run).items()}
     wrong = [key for key, parts in theirs.items() if {part.verdict for part in parts} == {"refuted"}]
     keys = dict.fromkeys([*(claim.id for claim in main if name in claim.who), *wrong])
-    told = []
+    lines = []
     for key in sorted(keys, key=lambda key: _rank(_standing(run, theirs[key]))):
         claim = _main_of(run, theirs[key])
         shown = stands.look_of_all(stands.apart(theirs[key], claim))
         word = {"Supported": "Right", "Refuted": "Wrong"}.get(shown.word, shown.word)
         title = words.clip(claim.title, LONGEST)
-        told.append({"look": {**look(shown), "word": word}, "text": title, "index": index[id(claim)]})
-    return told
+        lines.append({"look": {**look(shown), "word": word}, "text": title, "index": index[id(claim)]})
+    return lines
 
 
 def _by_claim(run: data.Run) -> dict[str, list[data.Claim]]:
@@ -275,15 +275,17 @@ def _main_of(run: data.Run, parts: Sequence[data.Claim]) -> data.Claim:
 
 def _claim_row(run: data.Run, parts: Sequence[data.Claim], places: Sequence[int]) -> Json:
     main = _main_of(run, parts)
-    told = stands.apart(parts, main)
+    counted = stands.apart(parts, main)
     return {
         "index": places[0],
         "indices": list(places),
-        "look": look(stands.look_of_all(told)),
+        "look": look(stands.look_of_all(counted)),
         "title": words.clip(main.title, LONGEST),
         "sentence": sentence(main),
         "tally": " · ".join(
-            filter(None, (outcomes.tally_text(stands.rows_of(told)), f"{len(parts)} parts" if len(parts) > 1 else ""))
+            filter(
+                None, (outcomes.tally_text(stands.rows_of(counted)), f"{len(parts)} parts" if len(parts) > 1 else "")
+            )
         ),
         "picture": strip(main),
         "parts": [_part(run, part, place) for part, place in zip(parts, places, strict=True)],

@@ -24,23 +24,23 @@ def parts(claims: Sequence[data.Claim], claim: data.Claim) -> list[Part]:
     """The timed and the counted parts of the claim that `claim` is a part of, timed ones first; empty unless it has
     both and is one of them."""
     same = [each for each in claims if each.id == claim.id and each.effects and _kind(each)]
-    found = [Part(each, _kind(each), _said(each)) for each in same]
-    if claim not in same or len({part.kind for part in found}) < 2:
+    of_both = [Part(each, _kind(each), _said(each)) for each in same]
+    if claim not in same or len({part.kind for part in of_both}) < 2:
         return []
-    return sorted(found, key=lambda part: part.kind != TIME)
+    return sorted(of_both, key=lambda part: part.kind != TIME)
 
 
-def sentence(found: Sequence[Part]) -> str:
+def sentence(of_both: Sequence[Part]) -> str:
     """All parts in one line: "Time: open at ±2 %; work: refuted, equal within 0.06 %"."""
-    told = []
-    for kind in dict.fromkeys(part.kind for part in found):
-        alike = [part.claim for part in found if part.kind == kind]
+    sentences = []
+    for kind in dict.fromkeys(part.kind for part in of_both):
+        alike = [part.claim for part in of_both if part.kind == kind]
         if len(alike) > 1 and len({(each.verdict, each.unit) for each in alike}) == 1:
             effects = tuple(effect for each in alike for effect in each.effects)
-            told.append(f"{kind} ({len(alike)} parts): {_said(replace(alike[0], effects=effects))}")
+            sentences.append(f"{kind} ({len(alike)} parts): {_said(replace(alike[0], effects=effects))}")
         else:
-            told += [f"{kind}{f' ({each.part})' if len(alike) > 1 else ''}: {_said(each)}" for each in alike]
-    return words.capital("; ".join(told))
+            sentences += [f"{kind}{f' ({each.part})' if len(alike) > 1 else ''}: {_said(each)}" for each in alike]
+    return words.capital("; ".join(sentences))
 
 
 def _kind(claim: data.Claim) -> str:

@@ -64,12 +64,12 @@ def stamp_of_standings(path: Path) -> Stamp:
 
 
 def _stamp(paths: Iterable[Path]) -> Stamp:
-    found = []
+    files = []
     for path in paths:
         with contextlib.suppress(OSError):
             status = path.stat()
-            found.append((str(path), status.st_mtime_ns, status.st_size))
-    return tuple(found)
+            files.append((str(path), status.st_mtime_ns, status.st_size))
+    return tuple(files)
 
 
 def results_folder(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> Path | str:

@@ -41,8 +41,8 @@ def traces(run: data.Run, workload: str, baseline: str, variant: str) -> Traces:
     detail = (record and record.detail) or ""
     order = -1 if record and record.baseline == variant else 1  # the run may have compared them the other way round
     if not same and (first := _FIRST.fullmatch(detail)):
-        one, other = first.groups()[1:][::order]
-        rows.append((f"first that differs: number {first[1]}", one, other))
+        first_side, other = first.groups()[1:][::order]
+        rows.append((f"first that differs: number {first[1]}", first_side, other))
     elif not same and detail:
         rows.append(("what differs", detail, ""))
     counts = [(name, b, a) if order < 0 else (name, a, b) for name, a, b in (record and record.counts) or ()]

@@ -25,16 +25,16 @@ def gain(run: data.Run, phases: Phases, shape: str) -> dict[str, str]:
     factors = _factors()
     unchanged = _unchanged(run, shape, factors)
     timed = _timed_bounds(run, shape, factors)
-    told = {}
+    bounds = {}
     for kind, (high, where) in _most_spent(run, phases, shape, factors).items():
-        told[kind] = f"At most by {100 * high:.2g} %: that is all that making them takes ({where})."
+        bounds[kind] = f"At most by {100 * high:.2g} %: that is all that making them takes ({where})."
         if timed.get(kind, 0.0) > high:
-            told[kind] += f" Timing whole calls says less: at most {100 * timed[kind]:.2g} %."
-    told |= {
+            bounds[kind] += f" Timing whole calls says less: at most {100 * timed[kind]:.2g} %."
+    bounds |= {
         kind: f"No: {kept}, which caches them, runs the same operations as {anew}."
         for kind, (anew, kept) in unchanged.items()
     }
-    return {f"Would caching masks help a {kind}?": answer for kind, answer in told.items()}
+    return {f"Would caching masks help a {kind}?": answer for kind, answer in bounds.items()}
 
 
 def _most_spent(run: data.Run, phases: Phases, shape: str, factors: Factors) -> dict[str, tuple[float, str]]:
@@ -55,18 +55,18 @@ def _most_spent(run: data.Run, phases: Phases, shape: str, factors: Factors) -> 
 
 def _unchanged(run: data.Run, shape: str, factors: Factors) -> dict[str, tuple[str, str]]:
     """The kinds of calls in which caching changes no operation, each with a pair of variants that shows it."""
-    found: dict[str, tuple[str, str]] = {}
+    unchanged: dict[str, tuple[str, str]] = {}
     changed = set()
-    for one in run.manifest.experiments:
-        workload = one.workload.name
+    for experiment in run.manifest.experiments:
+        workload = experiment.workload.name
         if geometry(run, workload) != shape:
             continue
-        for pair in _pairs({name: factors[name] for name in one.traces if name in factors}):
+        for pair in _pairs({name: factors[name] for name in experiment.traces if name in factors}):
             if gates.traces(run, workload, *pair).state == "the same":
-                found.setdefault(_kind(run, workload), pair)
+                unchanged.setdefault(_kind(run, workload), pair)
             else:
                 changed.add(_kind(run, workload))
-    return {kind: pair for kind, pair in found.items() if kind not in changed}
+    return {kind: pair for kind, pair in unchanged.items() if kind not in changed}
 
 
 def _timed_bounds(run: data.Run, shape: str, factors: Factors) -> dict[str, float]:
@@ -91,7 +91,7 @@ def _pairs(factors: Factors) -> Iterator[tuple[str, str]]:
 
 
 def _factors() -> Factors:
-    return {name: found for name in variants.names() if (found := variants.get(name).factors)}
+    return {name: factors for name in variants.names() if (factors := variants.get(name).factors)}
 
 
 def _kind(run: data.Run, workload: str) -> str:

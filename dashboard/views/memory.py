@@ -36,8 +36,8 @@ COUNTED = {TOGETHER: "Kept and peak transient, above the weights", **AMOUNTS}
 def amount_of(row: Memory, field: str) -> float | None:
     """The bytes of a row by a key of COUNTED; None where they were not measured."""
     if field != TOGETHER:
-        found: float | None = getattr(row, field)
-        return found
+        amount: float | None = getattr(row, field)
+        return amount
     if row.cache_bytes is None or row.peak_transient_bytes is None:
         return None
     return row.cache_bytes + row.peak_transient_bytes
@@ -114,15 +114,15 @@ def _is_engine(variant: str) -> bool:
 def _rank(spot: Spot, spots: Sequence[Spot]) -> str:
     """On the front where no other variant is faster without needing more memory; else which one is."""
 
-    def gain(one: Spot) -> float:
-        return one.timing.value or 0.0
+    def gain(other: Spot) -> float:
+        return other.timing.value or 0.0
 
     high = spot.timing.high
     rivals = [
-        one
-        for one in spots
-        if (gain(one) > gain(spot) and one.amount <= SAME_AMOUNT * spot.amount)
-        or (gain(one) == gain(spot) and one.amount < spot.amount)
+        other
+        for other in spots
+        if (gain(other) > gain(spot) and other.amount <= SAME_AMOUNT * spot.amount)
+        or (gain(other) == gain(spot) and other.amount < spot.amount)
     ]
     if not rivals:
         return FRONT

@@ -16,12 +16,12 @@ from llama_workbench.harness.stats.confidence import fixed_interval
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import Control
+from llama_workbench.variants import YARDSTICK
 
 from .. import words
 from . import data, samples
 
 LEVEL = 0.99
-YARDSTICK = "yardstick"
 
 
 @dataclass(frozen=True)
@@ -157,18 +157,18 @@ def as_claim(run: data.Run) -> data.Claim:
     """The bounded controls of a run as the rows of a forest plot, under a heading for each kind."""
     rows = tuple(
         data.Effect(
-            one.workload,
-            baseline=KINDS.get(one.kind, one.kind),
-            named=run.named(one.workload),
-            value=math.exp(one.centre),
-            low=math.exp(one.low),
-            high=math.exp(one.high),
-            rounds=one.rounds,
-            verdict="fired" if one.fired else "passed",
-            warnings=(f"{one.variant}: a difference of {100 * smallest(one):.2g} % could have been seen",),
+            control.workload,
+            baseline=KINDS.get(control.kind, control.kind),
+            named=run.named(control.workload),
+            value=math.exp(control.centre),
+            low=math.exp(control.low),
+            high=math.exp(control.high),
+            rounds=control.rounds,
+            verdict="fired" if control.fired else "passed",
+            warnings=(f"{control.variant}: a difference of {100 * smallest(control):.2g} % could have been seen",),
         )
-        for one in controls(run)
-        if math.isfinite(smallest(one))
+        for control in controls(run)
+        if math.isfinite(smallest(control))
     )
     return data.Claim("controls", "Controls", run.alpha, rows, claimed="no difference")
 
@@ -210,24 +210,24 @@ def could_see(claims: Iterable[data.Claim], controls: Sequence[Control]) -> str:
 
 def checks_saw(controls: Sequence[Control]) -> str:
     """How small a difference the controls could have shown; nothing without any."""
-    told = []
+    sentences = []
     if known := [size for size in smallest_by_workload(controls).values() if math.isfinite(size)]:
         middle, worst = _percent(np.median(known)), _percent(max(known))
-        told.append(f"The checks could see ±{middle} on the middle workload, ±{worst} on the worst.")
+        sentences.append(f"The checks could see ±{middle} on the middle workload, ±{worst} on the worst.")
     if few := sum(math.isinf(smallest(control)) for control in controls):
-        told.append(f"{checks_text(few)} had too few rounds to say.")
-    return " ".join(told)
+        sentences.append(f"{checks_text(few)} had too few rounds to say.")
+    return " ".join(sentences)
 
 
 def _half_widths(claims: Iterable[data.Claim]) -> list[float]:
     """Of each comparison of times half its narrowest interval; those without one are left out."""
-    found: dict[tuple[str, ...], float] = {}
+    widths: dict[tuple[str, ...], float] = {}
     for effect in (effect for claim in claims for effect in claim.effects if not effect.unit):
         if effect.low and effect.high:
             key = effect.workload, effect.variant, effect.baseline, effect.metric
             width = math.expm1(math.log(effect.high / effect.low) / 2)
-            found[key] = min(width, found.get(key, math.inf))
-    return list(found.values())
+            widths[key] = min(width, widths.get(key, math.inf))
+    return list(widths.values())
 
 
 def _percent(share: float) -> str:

@@ -59,10 +59,10 @@ def look(verdict: Json) -> words.Look:
     return shown if told == verdict["verdict"] else replace(shown, word=words.capital(told))
 
 
-def _open_look(told: str, counts: Mapping[str, int]) -> words.Look:
+def _open_look(word: str, counts: Mapping[str, int]) -> words.Look:
     shown = words.look(OPEN)
     colour = LEANS.get(outcomes.leaning(counts), shown.colour)
-    return replace(shown, word=f"{told[0].upper()}{told[1:]}", colour=colour)
+    return replace(shown, word=f"{word[0].upper()}{word[1:]}", colour=colour)
 
 
 def look_of_all(parts: Sequence[data.Claim]) -> words.Look:

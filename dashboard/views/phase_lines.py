@@ -37,8 +37,10 @@ def phase_lines(phases: breakdown.Phases, variant: str, stacks: str) -> Lines:
             function, file, line = parts.groups()
             places.setdefault(file, set()).add((function.rpartition(".")[2], int(line)))
     sources = _sources("eager" if "eager_attention_forward (" in stacks else "sdpa")
-    found = {file: lines for file in places.keys() - recorded.keys() if (lines := _marked(file, places[file], sources))}
-    return {**recorded, **found}
+    marked = {
+        file: lines for file in places.keys() - recorded.keys() if (lines := _marked(file, places[file], sources))
+    }
+    return {**recorded, **marked}
 
 
 def _sources(attention: str) -> dict[str, tuple[Path, str]]:

@@ -58,12 +58,12 @@ class RemoteList:
         with self._lock:
             self._look()
             if most not in self._entries:
-                found = [
+                entries = [
                     self._entry(prefix, home, row)
                     for prefix, home in self._homes.items()
                     for row in home.runs.newest(most)
                 ]
-                newest_first = sorted(found, key=lambda entry: (entry.summary.started, entry.name), reverse=True)
+                newest_first = sorted(entries, key=lambda entry: (entry.summary.started, entry.name), reverse=True)
                 self._entries[most] = newest_first
             return self._entries[most]
 
@@ -110,11 +110,11 @@ class RemoteList:
             home = place.parent()
             return {"": _Home(home.url, index.Listing(index.table_of(index.look(home, [place.name]))))}, ""
         urls = {"": f"{self.url}/runs", BASELINES: f"{self.url}/baselines"}
-        found = {prefix: (url, *listed(url)) for prefix, url in urls.items()}
-        if not any(len(runs) for _, runs, _ in found.values()):
-            found = {"": (self.url, *listed(self.url))}
-        notes = " ".join(note for *_, note in found.values() if note)
-        return {prefix: _Home(url, runs) for prefix, (url, runs, _) in found.items()}, notes
+        by_prefix = {prefix: (url, *listed(url)) for prefix, url in urls.items()}
+        if not any(len(runs) for _, runs, _ in by_prefix.values()):
+            by_prefix = {"": (self.url, *listed(self.url))}
+        notes = " ".join(note for *_, note in by_prefix.values() if note)
+        return {prefix: _Home(url, runs) for prefix, (url, runs, _) in by_prefix.items()}, notes
 
 
 def _sources(homes: Mapping[str, _Home]) -> list[tuple[str, str]]:

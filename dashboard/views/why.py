@@ -65,12 +65,12 @@ def _bound(run: data.Run, claim: data.Claim, phases: Phases, touched: Sequence[s
     """What the touched phases take of the baseline, and so can save at most."""
     baseline = claim.effects[0].baseline
     places = dict.fromkeys(effect.workload for effect in claim.effects)
-    found = {place: share for place in places if (share := _share(phases, place, baseline, touched, run.alpha))}
-    if not found:
+    shares = {place: share for place in places if (share := _share(phases, place, baseline, touched, run.alpha))}
+    if not shares:
         return ""
-    low, high = min(share.low for share in found.values()), max(share.high for share in found.values())
-    where = max(found, key=lambda place: found[place].high)
-    place = f"{', most' if len(found) > 1 else ''} on {run.named(where)}"
+    low, high = min(share.low for share in shares.values()), max(share.high for share in shares.values())
+    where = max(shares, key=lambda place: shares[place].high)
+    place = f"{', most' if len(shares) > 1 else ''} on {run.named(where)}"
     several = len(touched) > 1
     named = words.listing([SAID.get(phase, phase) for phase in touched])
     text = (
@@ -85,7 +85,7 @@ def _bound(run: data.Run, claim: data.Claim, phases: Phases, touched: Sequence[s
 
 def _saved(run: data.Run, claim: data.Claim, phases: Phases, touched: Sequence[str]) -> list[str]:
     """Where both sides were timed by phase: how much shorter a call became, and by how much the touched phases did."""
-    told = []
+    sentences = []
     for effect in claim.effects:
         if effect.value is None or effect.low is None or effect.high is None:
             continue
@@ -103,8 +103,8 @@ def _saved(run: data.Run, claim: data.Claim, phases: Phases, touched: Sequence[s
             before.high - after.low / effect.high,
         ]
         named = words.listing([SAID.get(phase, phase) for phase in touched])
-        told.append(f"On {effect.where} a call became {_percent(total)} shorter; {named} saved {_percent(part)}.")
-    return told
+        sentences.append(f"On {effect.where} a call became {_percent(total)} shorter; {named} saved {_percent(part)}.")
+    return sentences
 
 
 def _percent(numbers: Sequence[float]) -> str:
@@ -115,8 +115,10 @@ def _percent(numbers: Sequence[float]) -> str:
 def _work(run: data.Run, claim: data.Claim) -> str:
     """What the counted parts of the same claim say."""
     counted = [part for part in beside.parts(run.claims, claim) if part.kind != beside.TIME]
-    told = [f"{part.said.partition(', ')[2]}{f' ({part.claim.part})' if len(counted) > 1 else ''}" for part in counted]
-    return f"Instructions of a call: {'; '.join(told)}." if told else ""
+    counts = [
+        f"{part.said.partition(', ')[2]}{f' ({part.claim.part})' if len(counted) > 1 else ''}" for part in counted
+    ]
+    return f"Instructions of a call: {'; '.join(counts)}." if counts else ""
 
 
 def _share(phases: Phases, workload: str, variant: str, touched: Sequence[str], alpha: float) -> Share | None:

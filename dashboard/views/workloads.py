@@ -85,20 +85,20 @@ def distinct(words: dict[str, str]) -> dict[str, str]:
 
 def facts(workload: Workload | Shipped) -> list[str]:
     """What a workload is, in sentences without the values of its defaults."""
-    told = [KINDS.get(workload.kind or "", "")]
+    sentences = [KINDS.get(workload.kind or "", "")]
     if workload.kind == "component":
-        told.append(f"Its input is as long as {workload.tokens:,} tokens.")
+        sentences.append(f"Its input is as long as {workload.tokens:,} tokens.")
     elif workload.kind != "call":
-        told += _sizes(workload)
+        sentences += _sizes(workload)
     if workload.payload:
-        told.append(f"The arguments come from {workload.payload}.")
+        sentences.append(f"The arguments come from {workload.payload}.")
     if workload.check:
-        told.append(f"Both answers are compared by {workload.check}.")
+        sentences.append(f"Both answers are compared by {workload.check}.")
     if workload.dtype and workload.dtype != "float32":
-        told.append(f"Its numbers are {workload.dtype}.")
+        sentences.append(f"Its numbers are {workload.dtype}.")
     if workload.threads and workload.threads > 1:
-        told.append(f"It runs on {workload.threads} threads.")
-    return [line for line in told if line]
+        sentences.append(f"It runs on {workload.threads} threads.")
+    return [line for line in sentences if line]
 
 
 def _sizes(workload: Workload | Shipped) -> Iterable[str]:

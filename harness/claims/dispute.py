@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from llama_workbench import ROOT
 from llama_workbench.datasets.geometries import DataError, read_toml
 
 from ..spec.dispute import Dispute
-from .faults import ClaimError, nearest, problems_of
+from .faults import ClaimError, model_below, nearest, problems_of
 from .model import Claim
 from .reading import DISPUTE_FILE, load_claims
 
@@ -31,7 +31,7 @@ def load_dispute(folder: Path = SHIPPED, claims: Sequence[Claim] | None = None) 
     except DataError as error:
         raise ClaimError(str(error).splitlines()) from error
     except ValidationError as error:
-        raise ClaimError(problems_of(error, table, str(path), Dispute)) from error
+        raise ClaimError(problems_of(error, table, str(path), _model_at, has_named_tables=True)) from error
     if problems := list(_unknown(dispute, load_claims(folder) if claims is None else claims)):
         raise ClaimError(f"{path}: {problem}" for problem in problems)
     return dispute
@@ -58,3 +58,8 @@ def _unknown(dispute: Dispute, claims: Sequence[Claim]) -> Iterator[str]:
         for name in names:
             if name not in parts:
                 yield f'measured_by.{shown}: "{name}": expected a claim here{nearest(name, parts)}'
+
+
+def _model_at(_: Mapping[str, Any], location: Sequence[str | int]) -> type[BaseModel]:
+    """The model that the key at a location belongs to."""
+    return model_below(Dispute, location)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from llama_workbench.datasets.files import short, shortened
+from llama_workbench.variants.spelling import did_you_mean
 
 from ..metrics.registry import names
 from .model import Claim, Source, hypothesis_model
@@ -46,29 +46,43 @@ def syntax_problem(path: Path, text: str, message: str) -> str:
     return f"{path}:{line}:{column}: not valid TOML: {message[: place.start()]}"
 
 
+ModelAt = Callable[[Mapping[str, Any], Sequence[str | int]], type[BaseModel]]
+"""A table and the location of a key in it → the model that the key belongs to."""
+
+
 def problems_of(
-    error: ValidationError, table: Mapping[str, Any], where: str, root: type[BaseModel] = Claim
+    error: ValidationError,
+    table: Mapping[str, Any],
+    where: str,
+    model_at: ModelAt | None = None,
+    *,
+    has_named_tables: bool = False,
 ) -> list[str]:
-    """What pydantic found wrong with a claim, or another file whose model is `root`, a line each; `where` stands at the
-    start of every line."""
+    """What pydantic found wrong with a table, a line each; `where` stands at the start of every line. It is a claim, or
+    made of the models that `model_at` gives; what a key may be is the description of its field. `has_named_tables`:
+    whether there are tables whose names the file's writer chose, which are no keys of a model."""
     faults = error.errors()
     # A list whose items are all faulty is reported once more as too short; that would only confuse.
     inner = {fault["loc"][:depth] for fault in faults for depth in range(1, len(fault["loc"]))}
     faults = [fault for fault in faults if not (fault["type"] == "too_short" and fault["loc"] in inner)]
-    lines = dict.fromkeys(_problem(where, table, fault, root) for fault in faults[:MOST_FAULTS])
+    lines = dict.fromkeys(
+        _problem(where, table, fault, model_at or _model_at, has_named_tables) for fault in faults[:MOST_FAULTS]
+    )
     more = [f"{where}: and {len(faults) - MOST_FAULTS} more faults"] if len(faults) > MOST_FAULTS else []
     return [*(shortened(line, len(where) + 800) for line in lines), *more]
 
 
-def _problem(where: str, table: Mapping[str, Any], fault: Mapping[str, Any], root: type[BaseModel]) -> str:
+def _problem(
+    where: str, table: Mapping[str, Any], fault: Mapping[str, Any], model_at: ModelAt, has_named_tables: bool
+) -> str:
     """One fault as a line: the key's path, its value, what is expected, and the nearest valid word."""
     location: tuple[str | int, ...] = fault["loc"]
     key = next((step for step in reversed(location) if isinstance(step, str)), "")
-    whole = key in ("", "hypothesis") or root is not Claim
+    whole = has_named_tables or key in ("", "hypothesis", "for")
     if fault["type"] == "value_error" and whole:  # a check of ours over several keys
         return f"{where}: {_dotted(location)}: {fault['ctx']['error']}" if key else f"{where}: {fault['ctx']['error']}"
-    model = _model_at(table, location) if root is Claim else model_below(root, location)
-    if root is not Claim and fault["type"] != "extra_forbidden":  # the name of an entry is no key
+    model = model_at(table, location)
+    if has_named_tables and fault["type"] != "extra_forbidden":
         key = next((step for step in reversed(location) if isinstance(step, str) and step in model.model_fields), "")
     if fault["type"] == "missing" and location[-1] == key:
         return f"{where}: {_dotted(location)}: missing; expected {_expected(model, key)}"
@@ -94,7 +108,7 @@ def noted_by_runs(table: Mapping[str, Any], where: str) -> list[str]:
 
 
 def _unknown(model: type[BaseModel], table: Mapping[str, Any], location: Sequence[str | int], key: str) -> str:
-    valid = [name for name in model.model_fields if name != NOTED_BY_RUNS]
+    valid = [field.alias or name for name, field in model.model_fields.items() if name != NOTED_BY_RUNS]
     return f"unknown key{_for_metric(table, location)}{nearest(key, valid)} (keys here: {', '.join(valid)})"
 
 
@@ -131,21 +145,25 @@ def _expected(model: type[BaseModel], key: str, *, item: bool = False) -> str:
     """What a key, or an item of its list, may be."""
     if key == "metric":
         return f"one of {', '.join(names())}"
-    if key not in model.model_fields:
+    field = _field(model, key)
+    if field is None:
         return f"a table with {', '.join(model.model_fields)}"
-    field = model.model_fields[key]
     inner = next(iter(get_args(field.annotation)), None)  # of a list its items, of what may be missing its type
     notes = (note.description for note in getattr(inner, "__metadata__", ()) if isinstance(note, FieldInfo))
     of_inner = next((description for description in notes if description), None)
     return (item and of_inner) or field.description or of_inner or "another value"
 
 
+def _field(model: type[BaseModel], key: str) -> FieldInfo | None:
+    return next((field for name, field in model.model_fields.items() if key in (name, field.alias)), None)
+
+
 def _choices(model: type[BaseModel], key: str) -> Sequence[str]:
     """The words of which a key's value must be one; empty where it may be anything."""
     if key == "metric":
         return names()
-    kind = model.model_fields[key].annotation if key else None
-    options = [option for word in _arguments(kind) for option in _arguments(word)]
+    field = _field(model, key)
+    options = [option for word in _arguments(field and field.annotation) for option in _arguments(word)]
     return [option for option in options if isinstance(option, str)]
 
 
@@ -189,5 +207,5 @@ def shown(value: Any) -> str:
 
 def nearest(name: str, valid: Iterable[str]) -> str:
     """The nearest of `valid`, as the end of a sentence; empty where none is near."""
-    close = difflib.get_close_matches(name.lower(), list(valid), n=1, cutoff=0.5)
-    return f'; did you mean "{close[0]}"?' if close else ""
+    hint = did_you_mean(name, valid, quote='"')
+    return f"; {hint}" if hint else ""

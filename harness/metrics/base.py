@@ -7,13 +7,14 @@ verdict from what the pass left in the run folder. Nothing else in the harness k
 
 from __future__ import annotations
 
-import difflib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
+
+from llama_workbench.variants.spelling import did_you_mean
 
 from ..evidence.evidence import Evidence, compare_sides
 from ..evidence.verdict import combine, reasons
@@ -209,8 +210,7 @@ def no_such_quantity(metric: str, quantity: str, known: Collection[str]) -> str:
     """Why a hypothesis cannot ask for this quantity; empty where it can."""
     if quantity in known:
         return ""
-    near = difflib.get_close_matches(quantity, known, n=1)
-    hint = f'did you mean "{near[0]}"?' if near else f"there are: {', '.join(known)}"
+    hint = did_you_mean(quantity, known, f"there are: {', '.join(known)}", quote='"')
     return f'quantity = "{quantity}" is no {metric}: {hint}'
 
 

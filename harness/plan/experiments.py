@@ -15,6 +15,7 @@ from llama_workbench import variants
 from llama_workbench.datasets import workloads as workload_data
 from llama_workbench.datasets.geometries import Geometry, geometries, parameter_count
 from llama_workbench.datasets.workloads import Workload
+from llama_workbench.variants import YARDSTICK
 
 from ..calls.called import Call
 from ..calls.source import Source
@@ -38,8 +39,6 @@ from .selection import (
     own_workloads,
     selected,
 )
-
-YARDSTICK = "yardstick"
 
 COMPARE_WORKLOADS = ("prefill-15m-t128", "decode-15m-c64")
 COPY_PARAMETERS, COPY_LIMIT = 150_000_000, 2_500_000_000

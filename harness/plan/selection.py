@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 
@@ -45,9 +44,7 @@ def added_sources(given: Iterable[str | Source]) -> dict[str, Source]:
 
 def check_variant(name: str, known: Sequence[str], where: str = "") -> None:
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=3)
-        hint = f"did you mean {' or '.join(near)}?" if near else "`workbench variants` lists them"
-        raise PlanError(f"{where}unknown variant {name!r}: {hint}")
+        raise PlanError(f"{where}{variants.unknown(name, known)}")
 
 
 def conditions(request: Request) -> tuple[Condition, ...]:

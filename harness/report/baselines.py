@@ -12,10 +12,11 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from llama_workbench.variants import YARDSTICK
+
 from ..store.errors import RunError
 from ..store.files import CLAIMS, VERDICTS
 from ..store.folder import RunFolder
-from .standings import YARDSTICK
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 

@@ -27,13 +27,15 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from llama_workbench.variants import YARDSTICK
+
 from ..machine.environment import comparable
 from ..stats.confidence import Interval
 from ..store.folder import RunFolder
 from ..store.schema import Key, Standings
 from .compare_passes import Side, counted_rows, unlike
 from .comparison import Answer, Comparison, Row, Saved, gated
-from .standings import YARDSTICK, measure_standings
+from .standings import measure_standings
 from .thresholds import DEFAULTS, WHATS, Thresholds
 
 THRESHOLD_PERCENT = DEFAULTS.time

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from llama_workbench.variants import YARDSTICK
+
 from ..machine.environment import device_kind
 from ..metrics.instructions.across import change
 from ..metrics.instructions.files import INSTRUCTIONS, Instructions
@@ -20,7 +22,6 @@ from ..store.errors import RunError
 from ..store.folder import RunFolder
 from ..store.schema import MANIFEST, Key, Standings
 from .comparison import Answer, Counted, Row
-from .standings import YARDSTICK
 from .text import one_text_line
 from .thresholds import Thresholds, What
 

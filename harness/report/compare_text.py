@@ -13,10 +13,11 @@ from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
+from llama_workbench.variants import YARDSTICK
+
 from .compare_passes import LEAST_BYTES
 from .comparison import Comparison, Counted, Row, Saved
 from .markdown import markdown_cell, markdown_rows
-from .standings import YARDSTICK
 from .text import effect_text
 from .thresholds import WHATS
 

@@ -14,6 +14,8 @@ import warnings
 from collections.abc import Collection
 from dataclasses import replace
 
+from llama_workbench.variants import YARDSTICK
+
 from ..evidence.evidence import Evidence, evidence_from_manifest
 from ..spec.comparison import Comparison
 from ..spec.entered import EnteredName
@@ -24,8 +26,6 @@ from ..store.folder import RunFolder
 from ..store.forms import Fault
 from ..store.schema import STANDINGS as FORM
 from ..store.schema import Key, RelativeTime, Standings, WorkloadResult
-
-YARDSTICK = "yardstick"
 
 
 def measure_standings(folder: RunFolder, workloads: Collection[str] | None = None) -> Standings:

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from ..claims.faults import nearest, shown, syntax_problem
+from ..claims.faults import nearest, problems_of, shown, syntax_problem
 from ..spec.hypotheses import no_repeats
 
 What = Literal["time", "instructions", "memory", "operations"]
@@ -31,16 +31,9 @@ WHATS: tuple[What, ...] = get_args(What)
 
 FILE, TABLE = "pyproject.toml", "tool.llama-workbench"
 
-Percent = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
-Pattern = Annotated[str, Field(strict=True, min_length=1)]
-
-_EXPECTED = {
-    "gate": f"a list of one or more of {', '.join(WHATS)}, without repeats",
-    "for": "tables [[for]]",
-    "variant": "a name, or a pattern with * and ?",
-    "workload": "a name, or a pattern with * and ?",
-    "compare": "a table",
-}
+Percent = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False, description="a number of percent above 0")]
+Pattern = Annotated[str, Field(strict=True, min_length=1, description="a name, or a pattern with * and ?")]
+GATES = Field(min_length=1, description=f"a list of one or more of {', '.join(WHATS)}, without repeats")
 
 
 class ConfigError(ValueError):
@@ -84,11 +77,11 @@ class Thresholds(_Table):
     `gate`: what decides the exit code. The rest is shown.
     """
 
-    gate: Annotated[tuple[What, ...], Field(min_length=1), AfterValidator(no_repeats)] = ("time",)
+    gate: Annotated[tuple[What, ...], GATES, AfterValidator(no_repeats)] = ("time",)
     time: Percent = 5.0
     instructions: Percent = 0.5
     memory: Percent = 2.0
-    for_some: tuple[ForSome, ...] = Field(default=(), alias="for")
+    for_some: tuple[ForSome, ...] = Field(default=(), alias="for", description="tables [[for]]")
 
     def of(self, what: What, workload: str, variant: str) -> float:
         """The threshold of a subject, in percent; 0 of operations."""
@@ -114,7 +107,7 @@ DEFAULTS = Thresholds()
 
 
 class _Settings(_Table):
-    compare: Thresholds = DEFAULTS
+    compare: Thresholds = Field(default=DEFAULTS, description="a table")
 
 
 def read_thresholds(file: Path | None, *, start: Path) -> Thresholds:
@@ -159,25 +152,18 @@ def _table_of(path: Path) -> Any:
 
 
 def _checked(table: Any, path: Path) -> Thresholds:
+    if not isinstance(table, Mapping):
+        raise ConfigError(f"{path}: {TABLE} = {shown(table)}: expected a table")
     try:
         return _Settings.model_validate(table).compare
     except ValidationError as error:
-        raise ConfigError("\n".join(dict.fromkeys(_problem(path, fault) for fault in error.errors()))) from error
+        raise ConfigError("\n".join(problems_of(error, table, f"{path}: {TABLE}", _model_at))) from error
 
 
-def _problem(path: Path, fault: Mapping[str, Any]) -> str:
-    """One fault as a line."""
-    location = [step for step in fault["loc"] if not (isinstance(step, str) and step.startswith("function-"))]
-    keys = [step for step in location if isinstance(step, str)]
-    dotted = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in location)
-    if fault["type"] == "value_error" and isinstance(location[-1], int):  # of a table [[for]] as a whole
-        return f"{path}: {TABLE}{dotted} {fault['ctx']['error']}"
-    place = f"{path}: {TABLE}{dotted} = {shown(fault['input'])}"
-    if fault["type"] == "extra_forbidden":
-        models: tuple[type[BaseModel], ...] = (_Settings, Thresholds, ForSome)
-        model = models[min(len(location), 3) - 1]
-        valid = [field.alias or name for name, field in model.model_fields.items()]
-        return f"{place}: unknown key{nearest(keys[-1], valid)} (keys here: {', '.join(valid)})"
-    expected = _EXPECTED.get(keys[-1] if keys else "compare", "a number of percent above 0")
-    hint = nearest(fault["input"], WHATS) if keys and keys[-1] == "gate" and isinstance(fault["input"], str) else ""
-    return f"{place}: expected {expected}{hint}"
+def _model_at(table: Mapping[str, Any], location: Sequence[str | int]) -> type[BaseModel]:
+    match location:
+        case ["compare", "for", int(), str(), *_]:
+            return ForSome
+        case ["compare", str(), *_]:
+            return Thresholds
+    return _Settings

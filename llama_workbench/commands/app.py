@@ -31,27 +31,27 @@ FIRST = (
 HELP = """\
 Settles claims about Llama model architectures by measurement.
 
-Measuring is begun by pytest (`pytest --benchmark`, or `make bench`); this command does the rest.
+To measure, run pytest (`pytest --benchmark`, or `make bench`). This command does the rest.
 
 \b
 Examples:
   workbench claims                         what is claimed, and by whom
   workbench variants team006_after         one variant, axis by axis
-  workbench new variant build_mine         a file to begin with
+  workbench new variant build_mine         a first version to edit
   workbench check build_mine.py            would my variant pass its gates, and why not?
   workbench compare BASE NEW               has anything become slower? (for CI)
-  workbench compare-revisions main . m:f   is m:f slower now? (--call says with what it is called)
+  workbench compare-revisions main . m:f   is m:f slower now? (--call gives its arguments)
   workbench bisect v1.2 main m:f           which commit made it slower?
-  workbench resume results/runs/ID         go on with a run that was cut off, or has open verdicts
+  workbench resume results/runs/ID         continue a run that was cut off, or has open verdicts
   workbench combine RUN RUN                runs of several machines: what holds on each of them?
-  workbench judge results/runs/ID          judge a run again, also one that was killed
+  workbench judge results/runs/ID          judge a run again, even one that was killed
   workbench report RUN --claim ID --html F one claim's evidence as a page to share
   workbench count BASE NEW                 how many instructions a call of each executes
   workbench calibrate                      how often verdicts are wrong on this machine
   workbench runs                           the runs on this disk
-  workbench baseline save RUN main         keep a run to compare with
+  workbench baseline save RUN main         save a run to compare with later
   workbench publish RUN s3://bucket/runs/ID copy a run to where others read it
-  workbench index s3://bucket/runs         list anew the runs that lie there
+  workbench index s3://bucket/runs         rebuild the list of the runs there
   workbench doctor                         is this machine fit to measure?
   workbench speedscope                     install the viewer for raw profiles
 

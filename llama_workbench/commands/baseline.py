@@ -64,7 +64,7 @@ def list_baselines(
     folder: Annotated[str, typer.Argument(help="Folder that holds them, or its URL.")] = str(BASELINES),
     as_json: AsJson = False,
 ) -> None:
-    """List the baselines, newest first; damaged ones with what is wrong.
+    """List the baselines, newest first. A damaged one is listed with its fault.
 
     --json prints a list as `workbench runs --json` does.
     """
@@ -95,25 +95,26 @@ def show_baseline(
     run = find_run(str(BASELINES / name) if (BASELINES / name).is_dir() else name)
     if not run.path.is_dir():
         raise Failure(f"{name}: no such baseline or run; workbench baseline list")
-    found = asdict(describe(run, whole=True))
+    facts_of_run = asdict(describe(run, whole=True))
     also = {str(each.path): describe(each, whole=True) for each in baselines_of(run) if each.path != run.path}
     machines = {path: each.problem or each.machine for path, each in also.items()}
     facts = ("path", "id", "status", "started", "machine", "commit", "noise", "problem")
     if as_json:
         print_json(
-            {key: found[key] for key in (*facts, "workloads", "claims")} | {"path": str(run.path), "machines": machines}
+            {key: facts_of_run[key] for key in (*facts, "workloads", "claims")}
+            | {"path": str(run.path), "machines": machines}
         )
         return
     about, verdicts = table("", ""), table("claim", "part", "verdict")
     for key in facts:
-        if found[key]:
-            about.add_row(Text(key), Text(str(found[key])))
+        if facts_of_run[key]:
+            about.add_row(Text(key), Text(str(facts_of_run[key])))
     for path, text in machines.items():
         about.add_row(Text("also"), Text(f"{Path(path).name}: {text}"))
-    about.add_row(Text("workloads"), Text(", ".join(found["workloads"])))
-    told = _outcomes(run)
-    for claim, part, verdict in found["claims"]:
-        verdicts.add_row(Text(claim), Text(part), Text(told.get((claim, part)) or row_text(verdict)))
+    about.add_row(Text("workloads"), Text(", ".join(facts_of_run["workloads"])))
+    outcomes = _outcomes(run)
+    for claim, part, verdict in facts_of_run["claims"]:
+        verdicts.add_row(Text(claim), Text(part), Text(outcomes.get((claim, part)) or row_text(verdict)))
     show(Group(about, Text(), verdicts))
 
 

@@ -58,15 +58,15 @@ def command(
     if not asked.calls and len(asked.workloads) != 1:
         raise Failure("say what it is called with: --call FILE:FUNCTION, or of a build function --workloads NAME, one")
     budget = 60.0 if given["budget"] is None else given["budget"]
-    found, named = _found(good, bad, subject, Inputs(asked.calls, asked.check, asked.workloads), slower, budget)
+    bisection, named = _found(good, bad, subject, Inputs(asked.calls, asked.check, asked.workloads), slower, budget)
     if as_json:
-        print_json({"format": 1, **found})
+        print_json({"format": 1, **bisection})
         return
-    worst, steps = found["steps"][0], len(found["steps"])
+    worst, steps = bisection["steps"][0], len(bisection["steps"])
     which = "this commit made it slower" if len(named) == 1 else f"one of these {len(named)} commits made it slower"
     size = f"{1 / worst['ratio']:.3f} [{1 / worst['high']:.3f}, {1 / worst['low']:.3f}] times the time of {good}"
     show(Text("\n".join([*named, f"{which}: {subject} takes {size} in {bad}."])))
-    show(Text(f"{steps} comparisons; wrong with at most {found['chance_percent']:g} % probability."))
+    show(Text(f"{steps} comparisons; wrong with at most {bisection['chance_percent']:g} % probability."))
 
 
 def _found(
@@ -86,8 +86,8 @@ def _found(
         return step
 
     try:
-        found = bisect(good, bad, slower_percent=slower, alpha=ALPHA, measure=measure, folder=Path.cwd())
-        return asdict(found), [subject_of(repository_of(Path.cwd()), commit) for commit in found.commits]
+        bisection = bisect(good, bad, slower_percent=slower, alpha=ALPHA, measure=measure, folder=Path.cwd())
+        return asdict(bisection), [subject_of(repository_of(Path.cwd()), commit) for commit in bisection.commits]
     except SourceError as error:
         raise Failure(str(error)) from error
     except Disagreement as error:  # that of any other commit is passed over

@@ -144,10 +144,10 @@ def _what(trial: Trial) -> str:
 
 def _shown(file: Path, facts: dict[str, Any], summed: Sequence[Row]) -> list[Any]:
     lines = table("trials of", "n", "wrong verdicts", "intervals with the truth", "decided", "seconds")
-    for each in summed:
-        seconds = "" if each.seconds is None else f"{each.seconds:.1f}"
+    for row in summed:
+        seconds = "" if row.seconds is None else f"{row.seconds:.1f}"
         lines.add_row(
-            *map(Text, (each.name, str(each.trials), *map(str, (each.false, each.covered, each.decided)), seconds))
+            *map(Text, (row.name, str(row.trials), *map(str, (row.false, row.covered, row.decided)), seconds))
         )
     about = f"{file}; {facts.get('cpu_model')}, {facts.get('cores')} cores, torch {facts.get('torch')}"
     said = "[ ]: 95 % interval of the rate. Seconds: how long half of the verdicts took at most."

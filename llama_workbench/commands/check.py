@@ -43,7 +43,7 @@ def command(
     as_json: AsJson = False,
     **given: Any,
 ) -> None:
-    """Would this variant pass its gates, and this claim be measured? Where not: what is wrong, and why.
+    """Would this variant pass its gates, and can this claim be measured? If not, it says what is wrong and why.
 
     A variant goes through the calls that each one must get right before it is timed: prompts, tokens after them,
     chunks, batches, the whole context, on two small geometries, and three small workloads. For a wrong one the table
@@ -82,12 +82,12 @@ def command(
             _check_claim(Path(what), typed(Request, given).added, as_json)
         return
     name, added = _named(what)
-    found = _checked(name, added)
+    checked = _checked(name, added)
     if as_json:
-        print_json({"format": 1, "variant": name, **found})
+        print_json({"format": 1, "variant": name, **checked})
     else:
-        show(Group(*_shown(name, found)))
-    if not found["right"]:
+        show(Group(*_shown(name, checked)))
+    if not checked["right"]:
         raise typer.Exit(1)
 
 
@@ -150,10 +150,10 @@ def _checked(name: str, added: Mapping[str, Source]) -> dict[str, Any]:
         process = WorkerProcess(threads=1, cache=cache, log=Path(folder, "log"), hello=hello)
         with closing(process):
             try:
-                found = process.ask("check", limit, variant=name)
-                if found["refused"]:
-                    raise Failure(found["refused"])
-                right = not any(call["fault"] for call in found["calls"])
+                checked = process.ask("check", limit, variant=name)
+                if checked["refused"]:
+                    raise Failure(checked["refused"])
+                right = not any(call["fault"] for call in checked["calls"])
                 gates: list[dict[str, Any]] = []
                 for work in map(workloads.get, WORKLOADS if right else ()):
                     source = synthetic_folder(geometries.get(work.geometry), cache=cache)
@@ -164,12 +164,12 @@ def _checked(name: str, added: Mapping[str, Source]) -> dict[str, Any]:
                 said = Path(folder, "log").read_text(errors="replace").splitlines()[-3:]
                 raise Failure("\n".join([f"{name}: {failure.reason}", *said])) from failure
     right = right and all(gate["right"] for gate in gates)
-    kept = {key: found[key] for key in ("dtype", "tolerance", "calls", "causes")}
+    kept = {key: checked[key] for key in ("dtype", "tolerance", "calls", "causes")}
     return {"right": right, **kept, "workloads": gates}
 
 
-def _shown(name: str, found: Mapping[str, Any]) -> list[RenderableType]:
-    calls = found["calls"]
+def _shown(name: str, checked: Mapping[str, Any]) -> list[RenderableType]:
+    calls = checked["calls"]
     wrong = [call for call in calls if call["fault"]]
     blocks: list[RenderableType] = []
     if wrong:
@@ -180,13 +180,13 @@ def _shown(name: str, found: Mapping[str, Any]) -> list[RenderableType]:
             fault = "right" if call is None else call["fault"]
             rows.add_row(*map(Text, (case[0]["geometry"], case[0]["case"], where, fault)))
         blocks.append(rows)
-        blocks.append(Text(f"\n{name}: {len(wrong)} of {len(calls)} calls are wrong, in {found['dtype']}."))
-        blocks += [Text(f"Likely: {cause}.") for cause in found["causes"]]
+        blocks.append(Text(f"\n{name}: {len(wrong)} of {len(calls)} calls are wrong, in {checked['dtype']}."))
+        blocks += [Text(f"Likely: {cause}.") for cause in checked["causes"]]
         return blocks
     worst = max(call["error"] for call in calls)
-    allowed = f"off by at most {worst:.0e} of the largest logit, allowed {found['tolerance']:.0e}"
-    blocks.append(Text(f"{name}: all {len(calls)} calls are right in {found['dtype']} ({allowed})."))
-    for gate in found["workloads"]:
+    allowed = f"off by at most {worst:.0e} of the largest logit, allowed {checked['tolerance']:.0e}"
+    blocks.append(Text(f"{name}: all {len(calls)} calls are right in {checked['dtype']} ({allowed})."))
+    for gate in checked["workloads"]:
         blocks.append(Text(f"{gate['workload']}: {'right' if gate['right'] else 'wrong'} ({gate['detail']})"))
     return blocks
 

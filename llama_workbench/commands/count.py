@@ -131,8 +131,8 @@ def _row(records: Sequence[Instructions], workload: str, names: tuple[str, str])
 
     baseline, variant = (_record(records, workload, name) for name in names)
     row: dict[str, Any] = {"workload": workload}
-    for side, one in (("baseline", baseline), ("variant", variant)):
-        row[side] = {"instructions": one.instructions, "again": one.again, "by": one.by}
+    for side, record in (("baseline", baseline), ("variant", variant)):
+        row[side] = {"instructions": record.instructions, "again": record.again, "by": record.by}
     row |= {"capability": variant.capability, "versions": variant.versions}
     try:
         apart = difference(records, workload, names[1], names[0])

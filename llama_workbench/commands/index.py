@@ -13,7 +13,7 @@ from .shared import Failure, show
 def command(
     folder: Annotated[str, typer.Argument(metavar="URL", help="The folder that holds the runs: s3://bucket/runs")],
 ) -> None:
-    """Write the index of a folder of runs anew, from the runs that lie there.
+    """Rebuild the index of a folder from the runs in it.
 
     `workbench runs` and the dashboard read the index instead of thousands of folders. Publishing and removing runs
     keeps it up to date; this is for runs that came or went another way, and for an index that is damaged.

@@ -21,8 +21,8 @@ Folder = Annotated[Path, typer.Option("--folder", help="Where the file goes; it 
 CLAIMS = Path("claims")
 
 command = typer.Typer(
-    help="Write a file to begin with: a variant, a claim, a workload, or a comparison of any two functions. It is "
-    "commented, and right as it is.",
+    help="Write a first version of a file: a variant, a claim, a workload, or a comparison of any two functions. It "
+    "has comments and works unchanged.",
     no_args_is_help=True,
 )
 
@@ -90,7 +90,7 @@ def claim(
     name: Annotated[str, typer.Argument(metavar="ID", help="The claim's id, for example fusing-helps.")],
     folder: Folder = CLAIMS,
 ) -> None:
-    """Write claims/ID.toml: a claim with every key explained. Claims have a folder to themselves.
+    """Write claims/ID.toml: a claim with every key explained. A claims folder holds nothing else.
 
     \b
     Example:
@@ -108,7 +108,7 @@ def claim(
 def workload(
     name: Annotated[str, typer.Argument(help="The workload's name, for example prefill-mine.")], folder: Folder = Path()
 ) -> None:
-    """Write NAME.toml: one workload, with every key explained. The file may get more.
+    """Write NAME.toml: one workload, with every key explained. More can be added to the file.
 
     \b
     Example:
@@ -132,7 +132,7 @@ def subject(
     name: Annotated[str, typer.Argument(help="What is compared, in a word, for example tokenizers.")],
     folder: Folder = Path(),
 ) -> None:
-    """Write test_NAME.py: two functions, what they are called with, and a test that compares them.
+    """Write test_NAME.py: two functions, their arguments, and a test that compares them.
 
     \b
     Example:
@@ -150,14 +150,14 @@ def subject(
 
 def _names_in(source: str) -> set[str]:
     """What a module's top level defines or imports."""
-    found: set[str] = set()
+    defined: set[str] = set()
     for node in ast.parse(source).body:
         match node:
             case ast.Import(names=names) | ast.ImportFrom(names=names):
-                found |= {each.asname or each.name for each in names}
+                defined |= {each.asname or each.name for each in names}
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-                found.add(name)
-    return found
+                defined.add(name)
+    return defined
 
 
 def _template(name: str) -> str:

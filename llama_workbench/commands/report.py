@@ -150,8 +150,8 @@ def _print_fleet(folder: RunFolder, everything: bool) -> None:
     runs = [str(folder.path / each.folder) for each in judged.machines if each.folder]
     if not everything:
         raise Failure(f"{folder.path}: a run of several machines; name that of one: workbench report {runs[0]}")
-    told = plain(judged.verdicts)
-    write(f"# The answer\n\n{answer_markdown(told, dispute)}\n{machine_markdown(told, judged.over)}")
+    verdicts = plain(judged.verdicts)
+    write(f"# The answer\n\n{answer_markdown(verdicts, dispute)}\n{machine_markdown(verdicts, judged.over)}")
     write("".join(f"\nMore about one machine: workbench report {run}" for run in runs) + "\n")
 
 

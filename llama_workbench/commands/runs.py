@@ -15,7 +15,7 @@ def command(
     folder: Annotated[str, typer.Argument(help="Folder that holds the runs, or its URL.")] = str(RUNS),
     as_json: AsJson = False,
 ) -> None:
-    """List the runs, newest first, with their verdicts; damaged ones with what is wrong.
+    """List the runs, newest first, with their verdicts. A damaged one is listed with its fault.
 
     Every file of a finished run is compared with the checksum that the run wrote for it. Of a URL (s3, gs, az, sftp)
     the index is read, which `workbench publish` keeps.

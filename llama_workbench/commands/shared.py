@@ -91,17 +91,20 @@ def show_runs(folder: Path | str, if_none: str, as_json: bool) -> None:
         keys = ("path", "id", "status", "mode", "started", "workloads", "verdicts", "problem")
         where = f"{str(folder).rstrip('/')}/{{}}" if there else "{}"
         print_json(
-            [{key: getattr(each, key) for key in keys} | {"path": where.format(each.path)} for each in summaries]
+            [
+                {key: getattr(summary, key) for key in keys} | {"path": where.format(summary.path)}
+                for summary in summaries
+            ]
         )
         return
     if not summaries:
         show(Text(if_none.format(folder)))
         return
     rows = table("run", "started", "status", "verdicts")
-    for each in summaries:
-        text = each.problem or ", ".join(f"{count} {row_text(word)}" for word, count in each.verdicts.items())
-        started = each.started[:16].replace("T", " ")
-        rows.add_row(Text(each.path.name), Text(started), Text(each.status), Text(text))
+    for summary in summaries:
+        text = summary.problem or ", ".join(f"{count} {row_text(word)}" for word, count in summary.verdicts.items())
+        started = summary.started[:16].replace("T", " ")
+        rows.add_row(Text(summary.path.name), Text(started), Text(summary.status), Text(text))
     show(rows)
 
 
@@ -110,10 +113,10 @@ def _runs_at(url: str) -> list[RunSummary]:
     from llama_workbench.harness.remote.publish import listed
     from llama_workbench.harness.remote.rows import summary_of
 
-    found, note = listed(url.rstrip("/"))
+    rows, note = listed(url.rstrip("/"))
     if note:
         sys.stderr.write(f"{note}\n")
-    return [summary_of(row, Path(row["name"])) for row in found.newest(len(found))]
+    return [summary_of(row, Path(row["name"])) for row in rows.newest(len(rows))]
 
 
 def table(*headings: str) -> Table:

@@ -23,11 +23,11 @@ def payload(seed):
 
 def before(words):
     """The code as it is."""
-    found = []
+    kept = []
     for word in words:
-        if word not in found:
-            found.append(word)
-    return sorted(found)
+        if word not in kept:
+            kept.append(word)
+    return sorted(kept)
 
 
 def after(words):

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from llama_workbench.variants import YARDSTICK
+
 from .callgrind import ALLOCATORS, GROUPS
-from .counting import YARDSTICK
 from .files import Instructions
 from .metric import unlike
 

@@ -30,7 +30,7 @@ import torch
 from llama_workbench import variants
 from llama_workbench.datasets import geometries
 from llama_workbench.datasets.workloads import call_lengths, warmup_length
-from llama_workbench.variants import Variant
+from llama_workbench.variants import YARDSTICK, Variant
 
 from ...machine.lifeline import tied
 from ...spec.entered import EnteredName
@@ -42,7 +42,7 @@ SMALL_CALLS, WARM_CALLS = 12, 1
 """Calls before the count. Those of a tiny model, which cost next to nothing, let Python specialise the variant's
 bytecode (from the eighth call of a function on); those of the workload fill caches."""
 
-WARM_BY = "yardstick"
+WARM_BY = YARDSTICK
 """Its call, before the forks, lets callgrind translate what all children execute: they share that."""
 
 ON_SECONDS = 60.0

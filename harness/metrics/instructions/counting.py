@@ -58,9 +58,6 @@ makes a few calls."""
 
 LANES = 2
 
-YARDSTICK = "yardstick"
-"""Its code never changes: where its count did, something else has."""
-
 ABOUT_START_SECONDS, ABOUT_COUNT_SECONDS = 40.0, 15.0
 """For the progress bar until it is known."""
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from llama_workbench.variants import YARDSTICK
+
 from ...calls.called import Call
 from ...evidence.evidence import Evidence
 from ...measure.measurement import Measurement, measured_by
@@ -27,7 +29,6 @@ from .callgrind import GROUPS
 from .counting import (
     COUNT_SECONDS,
     SLOWER,
-    YARDSTICK,
     Pair,
     Wanted,
     calls_of_functions,

@@ -18,6 +18,8 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import ValidationError
 
+from llama_workbench.datasets.geometries import mistakes
+
 from ...evidence.evidence import Evidence
 from ...machine.environment import last_level_cache_bytes
 from ...measure.measurement import PASS_SECONDS, ask_about, measured_by
@@ -80,9 +82,7 @@ def reached(records: Iterable[Mapping[str, Any]], workload: str, variant: str, *
     try:
         record = Record.model_validate(plain)
     except ValidationError as error:
-        fault = error.errors()[0]
-        where = ".".join(str(step) for step in fault["loc"])
-        raise ValueError(f"roofline.json is damaged: {where}: {fault['msg']}") from error
+        raise ValueError(f"roofline.json is damaged: {mistakes(error)[0]}") from error
     entry = record.variants.get(variant)
     reason = record.reason or (entry.reason if entry else f"this run has not measured {variant}")
     if entry is None or reason:

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 
 from llama_workbench.variants.phase_map import DENOMINATORS, FRAMES, FUSED_PARTS, MEANING, OTHER, PHASES
 
+from ...evidence.effect import ALPHA
 from ...stats.confidence import fixed_interval
-
-ALPHA = 0.01
 
 CRITICAL, MODERATE = 0.10, 0.05
 """Critical is above the first, minor below the second, moderate from the one to the other."""

@@ -1,0 +1,50 @@
+"""`make lines`: lines of Python by folder, and their change against a revision."""
+
+from __future__ import annotations
+
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+from tests.lines import lines_at, lines_here, table
+
+
+def write(root: Path, **files: int) -> None:
+    for name, lines in files.items():
+        path = root / f"{name.replace('__', '/')}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x = 1\n" * lines, encoding="utf-8")
+
+
+def test_lines_are_counted_by_folder_and_compared_with_a_revision(tmp_path: Path) -> None:
+    git = ("git", "-c", "user.name=us", "-c", "user.email=us@example.org")
+    write(tmp_path, conftest=1, harness__run=2, harness__plan__deep__one=30, dashboard__app=400, tests__test_it=5000)
+    subprocess.run([*git, "init", "--quiet"], cwd=tmp_path, check=True)
+    subprocess.run([*git, "add", "."], cwd=tmp_path, check=True)
+    subprocess.run([*git, "commit", "--quiet", "--message", "one"], cwd=tmp_path, check=True)
+    write(tmp_path, harness__plan__deep__one=27, harness__judge__new=4, tests__test_it=5005)
+    (tmp_path / "dashboard" / "app.py").unlink()
+    write(tmp_path / ".venv", outside=9)
+
+    now, before = lines_here(tmp_path), lines_at("HEAD", tmp_path)
+    assert now == {"(root)": 1, "harness": 2, "harness/plan": 27, "harness/judge": 4, "tests": 5005}
+    rows = [line.split() for line in table(now, before, "HEAD").splitlines()[1:]]
+    assert rows == [
+        ["(root)", "1"],
+        ["dashboard", "0", "-400"],
+        ["harness", "2"],
+        ["harness/judge", "4", "+4"],
+        ["harness/plan", "27", "-3"],
+        ["all", "but", "tests", "34", "-399"],
+        ["tests", "5,005", "+5"],
+    ]
+
+
+def test_without_the_revision_only_the_lines_of_today_are_printed(tmp_path: Path) -> None:
+    assert lines_at("HEAD", tmp_path) is None
+    assert table(Counter(harness=3, tests=2), None, "HEAD").splitlines() == [
+        "lines of Python",
+        "harness                    3",
+        "all but tests              3",
+        "tests                      2",
+    ]
