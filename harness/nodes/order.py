@@ -86,8 +86,8 @@ class Order(_Sent):
     """
 
     name: str
-    request: Annotated[Request, PlainValidator(partial(received, Request)), PlainSerializer(sent)]
-    options: Annotated[Options, PlainValidator(partial(received, Options)), PlainSerializer(sent)]
+    request: Annotated[Any, PlainValidator(partial(received, Request)), PlainSerializer(sent)]
+    options: Annotated[Any, PlainValidator(partial(received, Options)), PlainSerializer(sent)]
     files: Files
     select: dict[str, list[str]]
     entered: dict[str, list[str]]
