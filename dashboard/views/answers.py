@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from llama_workbench.harness.evidence.verdict import GIVEN
 from llama_workbench.harness.machine.environment import device_kind
 from llama_workbench.harness.report.answer import found_words
 from llama_workbench.harness.report.text import duration_text, gain_text, ratio_text, short
 from llama_workbench.harness.spec.regions import SECOND_MARGIN_PERCENT
+from llama_workbench.harness.spec.words import GIVEN
 
 from .. import words
 from . import data, outcomes

@@ -17,8 +17,9 @@ from functools import partial
 from typing import NamedTuple
 
 from ..evidence.evidence import Evidence
-from ..evidence.verdict import DEPENDS, ON_THE_MACHINE, SETTLED, combine, how_many
+from ..evidence.verdict import ON_THE_MACHINE, combine, how_many
 from ..metrics.base import NOT_MEASURABLE, Judged
+from ..spec.words import LOOKS, SETTLED, Word
 from ..stats.machines import Ends, have_no_common_point
 from ..store.machine_schema import OverMachines
 from ..store.schema import Effect, Verdict
@@ -69,14 +70,14 @@ def _judge(part: Part, machines: Sequence[Machine], alpha: float) -> Verdict:
     found = _ask(part, machines, alpha)
     word, reason = _combined(found, apart=())
     shared = shared_alpha(alpha, _answers(found))
-    if len(found) > 1 or word == DEPENDS:
+    if len(found) > 1 or word == Word.DEPENDS:
         closer = _ask(part, machines, shared)
         apart = _apart(closer, machines)
         if word in SETTLED:
             reason += _size(apart)
         else:
             told = _combined(closer, apart)
-            if word == DEPENDS or told[0] == DEPENDS:
+            if word == Word.DEPENDS or told[0] == Word.DEPENDS:
                 found, alpha, (word, reason) = closer, shared, told
     effects = tuple(replace(effect, machine=name) for name, effect in _rows(found))
     verdict = part.verdict(Judged(word, reason, effects), alpha)
@@ -116,15 +117,15 @@ def _combined(found: Found, apart: Sequence[Key]) -> tuple[str, str]:
         return first.verdict, _by_machine({name: one.reason for name, one in found.items()})
     answers = _answers_by_machine(found)
     words = {word for told in answers.values() for word in told.values()}
-    settled = words & {*SETTLED, DEPENDS}
+    settled = words & {*SETTLED, Word.DEPENDS}
     if _differ(answers, apart):
-        return DEPENDS, f"{ON_THE_MACHINE}: {_by_place(answers)}{_size(apart)}"
-    if len(settled) > 1 or DEPENDS in settled:
-        return DEPENDS, _by_place(answers)
+        return Word.DEPENDS, f"{ON_THE_MACHINE}: {_by_place(answers)}{_size(apart)}"
+    if len(settled) > 1 or Word.DEPENDS in settled:
+        return Word.DEPENDS, _by_place(answers)
     if words == settled:
         [word] = settled
         where = ", ".join(dict.fromkeys(name for told in answers.values() for name in told))
-        return word, f"{SETTLED[word]} on {where}, {_measured_by(answers)}"
+        return word, f"{LOOKS[word].start} on {where}, {_measured_by(answers)}"
     if words == {"not evidence"}:
         return "not evidence", _by_machine({name: one.reason for name, one in found.items()})
     still = {name: _why(one) for name, one in found.items() if one.verdict not in SETTLED}
@@ -178,7 +179,7 @@ def _differ(answers: Mapping[str, Mapping[str, str]], apart: Sequence[Key]) -> b
     for told in answers.values():
         for where, word in told.items():
             places.setdefault(where, set()).add(word)
-    settled = {where: words & {*SETTLED, DEPENDS} for where, words in places.items()}
+    settled = {where: words & {*SETTLED, Word.DEPENDS} for where, words in places.items()}
     if any(len(words) > 1 for words in settled.values()):
         return True
     open_ = " ".join(where for where, words in places.items() if words != settled[where])
