@@ -165,7 +165,7 @@ def as_claim(run: data.Run) -> data.Claim:
             high=math.exp(one.high),
             rounds=one.rounds,
             verdict="fired" if one.fired else "passed",
-            warnings=(f"{one.variant}: a difference of {100 * smallest(one):.2g} % could have been seen",),
+            notes=(f"{one.variant}: a difference of {100 * smallest(one):.2g} % could have been seen",),
         )
         for one in controls(run)
         if math.isfinite(smallest(one))

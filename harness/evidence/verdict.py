@@ -9,7 +9,7 @@ from ..store.schema import Effect
 from .numbers import duration
 
 ON_THE_MACHINE = "depends on the machine"
-"""How the reason begins where machines differ."""
+"""What is said where machines differ."""
 
 PIECE = ", piece "
 """In the name of a run, between the machine and the number of the piece of work that it measured there."""
@@ -104,9 +104,9 @@ def reasons(effects: Sequence[Effect]) -> str:
 
 
 def _by_cause(effects: Sequence[Effect]) -> dict[str, list[str]]:
-    """First warning, or verdict where there is none → the different workloads."""
+    """Reason, or verdict where there is none → the different workloads."""
     causes: dict[str, list[str]] = {}
     for effect in effects:
-        where = causes.setdefault(effect.warnings[0] if effect.warnings else effect.verdict, [])
+        where = causes.setdefault(effect.reason or effect.verdict, [])
         where += [name for name in [effect.workload or effect.metric] if name not in where]
     return causes

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from ..evidence.numbers import duration
 from ..evidence.verdict import DAY_S, MOMENT_S, ON_THE_MACHINE, machine_of
 from ..spec.conditions import FAIL_IF
-from ..spec.sides import ARCHITECTURE, CLAIMED, OPERATIONS, due_to, factor_of
-from ..spec.words import GIVEN, LOOKS, SETTLED, Word
+from ..spec.sides import ARCHITECTURE, OPERATIONS, due_to, factor_of
+from ..spec.words import GIVEN, LOOKS, SETTLED, Cause, Word
 from .text import OPEN, Json, Span, hull, span_text
 
 ROWS: Mapping[str, str] = {word: LOOKS[word].row for word in Word}
@@ -85,7 +85,7 @@ def over_machines(verdict: Json) -> str:
     if not any(len(names) > 1 for names in places.values()):
         return ""
     word = str(verdict["verdict"])
-    if word == Word.DEPENDS and str(verdict.get("reason")).startswith(ON_THE_MACHINE):
+    if verdict.get("cause") == Cause.MACHINES_DIFFER:
         return ON_THE_MACHINE
     if word in GIVEN:
         return f"{word} on these {len(machines)} machines"
@@ -171,14 +171,13 @@ def _outside_text(effects: Sequence[Json], low: float | None, high: float | None
 def grid_answers(verdict: Json) -> dict[str, str]:
     """The verdict on each workload where the effects are a grid's: it is that of its two sides. Else empty."""
     sides = grid_sides(verdict["effects"])
-    claimed = str(verdict.get("claimed") or "")
+    claimed = verdict.get("due_to")
     found = {}
-    for workload, (architecture, operations) in sides.items() if claimed.startswith(CLAIMED) else ():
+    for workload, (architecture, operations) in sides.items() if claimed else ():
         named = {ARCHITECTURE: architecture["verdict"], OPERATIONS: operations["verdict"]}
         open_ = [word for word in ("not evidence", OPEN) if word in named.values()]
         due = due_to(name for name, word in named.items() if word == "faster")
-        right = claimed.removeprefix(CLAIMED).split()[:1] == [due]
-        found[workload] = open_[0] if open_ else "supported" if right else "refuted"
+        found[workload] = open_[0] if open_ else "supported" if claimed == due else "refuted"
     return found
 
 

@@ -43,6 +43,11 @@ def interval_text(low: float | None, high: float | None) -> str:
     return f"[{_digits(low or 0.0)}, {'open' if high is None else _digits(high)}]"
 
 
+def said_of(effect: Json) -> list[str]:
+    """All that there is to say of an effect: its reason, then its notes."""
+    return [*filter(None, [effect.get("reason")]), *effect.get("notes", ())]
+
+
 def effect_value(effect: Json) -> float | None:
     """The ratio of an effect, or its value where it has a unit; None without rounds."""
     value: float | None = effect.get("value" if effect.get("unit") else "ratio")

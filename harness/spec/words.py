@@ -106,6 +106,7 @@ class Cause(StrEnum):
     CONFOUNDED = "confounded"
     EXCLUDED = "excluded"
     NOT_MEASURED = "not measured"
+    NOT_SETTLED = "not settled"
     MACHINES_DIFFER = "machines differ"
 
     @property
