@@ -51,3 +51,43 @@ def test_plan_run_judge_report_and_dashboard_name_no_metric() -> None:
         if compared.search(line) or keyed.search(line)
     ]
     assert not found, "\n".join(found)
+
+
+TOLD = {"reason", "note", "notes", "warning", "warnings", "said", "claimed"}
+"""Names of what is written for people."""
+
+TAKES_APART = {"startswith", "endswith", "removeprefix", "partition", "rpartition"}
+
+
+def names_in(node: ast.expr) -> set[str]:
+    """Last names of what an expression reads: of `str(verdict.get("reason"))` verdict, get, reason."""
+    found: set[str] = set()
+    for each in ast.walk(node):
+        match each:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.Constant(value=str(name)):
+                found.add(name)
+    return found
+
+
+def taken_apart(source: str) -> list[int]:
+    """Lines that take a sentence for people apart, or ask how it begins."""
+    return [
+        node.lineno
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in TAKES_APART
+        and names_in(node.func.value) & TOLD
+    ]
+
+
+def test_no_code_hangs_on_a_sentence() -> None:
+    """What a program asks for is a field, such as `cause`: a reason and a note may be reworded at any time."""
+    assert taken_apart('any(note.startswith("confounded") for note in effect.warnings)') == [1]
+    assert taken_apart('str(verdict.get("reason")).startswith("depends on")') == [1]
+    found = [
+        f"{path.relative_to(REPOSITORY)}:{line}"
+        for path in sources("harness", "dashboard", "llama_workbench")
+        for line in taken_apart(path.read_text(encoding="utf-8"))
+    ]
+    assert not found, "\n".join(found)
