@@ -56,12 +56,12 @@ class Effect:
     rounds: int = 0
     seconds: float | None = None
     verdict: str = ""
-    cause: Cause = Cause.NONE
-    reason: str = ""
     notes: tuple[str, ...] = ()
     seconds_more: float | None = None  # that would settle it; infinite where none would, None where nobody knows
     named: str = ""  # the workload in words
     machine: str = ""  # on which of several
+    cause: Cause = Cause.NONE
+    reason: str = ""
 
     @property
     def said(self) -> tuple[str, ...]:
