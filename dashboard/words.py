@@ -10,50 +10,16 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from llama_workbench.harness.report.text import interval_text, one_text_line, ratio_text
+from llama_workbench.harness.spec.words import LOOKS, Look
 from llama_workbench.harness.store.errors import RunError
 
 WORD_JOINER = "\u2060"  # has no width and breaks no line
 NO_BREAK = "\u00a0"  # a space that breaks no line
 UNIT = re.compile(r"(?<=[\d×]) (?=(?:%|ms|µs|s|min|h|KiB|MiB|GiB)(?:[^\w%]|$))")
 """A space between a number and its unit."""
-
-
-@dataclass(frozen=True)
-class Look:
-    """How one verdict is shown: always a word and an icon beside the colour."""
-
-    word: str
-    icon: str  # Material Symbols name
-    colour: str  # Streamlit's name; the theme maps it to a colour-blind-safe one
-    symbol: str  # plotly marker
-    meaning: str  # one clause, after "word: "; {claimed} is what was claimed
-
-
-def _whole(place: str) -> str:
-    return f"the whole interval lies {place} ({{claimed}})"
-
-
-LOOKS: dict[str, Look] = {
-    "supported": Look("Supported", "check_circle", "green", "circle", _whole("inside the claimed range")),
-    "refuted": Look("Refuted", "cancel", "red", "x-thin", _whole("outside the claimed range")),
-    "depends": Look("Depends", "call_split", "violet", "diamond", "it holds in some places and not in others"),
-    "inconclusive": Look("Open", "help", "gray", "circle-open", "these rounds do not decide it"),
-    "not evidence": Look("Not evidence", "block", "orange", "square-open", "it cannot speak for or against the claim"),
-    "not measurable here": Look(
-        "Not measurable here", "do_not_disturb_on", "gray", "square-open", "this machine cannot measure it"
-    ),
-    "faster": Look("Faster", "arrow_upward", "green", "triangle-right", "the whole interval lies above 1"),
-    "slower": Look("Slower", "arrow_downward", "red", "triangle-left", "the whole interval lies below 1"),
-    "same": Look("Same", "drag_handle", "blue", "circle", _whole("within the margin")),
-    "not asked": Look("Not asked", "remove", "blue", "square", "nobody claimed anything of it"),
-    "mean": Look("Mean of machines", "functions", "blue", "square", "the mean over the machines that measured it"),
-    "passed": Look("Passed", "verified", "gray", "star", "a control: no difference, as expected"),
-    "fired": Look("Fired", "warning", "red", "cross", "a control that reports a difference between identical code"),
-}
 
 
 def look(verdict: str) -> Look:

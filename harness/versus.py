@@ -140,12 +140,12 @@ class Outcome:
         verdict = judged[-1]
         [effect] = verdict.effects
         if not effect.rounds:
-            raise Disagreement("; ".join(effect.warnings) or "nothing was measured")
+            raise Disagreement("; ".join(effect.said) or "nothing was measured")
         return cls(
             variant=effect.variant,
             baseline=effect.baseline,
             verdict=verdict.verdict,
-            reason="; ".join(effect.warnings) or verdict.reason,
+            reason="; ".join(effect.said) or verdict.reason,
             claimed=verdict.claimed,
             ratio=effect.ratio,
             low=effect.low,

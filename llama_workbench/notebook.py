@@ -29,7 +29,7 @@ from .results import find_run
 VERDICT_COLUMNS = ("claim", "part", "who", "title", "verdict", "reason", "claimed", "alpha", "together")
 EFFECT_COLUMNS = (
     "claim", "part", "workload", "variant", "baseline", "metric", "unit", "value", "low", "high", "rounds", "seconds",
-    "verdict", "warnings", "machine",
+    "verdict", "cause", "reason", "notes", "machine",
 )  # fmt: skip
 
 
@@ -72,7 +72,7 @@ class OpenRun:
                 "part": each["part"],
                 "value": effect.get("ratio", effect.get("value")),
                 "unit": effect.get("unit") or "times",
-                "warnings": "\n".join(effect["warnings"]),
+                "notes": "\n".join(effect["notes"]),
             }
             for each in self._judged
             for effect in each["effects"]

@@ -34,7 +34,7 @@ def deface(run: RunFolder) -> None:
 
     for verdict in verdicts:
         for effect in verdict["effects"]:
-            effect["warnings"] = [MARKUP]
+            effect["reason"], effect["notes"] = MARKUP, [MARKUP]
             if effect["workload"] == "prefill-15m-t128":
                 effect["workload"] = f"{HOSTILE}{MARKUP}"
     profiles = run.records("profiles.json")

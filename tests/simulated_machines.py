@@ -56,14 +56,21 @@ def judge(evidence: Evidence, alpha: float) -> Judged:
     low, high = math.exp(interval.low), math.exp(interval.high)
     effect = Effect(
         workload="w", variant="new", baseline="old", metric="cpu time", ratio=math.exp(interval.centre),
-        low=low, high=high, rounds=interval.n, seconds=1.0, verdict=word, warnings=(),
+        low=low, high=high, rounds=interval.n, seconds=1.0, verdict=word,
     )  # fmt: skip
     return Judged(word, "", (effect,))
 
 
 def told(judged: Judged, alpha: float) -> Verdict:
     return Verdict(
-        claim="c", who=(), verdict=judged.verdict, reason=judged.reason, alpha=alpha, claimed="", effects=judged.effects
+        claim="c",
+        who=(),
+        verdict=judged.verdict,
+        reason=judged.reason,
+        cause=judged.cause,
+        alpha=alpha,
+        claimed="",
+        effects=judged.effects,
     )
 
 

@@ -349,7 +349,7 @@ def test_page_faults_on_one_side_confound() -> None:
     samples.loc[samples["variant"].str.contains("fresh"), "faults"] = 4 * 50  # 50 a call: 2 % of 10 ms
     found = attribute(evidence(samples), "w", alpha=ALPHA)
     words = found.effects
-    assert words["mask"].verdict == "inconclusive" and "page faults" in words["mask"].warnings[0]
+    assert words["mask"].verdict == "inconclusive" and "page faults" in words["mask"].said[0]
     assert words["layout"].verdict == "same"
 
 
@@ -407,7 +407,7 @@ def test_incomplete_rounds_are_told() -> None:
     samples = samples[~((samples["round"] < 3) & (samples["variant"] == CELLS[7]))]
     found = attribute(evidence(samples), "w", alpha=ALPHA)
     assert found.answer == "operations" and found.effects["total"].rounds == 57
-    assert "3 of 60 rounds lack a cell" in found.effects["total"].warnings
+    assert "3 of 60 rounds lack a cell" in found.effects["total"].said
 
 
 # -- stopping ----------------------------------------------------------------------------------------------------------

@@ -115,7 +115,7 @@ def test_a_gain_must_be_there_from_outside(inside: float, outside: float, held: 
 def test_a_large_gain_of_an_honest_variant_is_confirmed_and_marked(cheated):
     [verdict] = [verdict for verdict in cheated.verdicts if verdict.title == "honest against candle"]
     (effect,) = verdict.effects
-    assert effect.verdict == "faster" and effect.warnings[-1].startswith("measured again, alone in fresh processes")
+    assert effect.verdict == "faster" and effect.said[-1].startswith("measured again, alone in fresh processes")
     found = {entry["variant"]: entry for entry in cheated.manifest["experiments"][0]["confirmations"]}
     assert found["honest"]["ratio"] == pytest.approx(effect.ratio, rel=0.3) and found["honest"]["calls"] > 100
 

@@ -19,7 +19,7 @@ NUMBERS = ("ratio", "value", "low", "high", "seconds")
 
 
 def exact(effect: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in effect.items() if name not in (*NUMBERS, "warnings")}
+    return {name: value for name, value in effect.items() if name not in (*NUMBERS, "reason", "notes")}
 
 
 def numbers(effect: dict[str, Any]) -> dict[str, float]:
@@ -34,7 +34,7 @@ def judged(run: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
 def test_verdicts_and_intervals_are_those_that_were_committed(run: Path) -> None:
-    """Reasons and warnings are words, and may change; all else may not."""
+    """Reasons and notes are words, and may change; all else may not."""
     stored = RunFolder(run).records("verdicts.json")
     found, manifest = judged(run)
     assert stored

@@ -61,7 +61,7 @@ def an_effect(workload: str = "prefill-15m-t128", **more: Any) -> data.Effect:
         rounds=84,
         seconds=6.3,
         verdict="refuted",
-        warnings=(),
+        notes=(),
     )
     return replace(effect, **more)
 
@@ -322,7 +322,8 @@ def test_no_two_verdicts_look_alike() -> None:
 
 @pytest.mark.parametrize("text", [HOSTILE, MARKUP, "%{customdata}", "a & b < c"])
 def test_plotly_gets_no_markup_from_a_file(text: str) -> None:
-    claim = a_claim(an_effect(text, variant=text, baseline=text, warnings=(text,), verdict=text), claimed=text)
+    effect = an_effect(text, variant=text, baseline=text, reason=text, notes=(text,), verdict=text)
+    claim = a_claim(effect, claimed=text)
     row = a_memory(text, None, 1.0, 1.0, text)
     built = [
         forest.forest(claim, {}),

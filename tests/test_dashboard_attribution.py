@@ -214,7 +214,7 @@ def test_hostile_names_are_text(home: Path, tmp_path: Path, monkeypatch: pytest.
         verdict["claimed"] = verdict["title"] = MARKUP
         for effect in verdict["effects"]:
             effect["workload"] = f"{HOSTILE} {MARKUP}"
-            effect["warnings"] = [MARKUP]
+            effect["reason"], effect["notes"] = MARKUP, [MARKUP]
     run.write_json("verdicts.json", verdicts)
     app = open_page(PAGE, monkeypatch, tmp_path)
     assert not app.exception and HOSTILE in everything(app)

@@ -125,7 +125,7 @@ def test_a_control_that_fired_counts_in_a_comparison_too(tmp_path: Path) -> None
         control |= {"fired": True, "low": 1.2, "high": 1.3}
     run.write_json("run.json", run.read_manifest() | {"noise": noise})
     [effect] = samples.versus(data.read_run(run.path), "yardstick", "team006_after").claim.effects
-    assert effect.verdict == "inconclusive" and "a control fired" in effect.warnings[0]
+    assert effect.verdict == "inconclusive" and "a control fired" in effect.said[0]
 
 
 def test_noise_comes_back_from_the_manifest_as_it_was_judged(run: data.Run) -> None:
@@ -432,7 +432,7 @@ READINGS = (
 def reading(claim: str, **effect: Any) -> dict[str, Any]:
     """A verdict about one value, in the form of verdicts.json."""
     common = {"variant": "team006_after", "baseline": "", "rounds": 12, "seconds": 1.0, "verdict": "refuted"}
-    row = common | {"workload": "", "metric": claim, "unit": "%", "low": 41.0, "high": 44.0, "warnings": []} | effect
+    row = common | {"workload": "", "metric": claim, "unit": "%", "low": 41.0, "high": 44.0, "notes": []} | effect
     return {
         "claim": claim, "part": None, "who": ["TEAM-006"], "title": claim, "statement": "", "verdict": "refuted",
         "reason": "outside the claimed range", "alpha": 0.001, "claimed": "58-64 %", "region": {"low": 58, "high": 64},

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from llama_workbench import ROOT
+from llama_workbench.harness.spec.words import Cause
 from llama_workbench.harness.store.folder import RunFolder
 from tests import runs
 from tests.dashboard_pages import everything, open_page
@@ -94,7 +95,7 @@ def test_a_slower_variant_and_large_ratios_are_told_the_right_way_round() -> Non
 def test_what_was_confounded_settles_nothing() -> None:
     run = a_run(FALLING)
     claim = run.claims[0]
-    doubtful = replace(claim.effects[0], warnings=("confounded: a control fired",))
+    doubtful = replace(claim.effects[0], cause=Cause.CONFOUNDED, reason="a control fired")
     run = replace(run, claims=(replace(claim, effects=(doubtful, *claim.effects[1:])),))
     [series] = crossovers.all_series(run)[SIDES]
     assert not series.settled(256)

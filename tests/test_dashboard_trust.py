@@ -181,7 +181,7 @@ def test_notes_that_differ_in_numbers_alone_are_one(page: Opener, tmp_path: Path
     verdicts = run.records("verdicts.json")
     effects = [effect for verdict in verdicts for effect in verdict["effects"]]
     for number, effect in enumerate(effects):
-        effect["warnings"] = [f"about {number + 2} min more would decide it"]
+        effect["reason"], effect["notes"] = f"about {number + 2} min more would decide it", []
     run.write_json("verdicts.json", verdicts)
     app = page(tmp_path)
     table = next(frame.value for frame in app.dataframe if "note, as on the first" in frame.value)

@@ -78,7 +78,7 @@ def add_reading(folder: Path) -> None:
     """A verdict about a count: no workload, no baseline, exact."""
     verdicts = json.loads((folder / "verdicts.json").read_text())
     effect = {"workload": "", "variant": "library", "baseline": "", "metric": "lines", "unit": "lines", "value": 76.0}
-    effect |= {"low": 76.0, "high": 76.0, "rounds": 1, "seconds": 0.0, "verdict": "refuted", "warnings": ["76 in one"]}
+    effect |= {"low": 76.0, "high": 76.0, "rounds": 1, "seconds": 0.0, "verdict": "refuted", "notes": ["76 in one"]}
     verdicts.append(
         {"claim": "library-50-lines", "part": None, "who": ["TEAM-008"], "title": "Fifty lines", "verdict": "refuted"}
         | {"reason": "outside", "claimed": "at most 60 lines", "region": {"low": None, "high": 60.0}, "alpha": 0.01}

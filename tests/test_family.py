@@ -112,6 +112,6 @@ def test_an_effect_that_page_faults_could_turn_is_not_settled_for_the_loop_eithe
         effect = judge_effect(close, target.regions[0], alpha=0.01, **EMPTY)
         settled[scale] = without, rule._answers([target], 0.01)[target], effect.verdict
         if effect.verdict == "inconclusive":
-            assert effect.warnings[0].startswith("confounded: the difference in page faults")
+            assert effect.said[0].startswith("confounded: the difference in page faults")
             assert 0 < effect.seconds_more < 60 and 0 < rule._rounds_left(target) < 1000
     assert settled == {0.9: ((0, False), None, "inconclusive"), 0.3: ((0, False), (0, False), "refuted")}

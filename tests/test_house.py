@@ -212,3 +212,43 @@ def test_a_name_of_nothing_counts_unless_it_lives_in_one_line() -> None:
     text = "def f(one, rows):\n  for each in rows:\n    said = [known for known in rows]\n"
     text += "  return {\n    found: told.x\n    for found, told in rows\n  }, sorted(rows, key=lambda each: each.x)\n"
     assert sorted(names_of_nothing(ast.parse(text))) == ["each", "found", "one", "said", "told"]
+
+
+TOLD = {"reason", "note", "notes", "warning", "warnings", "said", "claimed"}
+"""Names of what is written for people."""
+
+TAKES_APART = {"startswith", "endswith", "removeprefix", "partition", "rpartition"}
+
+
+def names_in(node: ast.expr) -> set[str]:
+    """Last names of what an expression reads: of `str(verdict.get("reason"))` verdict, get, reason."""
+    found: set[str] = set()
+    for each in ast.walk(node):
+        match each:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.Constant(value=str(name)):
+                found.add(name)
+    return found
+
+
+def taken_apart(source: str) -> list[int]:
+    """Lines that take a sentence for people apart, or ask how it begins."""
+    return [
+        node.lineno
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in TAKES_APART
+        and names_in(node.func.value) & TOLD
+    ]
+
+
+def test_no_code_hangs_on_a_sentence() -> None:
+    """What a program asks for is a field, such as `cause`: a reason and a note may be reworded at any time."""
+    assert taken_apart('any(note.startswith("confounded") for note in effect.warnings)') == [1]
+    assert taken_apart('str(verdict.get("reason")).startswith("depends on")') == [1]
+    found = [
+        f"{path.relative_to(REPOSITORY)}:{line}"
+        for path in sources("harness", "dashboard", "llama_workbench")
+        for line in taken_apart(path.read_text(encoding="utf-8"))
+    ]
+    assert not found, "\n".join(found)

@@ -221,7 +221,7 @@ def test_counts_are_judged(tmp_path: Path, expectation: dict[str, Any], word: st
     [effect] = verdict.effects
     assert (effect.ratio, effect.low, effect.high) == pytest.approx((5.0, 4.98, 5.02))
     assert (effect.unit, effect.rounds, effect.baseline) == ("%", 2, "old")
-    assert f"most of the difference lies in {PYTHON} (+50,000,000 of the baseline)" in effect.warnings[-1]
+    assert f"most of the difference lies in {PYTHON} (+50,000,000 of the baseline)" in effect.said[-1]
 
 
 def test_a_count_has_no_alpha_and_no_mark_and_reports_say_so(tmp_path: Path) -> None:

@@ -310,7 +310,7 @@ def test_the_verdict_is_where_the_interval_lies(region: Region, truth: float, ve
     found = effect(normal(truth), region)
     assert found.verdict == verdict
     assert found.low < math.exp(truth) < found.high and found.ratio == pytest.approx(math.exp(truth), rel=0.005)
-    assert bool(found.warnings) == (verdict == "inconclusive")
+    assert bool(found.said) == (verdict == "inconclusive")
     interval = running_interval(normal(truth), ALPHA)
     assert decided(interval, region) == (verdict != "inconclusive")
 
@@ -331,13 +331,13 @@ def test_an_open_effect_says_how_long_it_would_take() -> None:
     region = Region.faster_than_percent(1)
     found = effect(normal(0.006, sd=0.01, n=40), region)
     assert found.verdict == "inconclusive"
-    assert found.warnings == ("the interval lies on both sides of 1.01×",)
+    assert found.said == ("the interval lies on both sides of 1.01×",)
     assert 0 < found.seconds_more < math.inf
     assert combine([found])[1].startswith("not settled: the interval lies on both sides of 1.01×; about ")
     assert combine([found])[1].endswith(" more would settle it")
     few = effect(normal(0.0, n=5), region)
-    assert few.warnings == ("too few rounds for an interval",)
-    assert effect([], region).warnings == ("no rounds were measured",)
+    assert few.said == ("too few rounds for an interval",)
+    assert effect([], region).said == ("no rounds were measured",)
     noise = normal(0.0, n=20)
     on_the_boundary = effect(np.concatenate([LN_1 + noise, LN_1 - noise]), region)
     assert combine([on_the_boundary])[1].endswith("; more time would not help much")
@@ -386,18 +386,18 @@ def test_reasons_against_an_effect_come_before_its_interval() -> None:
     clear, region = normal(math.log(1.05)), Region.faster_than_percent(1)
     assert effect(clear, region).verdict == "supported"
     gate = effect(clear, region, not_evidence="gates failed")
-    assert (gate.verdict, gate.warnings) == ("not evidence", ("gates failed",))
+    assert (gate.verdict, gate.said) == ("not evidence", ("gates failed",))
     assert gate.low > 1.01  # what was measured is shown all the same
     named = effect(clear, region, confounds=["machine went to sleep"])
-    assert (named.verdict, named.warnings) == ("inconclusive", ("confounded: machine went to sleep",))
+    assert (named.verdict, named.said) == ("inconclusive", ("confounded: machine went to sleep",))
     assert effect(clear, region, invalid_share=0.05).verdict == "supported"
     invalid = effect(clear, region, invalid_share=0.06)
-    assert (invalid.verdict, invalid.warnings[0]) == (
+    assert (invalid.verdict, invalid.said[0]) == (
         "inconclusive",
         "confounded: 6 % of rounds without a valid time",
     )
     jump = np.concatenate([normal(0.02, sd=0.001), normal(0.5, sd=0.001)])
-    assert effect(jump, region).warnings[0].startswith("unstable")
+    assert effect(jump, region).said[0].startswith("unstable")
     assert not decided(running_interval(jump, ALPHA), region)
 
 
@@ -406,12 +406,12 @@ def test_page_faults_confound_where_they_could_have_made_the_effect() -> None:
     found = normal(math.log(1.03))
     # 3 faults more in the old code, up to 12 us: nothing in a call of 200 ms, all of the effect in one of 0.3 ms.
     long = effect(found, region, faults_baseline=3.0, call_baseline_ns=200e6, call_variant_ns=200e6)
-    assert long.verdict == "supported" and long.warnings == (
+    assert long.verdict == "supported" and long.said == (
         "page faults a call: 3.0 in old, 0.0 in new (at most 0.006 % of the time)",
     )
     short = effect(found, region, faults_baseline=3.0)
-    assert short.verdict == "inconclusive" and "page faults may have made" in short.warnings[0]
-    assert short.warnings[1].endswith("(at most 4 % of the time)")
+    assert short.verdict == "inconclusive" and "page faults may have made" in short.said[0]
+    assert short.said[1].endswith("(at most 4 % of the time)")
     # Where a fault clears 2 MiB, a tenth of one is a tenth of that call.
     huge = effect(found, region, faults_baseline=0.1, fault_cost_ns=HUGE_FAULT_COST_NS)
     assert huge.verdict == "inconclusive" and effect(found, region, faults_baseline=0.1).verdict == "supported"
@@ -429,8 +429,8 @@ def test_page_faults_confound_where_they_could_have_made_the_effect() -> None:
 def test_correlated_rounds_are_pointed_out() -> None:
     rng = np.random.default_rng(0)
     walk = np.cumsum(rng.normal(0, 0.001, 60)) + 0.05
-    assert any("correlation" in warning for warning in effect(walk, Region.faster_than_percent(0)).warnings)
-    assert effect(rng.normal(0.05, 0.001, 60), Region.faster_than_percent(0)).warnings == ()
+    assert any("correlation" in warning for warning in effect(walk, Region.faster_than_percent(0)).said)
+    assert effect(rng.normal(0.05, 0.001, 60), Region.faster_than_percent(0)).said == ()
 
 
 def test_an_effect_as_json_has_null_where_there_is_no_bound() -> None:
@@ -446,7 +446,9 @@ def test_an_effect_as_json_has_null_where_there_is_no_bound() -> None:
         "rounds": 2,
         "seconds": 10.0,
         "verdict": "inconclusive",
-        "warnings": list(found.warnings),
+        "cause": "too few rounds",
+        "reason": "too few rounds for an interval",
+        "notes": [],
         "seconds_more": pytest.approx(found.seconds_more),
     }
     assert plain(replace(found, seconds_more=math.inf))["seconds_more"] is None, "no time would settle it"
@@ -461,7 +463,7 @@ def verdicts(*words: str, reasons: Sequence[str] = ()) -> list[Effect]:
     one = effect(normal(0.0), Region.ratio(2, 3))
     reasons = [*reasons, *[""] * len(words)]
     return [
-        replace(one, workload=f"w{index}", verdict=word, warnings=(reasons[index],) if reasons[index] else ())
+        replace(one, workload=f"w{index}", verdict=word, reason=reasons[index], notes=())
         for index, word in enumerate(words)
     ]
 
@@ -584,11 +586,12 @@ def test_a_part_that_depends_is_judged_at_alpha_over_its_effects() -> None:
     assert same.verdict == "supported"
     assert json.loads(json.dumps(plain(verdict), allow_nan=False)) == plain(verdict)
     assert list(plain(verdict)) == [
-        "claim", "part", "who", "title", "statement", "verdict", "reason", "alpha", "claimed", "region",
-        "together", "effects",
+        "claim", "part", "who", "title", "statement", "verdict", "reason", "cause", "alpha", "claimed", "due_to",
+        "region", "together", "effects",
     ]  # fmt: skip
     assert list(plain(verdict)["effects"][0]) == [
-        "workload", "variant", "baseline", "metric", "ratio", "low", "high", "rounds", "seconds", "verdict", "warnings",
+        "workload", "variant", "baseline", "metric", "ratio", "low", "high", "rounds", "seconds", "verdict", "cause",
+        "reason", "notes",
     ]  # fmt: skip
 
 
@@ -621,7 +624,7 @@ def test_a_variant_that_fell_out_is_not_evidence(changes: dict[str, Any], reason
     evidence = evidence_from_manifest(manifest(experiment("a", "old", "new", **changes)), frame)
     [verdict] = judge_claims([claim("a", faster_than_percent=1)], evidence)
     assert verdict.verdict == "not evidence" and reason in verdict.reason
-    assert verdict.effects[0].warnings == (reason,)
+    assert verdict.effects[0].said == (reason,)
 
 
 def test_a_variant_that_fell_out_of_the_whole_run_is_not_evidence() -> None:
@@ -812,7 +815,7 @@ def test_a_comparison_says_by_how_little_a_side_is_slower_and_how_long_an_open_o
     frame = samples(noisy(0, sd=0.005, old=0.0, new=0.005))
     run = manifest(experiment("w", "old", "new"))
     [effect] = judge_ad_hoc(evidence_from_manifest(run, frame), baseline="old", variant="new").effects
-    assert (effect.verdict, effect.warnings[0]) == ("slower", "by less than 1 %") and effect.high < 1
+    assert (effect.verdict, effect.said[0]) == ("slower", "by less than 1 %") and effect.high < 1
     frame = samples(noisy(0, sd=0.05, old=0.0, new=0.005))
     found = judge_ad_hoc(evidence_from_manifest(run, frame), baseline="old", variant="new")
     assert found.verdict == "inconclusive" and 0 < found.effects[0].seconds_more < math.inf
@@ -825,7 +828,7 @@ def test_what_is_not_known_within_one_percent_may_be_within_two() -> None:
         evidence_from_manifest(manifest(experiment("w", "old", "new")), frame), baseline="old", variant="new"
     ).effects
     assert max(effect.high, 1 / effect.low) > 1.01 and 1 / 1.02 <= effect.low < 1 < effect.high <= 1.02
-    assert (effect.verdict, effect.warnings[0]) == ("same", "within 2 %, not shown to be within 1 %")
+    assert (effect.verdict, effect.said[0]) == ("same", "within 2 %, not shown to be within 1 %")
 
 
 def test_a_comparison_on_nothing_is_no_evidence() -> None:

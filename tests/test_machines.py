@@ -105,7 +105,7 @@ def judge(evidence: Evidence, alpha: float) -> Judged:
             low, high = centre * (low / centre) ** given.wide, centre * (high / centre) ** given.wide
         word = "supported" if low > 1.1 else "refuted" if high < 1.1 else "inconclusive"
         effect = Effect(workload=workload, variant="new", baseline="old", metric="cpu time", ratio=centre, low=low,
-                        high=high, rounds=30, seconds=1.0, verdict=word, warnings=())  # fmt: skip
+                        high=high, rounds=30, seconds=1.0, verdict=word)  # fmt: skip
         effects.append(effect)
     return Judged(*combine(effects), tuple(effects)) if effects else Judged(NOT_MEASURABLE, "not in this run")
 

@@ -227,7 +227,7 @@ def test_a_case_that_fails_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     [found] = checked(tmp_path, "q")
     assert found.value == 50 and found.detail == "two: off by 3"
     verdict = judged(found, metric="check", quantity="q")
-    assert verdict.verdict == "refuted" and "two: off by 3" in verdict.effects[0].warnings
+    assert verdict.verdict == "refuted" and "two: off by 3" in verdict.effects[0].said
 
 
 # -- how they are judged -------------------------------------------------------------------------------------------
@@ -289,7 +289,7 @@ def test_how_far_a_claim_was_inflated(gain: float, verdict: str) -> None:
     asked = {"metric": "inflation", "variant": "new", "baseline": "old", "workloads": ["a"], "claimed": [2.0, 3.0]}
     found = judged(samples=rounds({"a": gain}), range=[20, 50], **asked)
     assert found.verdict == verdict, found.reason
-    assert "measured gain" in found.effects[0].warnings[0]
+    assert "measured gain" in found.effects[0].said[0]
     assert (found.effects[0].low == math.inf) == (gain < 0) and found.effects[0].low <= found.effects[0].high
 
 

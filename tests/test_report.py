@@ -71,7 +71,8 @@ def an_effect(**changes: Any) -> dict[str, Any]:
         "rounds": 48,
         "seconds": 3.14,
         "verdict": "supported",
-        "warnings": [],
+        "reason": "",
+        "notes": [],
     } | changes
 
 
@@ -174,7 +175,7 @@ def test_colour_never_stands_alone(run: RunFolder, monkeypatch: pytest.MonkeyPat
 
 def test_names_are_no_markup_and_no_control_codes() -> None:
     verdict = a_verdict(
-        an_effect(variant="[red]v[/red]", workload="w[/]", warnings=["raised \x1b[2J\nRuntimeError: [bold]x"]),
+        an_effect(variant="[red]v[/red]", workload="w[/]", notes=["raised \x1b[2J\nRuntimeError: [bold]x"]),
         claim="c[link=x]",
         who=["[/nonsense]"],
     )
@@ -206,16 +207,16 @@ def test_no_verdicts_and_an_empty_manifest() -> None:
 
 
 def test_a_warning_that_several_effects_share_is_told_once() -> None:
-    effects = [an_effect(workload=name, verdict="not evidence", warnings=["op traces differ"]) for name in "abc"]
+    effects = [an_effect(workload=name, verdict="not evidence", reason="op traces differ") for name in "abc"]
     assert printed([a_verdict(*effects)], {}).count("! op traces differ\n") == 1
-    one_more = an_effect(workload="d", warnings=["mine alone"])
+    one_more = an_effect(workload="d", reason="mine alone")
     text = printed([a_verdict(*effects, one_more)], {})
     assert text.count("! op traces differ (on a, b, c)\n") == 1
     assert text.index("! mine alone") > text.index(" d ")
 
 
 def test_what_the_reason_says_is_not_repeated_for_each_effect() -> None:
-    effects = [an_effect(workload=name, warnings=["the interval includes 1.01", f"{name} is hot"]) for name in "ab"]
+    effects = [an_effect(workload=name, reason="the interval includes 1.01", notes=[f"{name} is hot"]) for name in "ab"]
     reason = "not settled: the interval includes 1.01; about 20 s more would settle a"
     text = printed([a_verdict(*effects, verdict="inconclusive", reason=reason)], {})
     assert text.count("the interval includes 1.01") == 1 and f"  {reason}\n" in text
@@ -544,9 +545,8 @@ def test_a_grid_s_rows_are_its_workloads() -> None:
         side("architecture", "a", "same"), side("operations", "a", "faster"), side("dummy", "a", "passed"),
         side("architecture", "b", "inconclusive"), side("operations", "b", "faster"),
     ]  # fmt: skip
-    due_to = "the speed-up is due to "
     told = {
-        side: outcome(a_verdict(*effects, verdict="inconclusive", claimed=due_to + side))
+        side: outcome(a_verdict(*effects, verdict="inconclusive", due_to=side))
         for side in ("operations", "architecture")
     }
     assert told == {"operations": "right on 1 of 2, rest open", "architecture": "wrong on 1 of 2, rest open"}

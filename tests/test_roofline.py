@@ -256,7 +256,7 @@ def test_a_stored_roofline_is_judged() -> None:
         assert (effect["unit"], effect["rounds"]) == ("%", 12) and effect["value"] == pytest.approx(50)
         assert "limited by computing" in effect["metric"]
     assert judged(record | a_record(call_ms=20, rounds=1), above=40).verdict == "inconclusive"
-    assert judged(a_record(call_ms=5), above=90).effects[0].warnings[0].startswith("above 100 %: the peak is a")
+    assert judged(a_record(call_ms=5), above=90).effects[0].said[0].startswith("above 100 %: the peak is a")
     assert judged(record, excluded=("fast",), above=40).verdict == "not evidence"
     assert "not measured the roofline" in judged(above=40).reason
     both = judged(record, workloads=["w", "v"], above=40)

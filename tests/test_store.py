@@ -154,7 +154,7 @@ def test_a_round_that_could_not_be_read_back_is_not_written(run: RunFolder) -> N
 
 
 def a_verdict(**effect: object) -> dict[str, object]:
-    numbers = {"ratio": 1.0, "low": 0.9, "high": 1.1, "rounds": 3, "seconds": 0.1, "warnings": []}
+    numbers = {"ratio": 1.0, "low": 0.9, "high": 1.1, "rounds": 3, "seconds": 0.1, "notes": []}
     names = {"workload": "w", "variant": "v", "baseline": "b", "metric": "cpu time", "verdict": "supported"}
     effects = [names | numbers | effect]
     return {"claim": "c", "who": [], "verdict": "supported", "reason": "", "effects": effects}

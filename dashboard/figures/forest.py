@@ -129,6 +129,6 @@ def _hover(row: Row, claim: Claim) -> str:
         f"{effect.rounds} rounds, {duration_text(effect.seconds or 0)}",
         words.label(region_name(claim), 60) if claim.claimed else "",
         floor_text(floor) if floor else "",
-        *(words.label(each, 70) for each in effect.warnings),
+        *(words.label(each, 70) for each in effect.said),
     ]
     return "<br>".join(filter(None, lines))

@@ -143,7 +143,7 @@ def show_table(run: data.Run, versus: samples.Versus) -> None:
         "ratios, never milliseconds of two runs."
     )
     blocks.notes(
-        "Notes", [f"{effect.where}: {'; '.join(effect.warnings)}" for effect in versus.claim.effects if effect.warnings]
+        "Notes", [f"{effect.where}: {'; '.join(effect.said)}" for effect in versus.claim.effects if effect.said]
     )
     if run.is_of_functions:
         return

@@ -122,7 +122,7 @@ def _spot_row(number: int, spot: memory.Spot) -> dict[str, object]:
         "rounds": "–" if is_baseline else str(timing.rounds),
         "memory": words.size(spot.amount),
         "rank": spot.rank,
-        "note": "; ".join(timing.warnings),
+        "note": "; ".join(timing.said),
     }
 
 

@@ -260,7 +260,7 @@ def show_warnings(run: data.Run) -> None:
     groups: dict[str, list[tuple[str, data.Effect]]] = {}  # by the note without its numbers
     for claim in run.claims:
         for effect in claim.effects:
-            for note in effect.warnings:
+            for note in effect.said:
                 groups.setdefault(NUMBER.sub("…", note), []).append((note, effect))
     if not groups:
         st.text("No effect of this run has a note: nothing voided or widened anything.")

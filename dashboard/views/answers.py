@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from llama_workbench.harness.evidence.verdict import GIVEN
 from llama_workbench.harness.machine.environment import device_kind
 from llama_workbench.harness.report.answer import found_words
 from llama_workbench.harness.report.text import duration_text, gain_text, ratio_text, short
 from llama_workbench.harness.spec.regions import SECOND_MARGIN_PERCENT
+from llama_workbench.harness.spec.words import GIVEN, Cause
 
 from .. import words
 from . import data, outcomes
@@ -33,7 +33,7 @@ def answer(run: data.Run, claim: data.Claim, explained: str = "") -> dict[str, s
         reason = MEANING  # the stored one repeats the numbers
     if claim.verdict in SETTLED:
         reason = words.capital(sentence(claim))  # the stored one lists all workloads
-    elif reason.startswith("not settled"):  # others may begin with a name
+    elif claim.cause is Cause.NOT_SETTLED:  # others may begin with a name
         reason = words.capital(reason)
     return {
         "Who was right": _who(claim),

@@ -17,14 +17,15 @@ class Part:
 
     claim: data.Claim
     kind: str
-    said: str
+    said: str  # the word and what was found
+    found: str  # what was found alone
 
 
 def parts(claims: Sequence[data.Claim], claim: data.Claim) -> list[Part]:
     """The timed and the counted parts of the claim that `claim` is a part of, timed ones first; empty unless it has
     both and is one of them."""
     same = [each for each in claims if each.id == claim.id and each.effects and _kind(each)]
-    of_both = [Part(each, _kind(each), _said(each)) for each in same]
+    of_both = [Part(each, _kind(each), _said(each), _found(each)) for each in same]
     if claim not in same or len({part.kind for part in of_both}) < 2:
         return []
     return sorted(of_both, key=lambda part: part.kind != TIME)
@@ -50,15 +51,26 @@ def _kind(claim: data.Claim) -> str:
 
 
 def _said(claim: data.Claim) -> str:
-    word = words.look(claim.verdict).word.lower()
-    known = [effect for effect in claim.effects if effect.low is not None and effect.high is not None]
-    if not known:
-        return f"{word}, nothing was measured"
-    lows, highs = [effect.low or 0.0 for effect in known], [effect.high or 0.0 for effect in known]
+    is_open_time = claim.verdict == "inconclusive" and not claim.unit and _known(claim)
+    return _open_time(claim) if is_open_time else f"{words.look(claim.verdict).word.lower()}, {_found(claim)}"
+
+
+def _known(claim: data.Claim) -> list[tuple[float, float]]:
+    """The intervals that have both ends."""
+    return [(each.low, each.high) for each in claim.effects if each.low is not None and each.high is not None]
+
+
+def _open_time(claim: data.Claim) -> str:
+    widest = max(50 * (high / low - 1) for low, high in _known(claim) if low > 0)
+    return f"open at ±{widest:.2g} % ({_found(claim)})"
+
+
+def _found(claim: data.Claim) -> str:
+    if not (known := _known(claim)):
+        return "nothing was measured"
+    least, most = min(low for low, _ in known), max(high for _, high in known)
     if not claim.unit:
-        widest = max(50 * (high / low - 1) for low, high in zip(lows, highs, strict=True) if low > 0)
-        range_ = f"{min(lows):.3f}× to {max(highs):.3f}×"
-        return f"open at ±{widest:.2g} % ({range_})" if claim.verdict == "inconclusive" else f"{word}, {range_}"
-    if all(low <= 0 <= high for low, high in zip(lows, highs, strict=True)):
-        return f"{word}, equal within {max(*(-low for low in lows), *highs):.2g} {claim.unit}"
-    return f"{word}, {min(lows):+.2g} to {max(highs):+.2g} {claim.unit} more in the baseline"
+        return f"{least:.3f}× to {most:.3f}×"
+    if all(low <= 0 <= high for low, high in known):
+        return f"equal within {max(-least, most):.2g} {claim.unit}"
+    return f"{least:+.2g} to {most:+.2g} {claim.unit} more in the baseline"

@@ -27,6 +27,7 @@ from llama_workbench.harness.spec.comparison import TIMES
 from llama_workbench.harness.spec.conditions import FAIL_IF
 from llama_workbench.harness.spec.dispute import Dispute, dispute_of
 from llama_workbench.harness.spec.sides import ARCHITECTURE, OPERATIONS, factor_of
+from llama_workbench.harness.spec.words import Cause
 from llama_workbench.harness.store import schema
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.files import CLAIMS, MANIFEST, VERDICTS
@@ -59,10 +60,17 @@ class Effect:
     rounds: int = 0
     seconds: float | None = None
     verdict: str = ""
-    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     seconds_more: float | None = None  # that would settle it; infinite where none would, None where nobody knows
     named: str = ""  # the workload in words
     machine: str = ""  # on which of several
+    cause: Cause = Cause.NONE
+    reason: str = ""
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """All that there is to say of it: the reason, then the notes."""
+        return (self.reason, *self.notes) if self.reason else self.notes
 
     @property
     def text(self) -> str:
@@ -117,6 +125,8 @@ class Claim:
     decided_by: str = ""
     verdict: str = ""
     reason: str = ""
+    cause: Cause = Cause.NONE
+    due_to: str = ""
     assumes: tuple[str, ...] = ()
     hypothesis: Hypothesis = field(default_factory=Hypothesis)
 
@@ -158,10 +168,10 @@ class Claim:
 
     @property
     def notes(self) -> list[str]:
-        """The warnings of its effects, each once, after the workloads that have it."""
+        """What is said of its effects, each once, after the workloads that have it."""
         where: dict[str, list[str]] = {}
         for effect in self.effects:
-            for note in effect.warnings:
+            for note in effect.said:
                 where.setdefault(note, []).append(effect.where)
         return [f"{words.listing(list(dict.fromkeys(names)))}: {note}" for note, names in where.items()]
 
@@ -367,7 +377,7 @@ def claim_of(verdict: schema.Verdict, definition: Definition, names: Mapping[str
         title=verdict.title or definition.title or verdict.claim,
         statement=verdict.statement or definition.statement,
         alpha=0.01 if math.isnan(verdict.alpha) else verdict.alpha,
-        **{name: getattr(verdict, name) for name in ("who", "verdict", "reason", "claimed")},
+        **{name: getattr(verdict, name) for name in ("who", "verdict", "reason", "cause", "claimed", "due_to")},
     )
 
 

@@ -99,7 +99,7 @@ def tradeoff(run: data.Run, evidence: Evidence | None, workload: str, field: str
         elif amount is None:
             missing.append(f"{variant}: {row.reason or 'its memory was not measured'}")
         elif time.value is None:
-            missing.append(f"{variant}: {'; '.join(time.warnings) or time.told}")
+            missing.append(f"{variant}: {'; '.join(time.said) or time.told}")
         else:
             spots.append(Spot(variant, amount, time, alpha))
     spots.sort(key=lambda spot: -(spot.timing.value or 0))

@@ -165,7 +165,7 @@ def as_claim(run: data.Run) -> data.Claim:
             high=math.exp(control.high),
             rounds=control.rounds,
             verdict="fired" if control.fired else "passed",
-            warnings=(f"{control.variant}: a difference of {100 * smallest(control):.2g} % could have been seen",),
+            notes=(f"{control.variant}: a difference of {100 * smallest(control):.2g} % could have been seen",),
         )
         for control in controls(run)
         if math.isfinite(smallest(control))

@@ -25,7 +25,8 @@ LEANS = {"right": "green", "wrong": "red"}
 
 def record(claim: data.Claim) -> Json:
     """The claim's verdict in the form of verdicts.json."""
-    plain = {name: getattr(claim, name) for name in ("who", "title", "statement", "verdict", "reason", "claimed")}
+    same = ("who", "title", "statement", "verdict", "reason", "cause", "claimed", "due_to")
+    plain = {name: getattr(claim, name) for name in same}
     return plain | {
         "claim": claim.id,
         "part": claim.part or None,

@@ -18,11 +18,13 @@ import pandas as pd
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
+from llama_workbench.harness.evidence.effect import UNSTABLE
 from llama_workbench.harness.evidence.evidence import Evidence, evidence_from_manifest
 from llama_workbench.harness.judge.verdicts import judge_ad_hoc
 from llama_workbench.harness.metrics.attribution import GRID, METRIC, Grid, attribute
 from llama_workbench.harness.metrics.scaling import position_slope
 from llama_workbench.harness.spec.comparison import Comparison, Metric
+from llama_workbench.harness.spec.words import Cause
 from llama_workbench.harness.stats.confidence import Interval, running_bounds, running_interval
 from llama_workbench.harness.stats.samples import Clock, call_times_ns, time_differences
 from llama_workbench.harness.store.errors import RunError
@@ -81,12 +83,13 @@ def timing(
     comparison, reason = Comparison(workload, variant, baseline), "not timed against the baseline"
     if evidence is not None and evidence.has(comparison):
         if no_evidence := evidence.not_evidence(comparison, "operations"):
-            return replace(own, warnings=(no_evidence,)), run.alpha
+            return replace(own, cause=Cause.EXCLUDED, reason=no_evidence), run.alpha
         interval = running_interval(evidence.differences(comparison).values, run.alpha)
         value, low, high = ratios(interval)
         own = replace(own, value=value, low=low, high=high, rounds=interval.n)
-        reason = "unstable: the effect drifted while it was measured" if interval.unstable else ""
-    return replace(own, warnings=(reason,) if reason else ()), run.alpha
+        own = replace(own, cause=Cause.UNSTABLE if interval.unstable else Cause.NONE)
+        reason = UNSTABLE if interval.unstable else ""
+    return replace(own, reason=reason), run.alpha
 
 
 @dataclass(frozen=True)

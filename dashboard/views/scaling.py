@@ -162,9 +162,7 @@ def _series(
 
 def _interval(effect: data.Effect) -> Interval:
     """Of the log ratio; what was judged confounded, unstable or not evidence settles nothing."""
-    doubtful = effect.verdict == "not evidence" or any(
-        note.startswith(("confounded", "unstable")) for note in effect.warnings
-    )
+    doubtful = effect.verdict == "not evidence" or effect.cause.is_doubtful
     return Interval(
         centre=math.log(effect.value) if effect.value else math.nan,
         low=math.log(effect.low) if effect.low else -math.inf,

@@ -115,9 +115,7 @@ def _percent(numbers: Sequence[float]) -> str:
 def _work(run: data.Run, claim: data.Claim) -> str:
     """What the counted parts of the same claim say."""
     counted = [part for part in beside.parts(run.claims, claim) if part.kind != beside.TIME]
-    counts = [
-        f"{part.said.partition(', ')[2]}{f' ({part.claim.part})' if len(counted) > 1 else ''}" for part in counted
-    ]
+    counts = [f"{part.found}{f' ({part.claim.part})' if len(counted) > 1 else ''}" for part in counted]
     return f"Instructions of a call: {'; '.join(counts)}." if counts else ""
 
 

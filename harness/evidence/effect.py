@@ -19,10 +19,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..spec.regions import Region
+from ..spec.words import Cause
 from ..stats.confidence import Interval, looks, looks_reached, pseudo_median, running_interval
 from ..stats.samples import Differences
 from ..store.schema import Effect
 from .numbers import exp, percent
+
+UNSTABLE = "unstable: the effect drifted while it was measured"
+TOO_FEW = "too few rounds for an interval"
+"""Reasons for an open effect."""
 
 ALPHA = 0.01
 """Chance that a verdict is wrong."""
@@ -134,33 +139,36 @@ def judge_effect(
         rounds=interval.n,
         seconds=measured.seconds,
         verdict="inconclusive",
-        warnings=(),
     )
     faults = fault_stretch(measured, fault_cost_ns)
     notes = _notes(measured, baseline, variant, max(faults))
 
-    def ends(verdict: str, *reasons: str) -> Effect:
-        return replace(effect, verdict=verdict, warnings=(*reasons, *notes))
+    def ends(verdict: str, cause: Cause = Cause.NONE, *reasons: str) -> Effect:
+        reason, *others = reasons or ("",)
+        return replace(effect, verdict=verdict, cause=cause, reason=reason, notes=(*others, *notes))
 
     if not_evidence is not None:
-        return ends("not evidence", not_evidence)
+        return ends("not evidence", Cause.EXCLUDED, not_evidence)
     if measured.invalid_share > INVALID_SHARE_LIMIT:
-        return ends("inconclusive", f"confounded: {percent(measured.invalid_share)} of rounds without a valid time")
+        invalid = f"confounded: {percent(measured.invalid_share)} of rounds without a valid time"
+        return ends("inconclusive", Cause.CONFOUNDED, invalid)
     if interval.n == 0:
-        return ends("inconclusive", "no rounds were measured")
+        return ends("inconclusive", Cause.NO_ROUNDS, "no rounds were measured")
     if confounds:
-        return ends("inconclusive", *(f"confounded: {reason}" for reason in confounds))
+        return ends("inconclusive", Cause.CONFOUNDED, *(f"confounded: {reason}" for reason in confounds))
     if interval.unstable:
-        return ends("inconclusive", "unstable: the effect drifted while it was measured")
+        return ends("inconclusive", Cause.UNSTABLE, UNSTABLE)
     verdict = _settled(interval.low, interval.high, region)
     if verdict is None or not decided(interval, region, faults):
         more = remaining_seconds(measured.values, measured.seconds, region, alpha=alpha, stretch=faults)
         effect = replace(effect, seconds_more=more)
-        confounded = "confounded: the difference in page faults may have made this effect"
-        return ends("inconclusive", _why_open(interval, region) if verdict is None else confounded)
+        if verdict is None:
+            return ends("inconclusive", *_why_open(interval, region))
+        by_faults = "confounded: the difference in page faults may have made this effect"
+        return ends("inconclusive", Cause.CONFOUNDED, by_faults)
     if _settled(interval.low - bias, interval.high + bias, region) != verdict:
-        bias_text = percent(math.expm1(bias))
-        return ends("inconclusive", f"confounded: a control fired, and {bias_text} of bias may have made this effect")
+        by_control = f"confounded: a control fired, and {percent(math.expm1(bias))} of bias may have made this effect"
+        return ends("inconclusive", Cause.CONFOUNDED, by_control)
     return ends(verdict)
 
 
@@ -202,9 +210,9 @@ def _correlation(values: NDArray[np.float64]) -> float:
     return float(centred[:-1] @ centred[1:] / (centred @ centred))
 
 
-def _why_open(interval: Interval, region: Region) -> str:
+def _why_open(interval: Interval, region: Region) -> tuple[Cause, str]:
     if math.isinf(interval.low) or math.isinf(interval.high):
-        return "too few rounds for an interval"
+        return Cause.TOO_FEW_ROUNDS, TOO_FEW
     crossed = [boundary for boundary in region.boundaries if interval.low < boundary < interval.high]
     nearest = min(crossed or region.boundaries, key=lambda boundary: abs(interval.centre - boundary))
-    return f"the interval lies on both sides of {math.exp(nearest):.4g}×"
+    return Cause.ACROSS_LIMIT, f"the interval lies on both sides of {math.exp(nearest):.4g}×"

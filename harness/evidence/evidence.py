@@ -237,4 +237,4 @@ def compare_sides(evidence: Evidence, comparison: Comparison, region: Region, ki
         fault_cost_ns=evidence.fault_cost_ns,
     )
     again = evidence.confirmed.get(comparison)
-    return effect if again is None else replace(effect, warnings=(*effect.warnings, again))
+    return effect if again is None else replace(effect, notes=(*effect.notes, again))

@@ -4,25 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from ..spec.words import LOOKS, SETTLED, Word
 from ..store.schema import Effect
 from .numbers import duration
 
-SETTLED = {
-    "supported": "inside the claimed range",
-    "refuted": "outside the claimed range",
-    **{word: word for word in ("faster", "slower", "same")},
-}
-"""Verdicts that an effect settles, the last three of a comparison without a claim, and how their reason begins."""
-
-DEPENDS = "depends"
 ON_THE_MACHINE = "depends on the machine"
-"""How the reason begins where machines differ."""
+"""What is said where machines differ."""
 
 PIECE = ", piece "
 """In the name of a run, between the machine and the number of the piece of work that it measured there."""
-
-GIVEN = (*SETTLED, DEPENDS)
-"""Verdicts of a part that say something about what was claimed or asked, and may be wrong."""
 
 
 def how_many(runs: Iterable[str]) -> int:
@@ -47,13 +37,13 @@ def combine(effects: Sequence[Effect]) -> tuple[str, str]:
     open_ = named.get("inconclusive", []) + excluded
     if len(settled) > 1:
         reason = "; ".join(f"{word} on {', '.join(where)}" for word, where in settled.items())
-        return DEPENDS, reason + (f"; open: {', '.join(open_)}" if open_ else "")
+        return Word.DEPENDS, reason + (f"; open: {', '.join(open_)}" if open_ else "")
     if len(excluded) == len(effects):
         return "not evidence", reasons(effects)
     if open_:
         return "inconclusive", _open_reason(effects, settled)
     [(word, where)] = settled.items()
-    return word, f"{SETTLED[word]} on {', '.join(where)}"
+    return word, f"{LOOKS[word].start} on {', '.join(where)}"
 
 
 def _grouped(effects: Sequence[Effect]) -> dict[str, list[str]]:
@@ -114,9 +104,9 @@ def reasons(effects: Sequence[Effect]) -> str:
 
 
 def _by_cause(effects: Sequence[Effect]) -> dict[str, list[str]]:
-    """First warning, or verdict where there is none → the different workloads."""
+    """Reason, or verdict where there is none → the different workloads."""
     causes: dict[str, list[str]] = {}
     for effect in effects:
-        where = causes.setdefault(effect.warnings[0] if effect.warnings else effect.verdict, [])
+        where = causes.setdefault(effect.reason or effect.verdict, [])
         where += [name for name in [effect.workload or effect.metric] if name not in where]
     return causes

@@ -17,8 +17,9 @@ from functools import partial
 from typing import NamedTuple
 
 from ..evidence.evidence import Evidence
-from ..evidence.verdict import DEPENDS, ON_THE_MACHINE, SETTLED, combine, how_many
+from ..evidence.verdict import ON_THE_MACHINE, combine, how_many
 from ..metrics.base import NOT_MEASURABLE, Judged
+from ..spec.words import LOOKS, SETTLED, Cause, Word
 from ..stats.machines import Ends, have_no_common_point
 from ..store.machine_schema import OverMachines
 from ..store.schema import Effect, Verdict
@@ -67,20 +68,19 @@ def judge_machines(
 def _judge(part: Part, machines: Sequence[Machine], alpha: float) -> Verdict:
     alpha /= part.at_once([each.evidence for each in machines])
     found = _ask(part, machines, alpha)
-    word, reason = _combined(found, apart=())
+    told = _combined(found, apart=())
     shared = shared_alpha(alpha, _answers(found))
-    if len(found) > 1 or word == DEPENDS:
+    if len(found) > 1 or told.verdict == Word.DEPENDS:
         closer = _ask(part, machines, shared)
         apart = _apart(closer, machines)
-        if word in SETTLED:
-            reason += _size(apart)
+        if told.verdict in SETTLED:
+            told = replace(told, reason=told.reason + _size(apart))
         else:
-            told = _combined(closer, apart)
-            if word == DEPENDS or told[0] == DEPENDS:
-                found, alpha, (word, reason) = closer, shared, told
+            again = _combined(closer, apart)
+            if Word.DEPENDS in (told.verdict, again.verdict):
+                found, alpha, told = closer, shared, again
     effects = tuple(replace(effect, machine=name) for name, effect in _rows(found))
-    verdict = part.verdict(Judged(word, reason, effects), alpha)
-    return verdict
+    return part.verdict(replace(told, effects=effects), alpha)
 
 
 def _ask(part: Part, machines: Sequence[Machine], alpha: float) -> Found:
@@ -109,27 +109,29 @@ def _rows(found: Found) -> Iterator[tuple[str, Effect]]:
 # -- one verdict from those of the machines ----------------------------------------------------------------------------
 
 
-def _combined(found: Found, apart: Sequence[Key]) -> tuple[str, str]:
+def _combined(found: Found, apart: Sequence[Key]) -> Judged:
     """Verdict and reason over machines. apart: effects of which two machines' intervals have no common point."""
     if not any(_is_measured(effect) for one in found.values() for effect in one.effects):
         first = next(iter(found.values()))
-        return first.verdict, _by_machine({name: one.reason for name, one in found.items()})
+        return Judged(first.verdict, _by_machine({name: one.reason for name, one in found.items()}))
     answers = _answers_by_machine(found)
     words = {word for told in answers.values() for word in told.values()}
-    settled = words & {*SETTLED, DEPENDS}
+    settled = words & {*SETTLED, Word.DEPENDS}
     if _differ(answers, apart):
-        return DEPENDS, f"{ON_THE_MACHINE}: {_by_place(answers)}{_size(apart)}"
-    if len(settled) > 1 or DEPENDS in settled:
-        return DEPENDS, _by_place(answers)
+        reason = f"{ON_THE_MACHINE}: {_by_place(answers)}{_size(apart)}"
+        return Judged(Word.DEPENDS, reason, cause=Cause.MACHINES_DIFFER)
+    if len(settled) > 1 or Word.DEPENDS in settled:
+        return Judged(Word.DEPENDS, _by_place(answers))
     if words == settled:
         [word] = settled
         where = ", ".join(dict.fromkeys(name for told in answers.values() for name in told))
-        return word, f"{SETTLED[word]} on {where}, {_measured_by(answers)}"
+        return Judged(word, f"{LOOKS[word].start} on {where}, {_measured_by(answers)}")
     if words == {"not evidence"}:
-        return "not evidence", _by_machine({name: one.reason for name, one in found.items()})
+        return Judged("not evidence", _by_machine({name: one.reason for name, one in found.items()}))
     still = {name: _why(one) for name, one in found.items() if one.verdict not in SETTLED}
     done = {name: one.verdict for name, one in found.items() if name not in still}
-    return "inconclusive", _by_machine(still) + (f"; {_listed(done, alone='')}" if done else "")
+    reason = _by_machine(still) + (f"; {_listed(done, alone='')}" if done else "")
+    return Judged("inconclusive", reason, cause=found[next(iter(still))].cause)
 
 
 def _is_of_effects(judged: Judged) -> bool:
@@ -178,7 +180,7 @@ def _differ(answers: Mapping[str, Mapping[str, str]], apart: Sequence[Key]) -> b
     for told in answers.values():
         for where, word in told.items():
             places.setdefault(where, set()).add(word)
-    settled = {where: words & {*SETTLED, DEPENDS} for where, words in places.items()}
+    settled = {where: words & {*SETTLED, Word.DEPENDS} for where, words in places.items()}
     if any(len(words) > 1 for words in settled.values()):
         return True
     open_ = " ".join(where for where, words in places.items() if words != settled[where])
@@ -238,8 +240,8 @@ def _apart(found: Found, machines: Sequence[Machine]) -> tuple[Key, ...]:
 
 def _is_sound(effect: Effect) -> bool:
     """Whether its interval can be taken for what is true: it was measured, and nothing makes it doubtful."""
-    doubtful = any(note.startswith(("unstable", "confounded")) for note in effect.warnings[:1])
-    return effect.rounds > 0 and effect.verdict not in (NOT_MEASURABLE, "not evidence") and not doubtful
+    counts = effect.verdict not in (NOT_MEASURABLE, "not evidence")
+    return effect.rounds > 0 and counts and not effect.cause.is_doubtful
 
 
 # -- each effect over machines -----------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from functools import partial
 
 from ..claims.model import Claim
 from ..evidence.evidence import Evidence, compare_sides
-from ..evidence.verdict import combine
 from ..metrics.base import NOT_MEASURABLE, Judged
 from ..metrics.registry import metric_of
 from ..spec.comparison import Comparison
@@ -70,8 +69,10 @@ def _part_of_claim(claim: Claim, hypothesis: Hypothesis) -> Part:
             statement=claim.statement,
             verdict=judged.verdict,
             reason=judged.reason,
+            cause=judged.cause,
             alpha=alpha if metric.has_confidence else math.nan,
             claimed=hypothesis.describe() + _on_fewer(hypothesis),
+            due_to=hypothesis.due_to,
             region=Ends(**hypothesis.region.to_json()),
             effects=judged.effects,
         )
@@ -126,7 +127,7 @@ def _on_all(effects: Sequence[Effect]) -> Judged:
     """What the answers for all pairs come to."""
     if not effects:
         return Judged("not evidence", "this run has no workload with both variants")
-    return Judged(*combine(effects), tuple(effects))
+    return Judged.of_all(effects)
 
 
 def _asked(
@@ -141,6 +142,7 @@ def _asked(
         statement=statement,
         verdict=judged.verdict,
         reason=judged.reason,
+        cause=judged.cause,
         alpha=alpha,
         claimed=region.describe(),
         region=Ends(**region.to_json()),
@@ -162,12 +164,12 @@ def _answer(evidence: Evidence, pair: Comparison, alpha: float) -> Effect:
     wider = Region.same_within_percent(SECOND_MARGIN_PERCENT)
     faster, same, nearly = (compare_sides(evidence, pair, region, "operations", alpha) for region in (*ANSWERS, wider))
     if faster.verdict in ("supported", "refuted"):
-        little = (f"by less than {MARGIN_PERCENT:g} %",) if same.verdict == "supported" else ()
+        little = f"by less than {MARGIN_PERCENT:g} %" if same.verdict == "supported" else ""
         word = "faster" if faster.verdict == "supported" else "slower"
-        return replace(faster, verdict=word, warnings=little + faster.warnings)
+        return replace(faster, verdict=word, reason=little)
     if same.verdict == "supported":
         return replace(same, verdict="same")
     if nearly.verdict == "supported":
         within = f"within {SECOND_MARGIN_PERCENT:g} %, not shown to be within {MARGIN_PERCENT:g} %"
-        return replace(nearly, verdict="same", warnings=(within, *nearly.warnings))
+        return replace(nearly, verdict="same", reason=within)
     return replace(faster, seconds_more=min(faster.seconds_more, same.seconds_more))

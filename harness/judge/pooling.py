@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from ..evidence.numbers import exp
-from ..evidence.verdict import SETTLED
+from ..spec.words import SETTLED
 from ..stats.confidence import looks_reached
 from ..stats.machines import LEAST_KINDS, Ends, between_variance, mean_of, random_effects
 from ..store.machine_schema import General, OfKind, Pooled

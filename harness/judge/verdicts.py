@@ -17,8 +17,8 @@ from functools import partial
 
 from ..claims.model import Claim
 from ..evidence.evidence import Evidence
-from ..evidence.verdict import DEPENDS, GIVEN
 from ..spec.conditions import Condition
+from ..spec.words import GIVEN, Word
 from ..store.schema import Verdict
 from .parts import Part, parts_of
 
@@ -55,7 +55,7 @@ def shared_alpha(alpha: float, answers: int) -> float:
 def _judge(part: Part, evidence: Evidence, alpha: float) -> Verdict:
     alpha /= part.at_once([evidence])
     judged = part.judge(evidence, alpha)
-    if judged.verdict == DEPENDS:
+    if judged.verdict == Word.DEPENDS:
         alpha = shared_alpha(alpha, judged.answers or len(judged.effects))
         judged = part.judge(evidence, alpha)
     return part.verdict(judged, alpha)

@@ -49,7 +49,7 @@ from ..spec.comparison import Comparison
 from ..spec.experiments import Contrast
 from ..spec.hypotheses import Names, ValueHypothesis
 from ..spec.regions import Region
-from ..spec.sides import ARCHITECTURE, CLAIMED, OPERATIONS, TOTAL, due_to
+from ..spec.sides import ARCHITECTURE, OPERATIONS, TOTAL, due_to
 from ..stats.confidence import running_interval
 from ..stats.samples import Differences, WholeRounds, whole_rounds
 from ..store.schema import Effect
@@ -145,7 +145,7 @@ class Attribution:
 
     effects: by name: architecture, operations and total (about their product), main effects, interactions by order, and
     the dummy. Ratios are t_old / t_new: above 1 the new one is faster. Verdicts: faster, slower, same (within 1 %
-    either way), inconclusive or not evidence; of the dummy passed or fired. The first warning is the reason.
+    either way), inconclusive or not evidence; of the dummy passed or fired.
     times: of the cells, round by round.
     share: architecture's part of the total, a fraction with its interval (outside 0 to 1 where one side gains and the
     other loses); None where the total may be 0 or a loss. answer: which side gains more than 1 %: architecture,
@@ -217,8 +217,8 @@ def attribute(evidence: Evidence, workload: str, grid: Grid = GRID, *, alpha: fl
             fault_cost_ns=evidence.fault_cost_ns,
         )
         words = {"supported": "same", "refuted": "faster" if effect.low > 1 else "slower"}
-        verdict, warnings = words.get(effect.verdict, effect.verdict), effect.warnings + incomplete
-        effects[name] = replace(effect, seconds=0.0, verdict=verdict, warnings=warnings)
+        verdict, notes = words.get(effect.verdict, effect.verdict), effect.notes + incomplete
+        effects[name] = replace(effect, seconds=0.0, verdict=verdict, notes=notes)
     share = None
     if refused is None and not confounds and _trusted(times, weights, alpha):
         share = _share(effects[ARCHITECTURE], effects[OPERATIONS], bias)
@@ -256,7 +256,6 @@ def _dummy(series: NDArray[np.float64], workload: str, metric: str, alpha: float
     return Effect(
         workload=workload, variant=f"{DUMMY} new", baseline=f"{DUMMY} old", metric=metric,
         ratio=ratio, low=low, high=high, rounds=interval.n, seconds=0.0, verdict="fired" if fired else "passed",
-        warnings=(),
     )  # fmt: skip
 
 
@@ -290,7 +289,7 @@ def _answer(effects: Mapping[str, Effect], share: tuple[float, float, float] | N
     """Which side gains, and why that is said. A side that loses does not bring a speed-up; the reason shows it."""
     sides = {name: effects[name] for name in (ARCHITECTURE, OPERATIONS)}
     if any(side.verdict == "not evidence" for side in sides.values()):
-        return "not evidence", sides[ARCHITECTURE].warnings[0]
+        return "not evidence", sides[ARCHITECTURE].reason
     parts = [f"{_described(name, side)} ({_called(side.verdict)})" for name, side in sides.items()]
     if share is not None:
         parts.append("architecture's share of the total {:.0%} [{:.0%}, {:.0%}]".format(*share))
@@ -298,9 +297,7 @@ def _answer(effects: Mapping[str, Effect], share: tuple[float, float, float] | N
     if mixed:
         parts.append("effects do not just add up: " + ", ".join(_described(*each) for each in mixed))
     if open_ := [(name, side) for name, side in sides.items() if side.verdict == "inconclusive"]:
-        parts += [
-            f"{name}: {'; '.join(filter(None, (side.warnings[0], time_to_settle([side]))))}" for name, side in open_
-        ]
+        parts += [f"{name}: {'; '.join(filter(None, (side.reason, time_to_settle([side]))))}" for name, side in open_]
         return "inconclusive", "; ".join(parts)
     return due_to(name for name, side in sides.items() if side.verdict == "faster"), "; ".join(parts)
 
@@ -338,7 +335,11 @@ class AttributionHypothesis(ValueHypothesis):
         return self.quantity
 
     def describe(self) -> str:
-        return f"{CLAIMED}{self.quantity}"
+        return f"the speed-up is due to {self.quantity}"
+
+    @property
+    def due_to(self) -> str:
+        return self.quantity
 
     def contrasts(self) -> tuple[Contrast, ...]:
         weights, cells = contrasts(self.grid), self.grid.cells()

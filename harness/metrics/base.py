@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 from llama_workbench.variants.spelling import did_you_mean
 
+from ..evidence.effect import TOO_FEW
 from ..evidence.evidence import Evidence, compare_sides
 from ..evidence.verdict import combine, reasons
 from ..measure.measurement import Measurement
@@ -23,6 +24,7 @@ from ..measure.participants import Progress
 from ..spec.comparison import Comparison
 from ..spec.hypotheses import Hypothesis, Name, Names, RangeHypothesis, ValueHypothesis
 from ..spec.regions import Region
+from ..spec.words import Cause
 from ..store.declared import DataFile, JsonFile
 from ..store.folder import RunFolder
 from ..store.forms import once
@@ -66,6 +68,14 @@ class Judged:
     reason: str
     effects: tuple[Effect, ...] = ()
     answers: int = 0
+    cause: Cause = Cause.NONE
+
+    @classmethod
+    def of_all(cls, effects: Sequence[Effect], counted: Sequence[Effect] | None = None, more: str = "") -> Judged:
+        """What the counted effects (or all) come to; `more` is said after the reason."""
+        verdict, reason = combine(effects if counted is None else counted)
+        cause = Cause.NOT_SETTLED if verdict == "inconclusive" else Cause.NONE
+        return cls(verdict, reason + more, tuple(effects), cause=cause)
 
 
 class Metric(ABC, Generic[H]):
@@ -139,7 +149,7 @@ class ValueMetric(Metric[V], Generic[V]):
 
     @abstractmethod
     def effect(self, hypothesis: V, workload: str, evidence: Evidence, alpha: float) -> Effect:
-        """The value with its verdict; "not measurable here", with the reason as warning, where there is none."""
+        """The value with its verdict; "not measurable here", with the reason, where there is none."""
 
     def judge(self, hypothesis: V, evidence: Evidence, *, alpha: float) -> Judged:
         """The verdict on all workloads together; those without a value are left out and named."""
@@ -148,8 +158,8 @@ class ValueMetric(Metric[V], Generic[V]):
         missing = [effect for effect in effects if effect.verdict == NOT_MEASURABLE]
         if len(missing) == len(effects):
             return Judged(NOT_MEASURABLE, reasons(effects), tuple(effects))
-        verdict, reason = combine([effect for effect in effects if effect.verdict != NOT_MEASURABLE])
-        return Judged(verdict, f"{reason}; not measured: {reasons(missing)}" if missing else reason, tuple(effects))
+        counted = [effect for effect in effects if effect.verdict != NOT_MEASURABLE]
+        return Judged.of_all(effects, counted, f"; not measured: {reasons(missing)}" if missing else "")
 
 
 class IntervalMetric(ValueMetric[V], Generic[V]):
@@ -169,12 +179,12 @@ class IntervalMetric(ValueMetric[V], Generic[V]):
         """The value with its verdict; not evidence where the variant's numbers do not count on the workload."""
         effect = no_value(hypothesis, workload, self.words(hypothesis))
         if reason := evidence.unusable.get((workload, effect.variant)):
-            return replace(effect, verdict="not evidence", warnings=(f"{effect.variant}: {reason}",))
+            return replace(effect, verdict="not evidence", cause=Cause.EXCLUDED, reason=f"{effect.variant}: {reason}")
         try:
             effect = self.measured(effect, hypothesis, evidence, alpha)
         except ValueError as error:
-            return replace(effect, warnings=(str(error),))
-        return in_range(effect, hypothesis, *effect.warnings)
+            return replace(effect, cause=Cause.NOT_MEASURED, reason=str(error))
+        return in_range(effect, hypothesis)
 
 
 def no_value(hypothesis: ValueHypothesis, workload: str, metric: str) -> Effect:
@@ -188,22 +198,22 @@ def no_value(hypothesis: ValueHypothesis, workload: str, metric: str) -> Effect:
         rounds=0,
         seconds=0.0,
         verdict=NOT_MEASURABLE,
-        warnings=(),
     )
 
 
 def in_range(effect: Effect, hypothesis: ValueHypothesis, *notes: str) -> Effect:
-    """The effect with the verdict that its interval gives, `notes` among its warnings."""
-    region = hypothesis.region
+    """The effect with the verdict that its interval gives, and these notes besides its own."""
+    region, effect = hypothesis.region, replace(effect, notes=effect.notes + notes)
     if math.isinf(effect.low) and math.isinf(effect.high):
-        return replace(effect, verdict="inconclusive", warnings=notes or ("too few rounds for an interval",))
+        reason = effect.reason or TOO_FEW
+        return replace(effect, verdict="inconclusive", cause=Cause.TOO_FEW_ROUNDS, reason=reason)
     if region.contains(effect.low, effect.high):
-        return replace(effect, verdict="supported", warnings=notes)
+        return replace(effect, verdict="supported")
     if region.excludes(effect.low, effect.high):
-        return replace(effect, verdict="refuted", warnings=notes)
+        return replace(effect, verdict="refuted")
     crossed = ", ".join(f"{end:.4g}" for end in region.boundaries if effect.low < end < effect.high)
     reason = f"the interval lies on both sides of {crossed} {region.unit}".rstrip()
-    return replace(effect, verdict="inconclusive", warnings=(reason, *notes))
+    return replace(effect, verdict="inconclusive", cause=Cause.ACROSS_LIMIT, reason=reason, notes=effect.said)
 
 
 def no_such_quantity(metric: str, quantity: str, known: Collection[str]) -> str:
@@ -236,9 +246,9 @@ class ExactMetric(ValueMetric[V], Generic[V]):
         subject = (metric, quantity, workload, effect.variant, effect.baseline)
         result: ExactResult | None = evidence.passes.get(metric, {}).get(subject)
         if result is None:
-            return replace(effect, warnings=("this run has not looked",))
+            return replace(effect, cause=Cause.NOT_MEASURED, reason="this run has not looked")
         if math.isnan(result.value):
-            return replace(effect, warnings=(result.reason or "no value",))
+            return replace(effect, cause=Cause.NOT_MEASURED, reason=result.reason or "no value")
         value = result.value
         effect = replace(effect, ratio=value, low=value, high=value, rounds=result.count, seconds=result.seconds)
         return in_range(effect, hypothesis, *([result.detail] if result.detail else []))
@@ -266,7 +276,7 @@ def measured_gains(comparisons: Iterable[Comparison], evidence: Evidence, *, alp
     if not timed:
         return Judged(NOT_MEASURABLE, "this run lacks some of its workloads")
     unsettled = [
-        replace(effect, warnings=("too few rounds for an interval",)) if effect.verdict == "supported" else effect
+        replace(effect, cause=Cause.TOO_FEW_ROUNDS, reason=TOO_FEW) if effect.verdict == "supported" else effect
         for effect in timed
         if effect.verdict != "supported" or effect.low <= 0 or math.isinf(effect.high)
     ]

@@ -168,7 +168,7 @@ def _overshoot(hypothesis: InflationHypothesis, gain: Effect) -> Effect:
         rounds=gain.rounds,
         seconds=gain.seconds,
         verdict=verdict,
-        warnings=(reason,),
+        reason=reason,
     )
 
 

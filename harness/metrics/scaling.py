@@ -21,6 +21,7 @@ from ..evidence.numbers import exp
 from ..spec.experiments import Target
 from ..spec.hypotheses import Names
 from ..spec.regions import Region
+from ..spec.words import Cause
 from ..stats.confidence import Interval, running_interval
 from ..stats.samples import LogTimes, time_differences
 from ..store.schema import Effect
@@ -165,7 +166,7 @@ def crossover(effects: Mapping[float, Interval], region: Region) -> Sweep:
 
 def interval_of(effect: Effect) -> Interval:
     """A judged effect as an interval of its log ratio (an unstable one is unbounded)."""
-    unstable = any(warning.startswith("unstable") for warning in effect.warnings)
+    unstable = effect.cause is Cause.UNSTABLE
     low = math.log(effect.low) if effect.low > 0 and not unstable else -math.inf
     high = math.log(effect.high) if not unstable else math.inf
     centre = math.log(effect.ratio) if effect.ratio > 0 else math.nan
@@ -231,7 +232,7 @@ class ScalingMetric(Metric[ScalingHypothesis]):
         ratio, low, high = ((end - 1) * 100 for end in (rising.rise, rising.low, rising.high))
         rounds, seconds = min(gain.rounds for gain in gains), sum(gain.seconds for gain in gains)
         effect = replace(effect, ratio=ratio, low=low, high=high, rounds=rounds, seconds=seconds)
-        effect = replace(effect, verdict=rising.verdict, warnings=(rising.reason,))
+        effect = replace(effect, verdict=rising.verdict, reason=rising.reason)
         return Judged(rising.verdict, rising.reason, (effect,))
 
 

@@ -12,7 +12,6 @@ from llama_workbench.datasets import workloads as workload_data
 from llama_workbench.datasets.geometries import DataError
 
 from ..evidence.evidence import Evidence, compare_sides
-from ..evidence.verdict import combine
 from ..spec.comparison import TIMES, Comparison
 from ..spec.comparison import Metric as Time
 from ..spec.experiments import Target
@@ -142,12 +141,12 @@ class TimeMetric(Metric[TimeHypothesis]):
         )
         if not effects:
             return Judged(NOT_MEASURABLE, "this run has none of its comparisons")
-        verdict, reason = combine(effects)
+        more = ""
         if left_out := [f"{c.variant} against {c.baseline} on {c.workload}" for c in wanted if not evidence.has(c)]:
-            reason += f"; not in this run: {', '.join(left_out)}"
+            more += f"; not in this run: {', '.join(left_out)}"
         if by_width := _by_width(effects, evidence, region):
-            reason += f"; by width: {by_width}"
-        return Judged(verdict, reason, effects)
+            more += f"; by width: {by_width}"
+        return Judged.of_all(effects, more=more)
 
 
 def _by_width(effects: Sequence[Effect], evidence: Evidence, region: Region) -> str:

@@ -14,22 +14,10 @@ from dataclasses import dataclass
 
 from ..spec.conditions import FAIL_IF
 from ..spec.dispute import Dispute, MainQuestion
+from ..spec.words import LOOKS
 from .markdown import markdown_cell, markdown_rows, markdown_text
 from .outcome import by_side, found_text, leaning, outcome, tally, tally_text
 from .text import OPEN, Json, claim_text, claimed_text, effect_value, hull, one_text_line, row_text, short
-
-WORDS = {
-    "supported": "Yes",
-    "refuted": "No",
-    "depends": "It depends",
-    OPEN: "Open",
-    "faster": "Yes",
-    "slower": "No",
-    "same": "No",
-    "not evidence": "Not answered",
-    "not measurable here": "Not measured",
-}
-"""What is answered to a question, by the verdict, where the question has no words of its own."""
 
 SO_FAR = {"right": "Yes", "wrong": "No"}
 
@@ -115,8 +103,8 @@ def _line(question: MainQuestion, verdict: Json) -> Line:
     asked = question.text.replace("{claimed}", claimed)
     if verdict["verdict"] == OPEN and (word := _so_far(verdict)):
         return Line(verdict, asked, word, _numbers(verdict, question))
-    words = {**WORDS, **question.words}
-    return Line(verdict, asked, words.get(verdict["verdict"], "Not answered"), _found(verdict, question))
+    word = question.words.get(verdict["verdict"], LOOKS[verdict["verdict"]].answer)
+    return Line(verdict, asked, word, _found(verdict, question))
 
 
 def _so_far(verdict: Json) -> str:
@@ -169,7 +157,7 @@ def _plain_line(verdict: Json) -> Line:
     if verdict["claim"] == "ad-hoc":
         slower = {"slower": "slower, ", "same": "the same, "}.get(verdict["verdict"], "")
         asked = one_text_line(verdict.get("statement") or "")
-        return Line(verdict, asked, WORDS.get(verdict["verdict"], "Not answered"), slower + _found(verdict))
+        return Line(verdict, asked, LOOKS[verdict["verdict"]].answer, slower + _found(verdict))
     said = one_text_line(verdict.get("title") or claim_text(verdict))
     if verdict["claim"] == FAIL_IF:
         said = one_text_line(verdict.get("statement") or said).removesuffix(".")

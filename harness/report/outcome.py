@@ -12,22 +12,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..evidence.numbers import duration
-from ..evidence.verdict import DAY_S, DEPENDS, GIVEN, MOMENT_S, ON_THE_MACHINE, SETTLED, machine_of
+from ..evidence.verdict import DAY_S, MOMENT_S, ON_THE_MACHINE, machine_of
 from ..spec.conditions import FAIL_IF
-from ..spec.sides import ARCHITECTURE, CLAIMED, OPERATIONS, due_to, factor_of
-from .text import OPEN, Json, Span, hull, row_text, span_text
+from ..spec.sides import ARCHITECTURE, OPERATIONS, due_to, factor_of
+from ..spec.words import GIVEN, LOOKS, SETTLED, Cause, Word
+from .text import OPEN, Json, Span, hull, span_text
 
-ROWS: Mapping[str, str] = {
-    "supported": "right",
-    "refuted": "wrong",
-    "faster": "faster",
-    "slower": "slower",
-    "same": "the same",
-    "depends": "both ways",
-    OPEN: row_text(OPEN),
-    "not evidence": "no evidence",
-    "not measurable here": "not measurable",
-}
+ROWS: Mapping[str, str] = {word: LOOKS[word].row for word in Word}
 """What a row is counted as, in the order in which rows are told."""
 
 UNSETTLED = ("open", "no evidence", "not measurable")
@@ -71,7 +62,7 @@ def outcome(verdict: Json) -> str:
     if told := over_machines(verdict):
         return told
     counts = tally(verdict)
-    if verdict["verdict"] == DEPENDS and verdict["claim"] == "ad-hoc":
+    if verdict["verdict"] == Word.DEPENDS and verdict["claim"] == "ad-hoc":
         return tally_text(counts) if counts.keys().isdisjoint(UNSETTLED) else settled_text(counts)
     if verdict["verdict"] != OPEN:
         return str(verdict["verdict"])
@@ -94,7 +85,7 @@ def over_machines(verdict: Json) -> str:
     if not any(len(names) > 1 for names in places.values()):
         return ""
     word = str(verdict["verdict"])
-    if word == DEPENDS and str(verdict.get("reason")).startswith(ON_THE_MACHINE):
+    if verdict.get("cause") == Cause.MACHINES_DIFFER:
         return ON_THE_MACHINE
     if word in GIVEN:
         return f"{word} on these {len(machines)} machines"
@@ -180,14 +171,13 @@ def _outside_text(effects: Sequence[Json], low: float | None, high: float | None
 def grid_answers(verdict: Json) -> dict[str, str]:
     """The verdict on each workload where the effects are a grid's: it is that of its two sides. Else empty."""
     sides = grid_sides(verdict["effects"])
-    claimed = str(verdict.get("claimed") or "")
+    claimed = verdict.get("due_to")
     found = {}
-    for workload, (architecture, operations) in sides.items() if claimed.startswith(CLAIMED) else ():
+    for workload, (architecture, operations) in sides.items() if claimed else ():
         named = {ARCHITECTURE: architecture["verdict"], OPERATIONS: operations["verdict"]}
         open_ = [word for word in ("not evidence", OPEN) if word in named.values()]
         due = due_to(name for name, word in named.items() if word == "faster")
-        right = claimed.removeprefix(CLAIMED).split()[:1] == [due]
-        found[workload] = open_[0] if open_ else "supported" if right else "refuted"
+        found[workload] = open_[0] if open_ else "supported" if claimed == due else "refuted"
     return found
 
 

@@ -22,7 +22,18 @@ from .again import command_of
 from .answer import answer
 from .further import goes_on
 from .outcome import to_settle, verdict_text
-from .text import OPEN, STYLES, Json, claim_text, effect_text, excluded_lines, one_text_line, row_text, run_notes
+from .text import (
+    OPEN,
+    STYLES,
+    Json,
+    claim_text,
+    effect_text,
+    excluded_lines,
+    one_text_line,
+    row_text,
+    run_notes,
+    said_of,
+)  # fmt: skip
 
 _PLAIN = str.maketrans({"×": "x", "→": "->", "±": "+/-", "–": "-", "…": "...", "·": ",", "α": "alpha", "µ": "u"})
 
@@ -120,9 +131,7 @@ def _effects(verdict: Json, widths: Sequence[int]) -> Iterator[RenderableType]:
     reason says already is not repeated."""
     effects = verdict["effects"]
     reason = verdict.get("reason") or "" if verdict["verdict"] in WITH_REASON else ""
-    notes = [
-        [one_text_line(note) for note in effect.get("warnings") or () if str(note) not in reason] for effect in effects
-    ]
+    notes = [[one_text_line(note) for note in said_of(effect) if str(note) not in reason] for effect in effects]
     shared = {note for note, count in Counter(note for each in notes for note in set(each)).items() if count > 1}
     for note in dict.fromkeys(note for each in notes for note in each if note in shared):
         about = [effect for effect, each in zip(effects, notes, strict=True) if note in each]

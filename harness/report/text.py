@@ -11,25 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..evidence.verdict import GIVEN
 from ..machine.environment import one_line
+from ..spec.words import GIVEN, LOOKS, Word
 
 Json = Mapping[str, Any]
 
-OPEN = "inconclusive"
+OPEN = Word.INCONCLUSIVE.value
 """The stored word of what is not settled; `outcome` says what readers are shown instead."""
 
-STYLES = {
-    "supported": "green",
-    "refuted": "red",
-    "depends": "magenta",
-    OPEN: "yellow",
-    "not evidence": "yellow",
-    "not measurable here": "yellow",
-    "faster": "green",
-    "slower": "red",
-    "same": "cyan",
-}
+STYLES = {word: look.terminal for word, look in LOOKS.items() if look.terminal}
 """Verdicts in the order in which they are counted, with the colour that each has beside its word."""
 
 RISE, FALL = "% rise", "% fall"
@@ -51,6 +41,11 @@ def interval_text(low: float | None, high: float | None) -> str:
     if not low and high is None:
         return "[no interval yet]"
     return f"[{_digits(low or 0.0)}, {'open' if high is None else _digits(high)}]"
+
+
+def said_of(effect: Json) -> list[str]:
+    """All that there is to say of an effect: its reason, then its notes."""
+    return [*filter(None, [effect.get("reason")]), *effect.get("notes", ())]
 
 
 def effect_value(effect: Json) -> float | None:

@@ -84,6 +84,11 @@ class Hypothesis(BaseModel):
         """What it allows: log ratios, or values."""
         raise NotImplementedError
 
+    @property
+    def due_to(self) -> str:
+        """Of a claim about the split: which sides bring the speed-up. Else empty."""
+        return ""
+
     def describe(self) -> str:
         """What is claimed, in words."""
         return self.region.describe()

@@ -17,6 +17,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from ..spec.conditions import checked
 from ..spec.entered import EnteredName
+from ..spec.words import Cause
 from ..stats.confidence import Interval
 from .forms import (
     JUDGED,
@@ -234,8 +235,15 @@ class Effect:
     rounds: Annotated[Count, says("number of rounds")]
     seconds: Annotated[Amount, says("wall time of the samples behind it, both sides, seconds")]
     verdict: Annotated[Text, says("supported, refuted, inconclusive, not evidence or not measurable here")]
-    warnings: Annotated[tuple[Text, ...], says("the reason for the verdict first, then notes")]
+    cause: Annotated[Cause, says("what makes it so, in a word that code may ask for; else none")] = Cause.NONE
+    reason: Annotated[Text, says("why the verdict is as it is, for people; may be empty")] = ""
+    notes: Annotated[tuple[Text, ...], says("what a reader should know besides")] = ()
     seconds_more: Annotated[SecondsMore, MAYBE, says("seconds more that would settle it; null: none would")] = math.nan
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """All that there is to say of it: the reason, then the notes."""
+        return (self.reason, *self.notes) if self.reason else self.notes
 
     @model_serializer(mode="wrap")
     def _row(self, dump: Callable[[Effect], dict[str, Any]]) -> dict[str, Any]:
@@ -266,8 +274,10 @@ class Verdict:
     statement: Annotated[Text, says("the claim in a sentence")] = ""
     verdict: Annotated[Text, says("supported, refuted, depends, inconclusive, not evidence or not measurable here")]
     reason: Annotated[Text, says("why")]
+    cause: Annotated[Cause, says("what makes it so, in a word that code may ask for; else none")] = Cause.NONE
     alpha: Annotated[Alpha, null_is(math.nan), says("of each effect; null: bounds from experience")] = math.nan
     claimed: Annotated[Text, says("`region` in words")] = ""
+    due_to: Annotated[Text, says("of a claim about the split: which sides bring the speed-up")] = ""
     region: Ends | None = None
     together: Annotated[bool, says("whether it holds at once with all others that say so (Holm)")] = False
     effects: Annotated[tuple[Effect, ...], says("the evidence")]

@@ -153,7 +153,7 @@ def _rows(subject: str, result: Any) -> list[dict[str, Any]]:
             "high": effect.high if effect.high < float("inf") else None,
             "rounds": effect.rounds,
             "verdict": WORDS.get(effect.verdict, "cannot tell"),
-            "reason": "; ".join(effect.warnings),
+            "reason": "; ".join(effect.said),
             "run": str(_shown(result.folder.path)),
         }
         for effect in effects

@@ -22,6 +22,7 @@ from ...measure.measurement import Measurement, measured_by
 from ...measure.participants import ExperimentState
 from ...spec.entered import EnteredName
 from ...spec.hypotheses import Name, Names, RangeHypothesis
+from ...spec.words import Cause
 from ...store.folder import RunFolder
 from ...store.schema import Effect
 from ..base import PassContext, ValueMetric, in_range, no_value, subjects
@@ -173,14 +174,14 @@ class InstructionsMetric(ValueMetric[InstructionsHypothesis]):
         effect = no_value(hypothesis, workload, "instructions of a call")
         for name in (hypothesis.variant, hypothesis.baseline):
             if reason := evidence.unusable.get((workload, name)):
-                return replace(effect, verdict="not evidence", warnings=(f"{name}: {reason}",))
+                return replace(effect, verdict="not evidence", cause=Cause.EXCLUDED, reason=f"{name}: {reason}")
         try:
             records = evidence.passes.get("instructions")
             if not records:
                 raise ValueError("this run has not counted instructions")
             apart = difference(records, workload, hypothesis.variant, hypothesis.baseline)
         except ValueError as error:
-            return replace(effect, warnings=(str(error),))
+            return replace(effect, cause=Cause.NOT_MEASURED, reason=str(error))
         effect = replace(effect, ratio=apart.percent, low=apart.low, high=apart.high, rounds=apart.calls)
         return in_range(effect, hypothesis, apart.describe())
 

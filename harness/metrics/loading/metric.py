@@ -268,10 +268,9 @@ class LoadingMetric(IntervalMetric[LoadingHypothesis]):
         [share] = load_shares([records[asked]], alpha=alpha)
         if (reason := records[asked]["reason"]) or not share.n:
             raise ValueError(reason or "no rounds")
-        few = f"too few rounds for an interval ({share.n} of about {LEAST_ROUNDS})"
-        warnings = (few,) if math.isinf(share.low) else ()
+        few = f"too few rounds for an interval ({share.n} of about {LEAST_ROUNDS})" if math.isinf(share.low) else ""
         value, low, high = (100 * end for end in (share.centre, share.low, share.high))
-        return replace(effect, ratio=value, low=low, high=high, rounds=share.n, warnings=warnings)
+        return replace(effect, ratio=value, low=low, high=high, rounds=share.n, reason=few)
 
 
 METRIC = LoadingMetric()

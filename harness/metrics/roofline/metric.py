@@ -237,8 +237,8 @@ class RooflineMetric(IntervalMetric[RooflineHypothesis]):
             raise ValueError("this run has not measured the roofline")
         row = reached(records, effect.workload, hypothesis.variant, alpha=alpha)
         value, low, high = row.share
-        above = (row.above,) if row.above else ()
-        effect = replace(effect, metric=f"roofline fraction (limited by {row.binds})", warnings=above)
+        metric, notes = f"roofline fraction (limited by {row.binds})", (row.above,) if row.above else ()
+        effect = replace(effect, metric=metric, notes=notes)
         return replace(effect, ratio=value, low=low, high=high, rounds=row.rounds, seconds=row.seconds)
 
 

@@ -1,0 +1,115 @@
+"""The words of verdicts, and one table of how each is told and shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Word(StrEnum):
+    """What can become of an effect or of a part of a claim, in the order in which rows are told."""
+
+    SUPPORTED = "supported"
+    REFUTED = "refuted"
+    FASTER = "faster"
+    SLOWER = "slower"
+    SAME = "same"
+    DEPENDS = "depends"
+    INCONCLUSIVE = "inconclusive"
+    NOT_EVIDENCE = "not evidence"
+    NOT_MEASURABLE = "not measurable here"
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether one effect can settle it: the last three of them are of a comparison without a claim."""
+        return bool(LOOKS[self].start)
+
+    @property
+    def is_given(self) -> bool:
+        """Whether it says something about what was claimed or asked, and may be wrong."""
+        return self.is_settled or self is Word.DEPENDS
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one verdict is told and shown: always a word and an icon beside the colour."""
+
+    word: str  # its title
+    icon: str  # Material Symbols name
+    colour: str  # Streamlit's name; the theme maps it to a colour-blind-safe one
+    symbol: str  # plotly marker
+    meaning: str  # one clause, after "word: "; {claimed} is what was claimed
+    terminal: str = ""  # colour in a terminal
+    row: str = ""  # what a row is counted as
+    answer: str = ""  # to a question
+    start: str = ""  # how the reason of a settled verdict begins
+
+
+def _whole(place: str) -> str:
+    return f"the whole interval lies {place} ({{claimed}})"
+
+
+INSIDE, OUTSIDE = "inside the claimed range", "outside the claimed range"
+
+LOOKS: Mapping[str, Look] = {
+    Word.SUPPORTED: Look(
+        "Supported", "check_circle", "green", "circle", _whole(INSIDE), "green", "right", "Yes", INSIDE
+    ),
+    Word.REFUTED: Look("Refuted", "cancel", "red", "x-thin", _whole(OUTSIDE), "red", "wrong", "No", OUTSIDE),
+    Word.DEPENDS: Look(
+        "Depends", "call_split", "violet", "diamond", "it holds in some places and not in others",
+        "magenta", "both ways", "It depends",
+    ),
+    Word.INCONCLUSIVE: Look(
+        "Open", "help", "gray", "circle-open", "these rounds do not decide it", "yellow", "open", "Open"
+    ),
+    Word.NOT_EVIDENCE: Look(
+        "Not evidence", "block", "orange", "square-open", "it cannot speak for or against the claim",
+        "yellow", "no evidence", "Not answered",
+    ),
+    Word.NOT_MEASURABLE: Look(
+        "Not measurable here", "do_not_disturb_on", "gray", "square-open", "this machine cannot measure it",
+        "yellow", "not measurable", "Not measured",
+    ),
+    Word.FASTER: Look(
+        "Faster", "arrow_upward", "green", "triangle-right", "the whole interval lies above 1",
+        "green", "faster", "Yes", "faster",
+    ),
+    Word.SLOWER: Look(
+        "Slower", "arrow_downward", "red", "triangle-left", "the whole interval lies below 1",
+        "red", "slower", "No", "slower",
+    ),
+    Word.SAME: Look(
+        "Same", "drag_handle", "blue", "circle", _whole("within the margin"), "cyan", "the same", "No", "same"
+    ),
+    "not asked": Look("Not asked", "remove", "blue", "square", "nobody claimed anything of it"),
+    "mean": Look("Mean of machines", "functions", "blue", "square", "the mean over the machines that measured it"),
+    "passed": Look("Passed", "verified", "gray", "star", "a control: no difference, as expected"),
+    "fired": Look("Fired", "warning", "red", "cross", "a control that reports a difference between identical code"),
+}  # fmt: skip
+"""By verdict, in the order in which they are counted; the last four are no verdicts."""
+
+SETTLED = tuple(word for word in Word if word.is_settled)
+GIVEN = tuple(word for word in Word if word.is_given)
+
+
+class Cause(StrEnum):
+    """Why an effect or a verdict is as it is, where more than its interval says so. What code asks for stands here;
+    what people read stands in the reason."""
+
+    NONE = "none"
+    NO_ROUNDS = "no rounds"
+    TOO_FEW_ROUNDS = "too few rounds"
+    ACROSS_LIMIT = "across a limit"
+    UNSTABLE = "unstable"
+    CONFOUNDED = "confounded"
+    EXCLUDED = "excluded"
+    NOT_MEASURED = "not measured"
+    NOT_SETTLED = "not settled"
+    MACHINES_DIFFER = "machines differ"
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether the interval cannot be taken for what is true."""
+        return self in (Cause.UNSTABLE, Cause.CONFOUNDED)
