@@ -14,6 +14,7 @@ from llama_workbench.commands import app
 from llama_workbench.harness.claims.dispute import SHIPPED, load_dispute
 from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.claims.reading import DISPUTE_FILE, load_claims
+from llama_workbench.harness.metrics.share.files import PHASES
 from llama_workbench.harness.report.answer import answer
 from llama_workbench.harness.report.decision import decisions_of, picks_of
 from llama_workbench.harness.spec.dispute import Dispute, dispute_of
@@ -224,7 +225,7 @@ def test_without_a_dispute_nothing_of_ours_is_asked(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", rounds=12, only=["prefill-15m-t128"], dispute={})
     verdicts, dispute = run.records("verdicts.json"), dispute_of(run.read_manifest())
     assert not any("?" in line.question for line in answer(verdicts, dispute).lines)
-    assert picks_of(decisions_of(dispute, run.read_phases(), verdicts, 0.01)) == []
+    assert picks_of(decisions_of(dispute, run.read_table(PHASES), verdicts, 0.01)) == []
     assert dispute.command("phases") == "pytest --benchmark"
 
 

@@ -159,7 +159,8 @@ class Dispute(_Table):
 
     def headlines(self) -> tuple[tuple[str, str | None], ...]:
         """The rows of the short table: claim and part of each, those of the questions first."""
-        return tuple((row.claim, row.part) for row in (*self.question, *self.headline))
+        rows: list[MainQuestion | Headline] = [*self.question, *self.headline]
+        return tuple((row.claim, row.part) for row in rows)
 
     def stored(self) -> dict[str, Any]:
         """What run.json holds of it."""

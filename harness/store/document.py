@@ -44,7 +44,7 @@ def document(declared: Iterable[DataFile]) -> str:
     """The whole page; declared: the files of the passes."""
     parts = [INTRODUCTION]
     passes = list(declared)
-    forms = {**files.FORMS, **{file: file.form for file in passes if isinstance(file, JsonFile)}}
+    forms: dict[str, Any] = {**files.FORMS, **{file: file.form for file in passes if isinstance(file, JsonFile)}}
     for name, form in forms.items():
         schema = form.json_schema()
         parts.append(f"## {name}\n\n{_whole(schema)}\n")

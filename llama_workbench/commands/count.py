@@ -16,7 +16,7 @@ from .shared import AsJson, Failure, print_json, show, table
 
 if TYPE_CHECKING:
     from llama_workbench.harness.calls.source import Source
-    from llama_workbench.harness.store.pass_schema import Instructions
+    from llama_workbench.harness.metrics.instructions.files import Instructions
 
 DEFAULT_WORKLOADS = ("prefill-15m-t8",)
 
