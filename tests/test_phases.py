@@ -29,6 +29,7 @@ from llama_workbench.harness.metrics.share.metric import METRIC
 from llama_workbench.harness.metrics.share.phases import Instrumented, check_ops, instrument, ops_of_phases
 from llama_workbench.harness.plan.selection import Request
 from llama_workbench.harness.profilers import py_spy
+from llama_workbench.harness.profilers.base import Look
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.worker.gates.small import small_weights
@@ -442,10 +443,10 @@ def passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, list[tu
         measurement.pass_gates()
 
         def record(native: bool) -> tuple[dict[str, Any], str]:
-            stacks = tmp / f"{native}.folded"
-            process = measurement.standing(measurement.groups[0])
-            entry = py_spy._py_spy(process, measurement.books[0], MEASURED[0], stacks, native=native)
-            return entry, stacks.read_text() if stacks.exists() else ""
+            process, workload = measurement.standing(measurement.groups[0]), measurement.books[0].experiment.workload
+            at = Look(process, workload.name, MEASURED[0], tmp / f"native-{native}", native=native)
+            entry = dict(py_spy.PROFILER.look(at))
+            return entry, at.stacks().read_text() if at.stacks().exists() else ""
 
         # The two look at different seconds, and of one the wall time: what another program does to the machine in only
         # one of them tells them apart as well. It goes away; a line that counts for the wrong phase is there each time.
