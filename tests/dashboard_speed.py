@@ -38,9 +38,9 @@ from rich.text import Text
 from streamlit.testing.v1 import AppTest
 
 from llama_workbench import ROOT
+from llama_workbench.harness.profilers.py_spy import PROFILES
 from llama_workbench.harness.report.standings import write_standings
 from llama_workbench.harness.report.terminal import console, show
-from llama_workbench.harness.profilers.py_spy import PROFILES
 from llama_workbench.harness.store.files import STANDINGS
 from llama_workbench.harness.store.folder import RunFolder
 from tests.dashboard_browser import FLAGS, installed_chromium, serving, settled
