@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llama_workbench.harness.report.text import interval_text, one_text_line, ratio_text
-from llama_workbench.harness.spec.words import LOOKS, Look
+from llama_workbench.harness.spec.words import LOOKS as LOOKS
+from llama_workbench.harness.spec.words import Look as Look
 from llama_workbench.harness.store.errors import RunError
 
 WORD_JOINER = "\u2060"  # has no width and breaks no line
