@@ -27,6 +27,7 @@ from .numbers import exp, percent
 
 UNSTABLE = "unstable: the effect drifted while it was measured"
 TOO_FEW = "too few rounds for an interval"
+BY_FAULTS = "confounded: the difference in page faults may have made this effect"
 """Reasons for an open effect."""
 
 ALPHA = 0.01
@@ -162,10 +163,8 @@ def judge_effect(
     if verdict is None or not decided(interval, region, faults):
         more = remaining_seconds(measured.values, measured.seconds, region, alpha=alpha, stretch=faults)
         effect = replace(effect, seconds_more=more)
-        if verdict is None:
-            return ends("inconclusive", *_why_open(interval, region))
-        by_faults = "confounded: the difference in page faults may have made this effect"
-        return ends("inconclusive", Cause.CONFOUNDED, by_faults)
+        why = _why_open(interval, region) if verdict is None else (Cause.CONFOUNDED, BY_FAULTS)
+        return ends("inconclusive", *why)
     if _settled(interval.low - bias, interval.high + bias, region) != verdict:
         by_control = f"confounded: a control fired, and {percent(math.expm1(bias))} of bias may have made this effect"
         return ends("inconclusive", Cause.CONFOUNDED, by_control)

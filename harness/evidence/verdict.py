@@ -32,7 +32,7 @@ def combine(effects: Sequence[Effect]) -> tuple[str, str]:
     Otherwise inconclusive, with what is open; one open comparison is enough.
     """
     named = _grouped(effects)
-    settled = {word: named[word] for word in SETTLED if word in named}
+    settled: dict[str, list[str]] = {word: named[word] for word in SETTLED if word in named}
     excluded = named.get("not evidence", [])
     open_ = named.get("inconclusive", []) + excluded
     if len(settled) > 1:
