@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from llama_workbench.harness.calls.world import Turn
+    from llama_workbench.harness.calls.world import WorldTurn
     from tests.warm import Server
 
 
-PLUGIN = "llama_workbench.harness.pytest_plugin"
+PLUGIN = "llama_workbench.harness.plugin.plugin"
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
@@ -60,7 +60,7 @@ def warm(warm_server: Server) -> Iterator[None]:
 
 
 @pytest.fixture
-def turn() -> Iterator[Turn]:
+def turn() -> Iterator[WorldTurn]:
     """Whose modules Python knows; after the test it knows those that it knew before."""
     from llama_workbench.harness.calls.world import modules_kept
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from llama_workbench.harness.report.text import interval_text, one_text_line, ratio_text
 from llama_workbench.harness.spec.words import LOOKS as LOOKS
-from llama_workbench.harness.spec.words import Look as Look
+from llama_workbench.harness.spec.words import Appearance as Appearance
 from llama_workbench.harness.store.errors import RunError
 
 WORD_JOINER = "\u2060"  # has no width and breaks no line
@@ -23,9 +23,9 @@ UNIT = re.compile(r"(?<=[\d×]) (?=(?:%|ms|µs|s|min|h|KiB|MiB|GiB)(?:[^\w%]|$))
 """A space between a number and its unit."""
 
 
-def look(verdict: str) -> Look:
+def look(verdict: str) -> Appearance:
     """How to show `verdict`; a word this version does not know is shown as it is, without a meaning."""
-    return LOOKS.get(verdict) or Look(verdict or "no verdict", "question_mark", "gray", "diamond-open", "")
+    return LOOKS.get(verdict) or Appearance(verdict or "no verdict", "question_mark", "gray", "diamond-open", "")
 
 
 def markdown(text: object) -> str:

@@ -18,12 +18,12 @@ import pandas as pd
 from .harness.calls.source import Source
 from .harness.calls.written import in_no_file, written
 from .harness.claims.faults import ClaimError
-from .harness.progress import progress_on
-from .harness.rejudge import rejudge
+from .harness.fleet.rejudge import rejudge
+from .harness.plugin.progress import progress_on
+from .harness.session.versus import FunctionQuestion, Given, Outcome
 from .harness.store.errors import RESTORE, RunError
 from .harness.store.files import CLAIMS, VERDICTS
 from .harness.store.folder import RunFolder
-from .harness.versus import Given, Outcome, Question
 from .results import find_run
 
 VERDICT_COLUMNS = ("claim", "part", "who", "title", "verdict", "reason", "claimed", "alpha", "together")
@@ -198,7 +198,7 @@ def compare_functions(
     """See `llama_workbench.compare`."""
     from rich.console import Console
 
-    from .harness.run import Options
+    from .harness.session.run import Options
 
     given = {"variant": variant, "baseline": baseline, "payload": payload, "check": check}
     with tempfile.TemporaryDirectory(prefix="workbench-functions-") as folder:
@@ -208,7 +208,7 @@ def compare_functions(
             for name, source in given.items():
                 if callable(source) and in_no_file(source):
                     given[name] = Source(source.__name__, str(file.resolve()), source.__name__)
-        question = Question(**given, threads=threads)  # type: ignore[arg-type]
+        question = FunctionQuestion(**given, threads=threads)  # type: ignore[arg-type]
         with closing(progress_on(Console(file=sys.stderr))) as progress:
             result = question.measure(Options(budget_seconds=budget), progress)
     if result.interrupted:

@@ -24,7 +24,7 @@ from llama_workbench import ROOT
 from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.evidence.effect import ALPHA
 from llama_workbench.harness.fleet.folder import FleetFolder
-from llama_workbench.harness.nodes.work import units_of
+from llama_workbench.harness.fleet.work import units_of
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.selection import Request
 from llama_workbench.harness.stats.confidence import fixed_interval
@@ -135,8 +135,8 @@ class _Quiet(Quiet):
 
 
 def _run(seconds: float) -> None:
-    from llama_workbench.harness.fleet_session import spread
-    from llama_workbench.harness.run import Options
+    from llama_workbench.harness.fleet.session import spread
+    from llama_workbench.harness.session.run import Options
 
     with tempfile.TemporaryDirectory(prefix="fleet-costs-") as folder:
         options = Options(budget_seconds=seconds, run_dir=Path(folder) / "run")

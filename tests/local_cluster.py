@@ -75,7 +75,7 @@ def measuring(machine: str = "") -> dict[int, list[int]]:
     found = {}
     for process in psutil.process_iter(["cmdline"]):
         words = process.info["cmdline"] or []
-        if "llama_workbench.harness.node" in words and (not machine or (Path(words[-1]) / machine).is_dir()):
+        if "llama_workbench.harness.fleet.node" in words and (not machine or (Path(words[-1]) / machine).is_dir()):
             try:
                 found[process.pid] = [each.pid for each in process.parents()]
             except psutil.NoSuchProcess:

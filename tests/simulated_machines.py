@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from llama_workbench.harness.evidence.effect import ALPHA
 from llama_workbench.harness.evidence.evidence import Evidence
-from llama_workbench.harness.judge import pooling
-from llama_workbench.harness.judge.machines import Machine, judge_machines
+from llama_workbench.harness.fleet import pooling
+from llama_workbench.harness.fleet.verdicts import MachineEvidence, judge_machines
 from llama_workbench.harness.judge.parts import Part
 from llama_workbench.harness.metrics.base import Judged
 from llama_workbench.harness.spec.regions import Region
@@ -117,7 +117,7 @@ def simulate(machines: int, between: float, fleets: int, rng: np.random.Generato
     for _ in range(fleets):
         truths = EDGE - 1e-9 + between * rng.standard_normal(machines)
         series = [measured(truth, rng) for truth in truths]
-        found = [Machine(f"m{k}", f"k{k}", cast(Evidence, each)) for k, each in enumerate(series)]
+        found = [MachineEvidence(f"m{k}", f"k{k}", cast(Evidence, each)) for k, each in enumerate(series)]
         [verdict], [over] = judge_machines([part], found, ALPHA)
         rates.fleets += 1
         rates.wrong += is_wrong(verdict, list(truths), between)

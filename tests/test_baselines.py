@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from llama_workbench.commands.app import main
-from llama_workbench.harness.report.baselines import save
+from llama_workbench.harness.baselines.saved import save
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder, describe
 from tests.runs import write_run

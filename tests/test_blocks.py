@@ -41,13 +41,13 @@ from llama_workbench.harness.measure.remaining import Remaining
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.selection import Request
 from llama_workbench.harness.report.standings import _relative_time
-from llama_workbench.harness.run import Options, Run, plan_run, stopping_rule
+from llama_workbench.harness.session.run import Options, Run, plan_run, stopping_rule
 from llama_workbench.harness.spec.answer import RoundAnswer
 from llama_workbench.harness.spec.comparison import Comparison
 from llama_workbench.harness.spec.experiments import Experiment
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.stats.confidence import first_interval
-from llama_workbench.harness.worker.blocks import Timed, cores_to_build_on, in_common
+from llama_workbench.harness.worker.blocks import TimedSample, cores_to_build_on, in_common
 from tests.runs import Quiet
 
 pytestmark = pytest.mark.usefixtures("warm")
@@ -145,9 +145,9 @@ def test_a_wrong_output_is_found(measuring: Measuring) -> None:
     assert wrong.keys() == {"wrong_in_blocks"}
 
 
-def timed(name: str, *times: tuple[int, int, int]) -> list[Timed]:
+def timed(name: str, *times: tuple[int, int, int]) -> list[TimedSample]:
     """Samples of two calls each that began, ended, and took so much processor time."""
-    return [Timed(b, e, Sample(name, n, 0, 16, 2, cpu, e - b, 1)) for n, (b, e, cpu) in enumerate(times)]
+    return [TimedSample(b, e, Sample(name, n, 0, 16, 2, cpu, e - b, 1)) for n, (b, e, cpu) in enumerate(times)]
 
 
 def test_only_the_time_in_which_both_computed_counts() -> None:
@@ -174,14 +174,14 @@ def test_noise_at_the_ends_of_a_block_meets_both_sides_alike() -> None:
     """One machine, at times twice as slow, and two sides that take turns on it, with calls of other lengths: both
     compute half of the time, so the ratio of their times must be that of their work."""
 
-    def side(name: str, work: float, offset: int) -> list[Timed]:
-        samples, at = list[Timed](), offset
+    def side(name: str, work: float, offset: int) -> list[TimedSample]:
+        samples, at = list[TimedSample](), offset
         while at < 4000:
             left, end = work, at
             while left > 0:
                 left -= 0.25 if end // 500 % 2 else 0.5
                 end += 1
-            samples.append(Timed(at, end, Sample(name, len(samples), 0, 16, 1, (end - at) // 2, end - at, 0)))
+            samples.append(TimedSample(at, end, Sample(name, len(samples), 0, 16, 1, (end - at) // 2, end - at, 0)))
             at = end
         return samples
 

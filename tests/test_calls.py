@@ -20,7 +20,7 @@ from llama_workbench.harness.calls.answers import difference
 from llama_workbench.harness.calls.called import GATED, Call, Called, Function, PayloadError
 from llama_workbench.harness.calls.payload import Payload, random_state_kept
 from llama_workbench.harness.calls.source import Source, SourceError, named_apart, parse, source_of
-from llama_workbench.harness.calls.world import Turn, modules_kept
+from llama_workbench.harness.calls.world import WorldTurn, modules_kept
 from llama_workbench.harness.calls.written import written
 
 # -- answers -----------------------------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ def test_objects_of_one_class_from_two_imports_agree(tmp_path: Path) -> None:
     )
     source = parse("shapes.py:make", option="x", folder=tmp_path)
     call = Call(source, source)
-    turn = Turn()
+    turn = WorldTurn()
     one, other = (Called.imported(source, call, "", turn).make() for _ in range(2))
     assert one() != other(), "or this test says nothing"
     assert difference(one(), other()) == ""
@@ -379,6 +379,6 @@ def g(x):
     file = tmp_path / "notebook.py"
     file.write_text(written([names["f"]]))
     source = parse("notebook.py:f", option="x", folder=tmp_path)
-    assert Called.imported(source, Call(source, source), "", Turn()).make()("[1.5, 2.5, 3.5, 4.5]") == [1, 2, 3]
+    assert Called.imported(source, Call(source, source), "", WorldTurn()).make()("[1.5, 2.5, 3.5, 4.5]") == [1, 2, 3]
     with pytest.raises(SourceError, match="g uses FRAME, a object, which another process does not have"):
         written([names["g"]])

@@ -13,8 +13,8 @@ from xml.etree import ElementTree
 import pytest
 
 from llama_workbench import ROOT
+from llama_workbench.harness.baselines.text import MARKER
 from llama_workbench.harness.metrics.instructions.counting import NOT_INSTALLED
-from llama_workbench.harness.report.compare_text import MARKER
 from tests.workflow import MEASURE, Scratch, script, workflow
 from tests.workflow_trials import KEPT, table
 

@@ -11,7 +11,7 @@ import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.commands.app import main
-from llama_workbench.harness.rejudge import rejudge
+from llama_workbench.harness.fleet.rejudge import rejudge
 from llama_workbench.harness.store.folder import RunFolder
 
 RUNS = sorted(path.parent for path in (ROOT / "results" / "baselines").glob("*/run.json"))
@@ -55,7 +55,7 @@ def test_what_is_made_from_the_run_is_up_to_date(
 ) -> None:
     """README.md and VERDICTS.md say what the committed run gives."""
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr("llama_workbench.harness.rejudge.rejudge", lambda run, claims_folder: judged(run.path))
+    monkeypatch.setattr("llama_workbench.harness.fleet.rejudge.rejudge", lambda run, claims_folder: judged(run.path))
     with pytest.raises(SystemExit) as ended:
         main(["judge", "reference", "--write", "README.md", "--write", "VERDICTS.md", "--check"])
     assert (ended.value.code, capsys.readouterr().err) == (0, "README.md: up to date\nVERDICTS.md: up to date\n")

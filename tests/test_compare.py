@@ -12,9 +12,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from llama_workbench.harness.report.compare import compare
-from llama_workbench.harness.report.compare_text import render, to_junit, to_markdown
-from llama_workbench.harness.report.comparison import Comparison, Row, Saved
+from llama_workbench.harness.baselines.regressions import compare
+from llama_workbench.harness.baselines.rows import Row, RunComparison, Saved
+from llama_workbench.harness.baselines.text import render, to_junit, to_markdown
 from llama_workbench.harness.report.terminal import console, show
 from llama_workbench.harness.store.errors import RunError, RunWarning
 from llama_workbench.harness.store.folder import RunFolder
@@ -34,11 +34,11 @@ def a_run(folder: Path, **options: Any) -> RunFolder:
     return write_run(folder, judged=False, **{"only": WORKLOADS, **options})
 
 
-def times(comparison: Comparison) -> tuple[Row, ...]:
+def times(comparison: RunComparison) -> tuple[Row, ...]:
     return tuple(each for each in comparison.rows if each.what == "time")
 
 
-def row(comparison: Comparison, workload: str, variant: str, what: str = "time") -> Row:
+def row(comparison: RunComparison, workload: str, variant: str, what: str = "time") -> Row:
     key = workload, variant, what
     [found] = [each for each in comparison.rows if (each.workload, each.variant, each.what) == key]
     return found
@@ -274,14 +274,14 @@ def test_damaged_runs_and_bad_thresholds_raise(base: RunFolder, tmp_path: Path) 
 
 
 @pytest.fixture(scope="module")
-def mixed(base: RunFolder, tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+def mixed(base: RunFolder, tmp_path_factory: pytest.TempPathFactory) -> RunComparison:
     """A regression, some that cannot be told, and some without."""
     factors = slower("team005_hybrid", 25) | slower("team006_after", 6)
     return compare(base, a_run(tmp_path_factory.mktemp("compare") / "new", seed=2, factors=factors))
 
 
 @pytest.mark.parametrize("width", [80, 100])
-def test_the_table_on_the_terminal(mixed: Comparison, width: int) -> None:
+def test_the_table_on_the_terminal(mixed: RunComparison, width: int) -> None:
     out = io.StringIO()
     show(render(mixed), console(out, width=width))
     text = out.getvalue()
@@ -292,14 +292,14 @@ def test_the_table_on_the_terminal(mixed: Comparison, width: int) -> None:
     assert "slower by at least 2" in text
 
 
-def test_json_holds_everything(mixed: Comparison) -> None:
+def test_json_holds_everything(mixed: RunComparison) -> None:
     found = json.loads(json.dumps(mixed.to_json(), allow_nan=False))
     assert (found["verdict"], found["exit_code"], found["same_machine"]) == ("regression", 1, True)
     assert len(found["rows"]) == len(mixed.rows)
     assert found["rows"][0]["base"].keys() == {"ratio", "low", "high", "rounds"}
 
 
-def test_markdown_and_junit(mixed: Comparison) -> None:
+def test_markdown_and_junit(mixed: RunComparison) -> None:
     text = to_markdown(mixed)
     assert text.startswith("### new against base: regression")
     assert text.count("| **regression** |") == 4  # once on top, once among all rows

@@ -13,12 +13,12 @@ from xml.etree import ElementTree
 import pytest
 
 from llama_workbench.commands.app import main
+from llama_workbench.harness.baselines.regressions import compare
+from llama_workbench.harness.baselines.rows import Answer, Row, RunComparison, gated
+from llama_workbench.harness.baselines.text import MARKER, render, to_junit, to_markdown
+from llama_workbench.harness.baselines.thresholds import ForSome, Thresholds, What
 from llama_workbench.harness.metrics.instructions.callgrind import ALLOCATORS, DISPATCH, KERNELS
-from llama_workbench.harness.report.compare import compare
-from llama_workbench.harness.report.compare_text import MARKER, render, to_junit, to_markdown
-from llama_workbench.harness.report.comparison import Answer, Comparison, Row, gated
 from llama_workbench.harness.report.terminal import console, show
-from llama_workbench.harness.report.thresholds import ForSome, Thresholds, What
 from llama_workbench.harness.store.folder import RunFolder
 from tests.runs import write_run
 
@@ -53,7 +53,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     return a_run(tmp_path_factory.mktemp("counts") / "base", {})
 
 
-def rows(comparison: Comparison, what: What) -> dict[str, Row]:
+def rows(comparison: RunComparison, what: What) -> dict[str, Row]:
     return {row.variant: row for row in comparison.rows if row.what == what}
 
 
@@ -322,7 +322,7 @@ def test_markdown_is_a_comment_that_can_be_found_again(base: RunFolder, tmp_path
 def test_a_comment_is_never_too_long(base: RunFolder, tmp_path: Path) -> None:
     found = compare(base, a_run(tmp_path / "new", {}, seed=2))
     many = tuple(a_row("time", "cannot tell", f"variant-{number}") for number in range(5000))
-    text = to_markdown(Comparison(**{**found.__dict__, "rows": many}))
+    text = to_markdown(RunComparison(**{**found.__dict__, "rows": many}))
     assert len(text) < 65_536 and text.endswith(f"\n{MARKER}\n")
     rows_shown = len(re.findall(r"^\| w \|", text, re.MULTILINE))
     assert f"{5000 - rows_shown} more rows do not fit here" in text

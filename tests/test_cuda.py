@@ -21,10 +21,11 @@ from llama_workbench import ROOT, variants
 from llama_workbench.cache import cache_directory
 from llama_workbench.datasets import geometries, workloads
 from llama_workbench.datasets.checkpoints import synthesize
-from llama_workbench.harness import run as session
+from llama_workbench.harness.baselines.regressions import compare
 from llama_workbench.harness.claims.model import Claim
 from llama_workbench.harness.claims.reading import load_claims, select
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
+from llama_workbench.harness.fleet.rejudge import rejudge
 from llama_workbench.harness.judge.verdicts import judge_claims
 from llama_workbench.harness.machine.environment import comparable, fingerprint, one_line
 from llama_workbench.harness.measure.measurement import Measurement
@@ -32,8 +33,7 @@ from llama_workbench.harness.measure.participants import Setting
 from llama_workbench.harness.metrics.base import subjects
 from llama_workbench.harness.plan.experiments import Plan, make_plan
 from llama_workbench.harness.plan.selection import PlanError, Request
-from llama_workbench.harness.rejudge import rejudge
-from llama_workbench.harness.report.compare import compare
+from llama_workbench.harness.session import run as session
 from llama_workbench.harness.spec.sample import Round
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.worker import devices, gating, rounds

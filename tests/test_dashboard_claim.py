@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from llama_workbench import ROOT
+from llama_workbench.harness.fleet.rejudge import rejudge
 from llama_workbench.harness.metrics.share.files import PHASES
-from llama_workbench.harness.rejudge import rejudge
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain

@@ -23,7 +23,7 @@ from llama_workbench import ROOT
 from llama_workbench.dashboard.flames import viewer as speedscope
 from llama_workbench.harness.machine import places
 from llama_workbench.harness.profilers import py_spy
-from llama_workbench.harness.profilers.base import Look
+from llama_workbench.harness.profilers.base import ProfiledVariant
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.worker.loops import median_error
 from tests import runs
@@ -348,7 +348,7 @@ def test_where_attaching_is_refused_the_profile_says_so(
     tool.write_text('#!/bin/sh\necho "$@" >> "$0.log"\necho "Permission Denied: try sudo" >&2\nexit 1\n')
     tool.chmod(0o755)
     monkeypatch.setattr(shutil, "which", lambda *_, **__: str(tool))
-    entry = py_spy.PROFILER.look(Look(_Looping(), "w", "v", tmp_path, native=native))  # type: ignore[arg-type]
+    entry = py_spy.PROFILER.look(ProfiledVariant(_Looping(), "w", "v", tmp_path, native=native))  # type: ignore[arg-type]
     assert entry["path"] is None and "Permission Denied: try sudo" in entry["reason"]
     assert entry["median_ns"] == 5e6
     tried = (tmp_path / "py-spy.log").read_text().splitlines()

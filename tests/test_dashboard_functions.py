@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from llama_workbench import ROOT
-from llama_workbench.harness.rejudge import rejudge
+from llama_workbench.harness.fleet.rejudge import rejudge
 from llama_workbench.harness.store.files import MANIFEST, SAMPLES
 from tests import runs
 

@@ -13,8 +13,8 @@ import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.commands.app import main
+from llama_workbench.harness.baselines.regressions import compare
 from llama_workbench.harness.report import standings as standings_module
-from llama_workbench.harness.report.compare import compare
 from llama_workbench.harness.report.standings import measure_standings, read_standings, write_standings
 from llama_workbench.harness.spec.sample import Round
 from llama_workbench.harness.store.files import STANDINGS

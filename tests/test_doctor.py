@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from llama_workbench.commands.app import main
-from llama_workbench.harness import doctor
-from llama_workbench.harness.doctor import Check, Trial, aa_trial, examine, examine_aa, read_facts
+from llama_workbench.harness.calibrate import doctor
+from llama_workbench.harness.calibrate.doctor import Check, DoctorTrial, aa_trial, examine, examine_aa, read_facts
 from llama_workbench.harness.stats.confidence import Interval
 from tests.runs import ENVIRONMENT
 
@@ -70,10 +70,10 @@ def test_what_a_machine_does_not_tell_is_no_fault() -> None:
     assert {check.state for check in examine(silent)} == {"ok"}
 
 
-def a_trial(low: float, high: float, **more: Any) -> Trial:
+def a_trial(low: float, high: float, **more: Any) -> DoctorTrial:
     """A trial by the ends of its interval in percent."""
     left, right = (math.log1p(end / 100) for end in (low, high))
-    return Trial(Interval((left + right) / 2, left, right, 90, **more), sd=0.004, away=0.02, seconds=5.0)
+    return DoctorTrial(Interval((left + right) / 2, left, right, 90, **more), sd=0.004, away=0.02, seconds=5.0)
 
 
 def test_an_aa_trial_is_judged_by_width_and_by_what_it_leaves_out() -> None:
@@ -84,7 +84,7 @@ def test_an_aa_trial_is_judged_by_width_and_by_what_it_leaves_out() -> None:
     assert examine_aa(a_trial(0.2, 0.6)).state == examine_aa(a_trial(-0.6, -0.2)).state == "bad"
     assert examine_aa(a_trial(-0.4, 0.5, unstable=True)).state == "bad"
     assert "[-0.40, +0.50] %" in examine_aa(a_trial(-0.4, 0.5)).found and "90 rounds" in examine_aa(a_trial(1, 2)).found
-    few = Trial(Interval(0.0, -math.inf, math.inf, 3), 0.01, 0.0, 0.1)
+    few = DoctorTrial(Interval(0.0, -math.inf, math.inf, 3), 0.01, 0.0, 0.1)
     assert examine_aa(few).state == "warn" and "--seconds" in examine_aa(few).fix
 
 

@@ -22,7 +22,6 @@ import torch
 
 import llama_workbench as wb
 from conftest import Said
-from llama_workbench.harness import run as session
 from llama_workbench.harness.calls import carried, environments
 from llama_workbench.harness.calls.answers import difference
 from llama_workbench.harness.calls.environments import environments_at, facts_of, label_of
@@ -31,6 +30,7 @@ from llama_workbench.harness.measure import measurement, processes
 from llama_workbench.harness.measure.processes import begin as really_begin
 from llama_workbench.harness.plan.options import PlanError, Request, placed
 from llama_workbench.harness.report.text import environments_text
+from llama_workbench.harness.session import run as session
 from tests.test_revisions import code_of
 
 pytestmark = pytest.mark.usefixtures("warm")
@@ -316,8 +316,8 @@ def test_places_with_and_without_a_side() -> None:
 
 
 def test_what_differs_is_said_in_a_line() -> None:
-    def one(packages: dict[str, str]) -> environments.Environment:
-        return environments.Environment("x", "/x/bin/python", "3.12.1", packages)
+    def one(packages: dict[str, str]) -> environments.PythonEnvironment:
+        return environments.PythonEnvironment("x", "/x/bin/python", "3.12.1", packages)
 
     facts = facts_of({"a": one({"numpy": "1.26", "left": "1", "same": "2"}), "b": one({"numpy": "2.4", "same": "2"})})
     assert facts["b"] == {

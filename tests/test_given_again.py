@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from llama_workbench.commands.app import main
-from llama_workbench.harness import run as session
 from llama_workbench.harness.calls.built import Built, imported
 from llama_workbench.harness.calls.revisions import parse_at
-from llama_workbench.harness.calls.world import Turn
+from llama_workbench.harness.calls.world import WorldTurn
 from llama_workbench.harness.plan.selection import PlanError, Request
-from llama_workbench.harness.resume import go_on
+from llama_workbench.harness.plugin.resume import go_on
+from llama_workbench.harness.session import run as session
 from llama_workbench.harness.store import files
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
@@ -80,7 +80,7 @@ def planned(folder: Path, **asked: Any) -> session.Run:
 # -- models ------------------------------------------------------------------------------------------------------------
 
 
-def test_two_revisions_of_a_model_have_modules_of_their_own(repository: Path, turn: Turn) -> None:
+def test_two_revisions_of_a_model_have_modules_of_their_own(repository: Path, turn: WorldTurn) -> None:
     from llama_workbench.harness.worker.gates.small import small_geometries, small_weights
 
     texts = ("mine=pack.model:build@HEAD~1", "pack.model:build@HEAD", "now=pack.model:build")

@@ -252,3 +252,18 @@ def test_no_code_hangs_on_a_sentence() -> None:
         for line in taken_apart(path.read_text(encoding="utf-8"))
     ]
     assert not found, "\n".join(found)
+
+
+def test_a_class_name_stands_for_one_thing() -> None:
+    """In all of the harness, so that a name in a traceback, a search or a talk needs no file beside it."""
+    places: dict[str, list[str]] = {}
+    for path in sources("harness"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(f"{path.relative_to(REPOSITORY)}:{node.lineno}")
+    assert not {name: where for name, where in places.items() if len(where) > 1}
+
+
+def test_every_file_of_the_harness_lies_in_a_room() -> None:
+    """One package a stage: nothing lies loose beside them."""
+    assert [path.name for path in (REPOSITORY / "harness").glob("*.py")] == ["__init__.py"]

@@ -34,10 +34,12 @@ ORDER = (
     "harness.plan",
     "harness.judge",
     "harness.report",
-    "harness.fleet",
-    "harness.nodes",
+    "harness.baselines",
     "harness.remote",
     "harness.calibrate",
+    "harness.session",
+    "harness.fleet",
+    "harness.plugin",
     "harness",
     "dashboard",
     "templates",
@@ -62,7 +64,7 @@ def sources(*folders: str) -> list[Path]:
 
 
 def module_name(path: Path) -> str:
-    """`harness/run.py` → `llama_workbench.harness.run`; the name of a package is that of its folder."""
+    """`harness/session/run.py` → `llama_workbench.harness.session.run`; the name of a package is that of its folder."""
     parts = path.relative_to(REPOSITORY).with_suffix("").parts
     parts = parts[1:] if parts[0] == "llama_workbench" else parts
     return ".".join(("llama_workbench", *(part for part in parts if part != "__init__")))

@@ -43,7 +43,7 @@ from llama_workbench.harness.metrics.instructions.callgrind import (
     OTHERS,
     PYTHON,
     CallgrindError,
-    Counted,
+    InstructionCount,
     group_of,
     parse,
     read,
@@ -124,12 +124,12 @@ totals: 1400
 def test_a_dump_is_read_with_costs_where_they_were_spent() -> None:
     """What a function caused in another, and lines about jumps, are no costs of its own."""
     found = parse(DUMP.splitlines())
-    assert found == Counted(1400, {PYTHON: 200, DISPATCH: 150, KERNELS: 1000, LIBC: 50})
+    assert found == InstructionCount(1400, {PYTHON: 200, DISPATCH: 150, KERNELS: 1000, LIBC: 50})
 
 
 def test_several_events_and_positions_have_columns() -> None:
     text = "positions: instr line\nevents: Bc Ir\nfn=main\n0x10 3 5 70\n+4 * 1 30\n+4 +1 1\ntotals: 7 100\n"
-    assert parse(text.splitlines()) == Counted(100, {OTHERS: 100})
+    assert parse(text.splitlines()) == InstructionCount(100, {OTHERS: 100})
 
 
 @pytest.mark.parametrize(

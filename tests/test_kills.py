@@ -20,14 +20,15 @@ import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.commands.app import main
-from llama_workbench.harness import run as session
-from llama_workbench.harness.benchmarks import Case, load
+from llama_workbench.harness.fleet.rejudge import rejudge
 from llama_workbench.harness.machine.environment import granted_cores
 from llama_workbench.harness.machine.interrupts import Interrupts
 from llama_workbench.harness.machine.lifeline import tied
 from llama_workbench.harness.machine.locks import LOCK, Lock
 from llama_workbench.harness.plan.selection import Request
-from llama_workbench.harness.rejudge import counted, rejudge
+from llama_workbench.harness.plugin.benchmarks import ReplayedCase, load
+from llama_workbench.harness.session import run as session
+from llama_workbench.harness.session.judging import counted
 from llama_workbench.harness.store import files
 from llama_workbench.harness.store.errors import RunError, RunWarning
 from llama_workbench.harness.store.folder import RunFolder
@@ -315,7 +316,7 @@ def test_rounds_that_the_manifest_does_not_count_are_judged(tmp_path, capsys, ki
     assert run.finished_rounds() == {"prefill-15m-t128": expected[0]}
     assert counted(run.read_manifest(), run)["experiments"][0]["rounds"] == expected[0]
     assert (run.path / files.STANDINGS).exists()
-    case = Case("prefill-15m-t128", COMPARED[0])
+    case = ReplayedCase("prefill-15m-t128", COMPARED[0])
     load({(case.workload, case.variant): case}, session.Result(run, run.read_manifest(), ()))
     assert len(case.seconds) >= expected[0]
 

@@ -13,19 +13,19 @@ from llama_workbench.harness.evidence.effect import ALPHA
 from llama_workbench.harness.evidence.evidence import Evidence
 from llama_workbench.harness.evidence.verdict import combine
 from llama_workbench.harness.fleet.kinds import hardware_of, key_of, labels, names, slug
-from llama_workbench.harness.judge.machines import Machine, judge_machines
-from llama_workbench.harness.judge.parts import Part
-from llama_workbench.harness.metrics.base import NOT_MEASURABLE, Judged
-from llama_workbench.harness.report.machines import machine_lines
-from llama_workbench.harness.report.outcome import outcome
-from llama_workbench.harness.stats.machines import (
+from llama_workbench.harness.fleet.random_effects import (
     LEAST_KINDS,
-    Ends,
+    CentredInterval,
     between_variance,
     have_no_common_point,
     mean_of,
     random_effects,
 )
+from llama_workbench.harness.fleet.report import machine_lines
+from llama_workbench.harness.fleet.verdicts import MachineEvidence, judge_machines
+from llama_workbench.harness.judge.parts import Part
+from llama_workbench.harness.metrics.base import NOT_MEASURABLE, Judged
+from llama_workbench.harness.report.outcome import outcome
 from llama_workbench.harness.store.forms import plain
 from llama_workbench.harness.store.machine_schema import OverMachines
 from llama_workbench.harness.store.schema import Effect, Verdict
@@ -36,17 +36,17 @@ from tests.simulated_machines import simulate, told
 
 
 def test_the_mean_adds_half_widths_by_squares_and_keeps_their_sides() -> None:
-    found = mean_of([Ends(1.0, 0.7, 1.1), Ends(2.0, 1.6, 2.1)])
+    found = mean_of([CentredInterval(1.0, 0.7, 1.1), CentredInterval(2.0, 1.6, 2.1)])
     assert found.centre == 1.5 and found.low == pytest.approx(1.5 - math.hypot(0.3, 0.4) / 2)
     assert found.high == pytest.approx(1.5 + math.hypot(0.1, 0.1) / 2)
-    alone = Ends(1.0, 0.7, 1.1)
+    alone = CentredInterval(1.0, 0.7, 1.1)
     assert vars(mean_of([alone])) == pytest.approx(vars(alone))
-    assert mean_of([alone, Ends(0.0, -math.inf, math.inf)]).high == math.inf
+    assert mean_of([alone, CentredInterval(0.0, -math.inf, math.inf)]).high == math.inf
 
 
 def test_intervals_that_touch_have_a_common_point() -> None:
-    assert not have_no_common_point([Ends(0, -1, 1), Ends(2, 1, 3), Ends(1, 0, 2)])
-    assert have_no_common_point([Ends(0, -1, 1), Ends(2, 1.01, 3), Ends(1, 0, 2)])
+    assert not have_no_common_point([CentredInterval(0, -1, 1), CentredInterval(2, 1, 3), CentredInterval(1, 0, 2)])
+    assert have_no_common_point([CentredInterval(0, -1, 1), CentredInterval(2, 1.01, 3), CentredInterval(1, 0, 2)])
 
 
 @pytest.mark.filterwarnings("ignore:`use_t=True` requires")  # about intervals of single machines, which are not asked
@@ -112,7 +112,9 @@ def judge(evidence: Evidence, alpha: float) -> Judged:
 
 def over(*machines: Told) -> tuple[Verdict, list[OverMachines]]:
     """The verdict on machines A, B, C, ..."""
-    found = [Machine(name, f"kind {name}", cast(Any, each)) for name, each in zip("ABCDEF", machines, strict=False)]
+    found = [
+        MachineEvidence(name, f"kind {name}", cast(Any, each)) for name, each in zip("ABCDEF", machines, strict=False)
+    ]
     [verdict], rows = judge_machines([Part(judge, told)], found, ALPHA)
     return verdict, rows
 

@@ -22,15 +22,15 @@ from llama_workbench import ROOT
 from llama_workbench.cache import cache_directory
 from llama_workbench.datasets import geometries
 from llama_workbench.datasets.checkpoints import synthesize
-from llama_workbench.harness import run as session
 from llama_workbench.harness.measure import gating
 from llama_workbench.harness.measure import measurement as measure
 from llama_workbench.harness.measure.groups import Group
 from llama_workbench.harness.measure.participants import Setting, Tally
-from llama_workbench.harness.measure.processes import Answer, WorkerFailed
+from llama_workbench.harness.measure.processes import PendingAnswer, WorkerFailed
 from llama_workbench.harness.measure.remaining import Remaining, Stopping
 from llama_workbench.harness.plan.selection import Request
 from llama_workbench.harness.report.standings import read_standings
+from llama_workbench.harness.session import run as session
 from llama_workbench.harness.spec.experiments import Experiment
 from llama_workbench.harness.spec.sample import Round
 from llama_workbench.harness.store.folder import RunFolder
@@ -261,9 +261,9 @@ class Pretended:
     def ask(self, verb: str, timeout_seconds: float, **arguments: Any) -> Any:
         return {"parameters": 1, "digest": "", "synthetic": True} if verb == "open" else []
 
-    def begin(self, verb: str, timeout_seconds: float, **arguments: Any) -> Answer:
+    def begin(self, verb: str, timeout_seconds: float, **arguments: Any) -> PendingAnswer:
         self.variant = arguments["variant"]
-        return Answer(self, verb, timeout_seconds)  # type: ignore[arg-type]
+        return PendingAnswer(self, verb, timeout_seconds)  # type: ignore[arg-type]
 
     def answer(self, verb: str, timeout_seconds: float, end: float) -> Any:
         if self.variant == "kills":

@@ -17,7 +17,7 @@ from llama_workbench.harness.metrics.registry import metric_of, metrics, names
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.selection import Request
 from llama_workbench.harness.report.terminal import console, show, verdict_report
-from llama_workbench.harness.run import Options, Run, plan_run
+from llama_workbench.harness.session.run import Options, Run, plan_run
 
 TOY = '''
 """How many letters a variant's name has."""

@@ -194,7 +194,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Tree:
         (path / name).write_text(text, encoding="utf-8")
     made = Tree(path)
     measured = made.python(
-        "pytest", "-q", "-p", "llama_workbench.harness.pytest_plugin", "--benchmark", "--claims=short-name",
+        "pytest", "-q", "-p", "llama_workbench.harness.plugin.plugin", "--benchmark", "--claims=short-name",
         "--profile", "--budget=3", "--run-dir=run",
     )  # fmt: skip
     assert measured.returncode == 0, measured.stdout + measured.stderr

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 import llama_workbench
-from llama_workbench.harness import fleet_session
 from llama_workbench.harness.calls.digest import digest_of
 from llama_workbench.harness.calls.source import Source, parse
 from llama_workbench.harness.claims.reading import load_claims
+from llama_workbench.harness.fleet import session as fleet_session
+from llama_workbench.harness.fleet.cluster import check_address
+from llama_workbench.harness.fleet.mirror import FilePart, Incoming, Outgoing, is_a_run_file
+from llama_workbench.harness.fleet.order import Files, portion
+from llama_workbench.harness.fleet.work import LEAST_SECONDS, MOST_TRIES, Piece, Work, pieces_of, units_of
+from llama_workbench.harness.fleet.worker import Told
 from llama_workbench.harness.machine.places import published
-from llama_workbench.harness.nodes.cluster import check_address
-from llama_workbench.harness.nodes.mirror import Incoming, Outgoing, Part, is_a_run_file
-from llama_workbench.harness.nodes.order import Files, portion
-from llama_workbench.harness.nodes.work import LEAST_SECONDS, MOST_TRIES, Piece, Work, pieces_of, units_of
-from llama_workbench.harness.nodes.worker import Told
 from llama_workbench.harness.plan.experiments import Plan, make_plan
 from llama_workbench.harness.plan.options import Options, PlanError, Request, received, sent
 from llama_workbench.harness.spec.sample import Round, Sample
@@ -209,7 +209,7 @@ def test_a_run_that_ends_while_it_is_looked_at_leaves_no_journal(
     here.append_round(a_round(0))
     rounds_of = Outgoing._rounds
 
-    def just_before_the_end(outgoing: Outgoing) -> list[Part]:
+    def just_before_the_end(outgoing: Outgoing) -> list[FilePart]:
         rounds = rounds_of(outgoing)
         here.finish()
         here.seal(MANIFEST | {"status": "complete"})
@@ -239,17 +239,17 @@ def test_a_run_that_was_killed_comes_with_its_journal(tmp_path: Path) -> None:
 def test_a_file_that_no_run_has_is_refused(tmp_path: Path, name: str) -> None:
     assert not is_a_run_file(name)
     with pytest.raises(ValueError, match="no run has"):
-        Incoming(tmp_path).take(Part(name, 0, b"x", True))
+        Incoming(tmp_path).take(FilePart(name, 0, b"x", True))
     assert not list(tmp_path.iterdir())
 
 
 def test_a_part_that_is_missing_is_noticed(tmp_path: Path) -> None:
     incoming = Incoming(tmp_path)
-    incoming.take(Part("samples.jsonl", 0, b"12345\n", False))
+    incoming.take(FilePart("samples.jsonl", 0, b"12345\n", False))
     with pytest.raises(ValueError, match="missing before byte 9"):
-        incoming.take(Part("samples.jsonl", 9, b"x\n", False))
-    incoming.take(Part("findings.json", 0, b"[", False))
-    incoming.take(Part("findings.json", 0, b"[]", True))  # a newer one begins anew
+        incoming.take(FilePart("samples.jsonl", 9, b"x\n", False))
+    incoming.take(FilePart("findings.json", 0, b"[", False))
+    incoming.take(FilePart("findings.json", 0, b"[]", True))  # a newer one begins anew
     assert (tmp_path / "findings.json").read_bytes() == b"[]"
 
 

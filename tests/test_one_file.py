@@ -13,7 +13,7 @@ import torch
 from llama_workbench.commands.app import main
 from llama_workbench.harness.calls.built import imported
 from llama_workbench.harness.calls.source import parse
-from llama_workbench.harness.calls.world import Turn
+from llama_workbench.harness.calls.world import WorldTurn
 from llama_workbench.harness.worker.gates.logits import run_cases
 from llama_workbench.harness.worker.gates.op_trace import trace
 from llama_workbench.harness.worker.gates.small import SMALL_LENGTH, small_cases, small_geometries, small_weights
@@ -49,7 +49,7 @@ def traced(build: Callable[..., Any], config: Any, weights: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_a_copy_does_what_the_preset_does(tmp_path: Path, name: str, turn: Turn) -> None:
+def test_a_copy_does_what_the_preset_does(tmp_path: Path, name: str, turn: WorldTurn) -> None:
     text = one_file(name, "mine", "A copy.")
     (tmp_path / "mine.py").write_text(text)
     copy, preset = imported(parse(f"{tmp_path}/mine.py:mine", option="x"), turn).build, presets()[name].build

@@ -47,7 +47,7 @@ import pytest
 from typer.testing import CliRunner
 from llama_workbench.commands.app import build
 from llama_workbench.harness import pytest_plugin
-from llama_workbench.harness.nodes.order import Files, Order
+from llama_workbench.harness.fleet.order import Files, Order
 
 parser = pytest.Parser(_ispytest=True)
 pytest_plugin.pytest_addoption(parser)
@@ -105,7 +105,7 @@ def test_an_option_is_named_by_the_model_and_its_user_alone() -> None:
     options = {each.name for section in SECTIONS for each in fields(section)} - {"publish_to", "gates_only"}
     readers = {name: [path for path, names in users.items() if name in names] for name in options}
     assert {name for name, found in readers.items() if len(found) > 1} == READ_BY_MANY
-    assert readers["profile_native"] == readers["budget_has_gates"] == ["harness/run.py"]
+    assert readers["profile_native"] == readers["budget_has_gates"] == ["harness/session/run.py"]
 
 
 def test_conditions_are_parsed_where_they_are_typed_or_stored() -> None:

@@ -174,15 +174,15 @@ def test_the_commands_do_not_touch_their_folders(installed: Environment, tmp_pat
 def test_their_tests_run_with_our_plugin_loaded(installed: Environment, tmp_path: Path) -> None:
     """Also where their conftest.py asks for the plugin that the entry point has loaded already, and so does -p."""
     theirs = foreign(tmp_path, "OWNER = 'theirs'\n")
-    (theirs / "conftest.py").write_text('pytest_plugins = ["llama_workbench.harness.pytest_plugin"]\n')
+    (theirs / "conftest.py").write_text('pytest_plugins = ["llama_workbench.harness.plugin.plugin"]\n')
     (theirs / "test_theirs.py").write_text(
         "import variants\n\n"
         "def test_variants(pytestconfig):\n"
         "    assert variants.OWNER == 'theirs'\n"
-        "    assert pytestconfig.pluginmanager.has_plugin('llama_workbench.harness.pytest_plugin')\n"
+        "    assert pytestconfig.pluginmanager.has_plugin('llama_workbench.harness.plugin.plugin')\n"
         "    assert pytestconfig.getoption('workbench_add_variant') == []\n"
     )
-    more = ["-p", "llama_workbench.harness.pytest_plugin"] if installed.kind == "editable" else []
+    more = ["-p", "llama_workbench.harness.plugin.plugin"] if installed.kind == "editable" else []
     assert "1 passed" in run([installed.bin / "python", "-m", "pytest", "-q", *more], theirs)
 
 

@@ -19,7 +19,6 @@ from llama_workbench import ROOT, variants
 from llama_workbench.cache import cache_directory
 from llama_workbench.datasets import geometries, workloads
 from llama_workbench.datasets.checkpoints import synthesize
-from llama_workbench.harness import run as session
 from llama_workbench.harness.measure import measurement as measure
 from llama_workbench.harness.measure.participants import Setting
 from llama_workbench.harness.metrics.base import PassContext
@@ -30,7 +29,8 @@ from llama_workbench.harness.metrics.share.metric import METRIC
 from llama_workbench.harness.metrics.share.phases import Instrumented, check_ops, instrument, ops_of_phases
 from llama_workbench.harness.plan.selection import Request
 from llama_workbench.harness.profilers import py_spy
-from llama_workbench.harness.profilers.base import Look
+from llama_workbench.harness.profilers.base import ProfiledVariant
+from llama_workbench.harness.session import run as session
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.worker.gates.small import small_weights
@@ -445,7 +445,7 @@ def passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, list[tu
         def record(native: bool) -> tuple[dict[str, Any], str]:
             process = measurement.gates.standing(measurement.processes.groups[0])
             workload = measurement.participants.books[0].experiment.workload.name
-            at = Look(process, workload, MEASURED[0], tmp / str(native), native=native)
+            at = ProfiledVariant(process, workload, MEASURED[0], tmp / str(native), native=native)
             entry = dict(py_spy.PROFILER.look(at))
             return entry, at.stacks().read_text() if at.stacks().exists() else ""
 

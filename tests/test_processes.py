@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from llama_workbench.harness.measure.processes import Answer, Job, WorkerFailed, WorkerProcess, side_by_side
+from llama_workbench.harness.measure.processes import Job, PendingAnswer, WorkerFailed, WorkerProcess, side_by_side
 
 
 class Told:
@@ -35,8 +35,8 @@ class Told:
             raise WorkerFailed(f"hangs: no answer to {verb!r}") from None
 
 
-def asked(process: Told, seconds: float = 60.0) -> Answer:
-    return Answer(process, "gate", seconds)  # type: ignore[arg-type]
+def asked(process: Told, seconds: float = 60.0) -> PendingAnswer:
+    return PendingAnswer(process, "gate", seconds)  # type: ignore[arg-type]
 
 
 def test_no_more_jobs_than_lanes_are_under_way_and_all_are_done() -> None:

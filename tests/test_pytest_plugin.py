@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from llama_workbench import ROOT
-from llama_workbench.harness import doctor
+from llama_workbench.harness.calibrate import doctor
+from llama_workbench.harness.fleet.rejudge import rejudge
 from llama_workbench.harness.plan.options import every_option
 from llama_workbench.harness.profilers import py_spy
-from llama_workbench.harness.rejudge import rejudge
 from llama_workbench.harness.store.folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("warm")  # for sessions within this process

@@ -13,7 +13,6 @@ import pandas as pd
 import pytest
 
 from llama_workbench import ROOT
-from llama_workbench.harness import run as session
 from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.claims.model import Claim
 from llama_workbench.harness.claims.reading import check_claim, load_claims
@@ -21,12 +20,13 @@ from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.judge.verdicts import judge_claims
 from llama_workbench.harness.metrics.base import FINDINGS, PassContext, subjects
 from llama_workbench.harness.metrics.check import metric as check_metric
-from llama_workbench.harness.metrics.check.metric import Case, CheckHypothesis
+from llama_workbench.harness.metrics.check.metric import CheckedCase, CheckHypothesis
 from llama_workbench.harness.metrics.count import CountError, count, counted, lines, units
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.selection import PlanError, Request
 from llama_workbench.harness.report.markdown import markdown_table
 from llama_workbench.harness.report.text import effect_text
+from llama_workbench.harness.session import run as session
 from llama_workbench.harness.spec.regions import Range
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
@@ -222,7 +222,7 @@ def test_a_count_may_be_over_that_of_a_baseline() -> None:
 
 
 def test_a_case_that_fails_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    cases = [Case("one", True), Case("two", False, "off by 3")]
+    cases = [CheckedCase("one", True), CheckedCase("two", False, "off by 3")]
     monkeypatch.setattr(check_metric, "run_check", lambda *args, **more: (cases, 0.1))
     [found] = checked(tmp_path, "q")
     assert found.value == 50 and found.detail == "two: off by 3"

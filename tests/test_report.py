@@ -26,7 +26,7 @@ from llama_workbench.harness.report.outcome import (
     verdict_text,
 )
 from llama_workbench.harness.report.terminal import console, show, verdict_report
-from llama_workbench.harness.report.text import Span, duration_text, effect_text, run_notes, span_text
+from llama_workbench.harness.report.text import Bounds, duration_text, effect_text, run_notes, span_text
 from llama_workbench.harness.store.folder import RunFolder
 from tests.runs import write_run
 
@@ -275,9 +275,9 @@ def test_what_lies_outside_on_all_rows_is_told_by_the_ends_next_to_the_claim(end
 
 
 def test_no_rise_at_all_is_a_fall() -> None:
-    assert span_text(Span(-61.9, -57.0, "% rise"), "at most") == "at least 57 % fall"
-    assert span_text(Span(-61.9, -57.0, "% rise"), "between") == "57 to 61.9 % fall"
-    assert span_text(Span(-3.0, 6.0, "% rise"), "at most") == "at most 6 % rise"
+    assert span_text(Bounds(-61.9, -57.0, "% rise"), "at most") == "at least 57 % fall"
+    assert span_text(Bounds(-61.9, -57.0, "% rise"), "between") == "57 to 61.9 % fall"
+    assert span_text(Bounds(-3.0, 6.0, "% rise"), "at most") == "at most 6 % rise"
 
 
 def test_a_comparison_with_several_answers_is_counted_and_not_called_dependent() -> None:

@@ -12,8 +12,8 @@ import pytest
 from llama_workbench.commands.app import main
 from llama_workbench.harness.calls import revisions as files
 from llama_workbench.harness.calls.source import SourceError
-from llama_workbench.harness.revisions import NotSlower, Step, bisect
-from llama_workbench.harness.versus import Disagreement
+from llama_workbench.harness.session.revisions import NotSlower, Step, bisect
+from llama_workbench.harness.session.versus import Disagreement
 
 pytestmark = pytest.mark.usefixtures("warm")
 

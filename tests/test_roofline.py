@@ -15,7 +15,6 @@ from torch.utils.flop_counter import FlopCounterMode
 from llama_workbench import ROOT, variants
 from llama_workbench.commands.app import main
 from llama_workbench.datasets import geometries, workloads
-from llama_workbench.harness import run as session
 from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.claims.model import Claim
 from llama_workbench.harness.claims.reading import check_claim
@@ -30,7 +29,7 @@ from llama_workbench.harness.metrics.roofline import metric as roofline
 from llama_workbench.harness.metrics.roofline import worker as kernels
 from llama_workbench.harness.metrics.roofline.metric import reached
 from llama_workbench.harness.metrics.roofline.work import (
-    Work,
+    ForwardWork,
     least_seconds,
     products,
     weight_bytes,
@@ -40,6 +39,7 @@ from llama_workbench.harness.metrics.roofline.work import (
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.selection import Request
 from llama_workbench.harness.report.passes import roofline_markdown
+from llama_workbench.harness.session import run as session
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
 from llama_workbench.harness.store.parquet import NO_SAMPLES
@@ -65,7 +65,7 @@ def test_a_forward_is_counted_as_by_hand() -> None:
     weights = 2 * (4 * 64 * 64 + 3 * 64 * 176 + 2 * 64) + 64 + 512 * 64  # the embedding is looked up, not read
     cache = 2 * 2 * 2 * 5 * 64  # K and V, layers, sequences, positions
     found = work_of_forward(TINY, tokens=3, positions=5, batch=2, item_bytes=4)
-    assert found == Work(flops, 4 * (weights + cache))
+    assert found == ForwardWork(flops, 4 * (weights + cache))
     assert weight_bytes(TINY, item_bytes=4) == 4 * weights
     tied = geometries.get("15m").config
     assert weight_bytes(tied, item_bytes=2) == 2 * geometries.parameter_count(tied)
@@ -123,7 +123,7 @@ def test_the_forwards_of_a_call() -> None:
 
 
 def test_forwards_come_one_after_another() -> None:
-    work = [Work(1000, 10), Work(100, 100)]
+    work = [ForwardWork(1000, 10), ForwardWork(100, 100)]
     assert least_seconds(work, flops_per_second=100, bytes_per_second=10) == (10, 10)
     assert least_seconds(work[1:], flops_per_second=10, bytes_per_second=10) == (10, 0)
 

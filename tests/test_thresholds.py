@@ -7,13 +7,7 @@ from pathlib import Path
 import pytest
 
 from llama_workbench.commands.app import main
-from llama_workbench.harness.report.thresholds import (
-    DEFAULTS,
-    ConfigError,
-    Thresholds,
-    gate_of,
-    read_thresholds,
-)
+from llama_workbench.harness.baselines.thresholds import DEFAULTS, ConfigError, Thresholds, gate_of, read_thresholds
 
 HEAD = "[tool.llama-workbench.compare]\n"
 FOR = "[[tool.llama-workbench.compare.for]]\n"

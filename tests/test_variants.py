@@ -19,7 +19,7 @@ from llama_workbench.harness.calls.built import imported
 from llama_workbench.harness.calls.source import parse
 from llama_workbench.harness.worker.gates.logits import TOLERANCES, judge_logits, run_cases
 from llama_workbench.harness.worker.gates.op_trace import (
-    Trace,
+    OpTrace,
     attention_kernels,
     facts_of,
     op_counts,
@@ -156,7 +156,7 @@ def test_a_variant_that_cannot_do_float64_is_judged_in_float32():
 # --- the op-trace gate ---------------------------------------------------------------------------------------------
 
 
-def _trace(name: str, *, tokens: int, geometry: str = "plain") -> Trace:
+def _trace(name: str, *, tokens: int, geometry: str = "plain") -> OpTrace:
     """The op trace of a warm prefill of `tokens`, or of a decode step after 12 where it is 1."""
     config = small_geometries()[geometry]
     ids = torch.arange(2 * SMALL_LENGTH).view(2, -1) % config.vocab_size

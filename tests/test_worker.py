@@ -15,7 +15,7 @@ from llama_workbench.datasets import workloads
 from llama_workbench.datasets.workloads import DECODE_ROOM, Workload
 from llama_workbench.harness.worker import main
 from llama_workbench.harness.worker.round_loop import rebuilt
-from llama_workbench.harness.worker.rounds import MOST_SUB_ROUNDS, Shape, shape_of_round
+from llama_workbench.harness.worker.rounds import MOST_SUB_ROUNDS, RoundShape, shape_of_round
 from llama_workbench.harness.worker.runners import Runner
 from llama_workbench.harness.worker.state import Worker
 
@@ -29,7 +29,7 @@ def test_the_metrics_bring_their_verbs() -> None:
     assert not verbs.keys() & main.VERBS.keys()
 
 
-def shape(work: Workload, *call_ns: float, once: bool = False, rebuild_ns: float = 0.0) -> Shape:
+def shape(work: Workload, *call_ns: float, once: bool = False, rebuild_ns: float = 0.0) -> RoundShape:
     times = {f"v{index}": time for index, time in enumerate(call_ns)}
     return shape_of_round(work, times, once=once, sample_ns=200_000, rebuild_ns=rebuild_ns)
 
@@ -40,7 +40,7 @@ PREFILL, DECODE = workloads.get("prefill-tiny-t16"), workloads.get("decode-tiny-
 def test_variants_have_as_many_calls_in_a_sample_unless_they_differ_by_more_than_ten_times() -> None:
     assert shape(PREFILL, 50_000, 90_000, 500_000).repeats == {"v0": 4, "v1": 4, "v2": 4}
     assert shape(PREFILL, 50_000, 501_000, 20_000).repeats == {"v2": 10, "v0": 10, "v1": 1}
-    assert shape(PREFILL, 50_000, once=True) == Shape(MOST_SUB_ROUNDS, {"v0": 1}, prime=False)
+    assert shape(PREFILL, 50_000, once=True) == RoundShape(MOST_SUB_ROUNDS, {"v0": 1}, prime=False)
 
 
 def test_a_round_samples_for_as_long_as_rebuilding_takes_within_bounds() -> None:

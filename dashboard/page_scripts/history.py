@@ -18,9 +18,9 @@ from llama_workbench.dashboard.sections import blocks, head
 from llama_workbench.dashboard.views import entries, history, remote
 from llama_workbench.dashboard.views.entries import Entry, Stamp, when
 from llama_workbench.dashboard.views.workloads import shipped_named
+from llama_workbench.harness.baselines.regressions import THRESHOLD_PERCENT, TOLERANCE_PERCENT
+from llama_workbench.harness.baselines.text import change_text
 from llama_workbench.harness.evidence.controls import SUBJECT
-from llama_workbench.harness.report.compare import THRESHOLD_PERCENT, TOLERANCE_PERCENT
-from llama_workbench.harness.report.compare_text import change_text
 from llama_workbench.harness.report.standings import read_standings
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.files import STANDINGS

@@ -15,7 +15,7 @@ def show(run: data.Run, claim: data.Claim, causes: str = "") -> None:
     blocks.answers(texts, f"{blocks.verdict_word(outcomes.look_of(claim))} {who}", key="answer-box")
 
 
-def title(look: words.Look, text: str) -> str:
+def title(look: words.Appearance, text: str) -> str:
     """A title with its verdict in front, in colour and with an icon, as Markdown."""
     return f":{look.colour}[:material/{look.icon}: {words.markdown(look.word)}:] {words.markdown(text)}"
 

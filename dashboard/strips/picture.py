@@ -31,7 +31,7 @@ MANY = 8
 """Claims, from which on the list of all has a filter."""
 
 
-def look(shown: words.Look) -> Json:
+def look(shown: words.Appearance) -> Json:
     """Icon, word and colour of a verdict."""
     return {"icon": shown.icon, "colour": shown.colour, "word": words.clip(shown.word, LONGEST)}
 

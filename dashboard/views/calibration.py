@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from llama_workbench.harness.calibrate.rates import Row, in_a_sentence, rows
+from llama_workbench.harness.calibrate.rates import RateRow, in_a_sentence, rows
 from llama_workbench.harness.calibrate.record import FILE, read_trials
 
 from .. import words
@@ -17,7 +17,7 @@ class Calibration:
     """What all trials of a file say, and on what machine they were made."""
 
     sentence: str
-    rows: Sequence[Row]
+    rows: Sequence[RateRow]
     machine: str
 
 

@@ -278,9 +278,9 @@ class Run:
         return [*lines, *(f"Left out: {problem}" for problem in self.problems)]
 
 
-def experiment(run: Run, workload: str) -> schema.Experiment:
+def experiment(run: Run, workload: str) -> schema.ExperimentRecord:
     """What run.json says of a workload; an empty entry where it does not list it."""
-    nothing = schema.Experiment(workload=schema.Workload(name=""), variants=[])
+    nothing = schema.ExperimentRecord(workload=schema.Workload(name=""), variants=[])
     return next((one for one in run.manifest.experiments if one.workload.name == workload), nothing)
 
 

@@ -1,6 +1,6 @@
 """Runs over time: a variant's relative time in each, which runs may be compared, and what changed.
 
-All rules are those of `workbench compare` (harness/report/compare.py); this module puts runs in order and pairs them.
+The rules are those of `workbench compare` (harness/baselines/regressions.py); here runs are put in order and paired.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
+from llama_workbench.harness.baselines.regressions import compare_standings, why_not
+from llama_workbench.harness.baselines.rows import Row
 from llama_workbench.harness.claims.dispute import SHIPPED, load_folder
 from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.machine.environment import comparable
-from llama_workbench.harness.report.compare import compare_standings, why_not
-from llama_workbench.harness.report.comparison import Row
 from llama_workbench.harness.stats.confidence import Interval
 from llama_workbench.harness.store.schema import Standings
 

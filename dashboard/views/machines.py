@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from llama_workbench.harness.report.machines import general_text, machine_count, spread_text
+from llama_workbench.harness.fleet.report import general_text, machine_count, spread_text
 from llama_workbench.harness.store import machine_schema
 from llama_workbench.harness.store.files import MACHINES
 from llama_workbench.harness.store.folder import RunFolder

@@ -44,12 +44,12 @@ def _effect(effect: data.Effect) -> dict[str, Any]:
     return row if more is None else row | {"seconds_more": more if math.isfinite(more) else None}
 
 
-def look_of(claim: data.Claim) -> words.Look:
+def look_of(claim: data.Claim) -> words.Appearance:
     """How the claim's verdict is shown; of an open one the word says which kind it is, and the colour which way."""
     return look(record(claim))
 
 
-def look(verdict: Json) -> words.Look:
+def look(verdict: Json) -> words.Appearance:
     """The same for a verdict in the form of verdicts.json."""
     told = outcomes.outcome(verdict)
     if verdict["verdict"] == OPEN:
@@ -60,13 +60,13 @@ def look(verdict: Json) -> words.Look:
     return shown if told == verdict["verdict"] else replace(shown, word=words.capital(told))
 
 
-def _open_look(word: str, counts: Mapping[str, int]) -> words.Look:
+def _open_look(word: str, counts: Mapping[str, int]) -> words.Appearance:
     shown = words.look(OPEN)
     colour = LEANS.get(outcomes.leaning(counts), shown.colour)
     return replace(shown, word=f"{word[0].upper()}{word[1:]}", colour=colour)
 
 
-def look_of_all(parts: Sequence[data.Claim]) -> words.Look:
+def look_of_all(parts: Sequence[data.Claim]) -> words.Appearance:
     """How the parts of one claim are shown together: as one verdict that has all of their rows."""
     counts = rows_of(parts)
     if lean := leaning(counts):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, get_args
 
-from llama_workbench.harness.metrics.scaling import Sweep, crossover
+from llama_workbench.harness.metrics.scaling import EffectSweep, crossover
 from llama_workbench.harness.spec.regions import Region
 from llama_workbench.harness.stats.confidence import Interval
 
@@ -56,7 +56,7 @@ class Series:
         return self.claim.claimed if self.claim and self.claim.claimed else f"same within ±{SAME_PERCENT:g} %"
 
     @cached_property
-    def sweep(self) -> Sweep:
+    def sweep(self) -> EffectSweep:
         """Between which sizes the effect enters or leaves the region; holds with the confidence of the whole report."""
         region = Region(math.log(self.low) if self.low else -math.inf, math.log(self.high) if self.high else math.inf)
         return crossover({size: _interval(effect) for size, effect in self.effects.items()}, region)
@@ -230,7 +230,7 @@ def crossing_sentence(series: Series) -> str:
     return f"Asked: {series.asked}. The effect crosses the edge of that: {'; '.join(brackets)}."
 
 
-def _where_it_stands(swept: Sweep) -> str:
+def _where_it_stands(swept: EffectSweep) -> str:
     """Of a sweep without a settled crossing: at which sizes it is settled, and which way."""
     settled = {size: state for size, state in swept.states.items() if state != "open"}
     unsettled = words.listing([f"{size:,.0f}" for size in swept.states if size not in settled])

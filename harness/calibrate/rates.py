@@ -36,7 +36,7 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class Row:
+class RateRow:
     """Trials of one kind."""
 
     name: str
@@ -47,11 +47,11 @@ class Row:
     seconds: float | None  # how long half of those with a verdict took at most; None without one
 
 
-def row(name: str, trials: Sequence[Trial]) -> Row:
+def row(name: str, trials: Sequence[Trial]) -> RateRow:
     """Sum up trials."""
     covered = [each.is_covered for each in trials if each.is_covered is not None]
     decided = [each.seconds for each in trials if each.is_decided]
-    return Row(
+    return RateRow(
         name,
         len(trials),
         Rate(sum(each.is_false for each in trials), len(trials)),
@@ -61,7 +61,7 @@ def row(name: str, trials: Sequence[Trial]) -> Row:
     )
 
 
-def rows(trials: Sequence[Trial]) -> list[Row]:
+def rows(trials: Sequence[Trial]) -> list[RateRow]:
     """All trials, then by what else ran, by method, and by the work that was planted."""
     kinds: list[tuple[str, Callable[[Trial], bool]]] = [
         ("all", lambda each: True),

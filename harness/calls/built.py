@@ -11,7 +11,7 @@ from llama_workbench.variants.outside import described
 
 from .called import maker
 from .source import Source
-from .world import Turn, World, folders_of
+from .world import World, WorldTurn, folders_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,7 +34,7 @@ class Built:
         return model
 
 
-def imported(source: Source, turn: Turn) -> Variant:
+def imported(source: Source, turn: WorldTurn) -> Variant:
     """The variant, imported once more; the code of its file runs here. Raises OutsideVariantError."""
     world = World(turn, folders_of([source]))
     function = maker(source, world.function(source))()

@@ -10,7 +10,7 @@ from typing import Any
 from .answers import UNKNOWN, difference, gives_what_counts
 from .payload import Arguments, Payload
 from .source import Source
-from .world import Turn, World, folders_of
+from .world import World, WorldTurn, folders_of
 
 GATED = (-1, -2, -3)
 """Numbers of the inputs on which every side must agree with the baseline before anything is timed."""
@@ -66,7 +66,7 @@ class Called:
         self.changes_inputs = False
 
     @classmethod
-    def imported(cls, source: Source, call: Call, draw: str, turn: Turn) -> Called:
+    def imported(cls, source: Source, call: Call, draw: str, turn: WorldTurn) -> Called:
         """With its modules imported for it alone. The baseline is from the same world where its modules would be the
         same ones: objects of one class then are of one class on both sides of the check. Raises OutsideVariantError."""
         shared = [call.payload, *filter(None, [call.check])]

@@ -51,7 +51,7 @@ print("\\n" + json.dumps(said))
 
 
 @dataclass(frozen=True)
-class Environment:
+class PythonEnvironment:
     """An environment that a side of a comparison runs in."""
 
     shown: str  # as the user named it
@@ -60,7 +60,7 @@ class Environment:
     packages: Mapping[str, str]  # name, in small letters and with "-" for "_" → version of what is installed
 
 
-def environments_at(places: Iterable[str]) -> dict[str, Environment]:
+def environments_at(places: Iterable[str]) -> dict[str, PythonEnvironment]:
     """Place, as the user named it → the environment there; the interpreters are started, all at the same time.
 
     A place is the folder of a virtual environment or an interpreter. Raises SourceError: there is none, its Python is
@@ -118,7 +118,7 @@ def _look(python: str) -> Mapping[str, Any] | str:
     return facts if isinstance(facts, dict) and "python" in facts else "what is there does not answer as Python does"
 
 
-def _checked(place: str, python: str, facts: Mapping[str, Any] | str) -> Environment:
+def _checked(place: str, python: str, facts: Mapping[str, Any] | str) -> PythonEnvironment:
     """The environment that an interpreter tells of. Raises SourceError where nothing can be measured in it."""
     if isinstance(facts, str):
         raise SourceError(f"--env {place}: {facts}")
@@ -138,7 +138,7 @@ def _checked(place: str, python: str, facts: Mapping[str, Any] | str) -> Environ
     elif _code(facts["root"]) != _code(ROOT):
         why = "its workbench has the same version and other code: install the same one in both environments"
     else:
-        return Environment(place, python, version, facts["packages"])
+        return PythonEnvironment(place, python, version, facts["packages"])
     raise SourceError(f"--env {place}: {why}")
 
 
@@ -154,7 +154,7 @@ def _code(root: str | Path) -> str:
 # -- what a run says of them -------------------------------------------------------------------------------------------
 
 
-def facts_of(environments: Mapping[str, Environment]) -> dict[str, dict[str, Any]]:
+def facts_of(environments: Mapping[str, PythonEnvironment]) -> dict[str, dict[str, Any]]:
     """Side → its Python, and the versions there of the packages that matter or differ between the sides.
 
     A package that a side does not have is null there.

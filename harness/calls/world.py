@@ -25,7 +25,7 @@ INSTALLED = ("site-packages", "dist-packages")
 
 
 @dataclass
-class Turn:
+class WorldTurn:
     """Whose turn it is."""
 
     world: World | None = None
@@ -40,7 +40,7 @@ class Turn:
 class World:
     """Modules from some folders. Those that are installed, and Python's own, belong to all worlds."""
 
-    turn: Turn
+    turn: WorldTurn
     folders: tuple[str, ...]  # where modules are looked for first, and from where they are this world's own
     own: dict[str, ModuleType] = field(default_factory=dict)
     files: dict[str, ModuleType] = field(default_factory=dict)
@@ -102,9 +102,9 @@ class World:
 
 
 @contextmanager
-def modules_kept() -> Iterator[Turn]:
+def modules_kept() -> Iterator[WorldTurn]:
     """A turn for worlds, after which Python knows the modules that it knew before."""
-    turn, before = Turn(), dict(sys.modules)
+    turn, before = WorldTurn(), dict(sys.modules)
     try:
         yield turn
     finally:

@@ -16,7 +16,7 @@ from llama_workbench.datasets.files import short, shortened
 from llama_workbench.variants.spelling import did_you_mean
 
 from ..metrics.registry import names
-from .model import Claim, Source, hypothesis_model
+from .model import Citation, Claim, hypothesis_model
 
 NOTED_BY_RUNS = "left_out"
 """A key of parts that only the claims stored with a run have."""
@@ -118,7 +118,7 @@ def _model_at(table: Mapping[str, Any], location: Sequence[str | int]) -> type[B
         case ["hypothesis", int(index), str(), *_]:
             return hypothesis_model(table["hypothesis"][index].get("metric"))
         case ["source", int(), str(), *_]:
-            return Source
+            return Citation
     return Claim
 
 

@@ -14,7 +14,7 @@ from ..spec.comparison import Comparison
 from ..spec.hypotheses import Hypothesis, Name, Text
 
 
-class Source(BaseModel):
+class Citation(BaseModel):
     """Where a claim was made: the title of a document and the heading of a section in it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -84,7 +84,7 @@ class Claim(BaseModel):
         Field(min_length=1, description="a list of one or more names"),
     ]
     source: Annotated[
-        tuple[Source, ...],
+        tuple[Citation, ...],
         Field(min_length=1, description='a list of one or more { document = "...", section = "..." }'),
     ]
     headline: Annotated[bool, Field(strict=True, description="true or false: whether it is measured first")] = False

@@ -16,7 +16,7 @@ from llama_workbench.datasets.files import nearest, shown
 from llama_workbench.datasets.geometries import DataError, Text, checked, impossible, read_toml
 from llama_workbench.variants.phase_map import DENOMINATORS
 
-from .model import Source
+from .model import Citation
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -32,7 +32,7 @@ class Figure(BaseModel):
     bench: Text
     microseconds: PositiveFloat
     interval: Annotated[list[PositiveFloat], Field(min_length=2, max_length=2)] | None = None
-    source: Source
+    source: Citation
 
     @model_validator(mode="after")
     def _inside(self) -> Figure:
@@ -50,7 +50,7 @@ class Portion(BaseModel):
     phases: Annotated[list[Text], Field(min_length=1)]
     percent: Annotated[float, Field(gt=0, le=100)]
     milliseconds: PositiveFloat
-    source: Source
+    source: Citation
 
     @model_validator(mode="after")
     def _known(self) -> Portion:

@@ -58,7 +58,7 @@ def _grouped(effects: Sequence[Effect]) -> dict[str, list[str]]:
     return named
 
 
-def _open_reason(effects: Sequence[Effect], settled: Mapping[Word, Sequence[str]]) -> str:
+def _open_reason(effects: Sequence[Effect], settled: Mapping[str, Sequence[str]]) -> str:
     """One sentence for all open effects: why they are open, and how long it would take to settle them."""
     open_ = [effect for effect in effects if effect.verdict in ("inconclusive", "not evidence")]
     causes = _by_cause(open_)

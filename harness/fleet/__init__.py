@@ -1,1 +1,1 @@
-"""Runs of several machines: one folder, the kinds of machines, and verdicts over them."""
+"""Several machines: work sent to a cluster's nodes, the folder of such a run, and verdicts over machines."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..baselines import saved as baselines
 from ..machine.environment import comparable
-from ..report import baselines
 from ..store.errors import RunError
 from ..store.folder import RunFolder, run_folders
 from .folder import HOME, is_fleet

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ..report.baselines import left_out
+from ..baselines.saved import left_out
 from ..store.errors import RunError
 from ..store.files import CLAIMS
 from ..store.folder import RunFolder

@@ -12,7 +12,6 @@ from ..claims.reading import check_claim
 from ..evidence.controls import SUBJECT, found_text
 from ..evidence.effect import ALPHA
 from ..evidence.verdict import how_many
-from ..judge.machines import Machine, judge_machines
 from ..judge.parts import parts_of
 from ..report.stored import evidence_of
 from ..spec.conditions import conditions_in
@@ -23,10 +22,11 @@ from ..store.machine_schema import OverMachines
 from ..store.schema import Verdict
 from .folder import FleetFolder
 from .kinds import labels, names
+from .verdicts import MachineEvidence, judge_machines
 
 
 @dataclass(frozen=True)
-class Judged:
+class FleetVerdicts:
     """What the runs of the machines come to."""
 
     verdicts: list[Verdict]  # over machines
@@ -40,7 +40,7 @@ class Judged:
         return {**earlier, "machines": listed, "noise": {"controls": [], "line": self.noise}}
 
 
-def verdicts_of(fleet: FleetFolder) -> Judged:
+def verdicts_of(fleet: FleetFolder) -> FleetVerdicts:
     """Judge the machines' runs over machines. Writes nothing.
 
     Each run is read as it lies there, also one that was cut off. Raises RunError, and ClaimError for claims that are
@@ -57,7 +57,7 @@ def verdicts_of(fleet: FleetFolder) -> Judged:
     environments = [each.get("environment") or {} for each in manifests]
     named = labels(environments, [machine.name for machine, *_ in measured])
     labelled = zip(named, names(environments), measured, strict=True)
-    machines = [Machine(label, kind, evidence_of(run, one)) for label, kind, (_, run, one) in labelled]
+    machines = [MachineEvidence(label, kind, evidence_of(run, one)) for label, kind, (_, run, one) in labelled]
     parts = parts_of(
         _claims(fleet),
         [(baseline, variant) for baseline, variant in manifest.get("ad_hoc", [])],
@@ -66,7 +66,7 @@ def verdicts_of(fleet: FleetFolder) -> Judged:
     verdicts, over = judge_machines(parts, machines, float(manifest.get("alpha") or ALPHA))
     kinds = {each.name: machine.name for (each, *_), machine in zip(measured, machines, strict=True)}
     listed = [each.model_copy(update={"kind": kinds.get(each.name, each.kind)}) for each in fleet.machines()]
-    return Judged(verdicts, over, listed, _noise_line(machines))
+    return FleetVerdicts(verdicts, over, listed, _noise_line(machines))
 
 
 def _counted(machine: machine_schema.Machine, manifest: Mapping[str, Any], split: bool) -> Mapping[str, Any]:
@@ -78,7 +78,7 @@ def _counted(machine: machine_schema.Machine, manifest: Mapping[str, Any], split
     return {**manifest, "experiments": kept}
 
 
-def _noise_line(machines: Sequence[Machine]) -> str:
+def _noise_line(machines: Sequence[MachineEvidence]) -> str:
     """What the controls of all machines show together; how far each is off is in the runs."""
     controls = [control for machine in machines for control in machine.evidence.noise.controls]
     fired = [machine.name for machine in machines if any(each.fired for each in machine.evidence.noise.controls)]

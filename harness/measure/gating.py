@@ -13,7 +13,7 @@ from ..spec.entered import EnteredName
 from ..worker.channel import INTRUDES
 from .groups import Group, Processes
 from .participants import ExperimentState, MeasureError, Participants, Setting
-from .processes import Answer, Job, WorkerFailed, WorkerProcess, side_by_side
+from .processes import Job, PendingAnswer, WorkerFailed, WorkerProcess, side_by_side
 
 GATE_SECONDS = 60.0
 GATE_SECONDS_PER_PARAMETER = 2e-7
@@ -35,7 +35,7 @@ class Gates:
     setting: Setting
     participants: Participants
     processes: Processes
-    _ahead: tuple[str, Answer] | None = None  # the variant that is gated beside the others, and its answer
+    _ahead: tuple[str, PendingAnswer] | None = None  # the variant that is gated beside the others, and its answer
     _to_pass: int = 0  # how many gates, for the progress bar; 0 outside of `pass_gates`
 
     def pass_gates(self) -> None:
@@ -79,7 +79,7 @@ class Gates:
 
         return [job()]
 
-    def begin(self, process: WorkerProcess, group: Group, book: ExperimentState, name: str) -> Answer:
+    def begin(self, process: WorkerProcess, group: Group, book: ExperimentState, name: str) -> PendingAnswer:
         """Let a process gate a variant."""
         workload = book.experiment.workload
         tokens = workload.batch * (workload.context + workload.tokens + (workload.new_tokens or 0))
@@ -109,7 +109,7 @@ class Gates:
                 ) from failure
         raise MeasureError("the measuring process keeps failing; its output lies in the run's log/")
 
-    def _starting_once(self, group: Group) -> Generator[Answer, None, bool]:
+    def _starting_once(self, group: Group) -> Generator[PendingAnswer, None, bool]:
         """The same once; whether all of them passed or failed their gates without bringing the process down."""
         if group.in_environments:
             return (yield from self._gating_crews(group))
@@ -128,7 +128,7 @@ class Gates:
         self.participants.changed()
         return True
 
-    def _gating_crews(self, group: Group) -> Generator[Answer, None, bool]:
+    def _gating_crews(self, group: Group) -> Generator[PendingAnswer, None, bool]:
         """Pass the gates once, each side in a process of its own, and then all together: are their answers the same?"""
         for book in group.books:
             names = book.remaining().entered()
@@ -155,7 +155,7 @@ class Gates:
 
     def _gating(
         self, process: WorkerProcess, group: Group, book: ExperimentState, name: str
-    ) -> Generator[Answer, None, bool]:
+    ) -> Generator[PendingAnswer, None, bool]:
         """Gate a variant in a process, and exclude it where it fails; whether the process can be kept."""
         if self._ahead is not None and self._ahead[0] == name:
             yield self._ahead[1]  # what is compiled there is then found on disk

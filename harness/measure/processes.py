@@ -85,7 +85,7 @@ class WorkerProcess:
         except BaseException:
             self.close()
             raise
-        self._starting = Answer(self, "starting", START_SECONDS)
+        self._starting = PendingAnswer(self, "starting", START_SECONDS)
 
     def ask(self, verb: str, timeout_seconds: float, **arguments: Any) -> Any:
         """Send one command and wait for its answer.
@@ -94,12 +94,12 @@ class WorkerProcess:
         """
         return self.begin(verb, timeout_seconds, **arguments).result()
 
-    def begin(self, verb: str, timeout_seconds: float, **arguments: Any) -> Answer:
+    def begin(self, verb: str, timeout_seconds: float, **arguments: Any) -> PendingAnswer:
         """Send one command and do not wait for its answer, so that others can be asked meanwhile."""
         self._starting.result()
         self._map[0] = 0
         self._write({"do": verb, **arguments})
-        return Answer(self, verb, timeout_seconds)
+        return PendingAnswer(self, verb, timeout_seconds)
 
     def ask_in_two(self, verb: str, timeout_seconds: float, **arguments: Any) -> Callable[..., Any]:
         """A command that first says it is ready; the returned function lets it go and waits for the answer.
@@ -110,7 +110,7 @@ class WorkerProcess:
 
         def go(**said: Any) -> Any:
             self._write(said)
-            return Answer(self, verb, timeout_seconds).result()
+            return PendingAnswer(self, verb, timeout_seconds).result()
 
         return go
 
@@ -253,7 +253,7 @@ def worker_environment(threads: int, device: str) -> dict[str, str]:
     return child_environment() | ALLOCATOR | one_each | quiet | offline | compilers
 
 
-class Answer:
+class PendingAnswer:
     """The answer to a command, which the process may still owe; its time limit runs from here on."""
 
     def __init__(self, process: WorkerProcess, verb: str, timeout_seconds: float) -> None:
@@ -273,7 +273,7 @@ class Answer:
         return self._result.result()
 
     @staticmethod
-    def first_of(answers: Sequence[Answer]) -> list[Answer]:
+    def first_of(answers: Sequence[PendingAnswer]) -> list[PendingAnswer]:
         """Wait until some have come, or their time is over: those whose `result` need not be waited for."""
         if done := [answer for answer in answers if answer._result.done()]:
             return done
@@ -283,14 +283,14 @@ class Answer:
         return [answer for answer in answers if answer._process in readable or answer._end <= now]
 
 
-Job = Generator[Answer, None, None]
+Job = Generator[PendingAnswer, None, None]
 """Work that gives each answer it waits for, and is resumed once that has come."""
 
 
 def side_by_side(jobs: Sequence[Job], lanes: int) -> None:
     """Do all jobs, begun in their order, up to `lanes` of them at a time. One that raises ends the others."""
     queue = deque(jobs)
-    waiting: dict[Job, Answer] = {}
+    waiting: dict[Job, PendingAnswer] = {}
 
     def resume(job: Job) -> None:
         waiting.pop(job, None)
@@ -302,7 +302,7 @@ def side_by_side(jobs: Sequence[Job], lanes: int) -> None:
             while queue and len(waiting) < lanes:
                 resume(queue.popleft())
             if waiting:
-                ready = Answer.first_of(list(waiting.values()))
+                ready = PendingAnswer.first_of(list(waiting.values()))
                 for job in [job for job, answer in waiting.items() if answer in ready]:
                     resume(job)
     finally:

@@ -128,7 +128,7 @@ class Crossing:
 
 
 @dataclass(frozen=True)
-class Sweep:
+class EffectSweep:
     """Where each size's effect lies (its whole interval, else "open"), and between which sizes that changes."""
 
     states: Mapping[float, State]
@@ -148,7 +148,7 @@ class Sweep:
         return ", ".join(parts) + (f"; open at {', '.join(still_open)}" if still_open else "")
 
 
-def crossover(effects: Mapping[float, Interval], region: Region) -> Sweep:
+def crossover(effects: Mapping[float, Interval], region: Region) -> EffectSweep:
     """Between which sizes an effect leaves or enters a region, say ±1 %.
 
     `effects`: size (such as the width of a model) → interval of its log ratio. All crossings hold at once if these do.
@@ -161,7 +161,7 @@ def crossover(effects: Mapping[float, Interval], region: Region) -> Sweep:
         for low, high in itertools.pairwise(settled)
         if states[low] != states[high]
     )
-    return Sweep(states, crossings)
+    return EffectSweep(states, crossings)
 
 
 def interval_of(effect: Effect) -> Interval:

@@ -12,7 +12,7 @@ from llama_workbench import variants
 from llama_workbench.datasets.workloads import Workload
 
 from ..calls.called import Call
-from ..calls.environments import Environment, environments_at
+from ..calls.environments import PythonEnvironment, environments_at
 from ..calls.revisions import parse_at
 from ..calls.source import Source, named_apart
 from ..claims.model import Claim
@@ -29,7 +29,7 @@ class Functions:
     sources: Mapping[str, Source] = field(default_factory=dict)
     workloads: Mapping[str, Workload] = field(default_factory=dict)
     made_by: Mapping[str, tuple[Source, Source | None]] = field(default_factory=dict)
-    environments: Mapping[str, Environment] = field(default_factory=dict)
+    environments: Mapping[str, PythonEnvironment] = field(default_factory=dict)
 
     def call(self, workload: str, baseline: str) -> Call:
         """What a measuring process must know of a workload."""
@@ -57,7 +57,7 @@ def functions_of(request: Request, claims: Sequence[Claim]) -> tuple[Request, Fu
     sources: list[Source] = []
     made_by: dict[str, tuple[Source, Source | None]] = {}
     workloads: dict[str, Workload] = {}
-    environments: dict[str, Environment] = {}
+    environments: dict[str, PythonEnvironment] = {}
     elsewhere = bool(request.environments)
     if elsewhere and not request.calls:
         raise PlanError(
@@ -113,7 +113,7 @@ def _placed(sides: Sequence[Source], environments: Sequence[tuple[str, str]]) ->
     ]
 
 
-def _environments(sides: list[Source]) -> dict[str, Environment]:
+def _environments(sides: list[Source]) -> dict[str, PythonEnvironment]:
     """Name → environment, of the sides that have one; the place in the sides becomes its interpreter."""
     found = environments_at(side.environment for side in sides if side.environment)
     of = {side.name: found[side.environment] for side in sides if side.environment}

@@ -10,7 +10,7 @@ from llama_workbench.variants import digests
 from ..calls.digest import digest_of
 from ..calls.source import Source as Given
 from ..spec.entered import EnteredName
-from ..store.sitting_schema import CallSources, Source, Sources
+from ..store.sitting_schema import CallSources, SourceRecord, Sources
 from .experiments import Plan
 
 MEASURING = tuple(ROOT / "harness" / name for name in ("worker", "examiner", "measure", "spec", "calls"))
@@ -28,7 +28,9 @@ def sources_of(plan: Plan) -> Sources | None:
     names = sorted({name for experiment in plan.experiments for name in experiment.variants})
     names += [name for name in _controls(plan) if name not in names]
     given = {**plan.added, **plan.functions.sources}
-    variants = {name: _source(given[name]) if name in given else Source(digest=digests.digest(name)) for name in names}
+    variants = {
+        name: _source(given[name]) if name in given else SourceRecord(digest=digests.digest(name)) for name in names
+    }
     calls = {
         name: CallSources(payload=_source(payload), check=None if check is None else _source(check))
         for name, (payload, check) in plan.functions.made_by.items()
@@ -44,7 +46,7 @@ def _controls(plan: Plan) -> list[str]:
     )
 
 
-def _source(given: Given) -> Source:
+def _source(given: Given) -> SourceRecord:
     """What run.json says of code that the user brought: no folders, for runs are published."""
     file = Path(given.where).name if given.is_file else None
-    return Source(digest=digest_of(given), file=file, given=given.again, commit=given.commit or None)
+    return SourceRecord(digest=digest_of(given), file=file, given=given.again, commit=given.commit or None)

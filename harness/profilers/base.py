@@ -19,7 +19,7 @@ from ..store.declared import JsonFile
 
 
 @dataclass(frozen=True)
-class Look:
+class ProfiledVariant:
     """A variant on a workload, opened in a process that waits for verbs.
 
     folder: of the run. added: files that were given to the run, so that stacks can name them. native: whether frames
@@ -48,7 +48,7 @@ class Profiler(ABC):
     file: ClassVar[JsonFile]
 
     @abstractmethod
-    def look(self, at: Look) -> Mapping[str, Any]:
+    def look(self, at: ProfiledVariant) -> Mapping[str, Any]:
         """The rest of an entry, with a `reason` where there is nothing. Raises WorkerFailed."""
 
     def seconds(self, *, native: bool) -> float:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from ..store.declared import JsonFile
 from ..store.forms import Amount, Text, says
 from ..store.pass_schema import OfVariant
-from .base import Look, Profiler
+from .base import ProfiledVariant, Profiler
 
 
 class Memory(OfVariant):
@@ -28,7 +28,7 @@ class PeakMemory(Profiler):
 
     file = MEMORY
 
-    def look(self, at: Look) -> Mapping[str, Any]:
+    def look(self, at: ProfiledVariant) -> Mapping[str, Any]:
         return {**at.ask("memory"), "reason": None}
 
 

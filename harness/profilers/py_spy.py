@@ -30,7 +30,7 @@ from ..measure.processes import WorkerFailed
 from ..store.declared import JsonFile
 from ..store.forms import Amount, Count, Nanoseconds, Text, says
 from ..store.pass_schema import OfVariant
-from .base import Look, Profiler
+from .base import ProfiledVariant, Profiler
 
 RATE_HZ = 250
 """py-spy at this rate costs 5-11 % (with native frames 1.5-2.5 times), and both sides of a comparison pay it."""
@@ -66,14 +66,14 @@ class PySpy(Profiler):
 
     file = PROFILES
 
-    def look(self, at: Look) -> Mapping[str, Any]:
+    def look(self, at: ProfiledVariant) -> Mapping[str, Any]:
         return _py_spy(at)
 
     def seconds(self, *, native: bool) -> float:
         return SECONDS + (NATIVE_LEAD_SECONDS if native else 0.0)
 
 
-def _py_spy(at: Look) -> dict[str, Any]:
+def _py_spy(at: ProfiledVariant) -> dict[str, Any]:
     """Attach for as long as the variant is called in a loop; an entry of profiles.json."""
     empty = dict.fromkeys(("path", "native_reason", "median_ns", "median_error_ns", "reason"))
     entry: dict[str, Any] = {"rate_hz": RATE_HZ, "samples": 0, "native": False, "calls": 0, **empty}

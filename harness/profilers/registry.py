@@ -11,7 +11,7 @@ from ..measure.measurement import Measurement
 from ..measure.participants import ExperimentState, Progress
 from ..measure.processes import WorkerFailed
 from ..store.folder import RunFolder
-from .base import Look, Profiler
+from .base import ProfiledVariant, Profiler
 
 
 @cache
@@ -41,7 +41,7 @@ def run_passes(measurement: Measurement, folder: RunFolder, progress: Progress, 
         workload = book.experiment.workload.name
         progress.step(f"profile {workload}: {name}", index / len(work), (len(work) - index) * each_seconds)
         for profiler, records in entries.items():
-            at = Look(measurement.gates.standing(group), workload, name, folder.path, added, native)
+            at = ProfiledVariant(measurement.gates.standing(group), workload, name, folder.path, added, native)
             try:
                 found = profiler.look(at)
             except WorkerFailed as failure:

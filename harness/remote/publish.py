@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import warnings
 
-from ..report.baselines import check
+from ..baselines.saved import check
 from ..store.errors import RunWarning
 from ..store.folder import RunFolder
 from . import index

@@ -20,7 +20,7 @@ MARGIN = 1.5
 LEAST_SECONDS = 5
 
 
-class Timed(Protocol):
+class HasSeconds(Protocol):
     """An effect. seconds_more: of timing both sides, that would settle it; infinite where none would, and NaN or None
     where nobody knows."""
 
@@ -34,13 +34,13 @@ class Timed(Protocol):
     def seconds_more(self) -> float | None: ...
 
 
-class Judged(Protocol):
+class HasVerdict(Protocol):
     """A verdict."""
 
     @property
     def verdict(self) -> str: ...
     @property
-    def effects(self) -> Sequence[Timed]: ...
+    def effects(self) -> Sequence[HasSeconds]: ...
 
 
 def goes_on(manifest: Manifest | Mapping[str, Any]) -> bool:
@@ -49,7 +49,7 @@ def goes_on(manifest: Manifest | Mapping[str, Any]) -> bool:
     return manifest.sources is not None and bool(manifest.sittings)
 
 
-def further(run: Path, verdicts: Iterable[Judged], manifest: Manifest | Mapping[str, Any]) -> str:
+def further(run: Path, verdicts: Iterable[HasVerdict], manifest: Manifest | Mapping[str, Any]) -> str:
     """The command; empty where more time would settle nothing, or the run cannot go on."""
     manifest = manifest if isinstance(manifest, Manifest) else MANIFEST.validate_python(manifest, context=SHOWN)
     if manifest.sources is None or not goes_on(manifest):
@@ -89,7 +89,7 @@ def compared_again(manifest: Manifest) -> list[str]:
     return [COMPARE, *sides, *calls, *(word for each in checks for word in (CHECK, each))]
 
 
-def _rounds_seconds(effect: Timed, manifest: Manifest) -> float:
+def _rounds_seconds(effect: HasSeconds, manifest: Manifest) -> float:
     """Seconds of rounds until an effect is settled, 0 where none would settle it. They are more than those in which its
     own sides are timed: controls take part too, and variants are built anew."""
     more = effect.seconds_more

@@ -16,7 +16,7 @@ from ..evidence.verdict import DAY_S, MOMENT_S, ON_THE_MACHINE, machine_of
 from ..spec.conditions import FAIL_IF
 from ..spec.sides import ARCHITECTURE, OPERATIONS, due_to, factor_of
 from ..spec.words import GIVEN, LOOKS, SETTLED, Cause, Word
-from .text import OPEN, Json, Span, hull, span_text
+from .text import OPEN, Bounds, Json, hull, span_text
 
 ROWS: Mapping[str, str] = {word: LOOKS[word].row for word in Word}
 """What a row is counted as, in the order in which rows are told."""
@@ -162,9 +162,9 @@ def _outside_text(effects: Sequence[Json], low: float | None, high: float | None
     unit, as_ratio = str(effects[0].get("unit") or ""), bool(low and low >= 1.5)
     told = []
     if below:
-        told.append(span_text(Span(min([*lows, *below]), max(below), unit), "at most", as_ratio=as_ratio))
+        told.append(span_text(Bounds(min([*lows, *below]), max(below), unit), "at most", as_ratio=as_ratio))
     if above:
-        told.append(span_text(Span(min(above), max([*highs, *above]), unit), "at least", as_ratio=as_ratio))
+        told.append(span_text(Bounds(min(above), max([*highs, *above]), unit), "at least", as_ratio=as_ratio))
     return " or ".join(told)
 
 

@@ -78,7 +78,7 @@ def value_text(effect: Json) -> str:
 
 
 @dataclass(frozen=True)
-class Span:
+class Bounds:
     """The least and the largest that some intervals leave possible: ratios, or values in `unit`."""
 
     low: float
@@ -86,23 +86,23 @@ class Span:
     unit: str = ""
 
 
-def hull(effects: Sequence[Json]) -> Span | None:
+def hull(effects: Sequence[Json]) -> Bounds | None:
     """From the lowest to the highest end of the intervals; None where one of them is open, or there is none."""
     lows = [float(effect["low"]) for effect in effects if effect.get("low") is not None]
     highs = [float(effect["high"]) for effect in effects if effect.get("high") is not None]
     if not effects or len(lows) < len(effects) or len(highs) < len(effects):
         return None
-    return Span(min(lows), max(highs), str(effects[0].get("unit") or ""))
+    return Bounds(min(lows), max(highs), str(effects[0].get("unit") or ""))
 
 
-def span_text(span: Span, way: str, *, as_ratio: bool = False) -> str:
+def span_text(span: Bounds, way: str, *, as_ratio: bool = False) -> str:
     """A span in words, seen from one end or from both: "at most 14 % faster", "at least 2.10x", "1.2 to 3.1 % faster".
 
     way: "at most", "at least" or "between". Ratios are told as times where they are far from 1, or `as_ratio`.
     """
     if span.unit == RISE and span.high < 0:
         turned = {"at most": "at least", "at least": "at most"}.get(way, way)
-        return span_text(Span(-span.high, -span.low, FALL), turned)
+        return span_text(Bounds(-span.high, -span.low, FALL), turned)
     if span.unit:
         low, high = (f"{value:.2g}" if 0 < abs(value) < 9.95 else short(value) for value in (span.low, span.high))
         if span.low == span.high:  # counted or tried: exact

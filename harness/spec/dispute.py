@@ -20,13 +20,13 @@ WITHOUT = "{without}"
 """In a consequence: by how many percent all is faster without work that takes so much of its time."""
 
 
-class _Table(BaseModel):
+class _DisputeTable(BaseModel):
     """A table of the file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class MainQuestion(_Table):
+class MainQuestion(_DisputeTable):
     """What a main claim comes down to."""
 
     claim: Annotated[Text, Field(description="the id of a claim in this folder")]
@@ -46,21 +46,21 @@ class MainQuestion(_Table):
         return self.consequence.replace(WITHOUT, without)
 
 
-class Headline(_Table):
+class Headline(_DisputeTable):
     """A further row of the short table, below those of the questions."""
 
     claim: Annotated[Text, Field(description="the id of a claim in this folder")]
     part: Annotated[Text | None, Field(description="the part of that claim, where it has several")] = None
 
 
-class Gain(_Table):
+class Gain(_DisputeTable):
     """The gain of one variant over another, in percent."""
 
     variant: Annotated[Text, Field(description="the name of a variant")]
     baseline: Annotated[Text, Field(description="the name of a variant")]
 
 
-class Pick(_Table):
+class Pick(_DisputeTable):
     """What a rule does where its condition holds, or without one in every other case."""
 
     option: Annotated[Text, Field(description="a letter of [options]")]
@@ -84,7 +84,7 @@ class Pick(_Table):
         return self.above if self.above is not None else self.not_above
 
 
-class Rule(_Table):
+class Rule(_DisputeTable):
     """One document's rule: the first pick whose condition holds. `remark`: how we interpret it, or what of it cannot be
     measured."""
 
@@ -103,7 +103,7 @@ class Rule(_Table):
         return self
 
 
-class Numbers(_Table):
+class Numbers(_DisputeTable):
     """The numbers that rules ask for, in percent, in the order in which they are told."""
 
     shares_of: Annotated[Text, Field(description="the variant whose shares of the time the rules ask about")] = ""
@@ -118,7 +118,7 @@ class Numbers(_Table):
         return (*map(SHARE_OF, self.shares), *map(GAIN_OF, self.gains))
 
 
-class ProfilingForm(_Table):
+class ProfilingForm(_DisputeTable):
     """Whose form the time shares are put into, and what it says of a phase that takes much."""
 
     levels_of: Annotated[str, Field(description="whose limits these are")] = ""
@@ -126,7 +126,7 @@ class ProfilingForm(_Table):
     beyond: Annotated[str, Field(description="what is said of every other phase")] = ""
 
 
-class Dispute(_Table):
+class Dispute(_DisputeTable):
     """All of it; the empty one asks nothing and has no rules."""
 
     question: Annotated[tuple[MainQuestion, ...], Field(description="tables, each under [[question]]")] = ()

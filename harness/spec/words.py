@@ -32,7 +32,7 @@ class Word(StrEnum):
 
 
 @dataclass(frozen=True)
-class Look:
+class Appearance:
     """How one verdict is told and shown: always a word and an icon beside the colour."""
 
     word: str  # its title
@@ -52,41 +52,41 @@ def _whole(place: str) -> str:
 
 INSIDE, OUTSIDE = "inside the claimed range", "outside the claimed range"
 
-LOOKS: Mapping[str, Look] = {
-    Word.SUPPORTED: Look(
+LOOKS: Mapping[str, Appearance] = {
+    Word.SUPPORTED: Appearance(
         "Supported", "check_circle", "green", "circle", _whole(INSIDE), "green", "right", "Yes", INSIDE
     ),
-    Word.REFUTED: Look("Refuted", "cancel", "red", "x-thin", _whole(OUTSIDE), "red", "wrong", "No", OUTSIDE),
-    Word.DEPENDS: Look(
+    Word.REFUTED: Appearance("Refuted", "cancel", "red", "x-thin", _whole(OUTSIDE), "red", "wrong", "No", OUTSIDE),
+    Word.DEPENDS: Appearance(
         "Depends", "call_split", "violet", "diamond", "it holds in some places and not in others",
         "magenta", "both ways", "It depends",
     ),
-    Word.INCONCLUSIVE: Look(
+    Word.INCONCLUSIVE: Appearance(
         "Open", "help", "gray", "circle-open", "these rounds do not decide it", "yellow", "open", "Open"
     ),
-    Word.NOT_EVIDENCE: Look(
+    Word.NOT_EVIDENCE: Appearance(
         "Not evidence", "block", "orange", "square-open", "it cannot speak for or against the claim",
         "yellow", "no evidence", "Not answered",
     ),
-    Word.NOT_MEASURABLE: Look(
+    Word.NOT_MEASURABLE: Appearance(
         "Not measurable here", "do_not_disturb_on", "gray", "square-open", "this machine cannot measure it",
         "yellow", "not measurable", "Not measured",
     ),
-    Word.FASTER: Look(
+    Word.FASTER: Appearance(
         "Faster", "arrow_upward", "green", "triangle-right", "the whole interval lies above 1",
         "green", "faster", "Yes", "faster",
     ),
-    Word.SLOWER: Look(
+    Word.SLOWER: Appearance(
         "Slower", "arrow_downward", "red", "triangle-left", "the whole interval lies below 1",
         "red", "slower", "No", "slower",
     ),
-    Word.SAME: Look(
+    Word.SAME: Appearance(
         "Same", "drag_handle", "blue", "circle", _whole("within the margin"), "cyan", "the same", "No", "same"
     ),
-    "not asked": Look("Not asked", "remove", "blue", "square", "nobody claimed anything of it"),
-    "mean": Look("Mean of machines", "functions", "blue", "square", "the mean over the machines that measured it"),
-    "passed": Look("Passed", "verified", "gray", "star", "a control: no difference, as expected"),
-    "fired": Look("Fired", "warning", "red", "cross", "a control that reports a difference between identical code"),
+    "not asked": Appearance("Not asked", "remove", "blue", "square", "nobody claimed anything of it"),
+    "mean": Appearance("Mean of machines", "functions", "blue", "square", "the mean of the machines that measured it"),
+    "passed": Appearance("Passed", "verified", "gray", "star", "a control: no difference, as expected"),
+    "fired": Appearance("Fired", "warning", "red", "cross", "a control: identical code came out as different"),
 }  # fmt: skip
 """By verdict, in the order in which they are counted; the last four are no verdicts."""
 

@@ -78,7 +78,7 @@ class Clock(Shape):
     wall_variants: Annotated[list[Text], JUDGED, says("variants with threads of their own, timed by wall")] = []
 
 
-class Experiment(Shape):
+class ExperimentRecord(Shape):
     """One workload of a run, its variants, and the results of their gates."""
 
     workload: Workload
@@ -203,7 +203,7 @@ class Manifest(Shape):
         None
     )
     checkpoints: Annotated[dict[str, Checkpoint] | None, says("weights by geometry")] = None
-    experiments: Annotated[list[Experiment], says("one entry for each workload")] = []
+    experiments: Annotated[list[ExperimentRecord], says("one entry for each workload")] = []
     excluded: Annotated[list[Excluded], says("variants that were excluded on every workload")] = []
     noise: Annotated[Noise | None, MAYBE, says("its controls; only once it was judged")] = None
 

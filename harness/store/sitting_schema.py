@@ -17,7 +17,7 @@ class Sitting(Shape):
     budget_seconds: Annotated[Amount, says("time that it was given, seconds")]
 
 
-class Source(Shape):
+class SourceRecord(Shape):
     """The code of a variant, or of a function."""
 
     digest: Annotated[
@@ -33,14 +33,14 @@ class Source(Shape):
 class CallSources(Shape):
     """The code that makes what functions are called with, and that compares their answers."""
 
-    payload: Annotated[Source, says("makes the arguments of a call")]
-    check: Annotated[Source | None, MAYBE, says("compares two answers; null: as the workbench does")] = None
+    payload: Annotated[SourceRecord, says("makes the arguments of a call")]
+    check: Annotated[SourceRecord | None, MAYBE, says("compares two answers; null: as the workbench does")] = None
 
 
 class Sources(Shape):
     """The code that was measured, and the code that measured it."""
 
-    variants: Annotated[dict[str, Source], says("by variant")]
+    variants: Annotated[dict[str, SourceRecord], says("by variant")]
     calls: Annotated[dict[str, CallSources], says("by workload, where functions are compared")] = {}
     harness: Annotated[Text, says("SHA-256 of the source of the measuring processes, and of what they are told")]
 

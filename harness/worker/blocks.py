@@ -33,7 +33,7 @@ from ..spec.answer import RoundAnswer
 from ..spec.sample import Sample
 from .channel import INTRUDES, in_one_line
 from .round_loop import rebuilt
-from .rounds import Drawn, Round, Shape, shape_of_round, wrong_results
+from .rounds import Drawn, OpenRound, RoundShape, shape_of_round, wrong_results
 from .state import Worker
 
 WAIT_SECONDS = 0.0005
@@ -46,7 +46,7 @@ PIPE_NUMBER = 300
 """The answer's pipe gets a number from here on, which code that counts through file numbers does not reach soon."""
 
 
-class Timed(NamedTuple):
+class TimedSample(NamedTuple):
     """A sample, and the wall clock at its beginning and end (ns)."""
 
     begun: int
@@ -58,7 +58,7 @@ class Timed(NamedTuple):
 class Side:
     """What one of the processes answers. prompts: how many it used. The rest as in the answer of a round."""
 
-    samples: list[Timed]
+    samples: list[TimedSample]
     prompts: int
     drawn: list[dict[str, Any]]
     changed: dict[str, str]
@@ -122,8 +122,8 @@ class Block:
         [length] = call_lengths(bench.workload, round_index=self.round_index, count=1, seed=bench.seed)
         drawn, first_prompt = Drawn(1), bench.take(0)
         warm = warmup_length(bench.workload, lengths=[length])
-        this = Round(worker, bench, [name], Shape(1, repeats, prime=False), drawn, warm)
-        samples: list[Timed] = []
+        this = OpenRound(worker, bench, [name], RoundShape(1, repeats, prime=False), drawn, warm)
+        samples: list[TimedSample] = []
         with rebuilt(worker, random.Random(f"{name} {self.round_index}"), {name: -1}, this.build, bench) as built:
             if self.built_on[place] != self.core:
                 os.sched_setaffinity(0, {self.core})
@@ -134,7 +134,7 @@ class Block:
             end = perf_counter_ns() + int(self.seconds * 1e9)
             while (begun := perf_counter_ns()) < end and not this.changed:
                 this.sample(len(samples), length, built)
-                samples.append(Timed(begun, perf_counter_ns(), this.samples[-1]))
+                samples.append(TimedSample(begun, perf_counter_ns(), this.samples[-1]))
             this.places.clear()
             this.changed.update(wrong_results(bench, [name]))
             gc.freeze()  # this process ends: nobody needs what collecting garbage would give back
@@ -227,11 +227,11 @@ def _answer(child: Child, content: bytes) -> Answer:
     answer = json.loads(text)
     if isinstance(answer, str):
         return answer
-    samples = [Timed(begun, ended, Sample(*sample)) for begun, ended, sample in answer.pop("samples")]
+    samples = [TimedSample(begun, ended, Sample(*sample)) for begun, ended, sample in answer.pop("samples")]
     return Side(samples=samples, **answer)
 
 
-def in_common(sides: Sequence[Sequence[Timed]]) -> list[Sample]:
+def in_common(sides: Sequence[Sequence[TimedSample]]) -> list[Sample]:
     """What each side did in the time in which all sides sampled, as one sample; none where one did less than a call.
 
     A sample that lies in it in part counts for that part, so that all sides cover the same time: where whole calls
@@ -259,7 +259,7 @@ def in_common(sides: Sequence[Sequence[Timed]]) -> list[Sample]:
     return sums
 
 
-def _part(timed: Timed, begun: int, ended: int) -> float:
+def _part(timed: TimedSample, begun: int, ended: int) -> float:
     """How much of a sample lies between the two times, from 0 to 1."""
     return max(0, min(ended, timed.ended) - max(begun, timed.begun)) / (timed.ended - timed.begun)
 

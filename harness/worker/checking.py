@@ -35,7 +35,7 @@ NOT_REACHED = "not reached"
 
 
 @dataclass(frozen=True)
-class Call:
+class CheckedCall:
     """What became of a call."""
 
     geometry: str
@@ -55,7 +55,7 @@ class Tried:
     case: Case
     expected: Sequence[Tensor]
     got: Sequence[Tensor]  # its logits by call, as far as it came
-    calls: Sequence[Call]
+    calls: Sequence[CheckedCall]
     fresh: bool | None = None  # whether a model built for this case alone was right; None where that was not tried
 
     @property
@@ -68,7 +68,7 @@ class Tried:
 
 
 def check(worker: Worker, variant: str) -> dict[str, Any]:
-    """`calls` of all cases (fields of `Call`), likely `causes` in words, and the `dtype` and `tolerance` they had.
+    """`calls` of all cases (fields of `CheckedCall`), likely `causes` in words, their `dtype` and `tolerance`.
 
     `refused`: why the variant cannot be had at all, else None. It computes in float64, or in float32 where it raises in
     float64: as in the gate.
@@ -127,14 +127,14 @@ def _is_known(file: str) -> bool:
 
 def _calls(
     geometry: str, case: Case, expected: Sequence[Tensor], got: Sequence[Tensor], raised: str, dtype: torch.dtype
-) -> Iterator[Call]:
-    """A `Call` for each step of the case. `raised`: what stopped it at the first step without logits."""
+) -> Iterator[CheckedCall]:
+    """A `CheckedCall` for each step of the case. `raised`: what stopped it at the first step without logits."""
     for index, (tokens, position) in enumerate(case.steps):
         error, fault = math.inf, raised if index == len(got) else NOT_REACHED
         if index < len(got):
             error, fault = fault_of(got[index], expected[index], TOLERANCES[dtype])
         size = error if math.isfinite(error) else None
-        yield Call(geometry, case.name, index + 1, tokens.shape[1], position, size, fault)
+        yield CheckedCall(geometry, case.name, index + 1, tokens.shape[1], position, size, fault)
 
 
 def _is_right_alone(build: Build, config: LlamaConfig, tried: Tried, dtype: torch.dtype) -> bool:

@@ -19,8 +19,8 @@ from ..spec.experiments import UNABLE
 from . import reference_logits, runners
 from .channel import in_one_line
 from .devices import Cuda
-from .gates.logits import Case, Gate, beyond, case_of, judge_component, judge_logits, judge_tokens, run_cases
-from .gates.op_trace import Trace, facts_of, op_counts, trace, trace_difference
+from .gates.logits import Case, LogitsGate, beyond, case_of, judge_component, judge_logits, judge_tokens, run_cases
+from .gates.op_trace import OpTrace, facts_of, op_counts, trace, trace_difference
 from .gates.small import small_gate
 from .runners import GenerateRunner, RequestRunner, Runner, component_of, runner_of, takes_requests
 from .state import GATE_PROMPT, Bench, Subject, Worker
@@ -49,9 +49,9 @@ def _gated(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
         of_kind = _call_gate if bench.call else _component_gate if bench.checkpoint is None else _model_gate
         result = of_kind(worker, bench, subject, variant)
     except (OutsideVariantError, PayloadError) as error:
-        return {"gate": asdict(Gate(False, str(error)))}
+        return {"gate": asdict(LogitsGate(False, str(error)))}
     except Exception as error:
-        return {"gate": asdict(Gate(False, f"raises {in_one_line(error)}"))}
+        return {"gate": asdict(LogitsGate(False, f"raises {in_one_line(error)}"))}
     answer: dict[str, Any] = {"gate": asdict(result)}
     if not result.passed:
         return answer
@@ -68,7 +68,7 @@ def _gated(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
     return answer
 
 
-def _model_gate(worker: Worker, bench: Bench, subject: Subject, entered: str) -> Gate:
+def _model_gate(worker: Worker, bench: Bench, subject: Subject, entered: str) -> LogitsGate:
     """The small gate once for all workloads, then the workload's own calls, then the tokens of a generation."""
     engine, device = subject.variant.engine, worker.device.kind
 
@@ -125,7 +125,7 @@ def own_case(worker: Worker, bench: Bench) -> Case:
     return case_of(work.name, tokens[:, : bench.max_length], lengths)
 
 
-def _component_gate(worker: Worker, bench: Bench, subject: Subject, entered: str) -> Gate:
+def _component_gate(worker: Worker, bench: Bench, subject: Subject, entered: str) -> LogitsGate:
     component = component_of(worker, bench, subject.variant)
     if subject.variant.component is not None:
         subject.variant = replace(subject.variant, component=lambda *_, **__: component)
@@ -136,16 +136,16 @@ def _component_gate(worker: Worker, bench: Bench, subject: Subject, entered: str
     return result
 
 
-def _call_gate(worker: Worker, bench: Bench, subject: Subject, entered: str) -> Gate:
+def _call_gate(worker: Worker, bench: Bench, subject: Subject, entered: str) -> LogitsGate:
     """Any function: the baseline's answers to a few inputs."""
     called = bench.called[entered]
     with worker.modes_of(bench):
         wrong = called.gate()
     same = "" if called.makes_inputs else ", each of them the same: what remembers answers would look fast"
-    return Gate(not wrong, wrong or f"{len(GATED)} inputs{same}", len(GATED))
+    return LogitsGate(not wrong, wrong or f"{len(GATED)} inputs{same}", len(GATED))
 
 
-def _trace(bench: Bench, build: Build) -> Trace:
+def _trace(bench: Bench, build: Build) -> OpTrace:
     """The op trace of the workload's own call, caches warm, on a model built outside inference mode (see `trace`)."""
     work, context = bench.workload, bench.workload.context
     with torch.no_grad():
@@ -207,11 +207,11 @@ def calibrate(worker: Worker, bench: Bench, subject: Subject, entered: str) -> d
             runner.prepare(length, bench.take(), 1)
             calls_ns.append((worker.device.call_ns(runner) - runner.uncounted_ns) // runner.counts_as)
 
-        clocks = Clocks()
+        clocks = ClockReadings()
         take()
         if calls_ns[0] < LONG_CALL_NS:  # the first of short calls says how long it takes to make caches, not more
             calls_ns.clear()
-            clocks = Clocks()
+            clocks = ClockReadings()
             while not calls_ns or (len(calls_ns) < MOST_CALLS and perf_counter_ns() - clocks.wall_ns < CALIBRATION_NS):
                 take()
         elsewhere = clocks.elsewhere(len(calls_ns), waiting=bench.call is not None)
@@ -229,7 +229,7 @@ def calibrate(worker: Worker, bench: Bench, subject: Subject, entered: str) -> d
     return {"call_ns": subject.call_ns, "own_threads": own_threads}
 
 
-class Clocks:
+class ClockReadings:
     """The clocks at the beginning of some calls. The process's is read first and last, as in `Cpu.sample`."""
 
     def __init__(self) -> None:

@@ -62,7 +62,7 @@ GROUP_FACTOR = 10
 
 
 @dataclass(frozen=True)
-class Shape:
+class RoundShape:
     """sub_rounds: samples of each variant. repeats: calls in a sample, by variant. prime: an untimed call before it."""
 
     sub_rounds: int
@@ -84,7 +84,7 @@ def shape_of_round(
     rebuild_ns: float,
     make_ns: float = 0.0,
     parameter_bytes: int = 0,
-) -> Shape:
+) -> RoundShape:
     """call_ns: time of a call by variant. once: each call is a sample of its own. sample_ns: least time of a sample.
     rebuild_ns: time to rebuild one variant; 0 where it is not known yet. make_ns: time to make the input of a call.
     parameter_bytes: of the weights; 0 where there are none.
@@ -104,7 +104,7 @@ def shape_of_round(
     if work.kind == "decode":
         pairs = min(pairs, (DECODE_ROOM - 2) // (max(repeats.values()) + 1))
     pairs = max(1, min(MOST_SUB_ROUNDS, pairs))
-    return Shape(pairs - (pairs % 2 == 0), repeats, prime)
+    return RoundShape(pairs - (pairs % 2 == 0), repeats, prime)
 
 
 def _repeats(work: Workload, call_ns: Mapping[str, float], sample_ns: float) -> dict[str, int]:
@@ -206,7 +206,7 @@ def measure_round(
     lengths = call_lengths(bench.workload, round_index=round_index, count=shape.sub_rounds, seed=bench.seed)
     worker.watch.beside_foreign = any(map(worker.is_outside, active))
     drawn = Drawn(2 if worker.watch.beside_foreign else 1)
-    this = Round(worker, bench, active, shape, drawn, warmup_length(bench.workload, lengths=lengths))
+    this = OpenRound(worker, bench, active, shape, drawn, warmup_length(bench.workload, lengths=lengths))
     with rebuilt(worker, rng, {name: index for index, name in enumerate(active)}, this.build, bench) as built:
         this.note_rebuilding()
         for sub_round, length in enumerate(lengths):
@@ -225,13 +225,13 @@ def measure_round(
 
 
 @dataclass
-class Round:
+class OpenRound:
     """What a round has collected so far. places: see `output_places`."""
 
     worker: Worker
     bench: Bench
     active: Sequence[str]
-    shape: Shape
+    shape: RoundShape
     drawn: Drawn
     warm_length: int
     samples: list[Sample] = field(default_factory=list)

@@ -23,11 +23,11 @@ from llama_workbench.variants import Model, Variant
 from llama_workbench.variants.presets import presets
 
 from ..calls.called import Call, Called
-from ..calls.world import Turn
+from ..calls.world import WorldTurn
 from ..spec.entered import EnteredName
 from .channel import CUT_OFF, Channel
 from .devices import Device, device_of
-from .gates.op_trace import Trace
+from .gates.op_trace import OpTrace
 from .watch import CLOSED, Watch
 
 GATE_PROMPT = -1
@@ -45,7 +45,7 @@ class Subject:
     variant: Variant
     call_ns: float = math.nan
     growth_bytes: int = 0
-    trace: Trace | None = None
+    trace: OpTrace | None = None
     output: Tensor | None = None
     expected: Tensor | None = None
     last: Any = None
@@ -144,7 +144,7 @@ class Worker:
         self.process: int = hello.get("process", 0)
         self.added: dict[str, dict[str, Any]] = hello.get("added", {})
         self.functions: dict[str, dict[str, Any]] = hello.get("functions", {})
-        self.turn = Turn()
+        self.turn = WorldTurn()
         self.cache = Path(hello["cache"])
         self.threads: int = hello["threads"]
         self.draw: str = hello.get("draw", "")

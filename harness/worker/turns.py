@@ -19,7 +19,7 @@ from ..calls import carried
 from ..spec.answer import RoundAnswer
 from .channel import in_one_line
 from .round_loop import rebuilt
-from .rounds import Drawn, Round, Shape, shape_of_round, wrong_results
+from .rounds import Drawn, OpenRound, RoundShape, shape_of_round, wrong_results
 from .state import Worker
 
 LEAST_SAMPLE_NS = 5_000_000
@@ -49,8 +49,8 @@ def measure_in_turns(
     times: dict[str, Any] = {"sample_ns": LEAST_SAMPLE_NS, "rebuild_ns": 0.0, "make_ns": make_ns}
     whole = shape_of_round(bench.workload, call_ns, once=bench.once, **times)
     [length] = call_lengths(bench.workload, round_index=round_index, count=1, seed=bench.seed)
-    shape = Shape(1, {variant: whole.repeats[variant]}, whole.prime)
-    this = Round(worker, bench, [variant], shape, Drawn(1), warmup_length(bench.workload, lengths=[length]))
+    shape = RoundShape(1, {variant: whole.repeats[variant]}, whole.prime)
+    this = OpenRound(worker, bench, [variant], shape, Drawn(1), warmup_length(bench.workload, lengths=[length]))
     rng = random.Random(f"turns {bench.seed} {workload} {worker.process}")
     with rebuilt(worker, rng, {variant: 0}, this.build, bench) as built:
         sub_round = 0

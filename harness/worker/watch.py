@@ -56,7 +56,7 @@ _HOOKS = [table for name, table in vars(modules).items() if name.startswith("_gl
 _OPS = [name for name in dir(torch._C._VariableFunctions) if name in vars(torch) and not name.startswith("__")]
 
 
-class Setting(NamedTuple):
+class Watched(NamedTuple):
     """One setting that all code in the process shares: how to read it, and how to restore it (None: impossible)."""
 
     what: str
@@ -76,44 +76,44 @@ def _set_fused_attention(value: tuple[bool, ...]) -> None:
         enable(wanted)
 
 
-GRADIENTS = Setting("whether gradients are on", torch.is_grad_enabled, torch.set_grad_enabled)
+GRADIENTS = Watched("whether gradients are on", torch.is_grad_enabled, torch.set_grad_enabled)
 
 SETTINGS = (
-    Setting("the number of torch threads", torch.get_num_threads, torch.set_num_threads),
-    Setting("torch's default dtype", torch.get_default_dtype, torch.set_default_dtype),
+    Watched("the number of torch threads", torch.get_num_threads, torch.set_num_threads),
+    Watched("torch's default dtype", torch.get_default_dtype, torch.set_default_dtype),
     GRADIENTS,
-    Setting("whether tiny numbers count as 0", lambda: _TINY * 1.0 == 0.0, torch.set_flush_denormal),
-    Setting("the precision of matrix products", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
-    Setting(
+    Watched("whether tiny numbers count as 0", lambda: _TINY * 1.0 == 0.0, torch.set_flush_denormal),
+    Watched("the precision of matrix products", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    Watched(
         "deterministic algorithms", torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms
     ),
-    Setting("anomaly detection", torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
-    Setting("whether oneDNN is used", torch._C._get_mkldnn_enabled, torch._C._set_mkldnn_enabled),
-    Setting("which fused attention is allowed", _fused_attention, _set_fused_attention),
-    Setting("autocast", lambda: torch.is_autocast_enabled("cpu"), lambda on: torch.set_autocast_enabled("cpu", on)),
-    Setting("torch's profiler", torch._C._autograd._profiler_enabled),
-    Setting("torch's default device or function modes", torch._C._len_torch_function_stack),
-    Setting("torch's dispatch modes", torch._C._len_torch_dispatch_stack),
-    Setting("torch's hooks for all modules", lambda: [*map(len, _HOOKS)], lambda _: [each.clear() for each in _HOOKS]),
-    Setting("whether CUDA is used", torch.cuda.is_initialized),
-    Setting("the profiler (sys.setprofile)", sys.getprofile, sys.setprofile),
-    Setting("the tracer (sys.settrace)", sys.gettrace, sys.settrace),
-    Setting("the profiler of threads", threading.getprofile, threading.setprofile),
-    Setting("whether memory is traced", tracemalloc.is_tracing, lambda _: tracemalloc.stop()),
-    Setting("the thresholds of garbage collection", gc.get_threshold, lambda value: gc.set_threshold(*value)),
-    Setting("the callbacks of garbage collection", lambda: tuple(gc.callbacks)),
-    Setting("the interval between threads", sys.getswitchinterval, sys.setswitchinterval),
-    Setting("on which cores it may run", lambda: os.sched_getaffinity(0), lambda cores: os.sched_setaffinity(0, cores)),
-    Setting("the priority of the process", lambda: os.getpriority(os.PRIO_PROCESS, 0)),
-    Setting("the scheduling of the process", lambda: os.sched_getscheduler(0)),
-    Setting("how deep calls may nest", lambda: min(sys.getrecursionlimit(), 1000), sys.setrecursionlimit),
-    Setting("the working directory", os.getcwd, os.chdir),
+    Watched("anomaly detection", torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
+    Watched("whether oneDNN is used", torch._C._get_mkldnn_enabled, torch._C._set_mkldnn_enabled),
+    Watched("which fused attention is allowed", _fused_attention, _set_fused_attention),
+    Watched("autocast", lambda: torch.is_autocast_enabled("cpu"), lambda on: torch.set_autocast_enabled("cpu", on)),
+    Watched("torch's profiler", torch._C._autograd._profiler_enabled),
+    Watched("torch's default device or function modes", torch._C._len_torch_function_stack),
+    Watched("torch's dispatch modes", torch._C._len_torch_dispatch_stack),
+    Watched("torch's hooks for all modules", lambda: [*map(len, _HOOKS)], lambda _: [each.clear() for each in _HOOKS]),
+    Watched("whether CUDA is used", torch.cuda.is_initialized),
+    Watched("the profiler (sys.setprofile)", sys.getprofile, sys.setprofile),
+    Watched("the tracer (sys.settrace)", sys.gettrace, sys.settrace),
+    Watched("the profiler of threads", threading.getprofile, threading.setprofile),
+    Watched("whether memory is traced", tracemalloc.is_tracing, lambda _: tracemalloc.stop()),
+    Watched("the thresholds of garbage collection", gc.get_threshold, lambda value: gc.set_threshold(*value)),
+    Watched("the callbacks of garbage collection", lambda: tuple(gc.callbacks)),
+    Watched("the interval between threads", sys.getswitchinterval, sys.setswitchinterval),
+    Watched("on which cores it may run", lambda: os.sched_getaffinity(0), lambda cores: os.sched_setaffinity(0, cores)),
+    Watched("the priority of the process", lambda: os.getpriority(os.PRIO_PROCESS, 0)),
+    Watched("the scheduling of the process", lambda: os.sched_getscheduler(0)),
+    Watched("how deep calls may nest", lambda: min(sys.getrecursionlimit(), 1000), sys.setrecursionlimit),
+    Watched("the working directory", os.getcwd, os.chdir),
 )  # fmt: skip
 
 _LIMITS = (resource.RLIMIT_AS, resource.RLIMIT_DATA, resource.RLIMIT_NOFILE)
 SLOW_SETTINGS = (
-    Setting("the limits of the process", lambda: tuple(map(resource.getrlimit, _LIMITS))),
-    Setting(
+    Watched("the limits of the process", lambda: tuple(map(resource.getrlimit, _LIMITS))),
+    Watched(
         "timers",
         lambda: tuple(signal.getitimer(timer)[1] for timer in _TIMERS),
         lambda _: [signal.setitimer(timer, 0) for timer in _TIMERS],
@@ -201,7 +201,7 @@ class Watch:
         finally:
             self._expect(GRADIENTS, False)
 
-    def _expect(self, setting: Setting, value: Any) -> None:
+    def _expect(self, setting: Watched, value: Any) -> None:
         self._settings = [(each, value if each is setting else before) for each, before in self._settings]
 
     def _accept_files(self) -> None:
@@ -322,7 +322,7 @@ class Watch:
         return reasons
 
 
-def _changed_setting(settings: Iterable[tuple[Setting, Any]]) -> str | None:
+def _changed_setting(settings: Iterable[tuple[Watched, Any]]) -> str | None:
     change = None
     for setting, wanted in settings:
         value = setting.read()

@@ -146,9 +146,9 @@ def remove_baseline(
     Examples:
       workbench baseline rm main --yes
     """
+    from llama_workbench.harness.baselines.saved import kept, remove
     from llama_workbench.harness.remote.place import is_url
     from llama_workbench.harness.remote.publish import unpublish
-    from llama_workbench.harness.report.baselines import kept, remove
 
     if is_url(name):
         if not yes:

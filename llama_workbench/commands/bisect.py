@@ -15,7 +15,7 @@ from .compare_revisions import INPUTS, Slower, measured
 from .shared import AsJson, Failure, print_json, show, takes
 
 if TYPE_CHECKING:
-    from llama_workbench.harness.revisions import Inputs
+    from llama_workbench.harness.session.revisions import Inputs
 
 
 @takes(INPUTS | {"budget": "Of measuring, for each comparison (60)."})
@@ -50,7 +50,7 @@ def command(
       workbench bisect v1.2 main mypackage.text:encode --call bench.py:texts
       workbench bisect v1.2 main mypackage.model:build --workloads prefill-15m-t8
     """
-    from llama_workbench.harness.revisions import Inputs
+    from llama_workbench.harness.session.revisions import Inputs
 
     asked = typed(Request, given)
     if len(asked.calls) > 1:
@@ -76,8 +76,8 @@ def _found(
     from llama_workbench.harness.calls.revisions import repository_of, subject_of
     from llama_workbench.harness.calls.source import SourceError
     from llama_workbench.harness.evidence.effect import ALPHA
-    from llama_workbench.harness.revisions import Step, bisect
-    from llama_workbench.harness.versus import Disagreement
+    from llama_workbench.harness.session.revisions import Step, bisect
+    from llama_workbench.harness.session.versus import Disagreement
 
     def measure(commit: str, percent: float) -> Step:
         step: Step = _step(measured(subject, (good, commit), inputs, percent, budget), commit)
@@ -96,8 +96,8 @@ def _found(
 
 def _step(result: Any, commit: str) -> Any:
     """What a comparison says of a commit. Raises Disagreement where it cannot be compared."""
-    from llama_workbench.harness.revisions import Step
-    from llama_workbench.harness.versus import Outcome
+    from llama_workbench.harness.session.revisions import Step
+    from llama_workbench.harness.session.versus import Outcome
 
     outcome = Outcome.of(result)
     slow = {"supported": True, "refuted": False}.get(outcome.verdict)

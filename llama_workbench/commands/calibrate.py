@@ -17,7 +17,7 @@ from rich.text import Text
 from .shared import AsJson, Failure, print_json, show, table
 
 if TYPE_CHECKING:
-    from llama_workbench.harness.calibrate.rates import Row
+    from llama_workbench.harness.calibrate.rates import RateRow
     from llama_workbench.harness.calibrate.record import Trial
 
 FILE = Path("results/calibration.jsonl")
@@ -142,7 +142,7 @@ def _what(trial: Trial) -> str:
     return f"{planted}, {trial.method}, {'busy neighbours' if trial.busy else 'no neighbours of ours'}"
 
 
-def _shown(file: Path, facts: dict[str, Any], summed: Sequence[Row]) -> list[Any]:
+def _shown(file: Path, facts: dict[str, Any], summed: Sequence[RateRow]) -> list[Any]:
     lines = table("trials of", "n", "wrong verdicts", "intervals with the truth", "decided", "seconds")
     for row in summed:
         seconds = "" if row.seconds is None else f"{row.seconds:.1f}"

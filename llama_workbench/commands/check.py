@@ -209,7 +209,7 @@ def _check_claim(path: Path, added: tuple[str | Source, ...], as_json: bool) -> 
     """Read a claim file, and plan what it would measure. Raises Failure, and Exit where something is wrong."""
     from llama_workbench.harness.claims.reading import read_claim
     from llama_workbench.harness.plan.experiments import make_plan
-    from llama_workbench.harness.run import USER_ERRORS
+    from llama_workbench.harness.session.run import USER_ERRORS
 
     if not path.is_file():
         raise Failure(f"{path}: no such file")

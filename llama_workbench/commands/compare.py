@@ -12,7 +12,7 @@ from ..results import find_run
 from .shared import AsJson, Failure, print_json, show, warn_changed
 
 if TYPE_CHECKING:
-    from llama_workbench.harness.report.thresholds import Thresholds
+    from llama_workbench.harness.baselines.thresholds import Thresholds
 
 
 HELP = """\
@@ -91,11 +91,11 @@ def command(
     junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write JUnit XML.")] = None,
 ) -> None:
     """Compare two runs and end with 0, 1 or 2 (see HELP)."""
+    from llama_workbench.harness.baselines.regressions import compare
+    from llama_workbench.harness.baselines.text import render, to_junit, to_markdown, write_text
     from llama_workbench.harness.fleet.baselines import matching
     from llama_workbench.harness.metrics.instructions.files import INSTRUCTIONS
     from llama_workbench.harness.profilers.peak_memory import MEMORY
-    from llama_workbench.harness.report.compare import compare
-    from llama_workbench.harness.report.compare_text import render, to_junit, to_markdown, write_text
     from llama_workbench.harness.store.files import MANIFEST, SAMPLES
 
     if threshold is not None and not 0 < threshold < float("inf"):
@@ -123,7 +123,7 @@ def command(
 
 def _thresholds(config: Path | None, gate: str) -> Thresholds:
     """What pyproject.toml says, with the gate of the command line. Raises Failure."""
-    from llama_workbench.harness.report.thresholds import ConfigError, gate_of, read_thresholds
+    from llama_workbench.harness.baselines.thresholds import ConfigError, gate_of, read_thresholds
 
     try:
         thresholds = read_thresholds(config, start=Path.cwd())

@@ -13,7 +13,7 @@ from llama_workbench.harness.plan.options import Options, Request, typed
 from .shared import AsJson, Failure, print_json, takes
 
 if TYPE_CHECKING:
-    from llama_workbench.harness.revisions import Inputs
+    from llama_workbench.harness.session.revisions import Inputs
 
 Subject = Annotated[
     list[str], typer.Argument(metavar="SUBJECT...", help="FILE:FUNCTION or MODULE:FUNCTION, with () for a factory.")
@@ -77,7 +77,7 @@ def command(
       workbench compare-revisions main . mypackage.model:build --workloads prefill-15m-t8
       workbench compare-revisions . . mypackage.text:encode --call bench.py:texts --env .venv-numpy1 --env .venv-numpy2
     """
-    from llama_workbench.harness.revisions import Inputs
+    from llama_workbench.harness.session.revisions import Inputs
 
     asked = typed(Request, given)
     inputs = Inputs(asked.calls, asked.check, asked.workloads, tuple(env or ()))
@@ -115,10 +115,10 @@ def measured(subject: str, revisions: tuple[str, str], inputs: Inputs, percent: 
     """The run that compares one function. Raises Failure; progress goes to standard error."""
     import sys
 
-    from llama_workbench.harness.progress import progress_on
+    from llama_workbench.harness.plugin.progress import progress_on
     from llama_workbench.harness.report.terminal import console
-    from llama_workbench.harness.revisions import compare_revisions
-    from llama_workbench.harness.run import USER_ERRORS
+    from llama_workbench.harness.session.revisions import compare_revisions
+    from llama_workbench.harness.session.run import USER_ERRORS
     from llama_workbench.harness.spec.conditions import Condition
 
     if not 0 <= percent < float("inf"):

@@ -33,7 +33,7 @@ def command(
     --json prints:
       {"fit": true|false, "checks": [{"name", "state": "ok"|"warn"|"bad", "found", "fix"}]}
     """
-    from llama_workbench.harness.doctor import aa_trial, examine, examine_aa, read_facts
+    from llama_workbench.harness.calibrate.doctor import aa_trial, examine, examine_aa, read_facts
 
     if not 0 < seconds < float("inf"):
         raise Failure(f"--seconds must be a number above 0, not {seconds:g}")

@@ -60,8 +60,8 @@ def command(
     """Judge a run again (see HELP)."""
     from llama_workbench.harness.fleet.folder import is_fleet
     from llama_workbench.harness.fleet.judging import judge_fleet
+    from llama_workbench.harness.fleet.rejudge import rejudge
     from llama_workbench.harness.metrics.registry import judged_files
-    from llama_workbench.harness.rejudge import rejudge
     from llama_workbench.harness.remote.place import is_url
     from llama_workbench.harness.report.markdown import markdown_table
     from llama_workbench.harness.report.standings import write_standings
@@ -90,8 +90,8 @@ def command(
 
 def _show(folder: RunFolder, verdicts: list[dict[str, Any]], manifest: dict[str, Any]) -> None:
     """The report; of a fleet also each effect over its machines, and the command that settles what is open."""
+    from llama_workbench.harness.fleet.report import machine_lines
     from llama_workbench.harness.report.further import further
-    from llama_workbench.harness.report.machines import machine_lines
     from llama_workbench.harness.report.terminal import verdict_report
     from llama_workbench.harness.store import machine_schema, schema
     from llama_workbench.harness.store.files import MACHINES

@@ -89,10 +89,10 @@ def _export(folder: RunFolder, claim: str, part: str | None, files: Mapping[str,
 def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool) -> None:
     """Print the parts that are asked for; where none is, the answer and those parts that the run has."""
     from llama_workbench.harness.fleet.folder import is_fleet
+    from llama_workbench.harness.fleet.rejudge import rejudge
     from llama_workbench.harness.metrics.registry import judged_files
     from llama_workbench.harness.metrics.roofline.files import ROOFLINE
     from llama_workbench.harness.metrics.share.files import PHASES
-    from llama_workbench.harness.rejudge import rejudge
     from llama_workbench.harness.report.answer import answer_markdown
     from llama_workbench.harness.report.decision import decision_markdown, decisions_of
     from llama_workbench.harness.spec.dispute import dispute_of
@@ -141,8 +141,8 @@ def _print_fleet(folder: RunFolder, everything: bool) -> None:
     """What holds over the machines. What one of them found beside verdicts is in its own run."""
     from llama_workbench.harness.fleet.folder import FleetFolder
     from llama_workbench.harness.fleet.judging import verdicts_of
+    from llama_workbench.harness.fleet.report import machine_markdown
     from llama_workbench.harness.report.answer import answer_markdown
-    from llama_workbench.harness.report.machines import machine_markdown
     from llama_workbench.harness.spec.dispute import dispute_of
     from llama_workbench.harness.store.forms import plain
 

@@ -15,7 +15,7 @@ from ..results import run_to_go_on
 from .shared import Failure, RunArgument, show, takes, write
 
 if TYPE_CHECKING:
-    from llama_workbench.harness.run import Result
+    from llama_workbench.harness.session.run import Result
     from llama_workbench.harness.store.folder import RunFolder
 
 
@@ -55,7 +55,7 @@ def command(run: RunArgument, **given: Any) -> None:
 
 def _measured(run: str, given: Mapping[str, Any]) -> Result:
     """What the run came to. given: what was typed, by the keys of the options. Raises Failure."""
-    from llama_workbench.harness import run as session
+    from llama_workbench.harness.session import run as session
 
     try:
         return _gone_on(run_to_go_on(run), given)
@@ -65,15 +65,15 @@ def _measured(run: str, given: Mapping[str, Any]) -> Result:
 
 def _gone_on(folder: RunFolder, given: Mapping[str, Any]) -> Result:
     """Raises `run.USER_ERRORS`."""
-    from llama_workbench.harness import run as session
-    from llama_workbench.harness.progress import progress_on
+    from llama_workbench.harness.plugin.progress import progress_on
+    from llama_workbench.harness.plugin.resume import go_on
     from llama_workbench.harness.report.terminal import console
-    from llama_workbench.harness.resume import go_on
+    from llama_workbench.harness.session import run as session
 
     start, request, options = typed(Start, given), typed(Request, given), typed(Options, given)
     budget = given["budget"]
     if start.on:
-        from llama_workbench.harness.fleet_session import again
+        from llama_workbench.harness.fleet.session import again
 
         fleet = again(folder, request, options, on=start.on, budget=budget)
         with closing(progress_on(console())) as progress:

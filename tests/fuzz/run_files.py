@@ -16,18 +16,19 @@ from typing import Any
 
 from llama_workbench.dashboard.export import evidence as export
 from llama_workbench.dashboard.views import answers, breakdown, data, gates, memory, noise, outcomes, samples, scaling
+from llama_workbench.harness.baselines.regressions import compare_standings
+from llama_workbench.harness.baselines.text import to_markdown
 from llama_workbench.harness.claims.dispute import load_dispute
 from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.claims.reading import check_claim
+from llama_workbench.harness.fleet.rejudge import rejudge
 from llama_workbench.harness.metrics.roofline.metric import all_reached
 from llama_workbench.harness.metrics.share.files import PHASES
-from llama_workbench.harness.rejudge import judge_run, rejudge
-from llama_workbench.harness.report.compare import compare_standings
-from llama_workbench.harness.report.compare_text import to_markdown
 from llama_workbench.harness.report.decision import decisions_of
 from llama_workbench.harness.report.markdown import markdown_table
 from llama_workbench.harness.report.standings import read_standings, write_standings
 from llama_workbench.harness.report.terminal import verdict_report
+from llama_workbench.harness.session.judging import judge_run
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder, describe
 from llama_workbench.harness.store.schema import Manifest

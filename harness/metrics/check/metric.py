@@ -27,7 +27,7 @@ from ..base import ExactMetric, PassContext, no_such_quantity
 CHECK_SECONDS = 300.0
 
 
-class Case(NamedTuple):
+class CheckedCase(NamedTuple):
     """One thing that was tried."""
 
     name: str
@@ -43,7 +43,7 @@ class CheckError(Exception):
     """A check could not be carried out; the text says why."""
 
 
-def run_check(name: str, *, cache: Path, seed: int, log: Path) -> tuple[list[Case], float]:
+def run_check(name: str, *, cache: Path, seed: int, log: Path) -> tuple[list[CheckedCase], float]:
     """The cases of a check, and how many seconds it took. Raises CheckError where it did not come to its end."""
     if name not in CHECKS:
         raise CheckError(f"there is no check {name!r}; there are: {', '.join(CHECKS)}")
@@ -59,10 +59,10 @@ def run_check(name: str, *, cache: Path, seed: int, log: Path) -> tuple[list[Cas
         raise CheckError(f"no end after {CHECK_SECONDS:.0f} s") from error
     except subprocess.CalledProcessError as error:
         raise CheckError(f"ends with exit code {error.returncode} (its output lies in {log.name})") from error
-    return [Case(*case) for case in json.loads(done.stdout)], time.monotonic() - begun
+    return [CheckedCase(*case) for case in json.loads(done.stdout)], time.monotonic() - begun
 
 
-def _unified_cache_correct(cache: Path, seed: int) -> Iterator[Case]:
+def _unified_cache_correct(cache: Path, seed: int) -> Iterator[CheckedCase]:
     """The modular code with its own shared cache, against the library: every case of the logits gate on its own."""
     import torch
 
@@ -80,7 +80,7 @@ def _unified_cache_correct(cache: Path, seed: int) -> Iterator[Case]:
         for case in small_cases(config):
             gate = judge_logits([case], run_cases(ours, [case]), run_cases(library, [case]), torch.float64)
             detail = gate.detail if not gate.passed else f"logits within {gate.max_error:.0e} of the largest"
-            yield Case(f"{case.name} ({geometry})", gate.passed, detail)
+            yield CheckedCase(f"{case.name} ({geometry})", gate.passed, detail)
 
 
 def _of_gguf(function: str) -> Check:
@@ -88,7 +88,7 @@ def _of_gguf(function: str) -> Check:
     return lambda cache, seed: getattr(import_module(".gguf", __package__), function)(cache, seed)
 
 
-def _streaming(cache: Path, seed: int) -> Iterator[Case]:
+def _streaming(cache: Path, seed: int) -> Iterator[CheckedCase]:
     """Each token of a generation comes after exactly one more forward, and is the library's most likely one."""
     from unittest.mock import Mock
 
@@ -111,8 +111,8 @@ def _streaming(cache: Path, seed: int) -> Iterator[Case]:
             streamed = [(int(token), counted.forward.call_count) for token in generate(counted, prompt, wanted)]
             tokens, forwards = map(list, zip(*streamed, strict=True))
             stepwise = forwards == list(range(1, wanted + 1))
-            yield Case(f"{name}: one forward a token", stepwise, f"forwards when each token came: {forwards}")
-            yield Case(f"{name}: the library's tokens", tokens == expected, f"{tokens} for {expected}")
+            yield CheckedCase(f"{name}: one forward a token", stepwise, f"forwards when each token came: {forwards}")
+            yield CheckedCase(f"{name}: the library's tokens", tokens == expected, f"{tokens} for {expected}")
 
 
 CHECKS: Mapping[str, Check] = {

@@ -48,14 +48,14 @@ class CallgrindError(ValueError):
 
 
 @dataclass(frozen=True)
-class Counted:
+class InstructionCount:
     """Instructions that a process executed while callgrind collected, and of these those in each of GROUPS."""
 
     instructions: int
     by_group: dict[str, int]
 
 
-def read(path: Path) -> Counted:
+def read(path: Path) -> InstructionCount:
     """What a dump says. Raises CallgrindError where it is missing, cut off or in another form."""
     try:
         with path.open(encoding="utf-8", errors="replace") as lines:
@@ -64,7 +64,7 @@ def read(path: Path) -> Counted:
         raise CallgrindError(f"callgrind left no {path.name} ({error.strerror})") from error
 
 
-def parse(lines: Iterable[str]) -> Counted:
+def parse(lines: Iterable[str]) -> InstructionCount:
     """The same from lines. Raises CallgrindError."""
     positions, column, total = 1, -1, None
     names: dict[tuple[str, str], str] = {}
@@ -99,7 +99,7 @@ def parse(lines: Iterable[str]) -> Counted:
     groups: Counter[str] = Counter()
     for (of, function), cost in spent.items():
         groups[group_of(of, function)] += cost
-    return Counted(total, {group: groups[group] for group in GROUPS if groups[group]})
+    return InstructionCount(total, {group: groups[group] for group in GROUPS if groups[group]})
 
 
 def group_of(of: str, function: str) -> str:

@@ -29,7 +29,7 @@ from ...store.schema import Effect
 from ..base import IntervalMetric, PassContext, VariantHypothesis, subjects
 from .files import ROOFLINE, CallSample, Roof, RoofSample
 from .files import Roofline as Record
-from .work import Work, least_seconds
+from .work import ForwardWork, least_seconds
 
 MATMUL: Literal["matmul"] = "matmul"
 MEMORY: Literal["memory"] = "memory"
@@ -120,7 +120,7 @@ def _reached(record: Record, variant: str, clock: Literal["cpu", "wall"], alpha:
             continue
         lengths = sorted({row.tokens for row in mine})
         times = [statistics.median(_seconds(row, clock) for row in mine if row.tokens == n) for n in lengths]
-        work = [Work(*forward) for length in lengths for forward in record.work[length]]
+        work = [ForwardWork(*forward) for length in lengths for forward in record.work[length]]
         compute, memory = least_seconds(work, flops_per_second=rates[MATMUL], bytes_per_second=rates[MEMORY])
         compute_seconds += compute
         memory_seconds += memory

@@ -18,14 +18,14 @@ from llama_workbench.variants import LlamaConfig
 from llama_workbench.variants.memory_policy import forwards, kv_bytes
 
 
-class Work(NamedTuple):
+class ForwardWork(NamedTuple):
     """Of one forward: operations of its matrix products, and bytes that it must read or write."""
 
     flops: int
     nbytes: int
 
 
-def work_of_forward(config: LlamaConfig, *, tokens: int, positions: int, batch: int, item_bytes: int) -> Work:
+def work_of_forward(config: LlamaConfig, *, tokens: int, positions: int, batch: int, item_bytes: int) -> ForwardWork:
     """The work of `tokens` new tokens (1 or more) in each of `batch` sequences, which then have `positions` in all.
 
     `item_bytes` is the size of one weight, and of one number in the KV cache.
@@ -44,10 +44,10 @@ def work_of_forward(config: LlamaConfig, *, tokens: int, positions: int, batch: 
     # An embedding of its own is looked up in a few rows; a tied one is the head, which is read whole.
     weights = parameter_count(config) - (0 if config.tie_word_embeddings else vocabulary * hidden)
     cache = kv_bytes(config, positions=positions, batch=batch, item_bytes=item_bytes)
-    return Work(batch * (keys_and_values + rest + head), weights * item_bytes + cache)
+    return ForwardWork(batch * (keys_and_values + rest + head), weights * item_bytes + cache)
 
 
-def work_of_call(config: LlamaConfig, workload: Workload, *, tokens: int, item_bytes: int) -> list[Work]:
+def work_of_call(config: LlamaConfig, workload: Workload, *, tokens: int, item_bytes: int) -> list[ForwardWork]:
     """The forwards of one call of `tokens` tokens (`call_lengths`), in order. Raises ValueError for a component."""
     if workload.kind == "component":
         raise ValueError(f"{workload.name} is one part of a forward; only whole forwards are counted")
@@ -79,7 +79,9 @@ def products(config: LlamaConfig, workload: Workload) -> list[tuple[int, int, in
     return list(dict.fromkeys([*shapes, (rows, inner, hidden), (workload.batch, hidden, config.vocab_size)]))
 
 
-def least_seconds(work: Sequence[Work], *, flops_per_second: float, bytes_per_second: float) -> tuple[float, float]:
+def least_seconds(
+    work: Sequence[ForwardWork], *, flops_per_second: float, bytes_per_second: float
+) -> tuple[float, float]:
     """(seconds of forwards that computing bounds, seconds of those that memory bounds): their sum is the least time.
 
     Forwards come one after another, so that each takes at least the longer of its two.

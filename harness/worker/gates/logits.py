@@ -42,7 +42,7 @@ def case_of(name: str, tokens: Tensor, lengths: Iterable[int]) -> Case:
 
 
 @dataclass(frozen=True)
-class Gate:
+class LogitsGate:
     """Whether a variant's logits may be trusted. Errors and tolerance are shares of the largest reference logit."""
 
     passed: bool
@@ -73,7 +73,7 @@ def judge_logits(
     dtype: torch.dtype,
     *,
     engine: Engine | None = None,
-) -> Gate:
+) -> LogitsGate:
     """Compare step by step; NaN or infinity never passes, nor does a wrong shape.
 
     Where an `engine` gives log-probabilities, they are compared with the reference's.
@@ -86,9 +86,9 @@ def judge_logits(
         for step, (logits, reference) in enumerate(zip(ours, theirs, strict=True)):
             error, fault = fault_of(logits, reference, tolerance)
             if fault:
-                return Gate(False, f"{case.name}, call {step + 1}: {fault}", len(cases), error, tolerance)
+                return LogitsGate(False, f"{case.name}, call {step + 1}: {fault}", len(cases), error, tolerance)
             worst = max(worst, error)
-    return Gate(True, f"{len(cases)} case{'s' * (len(cases) != 1)}", len(cases), worst, tolerance)
+    return LogitsGate(True, f"{len(cases)} case{'s' * (len(cases) != 1)}", len(cases), worst, tolerance)
 
 
 def fault_of(logits: Any, reference: Tensor, tolerance: float) -> tuple[float, str]:
@@ -156,13 +156,13 @@ def beyond(case: Case, engine: Engine | None) -> str | None:
 TOLERANCE = TOLERANCES[torch.float32]
 
 
-def judge_component(got: Tensor, expected: Tensor) -> Gate:
+def judge_component(got: Tensor, expected: Tensor) -> LogitsGate:
     """Compare a result with the right one, both float64."""
     error = component_error(got, expected)
     fault = "" if error <= TOLERANCE else f"off by {error:.1e} of the largest value"
     if got.shape != expected.shape:
         fault = f"{list(got.shape)} for {list(expected.shape)}"
-    return Gate(not fault, fault or "1 case", 1, error, TOLERANCE)
+    return LogitsGate(not fault, fault or "1 case", 1, error, TOLERANCE)
 
 
 def component_error(got: Tensor, expected: Tensor) -> float:

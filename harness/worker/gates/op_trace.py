@@ -42,7 +42,7 @@ def _shown(value: object) -> str:
 
 
 @dataclass(frozen=True)
-class Trace:
+class OpTrace:
     """The ATen ops of one call, each with the shapes, strides and types of its arguments."""
 
     ops: tuple[str, ...]
@@ -53,7 +53,7 @@ class Trace:
         return sha256("\n".join(self.ops).encode()).hexdigest()[:16]
 
 
-def trace(call: Callable[[], object]) -> Trace:
+def trace(call: Callable[[], object]) -> OpTrace:
     """Record what `call` dispatches, with gradients and inference mode off: in inference mode composite operations stay
     whole, and a trace would not show which kernel scaled_dot_product_attention chose.
     """
@@ -64,10 +64,10 @@ def trace(call: Callable[[], object]) -> Trace:
 
     with torch.inference_mode(False), torch.no_grad(), noting(note):
         call()
-    return Trace(tuple(ops))
+    return OpTrace(tuple(ops))
 
 
-def trace_difference(baseline: Trace, variant: Trace) -> str | None:
+def trace_difference(baseline: OpTrace, variant: OpTrace) -> str | None:
     """None where both sides run the same ops on the same shapes. Otherwise the first difference, in words."""
     if baseline.ops == variant.ops:
         return None
@@ -79,20 +79,20 @@ def trace_difference(baseline: Trace, variant: Trace) -> str | None:
     return f"{len(baseline.ops)} ops against {len(variant.ops)}"
 
 
-def facts_of(ops: Trace) -> dict[str, Any]:
+def facts_of(ops: OpTrace) -> dict[str, Any]:
     """What a run keeps of a trace."""
     counts = dict(sorted(_counts(ops).items()))
     return {"digest": ops.digest, "ops": len(ops.ops), "attention_kernels": attention_kernels(ops), "counts": counts}
 
 
-def op_counts(baseline: Trace, variant: Trace) -> list[tuple[str, int, int]]:
+def op_counts(baseline: OpTrace, variant: OpTrace) -> list[tuple[str, int, int]]:
     """Ops that one side runs more often: (name, times in the baseline, times in the variant), largest gap first."""
     ours, theirs = _counts(baseline), _counts(variant)
     rows = [(name, ours[name], theirs[name]) for name in {*ours, *theirs} if ours[name] != theirs[name]]
     return sorted(rows, key=lambda row: (-abs(row[2] - row[1]), row[0]))
 
 
-def _counts(ops: Trace) -> Counter[str]:
+def _counts(ops: OpTrace) -> Counter[str]:
     """How often each op runs, by its name without "aten."."""
     return Counter(op.split("(")[0].removeprefix("aten.") for op in ops.ops)
 
@@ -101,7 +101,7 @@ def _short(op: str) -> str:
     return op.removeprefix("aten.")[:90]
 
 
-def attention_kernels(ops: Trace) -> list[str]:
+def attention_kernels(ops: OpTrace) -> list[str]:
     """Names of the fused attention kernels in a trace: which backend scaled_dot_product_attention chose."""
     names = {op.split("(")[0].removeprefix("aten.") for op in ops.ops}
     return sorted(name for name in names if name.startswith("_scaled_dot_product"))

@@ -14,7 +14,7 @@ from llama_workbench.datasets.geometries import stored_shapes
 from llama_workbench.variants import Build, Engine, LlamaConfig, RopeScaling
 
 from ..channel import in_one_line
-from .logits import TOLERANCES, Case, Gate, beyond, case_of, greedy, judge_logits, judge_tokens, run_cases
+from .logits import TOLERANCES, Case, LogitsGate, beyond, case_of, greedy, judge_logits, judge_tokens, run_cases
 
 SMALL_LENGTH = 48
 """max_length of the small gate's models; its last case fills it."""
@@ -80,7 +80,7 @@ def small_cases(config: LlamaConfig) -> list[Case]:
     ]
 
 
-def generated_gate(model: Any, prompts: Sequence[Tensor], dtype: torch.dtype) -> Gate:
+def generated_gate(model: Any, prompts: Sequence[Tensor], dtype: torch.dtype) -> LogitsGate:
     """Whether an engine generates the tokens that its own `forward` finds most likely. (`forward` passed before.)"""
     for prompt in prompts:
         expected, margins = greedy(model, prompt, GENERATED)
@@ -88,11 +88,11 @@ def generated_gate(model: Any, prompts: Sequence[Tensor], dtype: torch.dtype) ->
             tokens = model.generate(prompt, GENERATED)
         if wrong := judge_tokens(tokens, expected, margins, dtype):
             detail = f"generated, {prompt.shape[1]} tokens: {wrong}"
-            return Gate(False, detail, len(prompts), tolerance=TOLERANCES[dtype])
-    return Gate(True, f"{len(prompts)} generated", len(prompts), 0.0, TOLERANCES[dtype])
+            return LogitsGate(False, detail, len(prompts), tolerance=TOLERANCES[dtype])
+    return LogitsGate(True, f"{len(prompts)} generated", len(prompts), 0.0, TOLERANCES[dtype])
 
 
-def small_gate(build: Build, reference: Reference, engine: Engine | None = None, device: str = "cpu") -> Gate:
+def small_gate(build: Build, reference: Reference, engine: Engine | None = None, device: str = "cpu") -> LogitsGate:
     """All cases on both small geometries, in float64, or in float32 where the variant cannot do float64.
 
     The variant computes on `device`. If it raises, the gate fails. What an `engine` cannot do is left out, and the
@@ -104,12 +104,14 @@ def small_gate(build: Build, reference: Reference, engine: Engine | None = None,
         try:
             gate = _small_gate(build, reference, torch.float32, engine, device)
         except Exception as error:
-            return Gate(False, f"raises {in_one_line(error)}")
+            return LogitsGate(False, f"raises {in_one_line(error)}")
         return replace(gate, detail=f"{gate.detail}, in float32 (float64: {type(in_double).__name__})")
 
 
-def _small_gate(build: Build, reference: Reference, dtype: torch.dtype, engine: Engine | None, device: str) -> Gate:
-    gates: list[Gate] = []
+def _small_gate(
+    build: Build, reference: Reference, dtype: torch.dtype, engine: Engine | None, device: str
+) -> LogitsGate:
+    gates: list[LogitsGate] = []
     left_out: Counter[str] = Counter()
     for name, config in small_geometries().items():
         weights = {name: weight.to(device) for name, weight in small_weights(config, dtype).items()}
@@ -134,4 +136,4 @@ def _small_gate(build: Build, reference: Reference, dtype: torch.dtype, engine: 
     if engine is not None and left_out:
         reasons = (f"{missing} with {what}: {engine.cannot[what]}" for what, missing in left_out.items())
         detail += f", left out {'; '.join(reasons)}"
-    return Gate(True, detail, count, max(gate.max_error for gate in gates), gates[0].tolerance)
+    return LogitsGate(True, detail, count, max(gate.max_error for gate in gates), gates[0].tolerance)

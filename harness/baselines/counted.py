@@ -1,0 +1,227 @@
+"""Two runs by what was counted in both: instructions, memory, operations. See `compare` for their times.
+
+What is counted does not vary as times do, so there are no rounds behind it. Instructions have an interval, for what a
+process's memory may do to them; bytes and operations have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from llama_workbench.variants import YARDSTICK
+
+from ..machine.environment import device_kind
+from ..metrics.instructions.across import change
+from ..metrics.instructions.files import INSTRUCTIONS, Instructions
+from ..profilers.peak_memory import MEMORY, Memory
+from ..report.text import one_text_line
+from ..spec.entered import EnteredName
+from ..store.errors import RunError
+from ..store.folder import RunFolder
+from ..store.schema import MANIFEST, Key, Standings
+from .rows import Answer, Counted, Row
+from .thresholds import Thresholds, What
+
+LEAST_BYTES = 16_384
+"""Peaks of the same code differ by Python's own objects; less than this is no change."""
+
+MOST_NAMED = 6
+
+
+@dataclass(frozen=True)
+class CountedRun:
+    """One of the two runs, and what its passes counted."""
+
+    folder: RunFolder
+    standings: Standings
+
+    @cached_property
+    def instructions(self) -> list[Instructions]:
+        """Its counts of instructions. Raises RunError."""
+        return INSTRUCTIONS.form.validate_python(self.folder.records(INSTRUCTIONS))
+
+    @cached_property
+    def memory(self) -> dict[Key, Memory]:
+        """Its memory, where it was measured. Raises RunError."""
+        records: list[Memory] = MEMORY.form.validate_python(self.folder.records(MEMORY))
+        return {(each.workload, each.variant): each for each in records}
+
+    @cached_property
+    def traces(self) -> dict[Key, Mapping[str, Any]]:
+        """Its operations. Raises RunError."""
+        return {
+            (experiment["workload"]["name"], variant): trace
+            for experiment in self.folder.read_manifest().get("experiments", ())
+            for variant, trace in (experiment.get("traces") or {}).items()
+        }
+
+    @cached_property
+    def inputs(self) -> dict[str, str]:
+        """Workload → SHA-256 of the code that makes what functions are called with."""
+        sources = MANIFEST.validate_python(self.folder.read_manifest()).sources
+        return {} if sources is None else {name: each.payload.digest for name, each in sources.calls.items()}
+
+    def has(self, key: Key) -> bool:
+        """Whether the run took the variant on, with or without a number in the end."""
+        return key in self.standings.subjects or key in self.standings.reasons
+
+
+def counted_rows(old: CountedRun, now: CountedRun, thresholds: Thresholds, *, same_machine: bool) -> list[Row]:
+    """The rows of everything that is no time. Raises RunError where something cannot be read that decides; what is
+    only shown is left out then."""
+    rows: list[Row] = []
+    every: Mapping[What, Callable[[], Iterator[Row]]] = {
+        "instructions": lambda: _instruction_rows(old, now, thresholds),
+        "operations": lambda: _operation_rows(old, now),
+        "memory": lambda: _memory_rows(old, now, thresholds, same_machine=same_machine),
+    }
+    for what, rows_of in every.items():
+        try:
+            rows += rows_of()
+        except RunError:
+            if what in thresholds.gate:
+                raise
+    return rows
+
+
+def _instruction_rows(old: CountedRun, now: CountedRun, thresholds: Thresholds) -> Iterator[Row]:
+    """Of each variant that was counted in the base run, where the new run counted anything at all."""
+    if not now.instructions:
+        return
+    for record in old.instructions:
+        key = record.workload, record.variant
+        if record.instructions is None or not _is_subject(key) or not now.has(key):
+            continue
+        reason = unlike(key, old.standings, now.standings)
+        if not reason and old.inputs.get(key[0]) != now.inputs.get(key[0]):
+            reason = "the code that makes the arguments changed"
+        try:
+            changed = None if reason else change(old.instructions, now.instructions, *key)
+        except ValueError as error:
+            reason = str(error)
+        if reason or changed is None:
+            yield _cannot_tell(key, "instructions", thresholds, reason)
+            continue
+        limit, width = thresholds.of("instructions", *key), changed.half_width
+        low, high = changed.percent - width, changed.percent + width
+        verdict: Answer = "cannot tell"
+        reason = f"up to {high:.2f} % more are not excluded: counts of such short calls are known to ±{width:.2f} %"
+        if low > limit:
+            verdict, reason = "regression", changed.detail
+        elif high < -limit:
+            verdict, reason = "improvement", changed.detail
+        elif high < limit:
+            verdict, reason = "no regression", changed.detail
+        base, new = (Counted(value, "instructions") for value in (changed.base, changed.new))
+        yield Row(*key, "", base, new, changed.percent, low, high, verdict, reason, "instructions", limit)
+
+
+def _memory_rows(old: CountedRun, now: CountedRun, thresholds: Thresholds, *, same_machine: bool) -> Iterator[Row]:
+    """Of each variant whose memory both runs measured: weights, caches and the most that a call adds to them."""
+    for key, before in old.memory.items():
+        if not now.memory or not _is_subject(key) or not now.has(key) or _peak(before) is None:
+            continue
+        after, base = now.memory.get(key), _peak(before)
+        new = None if after is None else _peak(after)
+        reason = unlike(key, old.standings, now.standings)
+        if reason or after is None or base is None or new is None:
+            missing = (after and after.reason) or "not measured"
+            reason = reason or f"{now.standings.name} has no memory of it: {one_text_line(missing, 160)}"
+            yield _cannot_tell(key, "memory", thresholds, reason)
+            continue
+        limit = thresholds.of("memory", *key)
+        least = max(base * limit / 100, LEAST_BYTES)
+        percent, detail = 100 * (new / base - 1), _grown(before, after)
+        verdict: Answer = "no regression"
+        if new - base > least:
+            verdict = "regression" if same_machine else "cannot tell"
+            detail = detail if same_machine else f"more memory, but on a different machine: {detail}"
+        elif base - new > least:
+            verdict = "improvement"
+        base_bytes, new_bytes = Counted(base, "bytes"), Counted(new, "bytes")
+        yield Row(*key, "", base_bytes, new_bytes, percent, percent, percent, verdict, detail, "memory", limit)
+
+
+def _operation_rows(old: CountedRun, now: CountedRun) -> Iterator[Row]:
+    """Of each variant whose operations both runs have."""
+    for key, before in old.traces.items():
+        after = now.traces.get(key)
+        if after is None or not _is_subject(key):
+            continue
+        if reason := unlike(key, old.standings, now.standings):
+            yield Row(*key, "", None, None, None, None, None, "cannot tell", reason, "operations")
+            continue
+        same = before["digest"] == after["digest"]
+        base, new = (Counted(float(trace["ops"]), "operations") for trace in (before, after))
+        percent = 100 * (after["ops"] / before["ops"] - 1) if before["ops"] else None
+        verdict: Answer = "no regression" if same else "changed"
+        detail = "" if same else _came_and_went(before, after)
+        yield Row(*key, "", base, new, percent, percent, percent, verdict, detail, "operations")
+
+
+def unlike(key: Key, old: Standings, now: Standings) -> str:
+    """Why nothing of a variant in two runs can be compared, whatever the machine; empty where it can be."""
+    ours, theirs = device_kind(now.environment), device_kind(old.environment)
+    if ours != theirs:
+        return f"{old.name} measured on {theirs}, {now.name} on {ours}"
+    if key in now.reasons:
+        return f"{now.name} has no number for it: {one_text_line(now.reasons[key], 160)}"
+    if key[0] not in old.workloads or key[0] not in now.workloads:
+        return "one of the runs lacks the workload"
+    before, today = old.workloads[key[0]], now.workloads[key[0]]
+    # Descriptions are for people, and do not change what is measured.
+    changed = sorted(
+        name
+        for name in before.workload.keys() | today.workload.keys()
+        if name != "description" and before.workload.get(name) != today.workload.get(name)
+    )
+    if changed:
+        return f"the workload is another one now ({', '.join(changed)})"
+    return "the checkpoints differ" if before.checkpoint != today.checkpoint else ""
+
+
+def _is_subject(key: Key) -> bool:
+    """Neither a control nor what others are compared with."""
+    return not EnteredName(key[1]).is_control and key[1] != YARDSTICK
+
+
+def _cannot_tell(key: Key, what: What, thresholds: Thresholds, reason: str) -> Row:
+    reason = one_text_line(reason, 300)
+    limit = thresholds.of(what, *key)
+    return Row(*key, "", None, None, None, None, None, "cannot tell", reason, what, limit)
+
+
+_PARTS = {
+    "parameter_bytes": "weights",
+    "cache_bytes": "caches",
+    "peak_transient_bytes": "temporary tensors",
+}
+
+
+def _peak(memory: Memory) -> float | None:
+    sizes = [getattr(memory, name) for name in _PARTS]
+    return None if None in sizes else float(sum(sizes))
+
+
+def _grown(before: Memory, after: Memory) -> str:
+    """The parts that changed by more than what Python's own objects do, in words."""
+    moved = {part: getattr(after, name) - getattr(before, name) for name, part in _PARTS.items()}
+    return ", ".join(f"{part} {change:+,.0f} bytes" for part, change in moved.items() if abs(change) > LEAST_BYTES)
+
+
+def _came_and_went(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """Which operations a changed trace has more or less often, as far as both runs have them by name."""
+    ours, theirs = before.get("counts"), after.get("counts")
+    if not isinstance(ours, Mapping) or not isinstance(theirs, Mapping):
+        return f"{before['ops']} operations became {after['ops']}" * (before["ops"] != after["ops"])
+    moved = {name: theirs.get(name, 0) - ours.get(name, 0) for name in {*ours, *theirs}}
+    names = sorted((name for name in moved if moved[name]), key=lambda name: (-abs(moved[name]), name))
+    return _listed([f"{name} {moved[name]:+d}" for name in names]) or "the same operations in another order or shape"
+
+
+def _listed(texts: Sequence[str]) -> str:
+    more = f" and {len(texts) - MOST_NAMED} more" if len(texts) > MOST_NAMED else ""
+    return ", ".join(texts[:MOST_NAMED]) + more

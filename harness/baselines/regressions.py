@@ -1,0 +1,221 @@
+"""Two runs from different days: has anything become slower?
+
+Absolute times of two sessions cannot be compared, so each variant is compared as its ratio to the frozen `yardstick`
+that both sessions timed (see `standings`). With d the log ratio t_yardstick / t_variant, the slow-down is
+
+    delta = d(base) - d(new),    between  low(base) - high(new)  and  high(base) - low(new),
+
+where low and high are the ends of the two confidence intervals. The answer is
+
+- *regression* where even the lower end, less a tolerance, lies beyond the threshold. The tolerance is for what shifts a
+  ratio between sessions, and no interval of one session knows of: 9 % on one machine configuration, 19 % where the
+  variant's call is more than twice as long or as short as the yardstick's; on another machine 20 %, and even then only
+  "cannot tell". `python -m tests.session_trials` measures it.
+- *no regression* where the upper end lies within the threshold (*improvement*: faster beyond threshold and tolerance).
+- *cannot tell* otherwise, with the reason.
+
+Every interval is at the run's alpha, not at a share of it: this is a screen, and what it finds is confirmed by timing
+old and new code in the same rounds (`pytest --benchmark --compare OLD NEW`). A workload without a yardstick (a
+component) is compared by the ratio of its pair, which cannot say which of its sides moved; the row says so.
+
+Instructions, memory and operations stand beside the times where both runs have them (see `compare_passes`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from llama_workbench.variants import YARDSTICK
+
+from ..machine.environment import comparable
+from ..report.standings import measure_standings
+from ..stats.confidence import Interval
+from ..store.folder import RunFolder
+from ..store.schema import Key, Standings
+from .counted import CountedRun, counted_rows, unlike
+from .rows import Answer, Row, RunComparison, Saved, gated
+from .thresholds import DEFAULTS, WHATS, Thresholds
+
+THRESHOLD_PERCENT = DEFAULTS.time
+"""A variant that takes this much more time than in the base run is a regression."""
+
+TOLERANCE_PERCENT, TOLERANCE_UNLIKE_PERCENT = 9.0, 19.0
+"""What the ratio of two variants may shift between two sessions on one machine configuration, with 95 % probability:
+where their calls differ by less than ALIKE, and where by more. results/README.md has the sessions behind it."""
+
+ALIKE = 2.0
+
+TOLERANCE_OTHER_MACHINE_PERCENT = 20.0
+
+
+def compare(
+    base: RunFolder, new: RunFolder, *, thresholds: Thresholds = DEFAULTS, threshold_percent: float | None = None
+) -> RunComparison:
+    """Compare two run folders. `threshold_percent` is of all times, whatever `thresholds` say of them.
+
+    Raises RunError, and ValueError for a threshold that is not above 0.
+    """
+    if threshold_percent is not None:
+        thresholds = thresholds.with_time(threshold_percent)
+    now = _by_folder(measure_standings(new), new)
+    # Of the base only what the new run has, too: a baseline of the whole register takes seconds.
+    old = _by_folder(measure_standings(base, now.workloads), base)
+    timed = compare_standings(old, now, thresholds=thresholds)
+    counted = counted_rows(CountedRun(base, old), CountedRun(new, now), thresholds, same_machine=timed.same_machine)
+    rows = (*timed.rows, *counted)
+    order = {key: place for place, key in enumerate(dict.fromkeys(row.key for row in rows))}
+    subjects = {*order, *old.subjects, *now.subjects}
+    unused = (f"No subject fits [[for]] {each}." for each in thresholds.fit_nothing(subjects))
+    return replace(
+        timed,
+        rows=gated(sorted(rows, key=lambda row: (order[row.key], WHATS.index(row.what))), thresholds.gate),
+        notes=(*timed.notes, *_thresholds_of(thresholds, timed.tolerance_percent), *unused),
+        gate=thresholds.gate,
+    )
+
+
+def _by_folder(standings: Standings, run: RunFolder) -> Standings:
+    """Under the name of the folder: a baseline still has the name of the run that it was copied from."""
+    return replace(standings, name=run.path.resolve().name)
+
+
+def compare_standings(
+    old: Standings, now: Standings, *, thresholds: Thresholds = DEFAULTS, only: Sequence[Key] | None = None
+) -> RunComparison:
+    """Compare two runs by their relative times alone; `only`: these (workload, variant)."""
+    machine = comparable(old.environment, now.environment)
+    tolerance = TOLERANCE_OTHER_MACHINE_PERCENT if machine else TOLERANCE_PERCENT
+    here, there = ([key for key in run.subjects if only is None or key in only] for run in (old, now))
+    compared = [key for key in here if key in there or key in now.reasons]
+    rows = []
+    for key in compared:
+        percent = thresholds.of("time", *key)
+        allowed = max(tolerance, TOLERANCE_UNLIKE_PERCENT) if _is_unlike(key, old) else tolerance
+        limits = _Limits(math.log1p(percent / 100), math.log1p(allowed / 100), not machine)
+        rows.append(replace(_row(key, old, now, limits), threshold_percent=percent))
+    return RunComparison(
+        base=old.name,
+        new=now.name,
+        threshold_percent=thresholds.time,
+        tolerance_percent=tolerance,
+        machine_differences=tuple(machine),
+        rows=tuple(rows),
+        only_in_base=tuple(" on ".join(reversed(key)) for key in here if key not in compared),
+        only_in_new=tuple(" on ".join(reversed(key)) for key in there if key not in here),
+        notes=(*(note for run in (old, now) for note in _notes_on(run)), *_unlike(compared, old)),
+    )
+
+
+def _is_unlike(key: Key, old: Standings) -> bool:
+    """Whether a variant's call is far longer or shorter than the one that it stands against: what changes between two
+    sessions, such as what caches keep, then meets the two differently."""
+    return key in old.times and abs(old.times[key].interval.centre) > math.log(ALIKE)
+
+
+def _unlike(compared: Sequence[Key], old: Standings) -> Iterator[str]:
+    if names := [f"{variant} on {workload}" for workload, variant in compared if _is_unlike((workload, variant), old)]:
+        why = f"calls more than {ALIKE:g} times as long, or as short, as what they stand against"
+        yield f"tolerance {TOLERANCE_UNLIKE_PERCENT:g} % for {', '.join(names)}: {why}"
+
+
+@dataclass(frozen=True)
+class _Limits:
+    threshold: float  # log units
+    tolerance: float  # log units
+    same_machine: bool
+
+
+def _thresholds_of(thresholds: Thresholds, tolerance_percent: float) -> Iterator[str]:
+    """The thresholds of some subjects, a sentence for each table, with the slow-down from which a time is flagged."""
+    for limits in thresholds.for_some:
+        own = [f"{what} {percent:g} %" for what in WHATS if (percent := getattr(limits, what, None))]
+        if limits.time:
+            least = ((1 + limits.time / 100) * (1 + tolerance_percent / 100) - 1) * 100
+            own[0] += f" (flagged where the whole interval lies above {least:.3g} %)"
+        yield f"Thresholds for {limits}: {', '.join(own)}."
+
+
+def _notes_on(run: Standings) -> list[str]:
+    """What a reader should know about a run as a whole."""
+    notes = []
+    if run.status != "complete":
+        notes.append(f"{run.name} did not run to its end: compared are the rounds that it finished")
+    if run.fired:
+        notes.append(f"{run.name}: controls fired ({', '.join(run.fired)}); tolerance is widened by what they show")
+    return notes
+
+
+def _row(key: Key, old: Standings, now: Standings, limits: _Limits) -> Row:
+    workload, variant = key
+    against = old.workloads[workload].reference
+    reason = why_not(key, old, now)
+    if reason or against is None:
+        return Row(workload, variant, against or "", None, None, None, None, None, "cannot tell", reason)
+    saved, fresh = old.times[key], now.times[key]
+    before, today = saved.interval, fresh.interval
+    slack = old.workloads[workload].bias + now.workloads[workload].bias
+    low, high = before.low - today.high, before.high - today.low
+    verdict, reason = _answer(low, high, limits, slack, pair=None if against == YARDSTICK else against)
+    if before.unstable or today.unstable:
+        verdict, reason = "cannot tell", f"the ratio moved while {(old if before.unstable else now).name} was measured"
+    more = fresh.faults - saved.faults
+    faults = f"page faults a call changed by {more:+.0f}" if abs(more) > 1 else ""
+    return Row(
+        workload=workload,
+        variant=variant,
+        against=against,
+        base=_saved(before),
+        new=_saved(today),
+        change_percent=_percent(before.centre - today.centre),
+        low_percent=_percent(low),
+        high_percent=_percent(high),
+        verdict=verdict,
+        reason="; ".join(filter(None, (reason, faults))),
+    )
+
+
+def _answer(low: float, high: float, limits: _Limits, slack: float, *, pair: str | None) -> tuple[Answer, str]:
+    """Answer and reason from the ends of the slow-down (log units). `slack`: what fired controls say may be bias."""
+    tolerance = limits.tolerance + slack
+    side = f"; it may be {pair} that moved" if pair else ""
+    if low - tolerance > limits.threshold:
+        if not limits.same_machine:
+            return "cannot tell", f"slower, but on a different machine: confirm with both versions on one{side}"
+        return "regression", f"slower by at least {_percent(low):.1f} %{side}"
+    if not limits.same_machine:
+        return "cannot tell", "different machine"
+    if high + tolerance < -limits.threshold:
+        # A pair whose baseline became slower looks just like this, so it is no all-clear.
+        return ("cannot tell", f"faster, or {pair} became slower") if pair else ("improvement", "")
+    if high + slack < limits.threshold:
+        return "no regression", ""
+    if math.isinf(high):
+        return "cannot tell", "too few rounds for an interval"
+    if low > 0:
+        return "cannot tell", f"slower, by too little for this screen: confirm with both versions in one run{side}"
+    return "cannot tell", f"a slow-down of up to {_percent(high + slack):.1f} % is not excluded: measure longer"
+
+
+def why_not(key: Key, old: Standings, now: Standings) -> str:
+    """Why the times of a variant in two runs cannot be compared, whatever the machine; empty where they can."""
+    if reason := unlike(key, old, now):
+        return reason
+    before, today = old.workloads[key[0]], now.workloads[key[0]]
+    if before.reference is None or before.reference != today.reference:
+        return "no yardstick in both runs"
+    if before.reference != YARDSTICK and before.workload.get("kind") not in ("component", "call"):
+        return "no yardstick in either run"
+    if old.times[key].clock != now.times[key].clock:
+        return "one run has CPU time, the other wall time"
+    return ""
+
+
+def _saved(interval: Interval) -> Saved:
+    low, high = (math.exp(end) if math.isfinite(end) else None for end in (interval.low, interval.high))
+    return Saved(math.exp(interval.centre) if interval.n else None, low, high, interval.n)
+
+
+def _percent(log_ratio: float) -> float | None:
+    return math.expm1(log_ratio) * 100 if math.isfinite(log_ratio) else None

@@ -1,0 +1,226 @@
+"""The answer of a comparison of two runs as text: for the terminal, as Markdown and as JUnit XML."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from xml.etree import ElementTree
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Column, Table
+from rich.text import Text
+
+from llama_workbench.variants import YARDSTICK
+
+from ..report.markdown import markdown_cell, markdown_rows
+from ..report.text import effect_text
+from .counted import LEAST_BYTES
+from .rows import Counted, Row, RunComparison, Saved
+from .thresholds import WHATS
+
+MARKER = "<!-- llama-workbench -->"
+"""A hidden line of the summary in Markdown, by which a comment on a pull request is found and updated."""
+
+MOST_CHARACTERS = 60_000
+"""Of that summary: a comment on a pull request holds 65,536."""
+
+_STYLES = {
+    "regression": "red",
+    "changed": "magenta",
+    "no regression": "green",
+    "improvement": "green",
+    "cannot tell": "yellow",
+}
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def render(comparison: RunComparison) -> Group:
+    """For the terminal: a block for each workload, one line a variant, and the answer last."""
+    blocks: list[RenderableType] = [
+        Text("variant, change of its time against the yardstick [interval], answer", style="bold")
+    ]
+    worth = [row for row in comparison.rows if _worth(row)]
+    width = max((len(_name(row)) for row in worth), default=0)
+    change = max((len(change_text(row)) for row in worth), default=0)
+    for workload in dict.fromkeys(row.workload for row in worth):
+        rows = [row for row in worth if row.workload == workload]
+        against = {row.against for row in rows if row.against and row.against != YARDSTICK}
+        note = f" (against {', '.join(sorted(against))})" if against else ""
+        blocks.append(Text(f"{workload}{note}"))
+        for row in rows:
+            cells = Column(min_width=width, overflow="fold"), Column(min_width=change, no_wrap=True)
+            grid = Table.grid(*cells, Column(overflow="fold"), padding=(0, 2, 0, 0))
+            style = _STYLES[row.verdict] if row.decides else "dim"
+            grid.add_row(Text(_name(row)), Text(change_text(row)), Text(row.verdict, style=style))
+            blocks.append(Padding(grid, (0, 0, 0, 2)))
+            if row.reason:
+                blocks.append(Padding(Text(row.reason, style="dim"), (0, 0, 0, 4)))
+    blocks += ["", *(Text(line) for line in _notes(comparison))]
+    blocks.append(Text(comparison.summary(), style=f"bold {_STYLES[comparison.verdict]}"))
+    return Group(*blocks)
+
+
+def _worth(row: Row) -> bool:
+    """Whether the terminal shows a row: what decides, what was measured with an interval, and what changed."""
+    return row.decides or row.what in ("time", "instructions") or row.verdict not in ("no regression", "cannot tell")
+
+
+def _name(row: Row) -> str:
+    return row.variant if row.what == "time" else f"{row.variant}: {row.what}"
+
+
+def change_text(row: Row) -> str:
+    """The change of a variant's time, instructions, ...: "+1.2 % [-0.3, +2.7]"; above 0 it became worse."""
+    if row.change_percent is None:
+        return "–"
+    digits = 1 if row.what == "time" else 2
+    if row.low_percent == row.high_percent == row.change_percent:
+        return f"{_signed(row.change_percent, digits)} %"
+    low, high = ("open" if end is None else _signed(end, digits) for end in (row.low_percent, row.high_percent))
+    return f"{_signed(row.change_percent, digits)} % [{low}, {high}]"
+
+
+def side_text(side: Saved | Counted | None) -> str:
+    """What one of the two runs has of a row."""
+    if side is None:
+        return ""
+    return effect_text(asdict(side)) if isinstance(side, Saved) else f"{side.value:,.0f} {side.unit}"
+
+
+def _signed(percent: float, digits: int) -> str:
+    return f"{round(percent, digits) + 0.0:+.{digits}f}"  # adding 0.0 turns -0.0 into 0.0
+
+
+def to_markdown(comparison: RunComparison) -> str:
+    """A summary for a pull request: the answer, the rows that are not "no regression", all rows folded away.
+
+    It ends with MARKER. Where all rows are too many for a comment, the last are left out and counted.
+    """
+    begin = [f"### {markdown_cell(comparison.summary())}", ""]
+    end = [f"- {markdown_cell(note)}" for note in _notes(comparison)] + ["", MARKER]
+    left = MOST_CHARACTERS - len("\n".join([*begin, *end]))
+    worth = [row for row in comparison.rows if row.verdict != "no regression" and _worth(row)]
+    lines = [*_fitting_table(worth, left), ""] if worth else []
+    if len(worth) < len(comparison.rows):
+        all_rows = _fitting_table(comparison.rows, left - len("\n".join(lines)) - 100)
+        lines += ["<details><summary>all rows</summary>", "", *all_rows, "", "</details>", ""]
+    return "\n".join([*begin, *lines, *end]) + "\n"
+
+
+def _fitting_table(rows: Sequence[Row], most: int) -> list[str]:
+    """The lines of a table of so many characters at most; of rows that are left out, their number."""
+    lines, size = [], 0
+    for line in _markdown_table(rows).split("\n"):
+        size += len(line) + 1
+        if size > most:
+            break
+        lines.append(line)
+    missing = len(rows) - max(len(lines) - 2, 0)
+    return [*lines, "", f"{missing} more rows do not fit here; --json has all."] if missing else lines
+
+
+def _markdown_table(rows: Iterable[Row]) -> str:
+    cells = (
+        (
+            *(row.workload, row.variant, row.what),
+            *(side_text(side) for side in (row.base, row.new)),
+            *(change_text(row), f"**{row.verdict}**" if row.decides else row.verdict, row.reason),
+        )
+        for row in rows
+    )
+    headings = ("workload", "variant", "what", "base", "new", "change", "answer", "reason")
+    return markdown_rows(headings, (tuple(map(markdown_cell, row)) for row in cells))
+
+
+def to_junit(comparison: RunComparison) -> str:
+    """JUnit XML: a test case for each row that decides; a regression is a failure, "cannot tell" is skipped."""
+    failed = ("regression", "changed")
+    verdicts = [row.verdict for row in comparison.deciding]
+    suite = ElementTree.Element(
+        "testsuite",
+        name="workbench compare",
+        tests=str(max(len(verdicts), 1)),
+        failures=str(sum(verdict in failed for verdict in verdicts)),
+        skipped=str(verdicts.count("cannot tell") if verdicts else 1),
+        errors="0",
+    )
+    for row in comparison.deciding:
+        case = ElementTree.SubElement(suite, "testcase", classname=_xml(row.workload), name=_xml(_name(row)))
+        message = _xml(f"{change_text(row)} {row.reason}")
+        if row.verdict in failed:
+            ElementTree.SubElement(case, "failure", message=message, type=row.verdict)
+        elif row.verdict == "cannot tell":
+            ElementTree.SubElement(case, "skipped", message=message)
+    if not verdicts:  # CI systems take a suite without cases for a success
+        case = ElementTree.SubElement(suite, "testcase", classname="workbench", name="compare")
+        ElementTree.SubElement(case, "skipped", message=_xml(comparison.summary()))
+    ElementTree.indent(suite)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a report file, with the folder it lies in."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def _notes(comparison: RunComparison) -> list[str]:
+    threshold, tolerance = comparison.threshold_percent, comparison.tolerance_percent
+    least = ((1 + threshold / 100) * (1 + tolerance / 100) - 1) * 100
+    lines = [
+        f"Threshold {threshold:g} % more time, tolerance {tolerance:g} % between sessions: a regression is a slow-down "
+        f"whose whole interval lies above {least:.3g} %."
+    ]
+    lines += _notes_on_counts(comparison)
+    if comparison.gate != ("time",):
+        lines.append(f"The exit code is decided by {' and '.join(comparison.gate)}.")
+    if "time" in comparison.gate and any(row.what == "time" and not row.decides for row in comparison.rows):
+        lines.append("Where the time cannot tell, the count of the same variant decides.")
+    if differences := "; ".join(comparison.machine_differences):
+        lines.append(f"Different machine or software, so nothing here is a failure by itself: {differences}.")
+    lines += comparison.notes
+    for title, names in (("base", comparison.only_in_base), ("new", comparison.only_in_new)):
+        if names:
+            lines.append(f"Only in the {title} run: {_some(names)}.")
+    if any(row.verdict == "regression" and row.what == "time" for row in comparison.rows):
+        lines.append(
+            "Times of two days are a screen: confirm a regression by timing old and new code in the same rounds "
+            "(pytest --benchmark --compare OLD NEW)."
+        )
+    return lines
+
+
+def _notes_on_counts(comparison: RunComparison) -> list[str]:
+    """What counts as a regression where something was counted, and whether a threshold is too low for that."""
+    rows = {what: [row for row in comparison.rows if row.what == what and row.new] for what in WHATS}
+    lines = []
+    if counted := rows["instructions"]:
+        widths = [(row.high_percent or 0.0) - (row.change_percent or 0.0) for row in counted]
+        limits = sorted({row.threshold_percent for row in counted})
+        ends = " to ".join(dict.fromkeys(f"{end(limits):g}" for end in (min, max)))
+        lines.append(
+            f"Threshold {ends} % more instructions; counts are known to ±{max(widths):.2f} % or better, so that more "
+            f"than {max(limits) + max(widths):.2f} % is always seen."
+        )
+    if rows["memory"]:
+        limits = sorted({row.threshold_percent for row in rows["memory"]})
+        ends = " to ".join(dict.fromkeys(f"{end(limits):g}" for end in (min, max)))
+        lines.append(f"Threshold {ends} % more memory; less than {LEAST_BYTES // 1024} KiB is no change.")
+    for what in comparison.gate:
+        lacking = {row.key for row in comparison.rows} - {row.key for row in comparison.rows if row.what == what}
+        if lacking and what != "time":
+            names = _some([" on ".join(reversed(key)) for key in sorted(lacking)])
+            lines.append(f"No {what} in both runs, so that they decide nothing about: {names}.")
+    return lines
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+
+
+def _xml(text: str) -> str:
+    """Without the characters that XML cannot hold even when escaped."""
+    return _NOT_XML.sub("?", text)

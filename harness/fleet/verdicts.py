@@ -1,0 +1,276 @@
+"""Verdicts over several machines, from the evidence of each. Pure functions.
+
+A verdict over machines is a statement about the machines that were measured. *Supported* says that the claim holds on
+each of them: it is false only if some effect on some machine lies outside the claimed range, whose own interval then
+missed it, so alpha is not divided, as on one machine. So with *refuted*. *Depends* says where machines or workloads
+differ; any of all intervals may be the wrong one, and each is judged at alpha over their number.
+
+"Depends on the machine" is said where one machine settles an effect in one way and another in another, and, as long as
+not all machines settle the claim alike, where two machines' intervals of one effect have no common point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
+
+from ..evidence.evidence import Evidence
+from ..evidence.verdict import ON_THE_MACHINE, combine, how_many
+from ..judge.parts import Part
+from ..judge.verdicts import all_together, shared_alpha
+from ..metrics.base import NOT_MEASURABLE, Judged
+from ..spec.words import LOOKS, SETTLED, Cause, Word
+from ..store.machine_schema import OverMachines
+from ..store.schema import Effect, Verdict
+from .pooling import ends_of, pooled
+from .random_effects import CentredInterval, have_no_common_point
+
+
+@dataclass(frozen=True)
+class MachineEvidence:
+    """What one machine measured. `name` is its own, `kind` that of all machines like it."""
+
+    name: str
+    kind: str
+    evidence: Evidence
+
+
+class Key(NamedTuple):
+    """An effect, on whichever machine."""
+
+    workload: str
+    variant: str
+    baseline: str
+    metric: str
+
+
+def key_of(effect: Effect) -> Key:
+    """Which effect it is."""
+    return Key(effect.workload, effect.variant, effect.baseline, effect.metric)
+
+
+Found = Mapping[str, Judged]
+"""What each machine says, by its name."""
+
+
+def judge_machines(
+    parts: Sequence[Part], machines: Sequence[MachineEvidence], alpha: float
+) -> tuple[list[Verdict], list[OverMachines]]:
+    """A verdict for each part over all machines (at least one), whose effects name their machine; and each effect by
+    machine kind and over machines."""
+    verdicts = all_together([partial(_judge, part, machines) for part in parts], alpha)
+    over = [row for part, verdict in zip(parts, verdicts, strict=True) for row in _over(part, verdict, machines, alpha)]
+    return verdicts, over
+
+
+def _judge(part: Part, machines: Sequence[MachineEvidence], alpha: float) -> Verdict:
+    alpha /= part.at_once([each.evidence for each in machines])
+    found = _ask(part, machines, alpha)
+    told = _combined(found, apart=())
+    shared = shared_alpha(alpha, _answers(found))
+    if len(found) > 1 or told.verdict == Word.DEPENDS:
+        closer = _ask(part, machines, shared)
+        apart = _apart(closer, machines)
+        if told.verdict in SETTLED:
+            told = replace(told, reason=told.reason + _size(apart))
+        else:
+            again = _combined(closer, apart)
+            if Word.DEPENDS in (told.verdict, again.verdict):
+                found, alpha, told = closer, shared, again
+    effects = tuple(replace(effect, machine=name) for name, effect in _rows(found))
+    return part.verdict(replace(told, effects=effects), alpha)
+
+
+def _ask(part: Part, machines: Sequence[MachineEvidence], alpha: float) -> Found:
+    """What each machine says; those that could not measure it are left out, unless none could."""
+    judged = {each.name: part.judge(each.evidence, alpha) for each in machines}
+    measured = {name: one for name, one in judged.items() if any(map(_is_measured, one.effects))}
+    return measured or judged
+
+
+def _is_measured(effect: Effect) -> bool:
+    return effect.verdict != NOT_MEASURABLE
+
+
+def _answers(found: Found) -> int:
+    """How many intervals there are in all."""
+    return max(sum(one.answers or len(one.effects) for one in found.values()), 1)
+
+
+def _rows(found: Found) -> Iterator[tuple[str, Effect]]:
+    """Every effect with its machine, those that are one effect on several machines together."""
+    keys = dict.fromkeys(key_of(effect) for one in found.values() for effect in one.effects)
+    for key in keys:
+        yield from ((name, each) for name, one in found.items() for each in one.effects if key_of(each) == key)
+
+
+# -- one verdict from those of the machines ----------------------------------------------------------------------------
+
+
+def _combined(found: Found, apart: Sequence[Key]) -> Judged:
+    """Verdict and reason over machines. apart: effects of which two machines' intervals have no common point."""
+    if not any(_is_measured(effect) for one in found.values() for effect in one.effects):
+        first = next(iter(found.values()))
+        return Judged(first.verdict, _by_machine({name: one.reason for name, one in found.items()}))
+    answers = _answers_by_machine(found)
+    words = {word for told in answers.values() for word in told.values()}
+    settled = words & {*SETTLED, Word.DEPENDS}
+    if _differ(answers, apart):
+        reason = f"{ON_THE_MACHINE}: {_by_place(answers)}{_size(apart)}"
+        return Judged(Word.DEPENDS, reason, cause=Cause.MACHINES_DIFFER)
+    if len(settled) > 1 or Word.DEPENDS in settled:
+        return Judged(Word.DEPENDS, _by_place(answers))
+    if words == settled:
+        [word] = settled
+        where = ", ".join(dict.fromkeys(name for told in answers.values() for name in told))
+        return Judged(word, f"{LOOKS[word].start} on {where}, {_measured_by(answers)}")
+    if words == {"not evidence"}:
+        return Judged("not evidence", _by_machine({name: one.reason for name, one in found.items()}))
+    still = {name: _why(one) for name, one in found.items() if one.verdict not in SETTLED}
+    done = {name: one.verdict for name, one in found.items() if name not in still}
+    reason = _by_machine(still) + (f"; {_listed(done, alone='')}" if done else "")
+    return Judged("inconclusive", reason, cause=found[next(iter(still))].cause)
+
+
+def _is_of_effects(judged: Judged) -> bool:
+    """Whether its verdict is what its effects come to, each being an answer."""
+    return not judged.answers and combine([*filter(_is_measured, judged.effects)])[0] == judged.verdict
+
+
+def _why(judged: Judged) -> str:
+    """Its reason, without what it says of workloads that other machines measured."""
+    return combine([*filter(_is_measured, judged.effects)])[1] if _is_of_effects(judged) else judged.reason
+
+
+def _measured_by(answers: Mapping[str, Mapping[str, str]]) -> str:
+    """ "on each of these 2 machines: A, B", or who measured what where they did not measure the same."""
+    places = {tuple(told) for told in answers.values()}
+    if len(answers) == 1:
+        return f"measured on {next(iter(answers))}"
+    if len(places) == 1:
+        return f"on each of these {how_many(answers)} machines: {', '.join(answers)}"
+    named = (f"{name} ({', '.join(told)})" for name, told in answers.items())
+    return f"measured on {', '.join(named)}"
+
+
+def _answers_by_machine(found: Found) -> dict[str, dict[str, str]]:
+    """Machine → where → verdict: of each effect; of the whole where the verdict is not what its effects come to."""
+    several = len({effect.baseline for one in found.values() for effect in one.effects}) > 1
+    answers: dict[str, dict[str, str]] = {}
+    for name, one in found.items():
+        effects = list(filter(_is_measured, one.effects))
+        if _is_of_effects(one):
+            answers[name] = {_where(effect, several): effect.verdict for effect in effects}
+        else:
+            places = dict.fromkeys(effect.workload or effect.metric for effect in effects)
+            answers[name] = {", ".join(places): one.verdict}
+    return answers
+
+
+def _where(effect: Effect, several: bool) -> str:
+    place = effect.workload or effect.metric  # a value may be of no workload
+    return f"{place} against {effect.baseline}" if several else place
+
+
+def _differ(answers: Mapping[str, Mapping[str, str]], apart: Sequence[Key]) -> bool:
+    """Whether two machines settle the same in different ways, or an effect that not all settle alike is apart."""
+    places: dict[str, set[str]] = {}
+    for told in answers.values():
+        for where, word in told.items():
+            places.setdefault(where, set()).add(word)
+    settled = {where: words & {*SETTLED, Word.DEPENDS} for where, words in places.items()}
+    if any(len(words) > 1 for words in settled.values()):
+        return True
+    open_ = " ".join(where for where, words in places.items() if words != settled[where])
+    return any((key.workload or key.metric) in open_ for key in apart)
+
+
+def _by_place(answers: Mapping[str, Mapping[str, str]]) -> str:
+    """ "a: refuted on A, B, open on C; b: refuted on all", or without places where there is one."""
+    places: dict[str, dict[str, str]] = {}
+    for machine, told in answers.items():
+        for where, word in told.items():
+            places.setdefault(where, {})[machine] = _word(word)
+    texts = {where: _listed(words, alone=" on all" if len(words) > 1 else "") for where, words in places.items()}
+    return "; ".join(texts.values() if len(texts) == 1 else (f"{where}: {text}" for where, text in texts.items()))
+
+
+def _listed(words: Mapping[str, str], alone: str) -> str:
+    """ "refuted on a, b, open on c", from words by name; where there is one word for several names, it and `alone`."""
+    named: dict[str, list[str]] = {}
+    for name, word in words.items():
+        named.setdefault(word, []).append(name)
+    if len(named) == 1 and alone:
+        return f"{next(iter(named))}{alone}"
+    return ", ".join(f"{word} on {', '.join(names)}" for word, names in named.items())
+
+
+def _word(verdict: str) -> str:
+    return "open" if verdict == "inconclusive" else verdict
+
+
+def _by_machine(reasons: Mapping[str, str]) -> str:
+    """ "REASON (A, B); OTHER REASON (C)": machines of which the same is to be said together."""
+    named: dict[str, list[str]] = {}
+    for machine, reason in reasons.items():
+        named.setdefault(reason, []).append(machine)
+    if len(named) == 1 and len(reasons) > 1:
+        return f"{next(iter(named))} (on each of these {how_many(reasons)} machines)"
+    return "; ".join(f"{reason} ({', '.join(names)})" for reason, names in named.items())
+
+
+def _size(apart: Sequence[Key]) -> str:
+    where = ", ".join(dict.fromkeys(key.workload or key.metric for key in apart))
+    return f"; how large the effect is differs between machines ({where})" if apart else ""
+
+
+def _apart(found: Found, machines: Sequence[MachineEvidence]) -> tuple[Key, ...]:
+    """Effects of which two machines' intervals, each as wide as a control that fired makes it, do not touch."""
+    evidence = {each.name: each.evidence for each in machines}
+    intervals: dict[Key, list[CentredInterval]] = {}
+    for name, effect in _rows(found):
+        if _is_sound(effect):
+            bias = 0.0 if effect.unit else evidence[name].bias(effect.workload)
+            ends = ends_of(effect)
+            intervals.setdefault(key_of(effect), []).append(
+                CentredInterval(ends.centre, ends.low - bias, ends.high + bias)
+            )
+    return tuple(key for key, each in intervals.items() if have_no_common_point(each))
+
+
+def _is_sound(effect: Effect) -> bool:
+    """Whether its interval can be taken for what is true: it was measured, and nothing makes it doubtful."""
+    counts = effect.verdict not in (NOT_MEASURABLE, "not evidence")
+    return effect.rounds > 0 and counts and not effect.cause.is_doubtful
+
+
+# -- each effect over machines -----------------------------------------------------------------------------------------
+
+
+def _over(part: Part, verdict: Verdict, machines: Sequence[MachineEvidence], alpha: float) -> Iterator[OverMachines]:
+    """Each effect of a part by machine kind and over machines, every interval at alpha."""
+    alpha /= part.at_once([each.evidence for each in machines])
+    found = _ask(part, machines, alpha)
+    if not any(one.effects for one in found.values()):
+        return
+    apart = _apart(_ask(part, machines, shared_alpha(alpha, _answers(found))), machines)
+    kinds = {each.name: each.kind for each in machines}
+    rows: dict[Key, list[tuple[str, Effect]]] = {}
+    for name, effect in _rows(found):
+        if _is_sound(effect):
+            rows.setdefault(key_of(effect), []).append((name, effect))
+    for key, effects in rows.items():
+        by_kind: dict[str, list[tuple[str, Effect]]] = {}
+        for name, effect in effects:
+            by_kind.setdefault(kinds[name], []).append((name, effect))
+        yield OverMachines(
+            claim=verdict.claim,
+            part=verdict.part or (verdict.title if verdict.claim == "ad-hoc" else None),
+            **key._asdict(),
+            unit=effects[0][1].unit,
+            alpha=alpha,
+            apart=key in apart,
+            **pooled(by_kind, alpha, looks_once=part.looks_once),
+        )

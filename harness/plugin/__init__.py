@@ -1,0 +1,1 @@
+"""The pytest plugin: its options, what it collects, progress on the terminal."""

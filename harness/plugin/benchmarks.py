@@ -1,0 +1,121 @@
+"""What `pytest --benchmark` collects: one test a workload and variant, which replays what was measured beforehand.
+
+pytest-benchmark times all of A and then all of B; the workbench measures a workload interleaved, and then each test
+hands its samples over, so that pytest-benchmark's table, JSON and comparisons show the same numbers.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from ..evidence.evidence import clocks_of
+from ..fleet.folder import FleetFolder, is_fleet
+from ..profilers.py_spy import PROFILES
+from ..session.run import Result
+from ..spec.experiments import UNABLE
+from ..stats.samples import call_times_ns
+from ..store.errors import RunError
+from ..store.folder import RunFolder
+
+
+def test_variant(benchmark, case):  # type: ignore[no-untyped-def]
+    """Replay one variant's samples on one workload."""
+    case.replay(benchmark)
+
+
+class ReplayTimer:
+    """A timer for pytest-benchmark: answers 0, then a sample, over and over (seconds)."""
+
+    __module__ = "workbench"
+    __name__ = "interleaved_thread_time"
+
+    def __init__(self) -> None:
+        self._answers: Iterator[float] = itertools.repeat(0.0)
+
+    def load(self, seconds: Sequence[float]) -> None:
+        """The samples to replay."""
+        self._answers = itertools.chain.from_iterable((0.0, value) for value in seconds)
+
+    def __call__(self) -> float:
+        return next(self._answers, 0.0)
+
+
+@dataclass
+class ReplayedCase:
+    """One variant on one workload, as pytest sees it: seconds a call, or why there are none.
+
+    named: whether the user named the variant, so that it must pass. failed: why it did not; passed: only its gate was
+    asked for.
+    """
+
+    workload: str
+    variant: str
+    named: bool = False
+    timer: ReplayTimer = field(default_factory=ReplayTimer)
+    seconds: tuple[float, ...] = ()
+    facts: dict[str, Any] = field(default_factory=dict)
+    skipped: str = "not measured"
+    failed: str = ""
+    passed: bool = False
+
+    def replay(self, benchmark: Any) -> None:
+        """Hand the samples to pytest-benchmark. Where there are none, fail or skip with the reason."""
+        if self.failed and self.named:
+            pytest.fail(f"{self.variant} on {self.workload}: {self.failed}", pytrace=False)
+        if self.passed:
+            return
+        if not self.seconds:
+            pytest.skip(self.skipped)
+        self.timer.load(self.seconds)
+        benchmark.extra_info.update(self.facts)
+        benchmark.pedantic(lambda: None, rounds=len(self.seconds), iterations=1)
+
+
+def load(cases: Mapping[tuple[str, str], ReplayedCase], result: Result) -> None:
+    """Give each case (by workload and variant) its samples, on the clock that counts for it, and facts about them. In a
+    run over several machines they are those of the first that has any."""
+    if not is_fleet(result.manifest):
+        _load(cases, result.folder, result.manifest)
+        return
+    for _, run in FleetFolder(result.folder.path).runs():
+        open_ = {key: case for key, case in cases.items() if not case.seconds}
+        with suppress(RunError):  # said already; the others have theirs
+            _load(open_, run, run.read_manifest())
+
+
+def _load(cases: Mapping[tuple[str, str], ReplayedCase], folder: RunFolder, manifest: Mapping[str, Any]) -> None:
+    samples = folder.read_samples() if folder.finished_rounds() else None
+    profiles = {(entry["workload"], entry["variant"]): entry["path"] for entry in folder.records(PROFILES)}
+    clocks = clocks_of(manifest)
+    gates_only = manifest["mode"] == "gates"
+    untimed = "gates only" if gates_only else "not timed: nothing compares it here, or the budget was spent"
+    for experiment in manifest["experiments"]:
+        workload = experiment["workload"]["name"]
+        excluded = {entry["variant"]: entry["reason"] for entry in (*manifest["excluded"], *experiment["excluded"])}
+        for variant in experiment["variants"]:
+            if (case := cases.get((workload, variant))) is None:
+                continue
+            clock = clocks.of(workload, variant)
+            if samples is not None and variant not in excluded:
+                mine = samples[(samples["workload"] == workload) & (samples["variant"] == variant)]
+                times = call_times_ns(mine, clock=clock)
+                case.seconds = tuple((times[times > 0] / 1e9).tolist())
+            gate = experiment["gates"].get(variant, {})
+            case.facts = {
+                "workload": workload,
+                "variant": variant,
+                "clock": {"cpu": "thread CPU"}.get(clock, clock),
+                "run": folder.path.name,
+                "profile": profiles.get((workload, variant)),
+                "gate": gate.get("detail"),
+            }
+            case.passed = gates_only and variant not in excluded and bool(gate.get("passed"))
+            case.skipped = excluded.get(variant, untimed)
+            if not case.skipped.startswith(UNABLE):
+                case.failed = excluded.get(variant, "")

@@ -1,0 +1,342 @@
+"""`pytest --benchmark`: measures in fresh processes, replays the samples into pytest-benchmark, prints the verdicts.
+
+Without `--benchmark` it offers one fixture, `versus`, which checks that two functions agree. It takes no name that
+someone else may want for an option: its own are `--workbench-NAME`, and short ones come with `--benchmark`. Heavy
+imports wait until that is seen.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Collection, Generator, Sequence
+from contextlib import closing, suppress
+from dataclasses import replace
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ..plan.options import Option, Options, Request, Start, every_option, typed
+from .fixture import Comparisons
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ..fleet.run import FleetRun
+    from ..plan.experiments import Plan
+    from ..session.run import Result
+    from ..session.unfinished import Unfinished
+    from ..store.folder import RunFolder
+
+BENCHMARKS = Path(__file__).with_name("benchmarks.py")
+
+GROUP = "workbench"
+
+NO_CASE = SimpleNamespace(params={})
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--workbench-NAME` for each option."""
+    about = "workbench: claims about Llama architectures, settled by measurement (with --benchmark, --NAME is short for"
+    group = parser.getgroup(GROUP, f"{about} --workbench-NAME)")
+    for option in every_option():
+        group.addoption(f"--workbench-{option.name}", dest=_destination(option), **option.argparse())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_load_initial_conftests(
+    early_config: pytest.Config, parser: pytest.Parser, args: Sequence[str]
+) -> Generator[None, object, object]:
+    """With `--benchmark`: add the short names that no plugin and no conftest.py has taken."""
+    if "--benchmark" not in args:
+        return (yield)
+    with suppress(pytest.UsageError):  # the words are read again, and then it is said
+        # pytest looks for conftest.py at each word that may be a path: values of short names are none.
+        known = parser.parse_known_args(_in_full(args, parser))
+        early_config.known_args_namespace.file_or_dir = known.file_or_dir
+    result = yield
+    add_short_names(parser)
+    return result
+
+
+def add_short_names(parser: pytest.Parser) -> None:
+    """Add `--NAME` for each option where that is free; none where `--benchmark` is someone else's."""
+    taken = _names_taken(parser)
+    if "--benchmark" in taken:
+        return
+    for option in every_option():
+        if f"--{option.name}" not in taken:
+            settings = option.argparse() | {"help": f"short for --workbench-{option.name}"}
+            parser.getgroup(GROUP).addoption(f"--{option.name}", dest=_destination(option), **settings)
+
+
+def _in_full(args: Sequence[str], parser: pytest.Parser) -> list[str]:
+    """The words of a command with each short name of ours as the long one."""
+    ours = {f"--{option.name}" for option in every_option()} - _names_taken(parser)
+    return [f"--workbench-{word[2:]}" if word.partition("=")[0] in ours else word for word in args]
+
+
+def _names_taken(parser: pytest.Parser) -> set[str]:
+    """Names of all options so far. pytest has no public way to ask, and it says of a clash only that there is one."""
+    groups = [*parser._groups, parser._anonymous]
+    return {name for group in groups for option in group.options for name in option.names()}
+
+
+def _destination(option: Option) -> str:
+    return f"workbench_{option.key}"
+
+
+def _line(config: pytest.Config) -> dict[str, Any]:
+    """What the command line has of our options, by their keys."""
+    return {option.key: config.getoption(_destination(option), option.default) for option in every_option()}
+
+
+def _given(config: pytest.Config) -> list[Option]:
+    """Options of ours that have another value than they have by themselves."""
+    line = _line(config)
+    return [option for option in every_option() if line[option.key] != option.default]
+
+
+# --- one session that measures -------------------------------------------------------------------------------------
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """With `--benchmark`: plan what is asked for, and take the session over."""
+    if not config.getoption("workbench_benchmark", False) or hasattr(config, "workerinput"):
+        config.pluginmanager.register(Comparisons([option.name for option in _given(config)], None))
+        return
+    if getattr(config.option, "numprocesses", None):
+        raise pytest.UsageError("--benchmark measures one thing at a time: leave out -n (pytest-xdist)")
+    from ..session import run as session
+
+    config.pluginmanager.register(Comparisons([], partial(options_of, config)))
+
+    start = typed(Start, _line(config))
+    if _only_tests(config):
+        if start.on:
+            raise pytest.UsageError(f"--on {start.on}: tests compare functions on this machine; leave it out")
+        return
+    try:
+        request, options = typed(Request, _line(config)), options_of(config)
+        earlier, fleet = None, _fleet(config, start, request, options)
+        if fleet is not None:
+            plan, options = fleet.plan, fleet.options
+        elif start.goes_on:
+            from .resume import go_on
+
+            earlier, options = go_on(_run_alone(config, start.goes_on), options, request, budget=_budget(config))
+            plan = earlier.plan
+        else:
+            session.check(request, options)
+            plan = session.plan_run(request, options)
+    except session.USER_ERRORS as error:
+        raise pytest.UsageError(str(error)) from error
+    compared = {name for pair in plan.ad_hoc for name in pair}
+    named = {*request.variants, *plan.added, *plan.functions.sources, *(compared if plan.mode == "compare" else ())}
+    config.pluginmanager.register(Session(plan, options, named, earlier, fleet))
+    config.args = [str(BENCHMARKS), *_paths(config)]  # this session measures; tests that are not named have their own
+
+
+def _fleet(config: pytest.Config, start: Start, request: Request, options: Options) -> FleetRun | None:
+    """The run over a cluster, where `--on` names one. Raises UsageError, and what `run.USER_ERRORS` lists."""
+    if not start.on and start.on_each_kind:
+        raise pytest.UsageError("--on-each-kind: of which cluster? add --on ray or --on ray://HEAD")
+    if not start.on:
+        return None
+    from ..fleet.session import again, spread
+
+    if start.goes_on:
+        earlier = _run_alone(config, start.goes_on)
+        return again(earlier, request, options, on=start.on, budget=_budget(config))
+    return spread(request, options, on=start.on, on_each_kind=start.on_each_kind)
+
+
+def _budget(config: pytest.Config) -> float | None:
+    """The seconds that were asked for."""
+    seconds: float | None = config.getoption("workbench_budget")
+    return seconds
+
+
+def options_of(config: pytest.Config) -> Options:
+    """How a run is made, by the session's options."""
+    from ..session.away import keep_at
+
+    line = _line(config)
+    options = replace(typed(Options, line), gates_only=bool(config.getoption("benchmark_disable", False)))
+    if line["budget"] is None:
+        options = options.usual(typed(Request, line))
+    return keep_at(options, where) if (where := line["run_dir"]) else options
+
+
+def _paths(config: pytest.Config) -> list[str]:
+    """The tests that the user named."""
+    return list(config.args) if config.args_source is pytest.Config.ArgsSource.ARGS else []
+
+
+def _only_tests(config: pytest.Config) -> bool:
+    """Whether tests are named and nothing that this session would measure beside them: only these run, and where they
+    compare functions that is measured."""
+    return bool(_paths(config)) and not any(option.asks for option in _given(config))
+
+
+def _run_alone(config: pytest.Config, name: str) -> RunFolder:
+    """The run of `--continue`. Raises UsageError where other options say what to measure."""
+    from llama_workbench.results import run_to_go_on
+
+    words = [f"--{option.name}" for option in _given(config) if option.again is None]
+    words += ["-k"] if config.getoption("keyword", "") else []
+    words += ["--benchmark-disable"] if config.getoption("benchmark_disable", False) else []
+    if words:
+        raise pytest.UsageError(f"--continue {name}: the run keeps its own plan; leave out {' and '.join(words)}")
+    return run_to_go_on(name)
+
+
+class _Benchmarks(pytest.Module):
+    """Our module under its one import name, whatever the folders around it are called."""
+
+    def _getobj(self) -> Any:
+        return import_module(f"{__package__}.benchmarks")
+
+
+class Session:
+    """The hooks of a session that measures: a test for each workload and variant, which replays what was measured."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        options: Options,
+        named: Collection[str],
+        earlier: Unfinished | None = None,
+        fleet: FleetRun | None = None,
+    ) -> None:
+        """named: variants that the user named. earlier: the run that goes on. fleet: the run over a cluster."""
+        from .benchmarks import ReplayedCase
+
+        self.plan = plan
+        self.options = options
+        self.earlier = earlier
+        self.fleet = fleet
+        self.cases = {
+            (experiment.workload.name, variant): ReplayedCase(experiment.workload.name, variant, variant in named)
+            for experiment in plan.experiments
+            for variant in experiment.variants
+        }
+        self.result: Result | None = None
+
+    def pytest_report_header(self) -> str:
+        plan = self.plan
+        claims, effects, workloads = len(plan.claims), len(plan.comparisons()), len(plan.experiments)
+        what = f"{claims} claim{'s' * (claims != 1)}"
+        if plan.mode == "compare":
+            what = "comparing {} with {}".format(*plan.ad_hoc[0])
+        goes_on = f"going on with {self.earlier.folder.path.name}, " if self.earlier else ""
+        return (
+            f"workbench: {goes_on}{what}, {effects} effect{'s' * (effects != 1)} on "
+            f"{workloads} workload{'s' * (workloads != 1)}, {self.options.at_most}"
+        )
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pycollect_makemodule(self, module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+        return _Benchmarks.from_parent(parent, path=module_path) if module_path == BENCHMARKS else None
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        if "case" not in metafunc.fixturenames or metafunc.module.__name__ != f"{__package__}.benchmarks":
+            return
+        mark = pytest.mark.benchmark
+        cases = [
+            pytest.param(case, id=f"{workload}-{variant}", marks=mark(group=workload, timer=case.timer))
+            for (workload, variant), case in self.cases.items()
+        ]
+        metafunc.parametrize("case", cases)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> None:
+        """Measure what is selected, before the first test replays it."""
+        config = session.config
+        if config.option.collectonly or session.testsfailed:
+            return
+        from ..session import away
+        from ..session import run as runs
+        from .benchmarks import ReplayedCase, load
+        from .progress import progress_on
+
+        selected = {
+            (case.workload, case.variant)
+            for item in session.items
+            if isinstance(case := getattr(item, "callspec", NO_CASE).params.get("case"), ReplayedCase)
+        }
+        goes_on = self.earlier or (self.fleet and self.fleet.before)
+        plan = self.plan if goes_on else self.plan.restricted(selected)
+        if self.plan.experiments and not plan.experiments:
+            problem = "-k left no two variants that a claim compares; select both sides of one"
+            pytest.exit(f"nothing to measure: {problem}", returncode=5)
+        try:
+            with closing(progress_on(_console(config))) as progress:
+                if self.fleet:
+                    fleet = partial(self.fleet.measure, plan, progress)
+                    self.result = away.published(fleet, self.options, progress)
+                else:
+                    self.result = away.measure(plan, self.options, progress, self.earlier)
+        except runs.USER_ERRORS as error:
+            pytest.exit(f"could not measure: {error}", returncode=3)
+        if self.result.interrupted:
+            _let_ctrl_c_end_it(config)
+        load(self.cases, self.result)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.result is None:
+            return
+        _let_ctrl_c_end_it(session.config)
+        if self.result.interrupted:
+            session.exitstatus = pytest.ExitCode.INTERRUPTED
+        elif self.result.trouble:
+            session.exitstatus = 3
+        elif not self.options.gates_only and (not self.result.verdicts or self.result.failed_conditions()):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
+        if self.result is None:
+            return
+        from ..report.further import further
+        from ..report.terminal import show, verdict_report
+        from ..store.forms import plain
+
+        terminalreporter.section("workbench: verdicts")
+        if self.options.gates_only:
+            terminalreporter.write_line("--benchmark-disable: gates only, nothing was timed and nothing judged")
+        else:
+            show(verdict_report(plain(self.result.verdicts), self.result.manifest), _console(config))
+        for condition in self.result.failed_conditions():
+            terminalreporter.write_line(f"fails: --fail-if {condition}", red=True)
+        path, here = self.result.folder.path, Path.cwd()
+        local = path.resolve().relative_to(here) if path.resolve().is_relative_to(here) else path
+        shown = self.result.published or local
+        if self.result.trouble:
+            terminalreporter.write_line(self.result.trouble, red=True)
+        terminalreporter.write_line(f"run: {shown} (workbench judge, workbench compare, make dashboard)")
+        if command := further(path, self.result.verdicts, self.result.manifest):
+            terminalreporter.write_line(f"go on: {command}")
+
+
+def _let_ctrl_c_end_it(config: pytest.Config) -> None:
+    """From here on only what is on disk is shown: Ctrl-C ends that at once, without pytest's traceback."""
+    ours = threading.current_thread() is threading.main_thread()
+    if ours and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+        def restore() -> None:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+        config.add_cleanup(restore)
+
+
+def _console(config: pytest.Config) -> Console:
+    from ..report.terminal import console
+
+    return console(config.get_terminal_writer()._file)

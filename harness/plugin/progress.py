@@ -1,0 +1,112 @@
+"""Progress of a measurement: a bar on a terminal, lines in a log."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
+
+    from ..fleet.station import ProgressOfNode
+
+REPORT_SECONDS = 15.0
+"""A log gets a line of progress this often."""
+
+
+class LiveProgress:
+    """A bar that is redrawn: phase, what is measured now, share, time left."""
+
+    def __init__(self, console: Console) -> None:
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        self._progress = Progress(
+            TextColumn("{task.fields[phase]}"),
+            BarColumn(bar_width=20),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TextColumn("{task.fields[left]}"),
+            TextColumn("{task.description}", style="dim"),
+            console=console,
+            transient=True,
+            refresh_per_second=2,  # the other core belongs to whatever else runs here; drawing must not
+        )
+        self._task = self._progress.add_task("", total=1.0, phase="starting", left="")
+        self._progress.start()
+
+    def phase(self, text: str) -> None:
+        self._progress.update(self._task, phase=text, description="", completed=0.0, left="")
+
+    def note(self, text: str) -> None:
+        self._progress.console.print(text, style="yellow", markup=False, emoji=False)
+
+    def step(self, text: str, done: float, seconds_left: float) -> None:
+        self._progress.update(self._task, description=text, completed=done, left=_left(seconds_left))
+
+    def of(self, name: str) -> ProgressOfNode:
+        """A bar of its own for a machine; that of the whole is gone then."""
+        self._progress.update(self._task, visible=False)
+        return _Bar(self._progress, name)
+
+    def close(self) -> None:
+        self._progress.stop()
+
+
+class _Bar:
+    """The bar of one machine among several."""
+
+    def __init__(self, progress: Progress, name: str) -> None:
+        self._progress = progress
+        self._name = name
+        self._task: TaskID = progress.add_task("", total=1.0, phase=name, left="")
+
+    def phase(self, text: str) -> None:
+        self._progress.update(self._task, phase=f"{self._name}: {text}", description="", completed=0.0, left="")
+
+    def note(self, text: str) -> None:
+        self._progress.console.print(f"{self._name}: {text}", style="yellow", markup=False, emoji=False)
+
+    def step(self, text: str, done: float, seconds_left: float) -> None:
+        self._progress.update(self._task, description=text, completed=done, left=_left(seconds_left))
+
+    def close(self) -> None:
+        self._progress.remove_task(self._task)
+
+
+class LineProgress:
+    """For logs: a line a phase, and one now and then."""
+
+    def __init__(self, console: Console, name: str = "workbench") -> None:
+        self._console = console
+        self._name = name
+        self._said = 0.0
+
+    def of(self, name: str) -> ProgressOfNode:
+        """Lines of its own for a machine, which begin with its name."""
+        return LineProgress(self._console, name)
+
+    def phase(self, text: str) -> None:
+        self._console.print(f"{self._name}: {text}", markup=False, emoji=False)
+        self._said = time.monotonic()
+
+    note = phase
+
+    def step(self, text: str, done: float, seconds_left: float) -> None:
+        if time.monotonic() - self._said >= REPORT_SECONDS:
+            left = _left(seconds_left)
+            self.phase(f"{100 * done:3.0f} %{', ' + left if left else ''}: {text}")
+
+    def close(self) -> None:
+        pass
+
+
+def _left(seconds: float) -> str:
+    if not math.isfinite(seconds):
+        return ""
+    return f"{seconds / 60:.0f} min left" if seconds >= 100 else f"{seconds:.0f} s left"
+
+
+def progress_on(console: Console) -> LiveProgress | LineProgress:
+    """A bar needs a terminal that can be redrawn."""
+    return LiveProgress(console) if console.is_terminal else LineProgress(console)

@@ -1,0 +1,63 @@
+"""The user's code that a run measured, given again so that the run can go on: runs keep no paths, and nothing of a run
+is executed."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ..calls.source import Source
+from ..claims.model import Claim
+from ..claims.reading import load_claims
+from ..plan.functions import Functions, functions_of
+from ..plan.options import ADD, CALL, CHECK, COMPARE, PlanError, Request
+from ..plan.selection import added_sources
+from ..report.further import brought_models, compared_again
+from ..store.errors import RunError
+from ..store.folder import RunFolder
+from ..store.schema import Manifest
+
+ANEW = "Measure anew."
+
+
+def models_again(folder: RunFolder, known: Manifest, texts: Sequence[str | Source]) -> dict[str, Source]:
+    """The source of each variant from outside. Raises RunError where one is missing, and PlanError."""
+    added, brought = added_sources(texts), brought_models(known)
+    if unknown := [name for name in added if name not in brought]:
+        raise PlanError(f"{ADD} {unknown[0]}: {folder.path} has no such variant; leave it out")
+    if lacking := [word for name, text in brought.items() if name not in added for word in (ADD, text)]:
+        raise _lacks(folder, "variants from files", lacking)
+    return added
+
+
+def functions_again(
+    folder: RunFolder, known: Manifest, again: Request, claims: Sequence[Claim], claims_folder: Path
+) -> Functions:
+    """The functions that a run compares: of a comparison those that are given again, else those that its claims name
+    today. Raises RunError where they are missing or others, PlanError and SourceError."""
+    assert known.sources is not None
+    asked = compared_again(known)
+    if not asked:
+        for option, given in ((COMPARE, again.compare), (CALL, again.calls), (CHECK, again.check)):
+            if given:
+                raise PlanError(f"{option}: {folder.path} keeps its own plan; leave it out")
+        today = {claim.id: claim for claim in load_claims(claims_folder)} if any(c.function for c in claims) else {}
+        if gone := [claim.id for claim in claims if claim.function and claim.id not in today]:
+            problem = f"cannot go on: claim {gone[0]} names functions, and is not in {claims_folder.name}/"
+            raise RunError(folder.path, problem, "Say where its claims are: --claims-dir FOLDER")
+        return functions_of(Request(), [today[claim.id] for claim in claims if claim.function or claim.call])[1]
+    pairs = [(baseline, variant) for baseline, variant in known.ad_hoc]
+    if not again.compare or not again.calls:
+        raise _lacks(folder, "functions", asked)
+    threads = max(entry.workload.threads or 1 for entry in known.experiments)
+    request, found = functions_of(replace(again, threads=threads), [])
+    if request.compare != pairs[0] or found.made_by.keys() != known.sources.calls.keys():
+        raise _lacks(folder, "other functions, or under other names", asked)
+    return found
+
+
+def _lacks(folder: RunFolder, what: str, options: Sequence[str]) -> RunError:
+    problem = f"cannot go on: it measured {what}, and runs keep no paths"
+    return RunError(folder.path, problem, f"Give them again: {shlex.join(options)}")

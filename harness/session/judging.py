@@ -1,0 +1,33 @@
+"""Verdicts of one run from its samples and from what its passes found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..claims.model import Claim
+from ..judge.verdicts import judge_claims
+from ..report.stored import evidence_of
+from ..spec.conditions import conditions_in
+from ..store.folder import RunFolder
+from ..store.forms import plain
+from ..store.schema import Verdict
+
+
+def judge_run(
+    manifest: Mapping[str, Any], claims: Sequence[Claim], folder: RunFolder
+) -> tuple[tuple[Verdict, ...], dict[str, Any]]:
+    """Verdicts and noise of a stored run. Raises RunError where one of its files cannot be read, or the samples are
+    gone that its manifest speaks of."""
+    evidence = evidence_of(folder, manifest)
+    pairs = [(baseline, variant) for baseline, variant in manifest.get("ad_hoc", [])]
+    verdicts = judge_claims(claims, evidence, ad_hoc=pairs, conditions=conditions_in(manifest))
+    return tuple(verdicts), plain(evidence.noise)
+
+
+def counted(manifest: Mapping[str, Any], folder: RunFolder) -> dict[str, Any]:
+    """The manifest with the rounds that lie in the folder: of a killed run it counts those of some time before."""
+    rounds = folder.finished_rounds()
+    experiments = manifest.get("experiments", ())
+    recounted = [each | {"rounds": rounds.get(each["workload"]["name"], 0)} for each in experiments]
+    return {**manifest, "experiments": recounted}

@@ -1,0 +1,167 @@
+"""Functions, or models, of two revisions of a repository, compared in one run; and which commit made one slower."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..calls.environments import interpreter_at, label_of
+from ..calls.revisions import commit_of, commits_between, parse_at, repository_of, source_at
+from ..calls.source import Source, SourceError
+from ..spec.conditions import Condition
+from .versus import Disagreement
+
+if TYPE_CHECKING:
+    from ..measure.participants import Progress
+    from .run import Options, Result
+
+WORKING_TREE = "."
+"""Stands for the files as they are now, committed or not."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What both revisions are compared on. payloads: what functions are called with, today's files whatever the
+    revision, and check: FILE:FUNCTION or MODULE:FUNCTION. workloads: of models; without payloads, the subject builds
+    one. environments: in which the sides of a function run: none, one for both, or one for each."""
+
+    payloads: tuple[str | Source, ...] = ()
+    check: str | Source | None = None
+    workloads: tuple[str, ...] = ()
+    environments: tuple[str, ...] = ()
+
+
+def compare_revisions(
+    subject: str, revisions: tuple[str, str], inputs: Inputs, condition: Condition, options: Options, progress: Progress
+) -> Result:
+    """Measure one function, or the model that one builds, at two revisions, the first as baseline.
+
+    Raises what `run.USER_ERRORS` lists.
+    """
+    from ..plan.options import Request
+    from . import away, run  # the parts that are heavy to import
+
+    sides, places = _sides(subject, revisions, inputs)
+    request = Request(
+        compare=(sides[0], sides[1]),
+        workloads=inputs.workloads,
+        calls=inputs.payloads,
+        check=inputs.check,
+        environments=tuple((side.name, place) for side, place in zip(sides, places, strict=False)),
+        fail_if=(condition,),
+        only_conditions=True,
+    )
+    run.check(request, options)
+    return away.measure(run.plan_run(request, options), options, progress)
+
+
+def _sides(subject: str, revisions: tuple[str, str], inputs: Inputs) -> tuple[list[Source], tuple[str, ...]]:
+    """Both sides, and where the environment of each is (nowhere: this one). Raises SourceError and PlanError."""
+    from ..plan.functions import builds
+    from ..plan.options import PlanError
+
+    places = inputs.environments * (2 if len(inputs.environments) == 1 else 1)
+    if len(places) not in (0, 2):
+        raise PlanError(f"--env: given {len(places)} times; expected one for both sides, or one for each")
+    if places:
+        same = revisions[0] == revisions[1]
+        sides = _named_after([_at(subject, each, elsewhere=True, only=same) for each in revisions], places)
+    else:
+        sides = [_at(subject, revision) for revision in revisions]
+    if not inputs.payloads and not all(map(builds, sides)):
+        only = "only a build(config, weights, *, max_length) needs none"
+        raise SourceError(f"{subject}: say what it is called with: --call FILE:FUNCTION; {only}")
+    if inputs.payloads and inputs.workloads:
+        named = ",".join(inputs.workloads)
+        raise SourceError(f"--workloads {named}: for models, and --call is for functions: give one of them")
+    return sides, places
+
+
+def _named_after(sides: Sequence[Source], places: Sequence[str]) -> list[Source]:
+    """The sides, with the names of their environments in theirs. Raises SourceError."""
+    names = [f"{side.name}-{label_of(interpreter_at(place))}" for side, place in zip(sides, places, strict=True)]
+    if names[0] == names[1]:  # the same environment, or two folders of one name
+        names[1] = f"{names[1]}-2"
+    return [replace(side, name=name) for side, name in zip(sides, names, strict=True)]
+
+
+def _at(subject: str, revision: str, *, elsewhere: bool = False, only: bool = False) -> Source:
+    """A side. only: the other one is of the same revision, so that this need not be in its name."""
+    if revision == WORKING_TREE:
+        source = parse_at(subject, option="subject", elsewhere=elsewhere)
+        return source if only or "=" in subject else replace(source, name=f"{source.name}-now")
+    return source_at(subject, revision, option="subject")
+
+
+# -- bisecting ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Step:
+    """A commit that was compared with the good one. slow: whether it is slower by more than the limit; None where that
+    is open. ratio: how many times as fast as the good one, with its interval."""
+
+    commit: str
+    slow: bool | None
+    ratio: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Found:
+    """The commits of which one made the function slower, oldest first: one where nothing was left open. steps: all that
+    were measured. chance_percent: at most so probable is it that they are the wrong ones. limit_percent: how much more
+    time counts as slow."""
+
+    commits: tuple[str, ...]
+    steps: tuple[Step, ...]
+    limit_percent: float
+    chance_percent: float
+
+
+class NotSlower(SourceError):
+    """There is nothing to look for: the bad revision is not proven to be slower."""
+
+
+def bisect(
+    good: str, bad: str, *, slower_percent: float, alpha: float, measure: Callable[[str, float], Step], folder: Path
+) -> Found:
+    """Which commit between the two made a function slower.
+
+    measure: compares a commit with the good one; is it more than so many percent slower? First the bad one, by
+    `slower_percent`; then others, by half of what the bad one is slower at least, so that each is clearly on one side.
+    Every answer is wrong with probability `alpha` at most. A commit that stays open is passed over for its neighbours.
+    Raises NotSlower, SourceError.
+    """
+    root = repository_of(folder)
+    first, last = commit_of(root, good), commit_of(root, bad)
+    commits = commits_between(root, first, last)
+    if not commits or commits[-1] != last:
+        raise SourceError(f"{bad} does not come after {good}: expected an older and a newer revision of one branch")
+    steps = [measure(last, slower_percent)]
+    if not steps[0].slow:
+        told = "not shown to be" if steps[0].slow is None else "not"
+        range_ = f"{steps[0].ratio:.3f} [{steps[0].low:.3f}, {steps[0].high:.3f}] times as fast"
+        raise NotSlower(f"{bad} is {told} more than {slower_percent:g} % slower than {good}: it is {range_}")
+    limit = max(slower_percent, 100 * math.expm1(-math.log(steps[0].high) / 2))
+    known_good, known_bad, open_ = -1, len(commits) - 1, set[int]()
+    while candidates := [place for place in range(known_good + 1, known_bad) if place not in open_]:
+        middle = (known_good + known_bad) / 2
+        place = min(candidates, key=lambda each: abs(each - middle))
+        try:
+            step = measure(commits[place], limit)
+        except Disagreement:  # such as a commit whose tests would fail: it says nothing about time
+            open_.add(place)
+            continue
+        steps.append(step)
+        if step.slow is None:
+            open_.add(place)
+        elif step.slow:
+            known_bad = place
+        else:
+            known_good = place
+    return Found(tuple(commits[known_good + 1 : known_bad + 1]), tuple(steps), limit, 100 * alpha * len(steps))

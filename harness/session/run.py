@@ -1,0 +1,377 @@
+"""One run from request to verdicts: plan, measure, store, judge."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from llama_workbench.cache import FIX, CacheError, cache_directory, unwritable
+from llama_workbench.datasets import geometries
+from llama_workbench.datasets.geometries import DataError, Geometry
+from llama_workbench.datasets.synthetic_files import synthetic_folder
+from llama_workbench.variants import UnknownVariant
+from llama_workbench.variants.outside import OutsideVariantError
+
+from ..calls.environments import facts_of
+from ..claims.dispute import load_folder
+from ..claims.faults import ClaimError
+from ..evidence.effect import ALPHA
+from ..evidence.evidence import fault_cost_ns
+from ..judge.stopping import StoppingRule
+from ..machine.environment import fingerprint, usable_cores
+from ..machine.interrupts import Interrupts
+from ..machine.locks import Lock
+from ..machine.places import called_as
+from ..measure.confirmation import confirm
+from ..measure.measurement import OVERTIME_SHARE, Measurement
+from ..measure.participants import MeasureError, Progress, Setting
+from ..measure.processes import ALLOCATOR, WorkerFailed
+from ..metrics.base import PassContext
+from ..metrics.registry import metric_of, metrics
+from ..plan.experiments import Plan, make_plan
+from ..plan.options import Options as Options
+from ..plan.options import PlanError, Request, kept
+from ..plan.sources import sources_of
+from ..report.standings import write_standings
+from ..spec.conditions import FAIL_IF, Condition, conditions_in
+from ..spec.hypotheses import DEVICES
+from ..spec.sample import Round
+from ..stats.samples import Clocks
+from ..store.errors import RunError
+from ..store.files import CLAIMS, MANIFEST, VERDICTS
+from ..store.folder import RunFolder
+from ..store.schema import FORMAT, Verdict
+from .judging import counted, judge_run
+from .unfinished import Unfinished
+
+SNAPSHOT_SECONDS = 15.0
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run came to."""
+
+    folder: RunFolder
+    manifest: Mapping[str, Any]
+    verdicts: tuple[Verdict, ...]
+    published: str = ""  # its URL
+    trouble: str = ""  # why it was to be published and is not, and the command that does it
+
+    @property
+    def interrupted(self) -> bool:
+        """By Ctrl-C or SIGTERM. What was measured until then is kept, and judged unless there was a second signal."""
+        return bool(self.manifest["status"] == "interrupted")
+
+    def failed_conditions(self) -> list[Condition]:
+        """The conditions of --fail-if that are met."""
+        asked = [each for each in self.verdicts if each.claim == FAIL_IF]
+        answers = {each.part: [effect.verdict for effect in each.effects] for each in asked}
+        conditions = [each for each in conditions_in(self.manifest) if str(each) in answers]
+        return [condition for condition in conditions if condition.fails(answers[str(condition)])]
+
+
+def plan_run(request: Request, options: Options) -> Plan:
+    """What would be measured; raises before anything is written (see `make_plan`, `load_folder`)."""
+    claims, dispute = load_folder(options.claims_folder)
+    return replace(make_plan(request, claims, checkpoint=real_geometry(options)), dispute=dispute)
+
+
+def real_geometry(options: Options) -> Geometry | None:
+    """The shape of `--checkpoint`, and what was read from its files: all tensors must be there, well-shaped, finite."""
+    if options.checkpoint is None:
+        return None
+    from llama_workbench.datasets.checkpoints import geometry_of
+
+    return geometry_of(options.checkpoint, "given by --checkpoint")
+
+
+def stopping_rule(
+    plan: Plan, wall: Mapping[str, frozenset[str]], environment: Mapping[str, Any] | None = None
+) -> StoppingRule:
+    """The rule for a plan. `wall`: workload → variants that must be timed by wall. `environment`: as in run.json."""
+    threaded = frozenset(experiment.workload.name for experiment in plan.experiments if experiment.workload.threads > 1)
+    clocks = Clocks(plan.device, threaded, wall)
+    return StoppingRule(plan.experiments, clocks, ALPHA, fault_cost_ns(environment or {}))
+
+
+class Run:
+    """One run into a new folder, or an earlier one that goes on: `measure` makes the checkpoints, passes the gates,
+    times the rounds, makes the passes that claims ask for, and judges.
+
+    Until the gates are passed anew, the folder of an earlier run stays as it is."""
+
+    def __init__(self, plan: Plan, options: Options, progress: Progress, earlier: Unfinished | None = None) -> None:
+        self.plan = plan
+        self.options = options
+        self.progress = progress
+        self.earlier = earlier
+        self.cache = cache_directory()
+        self.started = datetime.now(UTC)
+        self.lock = Lock()
+        if earlier is None:
+            self.folder = RunFolder.create(options.run_dir, lock=self.lock)
+        else:
+            earlier.hold(self.lock)
+            self.folder = earlier.folder
+        self.is_open = earlier is None
+        self.sources = sources_of(plan)
+        self.passes: list[str] = list(earlier.manifest.get("passes", ())) if earlier else []
+        threads = max((e.workload.threads for e in plan.experiments), default=1)
+        self.environment = fingerprint(threads, allocator=ALLOCATOR, device=plan.device, results=self.folder.path)
+        self.measurement: Measurement | None = None
+        self.last_snapshot = time.monotonic()
+        self.checkpoint_facts: dict[str, dict[str, str]] = {}
+
+    def measure(self) -> Result:
+        """Everything. Ctrl-C (or SIGTERM) ends the measuring, and what there is by then is kept and judged; after a
+        second one, or one during the judging, the run is left to `workbench judge`."""
+        with contextlib.closing(self.lock), Interrupts() as interrupts:
+            try:
+                status = self._measured(interrupts)
+                return self._unjudged() if interrupts.again else self._finish(status)
+            except KeyboardInterrupt:
+                return self._unjudged()
+
+    def _measured(self, interrupts: Interrupts) -> str:
+        """The status that measuring ended with."""
+        begun = time.monotonic()
+        try:
+            self._measure(begun)
+        except KeyboardInterrupt:
+            self.progress.note(f"interrupted ({interrupts.name or 'Ctrl-C'}): what was measured is kept")
+            return "interrupted"
+        except BaseException:
+            with contextlib.suppress(RunError):  # a full disk is what the user must hear of, not this
+                self._write_manifest("failed")
+            raise
+        return "complete"
+
+    def _unjudged(self) -> Result:
+        """End at once: all samples are in the folder, and can be judged at any time."""
+        if not self.is_open:
+            return self._untouched()
+        manifest = counted(self._manifest("interrupted"), self.folder)
+        self.folder.write_json(MANIFEST, manifest)
+        self.progress.note(f"not judged; that can be done later: workbench judge {self.folder.path}")
+        return Result(self.folder, manifest, ())
+
+    def _untouched(self) -> Result:
+        """End before an earlier run went on."""
+        assert self.earlier is not None
+        self.progress.note("the earlier run is unchanged")
+        return Result(self.folder, {**self.earlier.manifest, "status": "interrupted"}, ())
+
+    def _measure(self, begun: float) -> None:
+        if self.is_open:
+            self.folder.write_json(CLAIMS, [claim.model_dump(mode="json") for claim in self.plan.claims])
+            self._write_manifest("running")
+        models = [each.workload for each in self.plan.experiments if each.workload.has_model]
+        if models:
+            self.progress.phase("checkpoints")
+        self._check_cache()
+        folders, parameters = self._checkpoints()
+        logs = self.folder.path / "log"
+        logs.mkdir(exist_ok=True)
+        setting = Setting(
+            added=self.plan.added,
+            functions=self.plan.functions.sources,
+            calls=self.plan.calls(),
+            device=self.plan.device,
+            folders=folders,
+            parameters=parameters,
+            cache=self.cache,
+            logs=logs,
+            seed=self.options.seed,
+            progress=self.progress,
+        )
+        # Rounds are judged by the manifest's gates and exclusions: those are on disk first, whenever the run is killed.
+        journal = partial(self._write_manifest, "running")
+        self.measurement = measurement = Measurement.of(self.plan.experiments, setting, journal)
+        if self.earlier is not None:
+            self.earlier.prepare(measurement)
+        with measurement.processes.running():
+            self.progress.phase("gates: logits and op traces" if models else "gates: are the answers right?")
+            measurement.gates.pass_gates()
+            if self.earlier is not None:  # it goes on from here
+                self.earlier.check(measurement)
+                self.is_open = True
+                self.folder.reopen(self._manifest("running"))
+            self._write_manifest("running")
+            if self.options.gates_only:
+                return
+            self.progress.phase("rounds")
+            books = measurement.participants.books
+            wall = {book.experiment.workload.name: frozenset(book.wall_variants) for book in books}
+            rule = stopping_rule(self.plan, wall, self.environment)
+            for finished in self.earlier.rounds if self.earlier else ():
+                rule.add(finished)
+            seconds = self.options.budget_seconds
+            if self.options.budget_has_gates:  # gates and overtime are parts of it
+                seconds = (seconds - (time.monotonic() - begun)) / (1 + OVERTIME_SHARE)
+            measurement.schedule.run(rule, self._keep, seconds=max(seconds, 1.0))
+            confirm(measurement, rule.ratios())
+            self._make_passes(measurement)
+            if self.options.profile or self.options.profile_native:
+                from ..profilers.registry import run_passes
+
+                self.progress.phase("profiles and memory")
+                run_passes(measurement, self.folder, self.progress, native=self.options.profile_native)
+
+    def _make_passes(self, measurement: Measurement) -> None:
+        """The passes that claims or options ask for, after the rounds: verdicts come from what these write. Where one
+        fails the reason is shown and its claims stay open; the others are made all the same.
+
+        One that an earlier sitting made is not made again: its size was fixed beforehand, and looking until the answer
+        pleases would spoil what its verdict promises."""
+        context = PassContext(measurement, self.folder, self.progress, self.cache, self.options.seed)
+        parts = [part for claim in self.plan.claims for part in claim.hypothesis]
+        for metric in metrics():
+            asked = [part for part in parts if part.metric in metric.names]
+            here = [part for part in asked if not part.elsewhere(self.plan.device)]
+            if metric.names[0] in self.passes:
+                continue
+            if away := [part for part in asked if part not in here]:
+                metric.leave_out(away, self.folder, self.plan.device)
+            everything = bool(metric.option) and getattr(self.options, metric.option)
+            if not metric.title or not (here or everything):
+                continue
+            self.progress.phase(metric.title)
+            try:
+                metric.run(here, replace(context, everything=everything))
+                self.passes.append(metric.names[0])
+                self._write_manifest("running")
+            except (WorkerFailed, MeasureError) as error:
+                self.progress.note(f"{metric.title.partition(':')[0]}: nothing found, {error}")
+
+    def _check_cache(self) -> None:
+        """Warn of a cache that cannot be written; `CacheError` where something that is asked for needs it. Missing
+        checkpoints need it too, and writing them says so."""
+        if not (why := unwritable(self.cache)):
+            return
+        asked = {part.metric for part in self.plan.hypotheses() if metric_of(part.metric).needs_cache}
+        if needs := " and ".join(f'metric = "{name}"' for name in sorted(asked)):
+            raise CacheError(f"{self.cache}: cannot be written ({why}), and claims with {needs} need it; {FIX}")
+        lost = "nothing is kept there, and each process does the work again"
+        self.progress.note(f"cache: {self.cache} cannot be written ({why}): {lost}; {FIX}")
+
+    def _checkpoints(self) -> tuple[dict[str, Path], dict[str, int]]:
+        """Folder and parameter count of every geometry that the plan needs; synthesized where they are not there."""
+
+        def step(tensor: str, done: float) -> None:
+            self.progress.step(f"checkpoint: {tensor}", done, math.nan)
+
+        names = dict.fromkeys(one.workload.geometry for one in self.plan.experiments if one.workload.has_model)
+        folders, parameters = dict[str, Path](), dict[str, int]()
+        real = real_geometry(self.options) if names else None
+        for name in names:
+            geometry = real or geometries.get(name)
+            parameters[name] = geometries.parameter_count(geometry.config)
+            if real is None or self.options.checkpoint is None:
+                folders[name] = synthetic_folder(geometry, seed=self.options.seed, cache=self.cache, progress=step)
+            else:
+                folders[name] = self.options.checkpoint.resolve()
+                self.progress.note(f"checkpoint {name}: {real.description}")
+                self.checkpoint_facts[name] = {"facts": real.description}
+        return folders, parameters
+
+    def _keep(self, finished: Round) -> None:
+        """Store a finished round; a snapshot in Parquet now and then, so that other tools can look at a live run."""
+        self.folder.append_round(finished)
+        if time.monotonic() - self.last_snapshot > SNAPSHOT_SECONDS:
+            self.folder.snapshot()
+            self._write_manifest("running")
+            self.last_snapshot = time.monotonic()
+
+    def _manifest(self, status: str) -> dict[str, Any]:
+        measurement = self.measurement
+        checkpoints = measurement.processes.checkpoints if measurement else {}
+        excluded = measurement.participants.excluded if measurement else {}
+        before = self.earlier.manifest if self.earlier else {}
+        started = self.started.isoformat(timespec="seconds")
+        sitting = {"started": started, "budget_seconds": self.options.budget_seconds}
+        return {
+            "format": FORMAT,
+            "id": self.folder.path.name,
+            "started": before.get("started", started),
+            "finished": None if status == "running" else datetime.now(UTC).isoformat(timespec="seconds"),
+            "status": status,
+            "mode": "gates" if self.options.gates_only else self.plan.mode,
+            "command": before.get("command") or called_as(),
+            "seed": self.options.seed,
+            "options": kept(self.options),
+            "budget_seconds": float(before.get("budget_seconds") or 0) + self.options.budget_seconds,
+            "sittings": [*before.get("sittings", ()), sitting],
+            "sources": self.sources and self.sources.model_dump(mode="json"),
+            "passes": self.passes,
+            "alpha": ALPHA,
+            "ad_hoc": [list(pair) for pair in self.plan.ad_hoc],
+            "fail_if": [str(condition) for condition in self.plan.conditions],
+            "environment": self.environment | ({"device": measurement.processes.device_facts} if measurement else {}),
+            "dispute": before["dispute"] if "dispute" in before else self.plan.dispute.stored(),
+            "environments": facts_of(self.plan.functions.environments),
+            "checkpoints": {name: facts | self.checkpoint_facts.get(name, {}) for name, facts in checkpoints.items()},
+            "experiments": [book.to_json() for book in measurement.participants.books] if measurement else [],
+            "excluded": [{"variant": name, "reason": reason} for name, reason in excluded.items()],
+        }
+
+    def _write_manifest(self, status: str) -> None:
+        if self.is_open:
+            self.folder.write_json(MANIFEST, self._manifest(status))
+
+    def _finish(self, status: str) -> Result:
+        if not self.is_open:
+            return self._untouched()
+        manifest = self._manifest(status)
+        self.folder.write_json(MANIFEST, manifest)
+        has_samples, verdicts = bool(self.folder.finished_rounds()), tuple[Verdict, ...]()
+        judged = not self.options.gates_only and (has_samples or status == "complete")
+        if judged:
+            if has_samples:
+                self.folder.finish()
+                manifest = counted(manifest, self.folder)
+            verdicts, noise = judge_run(manifest, self.plan.claims, self.folder)
+            manifest["noise"] = noise
+            self.folder.write_json(VERDICTS, verdicts)
+        self.folder.seal(manifest)
+        if judged and has_samples:
+            write_standings(self.folder)
+        return Result(self.folder, manifest, verdicts)
+
+
+USER_ERRORS: tuple[type[Exception], ...] = (
+    CacheError, ClaimError, DataError, MeasureError, PlanError, RunError, UnknownVariant, OutsideVariantError,
+)  # fmt: skip
+"""Errors whose text is for the user: no traceback needed."""
+
+
+def check(request: Request, options: Options) -> None:
+    """Raises PlanError for an impossible option; the text names it, its value and what is expected."""
+    cores = usable_cores()
+    wrong = ""
+    if not options.budget_seconds > 0:
+        wrong = f"--budget {options.budget_seconds:g}: expected a number of seconds above 0"
+    elif request.threads is not None and not 1 <= request.threads <= cores:
+        wrong = f"--threads {request.threads}: expected 1 to {cores}, the cores of this machine"
+    elif request.device not in DEVICES:
+        wrong = f"--device {request.device}: expected {' or '.join(DEVICES)}"
+    elif options.count_instructions and request.device != "cpu":
+        wrong = f"--count-instructions: only the CPU's can be counted, and --device is {request.device}"
+    elif request.environments and (options.profile or options.profile_native or options.count_instructions):
+        asked = "--count-instructions" if options.count_instructions else "--profile"
+        wrong = f"{asked}: only where all sides run in one environment, and --env names another one"
+    elif options.seed < 0:
+        wrong = f"--seed {options.seed}: expected 0 or more"
+    elif request.device != "cpu":
+        from ..worker.devices import problem  # imports torch, which nothing else needs yet
+
+        if why := problem(request.device):
+            wrong = f"--device {request.device}: {why}, or measure with --device cpu"
+    if wrong:
+        raise PlanError(wrong)

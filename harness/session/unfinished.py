@@ -1,0 +1,314 @@
+"""A run that goes on: read back from its folder, with the same plan, where nothing has changed that it rests on.
+
+Its rounds and those to come are one series, judged as one. That holds while they are measured in the same way: the same
+code on the same weights, machine and libraries, each pair in rounds or in blocks as before. The prompts are fresh, and
+no number of a round or a process comes twice.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from llama_workbench.datasets import workloads as workload_data
+from llama_workbench.datasets.geometries import DataError, Geometry, geometries
+from llama_workbench.datasets.workloads import Workload
+
+from ..claims.model import Claim
+from ..claims.reading import check_claim, load_claims
+from ..evidence.effect import ALPHA
+from ..machine.environment import changed_since, device_differences, device_kind, fingerprint
+from ..machine.locks import Lock
+from ..measure.measurement import Measurement
+from ..measure.participants import Earlier
+from ..measure.processes import ALLOCATOR
+from ..plan.experiments import Plan, experiments_of, renaming
+from ..plan.options import Options, Request, received
+from ..plan.sources import sources_of
+from ..spec.comparison import Comparison
+from ..spec.conditions import conditions_in
+from ..spec.experiments import Experiment
+from ..spec.sample import Round
+from ..store import schema
+from ..store.errors import RESTORE, RunError, RunWarning, first_line
+from ..store.files import CLAIMS, JOURNAL, MANIFEST, SAMPLES
+from ..store.folder import RunFolder
+from ..store.forms import Fault, check
+from ..store.schema import Manifest
+from ..store.sitting_schema import SourceRecord, Sources
+from .given import ANEW, functions_again, models_again
+
+UNDO = "Undo that, or measure anew: rounds of two kinds cannot settle one question."
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """An earlier run, as it lies in its folder.
+
+    manifest: run.json; known: the same by its form; rounds: what was measured so far. digest: of run.json and the
+    samples, when they were read."""
+
+    folder: RunFolder
+    manifest: Mapping[str, Any]
+    known: Manifest
+    plan: Plan
+    rounds: tuple[Round, ...]
+    digest: Mapping[str, str]
+
+    @classmethod
+    def read(cls, folder: RunFolder, *, again: Request, checkpoint: Geometry | None, claims_folder: Path) -> Unfinished:
+        """Read a run to go on with it. again: code that runs keep no paths of: variants from outside, functions that
+        are compared, what they are called with and checked by. checkpoint: the shape of the one that it was given.
+        claims_folder: where its claims stand today.
+
+        Raises RunError where the run cannot go on: it names all that changed, and the fix.
+        """
+        with closing(Lock()) as lock:
+            folder.hold(lock)
+        manifest, known, sources = _manifest(folder)
+        claims = _claims(folder)
+        rounds = _rounds(folder, known)
+        pairs = tuple((baseline, variant) for baseline, variant in manifest.get("ad_hoc", ()))
+        outside = models_again(folder, known, again.added)
+        functions = functions_again(folder, known, again, claims, claims_folder)
+        plan = Plan(
+            str(known.mode),
+            claims,
+            pairs,
+            (),
+            outside,
+            device_kind(manifest["environment"]),
+            conditions_in(manifest),
+            functions,
+        )
+        plan = replace(plan, experiments=_experiments(folder, manifest, plan, checkpoint))
+        now = fingerprint(_threads(plan), allocator=ALLOCATOR, device=plan.device)
+        before = manifest["environment"]
+        differences = changed_since(before, now | {"device": before.get("device")})  # what a GPU is, its worker knows
+        differences += [*changed_code(sources, plan), *_changed_claims(claims, claims_folder)]
+        if differences:
+            raise _refused(folder, differences)
+        return cls(folder, manifest, known, plan, rounds, folder.digest())
+
+    def hold(self, lock: Lock) -> None:
+        """Take the folder. Raises RunError where another run holds it, or has gone on with it meanwhile."""
+        self.folder.hold(lock)
+        if self.folder.digest() != self.digest:
+            lock.close()
+            raise RunError(self.folder.path, "the run has gone on meanwhile", "Give the command again.")
+
+    @property
+    def last_process(self) -> int:
+        """The number of the last process that measured."""
+        return max((each.process for each in self.rounds), default=0)
+
+    def excluded(self) -> dict[str, str]:
+        """What was left out of the whole run, and stays so: the code is the same."""
+        return {entry.variant: entry.reason for entry in self.known.excluded}
+
+    @property
+    def budget_seconds(self) -> float:
+        """What its last sitting was given."""
+        return self.known.sittings[-1].budget_seconds
+
+    @property
+    def options(self) -> Options:
+        """How it was made, as far as it keeps that. Raises RunError."""
+        try:
+            return received(Options, {"seed": self.known.seed or 0, **self.known.options})
+        except ValueError as error:
+            problem = f"options: {first_line(error)}"
+            raise RunError(self.folder.path / MANIFEST, problem, RESTORE) from error
+
+    def prepare(self, measurement: Measurement) -> None:
+        """Give the state of each experiment what earlier sittings know of it. Gates are passed anew, and the time of a
+        call is taken anew."""
+        rounds, numbers = Counter[str](), dict[str, int]()
+        for each in self.rounds:
+            rounds[each.workload] += 1
+            numbers[each.workload] = max(numbers.get(each.workload, -1), each.number)
+        written = {entry["workload"]["name"]: entry for entry in self.manifest["experiments"]}
+        known = {entry.workload.name: entry for entry in self.known.experiments}
+        measurement.participants.excluded |= self.excluded()
+        for group in measurement.processes.groups:
+            group.processes = self.last_process
+        for book in measurement.participants.books:
+            name = book.experiment.workload.name
+            entry = known[name]
+            out = self.excluded() | {each.variant: each.reason for each in entry.excluded}
+            book.excluded |= {each: reason for each, reason in out.items() if each in book.experiment.entered()}
+            book.gates |= {each: gate for each, gate in written[name].get("gates", {}).items() if each in out}
+            book.traces |= {each: trace for each, trace in written[name].get("traces", {}).items() if each in out}
+            book.wall_variants += entry.clock.wall_variants
+            book.forgotten = numbers.get(name, -1) + 1
+            blocks, seconds = min(entry.blocks, rounds[name]), entry.seconds or 0.0
+            book.earlier = Earlier(rounds[name], blocks, seconds, entry.sampled_seconds or 0.0)
+            if rounds and entry.apart is not None:
+                ways = {Comparison(name, e.variant, e.baseline, e.metric): e.blocks for e in entry.apart}
+                book.pairs_apart = frozenset(ways)
+                book.sliced = {pair: blocks for pair, blocks in ways.items() if blocks is not None}
+
+    def check(self, measurement: Measurement) -> None:
+        """After the gates: the weights and the device are what they were. Raises RunError."""
+        earlier = {"device": self.manifest["environment"].get("device")}
+        found = device_differences(earlier, {"device": measurement.processes.device_facts})
+        for name, facts in (self.manifest.get("checkpoints") or {}).items():
+            digest = measurement.processes.checkpoints.get(name, {}).get("digest")
+            if digest is not None and facts.get("digest") not in (None, digest):
+                found.append(f"weights of {name}: SHA-256 {facts['digest'][:12]} against {digest[:12]}")
+        if found:
+            raise _refused(self.folder, found)
+
+
+def _refused(folder: RunFolder, differences: Sequence[str]) -> RunError:
+    return RunError(folder.path, f"cannot go on, something changed: {'; '.join(differences)}", UNDO)
+
+
+# -- what is read back -------------------------------------------------------------------------------------------------
+
+
+def _manifest(folder: RunFolder) -> tuple[dict[str, Any], Manifest, Sources]:
+    """run.json of a run whose files are whole, what its form says of it, and the code that was measured. Raises
+    RunError."""
+    if changed := folder.changed():
+        raise changed[0]
+    manifest = folder.read_manifest()
+    try:
+        check(schema.MANIFEST, manifest)
+    except Fault as fault:
+        raise RunError(folder.path / MANIFEST, str(fault), RESTORE) from fault
+    known: Manifest = schema.MANIFEST.validate_python(manifest)
+    if known.mode not in ("claims", "compare"):
+        raise RunError(folder.path, "cannot go on: it passed gates only (--benchmark-disable)", "Measure it.")
+    if not known.experiments:
+        raise RunError(folder.path, "cannot go on: it ended before its first gate", ANEW)
+    if known.environments:
+        raise RunError(folder.path, "cannot go on: its sides ran in environments of their own (--env)", ANEW)
+    if known.sources is None or not known.sittings:
+        raise RunError(
+            folder.path,
+            "cannot go on: it does not say which code it measured (as older runs)",
+            ANEW,
+        )
+    if known.alpha != ALPHA:
+        problem = f"cannot go on: it was judged at alpha = {known.alpha}, and runs are now at {ALPHA}"
+        raise RunError(folder.path, problem, ANEW)
+    sittings = [each.model_dump() for each in known.sittings]
+    environment = manifest.get("environment") or {}
+    whole = manifest | {"sittings": sittings, "passes": list(known.passes), "environment": environment}
+    return whole, known, known.sources
+
+
+def _claims(folder: RunFolder) -> tuple[Claim, ...]:
+    path = folder.path / CLAIMS
+    return tuple(check_claim(table, f"{path}[{index}]") for index, table in enumerate(folder.records(CLAIMS)))
+
+
+def _rounds(folder: RunFolder, known: Manifest) -> tuple[Round, ...]:
+    """All finished rounds. Raises RunError where samples are damaged, or fewer than run.json counts."""
+    there = folder.has(JOURNAL) or folder.has(SAMPLES)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RunWarning)  # a line that a kill cut off is no finished round
+        rounds = tuple(folder.rounds()) if there else ()
+    counted = Counter(each.workload for each in rounds)
+    for entry in known.experiments:
+        if entry.rounds > (had := counted[entry.workload.name]):
+            problem = (
+                f"cannot go on: it holds {had} rounds of {entry.workload.name}, and {MANIFEST} counted {entry.rounds}"
+            )
+            raise RunError(folder.path, problem, "Restore its samples from a copy, or measure anew.")
+    return rounds
+
+
+def _threads(plan: Plan) -> int:
+    return max((experiment.workload.threads for experiment in plan.experiments), default=1)
+
+
+def _experiments(
+    folder: RunFolder, manifest: Mapping[str, Any], plan: Plan, checkpoint: Geometry | None
+) -> tuple[Experiment, ...]:
+    """What the plan measures, on the workloads as they were; the same as run.json says. Raises RunError."""
+    entries = {entry["workload"]["name"]: entry for entry in manifest["experiments"]}
+    shapes = renaming(_named(folder, manifest, checkpoint))[1]
+    try:
+        workloads = {
+            name: Workload.model_validate(entry["workload"], context={"geometries": shapes})
+            for name, entry in entries.items()
+        }
+        for claim in plan.claims:  # those of which nothing was selected are not in the manifest
+            for name in (claim.on(plan.device) or claim).workloads():
+                if name not in workloads:
+                    workloads[name] = plan.functions.workloads.get(name) or workload_data.get(name)
+        whole = replace(plan, experiments=experiments_of(plan, workloads, shapes))
+    except (DataError, ValueError) as error:
+        raise RunError(folder.path, f"cannot go on: it cannot be planned again ({error})", ANEW) from error
+    selected = {(name, variant) for name, entry in entries.items() for variant in entry["variants"]}
+    experiments = whole.restricted(selected).experiments
+    again = {each.workload.name: (list(each.entered()), each.baseline) for each in experiments}
+    if again != {name: (entry["variants"], entry.get("baseline")) for name, entry in entries.items()}:
+        raise RunError(folder.path, "cannot go on: this version of the workbench would measure something else", ANEW)
+    return experiments
+
+
+def _named(folder: RunFolder, manifest: Mapping[str, Any], checkpoint: Geometry | None) -> Geometry | None:
+    """The user's checkpoint by the name that it has in the run. Raises RunError where the run was given none, or it is
+    missing."""
+    names = [entry["workload"].get("geometry", "") for entry in manifest["experiments"]]
+    synthetic = {name: facts.get("synthetic", True) for name, facts in (manifest.get("checkpoints") or {}).items()}
+    own = next((name for name in names if name and not synthetic.get(name, name in geometries())), None)
+    if own is None and checkpoint is not None:
+        raise RunError(folder.path, "was measured on weights of the workbench's own", "Leave out --checkpoint.")
+    if own is not None and checkpoint is None:
+        fix = "Give it again: --checkpoint PATH"
+        raise RunError(folder.path, f"cannot go on: it measured the checkpoint {own}, and runs keep no paths", fix)
+    return None if checkpoint is None else replace(checkpoint, name=str(own))
+
+
+# -- what may have changed ---------------------------------------------------------------------------------------------
+
+
+def changed_code(before: Sources, plan: Plan) -> Iterator[str]:
+    """What of the code is not as it was, in words."""
+    now = sources_of(plan)
+    assert now is not None  # of sides with environments of their own no run goes on
+    for name, source in now.variants.items():
+        if name not in before.variants or before.variants[name].digest != source.digest:
+            yield f"the code of {name} changed"
+    for name, call in now.calls.items():
+        if name not in before.calls or before.calls[name].payload.digest != call.payload.digest:
+            yield f"the code that makes the arguments of {name} changed"
+        elif _digest(before.calls[name].check) != _digest(call.check):
+            yield f"the check of {name} changed"
+    if before.harness != now.harness:
+        yield "the code that measures changed (another version of the workbench)"
+
+
+def _digest(source: SourceRecord | None) -> str | None:
+    return None if source is None else source.digest
+
+
+def _changed_claims(claims: Sequence[Claim], folder: Path) -> Iterator[str]:
+    """What the claims of today say otherwise than those of the run. A claim that is not there today did not change."""
+    today = {claim.id: claim for claim in load_claims(folder)} if claims else {}
+    for claim in claims:
+        if claim.id in today:
+            ours, theirs = (_said(each) for each in (claim, today[claim.id]))
+            if changed := [key for key, value in ours.items() if theirs.get(key) != value]:
+                yield f"claim {claim.id}: {', '.join(changed)} changed"
+
+
+SELECTED = {"workloads", "quick", "left_out"}
+"""What a selection changes of a hypothesis."""
+
+
+def _said(claim: Claim) -> dict[str, Any]:
+    """What a claim says, whatever was selected of it: its keys, and its parts by their labels."""
+    said = claim.model_dump(mode="json", exclude={"hypothesis"})
+    for part in claim.hypothesis:
+        said[f"part {part.part}" if part.part else "its hypothesis"] = part.model_dump(mode="json", exclude=SELECTED)
+    return said
