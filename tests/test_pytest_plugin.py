@@ -65,7 +65,9 @@ def test_it_measures_replays_and_judges(quick):
         "rounds",
         "seconds",
         "verdict",
-        "warnings",
+        "cause",
+        "reason",
+        "notes",
     }
     assert all(set(effect) == keys for effect in verdict["effects"])
 

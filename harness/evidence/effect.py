@@ -27,6 +27,8 @@ from .numbers import exp, percent
 
 UNSTABLE = "unstable: the effect drifted while it was measured"
 TOO_FEW = "too few rounds for an interval"
+INVALID = "confounded: {} of rounds without a valid time"
+BY_CONTROL = "confounded: a control fired, and {} of bias may have made this effect"
 BY_FAULTS = "confounded: the difference in page faults may have made this effect"
 """Reasons for an open effect."""
 
@@ -151,8 +153,7 @@ def judge_effect(
     if not_evidence is not None:
         return ends("not evidence", Cause.EXCLUDED, not_evidence)
     if measured.invalid_share > INVALID_SHARE_LIMIT:
-        invalid = f"confounded: {percent(measured.invalid_share)} of rounds without a valid time"
-        return ends("inconclusive", Cause.CONFOUNDED, invalid)
+        return ends("inconclusive", Cause.CONFOUNDED, INVALID.format(percent(measured.invalid_share)))
     if interval.n == 0:
         return ends("inconclusive", Cause.NO_ROUNDS, "no rounds were measured")
     if confounds:
@@ -166,8 +167,7 @@ def judge_effect(
         why = _why_open(interval, region) if verdict is None else (Cause.CONFOUNDED, BY_FAULTS)
         return ends("inconclusive", *why)
     if _settled(interval.low - bias, interval.high + bias, region) != verdict:
-        by_control = f"confounded: a control fired, and {percent(math.expm1(bias))} of bias may have made this effect"
-        return ends("inconclusive", Cause.CONFOUNDED, by_control)
+        return ends("inconclusive", Cause.CONFOUNDED, BY_CONTROL.format(percent(math.expm1(bias))))
     return ends(verdict)
 
 
