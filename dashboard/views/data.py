@@ -19,9 +19,8 @@ from llama_workbench.harness.evidence.numbers import percent
 from llama_workbench.harness.metrics.base import Metric
 from llama_workbench.harness.metrics.registry import metric_of, names
 from llama_workbench.harness.metrics.share.shares import calls_alone
+from llama_workbench.harness.profilers import py_spy
 from llama_workbench.harness.profilers.peak_memory import MEMORY, Memory
-from llama_workbench.harness.profilers.py_spy import PROFILES
-from llama_workbench.harness.profilers.py_spy import Profile as ProfileRow
 from llama_workbench.harness.report.text import excluded_lines, short, value_text
 from llama_workbench.harness.spec.comparison import TIMES
 from llama_workbench.harness.spec.conditions import FAIL_IF
@@ -210,7 +209,7 @@ def identical_code(floors: Iterable[Floor]) -> str:
 class Profile:
     """One sampled profile. `root` is None where there is none, and `reason` says why."""
 
-    row: ProfileRow
+    row: py_spy.Profile
     root: Frame | None
     reason: str
 
@@ -230,7 +229,7 @@ class Run:
     manifest: schema.Manifest
     claims: tuple[Claim, ...]
     floors: Mapping[str, Floor]
-    profiles: Mapping[tuple[str, str], ProfileRow]  # by workload and variant
+    profiles: Mapping[tuple[str, str], py_spy.Profile]  # by workload and variant
     memory: Mapping[tuple[str, str], Memory]  # by workload and variant
     left_out: tuple[str, ...]  # variants that the run went on without, each with the reason
     problems: tuple[str, ...]  # files of this run that could not be read; the rest is shown
@@ -296,7 +295,7 @@ def read_run(path: Path) -> Run:
     definitions = TypeAdapter(list[Definition]).validate_python(records_or_none(folder, CLAIMS, problems))
     claims = {claim.id: claim for claim in definitions}
     memory = MEMORY.form.validate_python(records_or_none(folder, MEMORY, problems))
-    profiles = PROFILES.form.validate_python(records_or_none(folder, PROFILES, problems))
+    profiles = py_spy.PROFILES.form.validate_python(records_or_none(folder, py_spy.PROFILES, problems))
     manifest = schema.MANIFEST.validate_python(content, context=SHOWN)
     noise = manifest.noise or schema.Noise()
     problems += [f"{MANIFEST}: {problem}" for problem in noise.damaged]
