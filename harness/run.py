@@ -336,7 +336,7 @@ class Run:
             "alpha": ALPHA,
             "ad_hoc": [list(pair) for pair in self.plan.ad_hoc],
             "fail_if": [str(condition) for condition in self.plan.conditions],
-            "dispute": before["dispute"] if "dispute" in before else self.plan.dispute.stored(),
+            "dispute": self.plan.dispute.stored(),
             "environment": self.environment | ({"device": measurement.device_facts} if measurement else {}),
             "environments": facts_of(self.plan.functions.environments),
             "checkpoints": {name: facts | self.checkpoint_facts.get(name, {}) for name, facts in checkpoints.items()},

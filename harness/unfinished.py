@@ -33,6 +33,7 @@ from .plan.selection import Request
 from .plan.sources import sources_of
 from .spec.comparison import Comparison
 from .spec.conditions import Condition
+from .spec.dispute import dispute_of
 from .spec.experiments import Experiment
 from .spec.sample import Round
 from .store import schema
@@ -78,7 +79,8 @@ class Unfinished:
         outside = models_again(folder, known, again.added)
         functions = functions_again(folder, known, again, claims, claims_folder)
         plan = Plan(str(known.mode), claims, pairs, (), outside, device_kind(manifest["environment"]), asked, functions)
-        plan = replace(plan, experiments=_experiments(folder, manifest, plan, checkpoint))
+        experiments = _experiments(folder, manifest, plan, checkpoint)
+        plan = replace(plan, experiments=experiments, dispute=dispute_of(manifest))
         now = fingerprint(_threads(plan), allocator=ALLOCATOR, device=plan.device)
         before = manifest["environment"]
         differences = changed_since(before, now | {"device": before.get("device")})  # what a GPU is, its worker knows

@@ -162,7 +162,7 @@ _GRID = tuple(
 
 
 GRID_NAME = "grid"
-GRID_AXES = (
+GRID_AXES: tuple[tuple[str, str, str, Literal["architecture", "operations"]], ...] = (
     ("layout", "modular", "single_file", "architecture"),
     ("cache", "split", "unified", "architecture"),
     ("mask", "fresh", "per_model", "operations"),
