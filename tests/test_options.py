@@ -46,11 +46,11 @@ spec.loader.exec_module(options)
 import pytest
 from typer.testing import CliRunner
 from llama_workbench.commands.app import build
-from llama_workbench.harness import pytest_plugin
+from llama_workbench.harness.plugin import plugin
 from llama_workbench.harness.fleet.order import Files, Order
 
 parser = pytest.Parser(_ispytest=True)
-pytest_plugin.pytest_addoption(parser)
+plugin.pytest_addoption(parser)
 line = vars(parser.parse(["--workbench-loud", "3", "--workbench-quiet"]))
 made = options.typed(options.Options, {key.removeprefix("workbench_"): value for key, value in line.items()})
 order = Order(name="m1", request=options.Request(), options=made, files=Files(claims={}), select={}, entered={},

@@ -32,6 +32,7 @@ from ..plan.options import Options, Request, received
 from ..plan.sources import sources_of
 from ..spec.comparison import Comparison
 from ..spec.conditions import conditions_in
+from ..spec.dispute import dispute_of
 from ..spec.experiments import Experiment
 from ..spec.sample import Round
 from ..store import schema
@@ -86,7 +87,8 @@ class Unfinished:
             conditions_in(manifest),
             functions,
         )
-        plan = replace(plan, experiments=_experiments(folder, manifest, plan, checkpoint))
+        experiments = _experiments(folder, manifest, plan, checkpoint)
+        plan = replace(plan, experiments=experiments, dispute=dispute_of(manifest))
         now = fingerprint(_threads(plan), allocator=ALLOCATOR, device=plan.device)
         before = manifest["environment"]
         differences = changed_since(before, now | {"device": before.get("device")})  # what a GPU is, its worker knows
