@@ -13,7 +13,6 @@ from llama_workbench.harness.machine.environment import one_line
 from llama_workbench.harness.remote.rows import digest_of
 from llama_workbench.harness.report.text import environments_text
 from llama_workbench.harness.store.errors import RunError
-from llama_workbench.harness.store.files import MANIFEST
 
 from .. import state, words
 from ..views import data, entries
@@ -89,7 +88,7 @@ def _choose_run(title: str, listed: Sequence[entries.Entry]) -> tuple[DeltaGener
 def _show_list(entry: entries.Entry, folder: Path) -> None:
     """What to know of the list of runs at a URL: shown is always the run itself."""
     show_note()
-    if digest_of(folder / MANIFEST) != entry.digest:
+    if digest_of(folder) != entry.digest:
         blocks.warn("The index has another state of this run, and so has the list of runs. Write the index anew:")
         blocks.command(shlex.join(["workbench", "index", entry.url.rpartition("/")[0]]))
 

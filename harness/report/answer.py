@@ -103,7 +103,8 @@ def _line(question: MainQuestion, verdict: Json) -> Line:
     asked = question.text.replace("{claimed}", claimed)
     if verdict["verdict"] == OPEN and (word := _so_far(verdict)):
         return Line(verdict, asked, word, _numbers(verdict, question))
-    word = question.words.get(verdict["verdict"], LOOKS[verdict["verdict"]].answer)
+    shown = LOOKS.get(verdict["verdict"])
+    word = question.words.get(verdict["verdict"]) or (shown and shown.answer) or "Not answered"
     return Line(verdict, asked, word, _found(verdict, question))
 
 
