@@ -61,11 +61,12 @@ def filtered(claims: Sequence[data.Claim]) -> list[data.Claim]:
     """The claims that have one of the verdicts of `?verdict=` and all words of `?search=`."""
     search = st.query_params.get("search", "")
     st.session_state["search"] = search
+    team = next((name for claim in claims for name in claim.who), "TEAM")
     st.text_input(
         "Search",
         key="search",
         type="search",
-        placeholder="claim, team, variant or workload; or: by TEAM",
+        placeholder=f"claim, team, variant or workload; or: {BY}{team}",
         on_change=_keep,
         args=("search",),
         label_visibility="collapsed",
