@@ -198,7 +198,7 @@ def compare_functions(
     """See `llama_workbench.compare`."""
     from rich.console import Console
 
-    from .harness.session.run import Options
+    from .harness.plan.options import Options
 
     given = {"variant": variant, "baseline": baseline, "payload": payload, "check": check}
     with tempfile.TemporaryDirectory(prefix="workbench-functions-") as folder:

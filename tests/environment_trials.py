@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 
 from llama_workbench.harness.evidence.effect import ALPHA
+from llama_workbench.harness.plan.options import Options
 from llama_workbench.harness.session.revisions import Inputs, compare_revisions
-from llama_workbench.harness.session.run import Options
 from llama_workbench.harness.spec.conditions import Condition
 from llama_workbench.harness.stats.confidence import Interval, fixed_interval, running_interval
 from tests.runs import Quiet

@@ -26,7 +26,7 @@ from llama_workbench.harness.evidence.effect import ALPHA
 from llama_workbench.harness.fleet.folder import FleetFolder
 from llama_workbench.harness.fleet.work import units_of
 from llama_workbench.harness.plan.experiments import make_plan
-from llama_workbench.harness.plan.selection import Request
+from llama_workbench.harness.plan.options import Request
 from llama_workbench.harness.stats.confidence import fixed_interval
 from llama_workbench.harness.store.folder import RunFolder
 from tests.local_cluster import LocalCluster, measuring, raylet_of
@@ -136,7 +136,7 @@ class _Quiet(Quiet):
 
 def _run(seconds: float) -> None:
     from llama_workbench.harness.fleet.session import spread
-    from llama_workbench.harness.session.run import Options
+    from llama_workbench.harness.plan.options import Options
 
     with tempfile.TemporaryDirectory(prefix="fleet-costs-") as folder:
         options = Options(budget_seconds=seconds, run_dir=Path(folder) / "run")

@@ -20,8 +20,8 @@ from llama_workbench.cache import CacheError, cache_directory, unwritable
 from llama_workbench.datasets import geometries
 from llama_workbench.datasets.checkpoints import load, synthesize
 from llama_workbench.datasets.tokenizer import train
-from llama_workbench.harness.plan.selection import Request
-from llama_workbench.harness.session.run import Options, Run, plan_run
+from llama_workbench.harness.plan.options import Options, Request
+from llama_workbench.harness.session.run import Run, plan_run
 from llama_workbench.variants.engines.files import EngineError
 from llama_workbench.variants.engines.files import folder as engine_folder
 

@@ -11,7 +11,7 @@ import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.harness.measure import confirmation
-from llama_workbench.harness.plan.selection import Request
+from llama_workbench.harness.plan.options import Request
 from llama_workbench.harness.session import run as session
 from llama_workbench.harness.store.gate_schema import Confirmed
 from tests import cheats

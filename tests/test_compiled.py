@@ -22,7 +22,7 @@ from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.metrics.memory.metric import disagreement
 from llama_workbench.harness.metrics.memory.worker import memory_held
 from llama_workbench.harness.plan.experiments import make_plan
-from llama_workbench.harness.plan.selection import PlanError, Request
+from llama_workbench.harness.plan.options import PlanError, Request
 from llama_workbench.harness.worker.gates.logits import TOLERANCES, judge_logits, run_cases
 from llama_workbench.harness.worker.gates.op_trace import trace
 from llama_workbench.harness.worker.gates.small import SMALL_LENGTH, small_cases, small_geometries, small_weights

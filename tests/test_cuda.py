@@ -32,7 +32,7 @@ from llama_workbench.harness.measure.measurement import Measurement
 from llama_workbench.harness.measure.participants import Setting
 from llama_workbench.harness.metrics.base import subjects
 from llama_workbench.harness.plan.experiments import Plan, make_plan
-from llama_workbench.harness.plan.selection import PlanError, Request
+from llama_workbench.harness.plan.options import Options, PlanError, Request
 from llama_workbench.harness.session import run as session
 from llama_workbench.harness.spec.sample import Round
 from llama_workbench.harness.store.folder import RunFolder
@@ -258,7 +258,7 @@ def test_an_engine_is_named_and_left_out_on_cuda(tmp_path: Path) -> None:
 
 def test_phases_that_cuda_does_not_give_are_recorded_with_the_reason(tmp_path: Path) -> None:
     plan = planned("cuda", "qkv-61")
-    run = session.Run(plan, session.Options(run_dir=tmp_path / "run"), None)  # type: ignore[arg-type]
+    run = session.Run(plan, Options(run_dir=tmp_path / "run"), None)  # type: ignore[arg-type]
     assert run.environment["device"] == {"kind": "cuda"}
     run._make_passes(None)  # type: ignore[arg-type]
     found = run.folder.records("phases.json")
@@ -336,11 +336,11 @@ def test_a_gpu_has_its_name_driver_and_settings_in_the_fingerprint() -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a CUDA device")
 def test_without_a_device_nothing_is_begun(tmp_path: Path) -> None:
-    options = session.Options(run_dir=tmp_path / "run")
+    options = Options(run_dir=tmp_path / "run")
     with pytest.raises(PlanError, match=r"--device cuda: (this torch .* without CUDA|torch finds no CUDA device here)"):
         session.check(Request(device="cuda"), options)
     with pytest.raises(PlanError, match="--count-instructions: only the CPU's can be counted, and --device is cuda"):
-        session.check(Request(device="cuda"), session.Options(count_instructions=True))
+        session.check(Request(device="cuda"), Options(count_instructions=True))
     with pytest.raises(PlanError, match="--device gpu: expected cpu or cuda"):
         session.check(Request(device="gpu"), options)
     session.check(Request(), options)
@@ -352,7 +352,7 @@ def test_without_a_device_nothing_is_begun(tmp_path: Path) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_run_on_cuda(tmp_path: Path) -> None:
     tiny = ("prefill-tiny-t16", "decode-tiny-c16", "generate-tiny-t8-n6-b1", "mask-create-apply-t32")
-    options = session.Options(run_dir=tmp_path / "run", budget_seconds=30.0, profile=True)
+    options = Options(run_dir=tmp_path / "run", budget_seconds=30.0, profile=True)
     request = Request(compare=("team006_before", "team006_after"), workloads=tiny, device="cuda")
     progress = SimpleNamespace(phase=print, note=print, step=lambda *_: None)
     session.check(request, options)

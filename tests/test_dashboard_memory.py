@@ -106,7 +106,7 @@ def test_the_front_is_told_apart_from_what_is_beaten_and_from_what_is_not_settle
         a_spot("slow", 200, 1.0, 1.1, 1.2),
         a_spot("smallest", 50, 0.9, 1.0, 1.1),
     ]
-    standings = {spot.variant: sweeps._rank(spot, spots) for spot in spots}
+    standings = {spot.variant: sweeps._ranked(spot, spots).rank for spot in spots}
     assert standings == {
         "fast but large": sweeps.FRONT,
         "small": sweeps.FRONT,
@@ -134,15 +134,15 @@ def test_a_speed_up_is_the_judged_one_or_this_page_s_own(home: Path) -> None:
     assert samples.timing(run, None, WORKLOAD, "team005_hybrid", "team006_before")[0].value is None
     spots, missing = sweeps.tradeoff(run, evidence, WORKLOAD, "peak_transient_bytes")
     assert {spot.variant for spot in spots} == {"team006_before", "team006_after"}
-    assert missing == ["team005_hybrid: the memory pass ran into its time limit"]
+    assert missing == {"team005_hybrid": "the memory pass ran into its time limit"}
 
 
 @pytest.mark.parametrize("palette", [colours.LIGHT, colours.DARK])
 def test_every_dot_lies_where_it_was_measured_and_a_line_leads_to_its_number(palette: colours.Palette) -> None:
     spots = [
         sweeps.Spot("a <b>", 3e6, a_timing(2.0, 1.9, 2.1, 9), 0.01, sweeps.FRONT),
-        sweeps.Spot("c", 3.01e6, a_timing(1.99, None, None, 2), 0.01, "behind a <b>, not settled"),
-        sweeps.Spot("d", 3.02e6, a_timing(1.2, 1.1, 1.3, 9), 0.01, "beaten by a <b>"),
+        sweeps.Spot("c", 3.01e6, a_timing(1.99, None, None, 2), 0.01, sweeps.OPEN, "a <b>"),
+        sweeps.Spot("d", 3.02e6, a_timing(1.2, 1.1, 1.3, 9), 0.01, sweeps.BEATEN, "a <b>"),
     ]
     figure = memory_time.tradeoff(spots, "Caches", "old", palette)
     drawn = {trace.name: (list(trace.x), list(trace.y)) for trace in figure.data}
@@ -289,4 +289,4 @@ def test_an_engine_has_no_place_for_its_own_memory_is_not_counted(home: Path) ->
     with_engine = replace(run, memory={**run.memory, (WORKLOAD, "llama_cpp"): row})
     spots, missing = sweeps.tradeoff(with_engine, None, WORKLOAD, "peak_transient_bytes")
     assert "llama_cpp" not in [spot.variant for spot in spots]
-    assert "llama_cpp: an engine, whose own memory is not counted" in missing
+    assert missing["llama_cpp"] == "an engine, whose own memory is not counted"

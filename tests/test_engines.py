@@ -13,7 +13,7 @@ from llama_workbench.datasets.geometries import DataError
 from llama_workbench.harness.claims import published
 from llama_workbench.harness.claims.reading import check_claim
 from llama_workbench.harness.plan.experiments import make_plan
-from llama_workbench.harness.plan.selection import PlanError, Request
+from llama_workbench.harness.plan.options import PlanError, Request
 from llama_workbench.harness.worker import runners
 from llama_workbench.harness.worker.gates.logits import run_cases
 from llama_workbench.harness.worker.gates.small import (

@@ -28,7 +28,7 @@ from llama_workbench.harness.calls.environments import environments_at, facts_of
 from llama_workbench.harness.calls.source import SourceError
 from llama_workbench.harness.measure import measurement, processes
 from llama_workbench.harness.measure.processes import begin as really_begin
-from llama_workbench.harness.plan.options import PlanError, Request, placed
+from llama_workbench.harness.plan.options import Options, PlanError, Request, placed
 from llama_workbench.harness.report.text import environments_text
 from llama_workbench.harness.session import run as session
 from tests.test_revisions import code_of
@@ -297,12 +297,12 @@ def test_an_interpreter_is_a_place_too(places: tuple[str, str], looked_once: Non
 )  # fmt: skip
 def test_sides_that_there_are_not(request_: Request, told: str) -> None:
     with pytest.raises(PlanError, match=told):
-        session.plan_run(request_, session.Options())
+        session.plan_run(request_, Options())
 
 
 def test_passes_are_for_one_environment() -> None:
     asked = Request(compare=("a", "b"), calls=("c",), environments=(("", "x"),))
-    for options in (session.Options(profile=True), session.Options(count_instructions=True)):
+    for options in (Options(profile=True), Options(count_instructions=True)):
         with pytest.raises(PlanError, match="only where all sides run in one environment"):
             session.check(asked, options)
 

@@ -14,7 +14,7 @@ from llama_workbench import ROOT
 from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.evidence.effect import judge_effect
 from llama_workbench.harness.plan.experiments import Plan, make_plan
-from llama_workbench.harness.plan.selection import Request
+from llama_workbench.harness.plan.options import Request
 from llama_workbench.harness.session.judging import judge_run
 from llama_workbench.harness.session.run import stopping_rule
 from llama_workbench.harness.spec.comparison import Comparison

@@ -17,8 +17,8 @@ from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.measure.measurement import Measurement
 from llama_workbench.harness.measure.participants import Setting
 from llama_workbench.harness.plan.experiments import make_plan
-from llama_workbench.harness.plan.selection import PlanError, Request
-from llama_workbench.harness.session.run import Options, plan_run
+from llama_workbench.harness.plan.options import Options, PlanError, Request
+from llama_workbench.harness.session.run import plan_run
 from llama_workbench.harness.worker import gating, rounds
 from llama_workbench.harness.worker.state import Worker, open_workload
 from tests.runs import Quiet

@@ -14,7 +14,7 @@ from llama_workbench.commands.app import main
 from llama_workbench.harness.calls.built import Built, imported
 from llama_workbench.harness.calls.revisions import parse_at
 from llama_workbench.harness.calls.world import WorldTurn
-from llama_workbench.harness.plan.selection import PlanError, Request
+from llama_workbench.harness.plan.options import Options, PlanError, Request
 from llama_workbench.harness.plugin.resume import go_on
 from llama_workbench.harness.session import run as session
 from llama_workbench.harness.store import files
@@ -73,7 +73,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def planned(folder: Path, **asked: Any) -> session.Run:
-    options = session.Options(run_dir=folder, budget_seconds=600.0)
+    options = Options(run_dir=folder, budget_seconds=600.0)
     return session.Run(session.plan_run(Request(**asked), options), options, Quiet())
 
 
@@ -110,14 +110,10 @@ def test_models_of_two_revisions_are_measured_and_the_run_names_the_commits(repo
     assert str(repository.parent) not in json.dumps(written["sources"])
     asked = [f"{name}=pack.model:build@{commit}" for name, commit in zip(("mine", "build-HEAD"), commits, strict=True)]
     with pytest.raises(RunError, match=f"Give them again: --add-variant {asked[1]} --add-variant {asked[0]}"):
-        go_on(run.folder, session.Options(), budget=1.0)
-    assert (
-        go_on(run.folder, session.Options(), Request(added=tuple(asked)), budget=1.0)[0].plan.ad_hoc == run.plan.ad_hoc
-    )
+        go_on(run.folder, Options(), budget=1.0)
+    assert go_on(run.folder, Options(), Request(added=tuple(asked)), budget=1.0)[0].plan.ad_hoc == run.plan.ad_hoc
     with pytest.raises(RunError, match="the code of mine changed"):
-        go_on(
-            run.folder, session.Options(), Request(added=(f"mine=pack.model:build@{commits[1]}", asked[1])), budget=1.0
-        )
+        go_on(run.folder, Options(), Request(added=(f"mine=pack.model:build@{commits[1]}", asked[1])), budget=1.0)
 
 
 def test_a_file_may_be_given_twice_under_two_names(repository: Path) -> None:
@@ -168,8 +164,8 @@ def test_a_run_of_functions_goes_on(
     monkeypatch.chdir(repository)
     asked = "--compare old.py:words new=pack.text:words --call bench.py:texts --check bench.py:same"
     with pytest.raises(RunError, match=f"measured functions, and runs keep no paths.*Give them again: {asked}"):
-        go_on(RunFolder(of_functions), session.Options(), budget=1.0)
-    earlier, options = go_on(RunFolder(of_functions), session.Options(), Request(**COMPARED), budget=600.0)
+        go_on(RunFolder(of_functions), Options(), budget=1.0)
+    earlier, options = go_on(RunFolder(of_functions), Options(), Request(**COMPARED), budget=600.0)
     assert earlier.plan.functions.sources.keys() == {"words", "new"}
     result, knew = measured(session.Run(earlier.plan, options, Quiet(), earlier), 2)
     assert knew["new words"] == 3 and result.folder.finished_rounds() == {"texts": 5}
@@ -192,7 +188,7 @@ def test_a_run_of_functions_goes_on(
 def test_functions_that_changed_are_refused(of_functions: Path, repository: Path, file: str, told: str) -> None:
     (repository / file).write_text((repository / file).read_text() + "\nMORE = 1\n")
     with pytest.raises(RunError, match=told):
-        go_on(RunFolder(of_functions), session.Options(), Request(**COMPARED), budget=1.0)
+        go_on(RunFolder(of_functions), Options(), Request(**COMPARED), budget=1.0)
 
 
 @pytest.mark.parametrize(
@@ -205,11 +201,11 @@ def test_functions_that_changed_are_refused(of_functions: Path, repository: Path
 )
 def test_other_functions_are_refused(of_functions: Path, given: dict[str, Any], told: str) -> None:
     with pytest.raises(RunError, match=told):
-        go_on(RunFolder(of_functions), session.Options(), Request(**COMPARED | given), budget=1.0)
+        go_on(RunFolder(of_functions), Options(), Request(**COMPARED | given), budget=1.0)
 
 
 def test_a_run_of_models_takes_no_functions(repository: Path) -> None:
     run = planned(repository.parent / "run", compare=("team006_before", "fast"), workloads=("decode-tiny-c16",))
     measured(run, 1)
     with pytest.raises(PlanError, match=r"--compare: .*keeps its own plan; leave it out"):
-        go_on(run.folder, session.Options(), Request(**COMPARED), budget=1.0)
+        go_on(run.folder, Options(), Request(**COMPARED), budget=1.0)

@@ -51,7 +51,7 @@ from llama_workbench.harness.metrics.instructions.callgrind import (
 from llama_workbench.harness.metrics.instructions.counting import NOT_INSTALLED, Wanted, cannot_count, count
 from llama_workbench.harness.metrics.instructions.metric import METRIC, everything, run_instructions
 from llama_workbench.harness.plan.experiments import make_plan
-from llama_workbench.harness.plan.selection import Request
+from llama_workbench.harness.plan.options import Request
 from llama_workbench.harness.report.text import run_notes
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder

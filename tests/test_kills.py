@@ -25,7 +25,7 @@ from llama_workbench.harness.machine.environment import granted_cores
 from llama_workbench.harness.machine.interrupts import Interrupts
 from llama_workbench.harness.machine.lifeline import tied
 from llama_workbench.harness.machine.locks import LOCK, Lock
-from llama_workbench.harness.plan.selection import Request
+from llama_workbench.harness.plan.options import Options, Request
 from llama_workbench.harness.plugin.benchmarks import ReplayedCase, load
 from llama_workbench.harness.session import run as session
 from llama_workbench.harness.session.judging import counted
@@ -229,7 +229,7 @@ def a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[session.Run,
     measured = runs.write_run(tmp_path / "measured", only=("prefill-15m-t128",), compare=COMPARED, rounds=12)
     written = measured.read_manifest()
     told = Quiet()
-    options = session.Options(run_dir=tmp_path / "run")
+    options = Options(run_dir=tmp_path / "run")
     run = session.Run(
         session.plan_run(Request(compare=COMPARED, workloads=("prefill-15m-t128",)), options), options, told
     )

@@ -28,7 +28,7 @@ from llama_workbench.harness.measure.groups import Group
 from llama_workbench.harness.measure.participants import Setting, Tally
 from llama_workbench.harness.measure.processes import PendingAnswer, WorkerFailed
 from llama_workbench.harness.measure.remaining import Remaining, Stopping
-from llama_workbench.harness.plan.selection import Request
+from llama_workbench.harness.plan.options import Options, Request
 from llama_workbench.harness.report.standings import read_standings
 from llama_workbench.harness.session import run as session
 from llama_workbench.harness.spec.experiments import Experiment
@@ -64,7 +64,7 @@ class FixedRounds:
 def run(tmp_path: Path, request: Request, *, rounds: int, **options: Any) -> tuple[session.Result, list[str]]:
     """A real run that measures so many rounds of each workload, however long they take."""
     progress = Quiet()
-    settings = session.Options(run_dir=tmp_path / "run", **{"budget_seconds": 600.0, **options})
+    settings = Options(run_dir=tmp_path / "run", **{"budget_seconds": 600.0, **options})
     plan = session.plan_run(request, settings)
     real = measure.Schedule.run
 
@@ -214,7 +214,7 @@ def test_what_turns_bad_in_a_round_is_known_before_the_next_is_kept(mixed, funct
 
 def planned(tmp_path: Path, request: Request, *, real: bool) -> measure.Measurement:
     """A Measurement of what is asked, whose gates nobody has passed yet."""
-    plan = session.plan_run(request, session.Options(run_dir=tmp_path / "run"))
+    plan = session.plan_run(request, Options(run_dir=tmp_path / "run"))
     names = {one.workload.geometry for one in plan.experiments if one.workload.kind != "component"}
     cache = cache_directory()
     return measure.Measurement.of(plan.experiments, Setting(

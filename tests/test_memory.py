@@ -37,7 +37,7 @@ from llama_workbench.harness.metrics.memory.worker import (
     tensors_since,
 )
 from llama_workbench.harness.plan.experiments import make_plan
-from llama_workbench.harness.plan.selection import Request
+from llama_workbench.harness.plan.options import Request
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.worker import runners
 from llama_workbench.harness.worker.gates.small import small_weights

@@ -15,9 +15,9 @@ from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.metrics.registry import metric_of, metrics, names
 from llama_workbench.harness.plan.experiments import make_plan
-from llama_workbench.harness.plan.selection import Request
+from llama_workbench.harness.plan.options import Options, Request
 from llama_workbench.harness.report.terminal import console, show, verdict_report
-from llama_workbench.harness.session.run import Options, Run, plan_run
+from llama_workbench.harness.session.run import Run, plan_run
 
 TOY = '''
 """How many letters a variant's name has."""

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from llama_workbench import ROOT
+from tests.test_metrics import CLAIM as SHORT_NAME
 
 METRIC = '''
 """How many letters a variant's name has, as a measuring process counts them."""
@@ -136,21 +137,7 @@ def mine(config, weights, *, max_length):
     return presets()["fast"].build(config, weights, max_length=max_length)
 '''
 
-CLAIM = """\
-id = "short-name"
-title = "A short name"
-who = ["TEAM-1"]
-source = [{ document = "Notes", section = "Names" }]
-statement = "Its name is short."
-assumes = []
-decided_by = "Counting its letters."
-
-[[hypothesis]]
-metric = "letters"
-variant = "fast"
-workloads = ["prefill-tiny-t16"]
-at_most = 4
-"""
+CLAIM = SHORT_NAME.replace('"toy"', '"letters"')
 
 NEW = {
     "harness/metrics/letters.py": METRIC,

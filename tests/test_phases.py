@@ -27,7 +27,7 @@ from llama_workbench.harness.metrics.share.files import PHASES as PHASES_FILE
 from llama_workbench.harness.metrics.share.marking import MARK, Marker, Name, PhaseError, with_comments
 from llama_workbench.harness.metrics.share.metric import METRIC
 from llama_workbench.harness.metrics.share.phases import Instrumented, check_ops, instrument, ops_of_phases
-from llama_workbench.harness.plan.selection import Request
+from llama_workbench.harness.plan.options import Options, Request
 from llama_workbench.harness.profilers import py_spy
 from llama_workbench.harness.profilers.base import ProfiledVariant
 from llama_workbench.harness.session import run as session
@@ -427,7 +427,7 @@ def disagreements(folder: RunFolder, stacks: str) -> tuple[list[Any], list[Any]]
 def passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, list[tuple[dict[str, Any], str]]]:
     """A phase pass in a real measuring process; and what py-spy recorded of the first variant, plain and native."""
     tmp = tmp_path_factory.mktemp("phases")
-    plan = session.plan_run(Request(variants=MEASURED, workloads=WORKLOADS), session.Options(run_dir=tmp / "run"))
+    plan = session.plan_run(Request(variants=MEASURED, workloads=WORKLOADS), Options(run_dir=tmp / "run"))
     measurement = measure.Measurement.of(plan.experiments, Setting(
         added=plan.added,
         device=plan.device,

@@ -13,7 +13,7 @@ from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.claims.reading import load_claims, select
 from llama_workbench.harness.metrics.time import TimeHypothesis
 from llama_workbench.harness.plan.experiments import make_plan
-from llama_workbench.harness.plan.selection import PlanError, Request
+from llama_workbench.harness.plan.options import PlanError, Request
 from llama_workbench.harness.spec.experiments import without
 
 CLAIMS = load_claims(ROOT / "claims")

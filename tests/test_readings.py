@@ -23,7 +23,7 @@ from llama_workbench.harness.metrics.check import metric as check_metric
 from llama_workbench.harness.metrics.check.metric import CheckedCase, CheckHypothesis
 from llama_workbench.harness.metrics.count import CountError, count, counted, lines, units
 from llama_workbench.harness.plan.experiments import make_plan
-from llama_workbench.harness.plan.selection import PlanError, Request
+from llama_workbench.harness.plan.options import Options, PlanError, Request
 from llama_workbench.harness.report.markdown import markdown_table
 from llama_workbench.harness.report.text import effect_text
 from llama_workbench.harness.session import run as session
@@ -325,7 +325,7 @@ def test_a_quantity_that_nobody_finds_out_is_refused(table: dict[str, object], s
         encoding="utf-8",
     )
     with pytest.raises(PlanError, match=re.escape(said)):
-        session.plan_run(Request(), session.Options(run_dir=tmp_path / "run", claims_folder=tmp_path))
+        session.plan_run(Request(), Options(run_dir=tmp_path / "run", claims_folder=tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ pytest.importorskip("s3fs", reason="the extra `remote` is not installed")
 
 import llama_workbench as wb
 from llama_workbench.commands.app import main
+from llama_workbench.harness.plan.options import Options
 from llama_workbench.harness.remote import transfer
 from llama_workbench.harness.remote.place import Place, PlaceError
 from llama_workbench.harness.session import away
-from llama_workbench.harness.session.run import Options
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder, describe
 from tests.object_store import Store, running_store

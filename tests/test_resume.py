@@ -20,7 +20,7 @@ from llama_workbench.harness.judge.stopping import StoppingRule
 from llama_workbench.harness.machine.locks import Lock
 from llama_workbench.harness.measure import measurement as measure
 from llama_workbench.harness.measure.gating import Gates
-from llama_workbench.harness.plan.options import PlanError, Request
+from llama_workbench.harness.plan.options import Options, PlanError, Request
 from llama_workbench.harness.plugin.resume import go_on
 from llama_workbench.harness.session import run as session
 from llama_workbench.harness.spec.conditions import Condition
@@ -59,7 +59,7 @@ def measured(run: session.Run, rounds: int) -> tuple[session.Result, Counter[str
 
 
 def goes_on(folder: Path, rounds: int, **given: Any) -> tuple[session.Result, Counter[str], list[str]]:
-    earlier, options = go_on(RunFolder(folder), session.Options(**given), budget=600.0)
+    earlier, options = go_on(RunFolder(folder), Options(**given), budget=600.0)
     told = Quiet()
     result, knew = measured(session.Run(earlier.plan, options, told, earlier), rounds)
     return result, knew, told.notes
@@ -67,7 +67,7 @@ def goes_on(folder: Path, rounds: int, **given: Any) -> tuple[session.Result, Co
 
 def begun(folder: Path, workload: str, rounds: int) -> Path:
     """A run that ended with an open verdict."""
-    options = session.Options(run_dir=folder / "run", seed=3, budget_seconds=600.0)
+    options = Options(run_dir=folder / "run", seed=3, budget_seconds=600.0)
     plan = session.plan_run(
         Request(compare=SIDES, workloads=(workload,), fail_if=(Condition.parse("slower:40"),)), options
     )
@@ -146,7 +146,7 @@ def test_old_and_new_rounds_are_one_series(copy: Path, end: Callable[[Path], Non
 
 def test_it_can_go_on_twice_and_after_a_kill_in_between(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = len(list(RunFolder(copy).rounds()))
-    earlier, options = go_on(RunFolder(copy), session.Options(), budget=600.0)
+    earlier, options = go_on(RunFolder(copy), Options(), budget=600.0)
     run = session.Run(earlier.plan, options, Quiet(), earlier)
 
     def die(status: str) -> session.Result:
@@ -190,7 +190,7 @@ def test_what_was_left_out_stays_out(copy: Path) -> None:
 
 def test_before_its_gates_are_passed_an_interrupt_changes_nothing(copy: Path) -> None:
     before = content(copy)
-    earlier, options = go_on(RunFolder(copy), session.Options(), budget=600.0)
+    earlier, options = go_on(RunFolder(copy), Options(), budget=600.0)
     run = session.Run(earlier.plan, options, told := Quiet(), earlier)
 
     def interrupted(*_: Any) -> None:
@@ -276,23 +276,23 @@ def test_a_run_that_is_not_as_it_was_is_refused_and_stays(
     change(copy)
     before = content(copy)
     with pytest.raises(RunError, match=said):
-        go_on(RunFolder(copy), session.Options(), budget=1.0)
+        go_on(RunFolder(copy), Options(), budget=1.0)
     assert content(copy) == before
 
 
 def test_all_that_changed_is_named_at_once(copy: Path) -> None:
     environment(cores=999, torch="0.1")(copy)
     with pytest.raises(RunError, match=r"torch: 0\.1 .*cores: 999"):
-        go_on(RunFolder(copy), session.Options(), budget=1.0)
+        go_on(RunFolder(copy), Options(), budget=1.0)
 
 
 def test_a_folder_in_use_is_refused(copy: Path) -> None:
     lock = Lock()
     lock.take(copy)
     with pytest.raises(RunError, match=r"another run, process .* is writing .*kill"):
-        go_on(RunFolder(copy), session.Options(), budget=1.0)
+        go_on(RunFolder(copy), Options(), budget=1.0)
     lock.close()
-    earlier, options = go_on(RunFolder(copy), session.Options(), budget=1.0)
+    earlier, options = go_on(RunFolder(copy), Options(), budget=1.0)
     edit(copy, status="interrupted")  # another process has gone on and ended between the two
     with pytest.raises(RunError, match="has gone on meanwhile"):
         session.Run(earlier.plan, options, Quiet(), earlier)
@@ -304,7 +304,7 @@ def test_the_text_of_its_claims_must_stand(tmp_path: Path) -> None:
     claims.mkdir()
     text = (ROOT / "claims" / "rope-3x-5x.toml").read_text()
     (claims / "rope-3x-5x.toml").write_text(text)
-    options = session.Options(run_dir=tmp_path / "run", claims_folder=claims)
+    options = Options(run_dir=tmp_path / "run", claims_folder=claims)
     plan = session.plan_run(Request(claims=("rope-3x-5x",), workloads=("rope-t8",)), options)
     run = session.Run(plan, options, Quiet())
     measured(run, 2)
@@ -319,7 +319,7 @@ def test_variants_from_files_are_given_again_and_are_the_same(tmp_path: Path) ->
     file = tmp_path / "mine.py"
     (tmp_path / "helper.py").write_text("factor = 1\n")
     file.write_text("import helper\n" + OUTSIDE.read_text())
-    options = session.Options(run_dir=tmp_path / "run")
+    options = Options(run_dir=tmp_path / "run")
     text = f"{file}:good"
     plan = session.plan_run(Request(compare=("fast", "good"), added=(text,), workloads=("decode-tiny-c16",)), options)
     run = session.Run(plan, options, Quiet())
@@ -327,20 +327,20 @@ def test_variants_from_files_are_given_again_and_are_the_same(tmp_path: Path) ->
     written = (run.folder.path / files.MANIFEST).read_text()
     assert '"file": "mine.py"' in written and str(tmp_path) not in written
     with pytest.raises(RunError, match=r"Give them again: --add-variant mine.py:good"):
-        go_on(run.folder, session.Options(), budget=1.0)
-    assert go_on(run.folder, session.Options(), Request(added=(text,)), budget=1.0)[0].plan == plan
+        go_on(run.folder, Options(), budget=1.0)
+    assert go_on(run.folder, Options(), Request(added=(text,)), budget=1.0)[0].plan == plan
     with pytest.raises(PlanError, match="has no such variant"):
-        go_on(run.folder, session.Options(), Request(added=(text, f"{file}:slow")), budget=1.0)
+        go_on(run.folder, Options(), Request(added=(text, f"{file}:slow")), budget=1.0)
     (tmp_path / "helper.py").write_text("factor = 2\n")
     with pytest.raises(RunError, match="the code of good changed"):
-        go_on(run.folder, session.Options(), Request(added=(text,)), budget=1.0)
+        go_on(run.folder, Options(), Request(added=(text,)), budget=1.0)
 
 
 def test_workloads_of_ones_own_are_measured_and_kept_with_the_run(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     text = '[[workload]]\nname = "rope-mine-t{tokens}"\nkind = "component"\ncomponent = "rope"\n'
     file.write_text(text + 'geometry = "7b-1layer"\ntokens = [3, 4]\ndescription = "RoPE of {tokens} tokens"\n')
-    options = session.Options(run_dir=tmp_path / "run")
+    options = Options(run_dir=tmp_path / "run")
     whole = session.plan_run(Request(compare=SIDES, workloads_file=file), options)
     assert [each.workload.name for each in whole.experiments] == ["rope-mine-t3", "rope-mine-t4"]
     claimed = Request(claims=("rope-3x-5x",), workloads=("rope-mine-t3",), workloads_file=file)

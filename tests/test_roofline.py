@@ -37,7 +37,7 @@ from llama_workbench.harness.metrics.roofline.work import (
     work_of_forward,
 )
 from llama_workbench.harness.plan.experiments import make_plan
-from llama_workbench.harness.plan.selection import Request
+from llama_workbench.harness.plan.options import Options, Request
 from llama_workbench.harness.report.passes import roofline_markdown
 from llama_workbench.harness.session import run as session
 from llama_workbench.harness.store.folder import RunFolder
@@ -297,7 +297,7 @@ def a_run(tmp_path: Path) -> tuple[session.Run, Told]:
     claims = tmp_path / "claims"
     claims.mkdir()
     (claims / "near.toml").write_text(CLAIM)
-    options = session.Options(run_dir=tmp_path / "run", claims_folder=claims, budget_seconds=5.0)
+    options = Options(run_dir=tmp_path / "run", claims_folder=claims, budget_seconds=5.0)
     plan = session.plan_run(Request(added=(f"{OUTSIDE}:tires",)), options)
     told = Told()
     return session.Run(plan, options, told), told

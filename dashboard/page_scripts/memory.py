@@ -18,7 +18,7 @@ from llama_workbench.harness.report.text import ratio_text
 from llama_workbench.harness.store.errors import RunError
 
 
-def read_tradeoff(run: data.Run, workload: str, field: str) -> tuple[list[memory.Spot], list[str], str]:
+def read_tradeoff(run: data.Run, workload: str, field: str) -> tuple[list[memory.Spot], dict[str, str], str]:
     """Spots, who is missing, and the problem with the samples if there is one."""
     try:
         return *memory.tradeoff(run, samples.read_evidence(run), workload, field), ""
@@ -73,8 +73,7 @@ def show_tradeoff(opened: state.Opened, workload: str) -> None:
         rows = [_spot_row(number, spot) for number, spot in enumerate(spots, 1)]
         blocks.table(rows, "Variants by speed-up, with memory and rank")
     by_reason: dict[str, list[str]] = {}
-    for line in missing:
-        name, _, reason = line.partition(": ")
+    for name, reason in missing.items():
         by_reason.setdefault(reason, []).append(name)
     blocks.notes("Not placed", [f"{reason}: {', '.join(names)}" for reason, names in by_reason.items()])
 
@@ -82,7 +81,7 @@ def show_tradeoff(opened: state.Opened, workload: str) -> None:
 def _answers(spots: Sequence[memory.Spot], baseline: str) -> dict[str, str]:
     """Which variant is the cheapest gain, which the fastest, and what they cost, by question."""
     base = next((spot.amount for spot in spots if spot.variant == baseline), None)
-    faster = [spot for spot in spots if spot.rank == memory.FRONT and (spot.timing.low or 0) > 1]
+    faster = [spot for spot in spots if spot.standing == memory.FRONT and (spot.timing.low or 0) > 1]
     beaten = [spot.variant for spot in spots if spot.standing == memory.BEATEN]
     rest = [spot.variant for spot in spots if spot.standing == memory.OPEN]
     answers = {}

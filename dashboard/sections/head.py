@@ -104,9 +104,10 @@ def _show_run(run: data.Run, place: DeltaGenerator) -> None:
     machine = one_line(run.environment) if run.environment else machines.kinds_of(run)
     sides = environments_text({side: each.model_dump() for side, each in run.manifest.environments.items()})
     place.caption(words.markdown(" · ".join(filter(None, (machine, run.noise.line, sides)))))
+    if run.unfinished:
+        st.warning(words.markdown(run.unfinished), icon=":material/hourglass:")
     for line in run.doubts:
-        icon = ":material/hourglass:" if line.startswith("This run is") else ":material/warning:"
-        st.warning(words.markdown(line), icon=icon)
+        st.warning(words.markdown(line), icon=":material/warning:")
 
 
 def open_models(title: str, what: str) -> state.Opened | None:

@@ -255,26 +255,27 @@ class Run:
     @property
     def is_of_functions(self) -> bool:
         """Whether it compared functions and no models."""
-        kinds = {one.workload.kind for one in self.manifest.experiments}
-        return kinds == {"call"}
+        return {one.workload.kind for one in self.manifest.experiments} == {"call"}
 
     def named(self, workload: str) -> str:
         """A workload in words; its own name where the run does not list it."""
         return self.names.get(workload, workload)
 
     @property
+    def unfinished(self) -> str:
+        """What to know of a run that did not end by itself; empty of one that did."""
+        told = f"This run is {self.manifest.status or 'of unknown status'}: it shows what it had measured by then."
+        return "" if self.manifest.status == "complete" else told
+
+    @property
     def doubts(self) -> list[str]:
         """What is wrong with the run as a whole, and so with all of its numbers."""
-        status, fired = self.manifest.status, [self.named(name) for name, floor in self.floors.items() if floor.fired]
-        lines = []
-        if status != "complete":
-            lines.append(f"This run is {status or 'of unknown status'}: it shows what it had measured by then.")
-        if fired:
-            lines.append(
-                f"A control fired on {words.listing(fired)}: this machine reports a difference between identical code. "
-                "Trust a verdict there only if it survives a bias of that size."
-            )
-        return [*lines, *(f"Left out: {problem}" for problem in self.problems)]
+        fired = [self.named(name) for name, floor in self.floors.items() if floor.fired]
+        told = (
+            f"A control fired on {words.listing(fired)}: this machine reports a difference between identical code. "
+            "Trust a verdict there only if it survives a bias of that size."
+        )
+        return [*[told] * bool(fired), *(f"Left out: {problem}" for problem in self.problems)]
 
 
 def experiment(run: Run, workload: str) -> schema.ExperimentRecord:
@@ -331,8 +332,7 @@ def records_or_none(folder: RunFolder, name: str, problems: list[str]) -> list[A
 
 def read_profile(run: Run, workload: str, variant: str) -> Profile | None:
     """The profile of one variant on one workload; None where the run made none."""
-    row = run.profiles.get((workload, variant))
-    if row is None:
+    if (row := run.profiles.get((workload, variant))) is None:
         return None
     if row.path is None:
         return Profile(row, None, row.reason or "the run gives no reason")

@@ -71,39 +71,41 @@ RANKS = (FRONT, BEATEN, OPEN)
 
 @dataclass(frozen=True)
 class Spot:
-    """A variant in time (at `alpha`) and memory. `rank`: FRONT, "beaten by X", or "behind X, not settled"."""
+    """A variant in time (at `alpha`) and memory."""
 
     variant: str
     amount: float
     timing: data.Effect
     alpha: float
-    rank: str = ""
+    standing: str = FRONT  # one of RANKS
+    rival: str = ""  # the variant that beats it, or may
 
     @property
-    def standing(self) -> str:
-        """The one of RANKS that its rank is."""
-        return self.rank if self.rank == FRONT else BEATEN if self.rank.startswith(BEATEN) else OPEN
+    def rank(self) -> str:
+        """Its standing in words: "beaten by X", "behind X, not settled"."""
+        told = {BEATEN: f"{BEATEN} by {self.rival}", OPEN: f"behind {self.rival}, {OPEN}"}
+        return told.get(self.standing, self.standing)
 
 
-def tradeoff(run: data.Run, evidence: Evidence | None, workload: str, field: str) -> tuple[list[Spot], list[str]]:
-    """Every variant with its bytes (a key of COUNTED) and speed-up, fastest first; and why the others have no place."""
+def tradeoff(run: data.Run, evidence: Evidence | None, workload: str, field: str) -> tuple[list[Spot], dict[str, str]]:
+    """Every variant with its bytes (a key of COUNTED) and speed-up, fastest first; and why each other has no place."""
     baseline = data.experiment(run, workload).baseline or ""
-    spots, missing = [], []
+    spots, missing = list[Spot](), dict[str, str]()
     for (where, variant), row in run.memory.items():
         if where != workload:
             continue
         amount = amount_of(row, field)
         time, alpha = timing(run, evidence, workload, variant, baseline)
         if _is_engine(variant):
-            missing.append(f"{variant}: an engine, whose own memory is not counted")
+            missing[variant] = "an engine, whose own memory is not counted"
         elif amount is None:
-            missing.append(f"{variant}: {row.reason or 'its memory was not measured'}")
+            missing[variant] = row.reason or "its memory was not measured"
         elif time.value is None:
-            missing.append(f"{variant}: {'; '.join(time.said) or time.told}")
+            missing[variant] = "; ".join(time.said) or time.told
         else:
             spots.append(Spot(variant, amount, time, alpha))
     spots.sort(key=lambda spot: -(spot.timing.value or 0))
-    return [replace(spot, rank=_rank(spot, spots)) for spot in spots], missing
+    return [_ranked(spot, spots) for spot in spots], missing
 
 
 def _is_engine(variant: str) -> bool:
@@ -111,8 +113,8 @@ def _is_engine(variant: str) -> bool:
     return variant in variants.names() and variants.get(variant).engine is not None
 
 
-def _rank(spot: Spot, spots: Sequence[Spot]) -> str:
-    """On the front where no other variant is faster without needing more memory; else which one is."""
+def _ranked(spot: Spot, spots: Sequence[Spot]) -> Spot:
+    """On the front where no other variant is faster without needing more memory; else behind the one that is."""
 
     def gain(other: Spot) -> float:
         return other.timing.value or 0.0
@@ -125,12 +127,12 @@ def _rank(spot: Spot, spots: Sequence[Spot]) -> str:
         or (gain(other) == gain(spot) and other.amount < spot.amount)
     ]
     if not rivals:
-        return FRONT
+        return spot
     rivals.sort(key=gain, reverse=True)
     for rival in rivals:
         if rival.timing.low is not None and high is not None and rival.timing.low > high:
-            return f"{BEATEN} by {rival.variant}"
-    return f"behind {rivals[0].variant}, {OPEN}"
+            return replace(spot, standing=BEATEN, rival=rival.variant)
+    return replace(spot, standing=OPEN, rival=rivals[0].variant)
 
 
 # -- what policies hold ----------------------------------------------------------------------------------------------

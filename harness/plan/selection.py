@@ -14,9 +14,7 @@ from ..claims.model import Claim
 from ..claims.reading import select
 from ..spec.conditions import Condition
 from ..spec.hypotheses import Hypothesis
-from .options import ADD
-from .options import PlanError as PlanError
-from .options import Request as Request
+from .options import ADD, PlanError, Request
 
 
 def own_workloads(request: Request) -> dict[str, Workload]:

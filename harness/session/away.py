@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from llama_workbench.cache import cache_directory
 
+from ..plan.options import Options
 from ..remote.place import Place, Refused, is_url, key_of
 from ..remote.publish import publish
 from ..remote.transfer import release, reserve
 from ..store.errors import RunError
-from .run import Options, Result, Run
+from .run import Result, Run
 
 if TYPE_CHECKING:
     from ..measure.participants import Progress

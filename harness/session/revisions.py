@@ -16,7 +16,8 @@ from .versus import Disagreement
 
 if TYPE_CHECKING:
     from ..measure.participants import Progress
-    from .run import Options, Result
+    from ..plan.options import Options
+    from .run import Result
 
 WORKING_TREE = "."
 """Stands for the files as they are now, committed or not."""

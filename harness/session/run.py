@@ -36,8 +36,7 @@ from ..measure.processes import ALLOCATOR, WorkerFailed
 from ..metrics.base import PassContext
 from ..metrics.registry import metric_of, metrics
 from ..plan.experiments import Plan, make_plan
-from ..plan.options import Options as Options
-from ..plan.options import PlanError, Request, kept
+from ..plan.options import Options, PlanError, Request, kept
 from ..plan.sources import sources_of
 from ..report.standings import write_standings
 from ..spec.conditions import FAIL_IF, Condition, conditions_in

@@ -17,7 +17,8 @@ from ..spec.conditions import BETWEEN, FAIL_IF, Condition
 
 if TYPE_CHECKING:
     from ..measure.participants import Progress
-    from .run import Options, Result
+    from ..plan.options import Options
+    from .run import Result
 
 Given = Callable[..., Any] | str | Source
 

@@ -20,15 +20,12 @@ class Word(StrEnum):
     NOT_EVIDENCE = "not evidence"
     NOT_MEASURABLE = "not measurable here"
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether one effect can settle it: the last three of them are of a comparison without a claim."""
-        return bool(LOOKS[self].start)
 
-    @property
-    def is_given(self) -> bool:
-        """Whether it says something about what was claimed or asked, and may be wrong."""
-        return self.is_settled or self is Word.DEPENDS
+SETTLED = (Word.SUPPORTED, Word.REFUTED, Word.FASTER, Word.SLOWER, Word.SAME)
+"""What one effect can settle; the last three are of a comparison without a claim."""
+
+GIVEN = (*SETTLED, Word.DEPENDS)
+"""Verdicts that say something about what was claimed or asked, and may be wrong."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +86,6 @@ LOOKS: Mapping[str, Appearance] = {
     "fired": Appearance("Fired", "warning", "red", "cross", "a control: identical code came out as different"),
 }  # fmt: skip
 """By verdict, in the order in which they are counted; the last four are no verdicts."""
-
-SETTLED = tuple(word for word in Word if word.is_settled)
-GIVEN = tuple(word for word in Word if word.is_given)
 
 
 class Cause(StrEnum):

@@ -81,7 +81,8 @@ def command(
 def _names(sides: Sequence[str]) -> tuple[tuple[str, str], dict[str, Source]]:
     """The names of both sides, and the sources of those from outside. Raises Failure."""
     from llama_workbench import variants
-    from llama_workbench.harness.plan.selection import PlanError, added_sources
+    from llama_workbench.harness.plan.options import PlanError
+    from llama_workbench.harness.plan.selection import added_sources
     from llama_workbench.variants.outside import OutsideVariantError
 
     try:
