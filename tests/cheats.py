@@ -525,8 +525,9 @@ def main(names: list[str], workload: str, method: str) -> None:
     from llama_workbench.harness.examiner.main import Examiner
     from llama_workbench.harness.worker.blocks import measure_block
     from llama_workbench.harness.worker.gating import gate
+    from llama_workbench.harness.worker.opening import open_workload
     from llama_workbench.harness.worker.rounds import measure_round
-    from llama_workbench.harness.worker.state import Worker, open_workload
+    from llama_workbench.harness.worker.state import Worker
 
     cache = cache_directory()
     work = workloads.get(workload)

@@ -27,9 +27,11 @@ from llama_workbench.harness.worker import gating, reference_logits
 from llama_workbench.harness.worker.gates.logits import TOLERANCES, greedy, judge_tokens
 from llama_workbench.harness.worker.gates.small import small_geometries, small_weights
 from llama_workbench.harness.worker.gating import gate
+from llama_workbench.harness.worker.models import GenerateRunner
+from llama_workbench.harness.worker.opening import open_workload
 from llama_workbench.harness.worker.rounds import measure_round
-from llama_workbench.harness.worker.runners import GenerateRunner, runner_of
-from llama_workbench.harness.worker.state import GATE_PROMPT, Worker, open_workload
+from llama_workbench.harness.worker.runners import runner_of
+from llama_workbench.harness.worker.state import GATE_PROMPT, Worker
 from llama_workbench.variants.generation import generate
 
 OUTSIDE = ROOT / "tests" / "outside_variants.py"

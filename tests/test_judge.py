@@ -159,7 +159,7 @@ def test_a_round_is_the_median_of_its_log_ratios() -> None:
             for place, log in enumerate(times[name][0])
         ),
     )
-    live = stats.differences(stats.log_times_of_round(one, clock="cpu"), baseline="old", variant="new")
+    live = stats.differences(stats.log_times_of_rounds([one], clock="cpu"), baseline="old", variant="new")
     assert live.values == pytest.approx([float(np.median(times["old"][0] - times["new"][0])) + math.log(3 / 2)])
 
 

@@ -65,7 +65,12 @@ class Evidence:
         if key not in self._arrays:  # made once for all variants of a workload
             new_tokens = self.new_tokens.get(workload, 0)
             self._arrays[key] = log_times(
-                self.samples, workload=workload, clock=key[1], metric=metric, new_tokens=new_tokens
+                self.samples,
+                workload=workload,
+                clock=key[1],
+                metric=metric,
+                new_tokens=new_tokens,
+                unit=self.clocks.unit,
             )
         return self._arrays[key].of(variants)
 
@@ -188,7 +193,8 @@ def clocks_of(manifest: Mapping[str, Any]) -> Clocks:
         if clock.get("default") == "wall":
             wall_default.add(workload)
         wall_variants[workload] = wall_variants.get(workload, frozenset()) | set(clock.get("wall_variants", ()))
-    return Clocks(device_kind(manifest.get("environment") or {}), frozenset(wall_default), wall_variants)
+    device = device_kind(manifest.get("environment") or {})
+    return Clocks(device, manifest.get("unit", "round"), frozenset(wall_default), wall_variants)
 
 
 def _confirmed(experiment: Mapping[str, Any]) -> dict[Comparison, str]:

@@ -18,7 +18,7 @@ from ..spec.experiments import Contrast, Experiment, Target
 from ..spec.regions import Region
 from ..spec.sample import Round
 from ..stats.confidence import Interval, first_interval, next_look, running_interval
-from ..stats.samples import Clocks, Differences, differences, log_times_of_round, whole_rounds
+from ..stats.samples import Clocks, Differences, differences, log_times_of_rounds, whole_rounds
 from .verdicts import shared_alpha
 
 PRECISION = 0.03
@@ -46,7 +46,8 @@ class StoppingRule:
         self.alpha = alpha
         self.clocks = clocks
         self.fault_cost_ns = fault_cost_ns
-        self.series: dict[Comparison, list[float]] = {}
+        self.lives: dict[str, list[Round]] = {}  # by workload: rounds of a life that is not over yet
+        self.series: dict[Comparison, list[float]] = {}  # one log ratio a life, or a round
         self.found: dict[Comparison, list[Differences]] = {}
         self.pairs: dict[str, list[Comparison]] = {}
         self.parts: dict[str, list[Target]] = {}
@@ -64,19 +65,38 @@ class StoppingRule:
                 self.grids[workload] = experiment, []
 
     def add(self, finished: Round) -> None:
-        """Take a finished round in."""
+        """Take a finished round in. Where the unit is a life, its rounds count once it is over."""
+        if self.clocks.unit == "round":
+            self._count([finished])
+            return
+        of_life = self.lives.setdefault(finished.workload, [])
+        if of_life and of_life[0].process != finished.process:
+            self._count(of_life)
+            of_life.clear()
+        of_life.append(finished)
+
+    def end_life(self, process: int | None = None) -> None:
+        """The life of this process is over (without a number: every life), and what its rounds gave counts."""
+        for of_life in self.lives.values():
+            if of_life and process in (None, of_life[0].process):
+                self._count(of_life)
+                of_life.clear()
+
+    def _count(self, taken: Sequence[Round]) -> None:
+        """One more value of each pair that was timed in these rounds of one workload."""
+        workload, unit = taken[0].workload, self.clocks.unit
         arrays: dict[tuple[Any, Metric], Any] = {}
-        for pair in self.pairs[finished.workload]:
-            key = self.clocks.of(pair.workload, pair.variant, pair.baseline), pair.metric
+        for pair in self.pairs[workload]:
+            key = self.clocks.of(workload, pair.variant, pair.baseline), pair.metric
             if key not in arrays:
-                arrays[key] = log_times_of_round(finished, clock=key[0], metric=key[1])
+                arrays[key] = log_times_of_rounds(taken, clock=key[0], metric=key[1], unit=unit)
             found = differences(arrays[key], baseline=pair.baseline, variant=pair.variant)
             self.series.setdefault(pair, []).extend(found.values.tolist())
             if found.values.size:
                 self.found.setdefault(pair, []).append(found)
-        if finished.workload in self.grids:
-            experiment, logs = self.grids[finished.workload]
-            times = log_times_of_round(finished, clock=self.clocks.of(finished.workload, *experiment.grid))
+        if workload in self.grids:
+            experiment, logs = self.grids[workload]
+            times = log_times_of_rounds(taken, clock=self.clocks.of(workload, *experiment.grid), unit=unit)
             logs.extend(whole_rounds(times.of(experiment.grid)).logs)
 
     def ratios(self) -> dict[Comparison, float]:

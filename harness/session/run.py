@@ -96,7 +96,7 @@ def stopping_rule(
 ) -> StoppingRule:
     """The rule for a plan. `wall`: workload → variants that must be timed by wall. `environment`: as in run.json."""
     threaded = frozenset(experiment.workload.name for experiment in plan.experiments if experiment.workload.threads > 1)
-    clocks = Clocks(plan.device, threaded, wall)
+    clocks = Clocks(plan.device, "life", threaded, wall)
     return StoppingRule(plan.experiments, clocks, ALPHA, fault_cost_ns(environment or {}))
 
 
@@ -211,6 +211,7 @@ class Run:
             rule = stopping_rule(self.plan, wall, self.environment)
             for finished in self.earlier.rounds if self.earlier else ():
                 rule.add(finished)
+            rule.end_life()
             seconds = self.options.budget_seconds
             if self.options.budget_has_gates:  # gates and overtime are parts of it
                 seconds = (seconds - (time.monotonic() - begun)) / (1 + OVERTIME_SHARE)
@@ -310,6 +311,7 @@ class Run:
             "sources": self.sources and self.sources.model_dump(mode="json"),
             "passes": self.passes,
             "alpha": ALPHA,
+            "unit": "life",
             "ad_hoc": [list(pair) for pair in self.plan.ad_hoc],
             "fail_if": [str(condition) for condition in self.plan.conditions],
             "dispute": self.plan.dispute.stored(),

@@ -23,9 +23,6 @@ from secrets import choice, randbelow, token_hex  # not the run's seed, which a 
 from time import perf_counter_ns, sleep  # bound before any foreign code is imported
 from typing import Any, NamedTuple, NoReturn
 
-from safetensors.torch import load_file, save_file
-from torch import Tensor
-
 from llama_workbench.datasets.workloads import call_lengths, warmup_length
 
 from ..machine.lifeline import end_with
@@ -33,7 +30,7 @@ from ..spec.answer import RoundAnswer
 from ..spec.sample import Sample
 from .channel import INTRUDES, in_one_line
 from .round_loop import rebuilt
-from .rounds import Drawn, OpenRound, RoundShape, shape_of_round, wrong_results
+from .rounds import OpenRound, RoundShape, shape_of_round
 from .state import Worker
 
 WAIT_SECONDS = 0.0005
@@ -120,7 +117,7 @@ class Block:
         times: dict[str, Any] = {"sample_ns": worker.device.sample_ns, "rebuild_ns": 0.0, "make_ns": bench.make_ns}
         repeats = shape_of_round(bench.workload, call_ns, once=bench.once, **times).repeats
         [length] = call_lengths(bench.workload, round_index=self.round_index, count=1, seed=bench.seed)
-        drawn, first_prompt = Drawn(1), bench.take(0)
+        drawn, first_prompt = bench.kind.drawn(1), bench.take(0)
         warm = warmup_length(bench.workload, lengths=[length])
         this = OpenRound(worker, bench, [name], RoundShape(1, repeats, prime=False), drawn, warm)
         samples: list[TimedSample] = []
@@ -136,7 +133,7 @@ class Block:
                 this.sample(len(samples), length, built)
                 samples.append(TimedSample(begun, perf_counter_ns(), this.samples[-1]))
             this.places.clear()
-            this.changed.update(wrong_results(bench, [name]))
+            this.changed.update(bench.kind.wrong(bench, built.runners))
             gc.freeze()  # this process ends: nobody needs what collecting garbage would give back
         return Side(
             samples=samples,
@@ -164,14 +161,17 @@ def measure_block(
         block = Block(worker, workload, round_index, order, seconds, built_on, cores[0], outputs, ready)
         answers = _answers([block.begin(place) for place in range(len(order))], ready, seconds + limit)
     right = {name: each for name, each in answers.items() if isinstance(each, Side)}
-    failed = {name: each for name, each in answers.items() if isinstance(each, str)}
+    failures = {name: each for name, each in answers.items() if isinstance(each, Failure)}
+    intruding = {name: each.reason for name, each in failures.items() if each.intrudes}
     judged = bool(outputs) and bench.checkpoint is not None
     bench.take(max((side.prompts for side in right.values()), default=0))
-    drawn = _joined(outputs, [answers[name] for name in order], _judged(worker, right)) if judged else []
+    kept = [side.drawn if isinstance(side := answers[name], Side) else [] for name in order]
+    drawn = bench.kind.joined(outputs, kept, _judged(worker, right)) if judged else []
     return RoundAnswer(
         samples=tuple(in_common([side.samples for side in right.values()])) if len(right) == len(order) else (),
         drawn=tuple(drawn),
-        changed=failed | _merged(side.changed for side in right.values()),
+        failed={name: each.reason for name, each in failures.items() if not each.intrudes},
+        changed=intruding | _merged(side.changed for side in right.values()),
         elsewhere=_merged(side.elsewhere for side in right.values()),
     )
 
@@ -185,7 +185,14 @@ def cores_to_build_on(cores: Sequence[int], sides: int, *, foreign: bool) -> lis
     return [spread[place % len(spread)] for place in range(sides)]
 
 
-Answer = Side | str | None
+class Failure(NamedTuple):
+    """Why a process found nothing. intrudes: it wrote into the pipe, and did not only end, hang or raise."""
+
+    reason: str
+    intrudes: bool = False
+
+
+Answer = Side | Failure | None
 """What a process found, or why it found nothing; None where that is the other's fault."""
 
 
@@ -209,7 +216,7 @@ def _answers(children: Sequence[Child], ready: mmap.mmap, limit: float) -> dict[
         for place in hanging:
             os.kill(children[place].pid, signal.SIGKILL)
     answers = {child.name: _answer(child, content[child]) for child in children}
-    stopped = {place: f"hangs: no answer in {limit:.0f} s" if place in guilty else None for place in hanging}
+    stopped = {place: Failure(f"hangs: no answer in {limit:.0f} s") if place in guilty else None for place in hanging}
     return answers | {children[place].name: reason for place, reason in stopped.items()}
 
 
@@ -218,15 +225,14 @@ def _answer(child: Child, content: bytes) -> Answer:
     _, status = os.waitpid(child.pid, 0)
     if not content:
         code = os.waitstatus_to_exitcode(status)
-        return (
-            f"kills its process ({signal.Signals(-code).name})" if code < 0 else f"ends its process (exit code {code})"
-        )
+        killed = f"kills its process ({signal.Signals(-code).name})" if code < 0 else ""
+        return Failure(killed or f"ends its process (exit code {code})")
     token, _, text = content.partition(b" ")
     if token != child.token.encode():
-        return INTRUDES
+        return Failure(INTRUDES, intrudes=True)
     answer = json.loads(text)
     if isinstance(answer, str):
-        return answer
+        return Failure(answer)
     samples = [TimedSample(begun, ended, Sample(*sample)) for begun, ended, sample in answer.pop("samples")]
     return Side(samples=samples, **answer)
 
@@ -269,22 +275,6 @@ def _judged(worker: Worker, names: Iterable[str]) -> set[str]:
     every = sorted(names)
     foreign = {name for name in every if worker.is_outside(name)}
     return foreign | ({choice(every)} if every and not randbelow(JUDGED_BLOCKS) else set())
-
-
-def _joined(outputs: str, sides: Iterable[Answer], judged: set[str]) -> list[dict[str, Any]]:
-    """Put the outputs of `judged` into one file, in their order; what the examiner must know of them."""
-    tensors: dict[str, Tensor] = {}
-    drawn: list[dict[str, Any]] = []
-    for place, side in enumerate(sides):
-        file = Path(f"{outputs}.{place}")
-        if isinstance(side, Side) and judged & {each["variant"] for each in side.drawn}:
-            for key, tensor in load_file(file).items():
-                number, _, part = key.partition(".")
-                tensors[f"{len(drawn) + int(number)}.{part}"] = tensor
-            drawn += side.drawn
-        file.unlink(missing_ok=True)
-    save_file(tensors, outputs)
-    return drawn
 
 
 def _merged(reasons: Iterable[dict[str, str]]) -> dict[str, str]:

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from llama_workbench.datasets.workloads import DECODE_ROOM
 
-from .rounds import Drawn, output_places
+from .outputs import Drawn
+from .rounds import output_places
 from .runners import Runner, runner_of
 from .state import Worker
 

@@ -18,7 +18,7 @@ from llama_workbench.datasets.workloads import call_lengths, warmup_length
 
 from ...spec.entered import EnteredName
 from ...worker.channel import in_one_line
-from ...worker.gating import own_case
+from ...worker.model_gating import own_case
 from ...worker.round_loop import rebuilt
 from ...worker.rounds import PRIME_NS, SHORT_SAMPLE_NS
 from ...worker.runners import Runner, runner_of
