@@ -29,7 +29,7 @@ from llama_workbench.harness.evidence.effect import ALPHA
 from llama_workbench.harness.measure.processes import WorkerProcess
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.stats.confidence import running_interval
-from llama_workbench.harness.stats.samples import differences, log_times_of_round
+from llama_workbench.harness.stats.samples import differences, log_times_of_rounds
 
 PAIRS = (
     ("decode-15m-c64", "candle", "candle@aa"),

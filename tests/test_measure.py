@@ -54,6 +54,9 @@ class FixedRounds:
         self.rounds[finished.workload] += 1
         self.rule.add(finished)
 
+    def end_life(self, process: int | None = None) -> None:
+        self.rule.end_life(process)
+
     def remaining(self, experiment: Experiment, is_apart: Any) -> Sequence[Remaining]:
         if self.rounds[experiment.workload.name] >= self.count:
             return []
@@ -378,11 +381,14 @@ def test_rounds_that_tell_nothing_end_with_their_time(tmp_path, monkeypatch):
         def add(self, finished):
             raise AssertionError("a round that tells nothing is kept")
 
+        def end_life(self, process=None):
+            pass
+
         def remaining(self, experiment, is_apart):
             return [Remaining(("fast", "yardstick"), True, 1.0, 1.0)]
 
     process: Any = Endless("worker.log")
-    group.process = process
+    monkeypatch.setattr(measurement.processes, "new", lambda *_, **__: process)
     measurement.schedule.run(AsksForMore(), lambda finished: None, seconds=0.05)
     assert set(asked) == {"round"} and book.rounds == 0
     process.close()
@@ -401,6 +407,9 @@ def test_what_is_nearly_settled_when_the_time_is_over_gets_a_tenth_more(tmp_path
     class AlwaysOpen:
         def add(self, finished):
             raise AssertionError("nothing is kept")
+
+        def end_life(self, process=None):
+            pass
 
         def remaining(self, experiment, is_apart):
             return [Remaining(("fast", "yardstick"), False, rounds_next, rounds_next, verdicts=((),))]

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from llama_workbench.datasets import workloads
-from llama_workbench.datasets.workloads import DECODE_ROOM, Workload
+from llama_workbench.datasets.lengths import DECODE_ROOM
+from llama_workbench.datasets.workloads import Workload
 from llama_workbench.harness.worker import main
 from llama_workbench.harness.worker.round_loop import rebuilt
 from llama_workbench.harness.worker.rounds import MOST_SUB_ROUNDS, RoundShape, shape_of_round

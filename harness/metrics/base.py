@@ -49,7 +49,7 @@ class PassContext:
     folder: RunFolder
     progress: Progress
     cache: Path
-    seed: int
+    seed: int  # the same in every run: what is counted must not depend on it
     everything: bool = False
 
     def log(self, name: str) -> Path:

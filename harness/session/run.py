@@ -15,7 +15,7 @@ from typing import Any
 from llama_workbench.cache import FIX, CacheError, cache_directory, unwritable
 from llama_workbench.datasets import geometries
 from llama_workbench.datasets.geometries import DataError, Geometry
-from llama_workbench.datasets.synthetic_files import synthetic_folder
+from llama_workbench.datasets.synthetic_files import WEIGHTS_SEED, synthetic_folder
 from llama_workbench.variants import UnknownVariant
 from llama_workbench.variants.outside import OutsideVariantError
 
@@ -230,7 +230,7 @@ class Run:
 
         One that an earlier sitting made is not made again: its size was fixed beforehand, and looking until the answer
         pleases would spoil what its verdict promises."""
-        context = PassContext(measurement, self.folder, self.progress, self.cache, self.options.seed)
+        context = PassContext(measurement, self.folder, self.progress, self.cache, WEIGHTS_SEED)
         parts = [part for claim in self.plan.claims for part in claim.hypothesis]
         for metric in metrics():
             asked = [part for part in parts if part.metric in metric.names]
@@ -274,7 +274,7 @@ class Run:
             geometry = real or geometries.get(name)
             parameters[name] = geometries.parameter_count(geometry.config)
             if real is None or self.options.checkpoint is None:
-                folders[name] = synthetic_folder(geometry, seed=self.options.seed, cache=self.cache, progress=step)
+                folders[name] = synthetic_folder(geometry, seed=WEIGHTS_SEED, cache=self.cache, progress=step)
             else:
                 folders[name] = self.options.checkpoint.resolve()
                 self.progress.note(f"checkpoint {name}: {real.description}")

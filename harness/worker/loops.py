@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from llama_workbench.datasets.workloads import DECODE_ROOM
+from llama_workbench.datasets.lengths import DECODE_ROOM
 
 from .outputs import Drawn
 from .rounds import output_places

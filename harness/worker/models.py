@@ -12,7 +12,7 @@ from torch import Tensor
 
 from llama_workbench import variants
 from llama_workbench.datasets import geometries
-from llama_workbench.datasets.workloads import DECODE_ROOM, pieces
+from llama_workbench.datasets.lengths import DECODE_ROOM, pieces
 from llama_workbench.variants import Model, Variant, components
 from llama_workbench.variants.generation import generate
 from llama_workbench.variants.outside import with_private_source

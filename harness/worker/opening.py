@@ -9,8 +9,9 @@ import torch
 
 from llama_workbench.datasets import geometries, tokenizer
 from llama_workbench.datasets.checkpoints import load
+from llama_workbench.datasets.lengths import longest_call
 from llama_workbench.datasets.tokenizer import Prompts
-from llama_workbench.datasets.workloads import Workload, longest_call
+from llama_workbench.datasets.workloads import Workload
 
 from .functions import open_functions
 from .model_gating import Components, Models
@@ -39,7 +40,7 @@ def open_workload(
     longest = min(work.context + longest_call(work) + 1, checkpoint.config.max_position_embeddings)
     words = checkpoint.config.vocab_size
     text = tokenizer.text_ids(source, vocab_size=words, cache=cache)
-    prompt = torch.from_numpy(Prompts(text, batch=work.batch, draw=f"prompts {seed}").tokens(0, longest)).to(device)
+    prompt = torch.from_numpy(Prompts(text, batch=work.batch, draw="gate").tokens(0, longest)).to(device)
     prompts = Prompts(text, batch=work.batch, draw=worker.draw, repeated=work.prompts == "repeated")
     worker.benches[work.name] = Bench(work, Models(), seed, checkpoint, prompt, longest, prompts=prompts, source=source)
     sizes = {"parameters": checkpoint.parameters, "hidden_size": checkpoint.config.hidden_size}

@@ -13,7 +13,7 @@ from pathlib import Path
 from time import perf_counter_ns  # bound before any foreign code is imported
 from typing import TYPE_CHECKING, Any
 
-from llama_workbench.datasets.workloads import DECODE_ROOM, Workload, call_lengths, warmup_length
+from llama_workbench.datasets.lengths import DECODE_ROOM, call_lengths, warmup_length
 
 from ..spec.answer import RoundAnswer
 from ..spec.sample import Sample
@@ -24,6 +24,8 @@ from .state import Bench, DrawnOutputs, Worker
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from llama_workbench.datasets.workloads import Workload
 
 LEAST_SAMPLING_NS, MOST_SAMPLING_NS = 10_000_000, 50_000_000
 """A round samples each variant for as long as its rebuilding took, within these bounds. What remains of the noise

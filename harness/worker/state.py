@@ -14,7 +14,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from llama_workbench.datasets.workloads import Workload
 from llama_workbench.variants import Model, Variant
 from llama_workbench.variants.presets import presets
 
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 
     from llama_workbench.datasets.checkpoints import Checkpoint
     from llama_workbench.datasets.tokenizer import Prompts
+    from llama_workbench.datasets.workloads import Workload
 
     from .gates.op_trace import OpTrace
     from .runners import Runner

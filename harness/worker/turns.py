@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
-from llama_workbench.datasets.workloads import call_lengths, warmup_length
+from llama_workbench.datasets.lengths import call_lengths, warmup_length
 
 from ..calls import carried
 from ..spec.answer import RoundAnswer

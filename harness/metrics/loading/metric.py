@@ -248,7 +248,7 @@ class LoadingMetric(IntervalMetric[LoadingHypothesis]):
                 folder,
                 cache=context.cache,
                 log=context.log("loading"),
-                seed=context.seed,
+                seed=context.measurement.setting.seed,
                 progress=context.progress,
                 asked={(hypothesis.quantity, hypothesis.of) for hypothesis in hypotheses},
             )

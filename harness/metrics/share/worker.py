@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from llama_workbench import variants
-from llama_workbench.datasets.workloads import call_lengths, warmup_length
+from llama_workbench.datasets.lengths import call_lengths, warmup_length
 
 from ...spec.entered import EnteredName
 from ...worker.channel import in_one_line
