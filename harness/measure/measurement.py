@@ -113,8 +113,6 @@ class Schedule:
     participants: Participants
     processes: Processes
     gates: Gates
-    _over: int = 0  # lives that are over
-    _open: tuple[Any, list[Open]] | None = None  # what was open after so many
 
     def run(self, rule: Stopping, keep: Callable[[Round], None], *, seconds: float) -> None:
         """Rounds, experiment by experiment, until all is settled or `seconds` are spent, and for OVERTIME_SHARE of them
@@ -203,23 +201,16 @@ class Schedule:
         """The group's life is over; begin the next one, where there is to be one."""
         if group.life is not None:
             rule.end_life(group.life.number)
-        self._over += 1
         if begin:
             self.processes.next_life(group)
         else:
             self.processes.end(group)
 
     def _still_open(self, rule: Stopping) -> list[Open]:
-        """All that still needs rounds. That changes when a life is over, or something is left out."""
-        state = self._over, sum(len(book.excluded) for book in self.participants.books)
-        if self._open is None or self._open[0] != state:
-            remaining = [
-                (book, each)
-                for book in self.participants.books
-                for each in rule.remaining(book.remaining(), book.is_apart)
-            ]
-            self._open = state, remaining
-        return self._open[1]
+        """All that still needs rounds."""
+        return [
+            (book, each) for book in self.participants.books for each in rule.remaining(book.remaining(), book.is_apart)
+        ]
 
     def _measure_once(
         self,

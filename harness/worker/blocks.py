@@ -36,6 +36,9 @@ from .state import Worker
 WAIT_SECONDS = 0.0005
 """Between two looks whether the others are ready."""
 
+DROPPED_SHARE, MOST_DROPPED_NS = 0.1, 200_000_000
+"""Of a block, at its beginning."""
+
 JUDGED_BLOCKS = 4
 """Judging an output takes longer than computing it, and our own code passed its gates."""
 
@@ -240,6 +243,8 @@ def _answer(child: Child, content: bytes) -> Answer:
 def in_common(sides: Sequence[Sequence[TimedSample]]) -> list[Sample]:
     """What each side did in the time in which all sides sampled, as one sample; none where one did less than a call.
 
+    The first part of that time is dropped: it varies twice as much as the rest.
+
     A sample that lies in it in part counts for that part, so that all sides cover the same time: where whole calls
     alone count, what disturbs the machine at either end meets one side and not the other. The times are scaled down to
     a whole number of calls. Calls are summed, and not their median taken, so that a slow stretch counts for all as long
@@ -248,6 +253,7 @@ def in_common(sides: Sequence[Sequence[TimedSample]]) -> list[Sample]:
     if not all(sides):
         return []
     begun, ended = max(side[0].begun for side in sides), min(side[-1].ended for side in sides)
+    begun += min(int(DROPPED_SHARE * (ended - begun)), MOST_DROPPED_NS)
     parts = [[(_part(each, begun, ended), each.sample) for each in side] for side in sides]
     calls = [sum(part * sample.repeats for part, sample in side) for side in parts]
     if min(calls) < 1:
