@@ -171,7 +171,7 @@ def test_rounds_on_cuda_have_the_devices_time(monkeypatch: pytest.MonkeyPatch, t
         for name in sides:
             found = gating.gate(made, workload, name)
             assert found["gate"]["passed"], found
-            assert found["known"]["own_threads"] is False and found["known"]["call_ns"] > 0
+            assert found["learnt"]["own_threads"] is False and found["learnt"]["call_ns"] > 0
         record = rounds.measure_round(made, workload, 0, sides)
         assert not record.wrong
         run.append_round(Round(workload, 0, 0, record.samples))

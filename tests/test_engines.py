@@ -23,7 +23,7 @@ from llama_workbench.harness.worker.gates.small import (
     small_geometries,
     small_weights,
 )
-from llama_workbench.harness.worker.model_gating import Models
+from llama_workbench.harness.worker.model_gating import ModelsKind
 from llama_workbench.harness.worker.state import GATE_PROMPT, Bench
 from llama_workbench.variants import components
 from llama_workbench.variants.engines import files
@@ -159,7 +159,7 @@ def test_decode_is_timed_without_the_request_for_its_context(name, asked):
     model = Generating(config, small_weights(config, torch.float32), max_length=80)
     work = workloads.get(name)
     prompt = torch.zeros(1, 80, dtype=torch.long)
-    runner = models.RequestRunner(model, Bench(work, Models(), 0, None, prompt, 80))
+    runner = models.RequestRunner(model, Bench(work, ModelsKind(), 0, None, prompt, 80))
     runner.prepare(work.tokens, GATE_PROMPT, 1)
     out = runner.call()
     assert model.asked == asked

@@ -271,8 +271,8 @@ class Pretended:
     def answer(self, verb: str, timeout_seconds: float, end: float) -> Any:
         if self.variant == "kills":
             raise WorkerFailed("kills its process (SIGKILL)")
-        known = {"call_ns": 1000, "own_threads": False}
-        return {"gate": {"passed": True, "cases": 1}, "known": known, "cheap": True}
+        learnt = {"call_ns": 1000, "own_threads": False}
+        return {"gate": {"passed": True, "cases": 1}, "learnt": learnt, "cheap": True}
 
     def dismiss(self) -> None:
         pass
@@ -393,7 +393,7 @@ def test_rounds_that_tell_nothing_end_with_their_time(tmp_path, monkeypatch):
         def remaining(self, experiment, is_apart):
             return [Remaining(("fast", "yardstick"), True, 1.0, 1.0)]
 
-    book.known = {name: {"call_ns": 1000, "own_threads": False} for name in ("fast", "yardstick")}
+    book.learnt = {name: {"call_ns": 1000, "own_threads": False} for name in ("fast", "yardstick")}
     process: Any = Endless("worker.log")
     monkeypatch.setattr(measurement.processes, "new", lambda *_, **__: process)
     measurement.schedule.run(AsksForMore(), lambda finished: None, seconds=0.05)

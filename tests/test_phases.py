@@ -33,7 +33,7 @@ from llama_workbench.harness.session import run as session
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.worker.gates.small import small_weights
-from llama_workbench.harness.worker.model_gating import Components
+from llama_workbench.harness.worker.model_gating import ComponentsKind
 from llama_workbench.harness.worker.state import Bench, Worker, WorkerError
 from llama_workbench.variants.phase_map import PHASES, VIEWS
 
@@ -510,7 +510,7 @@ def test_native_profiles_show_torch_s_kernels_below_the_same_python_frames(passe
 
 def test_what_has_no_phases_says_so():
     subject = Worker.__new__(Worker)
-    subject.benches = {"rope-t8": Bench(workloads.get("rope-t8"), Components(), 0)}
+    subject.benches = {"rope-t8": Bench(workloads.get("rope-t8"), ComponentsKind(), 0)}
     with pytest.raises(WorkerError, match="a component has no phases"):
         worker.phases(subject, "rope-t8", ["fast"], 1, False)
     subject.added = {"mine": {}}

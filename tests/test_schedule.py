@@ -14,7 +14,7 @@ from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.evidence.effect import ALPHA
 from llama_workbench.harness.judge.stopping import ENOUGH_ROUNDS, StoppingRule
 from llama_workbench.harness.measure.apart import round_seconds
-from llama_workbench.harness.measure.measurement import nearly_settled, next_to_measure
+from llama_workbench.harness.measure.choosing import nearly_settled, next_to_measure
 from llama_workbench.harness.measure.participants import ExperimentState, Tally
 from llama_workbench.harness.measure.remaining import Remaining, Wait
 from llama_workbench.harness.plan.experiments import Plan, make_plan
@@ -165,6 +165,7 @@ def measured(plan: Plan, rounds: int, factor: Callable[[int], float]) -> tuple[S
             for place, name in enumerate(experiment.entered())
         ]
         rule.add(Round(experiment.workload.name, 1, index, tuple(samples)))
+        rule.end_life()
     return rule, next(iter(rule.remaining(experiment, lambda pair: False)), Remaining((), False, 0.0, 0.0))
 
 

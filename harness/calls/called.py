@@ -149,12 +149,12 @@ class Called:
         facts = {"make_ns": self.make_ns, "one_input": self.one_input, "changes_inputs": self.changes_inputs}
         return facts | {"generators": list(self.payload.generators)}
 
-    def learn(self, known: Mapping[str, Any]) -> None:
+    def learn(self, facts: Mapping[str, Any]) -> None:
         """Take over what `learnt` said in an earlier process."""
-        self.make_ns, self.one_input = known["make_ns"], known["one_input"]
-        self.changes_inputs = known["changes_inputs"]
+        self.make_ns, self.one_input = facts["make_ns"], facts["one_input"]
+        self.changes_inputs = facts["changes_inputs"]
         for payload in (self._side.payload, self._baseline.payload):
-            payload.generators = tuple(known["generators"])
+            payload.generators = tuple(facts["generators"])
 
     @property
     def makes_inputs(self) -> bool:

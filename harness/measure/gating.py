@@ -184,9 +184,9 @@ class Gates:
             return True
         if "trace" in result:
             book.traces[name] = result["trace"]
-        book.known[name] = known = result["known"]
-        book.call_ns[name] = known["call_ns"]
-        if known["own_threads"] and name not in book.wall_variants:
+        book.learnt[name] = learnt = result["learnt"]
+        book.call_ns[name] = learnt["call_ns"]
+        if learnt["own_threads"] and name not in book.wall_variants:
             book.wall_variants.append(name)
         if not result["cheap"] and name not in book.kept_together:
             book.kept_together.append(name)

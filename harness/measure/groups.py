@@ -146,7 +146,7 @@ class Processes:
         new = [name for name in names if (workload, name) not in life.admitted]
         for name in shuffled(self.setting.seed, new, life.number):
             with blamed(names, name):
-                life.process.ask("admit", ADMIT_SECONDS, workload=workload, variant=name, known=book.known[name])
+                life.process.ask("admit", ADMIT_SECONDS, workload=workload, variant=name, learnt=book.learnt[name])
             life.admitted.append((workload, name))
         life.start_seconds = life.start_seconds or time.monotonic() - life.begun
         life.used |= dict.fromkeys((workload, name) for name in names)
@@ -167,7 +167,9 @@ class Processes:
         opened = list(dict.fromkeys(workload for workload, _ in wanted))
         prepare: list[dict[str, Any]] = [{"do": "open", **self._what(books[workload])} for workload in opened]
         for workload, name in shuffled(self.setting.seed, wanted, number):
-            prepare.append({"do": "admit", "workload": workload, "variant": name, "known": books[workload].known[name]})
+            prepare.append(
+                {"do": "admit", "workload": workload, "variant": name, "learnt": books[workload].learnt[name]}
+            )
         begun = time.monotonic()
         process = self.new(group, number, "worker.log", prepare=[*prepare, {"do": "freeze"}] if wanted else ())
         return Life(process, number, begun, opened=opened, admitted=wanted)

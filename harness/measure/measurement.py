@@ -19,71 +19,13 @@ from ..spec.experiments import Experiment
 from ..spec.sample import Round
 from ..worker.channel import INTRUDES
 from .apart import block_seconds, choose_apart, decide_sliced, is_sliced, pace_of, round_seconds
+from .choosing import nearly_settled, next_to_measure
 from .crews import blamed
 from .gating import Gates
 from .groups import Group, Processes
 from .participants import ExperimentState, MeasureError, Participants, Setting
 from .processes import WorkerFailed, WorkerProcess
-from .remaining import Open, Remaining, Stopping, Wait, WaitsFor
-
-
-def next_to_measure(open_: Sequence[Open], seconds_left: float) -> Open:
-    """What is measured next.
-
-    First what has no interval yet, headlines and then the least time for each effect first. Then what completes the
-    verdict that costs least: with all other effects that it waits for, and with what these have had. (An effect on its
-    limit always seems to need a little more; so it gives way once it has had more than others need.) A headline may
-    cost HEADLINE_FACTOR times as much. Then the intervals of controls, and those of settled effects that are still
-    wide. What the time that is left will not settle comes after that, and last what can no longer get its first
-    interval: its rounds would say nothing.
-    """
-    book_of = {book.experiment.workload.name: book for book, _ in open_}
-
-    def seconds_for(waits_for: WaitsFor, rounds_of: Callable[[Wait], float]) -> float:
-        apart, together = 0.0, dict[str, float]()  # by workload: a round of many serves all pairs of its workload
-        for wait in waits_for:
-            pair = wait.pair
-            if book := book_of.get(pair.workload):
-                if book.is_apart(pair):
-                    apart += rounds_of(wait) * round_seconds(book, pair)
-                else:
-                    seconds = rounds_of(wait) * round_seconds(book)
-                    together[pair.workload] = max(together.get(pair.workload, 0.0), seconds)
-        return apart + sum(together.values())
-
-    def cost(waits_for: WaitsFor, seconds: float) -> tuple[bool, float]:
-        """Whether it is more than the time that is left, and what the verdict costs in all."""
-        left = max(seconds, seconds_for(waits_for, lambda wait: wait.rounds))
-        had = seconds_for(waits_for, lambda wait: wait.done)
-        weight = HEADLINE_FACTOR if any(wait.headline for wait in waits_for) else 1.0
-        return left > seconds_left, (left + had) / weight
-
-    def order(entry: Open) -> tuple[int, bool, float, float]:
-        book, remaining = entry
-        seconds = remaining.rounds_next * round_seconds(book, remaining.pair)
-        in_time, later = seconds <= seconds_left, not remaining.headline
-        if remaining.early and remaining.effects:
-            return 0 if in_time else 5, later, seconds / remaining.effects, book.seconds
-        if not remaining.effects:
-            return 2 if in_time else 5, later, seconds, book.seconds
-        if not remaining.verdicts:
-            return 3 if in_time else 5, later, seconds, book.seconds
-        hopeless, weighed = min(cost(waits_for, seconds) for waits_for in remaining.verdicts)
-        return 4 if hopeless else 1, False, weighed, seconds
-
-    return min(open_, key=order)
-
-
-def nearly_settled(open_: Sequence[Open], seconds_left: float) -> list[Open]:
-    """What a verdict waits for and these seconds should bring, by the estimate: an effect settled, or its first
-    interval. The soonest first."""
-    costs = [
-        (each.rounds_next * round_seconds(book, each.pair), index)
-        for index, (book, each) in enumerate(open_)
-        if each.effects and (each.early or each.verdicts)
-    ]
-    return [open_[index] for seconds, index in sorted(costs) if seconds <= seconds_left]
-
+from .remaining import Open, Remaining, Stopping
 
 OVERTIME_SHARE = 0.1
 """For this share of their time rounds go on beyond it, as long as that should settle an effect: nobody wants to read
@@ -91,9 +33,6 @@ that a second more would have done."""
 
 ROUND_SECONDS = 30.0
 """A variant that has not answered after this long hangs (a round: and 20 times what its calls should take)."""
-
-HEADLINE_FACTOR = 2.0
-"""What a verdict of a headline claim may cost, against one of another claim."""
 
 FORGIVEN_SHARE = 0.1
 """Of its lives a variant may lose so many and stay in the run; one in any case."""

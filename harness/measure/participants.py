@@ -77,7 +77,7 @@ class Earlier:
 class ExperimentState:
     """What is known of one experiment so far, by the names in run.json. together: rounds of many variants; apart: of
     one pair each; pairs_apart: which pairs, None until that is decided; blocks: how many of them were blocks.
-    known: by variant, what its gate found that other processes must know. lost_lives: those that failed, and why.
+    learnt: by variant, what its gate found that other processes must know. lost_lives: those that failed, and why.
     turns: how many lives gave a value of something: each with a round or more.
     kept_together: variants that are too dear to load for one pair. beside_seconds: the least that a block took beside
     its samples. lost_blocks: those in which a side did less than a call while all computed; the next ones are longer.
@@ -94,7 +94,7 @@ class ExperimentState:
     wall_variants: list[str] = field(default_factory=list)
     kept_together: list[str] = field(default_factory=list)
     call_ns: dict[str, float] = field(default_factory=dict)
-    known: dict[str, dict[str, Any]] = field(default_factory=dict)
+    learnt: dict[str, dict[str, Any]] = field(default_factory=dict)
     lost_lives: list[dict[str, Any]] = field(default_factory=list)
     turns: int = 0
     together: Tally = field(default_factory=Tally)

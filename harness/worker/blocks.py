@@ -240,10 +240,10 @@ def _answer(child: Child, content: bytes) -> Answer:
     return Side(samples=samples, **answer)
 
 
-def in_common(sides: Sequence[Sequence[TimedSample]]) -> list[Sample]:
+def in_common(sides: Sequence[Sequence[TimedSample]], dropped: float = DROPPED_SHARE) -> list[Sample]:
     """What each side did in the time in which all sides sampled, as one sample; none where one did less than a call.
 
-    The first part of that time is dropped: it varies twice as much as the rest.
+    The first part of that time is `dropped`: it varies twice as much as the rest.
 
     A sample that lies in it in part counts for that part, so that all sides cover the same time: where whole calls
     alone count, what disturbs the machine at either end meets one side and not the other. The times are scaled down to
@@ -253,7 +253,7 @@ def in_common(sides: Sequence[Sequence[TimedSample]]) -> list[Sample]:
     if not all(sides):
         return []
     begun, ended = max(side[0].begun for side in sides), min(side[-1].ended for side in sides)
-    begun += min(int(DROPPED_SHARE * (ended - begun)), MOST_DROPPED_NS)
+    begun += min(int(dropped * (ended - begun)), MOST_DROPPED_NS)
     parts = [[(_part(each, begun, ended), each.sample) for each in side] for side in sides]
     calls = [sum(part * sample.repeats for part, sample in side) for side in parts]
     if min(calls) < 1:

@@ -19,7 +19,7 @@ from ..spec.entered import EnteredName
 from .channel import in_one_line
 from .gates.outcome import LogitsGate
 from .runners import Runner, hide
-from .state import Bench, Kind, Subject, Worker, WorkerError
+from .state import Bench, BenchKind, Subject, Worker, WorkerError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,11 +34,11 @@ def open_functions(
     assert call is not None
     # What the parent sends was checked there, and pydantic is half of what a process of functions would import.
     work = cast("Workload", SimpleNamespace(**workload))
-    worker.benches[work.name] = Bench(work, Functions(), seed, call=Call.from_json(call))
+    worker.benches[work.name] = Bench(work, FunctionsKind(), seed, call=Call.from_json(call))
     return {"parameters": 0, "digest": "", "synthetic": True}
 
 
-class Functions(Kind):
+class FunctionsKind(BenchKind):
     """Two functions or more, with what they are called with."""
 
     def variant(self, worker: Worker, bench: Bench, entered: str) -> Variant:
@@ -61,11 +61,11 @@ class Functions(Kind):
         same = "" if called.makes_inputs else ", each of them the same: what remembers answers would look fast"
         return LogitsGate(not wrong, wrong or f"{len(GATED)} inputs{same}", len(GATED))
 
-    def known(self, bench: Bench, subject: Subject, entered: str) -> dict[str, Any]:
+    def learnt(self, bench: Bench, subject: Subject, entered: str) -> dict[str, Any]:
         return bench.called[entered].learnt()
 
-    def admit(self, worker: Worker, bench: Bench, subject: Subject, entered: str, known: Mapping[str, Any]) -> None:
-        bench.called[entered].learn(known)
+    def admit(self, worker: Worker, bench: Bench, subject: Subject, entered: str, learnt: Mapping[str, Any]) -> None:
+        bench.called[entered].learn(learnt)
 
     def runner(self, worker: Worker, bench: Bench, variant: Variant) -> Runner:
         return CallRunner(bench.called[variant.name])

@@ -1,4 +1,4 @@
-"""The verbs `gate` and `admit`: right answers, the op trace, and how long a call takes; or what is known of that."""
+"""The verbs `gate` and `admit`: right answers, the op trace, and how long a call takes; or what is learnt of that."""
 
 from __future__ import annotations
 
@@ -55,23 +55,23 @@ def _gated(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
             answer["trace"] = trace
         answer |= calibrate(worker, bench, subject, variant)
         answer["cheap"] = subject.variant.engine is None and not subject.variant.compiled
-        answer["known"] |= bench.kind.known(bench, subject, variant)
+        answer["learnt"] |= bench.kind.learnt(bench, subject, variant)
     except Exception as error:
         return {"gate": asdict(replace(result, passed=False, detail=f"raises {in_one_line(error)}"))}
     bench.subjects[variant] = subject
     return answer
 
 
-def admit(worker: Worker, workload: str, variant: str, known: Mapping[str, Any]) -> None:
-    """Take in a variant that passed its gates in an earlier process of the run; `known` is what that one found.
+def admit(worker: Worker, workload: str, variant: str, learnt: Mapping[str, Any]) -> None:
+    """Take in a variant that passed its gates in an earlier process of the run; `learnt` is what that one found.
 
     What it answers is checked in every round, as ever. Raises where it cannot be imported or built.
     """
     bench = worker.benches[workload]
-    subject = Subject(variant_of(worker, variant, bench), call_ns=known["call_ns"])
-    bench.kind.admit(worker, bench, subject, variant, known)
+    subject = Subject(variant_of(worker, variant, bench), call_ns=learnt["call_ns"])
+    bench.kind.admit(worker, bench, subject, variant, learnt)
     bench.subjects[variant] = subject
-    if known["own_threads"]:
+    if learnt["own_threads"]:
         worker.wall_variants.add(variant)
     if not worker.is_outside(variant):
         worker.watch.accept()
@@ -112,7 +112,7 @@ def calibrate(worker: Worker, bench: Bench, subject: Subject, entered: str) -> d
     own_threads = takes_requests(subject.variant) or (alone and elsewhere)
     if own_threads:
         worker.wall_variants.add(entered)
-    return {"known": {"call_ns": subject.call_ns, "own_threads": own_threads}}
+    return {"learnt": {"call_ns": subject.call_ns, "own_threads": own_threads}}
 
 
 class ClockReadings:

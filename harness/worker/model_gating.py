@@ -30,10 +30,10 @@ from .gates.outcome import LogitsGate
 from .gates.small import small_gate
 from .models import ComponentRunner, GenerateRunner, RequestRunner, component_of
 from .runners import Runner, takes_requests
-from .state import GATE_PROMPT, Bench, DrawnOutputs, Kind, Subject, Worker
+from .state import GATE_PROMPT, Bench, BenchKind, DrawnOutputs, Subject, Worker
 
 
-class Models(Kind):
+class ModelsKind(BenchKind):
     """Variants of a model, with a checkpoint."""
 
     def variant(self, worker: Worker, bench: Bench, entered: str) -> Variant:
@@ -55,12 +55,12 @@ class Models(Kind):
         out = runner.call()
         subject.output = out.new_empty(out.shape)
 
-    def known(self, bench: Bench, subject: Subject, entered: str) -> dict[str, Any]:
+    def learnt(self, bench: Bench, subject: Subject, entered: str) -> dict[str, Any]:
         assert subject.output is not None
         return {"shape": list(subject.output.shape), "dtype": str(subject.output.dtype).removeprefix("torch.")}
 
-    def admit(self, worker: Worker, bench: Bench, subject: Subject, entered: str, known: Mapping[str, Any]) -> None:
-        subject.output = torch.empty(known["shape"], dtype=getattr(torch, known["dtype"]), device=worker.device.kind)
+    def admit(self, worker: Worker, bench: Bench, subject: Subject, entered: str, learnt: Mapping[str, Any]) -> None:
+        subject.output = torch.empty(learnt["shape"], dtype=getattr(torch, learnt["dtype"]), device=worker.device.kind)
         if subject.variant.engine is not None and subject.variant.engine.loads_once:
             _load_once(worker, bench, subject, entered)
 
@@ -74,7 +74,7 @@ class Models(Kind):
         return outputs.joined(file, drawn, judged)
 
 
-class Components(Kind):
+class ComponentsKind(BenchKind):
     """Parts of a layer, without a checkpoint."""
 
     def variant(self, worker: Worker, bench: Bench, entered: str) -> Variant:
@@ -83,7 +83,7 @@ class Components(Kind):
     def gate(self, worker: Worker, bench: Bench, subject: Subject, entered: str) -> LogitsGate:
         return _component_gate(worker, bench, subject)
 
-    def admit(self, worker: Worker, bench: Bench, subject: Subject, entered: str, known: Mapping[str, Any]) -> None:
+    def admit(self, worker: Worker, bench: Bench, subject: Subject, entered: str, learnt: Mapping[str, Any]) -> None:
         _component_gate(worker, bench, subject)
 
     def runner(self, worker: Worker, bench: Bench, variant: Variant) -> Runner:

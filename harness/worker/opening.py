@@ -14,7 +14,7 @@ from llama_workbench.datasets.tokenizer import Prompts
 from llama_workbench.datasets.workloads import Workload
 
 from .functions import open_functions
-from .model_gating import Components, Models
+from .model_gating import ComponentsKind, ModelsKind
 from .state import Bench, Worker
 
 
@@ -27,7 +27,7 @@ def open_workload(
         return open_functions(worker, workload, folder, seed, call)
     if folder is None:
         work = Workload.model_validate(workload)
-        worker.benches[work.name] = Bench(work, Components(), seed)
+        worker.benches[work.name] = Bench(work, ComponentsKind(), seed)
         return {"parameters": 0, "digest": "", "synthetic": True}
     dtype = getattr(torch, workload["dtype"])
     source, cache, device = Path(folder), worker.cache, worker.device.kind
@@ -42,6 +42,8 @@ def open_workload(
     text = tokenizer.text_ids(source, vocab_size=words, cache=cache)
     prompt = torch.from_numpy(Prompts(text, batch=work.batch, draw="gate").tokens(0, longest)).to(device)
     prompts = Prompts(text, batch=work.batch, draw=worker.draw, repeated=work.prompts == "repeated")
-    worker.benches[work.name] = Bench(work, Models(), seed, checkpoint, prompt, longest, prompts=prompts, source=source)
+    worker.benches[work.name] = Bench(
+        work, ModelsKind(), seed, checkpoint, prompt, longest, prompts=prompts, source=source
+    )
     sizes = {"parameters": checkpoint.parameters, "hidden_size": checkpoint.config.hidden_size}
     return {**sizes, "digest": checkpoint.digest, "synthetic": checkpoint.synthetic}

@@ -73,7 +73,7 @@ class DrawnOutputs:
         return []
 
 
-class Kind(ABC):
+class BenchKind(ABC):
     """What is compared on a workload: models, parts of a layer, or any functions."""
 
     @abstractmethod
@@ -89,7 +89,7 @@ class Kind(ABC):
         """The variant built anew, with what a sample calls."""
 
     @abstractmethod
-    def admit(self, worker: Worker, bench: Bench, subject: Subject, entered: str, known: Mapping[str, Any]) -> None:
+    def admit(self, worker: Worker, bench: Bench, subject: Subject, entered: str, learnt: Mapping[str, Any]) -> None:
         """Fill in what its gate would have, by what a gate in an earlier process found out."""
 
     def traced(self, bench: Bench, subject: Subject) -> dict[str, Any] | None:
@@ -100,7 +100,7 @@ class Kind(ABC):
         """Keep what an output looks like, where outputs are kept."""
         return None
 
-    def known(self, bench: Bench, subject: Subject, entered: str) -> dict[str, Any]:
+    def learnt(self, bench: Bench, subject: Subject, entered: str) -> dict[str, Any]:
         """What `admit` must be told in a later process."""
         return {}
 
@@ -128,7 +128,7 @@ class Bench:
     """
 
     workload: Workload
-    kind: Kind
+    kind: BenchKind
     seed: int
     checkpoint: Checkpoint | None = None
     prompt_tokens: Tensor | None = None
