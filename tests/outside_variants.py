@@ -214,9 +214,10 @@ _builds: list[int] = []
 
 
 def tires(config, weights, *, max_length):
-    """Fails after more models than the gates ask for, and fewer than a pass does."""
+    """Fails after more models than the gates ask for; where there were no gates, after fewer than a pass does."""
     _builds.append(1)
-    if len(_builds) > 8:
+    _is_bad_life(max_length)
+    if len(_builds) > (8 if _GATED else 3):
         raise RuntimeError("tired")
     return good(config, weights, max_length=max_length)
 
