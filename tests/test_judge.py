@@ -24,10 +24,10 @@ from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.evidence.verdict import combine
 from llama_workbench.harness.judge.verdicts import judge_ad_hoc, judge_claims
 from llama_workbench.harness.spec.comparison import Metric
-from llama_workbench.harness.spec.regions import Region
+from llama_workbench.harness.spec.regions import ANSWERS, Region
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.stats import samples as stats
-from llama_workbench.harness.stats.confidence import first_interval, running_interval
+from llama_workbench.harness.stats.confidence import LookPlan, first_interval, running_interval
 from llama_workbench.harness.stats.samples import Differences
 from llama_workbench.harness.store.forms import plain
 from llama_workbench.harness.store.schema import Effect
@@ -702,6 +702,61 @@ def test_huge_pages_make_a_fault_dear(pages: str, verdict: str) -> None:
     run = manifest(experiment("a", "old", "new"), environment={"transparent_huge_pages": pages})
     [found] = judge_claims([claim("a", faster_than_percent=1)], evidence_from_manifest(run, frame))
     assert found.verdict == verdict
+
+
+# -- what was fixed beforehand ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("region", "one_sided"),
+    [
+        (Region.faster_than_percent(1), True),
+        (Region.slower_than_percent(5), True),
+        (Region.not_faster_than_percent(2), True),
+        (Region.ratio(2, 3), False),
+        (Region.same_within_percent(1), False),
+        (Region.faster_than_percent(0), False),  # sides that are alike are neither faster nor slower
+        (ANSWERS[0], False),
+        (ANSWERS[1], True),  # nobody calls a pair "not the same"
+        (Region(-math.inf, math.inf), False),
+    ],
+)
+def test_an_answer_that_can_be_wrong_at_one_end_has_all_of_alpha_there(region: Region, one_sided: bool) -> None:
+    assert region.one_sided == one_sided
+
+
+def in_lives(**more: Any) -> dict[str, Any]:
+    return manifest(experiment("a", "old", "new", **more), unit="life")
+
+
+def test_what_was_planned_decides_how_wide_an_interval_is() -> None:
+    frame = samples(noisy(1, old=0.0, new=-0.05, rounds=40), workload="a")
+    values = differences(frame, workload="a", baseline="old", variant="new", clock="cpu").values
+
+    def found(run: dict[str, Any], **claimed: Any) -> Effect:
+        [verdict] = judge_claims([claim("a", **claimed)], evidence_from_manifest(run, frame))
+        return verdict.effects[0]
+
+    plans = {
+        (40, True): found(in_lives(horizon=40), faster_than_percent=1),
+        (None, True): found(in_lives(), faster_than_percent=1),
+        (40, False): found(in_lives(horizon=40), same_within_percent=1),
+        (None, False): found(manifest(experiment("a", "old", "new")), faster_than_percent=1),
+    }
+    for (horizon, one_sided), effect in plans.items():
+        interval = running_interval(values, LookPlan(ALPHA, horizon, one_sided))
+        assert (effect.low, effect.high) == (math.exp(interval.low), math.exp(interval.high))
+        assert effect.plan(ALPHA) == LookPlan(ALPHA, horizon, one_sided)
+        assert ("horizon" in plain(effect), "one_sided" in plain(effect)) == (horizon is not None, one_sided)
+    widths = [effect.high - effect.low for effect in plans.values()]
+    assert widths[0] == min(widths) and widths[-1] == max(widths)
+
+
+def test_faster_has_both_ends_and_the_same_has_one() -> None:
+    for shift, word, one_sided in ((-0.05, "faster", False), (0.0, "same", True)):
+        frame = samples(noisy(1, old=0.0, new=shift, rounds=60), workload="a")
+        found = judge_ad_hoc(evidence_from_manifest(in_lives(horizon=60), frame), baseline="old", variant="new")
+        assert found.verdict == word and found.effects[0].one_sided == one_sided
 
 
 # -- controls ------------------------------------------------------------------------------------------------------

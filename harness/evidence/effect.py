@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..spec.regions import Region
 from ..spec.words import Cause
-from ..stats.confidence import Interval, looks, looks_reached, pseudo_median, running_interval
+from ..stats.confidence import Interval, Level, LookPlan, looks, looks_reached, pseudo_median, running_interval
 from ..stats.samples import Differences
 from ..store.schema import Effect
 from .numbers import exp, percent
@@ -65,7 +65,7 @@ def decided(interval: Interval, region: Region, stretch: Stretch = NO_STRETCH) -
     return answer is not None and answer == _settled(interval.low - stretch.low, interval.high + stretch.high, region)
 
 
-def rounds_needed(values: ArrayLike, region: Region, *, alpha: float, stretch: Stretch = NO_STRETCH) -> float:
+def rounds_needed(values: ArrayLike, region: Region, *, alpha: Level, stretch: Stretch = NO_STRETCH) -> float:
     """Number of rounds, those of a planned look, after which the stretched interval will be clear of the region's
     nearest boundary; as many as there are if it is.
 
@@ -98,7 +98,7 @@ def rounds_needed(values: ArrayLike, region: Region, *, alpha: float, stretch: S
 
 
 def remaining_seconds(
-    values: ArrayLike, seconds: float, region: Region, *, alpha: float, stretch: Stretch = NO_STRETCH
+    values: ArrayLike, seconds: float, region: Region, *, alpha: Level, stretch: Stretch = NO_STRETCH
 ) -> float:
     """Further seconds of measuring until the interval will be clear of the region's nearest boundary; 0 if it is.
 
@@ -114,7 +114,7 @@ def judge_effect(
     measured: Differences,
     region: Region,
     *,
-    alpha: float,
+    alpha: Level,
     workload: str,
     variant: str,
     baseline: str,
@@ -125,12 +125,12 @@ def judge_effect(
     fault_cost_ns: float = FAULT_COST_NS,
 ) -> Effect:
     """Judge one comparison. `confounds`: why no number here can be trusted. `not_evidence`: why the comparison says
-    nothing about the claim, however well it was measured (gates, traces, an excluded variant).
-    Two disturbances have a known size: the interval is stretched by the most that they can have done, and the effect is
-    confounded if its verdict does not survive that. Page faults: without them the side that has more would take at most
-    (difference) * `fault_cost_ns` less. `bias` (log units): what a control that fired shows; stretched both ways.
+    nothing about the claim, however well it was measured (gates, traces, an excluded variant). Two disturbances have a
+    known size: the interval is stretched by the most that they can have done, and the effect is confounded if its
+    verdict does not survive that. Page faults: without them the side that has more would take at most (difference) *
+    `fault_cost_ns` less. `bias` (log units): what a control that fired shows; stretched both ways.
     """
-    interval = running_interval(measured.values, alpha)
+    plan, interval = LookPlan.at(alpha), running_interval(measured.values, alpha)
     effect = Effect(
         workload=workload,
         variant=variant,
@@ -142,6 +142,8 @@ def judge_effect(
         rounds=interval.n,
         seconds=measured.seconds,
         verdict="inconclusive",
+        horizon=plan.horizon,
+        one_sided=plan.one_sided,
     )
     faults = fault_stretch(measured, fault_cost_ns)
     notes = _notes(measured, baseline, variant, max(faults))
@@ -152,14 +154,8 @@ def judge_effect(
 
     if not_evidence is not None:
         return ends("not evidence", Cause.EXCLUDED, not_evidence)
-    if measured.invalid_share > INVALID_SHARE_LIMIT:
-        return ends("inconclusive", Cause.CONFOUNDED, INVALID.format(percent(measured.invalid_share)))
-    if interval.n == 0:
-        return ends("inconclusive", Cause.NO_ROUNDS, "no rounds were measured")
-    if confounds:
-        return ends("inconclusive", Cause.CONFOUNDED, *(f"confounded: {reason}" for reason in confounds))
-    if interval.unstable:
-        return ends("inconclusive", Cause.UNSTABLE, UNSTABLE)
+    if doubt := _doubt(measured, interval, confounds):
+        return ends("inconclusive", *doubt)
     verdict = _settled(interval.low, interval.high, region)
     if verdict is None or not decided(interval, region, faults):
         more = remaining_seconds(measured.values, measured.seconds, region, alpha=alpha, stretch=faults)
@@ -169,6 +165,19 @@ def judge_effect(
     if _settled(interval.low - bias, interval.high + bias, region) != verdict:
         return ends("inconclusive", Cause.CONFOUNDED, BY_CONTROL.format(percent(math.expm1(bias))))
     return ends(verdict)
+
+
+def _doubt(
+    measured: Differences, interval: Interval, confounds: Sequence[str]
+) -> tuple[Cause, *tuple[str, ...]] | None:
+    """Why the interval says nothing at all, whatever it is."""
+    if measured.invalid_share > INVALID_SHARE_LIMIT:
+        return Cause.CONFOUNDED, INVALID.format(percent(measured.invalid_share))
+    if interval.n == 0:
+        return Cause.NO_ROUNDS, "no rounds were measured"
+    if confounds:
+        return Cause.CONFOUNDED, *(f"confounded: {reason}" for reason in confounds)
+    return (Cause.UNSTABLE, UNSTABLE) if interval.unstable else None
 
 
 def _notes(measured: Differences, baseline: str, variant: str, fault: float) -> list[str]:
