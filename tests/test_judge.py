@@ -19,13 +19,20 @@ from numpy.typing import NDArray
 
 from llama_workbench import ROOT
 from llama_workbench.harness.claims.model import Claim
-from llama_workbench.harness.evidence.effect import HUGE_FAULT_COST_NS, decided, judge_effect, remaining_seconds
+from llama_workbench.harness.evidence.effect import (
+    DEPENDENT,
+    HUGE_FAULT_COST_NS,
+    decided,
+    judge_effect,
+    remaining_seconds,
+)
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.evidence.verdict import combine
 from llama_workbench.harness.judge.verdicts import judge_ad_hoc, judge_claims
 from llama_workbench.harness.spec.comparison import Metric
 from llama_workbench.harness.spec.regions import ANSWERS, Region
 from llama_workbench.harness.spec.sample import Round, Sample
+from llama_workbench.harness.spec.words import Cause
 from llama_workbench.harness.stats import samples as stats
 from llama_workbench.harness.stats.confidence import LookPlan, first_interval, running_interval
 from llama_workbench.harness.stats.samples import Differences
@@ -426,11 +433,26 @@ def test_page_faults_confound_where_they_could_have_made_the_effect() -> None:
     assert everything.verdict == "inconclusive"
 
 
-def test_correlated_rounds_are_pointed_out() -> None:
+def test_values_that_depend_on_each_other_settle_nothing_where_each_is_of_a_process_of_its_own() -> None:
     rng = np.random.default_rng(0)
-    walk = np.cumsum(rng.normal(0, 0.001, 60)) + 0.05
-    assert any("correlation" in warning for warning in effect(walk, Region.faster_than_percent(0)).said)
-    assert effect(rng.normal(0.05, 0.001, 60), Region.faster_than_percent(0)).said == ()
+    walk, independent = np.cumsum(rng.normal(0, 0.001, 60)) + 0.05, rng.normal(0.05, 0.001, 60)
+    region = Region.faster_than_percent(0)
+    for lives, verdict, cause in ((True, "inconclusive", Cause.DEPENDENT), (False, "supported", Cause.NONE)):
+        found = effect(walk, region, lives=lives)
+        assert (found.verdict, found.cause, found.said) == (verdict, cause, (DEPENDENT,))
+        assert found.cause.is_doubtful == lives
+        assert effect(independent, region, lives=lives).said == ()
+    still_open = effect(independent - 0.05 + np.linspace(-0.001, 0.001, 60), region, lives=True)
+    assert still_open.cause == Cause.ACROSS_LIMIT and still_open.notes == (DEPENDENT,)
+
+
+def test_only_a_run_of_lives_is_judged_by_their_dependence() -> None:
+    drift = np.linspace(-0.01, 0.01, 40)[:, None]
+    logs = {name: values - 0.05 * (name == "new") for name, values in noisy(1, {"old": 0.0, "new": 0.0}).items()}
+    frame = samples(logs | {"new": logs["new"] + drift}, workload="a")
+    for run, verdict in ((in_lives(), "inconclusive"), (manifest(experiment("a", "old", "new")), "supported")):
+        [found] = judge_claims([claim("a", faster_than_percent=1)], evidence_from_manifest(run, frame))
+        assert found.verdict == verdict
 
 
 def test_an_effect_as_json_has_null_where_there_is_no_bound() -> None:

@@ -238,6 +238,7 @@ def compare_sides(evidence: Evidence, comparison: Comparison, region: Region, ki
         not_evidence=evidence.not_evidence(comparison, kind),
         bias=evidence.bias(workload),
         fault_cost_ns=evidence.fault_cost_ns,
+        lives=evidence.design.lives,
     )
     again = evidence.confirmed.get(comparison)
     return effect if again is None else replace(effect, notes=(*effect.notes, again))

@@ -216,6 +216,7 @@ def attribute(evidence: Evidence, workload: str, grid: Grid = GRID, *, alpha: fl
             not_evidence=refused,
             bias=bias,
             fault_cost_ns=evidence.fault_cost_ns,
+            lives=evidence.design.lives,
         )
         words = {"supported": "same", "refuted": "faster" if effect.low > 1 else "slower"}
         verdict, notes = words.get(effect.verdict, effect.verdict), effect.notes + incomplete
