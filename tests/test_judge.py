@@ -435,14 +435,15 @@ def test_page_faults_confound_where_they_could_have_made_the_effect() -> None:
 
 def test_values_that_depend_on_each_other_settle_nothing_where_each_is_of_a_process_of_its_own() -> None:
     rng = np.random.default_rng(0)
-    walk, independent = np.cumsum(rng.normal(0, 0.001, 60)) + 0.05, rng.normal(0.05, 0.001, 60)
+    independent = rng.normal(0.05, 0.001, 60)
+    drifting = independent + np.linspace(-0.001, 0.001, 60)
     region = Region.faster_than_percent(0)
     for lives, verdict, cause in ((True, "inconclusive", Cause.DEPENDENT), (False, "supported", Cause.NONE)):
-        found = effect(walk, region, lives=lives)
+        found = effect(drifting, region, lives=lives)
         assert (found.verdict, found.cause, found.said) == (verdict, cause, (DEPENDENT,))
         assert found.cause.is_doubtful == lives
         assert effect(independent, region, lives=lives).said == ()
-    still_open = effect(independent - 0.05 + np.linspace(-0.001, 0.001, 60), region, lives=True)
+    still_open = effect(drifting, Region.faster_than_percent(5.08), lives=True)
     assert still_open.cause == Cause.ACROSS_LIMIT and still_open.notes == (DEPENDENT,)
 
 
