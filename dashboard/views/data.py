@@ -65,6 +65,7 @@ class Effect:
     machine: str = ""  # on which of several
     cause: Cause = Cause.NONE
     reason: str = ""
+    one_sided: bool = False  # whether each end of the interval holds at alpha, and not both together
 
     @property
     def said(self) -> tuple[str, ...]:
@@ -381,8 +382,8 @@ def claim_of(verdict: schema.Verdict, definition: Definition, names: Mapping[str
 
 
 def _effect(row: schema.Effect, names: Mapping[str, str]) -> Effect:
-    shared = {name: value for name, value in vars(row).items() if name not in ("ratio", "low", "high", "seconds_more")}
     ends = {"value": row.ratio, "low": row.low, "high": row.high}
+    shared = {key: value for key, value in vars(row).items() if key not in {*ends, "ratio", "seconds_more", "horizon"}}
     finite: dict[str, Any] = {name: end for name, end in ends.items() if math.isfinite(end) and (row.unit or end > 0)}
     more = None if math.isnan(row.seconds_more) else row.seconds_more
     return Effect(**shared, **finite, seconds_more=more, named=names.get(row.workload, ""))
@@ -390,9 +391,8 @@ def _effect(row: schema.Effect, names: Mapping[str, str]) -> Effect:
 
 def _floors(controls: Iterable[schema.Control]) -> dict[str, Floor]:
     floors: dict[str, Floor] = {}
-    for row in controls:
-        if math.isinf(row.shift) or math.isnan(row.centre):
-            continue  # still unbounded: it says nothing about the machine
+    # One that is still unbounded says nothing about the machine.
+    for row in (each for each in controls if math.isfinite(each.shift) and not math.isnan(each.centre)):
         own = Floor(math.exp(row.centre), math.exp(row.low), math.exp(row.high), row.rounds, row.fired)
         have = floors.get(row.workload, own)
         furthest = max(own, have, key=lambda one: abs(math.log(one.value)))

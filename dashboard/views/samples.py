@@ -25,7 +25,7 @@ from llama_workbench.harness.metrics.attribution import GRID, METRIC, Grid, attr
 from llama_workbench.harness.metrics.scaling import position_slope
 from llama_workbench.harness.spec.comparison import Comparison, Metric
 from llama_workbench.harness.spec.words import Cause
-from llama_workbench.harness.stats.confidence import Interval, running_bounds, running_interval
+from llama_workbench.harness.stats.confidence import Interval, LookPlan, running_bounds, running_interval
 from llama_workbench.harness.stats.samples import Clock, call_times_ns, time_differences
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.files import CLAIMS, MANIFEST
@@ -84,7 +84,7 @@ def timing(
     if evidence is not None and evidence.has(comparison):
         if no_evidence := evidence.not_evidence(comparison, "operations"):
             return replace(own, cause=Cause.EXCLUDED, reason=no_evidence), run.alpha
-        interval = running_interval(evidence.differences(comparison).values, run.alpha)
+        interval = running_interval(evidence.differences(comparison).values, evidence.design.plan(workload, run.alpha))
         value, low, high = ratios(interval)
         own = replace(own, value=value, low=low, high=high, rounds=interval.n)
         own = replace(own, cause=Cause.UNSTABLE if interval.unstable else Cause.NONE)
@@ -122,9 +122,19 @@ class Versus:
     rounds: Mapping[str, Paired]
 
 
-def pair(run: data.Run, workload: str, variant: str, baseline: str, metric: Metric, alpha: float) -> Paired:
-    """The rounds of one comparison."""
-    return _paired(read_evidence(run, (variant, baseline)), Comparison(workload, variant, baseline, metric), alpha)
+def pair(
+    run: data.Run,
+    workload: str,
+    variant: str,
+    baseline: str,
+    metric: Metric,
+    alpha: float,
+    one_sided: bool = False,
+) -> Paired:
+    """The rounds of one comparison, with its interval at `alpha`, or with each end at `alpha`."""
+    evidence = read_evidence(run, (variant, baseline))
+    plan = replace(evidence.design.plan(workload, alpha), one_sided=one_sided)
+    return _paired(evidence, Comparison(workload, variant, baseline, metric), plan)
 
 
 def versus(run: data.Run, baseline: str, variant: str) -> Versus:
@@ -136,8 +146,10 @@ def versus(run: data.Run, baseline: str, variant: str) -> Versus:
     measured = {name: (baseline, variant) for name in whole.measured if name in shared}
     evidence = replace(whole, measured=measured)
     verdict = judge_ad_hoc(evidence, baseline=baseline, variant=variant)
-    sides = {effect.workload: Comparison(effect.workload, variant, baseline) for effect in verdict.effects}
-    rounds = {workload: _paired(evidence, each, verdict.alpha) for workload, each in sides.items()}
+    rounds = {
+        effect.workload: _paired(evidence, Comparison(effect.workload, variant, baseline), effect.plan(verdict.alpha))
+        for effect in verdict.effects
+    }
     return Versus(data.claim_of(verdict, Definition(), run.names), rounds)
 
 
@@ -147,11 +159,11 @@ def metric_of(effect: data.Effect) -> Metric:
     return next((each for each in get_args(Metric) if each == metric), "time")
 
 
-def _paired(evidence: Evidence, comparison: Comparison, alpha: float) -> Paired:
+def _paired(evidence: Evidence, comparison: Comparison, plan: LookPlan) -> Paired:
     measured = evidence.differences(comparison)
-    lows, highs = running_bounds(measured.values, alpha) if len(measured.values) else (np.empty(0), np.empty(0))
+    lows, highs = running_bounds(measured.values, plan) if len(measured.values) else (np.empty(0), np.empty(0))
     means = np.cumsum(measured.values) / np.arange(1, len(measured.values) + 1)
-    ratio, low, high = ratios(running_interval(measured.values, alpha))
+    ratio, low, high = ratios(running_interval(measured.values, plan))
     typical_ns = (measured.call_baseline_ns, measured.call_variant_ns)
     baseline_ns, variant_ns = (ns if ns > 0 and math.isfinite(ns) else None for ns in typical_ns)
     sides = (comparison.workload, comparison.variant, comparison.baseline)
@@ -159,7 +171,7 @@ def _paired(evidence: Evidence, comparison: Comparison, alpha: float) -> Paired:
         effect=data.Effect(*sides, value=ratio, low=low, high=high, rounds=len(measured.values)),
         clock=evidence.clocks.of(*sides),
         metric=comparison.metric,
-        alpha=alpha,
+        alpha=plan.of_both_ends,
         ratios=np.exp(measured.values),
         estimates=np.exp(np.minimum(np.maximum(means, lows), np.maximum(highs, lows))),
         lows=np.exp(lows),
@@ -179,7 +191,8 @@ def costs(series: Series, evidence: Evidence, alpha: float) -> dict[float, data.
     costs = {}
     for size, effect in series.effects.items():
         times = evidence.times(effect.workload, variant, baseline)
-        interval = running_interval(-time_differences(times, variant=variant, baseline=baseline), alpha)
+        values = -time_differences(times, variant=variant, baseline=baseline)
+        interval = running_interval(values, evidence.design.plan(effect.workload, alpha))
         ends = (interval.centre, interval.low, interval.high)
         us, low, high = (end / 1e3 if math.isfinite(end) else None for end in ends)
         costs[size] = replace(effect, unit="µs", value=us, low=low, high=high, rounds=interval.n)
@@ -226,11 +239,11 @@ def read_grid(run: data.Run, workload: str, alpha: float) -> Measured:
             f"Measure one: {run.dispute.command('attribution')}",
         )
     attribution = attribute(evidence, workload, grid, alpha=alpha)
-    logs = attribution.times.logs
+    logs, plan = attribution.times.logs, evidence.design.plan(workload, alpha)
     cells: list[Cell] = []  # none without a round that has them all
     levels = product(*((factor.old, factor.new) for factor in grid.factors))
     for variant, chosen, column in zip(grid.cells(), levels, logs.T, strict=True) if len(logs) else ():
-        ratio, low, high = ratios(running_interval(logs[:, 0] - column, alpha)) if cells else (1.0, None, None)
+        ratio, low, high = ratios(running_interval(logs[:, 0] - column, plan)) if cells else (1.0, None, None)
         cells.append(Cell(variant, chosen, math.exp(np.median(column)), ratio or math.nan, low, high))
     return Measured(grid, tuple(cells), len(logs), attribution)
 

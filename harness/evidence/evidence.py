@@ -16,6 +16,7 @@ from ..stats.samples import Clock, Clocks, Differences, LogTimes, differences, l
 from ..store.forms import check
 from ..store.schema import MANIFEST, Effect, Noise
 from .controls import judge_controls
+from .design import Design
 from .effect import ALPHA, FAULT_COST_NS, HUGE_FAULT_COST_NS, fault_stretch, judge_effect
 
 
@@ -28,7 +29,7 @@ class Evidence:
     where they were not compared. sizes: tokens of each workload (of a decode: its context); new_tokens: that it
     generates; widths and geometries: of its model. passes: name of a metric → what its pass left, as the metric reads
     it. unusable: (workload, variant) → why its numbers do not count. confirmed: what measuring again from outside gave
-    (`confirmation`). alpha: chance that a verdict is wrong.
+    (`confirmation`). alpha: chance that a verdict is wrong. design: how its series are looked at.
     """
 
     samples: pd.DataFrame
@@ -40,6 +41,7 @@ class Evidence:
     noise: Noise = field(default_factory=lambda: Noise((), "Identical code: not checked in this run"))
     fault_cost_ns: float = FAULT_COST_NS
     alpha: float = ALPHA
+    design: Design = field(default_factory=Design)
     seed: int = 0
     sizes: Mapping[str, float] = field(default_factory=dict)
     new_tokens: Mapping[str, int] = field(default_factory=dict)
@@ -145,6 +147,7 @@ def evidence_from_manifest(
         confirmed={pair: said for each in experiments for pair, said in _confirmed(each).items()},
         fault_cost_ns=fault_cost_ns(manifest.get("environment", {})),
         alpha=float(manifest.get("alpha", ALPHA)),
+        design=Design.of(manifest),
         seed=int(manifest.get("seed") or 0),
         sizes={
             name: float(facts.get("context", 0) if facts.get("kind") == "decode" else facts.get("tokens", 0))
@@ -158,7 +161,7 @@ def evidence_from_manifest(
         passes=passes or {},
     )
     if noise is None:
-        noise = judge_controls(measured, evidence.differences, evidence.alpha)
+        noise = judge_controls(measured, evidence.differences, evidence.alpha, evidence.design)
     judged = replace(evidence, noise=noise)
     judged._arrays.update(evidence._arrays)  # the same samples
     return judged
@@ -233,7 +236,7 @@ def compare_sides(evidence: Evidence, comparison: Comparison, region: Region, ki
     effect = judge_effect(
         evidence.differences(comparison),
         region,
-        alpha=alpha,
+        alpha=evidence.design.plan(workload, alpha, region),
         workload=workload,
         variant=variant,
         baseline=baseline,
@@ -241,6 +244,7 @@ def compare_sides(evidence: Evidence, comparison: Comparison, region: Region, ki
         not_evidence=evidence.not_evidence(comparison, kind),
         bias=evidence.bias(workload),
         fault_cost_ns=evidence.fault_cost_ns,
+        lives=evidence.design.lives,
     )
     again = evidence.confirmed.get(comparison)
     return effect if again is None else replace(effect, notes=(*effect.notes, again))

@@ -76,7 +76,7 @@ def _error(effect: Effect, alpha: float, looks_once: bool) -> float:
         return math.inf
     if looks_once:
         return half / float(stdtrit(effect.rounds - 1, 1 - alpha / 2)) if effect.rounds > 1 else half
-    reached = looks_reached(effect.rounds, alpha)
+    reached = looks_reached(effect.rounds, effect.plan(alpha))
     return half / (reached[-1].half_width(1.0) * math.sqrt(reached[-1].rounds)) if reached else half
 
 

@@ -161,7 +161,7 @@ def ad_hoc_comparisons(measured: Mapping[str, Sequence[str]], *, baseline: str, 
 
 def _answer(evidence: Evidence, pair: Comparison, alpha: float) -> Effect:
     """Faster or slower where the interval leaves out 1, else the same where it lies within a margin."""
-    wider = Region.same_within_percent(SECOND_MARGIN_PERCENT)
+    wider = Region.same_within_percent(SECOND_MARGIN_PERCENT, only_inside=True)
     faster, same, nearly = (compare_sides(evidence, pair, region, "operations", alpha) for region in (*ANSWERS, wider))
     if faster.verdict in ("supported", "refuted"):
         little = f"by less than {MARGIN_PERCENT:g} %" if same.verdict == "supported" else ""

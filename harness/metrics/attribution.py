@@ -50,7 +50,7 @@ from ..spec.experiments import Contrast
 from ..spec.hypotheses import Names, ValueHypothesis
 from ..spec.regions import Region
 from ..spec.sides import ARCHITECTURE, OPERATIONS, TOTAL, due_to
-from ..stats.confidence import running_interval
+from ..stats.confidence import LookPlan, running_interval
 from ..stats.samples import Differences, WholeRounds, whole_rounds
 from ..store.schema import Effect
 from .base import NOT_MEASURABLE, Judged, Metric
@@ -195,7 +195,8 @@ def attribute(evidence: Evidence, workload: str, grid: Grid = GRID, *, alpha: fl
     cells, weights = grid.cells(), contrasts(grid)
     times, bias = whole_rounds(evidence.times(workload, *cells)), evidence.bias(workload)
     metric, refused = f"{evidence.clocks.of(workload, *cells)} time", refusal(evidence, workload, grid)
-    dummy = _dummy(dummy_series(times, evidence.seed), workload, metric, alpha)
+    plan = evidence.design.plan(workload, alpha)
+    dummy = _dummy(dummy_series(times, evidence.seed), workload, metric, plan)
     confounds = ("the dummy factor's interval leaves out 1",) if dummy.verdict == "fired" else ()
     incomplete: tuple[str, ...] = ()
     if times.incomplete:
@@ -206,7 +207,7 @@ def attribute(evidence: Evidence, workload: str, grid: Grid = GRID, *, alpha: fl
         effect = judge_effect(
             _differences(times, weights[name]),
             _SAME,
-            alpha=alpha,
+            alpha=plan,
             workload=workload,
             variant=f"{name} new",
             baseline=f"{name} old",
@@ -215,12 +216,13 @@ def attribute(evidence: Evidence, workload: str, grid: Grid = GRID, *, alpha: fl
             not_evidence=refused,
             bias=bias,
             fault_cost_ns=evidence.fault_cost_ns,
+            lives=evidence.design.lives,
         )
         words = {"supported": "same", "refuted": "faster" if effect.low > 1 else "slower"}
         verdict, notes = words.get(effect.verdict, effect.verdict), effect.notes + incomplete
         effects[name] = replace(effect, seconds=0.0, verdict=verdict, notes=notes)
     share = None
-    if refused is None and not confounds and _trusted(times, weights, alpha):
+    if refused is None and not confounds and _trusted(times, weights, plan):
         share = _share(effects[ARCHITECTURE], effects[OPERATIONS], bias)
     answer, reason = _answer(effects, share)
     return Attribution(times, {**effects, DUMMY: dummy}, share, answer, reason)
@@ -249,8 +251,8 @@ def verdict_on(attribution: Attribution, claimed: str) -> str:
     return "supported" if attribution.answer == claimed else "refuted"
 
 
-def _dummy(series: NDArray[np.float64], workload: str, metric: str, alpha: float) -> Effect:
-    interval = running_interval(series, alpha)
+def _dummy(series: NDArray[np.float64], workload: str, metric: str, plan: LookPlan) -> Effect:
+    interval = running_interval(series, plan)
     fired = interval.unstable or not interval.low <= 0 <= interval.high
     ratio, low, high = (math.exp(end) for end in (interval.centre, interval.low, interval.high))
     return Effect(
@@ -259,12 +261,12 @@ def _dummy(series: NDArray[np.float64], workload: str, metric: str, alpha: float
     )  # fmt: skip
 
 
-def _trusted(times: WholeRounds, weights_of: Mapping[str, NDArray[np.float64]], alpha: float) -> bool:
+def _trusted(times: WholeRounds, weights_of: Mapping[str, NDArray[np.float64]], plan: LookPlan) -> bool:
     """Whether enough rounds were valid, and neither side moved while it was measured."""
     if times.invalid > INVALID_SHARE_LIMIT * (times.invalid + len(times.logs)):
         return False
     sides = [weights_of[name] for name in (ARCHITECTURE, OPERATIONS)]
-    return not any(running_interval(-times.logs @ weights, alpha).unstable for weights in sides)
+    return not any(running_interval(-times.logs @ weights, plan).unstable for weights in sides)
 
 
 def _share(architecture: Effect, operations: Effect, bias: float) -> tuple[float, float, float] | None:

@@ -110,7 +110,8 @@ def _relative_time(evidence: Evidence, key: Key, reference: str, baseline: str) 
         steps = apart if all(len(evidence.differences(each).values) for each in apart) else steps
     measured = [evidence.differences(each) for each in steps]
     # Each interval misses the truth with its share of alpha: then no sum of their ends does more often than alpha.
-    intervals = [running_interval(each.values, evidence.alpha / len(steps)) for each in measured]
+    plan = evidence.design.plan(workload, evidence.alpha / len(steps))
+    intervals = [running_interval(each.values, plan) for each in measured]
     return RelativeTime(
         workload=workload,
         variant=variant,

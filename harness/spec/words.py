@@ -97,6 +97,7 @@ class Cause(StrEnum):
     TOO_FEW_ROUNDS = "too few rounds"
     ACROSS_LIMIT = "across a limit"
     UNSTABLE = "unstable"
+    DEPENDENT = "dependent"
     CONFOUNDED = "confounded"
     EXCLUDED = "excluded"
     NOT_MEASURED = "not measured"
@@ -106,4 +107,4 @@ class Cause(StrEnum):
     @property
     def is_doubtful(self) -> bool:
         """Whether the interval cannot be taken for what is true."""
-        return self in (Cause.UNSTABLE, Cause.CONFOUNDED)
+        return self in (Cause.UNSTABLE, Cause.DEPENDENT, Cause.CONFOUNDED)

@@ -18,7 +18,7 @@ from pydantic.json_schema import SkipJsonSchema
 from ..spec.conditions import checked
 from ..spec.entered import EnteredName
 from ..spec.words import Cause
-from ..stats.confidence import Interval
+from ..stats.confidence import Interval, LookPlan
 from .forms import (
     JUDGED,
     MAYBE,
@@ -38,6 +38,7 @@ from .forms import (
     Seed,
     Shape,
     Size,
+    Some,
     Text,
     Value,
     has_form,
@@ -86,6 +87,7 @@ class ExperimentRecord(Shape):
     baseline: Annotated[Text | None, JUDGED, says("what the variants are compared with")] = None
     clock: Clock = Clock()
     rounds: Annotated[Count, JUDGED, says("finished rounds")] = 0
+    horizon: Annotated[Some | None, JUDGED, says("rounds that its budget should give, by costs alone")] = None
     blocks: Annotated[Count, MAYBE, says("of these, blocks: one pair in two processes that share a core")] = 0
     apart: Annotated[list[Apart] | None, MAYBE, says("pairs in rounds of their own; null until it is decided")] = None
     seconds: Annotated[Amount | None, says("time that its rounds took, seconds")] = None
@@ -192,6 +194,7 @@ class Manifest(Shape):
     sources: Annotated[Sources | None, MAYBE, says("the code, so that a run that goes on is still one run")] = None
     passes: Annotated[list[Text], MAYBE, says("metrics whose pass was made")] = []
     alpha: Annotated[Alpha, JUDGED, says("chance that a verdict is wrong")] = 0.01
+    unit: Annotated[Text, JUDGED, says('what gives one log ratio: "life" (a process of its own), "round"')] = "round"
     ad_hoc: Annotated[list[tuple[Text, Text]], says("pairs [baseline, variant] that --compare asked for")] = []
     fail_if: Annotated[list[Annotated[Text, AfterValidator(checked)]], says('when it fails, such as "slower:5"')] = []
     dispute: Annotated[dict[str, Any], MAYBE, says("what is asked about the claims, as `dispute.toml` has it")] = {}
@@ -239,6 +242,12 @@ class Effect:
     reason: Annotated[Text, says("why the verdict is as it is, for people; may be empty")] = ""
     notes: Annotated[tuple[Text, ...], says("what a reader should know besides")] = ()
     seconds_more: Annotated[SecondsMore, MAYBE, says("seconds more that would settle it; null: none would")] = math.nan
+    horizon: Annotated[Some | None, says("rounds along which alpha was spent; absent: it was not known")] = None
+    one_sided: Annotated[StrictBool, says("whether each end holds at alpha, and not both together")] = False
+
+    def plan(self, alpha: float) -> LookPlan:
+        """How it was looked at."""
+        return LookPlan(alpha, self.horizon, self.one_sided)
 
     @property
     def said(self) -> tuple[str, ...]:
@@ -248,7 +257,7 @@ class Effect:
     @model_serializer(mode="wrap")
     def _row(self, dump: Callable[[Effect], dict[str, Any]]) -> dict[str, Any]:
         row, unknown = dump(self), math.isnan(self.seconds_more) and "seconds_more"
-        absent = {unknown, not self.machine and "machine"}
+        absent = {unknown, *(name for name in ("machine", "horizon", "one_sided") if not getattr(self, name))}
         if self.unit:
             return {"value" if key == "ratio" else key: value for key, value in row.items() if key not in absent}
         no_bound = {name: row[name] or None for name in ("ratio", "low", "high")}  # a ratio of 0 is none
