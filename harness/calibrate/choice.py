@@ -67,9 +67,9 @@ def following(trials: Sequence[Trial], asked: Selection, draw: random.Random, le
     return KnownComparison(kind, work, case, percent, draw.getrandbits(48))
 
 
-def is_busy(trials: Sequence[Trial], known: KnownComparison, draw: random.Random) -> bool:
+def is_busy(trials: Sequence[Trial], comparison: KnownComparison, draw: random.Random) -> bool:
     """Whether neighbours are busy in the next run: half of the time, also of each kind and work."""
-    alike = [trial for trial in trials if (trial.kind, trial.work) == (known.kind, known.work)]
+    alike = [trial for trial in trials if (trial.kind, trial.work) == (comparison.kind, comparison.work)]
     return scarcest((False, True), (trial.busy for trial in alike), draw)
 
 

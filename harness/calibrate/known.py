@@ -30,7 +30,7 @@ REPEATS = {1: 100, 2: 50, 3: 33, 5: 20, 10: 10}
 FOLDER = Path(__file__).with_name("cases")
 CASES: Mapping[str, Sequence[str]] = {
     FUNCTIONS: sorted(path.stem for path in FOLDER.glob("[!_]*.py")),
-    MODELS: ("fast", "single_file_inline", "team005_proposal"),
+    MODELS: ("fast", "gpt_fast", "single_file_inline"),
 }
 """Of functions, files here; of models, presets whose source is written into one file."""
 

@@ -29,8 +29,8 @@ class Rate:
     @classmethod
     def among(cls, answers: Iterable[bool | None]) -> Rate:
         """How many are true, of those that are known."""
-        known = [answer for answer in answers if answer is not None]
-        return cls(sum(known), len(known))
+        told = [answer for answer in answers if answer is not None]
+        return cls(sum(told), len(told))
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -99,8 +99,8 @@ def row(name: str, trials: Sequence[Trial]) -> RateRow:
 
 
 def _median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return statistics.median(numbers) if numbers else None
 
 
 # -- two runs of one comparison ----------------------------------------------------------------------------------------
@@ -134,10 +134,10 @@ def pairs_of(trials: Sequence[Trial]) -> list[Pair]:
     """One pair for each comparison that was measured twice or more: of its first two runs with seeds of their own."""
     runs: dict[tuple[int, str, str], list[Trial]] = defaultdict(list)
     for trial in trials:
-        known = runs[trial.number, trial.files, trial.rule]
-        if all(trial.seed != other.seed for other in known):
-            known.append(trial)
-    return [Pair(known[0], known[1]) for known in runs.values() if len(known) > 1]
+        earlier = runs[trial.number, trial.files, trial.rule]
+        if all(trial.seed != other.seed for other in earlier):
+            earlier.append(trial)
+    return [Pair(*same[:2]) for same in runs.values() if len(same) > 1]
 
 
 @dataclass(frozen=True)

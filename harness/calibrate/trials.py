@@ -62,7 +62,7 @@ def busy_neighbours() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Said:
+class TrialOutcome:
     """What a run came to, as in `Trial`."""
 
     answer: str = Word.INCONCLUSIVE.value
@@ -77,33 +77,36 @@ class Said:
     trouble: str = ""
 
 
-def measured(known: KnownComparison, *, budget: float, busy: bool, by: str) -> Trial:
+def measured(comparison: KnownComparison, *, budget: float, busy: bool, by: str) -> Trial:
     """Run a comparison, for so many seconds of rounds. by: see `rule`."""
     begun, started = datetime.now(UTC), time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="workbench-calibrate-") as name, ExitStack() as stack:
+    with (
+        tempfile.TemporaryDirectory(prefix="workbench-calibrate-", ignore_cleanup_errors=True) as name,
+        ExitStack() as stack,
+    ):
         folder = Path(name)
-        known.write(folder)
+        comparison.write(folder)
         if busy:
             stack.enter_context(busy_neighbours())
-        trouble = _run(folder, [*known.command, "--budget", f"{budget:g}"], budget + BEYOND_SECONDS)
-        said = _read(RunFolder(folder / RUN), trouble)
+        trouble = _run(folder, [*comparison.command, "--budget", f"{budget:g}"], budget + BEYOND_SECONDS)
+        outcome = _read(RunFolder(folder / RUN), trouble)
     return Trial(
-        kind=known.kind,
-        work=known.work,
-        case=known.case,
-        percent=known.percent,
-        number=known.number,
-        clothes=known.clothes,
-        called_with=known.called_with,
-        repeats=known.repeats,
-        log_ratio=known.log_ratio,
-        files=known.digest[:12],
+        kind=comparison.kind,
+        work=comparison.work,
+        case=comparison.case,
+        percent=comparison.percent,
+        number=comparison.number,
+        clothes=comparison.clothes,
+        called_with=comparison.called_with,
+        repeats=comparison.repeats,
+        log_ratio=comparison.log_ratio,
+        files=comparison.digest[:12],
         rule=by,
         budget=budget,
         busy=busy,
         begun=begun.isoformat(timespec="seconds"),
         seconds=round(time.monotonic() - started, 1),
-        **vars(said),
+        **vars(outcome),
     )
 
 
@@ -133,16 +136,16 @@ def _run(folder: Path, words: list[str], limit: float) -> str:
     return one_text_line(" / ".join(lines[-3:])) if done.returncode else ""
 
 
-def _read(run: RunFolder, trouble: str) -> Said:
+def _read(run: RunFolder, trouble: str) -> TrialOutcome:
     """What stands in a run folder. trouble: why the command failed, if it did."""
     try:
         manifest = run.read_manifest()
         [effect] = [effect for verdict in run.read_json(VERDICTS) for effect in verdict["effects"]]
         samples = run.read_samples()
     except (RunError, ValueError) as error:
-        return Said(trouble=trouble or one_text_line(error))
+        return TrialOutcome(trouble=trouble or one_text_line(error))
     excluded = "; ".join(excluded_lines(manifest))
-    return Said(
+    return TrialOutcome(
         answer=effect["verdict"],
         estimate=_log(effect["ratio"]),
         low=_log(effect["low"]),

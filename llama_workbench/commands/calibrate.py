@@ -182,8 +182,10 @@ def _measure(
         if (left is not None and left <= 0) or (minutes is not None and made and spent >= 60 * minutes):
             return
         mine = [trial for trial in mine if trial.rule == by]
-        known = following(mine, asked, draw, left)
-        trial = trials.measured(known, budget=budget or BUDGETS[known.kind], busy=is_busy(mine, known, draw), by=by)
+        comparison = following(mine, asked, draw, left)
+        trial = trials.measured(
+            comparison, budget=budget or BUDGETS[comparison.kind], busy=is_busy(mine, comparison, draw), by=by
+        )
         append(file, [trial.model_dump_json()])
         every.append(trial)
         made += 1
@@ -206,9 +208,9 @@ def _say(number: int, trial: Trial, left: float) -> None:
     from llama_workbench.harness.evidence.numbers import duration
 
     around = "busy neighbours" if trial.busy else "quiet"
-    said = trial.answer if trial.trouble == "" else f"{trial.answer} ({trial.trouble})"
+    answer = f"{trial.answer} ({trial.trouble})" if trial.trouble else trial.answer
     sys.stderr.write(
-        f"trial {number}: {trial.kind}, {trial.case}, {work_text(trial)}, {around}: {said}, {trial.seconds:.0f} s; "
+        f"trial {number}: {trial.kind}, {trial.case}, {work_text(trial)}, {around}: {answer}, {trial.seconds:.0f} s; "
         f"about {duration(left)} left\n"
     )
 
