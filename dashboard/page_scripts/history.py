@@ -18,7 +18,6 @@ from llama_workbench.dashboard.sections import blocks, head
 from llama_workbench.dashboard.views import entries, history, remote
 from llama_workbench.dashboard.views.entries import Entry, Stamp, when
 from llama_workbench.dashboard.views.workloads import shipped_named
-from llama_workbench.harness.baselines.regressions import THRESHOLD_PERCENT, TOLERANCE_PERCENT
 from llama_workbench.harness.baselines.text import change_text
 from llama_workbench.harness.evidence.controls import SUBJECT
 from llama_workbench.harness.report.standings import read_standings
@@ -194,9 +193,8 @@ def show_changes(table: pd.DataFrame, beyond: pd.DataFrame) -> None:
     answers = " · ".join(f"{count} {words.markdown(word)}" for word, count in table["answer"].value_counts().items())
     st.caption(
         f"Every variant of this workload, each run against the latest run before it on the same machine configuration: "
-        f"{answers}. A change counts where it lies beyond {THRESHOLD_PERCENT:g} %, both intervals and a tolerance of "
-        f"{TOLERANCE_PERCENT:g} % (the rule of `workbench compare`). It is a screen: confirm with both versions in one "
-        "run."
+        f"{answers}. A change counts by the rule of `workbench compare`. It is a screen: confirm with both versions in "
+        "one run."
     )
     if beyond.empty:
         st.text("No change lies beyond the noise.")

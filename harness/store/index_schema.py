@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 _TEXT, _TEXTS = pa.string(), pa.list_(pa.string())
+_MEAN = pa.struct([pa.field(name, pa.float64()) for name in ("centre", "error", "freedom")])
 
 
 def _records(**fields: pa.DataType) -> pa.DataType:
@@ -41,7 +42,7 @@ COLUMNS: Mapping[str, tuple[pa.DataType, str]] = {
     "times": (
         _records(
             workload=_TEXT, variant=_TEXT, clock=_TEXT, log_ratio=pa.float64(), low=pa.float64(), high=pa.float64(),
-            rounds=pa.int64(), unstable=pa.bool_(), faults=pa.float64(),
+            rounds=pa.int64(), unstable=pa.bool_(), faults=pa.float64(), over_lives=_MEAN,
         ),
         "the rows of standings.json: relative times, with null for an open end",
     ),
