@@ -127,7 +127,7 @@ class Environment(Shape):
     packages: Annotated[dict[str, Text | None] | None, says("version by package")] = None
     malloc: Annotated[dict[str, Any] | None, says("environment variables of the allocator")] = None
     device: Device | None = None
-    commit: Annotated[dict[str, Any] | None, says("commit of the workbench, and whether files differed from it")] = None
+    commit: Annotated[dict[str, Any] | None, says("commit of the code, and whether files differed from it")] = None
 
 
 @dataclass(frozen=True)
