@@ -16,7 +16,6 @@ from llama_workbench.harness.fleet.kinds import hardware_of, key_of, labels, nam
 from llama_workbench.harness.fleet.random_effects import (
     LEAST_KINDS,
     CentredInterval,
-    between_variance,
     have_no_common_point,
     mean_of,
     random_effects,
@@ -26,6 +25,7 @@ from llama_workbench.harness.fleet.verdicts import MachineEvidence, judge_machin
 from llama_workbench.harness.judge.parts import Part
 from llama_workbench.harness.metrics.base import NOT_MEASURABLE, Judged
 from llama_workbench.harness.report.outcome import outcome
+from llama_workbench.harness.stats.means import between_variance
 from llama_workbench.harness.store.forms import plain
 from llama_workbench.harness.store.machine_schema import OverMachines
 from llama_workbench.harness.store.schema import Effect, Verdict

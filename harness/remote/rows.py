@@ -28,7 +28,7 @@ Row = dict[str, Any]
 NEEDED = (MANIFEST, SUMS, VERDICTS, STANDINGS)
 """The files of a run that its row is made of, where it has all of them."""
 
-_OF_NO_USE = ("load_average", "commit")  # differ from run to run, and no rule looks at them
+_OF_NO_USE = ("load_average",)  # differs from run to run, and no rule looks at it
 
 
 def row_of(run: RunFolder, name: str, *, light: bool = False) -> Row:

@@ -288,8 +288,8 @@ class RunSummary:
     """What a folder is, for a list of runs. `problem` is None where it can be read as a run.
 
     verdicts: number of verdicts by word. claims: (claim, part, verdict); a part without a name is "", and an "ad-hoc"
-    comparison has its title there. machine: CPU, cores, threads and versions in one line. commit: of the workbench
-    that measured. noise: what its controls showed, in one line.
+    comparison has its title there. machine: CPU, cores, threads and versions in one line. commit: of the code.
+    noise: what its controls showed, in one line.
     """
 
     path: Path

@@ -19,6 +19,7 @@ from ..spec.conditions import checked
 from ..spec.entered import EnteredName
 from ..spec.words import Cause
 from ..stats.confidence import Interval, LookPlan
+from ..stats.means import Mean
 from .forms import (
     JUDGED,
     MAYBE,
@@ -26,6 +27,7 @@ from .forms import (
     Amount,
     Count,
     HighEnd,
+    Log,
     LogHigh,
     LogLow,
     LogValue,
@@ -127,7 +129,7 @@ class Environment(Shape):
     packages: Annotated[dict[str, Text | None] | None, says("version by package")] = None
     malloc: Annotated[dict[str, Any] | None, says("environment variables of the allocator")] = None
     device: Device | None = None
-    commit: Annotated[dict[str, Any] | None, says("commit of the workbench, and whether files differed from it")] = None
+    commit: Annotated[dict[str, Any] | None, says("commit of the code, and whether files differed from it")] = None
 
 
 @dataclass(frozen=True)
@@ -306,6 +308,15 @@ class WorkloadResult:
 
 
 @dataclass(frozen=True)
+class OverLives(Mean):
+    """The trimmed mean of a log ratio over lives, by which two runs are compared."""
+
+    centre: Annotated[Log, says("the mean")]
+    error: Annotated[Amount, Field(gt=0), says("its standard error")]
+    freedom: Annotated[Amount, Field(ge=0.5), says("degrees of freedom of the error")]
+
+
+@dataclass(frozen=True)
 class RelativeTime:
     """The time of one variant on one workload, relative to the reference: log t_reference / t_variant.
 
@@ -321,6 +332,7 @@ class RelativeTime:
     rounds: Annotated[Count, says("number of rounds")]
     unstable: Annotated[StrictBool, says("whether the ratio drifted while it was measured")]
     faults: Annotated[Number, says("page faults a call, more than those of the reference")]
+    over_lives: Annotated[OverLives | None, says("the same over lives; null: the run is not made of lives")] = None
 
     @property
     def interval(self) -> Interval:
