@@ -273,9 +273,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunFolder, 
     """The same times on a CPU and on a GPU, where the rewrite is a tenth slower by the host's clocks and twice as fast
     by the device's."""
     folder = tmp_path_factory.mktemp("runs")
-    asked = [
-        c.model_dump(mode="json") for c in claims("gpu-kernels", "cpu-only", "qkv-61", "weight-loading-bottleneck")
-    ]
+    asked = [c.stored() for c in claims("gpu-kernels", "cpu-only", "qkv-61", "weight-loading-bottleneck")]
     only = ("prefill-15m-t128", "decode-15m-c64")
     slow, fast = {"team005_proposal": 1.2}, {"team005_proposal": 0.5}
     settings = {"only": only, "rounds": 60, "claims": asked, "factors": slow, "judged": False}

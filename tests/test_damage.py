@@ -239,7 +239,7 @@ def test_committed_runs_open_without_a_word(name: str) -> None:
         assert describe(source, whole=True).problem is None and source.changed() == []
         assert data.read_run(source.path).problems == ()
         forms.check(schema.MANIFEST, source.read_manifest())
-        assert source.read_json("standings.json")["of"] == source.digest()
+        assert source.read_json("standings.json")["made_from"] == source.digest()
         for file in ("loading", "roofline", "findings", "memory_sweep", "phases"):
             source.records(f"{file}.json")
         source.read_table(PHASES), source.read_samples()
@@ -276,24 +276,15 @@ def test_a_changed_digit_in_a_journal_is_told(tmp_path: Path) -> None:
     path = run.path / "samples.jsonl"
     text = path.read_text()
     path.write_text(text.replace("1001000", "1001001", 1))
-    with pytest.raises(RunError, match=r"line 2 is damaged \(its checksum does not fit\)\. Delete line 2"):
+    with pytest.raises(RunError, match=r"line 2 is damaged \(its checksum .* does not fit\)\. Delete line 2"):
         run.read_samples()
     lines = text.splitlines(keepends=True)
     path.write_text(lines[0] + lines[1].partition(',"crc"')[0] + "}\n" + lines[2])
-    with pytest.raises(RunError, match=r"line 2 is damaged \(its checksum is missing\)"):
+    with pytest.raises(RunError, match=r"line 2 is damaged \(its checksum is missing or does not fit\)"):
         run.read_samples()
     path.write_text(lines[0].replace('"crc"', '"crx"'))
     with pytest.raises(RunError, match=r"line 1 is damaged \(unknown key 'crx'\)"):
         run.read_samples()
-
-
-def test_lines_of_an_older_journal_have_no_checksum_and_newer_ones_may_follow(tmp_path: Path) -> None:
-    run = journal_of(tmp_path)
-    path = run.path / "samples.jsonl"
-    older = [line.partition(',"crc"')[0] for line in path.read_text().splitlines()]
-    path.write_text("".join(f"{line}}}\n" for line in older))
-    run.append_round(a_round(3))
-    assert set(run.read_samples()["round"]) == {0, 1, 2, 3}
 
 
 def test_rounds_that_run_json_counted_and_the_journal_lacks_are_told(tmp_path: Path) -> None:

@@ -471,15 +471,15 @@ def test_readings_say_what_was_read_and_which_page_shows_it(page: Any, tmp_path:
 
 def test_damaged_samples_take_only_the_rounds_away(page: Any, tmp_path: Path) -> None:
     run = runs.write_run(tmp_path / "runs" / "one", rounds=12, only=SHORT)
-    content = run.read_manifest()
-    content["noise"]["controls"] = "much"
-    run.write_json("run.json", content)
-    with pytest.raises(RunError, match=r"run\.json"):
+    path = run.path / "samples.parquet"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4] + b"\xff" * 296 + whole[300:])
+    with pytest.raises(RunError, match=r"samples\.parquet"):
         samples.pair(data.read_run(run.path), "decode-15m-c64", "team006_after", "team006_before", "time", 0.01)
     for name in ("claim", "compare"):
         app = page(name, tmp_path)
         assert not app.exception
-        assert "The rounds cannot be shown" in everything(app) and "run.json: not in the form" in everything(app)
+        assert "The rounds cannot be shown" in everything(app) and "samples.parquet: damaged" in everything(app)
 
 
 # -- Compare -----------------------------------------------------------------------------------------------------------

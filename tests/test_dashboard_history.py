@@ -117,7 +117,7 @@ def test_judging_leaves_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[s
     with pytest.raises(SystemExit) as ended:
         main(["judge", str(run.path)])
     assert ended.value.code == 0, capsys.readouterr().err
-    assert json.loads((run.path / STANDINGS).read_text())["of"] == run.digest()
+    assert json.loads((run.path / STANDINGS).read_text())["made_from"] == run.digest()
 
 
 # -- pairing runs ------------------------------------------------------------------------------------------------------

@@ -211,7 +211,7 @@ def test_a_run_without_series_says_which_command_makes_one(page: Any, tmp_path: 
     assert "--claims call-overhead-negligible,refactor-2x-3x" in everything(page(tmp_path))
 
 
-def test_a_damaged_manifest_and_hostile_names_leave_the_ratio(page: Any, tmp_path: Path) -> None:
+def test_damaged_samples_and_hostile_names_leave_the_ratio(page: Any, tmp_path: Path) -> None:
     checkpoints = {name: {"hidden_size": width} for name, width in (("15m", 288), ("7b-1layer", 4096))}
     run: RunFolder = runs.write_run(tmp_path / "runs" / "bad", rounds=20, manifest={"checkpoints": checkpoints})
     verdicts = run.records("verdicts.json")
@@ -221,9 +221,12 @@ def test_a_damaged_manifest_and_hostile_names_leave_the_ratio(page: Any, tmp_pat
     for experiment in manifest["experiments"]:
         experiment["variants"].append(HOSTILE)
     run.write_json("verdicts.json", verdicts)
-    run.write_json("run.json", manifest | {"seed": "none"})
+    run.write_json("run.json", manifest)
+    path = run.path / "samples.parquet"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4] + b"\xff" * 296 + whole[300:])
     app = page(tmp_path, effect=f"{HOSTILE}~team006_before~cpu time")
     assert not app.exception
-    assert "No microseconds: run.json: not in the form that is read here" in everything(app)
+    assert "No microseconds: samples.parquet: damaged" in everything(app)
     assert HOSTILE in everything(app)
     assert not any(re.search(r"(?<!\\)<script", item.value) for item in app.markdown)

@@ -267,7 +267,7 @@ def test_how_it_is_written_and_planned() -> None:
     with pytest.raises(ClaimError, match='quantity = "flops": unknown key for metric = "roofline"'):
         a_claim(workloads=["w"], above=1, quantity="flops")
     claim = a_claim(workloads=["decode-tiny-c16"], above=1)
-    assert Claim.model_validate(claim.model_dump(mode="json")) == claim
+    assert Claim.model_validate(claim.stored()) == claim
     plan = make_plan(Request(), [claim])
     [experiment] = plan.experiments
     assert (experiment.variants, experiment.targets, experiment.controls) == (("fast",), (), ())

@@ -13,8 +13,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import TypeAdapter
-
 from llama_workbench.harness.evidence.numbers import percent
 from llama_workbench.harness.metrics.base import Metric
 from llama_workbench.harness.metrics.registry import metric_of, names
@@ -29,14 +27,13 @@ from llama_workbench.harness.spec.sides import ARCHITECTURE, OPERATIONS, factor_
 from llama_workbench.harness.spec.words import Cause
 from llama_workbench.harness.store import schema
 from llama_workbench.harness.store.errors import RunError
-from llama_workbench.harness.store.files import CLAIMS, MANIFEST, VERDICTS
+from llama_workbench.harness.store.files import MANIFEST, VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.forms import SHOWN
 
 from .. import words
 from ..flames.tree import Frame, Scale, StackError, read_folded
 from . import workloads
-from .definitions import Definition, Hypothesis
+from .definitions import DEFINITIONS, Definition, Hypothesis
 
 LARGEST_PROFILE_BYTES = 64 << 20
 T = TypeVar("T")
@@ -294,11 +291,11 @@ def read_run(path: Path) -> Run:
     content = folder.read_manifest()
     verdicts = schema.VERDICTS.validate_python(folder.records(VERDICTS))
     problems: list[str] = []
-    definitions = TypeAdapter(list[Definition]).validate_python(records_or_none(folder, CLAIMS, problems))
+    definitions = DEFINITIONS.form.validate_python(records_or_none(folder, DEFINITIONS, problems))
     claims = {claim.id: claim for claim in definitions}
     memory = MEMORY.form.validate_python(records_or_none(folder, MEMORY, problems))
     profiles = py_spy.PROFILES.form.validate_python(records_or_none(folder, py_spy.PROFILES, problems))
-    manifest = schema.MANIFEST.validate_python(content, context=SHOWN)
+    manifest = schema.MANIFEST.validate_python(content)
     noise = manifest.noise or schema.Noise()
     problems += [f"{MANIFEST}: {problem}" for problem in noise.damaged]
     names = workloads.all_named(manifest)

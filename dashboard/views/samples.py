@@ -28,7 +28,7 @@ from llama_workbench.harness.spec.words import Cause
 from llama_workbench.harness.stats.confidence import Interval, LookPlan, running_bounds, running_interval
 from llama_workbench.harness.stats.samples import Clock, call_times_ns, time_differences
 from llama_workbench.harness.store.errors import RunError
-from llama_workbench.harness.store.files import CLAIMS, MANIFEST
+from llama_workbench.harness.store.files import CLAIMS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import NOISE
 
@@ -42,12 +42,8 @@ def read_evidence(run: data.Run, variants: Collection[str] | None = None) -> Evi
     """The samples of a run with what its manifest says about them; of some variants alone, controls are as judged."""
     folder = RunFolder(run.path)
     manifest, samples = folder.read_manifest(), folder.read_samples(variants)
-    try:
-        noise = None if variants is None else NOISE.validate_python(manifest.get("noise") or {})
-        return evidence_from_manifest(manifest, samples, noise=noise)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        fix = f"Judge the run again: workbench judge {run.path}"
-        raise RunError(run.path / MANIFEST, f"not in the form that is read here ({error})", fix) from error
+    noise = None if variants is None else NOISE.validate_python(manifest.get("noise") or {})
+    return evidence_from_manifest(manifest, samples, noise=noise)
 
 
 def ratios(interval: Interval) -> tuple[float | None, float | None, float | None]:

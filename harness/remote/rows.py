@@ -94,10 +94,10 @@ def standings_of(row: Mapping[str, Any], where: str) -> Standings:
             "name": row["id"],
             **{key: row[key] for key in ("started", "status", "noise", "fired")},
             "environment": json.loads(row["environment"]),
-            "courses": {
-                course["name"]: {key: course[key] for key in ("checkpoint", "against", "bias")}
-                | {"workload": json.loads(course["workload"])}
-                for course in row["results"]
+            "workloads": {
+                result["name"]: {key: result[key] for key in ("checkpoint", "reference", "bias")}
+                | {"workload": json.loads(result["workload"])}
+                for result in row["results"]
             },
             "subjects": [(each["workload"], each["variant"]) for each in row["subjects"]],
             "rows": row["times"],
@@ -121,8 +121,8 @@ def _columns_of(standings: Standings) -> Row:
     return {
         "environment": json.dumps(environment, sort_keys=True),
         "results": [
-            {**course, "name": name, "workload": json.dumps(course["workload"], sort_keys=True)}
-            for name, course in content["courses"].items()
+            {**result, "name": name, "workload": json.dumps(result["workload"], sort_keys=True)}
+            for name, result in content["workloads"].items()
         ],
         "subjects": [{"workload": workload, "variant": variant} for workload, variant in content["subjects"]],
         "times": content["rows"],

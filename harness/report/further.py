@@ -10,7 +10,6 @@ from typing import Any, Protocol
 
 from ..evidence.verdict import DAY_S
 from ..plan.options import ADD, CALL, CHECK, COMPARE
-from ..store.forms import SHOWN
 from ..store.schema import MANIFEST, Manifest
 from .text import OPEN
 
@@ -45,13 +44,13 @@ class HasVerdict(Protocol):
 
 def goes_on(manifest: Manifest | Mapping[str, Any]) -> bool:
     """Whether run.json says what a run that goes on must know."""
-    manifest = manifest if isinstance(manifest, Manifest) else MANIFEST.validate_python(manifest, context=SHOWN)
+    manifest = manifest if isinstance(manifest, Manifest) else MANIFEST.validate_python(manifest)
     return manifest.sources is not None and bool(manifest.sittings)
 
 
 def further(run: Path, verdicts: Iterable[HasVerdict], manifest: Manifest | Mapping[str, Any]) -> str:
     """The command; empty where more time would settle nothing, or the run cannot go on."""
-    manifest = manifest if isinstance(manifest, Manifest) else MANIFEST.validate_python(manifest, context=SHOWN)
+    manifest = manifest if isinstance(manifest, Manifest) else MANIFEST.validate_python(manifest)
     if manifest.sources is None or not goes_on(manifest):
         return ""
     open_ = [effect for verdict in verdicts if verdict.verdict == OPEN for effect in verdict.effects]

@@ -169,7 +169,7 @@ class Run:
 
     def _measure(self, begun: float) -> None:
         if self.is_open:
-            self.folder.write_json(CLAIMS, [claim.model_dump(mode="json") for claim in self.plan.claims])
+            self.folder.write_json(CLAIMS, [claim.stored() for claim in self.plan.claims])
             self._write_manifest("running")
         models = [each.workload for each in self.plan.experiments if each.workload.has_model]
         if models:

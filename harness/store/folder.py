@@ -260,7 +260,7 @@ class RunFolder:
             if name == MANIFEST:
                 check_version(self.path / name, value)
             if form is not None:
-                forms.check(form, value, forms.SHOWN)
+                forms.check(form, value)
         except forms.Fault as fault:
             raise RunError(self.path / name, str(fault), fix_of(self.path, name)) from fault
         return value

@@ -35,7 +35,7 @@ COLUMNS: Mapping[str, tuple[pa.DataType, str]] = {
     "claims": (_records(claim=_TEXT, part=_TEXT, verdict=_TEXT), "its verdicts"),
     "environment": (_TEXT, "as in standings.json, without load average, as JSON"),
     "results": (
-        _records(name=_TEXT, workload=_TEXT, checkpoint=_TEXT, against=_TEXT, bias=pa.float64()),
+        _records(name=_TEXT, workload=_TEXT, checkpoint=_TEXT, reference=_TEXT, bias=pa.float64()),
         "the workloads of standings.json; `workload` is JSON",
     ),
     "subjects": (_records(workload=_TEXT, variant=_TEXT), "the variants that have a number"),

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import TypeAdapter
 
-from .forms import MAYBE, Alpha, Count, HighEnd, LowEnd, Shape, Text, Value, says
+from .forms import Alpha, Count, HighEnd, LowEnd, Shape, Text, Value, says
 
 Spending = Literal["replicate", "split"]
 """How a fleet was used: every machine measured all, or each experiment was measured on one machine."""
@@ -20,13 +20,13 @@ class Machine(Shape):
     """One machine of a fleet. `name` is a plain folder name."""
 
     name: Annotated[Text, says("its name in this fleet")]
-    kind: Annotated[Text, MAYBE, says("what kind of machine it is, in words; empty until it is known")] = ""
+    kind: Annotated[Text, says("what kind of machine it is, in words; empty until it is known")] = ""
     folder: Annotated[Text | None, says("its run, from the folder of the fleet; null: it measured nothing")] = None
-    status: Annotated[Text, MAYBE, says('as of a run; "left out" where it was not used')] = ""
+    status: Annotated[Text, says('as of a run; "left out" where it was not used')] = ""
     experiments: Annotated[
-        list[Text], MAYBE, says("workloads that it measured; where the work was split only these count")
+        list[Text], says("workloads that it measured; where the work was split only these count")
     ] = []
-    reason: Annotated[Text, MAYBE, says("why it was left out, or what happened to it")] = ""
+    reason: Annotated[Text, says("why it was left out, or what happened to it")] = ""
 
 
 @dataclass(frozen=True, kw_only=True)

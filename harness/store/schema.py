@@ -1,6 +1,6 @@
 """The JSON files that a run itself writes: one model a file. Each pass declares its own.
 
-The models name what a reader uses: other keys are let through, and what older runs lack has a default. What is computed
+The models name what a reader uses: other keys are let through. What is computed
 with (`Verdict`, `Effect`, `Noise`, `Standings`) is a dataclass; an open end is infinite in memory, null in the file.
 """
 
@@ -21,8 +21,6 @@ from ..spec.words import Cause
 from ..stats.confidence import Interval, LookPlan
 from ..stats.means import Mean
 from .forms import (
-    JUDGED,
-    MAYBE,
     Alpha,
     Amount,
     Count,
@@ -59,26 +57,26 @@ class Workload(Shape):
     """A workload, with the sizes that judging asks about."""
 
     name: Annotated[Text, says("its name")]
-    kind: Annotated[Text | None, JUDGED, says('"prefill", "decode", "generate", "component", "call"')] = None
-    payload: Annotated[Text | None, MAYBE, says("the function that makes the arguments of a call")] = None
-    check: Annotated[Text | None, MAYBE, says("the function that compares two answers, where not by ==")] = None
-    geometry: Annotated[Text | None, JUDGED, says("shape of its model; empty for a component")] = None
-    tokens: Annotated[Size, JUDGED, says("length of a call")] = 0
-    new_tokens: Annotated[Size | None, JUDGED, says("tokens that a call generates")] = None
-    context: Annotated[Size, JUDGED, says("tokens in the cache before a call")] = 0
-    component: Annotated[Text | None, MAYBE, says("which part of the model")] = None
-    batch: Annotated[Size | None, MAYBE, says("number of sequences")] = None
-    chunk: Annotated[Size | None, MAYBE, says("tokens of each step of a prefill")] = None
-    lengths: Annotated[Text | None, MAYBE, says('"repeated", "trace", ...')] = None
-    dtype: Annotated[Text | None, MAYBE, says("type of its numbers")] = None
-    threads: Annotated[Size | None, MAYBE, says("threads that it computes on")] = None
+    kind: Annotated[Text | None, says('"prefill", "decode", "generate", "component", "call"')] = None
+    payload: Annotated[Text | None, says("the function that makes the arguments of a call")] = None
+    check: Annotated[Text | None, says("the function that compares two answers, where not by ==")] = None
+    geometry: Annotated[Text | None, says("shape of its model; empty for a component")] = None
+    tokens: Annotated[Size, says("length of a call")] = 0
+    new_tokens: Annotated[Size | None, says("tokens that a call generates")] = None
+    context: Annotated[Size, says("tokens in the cache before a call")] = 0
+    component: Annotated[Text | None, says("which part of the model")] = None
+    batch: Annotated[Size | None, says("number of sequences")] = None
+    chunk: Annotated[Size | None, says("tokens of each step of a prefill")] = None
+    lengths: Annotated[Text | None, says('"repeated", "trace", ...')] = None
+    dtype: Annotated[Text | None, says("type of its numbers")] = None
+    threads: Annotated[Size | None, says("threads that it computes on")] = None
 
 
 class Clock(Shape):
     """The clock that counts."""
 
-    default: Annotated[Text | None, JUDGED, says('"cpu" (of the thread), "wall" or "device"')] = None
-    wall_variants: Annotated[list[Text], JUDGED, says("variants with threads of their own, timed by wall")] = []
+    default: Annotated[Text | None, says('"cpu" (of the thread), "wall" or "device"')] = None
+    wall_variants: Annotated[list[Text], says("variants with threads of their own, timed by wall")] = []
 
 
 class ExperimentRecord(Shape):
@@ -86,14 +84,15 @@ class ExperimentRecord(Shape):
 
     workload: Workload
     variants: Annotated[list[Text], says("what was built and timed, controls included")]
-    baseline: Annotated[Text | None, JUDGED, says("what the variants are compared with")] = None
+    baseline: Annotated[Text | None, says("what the variants are compared with")] = None
     clock: Clock = Clock()
-    rounds: Annotated[Count, JUDGED, says("finished rounds")] = 0
-    horizon: Annotated[Some | None, JUDGED, says("rounds that its budget should give, by costs alone")] = None
-    blocks: Annotated[Count, MAYBE, says("of these, blocks: one pair in two processes that share a core")] = 0
-    apart: Annotated[list[Apart] | None, MAYBE, says("pairs in rounds of their own; null until it is decided")] = None
+    rounds: Annotated[Count, says("finished rounds")] = 0
+    horizon: Annotated[Some | None, says("rounds that its budget should give, by costs alone")] = None
+    blocks: Annotated[Count, says("of these, blocks: one pair in two processes that share a core")] = 0
+    lost_lives: Annotated[list[LostLife], says("lives that failed, and why")] = []
+    apart: Annotated[list[Apart] | None, says("pairs in rounds of their own; null until it is decided")] = None
     seconds: Annotated[Amount | None, says("time that its rounds took, seconds")] = None
-    sampled_seconds: Annotated[Amount | None, MAYBE, says("of that, inside timed samples")] = None
+    sampled_seconds: Annotated[Amount | None, says("of that, inside timed samples")] = None
     gates: Annotated[dict[str, Gate], says("result of the logits gate by variant")] = {}
     traces: Annotated[dict[str, Trace], says("operations by variant")] = {}
     trace_differences: Annotated[list[TraceDifference], says("the pairs whose operations were compared")] = []
@@ -104,15 +103,15 @@ class ExperimentRecord(Shape):
 class Checkpoint(Shape):
     """The weights of a geometry."""
 
-    hidden_size: Annotated[Size | None, JUDGED, says("width of the model")] = None
-    digest: Annotated[Text | None, JUDGED, says("SHA-256 of the weights")] = None
-    synthetic: Annotated[StrictBool | None, MAYBE, says("whether they were drawn from a seed")] = None
+    hidden_size: Annotated[Size | None, says("width of the model")] = None
+    digest: Annotated[Text | None, says("SHA-256 of the weights")] = None
+    synthetic: Annotated[StrictBool | None, says("whether they were drawn from a seed")] = None
 
 
 class Device(Shape):
     """The device that the models computed on."""
 
-    kind: Annotated[Text | None, JUDGED, says('"cpu" or "cuda"')] = None
+    kind: Annotated[Text | None, says('"cpu" or "cuda"')] = None
 
 
 class Environment(Shape):
@@ -181,36 +180,34 @@ class Noise:
 class Manifest(Shape):
     """The run. Parts may be missing, but what is there must be right."""
 
-    sealed: Annotated[StrictBool | None, MAYBE, says("true once the run has ended and has SHA256SUMS")] = None
+    sealed: Annotated[StrictBool | None, says("true once the run has ended and has SHA256SUMS")] = None
     format: Annotated[Count, says("version of the run folder")] = FORMAT
-    id: Annotated[Text | None, JUDGED, says("name of the run")] = None
-    started: Annotated[Text | None, JUDGED, says("start, ISO 8601, UTC")] = None
-    finished: Annotated[Text | None, MAYBE, says("end; null until then")] = None
-    status: Annotated[Text | None, JUDGED, says('"running", "complete", "interrupted" or "failed"')] = None
-    mode: Annotated[Text | None, MAYBE, says('"claims", "compare", "gates"; "fleet": of several machines')] = None
-    command: Annotated[list[Text], MAYBE, says("command line that started the run")] = []
-    seed: Annotated[Seed | None, JUDGED, says("seed of the random orders and weights")] = None
-    options: Annotated[dict[str, Any], MAYBE, says("options that it keeps when it goes on")] = {}
-    budget_seconds: Annotated[Amount | None, MAYBE, says("time for rounds, of all sittings, seconds")] = None
-    sittings: Annotated[list[Sitting], MAYBE, says("when it was measured; `--continue` adds one")] = []
-    sources: Annotated[Sources | None, MAYBE, says("the code, so that a run that goes on is still one run")] = None
-    passes: Annotated[list[Text], MAYBE, says("metrics whose pass was made")] = []
-    alpha: Annotated[Alpha, JUDGED, says("chance that a verdict is wrong")] = 0.01
-    unit: Annotated[Text, JUDGED, says('what gives one log ratio: "life" (a process of its own), "round"')] = "round"
+    id: Annotated[Text | None, says("name of the run")] = None
+    started: Annotated[Text | None, says("start, ISO 8601, UTC")] = None
+    finished: Annotated[Text | None, says("end; null until then")] = None
+    status: Annotated[Text | None, says('"running", "complete", "interrupted" or "failed"')] = None
+    mode: Annotated[Text | None, says('"claims", "compare", "gates"; "fleet": of several machines')] = None
+    command: Annotated[list[Text], says("command line that started the run")] = []
+    seed: Annotated[Seed | None, says("seed of the random orders and weights")] = None
+    options: Annotated[dict[str, Any], says("options that it keeps when it goes on")] = {}
+    budget_seconds: Annotated[Amount | None, says("time for rounds, of all sittings, seconds")] = None
+    sittings: Annotated[list[Sitting], says("when it was measured; `--continue` adds one")] = []
+    sources: Annotated[Sources | None, says("the code, so that a run that goes on is still one run")] = None
+    passes: Annotated[list[Text], says("metrics whose pass was made")] = []
+    alpha: Annotated[Alpha, says("chance that a verdict is wrong")] = 0.01
+    unit: Annotated[Text, says('what gives one log ratio: "life" (a process of its own), "round"')] = "round"
     ad_hoc: Annotated[list[tuple[Text, Text]], says("pairs [baseline, variant] that --compare asked for")] = []
     fail_if: Annotated[list[Annotated[Text, AfterValidator(checked)]], says('when it fails, such as "slower:5"')] = []
-    dispute: Annotated[dict[str, Any], MAYBE, says("what is asked about the claims, as `dispute.toml` has it")] = {}
+    dispute: Annotated[dict[str, Any], says("what is asked about the claims, as `dispute.toml` has it")] = {}
     environment: Environment | None = None
-    environments: Annotated[dict[str, SideEnvironment], MAYBE, says("by side that has one of its own")] = {}
-    spending: Annotated[Spending | None, MAYBE, says('of a fleet: "replicate" or "split"')] = None
-    machines: Annotated[list[Machine], MAYBE, says("of a fleet: its machines, each with a run of its own")] = []
-    request: Annotated[dict[str, Any] | None, MAYBE, says("of a fleet: what was asked for, so that it can go on")] = (
-        None
-    )
+    environments: Annotated[dict[str, SideEnvironment], says("by side that has one of its own")] = {}
+    spending: Annotated[Spending | None, says('of a fleet: "replicate" or "split"')] = None
+    machines: Annotated[list[Machine], says("of a fleet: its machines, each with a run of its own")] = []
+    request: Annotated[dict[str, Any] | None, says("of a fleet: what was asked for, so that it can go on")] = None
     checkpoints: Annotated[dict[str, Checkpoint] | None, says("weights by geometry")] = None
     experiments: Annotated[list[ExperimentRecord], says("one entry for each workload")] = []
     excluded: Annotated[list[Excluded], says("variants that were excluded on every workload")] = []
-    noise: Annotated[Noise | None, MAYBE, says("its controls; only once it was judged")] = None
+    noise: Annotated[Noise | None, says("its controls; only once it was judged")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,7 +240,7 @@ class Effect:
     cause: Annotated[Cause, says("what makes it so, in a word that code may ask for; else none")] = Cause.NONE
     reason: Annotated[Text, says("why the verdict is as it is, for people; may be empty")] = ""
     notes: Annotated[tuple[Text, ...], says("what a reader should know besides")] = ()
-    seconds_more: Annotated[SecondsMore, MAYBE, says("seconds more that would settle it; null: none would")] = math.nan
+    seconds_more: Annotated[SecondsMore, says("seconds more that would settle it; null: none would")] = math.nan
     horizon: Annotated[Some | None, says("rounds along which alpha was spent; absent: it was not known")] = None
     one_sided: Annotated[StrictBool, says("whether each end holds at alpha, and not both together")] = False
 
@@ -303,7 +300,7 @@ class WorkloadResult:
 
     workload: Annotated[dict[str, Any], says("the workload, as in run.json")]
     checkpoint: Annotated[Text | None, says("SHA-256 of the weights; null: none")]
-    reference: Annotated[Text | None, Field(alias="against", description="what its variants are compared with")]
+    reference: Annotated[Text | None, says("what its variants are compared with")]
     bias: Annotated[Amount, says("by how many log units a ratio may be off, by controls that fired")]
 
 
@@ -345,16 +342,15 @@ class Standings:
     """A run as relative times, which can be compared over days and machines; absolute times cannot."""
 
     format: Annotated[Count, says("version of this file")] = 1
-    made_from: Annotated[
-        Mapping[str, Text],
-        Field(alias="of", description="SHA-256 of run.json and of the samples that it was made from"),
-    ] = field(default_factory=dict, compare=False, repr=False)
+    made_from: Annotated[Mapping[str, Text], says("SHA-256 of run.json and of the samples that it was made from")] = (
+        field(default_factory=dict, compare=False, repr=False)
+    )
     name: Annotated[Text, says("name of the run")]
     started: Annotated[Text, says("start, ISO 8601, UTC")]
     status: Annotated[Text, says("as in run.json")]
     environment: Annotated[dict[str, Any], has_form(TypeAdapter(Environment)), says("the machine, as in run.json")]
     noise: Annotated[Text, says("what the controls show, in one line")]
-    workloads: Annotated[Mapping[str, WorkloadResult], Field(alias="courses", description="results by workload")]
+    workloads: Annotated[Mapping[str, WorkloadResult], says("results by workload")]
     subjects: Annotated[tuple[Key, ...], says("[workload, variant] of all that have a number")]
     rows: Annotated[tuple[RelativeTime, ...], says("relative time of each subject whose workload has a reference")]
     dropped: Annotated[tuple[tuple[Text, Text, Text], ...], says("[workload, variant, reason] without a number")]
