@@ -48,7 +48,7 @@ from .forms import (
 )
 from .gate_schema import Confirmed, Excluded, Gate, Trace, TraceDifference
 from .machine_schema import Machine, Spending
-from .sitting_schema import Apart, SideEnvironment, Sitting, Sources
+from .sitting_schema import Apart, LostLife, SideEnvironment, Sitting, Sources
 
 FORMAT = 1  # of the run folder; a reader refuses any other
 
