@@ -754,6 +754,7 @@ def in_lives(**more: Any) -> dict[str, Any]:
 
 def test_what_was_planned_decides_how_wide_an_interval_is() -> None:
     frame = samples(noisy(1, old=0.0, new=-0.05, rounds=40), workload="a")
+    frame = frame.assign(process=frame["round"] + 1)  # each round in a life of its own
     values = differences(frame, workload="a", baseline="old", variant="new", clock="cpu").values
 
     def found(run: dict[str, Any], **claimed: Any) -> Effect:
@@ -778,6 +779,7 @@ def test_what_was_planned_decides_how_wide_an_interval_is() -> None:
 def test_faster_has_both_ends_and_the_same_has_one() -> None:
     for shift, word, one_sided in ((-0.05, "faster", False), (0.0, "same", True)):
         frame = samples(noisy(1, old=0.0, new=shift, rounds=60), workload="a")
+        frame = frame.assign(process=frame["round"] + 1)
         found = judge_ad_hoc(evidence_from_manifest(in_lives(horizon=60), frame), baseline="old", variant="new")
         assert found.verdict == word and found.effects[0].one_sided == one_sided
 

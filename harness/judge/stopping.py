@@ -21,6 +21,7 @@ from ..spec.regions import Region
 from ..spec.sample import Round
 from ..stats.confidence import Interval, Level, LookPlan, first_interval, next_look, running_interval
 from ..stats.samples import Clocks, Differences, differences, log_times_of_rounds, whole_rounds
+from .open_lives import OpenLives
 from .verdicts import shared_alpha
 
 PRECISION = 0.03
@@ -55,7 +56,7 @@ class StoppingRule:
         self.clocks = clocks
         self.fault_cost_ns = fault_cost_ns
         self.design = design or Design()
-        self.lives: dict[str, list[Round]] = {}  # by workload: rounds of a life that is not over yet
+        self.lives = OpenLives()
         self.series: dict[Comparison, list[float]] = {}  # one log ratio a life, or a round
         self.found: dict[Comparison, list[Differences]] = {}
         self.pairs: dict[str, list[Comparison]] = {}
@@ -75,21 +76,13 @@ class StoppingRule:
 
     def add(self, finished: Round) -> None:
         """Take a finished round in. Where the unit is a life, its rounds count once it is over."""
-        if self.clocks.unit == "round":
-            self._count([finished])
-            return
-        of_life = self.lives.setdefault(finished.workload, [])
-        if of_life and of_life[0].process != finished.process:
-            self._count(of_life)
-            of_life.clear()
-        of_life.append(finished)
+        for taken in [[finished]] if self.clocks.unit == "round" else self.lives.add(finished):
+            self._count(taken)
 
     def end_life(self, process: int | None = None) -> None:
         """The life of this process is over (without a number: every life), and what its rounds gave counts."""
-        for of_life in self.lives.values():
-            if of_life and process in (None, of_life[0].process):
-                self._count(of_life)
-                of_life.clear()
+        for taken in self.lives.end(process):
+            self._count(taken)
 
     def _count(self, taken: Sequence[Round]) -> None:
         """One more value of each pair that was timed in these rounds of one workload."""

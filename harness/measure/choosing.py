@@ -77,10 +77,10 @@ def _first_intervals(open_: Sequence[Open], seconds_left: float) -> set[int]:
     Lives are shared, so that all of them grow at the same time: without a choice none might be ready at the end.
     """
     costs = [
-        (not each.headline, seconds / each.effects, seconds, id(each))
-        for book, each in open_
-        if each.early and each.effects
-        for seconds in [each.rounds_next * round_seconds(book, each.pair)]
+        (not remaining.headline, seconds / remaining.effects, seconds, id(remaining))
+        for book, remaining in open_
+        if remaining.early and remaining.effects
+        for seconds in [remaining.rounds_next * round_seconds(book, remaining.pair)]
     ]
     chosen, left = set[int](), seconds_left
     for _, _, seconds, what in sorted(costs):

@@ -22,6 +22,7 @@ from llama_workbench.variants.outside import OutsideVariantError
 from ..calls.environments import facts_of
 from ..claims.dispute import load_folder
 from ..claims.faults import ClaimError
+from ..evidence.design import Design
 from ..evidence.effect import ALPHA
 from ..evidence.evidence import fault_cost_ns
 from ..judge.stopping import StoppingRule
@@ -30,6 +31,7 @@ from ..machine.interrupts import Interrupts
 from ..machine.locks import Lock
 from ..machine.places import called_as
 from ..measure.confirmation import confirm
+from ..measure.horizon import set_horizons
 from ..measure.measurement import OVERTIME_SHARE, Measurement
 from ..measure.participants import MeasureError, Progress, Setting
 from ..measure.processes import ALLOCATOR, WorkerFailed
@@ -92,12 +94,17 @@ def real_geometry(options: Options) -> Geometry | None:
 
 
 def stopping_rule(
-    plan: Plan, wall: Mapping[str, frozenset[str]], environment: Mapping[str, Any] | None = None
+    plan: Plan,
+    wall: Mapping[str, frozenset[str]],
+    environment: Mapping[str, Any] | None = None,
+    horizons: Mapping[str, int] | None = None,
 ) -> StoppingRule:
-    """The rule for a plan. `wall`: workload → variants that must be timed by wall. `environment`: as in run.json."""
+    """The rule for a plan. `wall`: workload → variants that must be timed by wall. `environment`: as in run.json.
+    `horizons`: workload → how many lives it should have."""
     threaded = frozenset(experiment.workload.name for experiment in plan.experiments if experiment.workload.threads > 1)
     clocks = Clocks(plan.device, "life", threaded, wall)
-    return StoppingRule(plan.experiments, clocks, ALPHA, fault_cost_ns(environment or {}))
+    design = Design(True, horizons or {})
+    return StoppingRule(plan.experiments, clocks, ALPHA, fault_cost_ns(environment or {}), design)
 
 
 class Run:
@@ -208,13 +215,16 @@ class Run:
             self.progress.phase("rounds")
             books = measurement.participants.books
             wall = {book.experiment.workload.name: frozenset(book.wall_variants) for book in books}
-            rule = stopping_rule(self.plan, wall, self.environment)
-            for finished in self.earlier.rounds if self.earlier else ():
-                rule.add(finished)
-            rule.end_life()
             seconds = self.options.budget_seconds
             if self.options.budget_has_gates:  # gates and overtime are parts of it
                 seconds = (seconds - (time.monotonic() - begun)) / (1 + OVERTIME_SHARE)
+            set_horizons(measurement.processes.groups, max(seconds, 1.0))
+            self._write_manifest("running")
+            horizons = {book.experiment.workload.name: book.horizon for book in books if book.horizon}
+            rule = stopping_rule(self.plan, wall, self.environment, horizons)
+            for finished in self.earlier.rounds if self.earlier else ():
+                rule.add(finished)
+            rule.end_life()
             measurement.schedule.run(rule, self._keep, seconds=max(seconds, 1.0))
             confirm(measurement, rule.ratios())
             self._make_passes(measurement)
