@@ -48,7 +48,7 @@ class Life:
     measured_seconds: float = 0.0
 
 
-@dataclass
+@dataclass(eq=False)
 class Group:
     """Experiments that share a process, because they share a checkpoint.
 
@@ -171,7 +171,8 @@ class Processes:
                 {"do": "admit", "workload": workload, "variant": name, "learnt": books[workload].learnt[name]}
             )
         begun = time.monotonic()
-        process = self.new(group, number, "worker.log", prepare=[*prepare, {"do": "freeze"}] if wanted else ())
+        prepare += [{"do": "freeze"}] if wanted else []
+        process = self.new(group, number, f"worker-{1 + self.groups.index(group)}.log", prepare=prepare)
         return Life(process, number, begun, opened=opened, admitted=wanted)
 
     def another(self, group: Group, book: ExperimentState, log: str) -> WorkerProcess:

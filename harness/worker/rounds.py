@@ -39,6 +39,10 @@ SHORT_SAMPLE_NS = 60_000_000
 """Samples shorter than this come at least three to a round. Their median leaves out what a busy neighbour does to one
 (the spread of one pair was three times that of a round) and averages the effect of a sample's place in its pair."""
 
+CALL_SAMPLE_NS = 3_000_000
+"""Least time of a sample of any function: beside it one call is made untimed, and each call's input, so that samples of
+one short call would be a small part of the time."""
+
 MOST_MAKING_NS = 20_000_000
 """Of the inputs of a sample's calls, for any function: where they are dear, a sample has fewer calls."""
 
@@ -87,7 +91,7 @@ def shape_of_round(
     rebuild_ns: time to rebuild one variant; 0 where it is not known yet. make_ns: time to make the input of a call.
     parameter_bytes: of the weights; 0 where there are none.
     """
-    repeats = _repeats(work, call_ns, sample_ns)
+    repeats = _repeats(work, call_ns, max(sample_ns, CALL_SAMPLE_NS) if work.kind == "call" else sample_ns)
     if make_ns:
         most = max(1, round(MOST_MAKING_NS / make_ns))
         repeats = {name: min(count, most) for name, count in repeats.items()}
@@ -260,6 +264,8 @@ class OpenRound:
         waits = {"waits": spent.waits if self.worker.is_outside(name) else 0, "queued_ns": spent.queued_ns}
         self.worker.watch.spent(name, calls=max(len(kept), 1), **used, **waits)
         change = self.worker.changed(name)
+        if spent.wall_ns <= 0 or spent.cpu_ns < 0:
+            change = change or "takes no time by the clocks of its process: it must have replaced them"
         if gc.isenabled():
             gc.disable()
             change = change or "turns garbage collection on while it is timed"
