@@ -437,7 +437,7 @@ def passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, list[tu
     folder = RunFolder.create(tmp / "run")
     wanted = [(workload, name) for workload in WORKLOADS for name in (*MEASURED, "team003")]
     with measurement.processes.running(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("llama_workbench.harness.metrics.share.metric.PHASE_ROUNDS", 3)
+        patch.setattr("llama_workbench.harness.metrics.share.metric.PHASE_LIVES", 3)
         patch.setattr(py_spy, "SECONDS", 3.0)
         patch.setattr(py_spy, "NATIVE_LEAD_SECONDS", 2.0)
         measurement.gates.pass_gates()
@@ -469,7 +469,7 @@ def test_a_phase_pass_of_ours_the_library_s_and_someone_else_s(passed):
         for name in MEASURED:
             assert facts[workload, name]["reason"] is None
             rows = frame[(frame["workload"] == workload) & (frame["variant"] == name)]
-            assert rows["round"].nunique() == 3
+            assert rows["process"].nunique() == 3
             assert set(rows["phase"]) >= {"embedding", "norm", "qkv", "rope", "cache", "o_proj", "mlp", "lm_head"}
             assert (set(rows["phase"]) >= {"scores", "softmax", "output"}) == (name != "transformers_sdpa")
             assert shares.share(frame, workload, name, PHASES, "forward").value == pytest.approx(1.0)

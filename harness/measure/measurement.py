@@ -339,6 +339,35 @@ def ask_about(
     return None, lost
 
 
+def ask_in_lives(
+    measurement: Measurement,
+    group: Group,
+    book: ExperimentState,
+    names: Sequence[str],
+    verb: str,
+    limit_seconds: float,
+    lives: int,
+    **arguments: Any,
+) -> tuple[list[tuple[int, dict[str, Any]]], dict[str, str]]:
+    """The same, asked in so many lives: the number of each and its answer. Who fails in one is left out of the rest."""
+    processes, lost = measurement.processes, dict[str, str]()
+    answers: list[tuple[int, dict[str, Any]]] = []
+    while len(answers) < lives and (left := [name for name in names if name not in lost]):
+        try:
+            life = processes.next_life(group)
+            processes.take_in(group, book, left)
+            processes.begin_ahead(group)
+            what = {"workload": book.experiment.workload.name, "variants": left, **arguments}
+            answers.append((life.number, life.process.ask(verb, limit_seconds, **what)))
+        except WorkerFailed as failure:
+            guilty = left if failure.variant_index is None else [left[failure.variant_index]]
+            lost |= dict.fromkeys(guilty, failure.reason)
+            processes.end(group)
+            group.used = {}
+    processes.end(group)
+    return answers, lost
+
+
 def measured_by(measurement: Measurement) -> dict[str, tuple[Group, ExperimentState]]:
     """Workload → the process that measures it and the state of its experiment."""
     return {
