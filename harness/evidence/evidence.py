@@ -72,7 +72,7 @@ class Evidence:
                 clock=key[1],
                 metric=metric,
                 new_tokens=new_tokens,
-                unit=self.clocks.unit,
+                by_lives=self.design.lives,
             )
         return self._arrays[key].of(variants)
 
@@ -197,7 +197,7 @@ def clocks_of(manifest: Mapping[str, Any]) -> Clocks:
             wall_default.add(workload)
         wall_variants[workload] = wall_variants.get(workload, frozenset()) | set(clock.get("wall_variants", ()))
     device = device_kind(manifest.get("environment") or {})
-    return Clocks(device, manifest.get("unit", "round"), frozenset(wall_default), wall_variants)
+    return Clocks(device, frozenset(wall_default), wall_variants)
 
 
 def _confirmed(experiment: Mapping[str, Any]) -> dict[Comparison, str]:

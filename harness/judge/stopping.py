@@ -75,8 +75,8 @@ class StoppingRule:
                 self.grids[workload] = experiment, []
 
     def add(self, finished: Round) -> None:
-        """Take a finished round in. Where the unit is a life, its rounds count once it is over."""
-        for taken in [[finished]] if self.clocks.unit == "round" else self.lives.add(finished):
+        """Take a finished round in. Of a life, its rounds count once it is over."""
+        for taken in self.lives.add(finished) if self.design.lives else [[finished]]:
             self._count(taken)
 
     def end_life(self, process: int | None = None) -> None:
@@ -86,19 +86,19 @@ class StoppingRule:
 
     def _count(self, taken: Sequence[Round]) -> None:
         """One more value of each pair that was timed in these rounds of one workload."""
-        workload, unit = taken[0].workload, self.clocks.unit
+        workload, by_lives = taken[0].workload, self.design.lives
         arrays: dict[tuple[Any, Metric], Any] = {}
         for pair in self.pairs[workload]:
             key = self.clocks.of(workload, pair.variant, pair.baseline), pair.metric
             if key not in arrays:
-                arrays[key] = log_times_of_rounds(taken, clock=key[0], metric=key[1], unit=unit)
+                arrays[key] = log_times_of_rounds(taken, clock=key[0], metric=key[1], by_lives=by_lives)
             found = differences(arrays[key], baseline=pair.baseline, variant=pair.variant)
             self.series.setdefault(pair, []).extend(found.values.tolist())
             if found.values.size:
                 self.found.setdefault(pair, []).append(found)
         if workload in self.grids:
             experiment, logs = self.grids[workload]
-            times = log_times_of_rounds(taken, clock=self.clocks.of(workload, *experiment.grid), unit=unit)
+            times = log_times_of_rounds(taken, clock=self.clocks.of(workload, *experiment.grid), by_lives=by_lives)
             logs.extend(whole_rounds(times.of(experiment.grid)).logs)
 
     def ratios(self) -> dict[Comparison, float]:

@@ -102,7 +102,7 @@ def stopping_rule(
     """The rule for a plan. `wall`: workload → variants that must be timed by wall. `environment`: as in run.json.
     `horizons`: workload → how many lives it should have."""
     threaded = frozenset(experiment.workload.name for experiment in plan.experiments if experiment.workload.threads > 1)
-    clocks = Clocks(plan.device, "life", threaded, wall)
+    clocks = Clocks(plan.device, threaded, wall)
     design = Design(True, horizons or {})
     return StoppingRule(plan.experiments, clocks, ALPHA, fault_cost_ns(environment or {}), design)
 

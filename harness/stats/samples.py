@@ -22,18 +22,12 @@ from ..spec.sample import Round, Sample
 
 Clock = Literal["cpu", "wall", "device"]
 
-Unit = Literal["life", "round"]
-"""What gives one number: a life, that is a process begun anew with all of its rounds; or each round, in runs that were
-made of few processes. An interval over rounds says how well those processes are known, and not what another would
-give."""
-
 
 @dataclass(frozen=True)
 class Clocks:
-    """Which clock counts, and what gives one number."""
+    """Which clock counts."""
 
     device: str = "cpu"
-    unit: Unit = "round"
     wall_default: frozenset[str] = frozenset()  # workloads timed by wall altogether, because they use several threads
     # workload → variants timed by wall, because they compute in threads of their own
     wall_variants: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -50,7 +44,8 @@ class Clocks:
 class LogTimes:
     """Log time of a call (ns) of every variant in every sub-round of one workload, by one clock and metric.
 
-    Where the unit is a life, what is called a round here is a life, and its sub-rounds are those of all its rounds.
+    By lives, what is called a round here is a life: a process with all of its rounds, whose sub-rounds are its own. An
+    interval over rounds says how well their process is known, and one over lives what another would give.
     """
 
     variants: tuple[str, ...]
@@ -110,7 +105,7 @@ def log_times(
     clock: Clock,
     metric: Metric = "time",
     new_tokens: int = 0,
-    unit: Unit = "round",
+    by_lives: bool = False,
 ) -> LogTimes:
     """The array of one workload; `samples` has the columns of samples.parquet, in any order.
 
@@ -119,11 +114,11 @@ def log_times(
     here = samples[samples["workload"] == workload]
     codes, names = pd.factorize(here["variant"].astype(str))
     columns = {name: here[name].to_numpy() for name in here.columns if name not in ("workload", "variant")}
-    return _array(columns, codes, tuple(names), workload, clock, metric, new_tokens, unit)
+    return _array(columns, codes, tuple(names), workload, clock, metric, new_tokens, by_lives)
 
 
 def log_times_of_rounds(
-    taken: Sequence[Round], *, clock: Clock, metric: Metric = "time", new_tokens: int = 2, unit: Unit = "round"
+    taken: Sequence[Round], *, clock: Clock, metric: Metric = "time", new_tokens: int = 2, by_lives: bool = False
 ) -> LogTimes:
     """The same for a few rounds of one workload, as the measuring loop has them. Where only ratios count, `new_tokens`
     does not."""
@@ -138,7 +133,7 @@ def log_times_of_rounds(
         "process": np.array([each.process for each, _ in samples], dtype=np.int64),
         "round": np.array([each.number for each, _ in samples], dtype=np.int64),
     }
-    return _array(columns | of_round, codes, names, taken[0].workload, clock, metric, new_tokens, unit)
+    return _array(columns | of_round, codes, names, taken[0].workload, clock, metric, new_tokens, by_lives)
 
 
 def _array(
@@ -149,11 +144,11 @@ def _array(
     clock: Clock,
     metric: Metric,
     new_tokens: int,
-    unit: Unit,
+    by_lives: bool,
 ) -> LogTimes:
     keys = np.stack([columns["process"], columns["round"], columns["sub_round"]], axis=1).astype(np.int64)
     sub_rounds, of_sample = np.unique(keys, axis=0, return_inverse=True)  # in order of process, round, sub-round
-    together = sub_rounds[:, : 1 if unit == "life" else 2]
+    together = sub_rounds[:, : 1 if by_lives else 2]
     rounds, first, row = np.unique(together, axis=0, return_index=True, return_inverse=True)
     row = row.reshape(-1)
     place = np.arange(len(sub_rounds)) - first[row]  # which sub-round of its round or life
