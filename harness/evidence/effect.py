@@ -13,16 +13,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..spec.regions import Region
-from ..spec.words import Cause
+from ..spec.words import Cause, Word
 from ..stats.confidence import Interval, looks, looks_reached, pseudo_median, running_interval
 from ..stats.samples import Differences
-from ..store.schema import Effect
+from ..store.verdict_schema import Effect
 from .numbers import exp, percent
 
 UNSTABLE = "unstable: the effect drifted while it was measured"
@@ -141,33 +141,33 @@ def judge_effect(
         high=exp(interval.high),
         rounds=interval.n,
         seconds=measured.seconds,
-        verdict="inconclusive",
+        verdict=Word.INCONCLUSIVE,
     )
     faults = fault_stretch(measured, fault_cost_ns)
     notes = _notes(measured, baseline, variant, max(faults))
 
-    def ends(verdict: str, cause: Cause = Cause.NONE, *reasons: str) -> Effect:
+    def ends(verdict: Word, cause: Cause = Cause.NONE, *reasons: str) -> Effect:
         reason, *others = reasons or ("",)
         return replace(effect, verdict=verdict, cause=cause, reason=reason, notes=(*others, *notes))
 
     if not_evidence is not None:
-        return ends("not evidence", Cause.EXCLUDED, not_evidence)
+        return ends(Word.NOT_EVIDENCE, Cause.EXCLUDED, not_evidence)
     if measured.invalid_share > INVALID_SHARE_LIMIT:
-        return ends("inconclusive", Cause.CONFOUNDED, INVALID.format(percent(measured.invalid_share)))
+        return ends(Word.INCONCLUSIVE, Cause.CONFOUNDED, INVALID.format(percent(measured.invalid_share)))
     if interval.n == 0:
-        return ends("inconclusive", Cause.NO_ROUNDS, "no rounds were measured")
+        return ends(Word.INCONCLUSIVE, Cause.NO_ROUNDS, "no rounds were measured")
     if confounds:
-        return ends("inconclusive", Cause.CONFOUNDED, *(f"confounded: {reason}" for reason in confounds))
+        return ends(Word.INCONCLUSIVE, Cause.CONFOUNDED, *(f"confounded: {reason}" for reason in confounds))
     if interval.unstable:
-        return ends("inconclusive", Cause.UNSTABLE, UNSTABLE)
+        return ends(Word.INCONCLUSIVE, Cause.UNSTABLE, UNSTABLE)
     verdict = _settled(interval.low, interval.high, region)
     if verdict is None or not decided(interval, region, faults):
         more = remaining_seconds(measured.values, measured.seconds, region, alpha=alpha, stretch=faults)
         effect = replace(effect, seconds_more=more)
         why = _why_open(interval, region) if verdict is None else (Cause.CONFOUNDED, BY_FAULTS)
-        return ends("inconclusive", *why)
+        return ends(Word.INCONCLUSIVE, *why)
     if _settled(interval.low - bias, interval.high + bias, region) != verdict:
-        return ends("inconclusive", Cause.CONFOUNDED, BY_CONTROL.format(percent(math.expm1(bias))))
+        return ends(Word.INCONCLUSIVE, Cause.CONFOUNDED, BY_CONTROL.format(percent(math.expm1(bias))))
     return ends(verdict)
 
 
@@ -184,10 +184,10 @@ def _notes(measured: Differences, baseline: str, variant: str, fault: float) -> 
     return notes
 
 
-def _settled(low: float, high: float, region: Region) -> Literal["supported", "refuted"] | None:
+def _settled(low: float, high: float, region: Region) -> Word | None:
     if region.contains(low, high):
-        return "supported"
-    return "refuted" if region.excludes(low, high) else None
+        return Word.SUPPORTED
+    return Word.REFUTED if region.excludes(low, high) else None
 
 
 def fault_stretch(measured: Differences, fault_cost_ns: float) -> Stretch:
