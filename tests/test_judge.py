@@ -37,7 +37,7 @@ from llama_workbench.harness.stats import samples as stats
 from llama_workbench.harness.stats.confidence import LookPlan, first_interval, running_interval
 from llama_workbench.harness.stats.samples import Differences
 from llama_workbench.harness.store.forms import plain
-from llama_workbench.harness.store.schema import Effect
+from llama_workbench.harness.store.verdict_schema import Effect
 from tests import simulated_rates
 from tests.simulated_rates import answers, miss, wrong_verdicts
 

@@ -23,12 +23,13 @@ from llama_workbench.harness.fleet.random_effects import (
 from llama_workbench.harness.fleet.report import machine_lines
 from llama_workbench.harness.fleet.verdicts import MachineEvidence, judge_machines
 from llama_workbench.harness.judge.parts import Part
-from llama_workbench.harness.metrics.base import NOT_MEASURABLE, Judged
+from llama_workbench.harness.metrics.base import Judged
 from llama_workbench.harness.report.outcome import outcome
+from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.means import between_variance
 from llama_workbench.harness.store.forms import plain
 from llama_workbench.harness.store.machine_schema import OverMachines
-from llama_workbench.harness.store.schema import Effect, Verdict
+from llama_workbench.harness.store.verdict_schema import Effect, Verdict
 from tests.runs import ENVIRONMENT
 from tests.simulated_machines import simulate, told
 
@@ -107,7 +108,7 @@ def judge(evidence: Evidence, alpha: float) -> Judged:
         effect = Effect(workload=workload, variant="new", baseline="old", metric="cpu time", ratio=centre, low=low,
                         high=high, rounds=30, seconds=1.0, verdict=word)  # fmt: skip
         effects.append(effect)
-    return Judged(*combine(effects), tuple(effects)) if effects else Judged(NOT_MEASURABLE, "not in this run")
+    return Judged(*combine(effects), tuple(effects)) if effects else Judged(Word.NOT_MEASURABLE, "not in this run")
 
 
 def over(*machines: Told) -> tuple[Verdict, list[OverMachines]]:
@@ -186,7 +187,7 @@ def test_a_split_fleet_takes_each_effect_from_where_it_was_measured() -> None:
 
 def test_what_no_machine_measured_is_not_measurable() -> None:
     verdict, rows = over(Told({}), Told({}))
-    assert (verdict.verdict, rows) == (NOT_MEASURABLE, [])
+    assert (verdict.verdict, rows) == (Word.NOT_MEASURABLE, [])
     assert verdict.reason == "not in this run (on each of these 2 machines)"
 
 

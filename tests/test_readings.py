@@ -32,7 +32,7 @@ from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
 from llama_workbench.harness.store.parquet import NO_SAMPLES
 from llama_workbench.harness.store.pass_schema import ExactResult
-from llama_workbench.harness.store.schema import Verdict
+from llama_workbench.harness.store.verdict_schema import Verdict
 
 CLAIMS = load_claims(ROOT / "claims")
 

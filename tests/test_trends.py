@@ -15,7 +15,7 @@ from llama_workbench.harness.metrics.scaling import crossover, interval_of
 from llama_workbench.harness.spec.regions import Region
 from llama_workbench.harness.stats.confidence import Interval
 from llama_workbench.harness.stats.samples import Clock, log_times
-from llama_workbench.harness.store.schema import Effect
+from llama_workbench.harness.store.verdict_schema import Effect
 
 ALPHA = 0.01
 POSITIONS = {f"decode-c{context}": context for context in (64, 256, 512, 1024, 2048)}

@@ -101,7 +101,7 @@ def text(point: Point) -> str:
     """A ratio with interval and rounds."""
     if not point.interval.n:
         return "not measured"
-    return f"{words.effect(*ratios(point.interval))}, {point.interval.n} rounds"
+    return f"{words.ratio(*ratios(point.interval))}, {point.interval.n} rounds"
 
 
 def _marks(chosen: Sequence[tuple[int, Point]], name: str, colours: Palette, *, crowded: bool) -> go.Scatter:

@@ -22,6 +22,7 @@ from llama_workbench.harness.baselines.course import ChangePoint
 from llama_workbench.harness.baselines.text import change_text
 from llama_workbench.harness.evidence.controls import SUBJECT
 from llama_workbench.harness.report.standings import read_standings
+from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.files import STANDINGS
 from llama_workbench.harness.store.folder import RunFolder
@@ -254,7 +255,7 @@ def show_claim(runs: Sequence[Entry]) -> None:
         {
             "started (UTC)": when(entry.summary.started),
             "run": entry.name,
-            **{part or "verdict": words.look(by_part[part]).word if part in by_part else "–" for part in columns},
+            **{part or "verdict": by_part[part].look.word if part in by_part else "–" for part in columns},
         }
         for entry, by_part in reversed(judged)
     ]
@@ -277,14 +278,14 @@ def show_claim(runs: Sequence[Entry]) -> None:
 def show_runs(runs: Sequence[Entry]) -> None:
     blocks.header("Runs", anchor="runs")
     kinds = list(dict.fromkeys(word for entry in runs for word in entry.summary.verdicts))
-    kinds.sort(key=[*words.LOOKS, *kinds].index)
+    kinds.sort(key=[*Word].index)
     rows = [
         {
             "verdicts": f"./?run={quote(entry.name, safe='')}",
             "started (UTC)": when(entry.summary.started),
             "run": entry.name,
             "status": entry.summary.status,
-            **{words.look(word).word: entry.summary.verdicts.get(word, 0) for word in kinds},
+            **{word.look.word: entry.summary.verdicts.get(word, 0) for word in kinds},
             "noise": entry.summary.noise.removeprefix(f"{SUBJECT}: ") or "not checked",
             "machine": entry.summary.machine or "not recorded",
             "commit": entry.summary.commit or "not recorded",

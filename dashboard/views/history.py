@@ -18,8 +18,10 @@ from llama_workbench.harness.baselines.rows import Row
 from llama_workbench.harness.claims.dispute import SHIPPED, load_folder
 from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.machine.environment import comparable
+from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.confidence import Interval
 from llama_workbench.harness.store.schema import Key, Standings
+from llama_workbench.harness.store.verdict_schema import AD_HOC
 
 from .entries import Entry
 from .workloads import distinct
@@ -159,10 +161,10 @@ class Turn(NamedTuple):
     became: str
 
 
-def verdicts_over_time(entries: Sequence[Entry], claim: str) -> tuple[list[tuple[Entry, dict[str, str]]], list[Turn]]:
+def verdicts_over_time(entries: Sequence[Entry], claim: str) -> tuple[list[tuple[Entry, dict[str, Word]]], list[Turn]]:
     """What became of a claim in each run that judged it, by part; and where that changed. Oldest first."""
     judged, turns = [], []
-    last: dict[str, str] = {}
+    last: dict[str, Word] = {}
     for entry in entries:
         parts = {part: verdict for name, part, verdict in entry.summary.claims if name == claim}
         if parts:
@@ -184,6 +186,6 @@ def titles(claims: Collection[str]) -> dict[str, str]:
         known, main = {}, []
 
     def place(name: str) -> tuple[int, str]:
-        return main.index(name) if name in main else len(main) + (name == "ad-hoc"), known.get(name, name)
+        return main.index(name) if name in main else len(main) + (name == AD_HOC), known.get(name, name)
 
     return distinct({name: known.get(name, name) for name in sorted(claims, key=place)})

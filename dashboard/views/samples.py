@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -31,6 +31,7 @@ from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.files import CLAIMS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import NOISE
+from llama_workbench.harness.store.verdict_schema import Effect
 
 from . import data
 from .attribution import Cell, Measured
@@ -64,14 +65,20 @@ def timed_together(run: data.Run) -> dict[str, frozenset[tuple[str, ...]]]:
 
 def timing(
     run: data.Run, evidence: Evidence | None, workload: str, variant: str, baseline: str
-) -> tuple[data.Effect, float]:
+) -> tuple[Effect, float]:
     """A variant's speed-up and the error rate of its interval: as judged where a claim asked, else from the samples.
 
     Where neither has it there is no value, and the warning says why.
     """
-    own = data.Effect(workload, variant, baseline, named=run.named(workload))
+    names: dict[str, Any] = {
+        "workload": workload,
+        "variant": variant,
+        "baseline": baseline,
+        "named": run.named(workload),
+    }
+    own = data.unasked(**names)
     if variant == baseline:
-        return replace(own, value=1.0, low=1.0, high=1.0), run.alpha
+        return replace(own, ratio=1.0, low=1.0, high=1.0), run.alpha
     for claim, effect in [(each, effect) for each in run.claims for effect in each.effects]:
         sides = (effect.workload, effect.variant, effect.baseline)
         if not effect.unit and sides == (workload, variant, baseline) and effect.metric.endswith(" time"):
@@ -81,8 +88,7 @@ def timing(
         if no_evidence := evidence.not_evidence(comparison, "operations"):
             return replace(own, cause=Cause.EXCLUDED, reason=no_evidence), run.alpha
         interval = running_interval(evidence.differences(comparison).values, evidence.design.plan(workload, run.alpha))
-        value, low, high = ratios(interval)
-        own = replace(own, value=value, low=low, high=high, rounds=interval.n)
+        own = data.unasked(interval, **names)
         own = replace(own, cause=Cause.UNSTABLE if interval.unstable else Cause.NONE)
         reason = UNSTABLE if interval.unstable else ""
     return replace(own, reason=reason), run.alpha
@@ -97,7 +103,7 @@ class Paired:
     1 - `alpha`. baseline_ns, variant_ns: typical time of a call. invalid_share: of the rounds that were left out.
     """
 
-    effect: data.Effect
+    effect: Effect
     clock: str
     metric: str
     alpha: float
@@ -149,7 +155,7 @@ def versus(run: data.Run, baseline: str, variant: str) -> Versus:
     return Versus(data.claim_of(verdict, Definition(), run.names), rounds)
 
 
-def metric_of(effect: data.Effect) -> Metric:
+def metric_of(effect: Effect) -> Metric:
     """Which time an effect compares: "cpu time to first token" → time_to_first_token."""
     metric = effect.metric.partition(" ")[2].replace(" ", "_")
     return next((each for each in get_args(Metric) if each == metric), "time")
@@ -159,13 +165,12 @@ def _paired(evidence: Evidence, comparison: Comparison, plan: LookPlan) -> Paire
     measured = evidence.differences(comparison)
     lows, highs = running_bounds(measured.values, plan) if len(measured.values) else (np.empty(0), np.empty(0))
     means = np.cumsum(measured.values) / np.arange(1, len(measured.values) + 1)
-    ratio, low, high = ratios(running_interval(measured.values, plan))
     typical_ns = (measured.call_baseline_ns, measured.call_variant_ns)
     baseline_ns, variant_ns = (ns if ns > 0 and math.isfinite(ns) else None for ns in typical_ns)
-    sides = (comparison.workload, comparison.variant, comparison.baseline)
+    sides = {name: getattr(comparison, name) for name in ("workload", "variant", "baseline")}
     return Paired(
-        effect=data.Effect(*sides, value=ratio, low=low, high=high, rounds=len(measured.values)),
-        clock=evidence.clocks.of(*sides),
+        effect=data.unasked(running_interval(measured.values, plan), **sides),
+        clock=evidence.clocks.of(*sides.values()),
         metric=comparison.metric,
         alpha=plan.of_both_ends,
         ratios=np.exp(measured.values),
@@ -181,7 +186,7 @@ def _paired(evidence: Evidence, comparison: Comparison, plan: LookPlan) -> Paire
 # -- an effect over sizes --------------------------------------------------------------------------------------------
 
 
-def costs(series: Series, evidence: Evidence, alpha: float) -> dict[float, data.Effect]:
+def costs(series: Series, evidence: Evidence, alpha: float) -> dict[float, Effect]:
     """t_baseline - t_variant a call by size; each interval holds with confidence 1 - `alpha`, as that of a ratio."""
     variant, baseline = series.variant, series.baseline
     costs = {}
@@ -190,8 +195,8 @@ def costs(series: Series, evidence: Evidence, alpha: float) -> dict[float, data.
         values = -time_differences(times, variant=variant, baseline=baseline)
         interval = running_interval(values, evidence.design.plan(effect.workload, alpha))
         ends = (interval.centre, interval.low, interval.high)
-        us, low, high = (end / 1e3 if math.isfinite(end) else None for end in ends)
-        costs[size] = replace(effect, unit="µs", value=us, low=low, high=high, rounds=interval.n)
+        us, low, high = (end / 1e3 for end in ends)
+        costs[size] = replace(effect, unit="µs", ratio=us, low=low, high=high, rounds=interval.n)
     return costs
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -16,7 +15,7 @@ from rich.text import Text
 from llama_workbench.variants import YARDSTICK
 
 from ..report.markdown import markdown_cell, markdown_rows
-from ..report.text import effect_text
+from ..report.text import measured_text
 from .counted import LEAST_BYTES
 from .rows import Counted, Row, RunComparison, Saved
 from .thresholds import WHATS
@@ -87,7 +86,9 @@ def side_text(side: Saved | Counted | None) -> str:
     """What one of the two runs has of a row."""
     if side is None:
         return ""
-    return effect_text(asdict(side)) if isinstance(side, Saved) else f"{side.value:,.0f} {side.unit}"
+    return (
+        measured_text(side.ratio, side.low, side.high) if isinstance(side, Saved) else f"{side.value:,.0f} {side.unit}"
+    )
 
 
 def _signed(percent: float, digits: int) -> str:

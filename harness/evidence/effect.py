@@ -13,17 +13,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ..spec.regions import Region
-from ..spec.words import Cause
+from ..spec.words import Cause, Word
 from ..stats.confidence import Interval, Level, LookPlan, looks, looks_reached, pseudo_median, running_interval
 from ..stats.dependence import is_dependent
 from ..stats.samples import Differences
-from ..store.schema import Effect
+from ..store.verdict_schema import Effect
 from .numbers import exp, percent
 
 UNSTABLE = "unstable: the effect drifted while it was measured"
@@ -145,29 +145,29 @@ def judge_effect(
         high=exp(interval.high),
         rounds=interval.n,
         seconds=measured.seconds,
-        verdict="inconclusive",
+        verdict=Word.INCONCLUSIVE,
         horizon=plan.horizon,
         one_sided=plan.one_sided,
     )
     faults, dependent = fault_stretch(measured, fault_cost_ns), is_dependent(measured.values)
     notes = [*_notes(measured, baseline, variant, max(faults)), *[DEPENDENT] * dependent]
 
-    def ends(verdict: str, cause: Cause = Cause.NONE, *reasons: str) -> Effect:
+    def ends(verdict: Word, cause: Cause = Cause.NONE, *reasons: str) -> Effect:
         reason, *others = reasons or ("",)
         beside = tuple(note for note in (*others, *notes) if note != reason)
         return replace(effect, verdict=verdict, cause=cause, reason=reason, notes=beside)
 
     if not_evidence is not None:
-        return ends("not evidence", Cause.EXCLUDED, not_evidence)
+        return ends(Word.NOT_EVIDENCE, Cause.EXCLUDED, not_evidence)
     if doubt := _doubt(measured, interval, confounds):
-        return ends("inconclusive", *doubt)
+        return ends(Word.INCONCLUSIVE, *doubt)
     if not decided(interval, region, faults):
         more = remaining_seconds(measured.values, measured.seconds, region, alpha=alpha, stretch=faults)
         effect = replace(effect, seconds_more=more)
     verdict = _settled(interval.low, interval.high, region)
     if why := _why_open(interval, region, faults, bias, dependent and lives):
-        return ends("inconclusive", *why)
-    return ends(verdict or "inconclusive")
+        return ends(Word.INCONCLUSIVE, *why)
+    return ends(verdict or Word.INCONCLUSIVE)
 
 
 Why = tuple[Cause, *tuple[str, ...]]
@@ -196,10 +196,10 @@ def _notes(measured: Differences, baseline: str, variant: str, fault: float) -> 
     return notes
 
 
-def _settled(low: float, high: float, region: Region) -> Literal["supported", "refuted"] | None:
+def _settled(low: float, high: float, region: Region) -> Word | None:
     if region.contains(low, high):
-        return "supported"
-    return "refuted" if region.excludes(low, high) else None
+        return Word.SUPPORTED
+    return Word.REFUTED if region.excludes(low, high) else None
 
 
 def fault_stretch(measured: Differences, fault_cost_ns: float) -> Stretch:

@@ -14,7 +14,8 @@ from ..spec.comparison import Comparison, Metric
 from ..spec.regions import Region
 from ..stats.samples import Clock, Clocks, Differences, LogTimes, differences, log_times
 from ..store.forms import check
-from ..store.schema import MANIFEST, Effect, Noise
+from ..store.schema import MANIFEST, Noise
+from ..store.verdict_schema import Effect
 from .controls import judge_controls
 from .design import Design
 from .effect import ALPHA, FAULT_COST_NS, HUGE_FAULT_COST_NS, fault_stretch, judge_effect

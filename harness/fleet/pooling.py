@@ -10,11 +10,11 @@ import numpy as np
 from scipy.special import stdtrit
 
 from ..evidence.numbers import exp
-from ..spec.words import SETTLED
+from ..spec.words import SETTLED, Word
 from ..stats.confidence import looks_reached
 from ..stats.means import between_variance
 from ..store.machine_schema import General, OfKind, Pooled
-from ..store.schema import Effect
+from ..store.verdict_schema import Effect
 from .random_effects import LEAST_KINDS, CentredInterval, mean_of, random_effects
 
 OnMachines = Sequence[tuple[str, Effect]]
@@ -53,12 +53,12 @@ def pooled(by_kind: Mapping[str, OnMachines], alpha: float, *, looks_once: bool)
     }
 
 
-def _word(verdicts: Sequence[str]) -> str:
+def _word(verdicts: Sequence[Word]) -> Word:
     """What machines of one kind say together: what they all say; else they are open, or depend."""
     words = set(verdicts)
     if len(words) == 1:
         return verdicts[0]
-    return "depends" if len(words & {*SETTLED}) > 1 else "inconclusive"
+    return Word.DEPENDS if len(words & {*SETTLED}) > 1 else Word.INCONCLUSIVE
 
 
 def _shown(ends: CentredInterval, is_ratio: bool) -> dict[str, float]:

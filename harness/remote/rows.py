@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..report.standings import read_standings
+from ..spec.words import Word
 from ..store.errors import RESTORE, RunError, RunWarning
 from ..store.files import MANIFEST, SAMPLES, STANDINGS, SUMS, VERDICTS
 from ..store.folder import RunFolder, RunSummary, describe
@@ -73,7 +74,8 @@ def digest_of(folder: Path) -> str:
 
 def summary_of(row: Mapping[str, Any], path: Path) -> RunSummary:
     """What a list shows of a run. path: where the run will lie once it is fetched."""
-    claims = tuple((each["claim"], each["part"], each["verdict"]) for each in row["claims"])
+    known = (each for each in row["claims"] if each["verdict"] in {*Word})
+    claims = tuple((each["claim"], each["part"], Word(each["verdict"])) for each in known)
     return RunSummary(
         path=path,
         workloads=tuple(row["workloads"]),

@@ -48,7 +48,8 @@ from ..stats.samples import Clocks
 from ..store.errors import RunError
 from ..store.files import CLAIMS, MANIFEST, VERDICTS
 from ..store.folder import RunFolder
-from ..store.schema import FORMAT, Verdict
+from ..store.schema import FORMAT
+from ..store.verdict_schema import Verdict
 from .judging import counted, judge_run
 from .unfinished import Unfinished
 

@@ -1,48 +1,41 @@
 """The JSON files that a run itself writes: one model a file. Each pass declares its own.
 
-The models name what a reader uses: other keys are let through. What is computed
-with (`Verdict`, `Effect`, `Noise`, `Standings`) is a dataclass; an open end is infinite in memory, null in the file.
+The models name what a reader uses: other keys are let through. What is computed with (`Noise`, `Standings`) is a
+dataclass; an open end is infinite in memory, null in the file.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, AliasChoices, Field, StrictBool, TypeAdapter, model_serializer, model_validator
+from pydantic import AfterValidator, Field, StrictBool, TypeAdapter, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from ..spec.conditions import checked
 from ..spec.entered import EnteredName
-from ..spec.words import Cause
-from ..stats.confidence import Interval, LookPlan
+from ..stats.confidence import Interval
 from ..stats.means import Mean
 from .forms import (
     Alpha,
     Amount,
     Count,
-    HighEnd,
     Log,
     LogHigh,
     LogLow,
     LogValue,
-    LowEnd,
     Number,
     RatioHigh,
     RatioLow,
     RatioValue,
-    SecondsMore,
     Seed,
     Shape,
     Size,
     Some,
     Text,
-    Value,
     has_form,
-    null_is,
     says,
     without_damaged,
 )
@@ -210,87 +203,6 @@ class Manifest(Shape):
     noise: Annotated[Noise | None, says("its controls; only once it was judged")] = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Effect:
-    """One comparison on one workload, or one value of a pass, with its interval.
-
-    In memory `ratio` (for a value with a `unit`: the value itself) is NaN without rounds; while there are too few
-    rounds for an interval, `low` is 0 (of a value minus infinity) and `high` infinite. For a comparison without a claim
-    `verdict` is faster, slower, same, inconclusive or not evidence. `seconds_more` is NaN where nothing can be said.
-    """
-
-    workload: Annotated[Text, says("where it was measured")]
-    variant: Annotated[Text, says("the side that is asked about")]
-    baseline: Annotated[Text, says("the side that it is compared with; may be empty for a value")]
-    metric: Annotated[Text, says('"cpu time", "wall time to first token", ...; for a value, what it is of')] = ""
-    machine: Annotated[Text, says("on which machine; only there in a run of several machines")] = ""
-    unit: Annotated[Text, says("unit of a value; only there for a value")] = ""
-    ratio: Annotated[
-        Value,
-        Field(
-            validation_alias=AliasChoices("ratio", "value"),
-            description="t_baseline / t_variant: above 1 the variant is faster; for a value the key is `value`",
-        ),
-    ] = math.nan
-    low: Annotated[LowEnd, says("lower end of its interval; null: open")] = -math.inf
-    high: Annotated[HighEnd, says("upper end; null: open")] = math.inf
-    rounds: Annotated[Count, says("number of rounds")]
-    seconds: Annotated[Amount, says("wall time of the samples behind it, both sides, seconds")]
-    verdict: Annotated[Text, says("supported, refuted, inconclusive, not evidence or not measurable here")]
-    cause: Annotated[Cause, says("what makes it so, in a word that code may ask for; else none")] = Cause.NONE
-    reason: Annotated[Text, says("why the verdict is as it is, for people; may be empty")] = ""
-    notes: Annotated[tuple[Text, ...], says("what a reader should know besides")] = ()
-    seconds_more: Annotated[SecondsMore, says("seconds more that would settle it; null: none would")] = math.nan
-    horizon: Annotated[Some | None, says("rounds along which alpha was spent; absent: it was not known")] = None
-    one_sided: Annotated[StrictBool, says("whether each end holds at alpha, and not both together")] = False
-
-    def plan(self, alpha: float) -> LookPlan:
-        """How it was looked at."""
-        return LookPlan(alpha, self.horizon, self.one_sided)
-
-    @property
-    def said(self) -> tuple[str, ...]:
-        """All that there is to say of it: the reason, then the notes."""
-        return (self.reason, *self.notes) if self.reason else self.notes
-
-    @model_serializer(mode="wrap")
-    def _row(self, dump: Callable[[Effect], dict[str, Any]]) -> dict[str, Any]:
-        row, unknown = dump(self), math.isnan(self.seconds_more) and "seconds_more"
-        absent = {unknown, *(name for name in ("machine", "horizon", "one_sided") if not getattr(self, name))}
-        if self.unit:
-            return {"value" if key == "ratio" else key: value for key, value in row.items() if key not in absent}
-        no_bound = {name: row[name] or None for name in ("ratio", "low", "high")}  # a ratio of 0 is none
-        return {key: value for key, value in (row | no_bound).items() if key not in {"unit", *absent}}
-
-
-@dataclass(frozen=True)
-class Ends:
-    """What is claimed: ratios, or values in the unit of the effects."""
-
-    low: Annotated[Number | None, says("lower end; null: none")] = None
-    high: Annotated[Number | None, says("upper end; null: none")] = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """What became of one part of a claim."""
-
-    claim: Annotated[Text, says("name of the claim; ad-hoc for a comparison without one")]
-    part: Annotated[Text | None, says("name of the part, where a claim has several")] = None
-    who: Annotated[tuple[Text, ...], says("who said it")]
-    title: Annotated[Text, says("the claim in a few words")] = ""
-    statement: Annotated[Text, says("the claim in a sentence")] = ""
-    verdict: Annotated[Text, says("supported, refuted, depends, inconclusive, not evidence or not measurable here")]
-    reason: Annotated[Text, says("why")]
-    cause: Annotated[Cause, says("what makes it so, in a word that code may ask for; else none")] = Cause.NONE
-    alpha: Annotated[Alpha, null_is(math.nan), says("of each effect; null: bounds from experience")] = math.nan
-    claimed: Annotated[Text, says("`region` in words")] = ""
-    due_to: Annotated[Text, says("of a claim about the split: which sides bring the speed-up")] = ""
-    region: Ends | None = None
-    together: Annotated[bool, says("whether it holds at once with all others that say so (Holm)")] = False
-    effects: Annotated[tuple[Effect, ...], says("the evidence")]
-
-
 Key = tuple[str, str]  # (workload, variant)
 
 
@@ -386,6 +298,6 @@ class Standings:
 
 
 MANIFEST, STANDINGS = TypeAdapter(Manifest), TypeAdapter(Standings)
-NOISE, VERDICTS = TypeAdapter(Noise), TypeAdapter(list[Verdict])
+NOISE = TypeAdapter(Noise)
 Claims = Annotated[list[dict[str, Any]], says("The claims as they stood then, in the form of `claims/*.toml`.")]
 CLAIMS = TypeAdapter(Claims)  # harness/claims/model.py checks each claim

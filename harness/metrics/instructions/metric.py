@@ -22,9 +22,9 @@ from ...measure.measurement import Measurement, measured_by
 from ...measure.participants import ExperimentState
 from ...spec.entered import EnteredName
 from ...spec.hypotheses import Name, Names, RangeHypothesis
-from ...spec.words import Cause
+from ...spec.words import Cause, Word
 from ...store.folder import RunFolder
-from ...store.schema import Effect
+from ...store.verdict_schema import Effect
 from ..base import PassContext, ValueMetric, in_range, no_value, subjects
 from .callgrind import GROUPS
 from .counting import (
@@ -174,7 +174,7 @@ class InstructionsMetric(ValueMetric[InstructionsHypothesis]):
         effect = no_value(hypothesis, workload, "instructions of a call")
         for name in (hypothesis.variant, hypothesis.baseline):
             if reason := evidence.unusable.get((workload, name)):
-                return replace(effect, verdict="not evidence", cause=Cause.EXCLUDED, reason=f"{name}: {reason}")
+                return replace(effect, verdict=Word.NOT_EVIDENCE, cause=Cause.EXCLUDED, reason=f"{name}: {reason}")
         try:
             records = evidence.passes.get("instructions")
             if not records:

@@ -27,7 +27,7 @@ from ...spec.entered import AA, EnteredName
 from ...spec.hypotheses import Name, Names, Quantity, RangeHypothesis
 from ...stats.confidence import Interval, fixed_interval
 from ...store.folder import RunFolder
-from ...store.schema import Effect
+from ...store.verdict_schema import Effect
 from ..base import IntervalMetric, PassContext
 from .files import LOADING
 

@@ -25,7 +25,7 @@ from ...machine.environment import last_level_cache_bytes
 from ...measure.measurement import PASS_SECONDS, ask_about, measured_by
 from ...stats.confidence import fixed_interval
 from ...store.folder import RunFolder
-from ...store.schema import Effect
+from ...store.verdict_schema import Effect
 from ..base import IntervalMetric, PassContext, VariantHypothesis, subjects
 from .files import ROOFLINE, CallSample, Roof, RoofSample
 from .files import Roofline as Record

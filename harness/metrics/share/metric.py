@@ -16,7 +16,7 @@ from ...evidence.evidence import Evidence
 from ...measure.measurement import PASS_SECONDS, ask_in_lives, measured_by
 from ...spec.hypotheses import Name, no_repeats
 from ...store.folder import RunFolder
-from ...store.schema import Effect
+from ...store.verdict_schema import Effect
 from ..base import IntervalMetric, PassContext, VariantHypothesis, subjects
 from .files import PHASE_FACTS, PHASES
 from .shares import share
