@@ -166,8 +166,8 @@ def _how_much(claim: data.Claim) -> str:
         return f"{front}{subject}{place}: {words.effect(first)}{gain}."
     same = len({effect.sides for effect in known}) == 1
     ends = []
-    lowest = min(known, key=lambda one: (-math.inf if one.low is None else one.low, one.value or 0.0))
-    highest = max(known, key=lambda one: (math.inf if one.high is None else one.high, one.value or 0.0))
+    lowest = min(known, key=lambda one: (-math.inf if one.lower is None else one.low, one.value or 0.0))
+    highest = max(known, key=lambda one: (math.inf if one.upper is None else one.high, one.value or 0.0))
     for end, effect in (("Lowest", lowest), ("Highest", highest)):
         place = effect.where if same else f"{effect.sides} on {effect.where}"
         gain = f", that is {gain}" if (gain := _gain(effect)) else ""

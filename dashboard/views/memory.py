@@ -246,7 +246,8 @@ def _times(row: Loading, alpha: float) -> dict[str, Effect]:
     }
     intervals = {metric: fixed_interval(np.log(ns) - math.log(1e6), alpha) for metric, ns in samples.items()}
     return {
-        metric: data.unasked(_scaled(interval, exp), metric=metric, unit="ms") for metric, interval in intervals.items()
+        metric: data.unasked(_scaled(interval, lambda log: exp(log) or -math.inf), metric=metric, unit="ms")
+        for metric, interval in intervals.items()
     }
 
 
