@@ -81,8 +81,7 @@ def test_paired_rounds_end_in_the_interval_of_the_verdict(run: data.Run) -> None
     timed = [(claim, effect) for claim in run.claims for effect in claim.effects if effect.value is not None]
     assert len(timed) > 8
     for claim, effect in timed[:5]:
-        metric = samples.metric_of(effect)
-        found = samples.pair(run, effect.workload, effect.variant, effect.baseline, metric, claim.alpha)
+        found = samples.pair(run, effect.workload, effect.variant, effect.baseline, claim.time, claim.alpha)
         assert len(found.ratios) == effect.rounds
         assert (found.effect.value, found.effect.low, found.effect.high) == pytest.approx(
             (effect.value, effect.low, effect.high)

@@ -44,7 +44,8 @@ class ToyHypothesis(RangeHypothesis):
 class ToyMetric(ExactMetric[ToyHypothesis]):
     names = ("toy",)
     hypothesis = ToyHypothesis
-    title = "toy: the letters of names"
+    title = "toy"
+    does = "the letters of names"
 
     def run(self, hypotheses, context):
         subjects = [pair for hypothesis in hypotheses for pair in hypothesis.subjects()]

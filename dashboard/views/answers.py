@@ -28,7 +28,7 @@ STANDS = SETTLED | {Word.INCONCLUSIVE: "open on", Word.NOT_EVIDENCE: "without ev
 def answer(run: data.Run, claim: data.Claim, explained: str = "") -> dict[str, str]:
     """The verdict of `claim` in plain words: answers by question, a sentence or two or nothing. `explained`: what
     the run knows of the causes (see `why`)."""
-    reason = claim.reason.strip().removesuffix(".")
+    reason = claim.reason
     if claim.is_comparison and claim.verdict in GIVEN:
         reason = ""  # it would say the same once more
     elif claim.is_factorial:

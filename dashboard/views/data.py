@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import TypeAdapter
 
@@ -24,6 +24,7 @@ from llama_workbench.harness.profilers import py_spy
 from llama_workbench.harness.profilers.peak_memory import MEMORY, Memory
 from llama_workbench.harness.report.text import excluded_lines
 from llama_workbench.harness.spec.comparison import TIMES
+from llama_workbench.harness.spec.comparison import Metric as TimeMetric
 from llama_workbench.harness.spec.dispute import Dispute, dispute_of
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.confidence import Interval
@@ -60,6 +61,11 @@ class Claim(Verdict):
         """What decides it; None where two sides were timed, or the metric is not known here."""
         name = self.hypothesis.metric
         return metric_of(name) if name in {*names()} - {*TIMES} else None
+
+    @property
+    def time(self) -> TimeMetric:
+        """Which time its comparisons are by."""
+        return next((each for each in get_args(TimeMetric) if each == self.hypothesis.metric), "time")
 
     @property
     def kind(self) -> str:

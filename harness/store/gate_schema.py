@@ -24,6 +24,9 @@ class Gate(Shape):
     cases: Annotated[Count | None, MAYBE, says("number of inputs that were compared")] = None
     max_error: Annotated[Number | None, MAYBE, says("largest difference")] = None
     tolerance: Annotated[Number | None, MAYBE, says("how large it may be")] = None
+    unable: Annotated[StrictBool, MAYBE, says("whether an engine says that it cannot do this workload: no failure")] = (
+        False
+    )
 
 
 class Trace(Shape):

@@ -15,7 +15,6 @@ from llama_workbench.variants import Build, Model
 from llama_workbench.variants.outside import OutsideVariantError
 
 from ..calls.called import GATED, PayloadError
-from ..spec.experiments import UNABLE
 from . import reference_logits, runners
 from .channel import in_one_line
 from .devices import Cuda
@@ -78,7 +77,8 @@ def _model_gate(worker: Worker, bench: Bench, subject: Subject, entered: str) ->
         return small
     case = own_case(worker, bench)
     if engine is not None and (what := beyond(case, engine)) is not None:
-        return replace(small, passed=False, detail=f"{UNABLE} ({what}: {engine.cannot[what]})")
+        why = f"cannot do this workload ({what}: {engine.cannot[what]})"
+        return replace(small, passed=False, unable=True, detail=why)
     if engine is None or not engine.loads_once:
         model = runners.model_of(bench, subject.variant)
     else:

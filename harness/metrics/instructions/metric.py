@@ -160,7 +160,8 @@ class InstructionsMetric(ValueMetric[InstructionsHypothesis]):
     option = "count_instructions"
     hypothesis = InstructionsHypothesis
     files = (INSTRUCTIONS,)
-    title = "instructions: how much work a call is, counted and not timed"
+    title = "instructions"
+    does = "how much work a call is, counted and not timed"
 
     def run(self, hypotheses: Sequence[InstructionsHypothesis], context: PassContext) -> None:
         """Count every variant that the hypotheses ask about, or all. The file is written after each checkpoint."""

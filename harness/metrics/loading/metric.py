@@ -231,7 +231,8 @@ class LoadingMetric(IntervalMetric[LoadingHypothesis]):
     inside = "nothing"
     hypothesis = LoadingHypothesis
     files = (LOADING,)
-    title = "loading: how long weights take from their files"
+    title = "loading"
+    does = "how long weights take from their files"
     needs_cache = True
 
     def run(self, hypotheses: Sequence[LoadingHypothesis], context: PassContext) -> None:
