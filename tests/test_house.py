@@ -17,7 +17,7 @@ from llama_workbench.harness.metrics.check.metric import CheckHypothesis
 from llama_workbench.harness.metrics.registry import metrics
 from llama_workbench.harness.spec.comparison import TIMES
 from llama_workbench.variants.spelling import did_you_mean
-from tests.test_imports import PACKAGES, REPOSITORY, imports_of, module_name, sources
+from tests.test_imports import PACKAGES, REPOSITORY, imports_of, module_name, package_of, sources
 
 THE_SUBJECT = ("variants/modular/", "variants/inline.py", "variants/single_file.py", "variants/components.py")
 """What is compared: how long a function is there is what the claims are about."""
@@ -287,6 +287,73 @@ def test_no_code_hangs_on_a_sentence() -> None:
         for _ in taken_apart(path.read_text(encoding="utf-8"))
     )
     assert found == ONLY_TOLD
+
+
+UNTYPED = re.compile(r"\b(?:dict|Mapping|MutableMapping)\[str, Any\]|\bJson\b")
+
+AS_WRITTEN = {
+    "run.json as the run wrote it, of which each reader takes what it knows": """
+        harness.evidence.evidence.clocks_of harness.evidence.evidence.evidence_from_manifest
+        harness.evidence.evidence.fault_cost_ns harness.fleet.folder.is_fleet harness.report.further.further
+        harness.report.markdown.markdown_table harness.report.stored.evidence_of harness.report.terminal.verdict_report
+        harness.report.text.environments_text harness.report.text.excluded_lines harness.session.judging.counted
+        harness.session.judging.judge_run harness.spec.conditions.conditions_in harness.spec.dispute.dispute_of""",
+    "what a machine is, as the operating system and each library say it": """
+        harness.calibrate.doctor.examine harness.calibrate.doctor.read_facts harness.calibrate.record.read_trials
+        harness.calibrate.trials.machine harness.calls.environments.facts_of harness.machine.environment.changed_since
+        harness.machine.environment.comparable harness.machine.environment.device_differences
+        harness.machine.environment.device_kind harness.machine.environment.fingerprint
+        harness.machine.environment.one_line""",
+    "a file that a user or another program wrote, before it is checked": """
+        datasets.files.parse_toml datasets.geometries.checked datasets.geometries.read_toml
+        harness.claims.faults.problems_of variants.config.config_json""",
+    "what goes to a measuring process, or comes from one": """
+        harness.measure.measurement.ask_about harness.metrics.instructions.counting.count
+        harness.metrics.instructions.counting.no_count harness.worker.channel.serve harness.worker.checking.check
+        harness.worker.gates.op_trace.noting harness.worker.gating.differences harness.worker.gating.gate
+        harness.worker.loops.loop harness.worker.loops.stretch harness.worker.loops.stretch_outputs
+        harness.worker.state.open_workload harness.worker.turns.answers""",
+    "options that are kept in run.json, or sent to a machine of a cluster": """
+        harness.plan.options.kept harness.plan.options.sent harness.plan.options.typed""",
+    "a row of the index, which is a table": "harness.remote.rows.standings_of harness.remote.rows.summary_of",
+    "records of roofline.json": "harness.metrics.roofline.metric.all_reached",
+}
+"""Why public functions hand tables without a type from one package to another → which. The list only ever shrinks."""
+
+
+def untyped(source: str) -> list[str]:
+    """The public functions of a module whose signature has a table of anything."""
+    functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
+    return [
+        function.name
+        for function in functions
+        if not function.name.startswith("_")
+        and UNTYPED.search(f"{ast.unparse(function.args)} -> {function.returns and ast.unparse(function.returns)}")
+    ]
+
+
+def test_a_fact_has_a_type_on_its_way_from_one_package_to_another() -> None:
+    assert untyped("def f(a: dict[str, Any]) -> int: ...\ndef g() -> list[Json]: ...\ndef h(a: int): ...") == ["f", "g"]
+    paths = {module_name(path): path for path in sources(*PACKAGES, "llama_workbench")}
+    imports = {module: imports_of(path) for module, path in paths.items()}
+    texts = {module: path.read_text(encoding="utf-8") for module, path in paths.items()}
+
+    def is_used_elsewhere(module: str, name: str) -> bool:
+        called = re.compile(rf"\b{module.rpartition('.')[2]}\.{name}\b")
+        return any(
+            f"{module}.{name}" in names or (module in names and called.search(texts[other]))
+            for other, names in imports.items()
+            if package_of(other) != package_of(module)
+        )
+
+    found = {
+        f"{module}.{name}".removeprefix("llama_workbench.")
+        for module, text in texts.items()
+        if package_of(module) != "harness.store"
+        for name in untyped(text)
+        if is_used_elsewhere(module, name)
+    }
+    assert found == {name for names in AS_WRITTEN.values() for name in names.split()}
 
 
 def test_a_class_name_stands_for_one_thing() -> None:

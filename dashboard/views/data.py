@@ -29,6 +29,7 @@ from llama_workbench.harness.spec.dispute import Dispute, dispute_of
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.confidence import Interval
 from llama_workbench.harness.store import schema
+from llama_workbench.harness.store.declared import JsonFile
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.files import CLAIMS, MANIFEST, VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
@@ -205,10 +206,10 @@ def read_run(path: Path) -> Run:
     content = folder.read_manifest()
     verdicts: tuple[Verdict, ...] = folder.read(VERDICTS)
     problems: list[str] = []
-    definitions = TypeAdapter(list[Definition]).validate_python(records_or_none(folder, CLAIMS, problems))
+    definitions = TypeAdapter(list[Definition]).validate_python(read_or_none(folder, CLAIMS, problems))
     claims = {claim.id: claim for claim in definitions}
-    memory = MEMORY.form.validate_python(records_or_none(folder, MEMORY, problems))
-    profiles = py_spy.PROFILES.form.validate_python(records_or_none(folder, py_spy.PROFILES, problems))
+    memory = read_or_none(folder, MEMORY, problems)
+    profiles = read_or_none(folder, py_spy.PROFILES, problems)
     manifest = schema.MANIFEST.validate_python(content, context=SHOWN)
     noise = manifest.noise or schema.Noise()
     problems += [f"{MANIFEST}: {problem}" for problem in noise.damaged]
@@ -237,9 +238,9 @@ def read_or(nothing: T, read: Callable[[], T], problems: list[str]) -> T:
         return nothing
 
 
-def records_or_none(folder: RunFolder, name: str, problems: list[str]) -> list[Any]:
-    """The records of a file; an empty list where it cannot be read, which is then one of the problems."""
-    return read_or([], partial(folder.records, name), problems)
+def read_or_none(folder: RunFolder, file: JsonFile, problems: list[str]) -> list[Any]:
+    """The entries of a file; an empty list where it cannot be read, which is then one of the problems."""
+    return read_or([], partial(folder.read, file), problems)
 
 
 def read_profile(run: Run, workload: str, variant: str) -> Profile | None:

@@ -237,7 +237,7 @@ class ExactMetric(ValueMetric[V], Generic[V]):
 
     def read(self, folder: RunFolder) -> dict[Subject, ExactResult]:
         """The stored results of this metric, by subject."""
-        results = FINDINGS.form.validate_python(folder.records(FINDINGS))
+        results = folder.read(FINDINGS)
         return {result.subject: result for result in results if result.metric == self.names[0]}
 
     def effect(self, hypothesis: V, workload: str, evidence: Evidence, alpha: float) -> Effect:

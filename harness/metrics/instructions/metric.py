@@ -168,7 +168,7 @@ class InstructionsMetric(ValueMetric[InstructionsHypothesis]):
         run_instructions(context, [*subjects(hypotheses), *(everything(context) if context.everything else ())])
 
     def read(self, folder: RunFolder) -> list[Instructions] | None:
-        return INSTRUCTIONS.form.validate_python(folder.records(INSTRUCTIONS)) or None
+        return folder.read(INSTRUCTIONS) or None
 
     def effect(self, hypothesis: InstructionsHypothesis, workload: str, evidence: Evidence, alpha: float) -> Effect:
         """The difference with its verdict; not evidence where the numbers of a side do not count on the workload."""
