@@ -18,6 +18,7 @@ from llama_workbench.harness.metrics.share.files import PHASES
 from llama_workbench.harness.report.standings import measure_standings, read_standings
 from llama_workbench.harness.store import forms, schema
 from llama_workbench.harness.store.errors import RunError, RunWarning
+from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder, describe
 from tests.fuzz.run_files import READERS, WORKLOAD, claims, write_whole_run
 from tests.test_cli import Done, command, output
@@ -191,7 +192,7 @@ def test_a_run_that_is_killed_while_it_is_sealed_goes_on_as_if_it_was_not(run: R
 def test_a_kept_run_fits_its_checksums(run: RunFolder, tmp_path: Path) -> None:
     saved = save(run, "kept", under=tmp_path / "baselines")
     assert saved.changed() == [] and describe(saved, whole=True).problem is None
-    assert rejudge(saved)[0] == run.records("verdicts.json")
+    assert rejudge(saved).verdicts == run.read(VERDICTS)
 
 
 # -- judging again -----------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from llama_workbench.harness.baselines.regressions import compare
 from llama_workbench.harness.report import standings as standings_module
 from llama_workbench.harness.report.standings import measure_standings, read_standings, write_standings
 from llama_workbench.harness.spec.sample import Round
+from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.files import STANDINGS
 from llama_workbench.harness.store.folder import RunFolder
 from tests.dashboard_pages import alts, everything, open_page, texts
@@ -194,7 +195,8 @@ def test_verdicts_of_a_claim_and_where_they_turned(home: Path) -> None:
     first = next(entry for entry in entries if entry.summary.claims)
     claim, part, verdict = first.summary.claims[0]
     later = replace(
-        entries[-1], summary=replace(entries[-1].summary, claims=((claim, part, "supported"), ("other", "", "refuted")))
+        entries[-1],
+        summary=replace(entries[-1].summary, claims=((claim, part, Word.SUPPORTED), ("other", "", Word.REFUTED))),
     )
     judged, turns = histories.verdicts_over_time([*entries, later], claim)
     assert len(judged) == 3 and judged[0][1][part] == verdict == "refuted"

@@ -32,7 +32,7 @@ from llama_workbench.harness.judge.verdicts import judge_ad_hoc, judge_claims
 from llama_workbench.harness.spec.comparison import Metric
 from llama_workbench.harness.spec.regions import ANSWERS, Region
 from llama_workbench.harness.spec.sample import Round, Sample
-from llama_workbench.harness.spec.words import Cause
+from llama_workbench.harness.spec.words import Cause, Word
 from llama_workbench.harness.stats import samples as stats
 from llama_workbench.harness.stats.confidence import LookPlan, first_interval, running_interval
 from llama_workbench.harness.stats.samples import Differences
@@ -486,7 +486,7 @@ def verdicts(*words: str, reasons: Sequence[str] = ()) -> list[Effect]:
     one = effect(normal(0.0), Region.ratio(2, 3))
     reasons = [*reasons, *[""] * len(words)]
     return [
-        replace(one, workload=f"w{index}", verdict=word, reason=reasons[index], notes=())
+        replace(one, workload=f"w{index}", verdict=Word(word), reason=reasons[index], notes=())
         for index, word in enumerate(words)
     ]
 
@@ -594,7 +594,7 @@ def test_a_part_that_depends_is_judged_at_alpha_over_its_effects() -> None:
     verdict, same = judge_claims([one, mirrored], evidence)
     assert (verdict.claim, verdict.part, verdict.who, verdict.claimed) == (
         "c",
-        None,
+        "",
         ("TEAM-1",),
         "more than 1 % faster",
     )

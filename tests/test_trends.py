@@ -13,6 +13,7 @@ import pytest
 from llama_workbench.harness.metrics import scaling
 from llama_workbench.harness.metrics.scaling import crossover, interval_of
 from llama_workbench.harness.spec.regions import Region
+from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.confidence import Interval
 from llama_workbench.harness.stats.samples import Clock, log_times
 from llama_workbench.harness.store.verdict_schema import Effect
@@ -132,7 +133,7 @@ def an_effect(low: float, rounds: int) -> Effect:
     high = 1.03 if low else math.inf
     return Effect(
         workload="w", variant="v", baseline="b", metric="cpu time", ratio=1.02, low=low, high=high, rounds=rounds,
-        seconds=1.0, verdict="supported",
+        seconds=1.0, verdict=Word.SUPPORTED,
     )  # fmt: skip
 
 

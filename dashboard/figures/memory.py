@@ -93,7 +93,7 @@ def tradeoff(spots: Sequence[Spot], title: str, baseline: str, colours: Palette 
     air = 0.12 * spread or 0.1 * max(amounts) or 1.0
     left, right = max(min(amounts) - air, -air), max(amounts) + air
     timings = [spot.timing for spot in spots]
-    bottom, top = log_span([math.log(end) for t in timings for end in (t.low, t.value, t.high) if end], 0.08, 0.01)
+    bottom, top = log_span([math.log(end) for t in timings for end in (t.lower, t.value, t.upper) if end], 0.08, 0.01)
     dots: dict[str, list[Mark]] = {rank: [] for rank in RANKS}
     for number, spot in enumerate(spots, 1):
         ends = spot.timing.lower or bottom, spot.timing.upper or top

@@ -63,18 +63,10 @@ def paired_rounds(
     )
     if (settled := paired.effect).value is not None:
         look = verdict.look
-        colour = colours.verdict[look.colour]
+        colour, ends = colours.verdict[look.colour], (settled.lower or bottom, settled.upper or top)
         traces.append(
             marks(
-                [
-                    (
-                        end,
-                        settled.value,
-                        settled.lower or bottom,
-                        settled.upper or top,
-                        words.label(words.effect(settled)),
-                    )
-                ],
+                [(end, settled.value, *ends, words.label(words.effect(settled)))],
                 colour=colour,
                 name=f"after {count} rounds",
                 thickness=2.5,

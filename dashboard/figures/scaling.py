@@ -86,7 +86,7 @@ def ratios_text(series: Series, floors: Mapping[str, Floor]) -> str:
 def microseconds(series: Series, costs: Mapping[float, Effect], colours: Palette = LIGHT) -> go.Figure:
     """Microseconds a call that the baseline takes longer, over log size: linear near 0, logarithmic beyond."""
     known = {size: (cost, cost.value) for size, cost in costs.items() if cost.value is not None}
-    finite = [abs(end) for cost, us in known.values() for end in (us, cost.low, cost.high) if end is not None]
+    finite = [abs(end) for cost, us in known.values() for end in (us, cost.lower, cost.upper) if end is not None]
     knee = min((abs(us) for _, us in known.values() if us), default=1.0)
 
     def bent(us: float) -> float:
@@ -95,8 +95,8 @@ def microseconds(series: Series, costs: Mapping[float, Effect], colours: Palette
     most = bent(max(finite, default=1.0)) * 1.08
     rows: list[Point] = []
     for size, (cost, us) in known.items():
-        settled = cost.low is not None and cost.high is not None and cost.low * cost.high > 0
-        low, high = (None if end is None else bent(end) for end in (cost.low, cost.high))
+        settled = cost.lower is not None and cost.upper is not None and cost.lower * cost.upper > 0
+        low, high = (None if end is None else bent(end) for end in (cost.lower, cost.upper))
         ends = _drawn_ends(bent(us), low, high, -most, most)
         rows.append((settled, size, bent(us), *ends, f"{words.told(cost)}<br>{cost.rounds} rounds"))
     traces = _traces(rows, ("sign settled", "sign not settled"), colours)

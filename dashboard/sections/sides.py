@@ -24,7 +24,7 @@ UNREADABLE = "The rounds cannot be shown: the samples of this run cannot be read
 
 def show_rounds_of_claim(opened: state.Opened, claim: data.Claim, effect: Effect) -> None:
     """The rounds behind one effect of a claim, with what was claimed where that is a ratio of times."""
-    asked = effect.workload, effect.variant, effect.baseline, samples.metric_of(effect), claim.alpha, effect.one_sided
+    asked = effect.workload, effect.variant, effect.baseline, claim.time, claim.alpha, effect.one_sided
     paired = blocks.computed(UNREADABLE, opened, samples.pair, *asked)
     if paired is not None:
         show_rounds(paired, claim, effect)

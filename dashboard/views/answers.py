@@ -28,7 +28,7 @@ STANDS = SETTLED | {Word.INCONCLUSIVE: "open on", Word.NOT_EVIDENCE: "without ev
 def answer(run: data.Run, claim: data.Claim, explained: str = "") -> dict[str, str]:
     """The verdict of `claim` in plain words: answers by question, a sentence or two or nothing. `explained`: what
     the run knows of the causes (see `why`)."""
-    reason = claim.reason.strip().removesuffix(".")
+    reason = claim.reason
     if claim.is_comparison and claim.verdict in GIVEN:
         reason = ""  # it would say the same once more
     elif claim.is_factorial:
@@ -166,8 +166,8 @@ def _how_much(claim: data.Claim) -> str:
         return f"{front}{subject}{place}: {words.effect(first)}{gain}."
     same = len({effect.sides for effect in known}) == 1
     ends = []
-    lowest = min(known, key=lambda one: (-math.inf if one.low is None else one.low, one.value or 0.0))
-    highest = max(known, key=lambda one: (math.inf if one.high is None else one.high, one.value or 0.0))
+    lowest = min(known, key=lambda one: (-math.inf if one.lower is None else one.low, one.value or 0.0))
+    highest = max(known, key=lambda one: (math.inf if one.upper is None else one.high, one.value or 0.0))
     for end, effect in (("Lowest", lowest), ("Highest", highest)):
         place = effect.where if same else f"{effect.sides} on {effect.where}"
         gain = f", that is {gain}" if (gain := _gain(effect)) else ""

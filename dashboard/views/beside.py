@@ -57,7 +57,7 @@ def _said(claim: data.Claim) -> str:
 
 def _known(claim: data.Claim) -> list[tuple[float, float]]:
     """The intervals that have both ends."""
-    return [(each.low, each.high) for each in claim.effects if each.low is not None and each.high is not None]
+    return [(each.low, each.high) for each in claim.effects if each.lower is not None and each.upper is not None]
 
 
 def _open_time(claim: data.Claim) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from llama_workbench.harness.evidence.effect import ALPHA
 from llama_workbench.harness.evidence.numbers import exp, percent
@@ -22,10 +22,12 @@ from llama_workbench.harness.profilers import py_spy
 from llama_workbench.harness.profilers.peak_memory import MEMORY, Memory
 from llama_workbench.harness.report.text import excluded_lines
 from llama_workbench.harness.spec.comparison import TIMES
+from llama_workbench.harness.spec.comparison import Metric as TimeMetric
 from llama_workbench.harness.spec.dispute import Dispute, dispute_of
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.confidence import Interval
 from llama_workbench.harness.store import schema
+from llama_workbench.harness.store.declared import JsonFile
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.files import MANIFEST, VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
@@ -57,6 +59,11 @@ class Claim(Verdict):
         """What decides it; None where two sides were timed, or the metric is not known here."""
         name = self.hypothesis.metric
         return metric_of(name) if name in {*names()} - {*TIMES} else None
+
+    @property
+    def time(self) -> TimeMetric:
+        """Which time its comparisons are by."""
+        return next((each for each in get_args(TimeMetric) if each == self.hypothesis.metric), "time")
 
     @property
     def kind(self) -> str:
@@ -196,10 +203,10 @@ def read_run(path: Path) -> Run:
     content = folder.read_manifest()
     verdicts: tuple[Verdict, ...] = folder.read(VERDICTS)
     problems: list[str] = []
-    definitions = DEFINITIONS.form.validate_python(records_or_none(folder, DEFINITIONS, problems))
+    definitions = read_or_none(folder, DEFINITIONS, problems)
     claims = {claim.id: claim for claim in definitions}
-    memory = MEMORY.form.validate_python(records_or_none(folder, MEMORY, problems))
-    profiles = py_spy.PROFILES.form.validate_python(records_or_none(folder, py_spy.PROFILES, problems))
+    memory = read_or_none(folder, MEMORY, problems)
+    profiles = read_or_none(folder, py_spy.PROFILES, problems)
     manifest = schema.MANIFEST.validate_python(content)
     noise = manifest.noise or schema.Noise()
     problems += [f"{MANIFEST}: {problem}" for problem in noise.damaged]
@@ -228,9 +235,9 @@ def read_or(nothing: T, read: Callable[[], T], problems: list[str]) -> T:
         return nothing
 
 
-def records_or_none(folder: RunFolder, name: str, problems: list[str]) -> list[Any]:
-    """The records of a file; an empty list where it cannot be read, which is then one of the problems."""
-    return read_or([], partial(folder.records, name), problems)
+def read_or_none(folder: RunFolder, file: JsonFile, problems: list[str]) -> list[Any]:
+    """The entries of a file; an empty list where it cannot be read, which is then one of the problems."""
+    return read_or([], partial(folder.read, file), problems)
 
 
 def read_profile(run: Run, workload: str, variant: str) -> Profile | None:

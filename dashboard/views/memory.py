@@ -173,7 +173,7 @@ class Policy:
 
 def read_policies(run: data.Run) -> list[Policy]:
     """The sweeps of memory_sweep.json. Raises RunError."""
-    rows = MEMORY_SWEEP.form.validate_python(RunFolder(run.path).records(MEMORY_SWEEP))
+    rows = RunFolder(run.path).read(MEMORY_SWEEP)
     return [_policy(row) for row in rows]
 
 
@@ -223,7 +223,7 @@ class Load:
 
 def read_loads(run: data.Run) -> list[Load]:
     """The records of loading.json and what they mean; each family of intervals holds at once. Raises RunError."""
-    records = RunFolder(run.path).records(LOADING)
+    records: list[Loading] = RunFolder(run.path).read(LOADING)
     alpha = run.alpha
     against = load_effects(records, alpha=alpha)
     return [
@@ -233,7 +233,7 @@ def read_loads(run: data.Run) -> list[Load]:
             against=against.get((row.checkpoint, row.loader, row.cache), {}).get("touched"),
             share=share,
         )
-        for row, share in zip(LOADING.form.validate_python(records), load_shares(records, alpha=alpha), strict=True)
+        for row, share in zip(records, load_shares(records, alpha=alpha), strict=True)
     ]
 
 
@@ -246,7 +246,8 @@ def _times(row: Loading, alpha: float) -> dict[str, Effect]:
     }
     intervals = {metric: fixed_interval(np.log(ns) - math.log(1e6), alpha) for metric, ns in samples.items()}
     return {
-        metric: data.unasked(_scaled(interval, exp), metric=metric, unit="ms") for metric, interval in intervals.items()
+        metric: data.unasked(_scaled(interval, lambda log: exp(log) or -math.inf), metric=metric, unit="ms")
+        for metric, interval in intervals.items()
     }
 
 

@@ -81,7 +81,7 @@ def timing(
         return replace(own, ratio=1.0, low=1.0, high=1.0), run.alpha
     for claim, effect in [(each, effect) for each in run.claims for effect in each.effects]:
         sides = (effect.workload, effect.variant, effect.baseline)
-        if not effect.unit and sides == (workload, variant, baseline) and effect.metric.endswith(" time"):
+        if not effect.unit and sides == (workload, variant, baseline) and claim.time == "time":
             return effect, claim.alpha
     comparison, reason = Comparison(workload, variant, baseline), "not timed against the baseline"
     if evidence is not None and evidence.has(comparison):
@@ -153,12 +153,6 @@ def versus(run: data.Run, baseline: str, variant: str) -> Versus:
         for effect in verdict.effects
     }
     return Versus(data.claim_of(verdict, Definition(), run.names), rounds)
-
-
-def metric_of(effect: Effect) -> Metric:
-    """Which time an effect compares: "cpu time to first token" → time_to_first_token."""
-    metric = effect.metric.partition(" ")[2].replace(" ", "_")
-    return next((each for each in get_args(Metric) if each == metric), "time")
 
 
 def _paired(evidence: Evidence, comparison: Comparison, plan: LookPlan) -> Paired:

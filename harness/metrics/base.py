@@ -80,13 +80,13 @@ class Metric(ABC, Generic[H]):
     """One metric.
 
     `names`: the words for `metric = ...` in a claim. `files`: what its pass writes and verdicts are computed from.
-    `files_beside`: what it writes besides, for pages. `title`: what its pass does; empty where rounds of timing are
-    all it needs. `needs_cache`: whether its pass writes into the cache. `about`: what a claim of this metric is
-    about, in a sentence. `page`: of the dashboard, which shows it. `inside`: what of it was timed and can be looked
-    into. `is_exact`: its values are counted or tried. `looks_once`: the number of rounds was fixed beforehand.
-    `intervals_at_once`: how many intervals one answer needs; they share alpha. `has_confidence`: whether its
-    intervals hold with a known probability; else they are bounds from experience. `beside_times`: what its values
-    are called where a page shows them beside times; empty where they are not. `option`: of a run, which asks for
+    `files_beside`: what it writes besides, for pages. `title`, `does`: its pass in a word, and what that does; empty
+    where rounds of timing are all it needs. `needs_cache`: whether its pass writes into the cache. `about`: what a
+    claim of this metric is about, in a sentence. `page`: of the dashboard, which shows it. `inside`: what of it was
+    timed and can be looked into. `is_exact`: its values are counted or tried. `looks_once`: the number of rounds was
+    fixed beforehand. `intervals_at_once`: how many intervals one answer needs; they share alpha. `has_confidence`:
+    whether its intervals hold with a known probability; else they are bounds from experience. `beside_times`: what its
+    values are called where a page shows them beside times; empty where they are not. `option`: of a run, which asks for
     the pass on everything that is measured; empty where none does.
     """
 
@@ -95,6 +95,7 @@ class Metric(ABC, Generic[H]):
     files: ClassVar[tuple[DataFile, ...]] = ()
     files_beside: ClassVar[tuple[DataFile, ...]] = ()
     title: ClassVar[str] = ""
+    does: ClassVar[str] = ""
     needs_cache: ClassVar[bool] = False
     about: ClassVar[str] = ""
     page: ClassVar[str] = ""
@@ -236,7 +237,7 @@ class ExactMetric(ValueMetric[V], Generic[V]):
 
     def read(self, folder: RunFolder) -> dict[Subject, ExactResult]:
         """The stored results of this metric, by subject."""
-        results = FINDINGS.form.validate_python(folder.records(FINDINGS))
+        results = folder.read(FINDINGS)
         return {result.subject: result for result in results if result.metric == self.names[0]}
 
     def effect(self, hypothesis: V, workload: str, evidence: Evidence, alpha: float) -> Effect:

@@ -74,8 +74,8 @@ def digest_of(folder: Path) -> str:
 
 def summary_of(row: Mapping[str, Any], path: Path) -> RunSummary:
     """What a list shows of a run. path: where the run will lie once it is fetched."""
-    known = (each for each in row["claims"] if each["verdict"] in {*Word})
-    claims = tuple((each["claim"], each["part"], Word(each["verdict"])) for each in known)
+    judged = (each for each in row["claims"] if each["verdict"] in {*Word})
+    claims = tuple((each["claim"], each["part"], Word(each["verdict"])) for each in judged)
     return RunSummary(
         path=path,
         workloads=tuple(row["workloads"]),

@@ -253,13 +253,13 @@ class Run:
             everything = bool(metric.option) and getattr(self.options, metric.option)
             if not metric.title or not (here or everything):
                 continue
-            self.progress.phase(metric.title)
+            self.progress.phase(f"{metric.title}: {metric.does}")
             try:
                 metric.run(here, replace(context, everything=everything))
                 self.passes.append(metric.names[0])
                 self._write_manifest("running")
             except (WorkerFailed, MeasureError) as error:
-                self.progress.note(f"{metric.title.partition(':')[0]}: nothing found, {error}")
+                self.progress.note(f"{metric.title}: nothing found, {error}")
 
     def _check_cache(self) -> None:
         """Warn of a cache that cannot be written; `CacheError` where something that is asked for needs it. Missing

@@ -71,19 +71,19 @@ class Effect:
     @property
     def value(self) -> float | None:
         """The ratio, or the value in its unit; None where there is none."""
-        return self._known(self.ratio)
+        return self._finite(self.ratio)
 
     @property
     def lower(self) -> float | None:
         """The lower end of its interval; None where that is open."""
-        return self._known(self.low)
+        return self._finite(self.low)
 
     @property
     def upper(self) -> float | None:
         """The upper end; None where that is open."""
-        return self._known(self.high)
+        return self._finite(self.high)
 
-    def _known(self, number: float) -> float | None:
+    def _finite(self, number: float) -> float | None:
         return number if math.isfinite(number) and (self.unit or number > 0) else None
 
     @property
@@ -117,8 +117,8 @@ class Effect:
         absent = {unknown, *(name for name in ("machine", "horizon", "one_sided") if not getattr(self, name))}
         if self.unit:
             return {"value" if key == "ratio" else key: value for key, value in row.items() if key not in absent}
-        known = {"ratio": self.value, "low": self.lower, "high": self.upper}  # a ratio of 0 is none
-        return {key: value for key, value in (row | known).items() if key not in {"unit", *absent}}
+        ends = {"ratio": self.value, "low": self.lower, "high": self.upper}  # a ratio of 0 is none
+        return {key: value for key, value in (row | ends).items() if key not in {"unit", *absent}}
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ import torch
 from llama_workbench.datasets.lengths import pieces
 from llama_workbench.variants import Build, Model, Variant
 
-from ..spec.experiments import UNABLE
 from . import models, outputs, reference_logits
 from .gates.logits import (
     TOLERANCE,
@@ -113,7 +112,8 @@ def _model_gate(worker: Worker, bench: Bench, subject: Subject, entered: str) ->
         return small
     case = own_case(worker, bench)
     if engine is not None and (what := beyond(case, engine)) is not None:
-        return replace(small, passed=False, detail=f"{UNABLE} ({what}: {engine.cannot[what]})")
+        why = f"cannot do this workload ({what}: {engine.cannot[what]})"
+        return replace(small, passed=False, unable=True, detail=why)
     if engine is None or not engine.loads_once:
         model = models.model_of(bench, subject.variant)
     else:

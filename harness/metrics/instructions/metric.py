@@ -160,14 +160,15 @@ class InstructionsMetric(ValueMetric[InstructionsHypothesis]):
     option = "count_instructions"
     hypothesis = InstructionsHypothesis
     files = (INSTRUCTIONS,)
-    title = "instructions: how much work a call is, counted and not timed"
+    title = "instructions"
+    does = "how much work a call is, counted and not timed"
 
     def run(self, hypotheses: Sequence[InstructionsHypothesis], context: PassContext) -> None:
         """Count every variant that the hypotheses ask about, or all. The file is written after each checkpoint."""
         run_instructions(context, [*subjects(hypotheses), *(everything(context) if context.everything else ())])
 
     def read(self, folder: RunFolder) -> list[Instructions] | None:
-        return INSTRUCTIONS.form.validate_python(folder.records(INSTRUCTIONS)) or None
+        return folder.read(INSTRUCTIONS) or None
 
     def effect(self, hypothesis: InstructionsHypothesis, workload: str, evidence: Evidence, alpha: float) -> Effect:
         """The difference with its verdict; not evidence where the numbers of a side do not count on the workload."""

@@ -187,7 +187,8 @@ class RooflineMetric(IntervalMetric[RooflineHypothesis]):
     page = "breakdown"
     hypothesis = RooflineHypothesis
     files = (ROOFLINE,)
-    title = "roofline: how much of this machine's peak each variant reaches"
+    title = "roofline"
+    does = "how much of this machine's peak each variant reaches"
 
     def run(self, hypotheses: Sequence[RooflineHypothesis], context: PassContext) -> None:
         """Time each (workload, variant) beside what this machine can do (`files.Roofline` says what is written).

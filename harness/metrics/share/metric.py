@@ -60,7 +60,8 @@ class ShareMetric(IntervalMetric[ShareHypothesis]):
     hypothesis = ShareHypothesis
     files = (PHASES,)
     files_beside = (PHASE_FACTS,)
-    title = "time breakdown: how long each phase of a forward takes"
+    title = "time breakdown"
+    does = "how long each phase of a forward takes"
 
     def run(self, hypotheses: Sequence[ShareHypothesis], context: PassContext) -> None:
         """Time the phases of each (workload, variant); those of a workload take turns, in every round.
