@@ -295,24 +295,25 @@ AS_WRITTEN = {
     "run.json as the run wrote it, of which each reader takes what it knows": """
         harness.evidence.evidence.clocks_of harness.evidence.evidence.evidence_from_manifest
         harness.evidence.evidence.fault_cost_ns harness.fleet.folder.is_fleet harness.report.further.further
-        harness.report.markdown.markdown_table harness.report.stored.evidence_of harness.report.terminal.verdict_report
-        harness.report.text.environments_text harness.report.text.excluded_lines harness.session.judging.counted
-        harness.session.judging.judge_run harness.spec.conditions.conditions_in harness.spec.dispute.dispute_of""",
+        harness.report.markdown.markdown_table harness.report.stored.evidence_of
+        harness.report.terminal.verdict_report harness.report.text.environments_text
+        harness.report.text.excluded_lines harness.session.judging.counted harness.session.judging.judge_run
+        harness.spec.conditions.conditions_in harness.spec.dispute.dispute_of""",
     "what a machine is, as the operating system and each library say it": """
-        harness.calibrate.doctor.examine harness.calibrate.doctor.read_facts harness.calibrate.record.read_trials
-        harness.calibrate.trials.machine harness.calls.environments.facts_of harness.machine.environment.changed_since
-        harness.machine.environment.comparable harness.machine.environment.device_differences
-        harness.machine.environment.device_kind harness.machine.environment.fingerprint
-        harness.machine.environment.one_line""",
+        harness.calibrate.doctor.examine harness.calibrate.doctor.read_facts harness.calibrate.record.begin
+        harness.calibrate.record.read_trials harness.calibrate.trials.machine harness.calls.environments.facts_of
+        harness.machine.environment.changed_since harness.machine.environment.comparable
+        harness.machine.environment.device_differences harness.machine.environment.device_kind
+        harness.machine.environment.fingerprint harness.machine.environment.one_line""",
     "a file that a user or another program wrote, before it is checked": """
         datasets.files.parse_toml datasets.geometries.checked datasets.geometries.read_toml
         harness.claims.faults.problems_of variants.config.config_json""",
     "what goes to a measuring process, or comes from one": """
-        harness.measure.measurement.ask_about harness.metrics.instructions.counting.count
-        harness.metrics.instructions.counting.no_count harness.worker.channel.serve harness.worker.checking.check
-        harness.worker.gates.op_trace.noting harness.worker.gating.differences harness.worker.gating.gate
-        harness.worker.loops.loop harness.worker.loops.stretch harness.worker.loops.stretch_outputs
-        harness.worker.state.open_workload harness.worker.turns.answers""",
+        harness.measure.measurement.ask_about harness.measure.measurement.ask_in_lives
+        harness.metrics.instructions.counting.count harness.metrics.instructions.counting.no_count
+        harness.worker.channel.serve harness.worker.functions.open_functions harness.worker.gates.op_trace.noting
+        harness.worker.gating.admit harness.worker.gating.gate harness.worker.opening.open_workload
+        harness.worker.turns.answers""",
     "options that are kept in run.json, or sent to a machine of a cluster": """
         harness.plan.options.kept harness.plan.options.sent harness.plan.options.typed""",
     "a row of the index, which is a table": "harness.remote.rows.standings_of harness.remote.rows.summary_of",

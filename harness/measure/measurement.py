@@ -109,7 +109,7 @@ class Schedule:
         if group.life is not None and (group.life.whole or self._had(group, best)):
             if group.life.whole or not self._waits(group):
                 self._end_life(group, rule, begin=True)
-            elif fresh := [each for each in open_ if each[0] in group.books and not self._had(group, each)]:
+            elif fresh := [other for other in open_ if other[0] in group.books and not self._had(group, other)]:
                 book, chosen = next_to_measure(fresh, seconds_left)
         if group.life is None or not group.life.process.alive():
             self._end_life(group, rule, begin=True)
@@ -148,7 +148,9 @@ class Schedule:
     def _still_open(self, rule: Stopping) -> list[Open]:
         """All that still needs rounds."""
         return [
-            (book, each) for book in self.participants.books for each in rule.remaining(book.remaining(), book.is_apart)
+            (book, remaining)
+            for book in self.participants.books
+            for remaining in rule.remaining(book.remaining(), book.is_apart)
         ]
 
     def _measure_once(
