@@ -283,7 +283,7 @@ def test_the_commands(measured: list[RunFolder], tmp_path: Path, monkeypatch: py
     assert "Simulated CPU (avx_vnni) #2" in said and "refuted on these 3 machines" in said
     before = (tmp_path / "results/runs/all/verdicts.json").read_bytes()
     judged = output("judge", "all", cwd=tmp_path)
-    assert "refuted on these 3 machines* · refactor-2x-3x" in judged and "By machine, and over machines:" in judged
+    assert "refuted on these 3 machines · refactor-2x-3x" in judged and "By machine, and over machines:" in judged
     assert "prefill-15m-t128 on Simulated CPU (avx_vnni) #1" in judged and "mean of these 3 machines" in judged
     assert (tmp_path / "results/runs/all/verdicts.json").read_bytes() == before
     assert json.loads(output("judge", "all", "--json", cwd=tmp_path)) == json.loads(before)
@@ -293,7 +293,7 @@ def test_the_commands(measured: list[RunFolder], tmp_path: Path, monkeypatch: py
     [listed] = json.loads(output("runs", "--json", cwd=tmp_path))
     assert (listed["mode"], listed["problem"]) == ("fleet", None)
     machine = next((tmp_path / "results/runs/all/machines").iterdir())
-    assert "refuted* · refactor-2x-3x" in output("judge", machine, cwd=tmp_path)
+    assert "refuted · refactor-2x-3x" in output("judge", machine, cwd=tmp_path)
     page = tmp_path / "claim.html"
     done = command("report", "all", "--claim", "mask-caching-helps", "--html", page, cwd=tmp_path)
     assert done.returncode == 0, done

@@ -139,7 +139,7 @@ def test_colour_never_stands_alone(run: RunFolder, monkeypatch: pytest.MonkeyPat
     with coloured.capture() as captured:
         coloured.print(content)
     text = captured.get()
-    assert "\x1b[1;31mrefuted*\x1b[0m" in text
+    assert "\x1b[1;31mrefuted\x1b[0m" in text
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
     assert "\n".join(line.rstrip() for line in plain.splitlines()) == printed(
         run.read(VERDICTS), run.read_manifest()
@@ -288,11 +288,14 @@ def test_a_run_says_how_much_of_its_time_was_timed(run: RunFolder) -> None:
 
 def test_a_report_says_how_many_verdicts_may_be_wrong(run: RunFolder) -> None:
     verdicts, manifest = run.read(VERDICTS), run.read_manifest()
-    given = [verdict for verdict in verdicts if verdict.verdict in ("supported", "refuted", "depends")]
-    together = sum(verdict.together for verdict in given)
+    words = ("supported", "refuted", "depends", "inconclusive")
+    tried = [verdict for verdict in verdicts if verdict.verdict in words]
     text = " ".join(run_notes(verdicts, manifest))
-    assert f"wrong with at most 1 % probability: of these {len(given)}, {len(given) / 100:.2g} on average" in text
-    assert together > 0 and f"Those marked * ({together}) also hold together" in text
+    wrong = f"of the {len(tried)} that were tried, {len(tried) / 100:.2g} on average at worst"
+    assert f"wrong with at most 1 % probability: {wrong}" in text, "open ones could have come out wrong, too"
+    assert "for the process in which it was measured" in text and "also hold together" not in text
+    of_lives = " ".join(run_notes([replace(verdicts[0], together=True), *verdicts[1:]], manifest | {"unit": "life"}))
+    assert "for another run of the same command" in of_lives and "Those marked * (1) also hold together" in of_lives
 
 
 # -- the README --------------------------------------------------------------------------------------------------------
@@ -308,7 +311,7 @@ def test_the_readme_table_has_one_row_a_verdict(run: RunFolder) -> None:
     [depends] = [row for row in rows if "mask-caching-helps" in row]
     low, high = sorted(verdicts[2].effects, key=lambda effect: effect.ratio)
     assert (
-        depends == "| `mask-caching-helps`: more than 1 % faster | TEAM-005, TEAM-006 | **depends**\\* | "
+        depends == "| `mask-caching-helps`: more than 1 % faster | TEAM-005, TEAM-006 | **depends** | "
         f"{effect_text(low)} prefill-7b-1layer-t128 | {effect_text(high)} prefill-15m-t128 | 40 |"
     )
     assert "`mask-caching-6-11` (micro-op): 6-11 % faster" in table

@@ -10,7 +10,7 @@ from pathlib import Path
 from ..store.verdict_schema import Effect, Verdict
 from .again import command_of
 from .outcome import cost_text, outcome
-from .text import Json, claim_text, effect_text, excluded_lines, one_text_line, run_notes
+from .text import Json, claim_text, counted_in, effect_text, excluded_lines, one_text_line, run_notes
 
 
 class ReadmeError(Exception):
@@ -36,7 +36,9 @@ def markdown_table(verdicts: Sequence[Verdict], manifest: Json, *, command: str 
             " to ".join(dict.fromkeys(str(end(rounds)) for end in (min, max) if rounds)),
         ]
         rows.append(cells)
-    table = markdown_rows(("claim", "said by", "verdict", "smallest effect", "largest effect", "rounds"), rows)
+    table = markdown_rows(
+        ("claim", "said by", "verdict", "smallest effect", "largest effect", counted_in(manifest)), rows
+    )
     if opened := _open_list(verdicts, manifest):
         table += f"\n\nWhat would settle the open ones:\n\n{opened}"
     notes = [markdown_text(line) for line in run_notes(verdicts, manifest)]

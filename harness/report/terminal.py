@@ -23,7 +23,7 @@ from .again import command_of
 from .answer import answer
 from .further import goes_on
 from .outcome import to_settle, verdict_text
-from .text import Json, claim_text, effect_text, excluded_lines, one_text_line, row_text, run_notes
+from .text import Json, claim_text, counted_in, effect_text, excluded_lines, one_text_line, row_text, run_notes
 
 _PLAIN = str.maketrans({"×": "x", "→": "->", "±": "+/-", "–": "-", "…": "...", "·": ",", "α": "alpha", "µ": "u"})
 
@@ -67,7 +67,8 @@ def verdict_report(verdicts: Sequence[Verdict], manifest: Json) -> Group:
     the answer: the end of it is what stands above the prompt."""
     blocks: list[RenderableType] = [
         Text.assemble(
-            ("verdict · claim · who said it", "bold"), "\n    workload, effect [interval], its verdict, rounds, seconds"
+            ("verdict · claim · who said it", "bold"),
+            f"\n    workload, effect [interval], its verdict, {counted_in(manifest)}, seconds",
         )
     ]
     effects = [effect for verdict in verdicts for effect in verdict.effects]

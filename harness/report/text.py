@@ -172,6 +172,20 @@ def excluded_lines(manifest: Json) -> list[str]:
     return list(dict.fromkeys(f"{item['variant']}{on}: {one_text_line(item['reason'])}" for item, on in entries))
 
 
+OVER_LIVES = "for another run of the same command on this machine: it is over processes that were begun anew"
+OVER_ROUNDS = "for the process in which it was measured: another one may differ by more"
+
+
+def is_of_lives(manifest: Json) -> bool:
+    """Whether each value of a run is of a process of its own."""
+    return manifest.get("unit") == "life"
+
+
+def counted_in(manifest: Json) -> str:
+    """What the values of a run are called."""
+    return "lives" if is_of_lives(manifest) else "rounds"
+
+
 def run_notes(verdicts: Sequence[Verdict], manifest: Json) -> list[str]:
     lines = []
     if counts := _counts(verdicts):
@@ -185,7 +199,7 @@ def run_notes(verdicts: Sequence[Verdict], manifest: Json) -> list[str]:
     if alpha and verdicts:
         lines.append(
             "A ratio is t_baseline / t_variant: above 1 the variant is faster. Each interval holds with at least "
-            f"{100 * (1 - alpha):g} % confidence."
+            f"{100 * (1 - alpha):g} % confidence {OVER_LIVES if is_of_lives(manifest) else OVER_ROUNDS}."
         )
         lines.append(_how_sure(verdicts, alpha))
     for name, checkpoint in (manifest.get("checkpoints") or {}).items():
@@ -225,9 +239,10 @@ def _how_sure(verdicts: Sequence[Verdict], alpha: float) -> str:
     told = [verdict for verdict in verdicts if verdict.verdict in GIVEN]
     given = [verdict for verdict in told if not math.isnan(verdict.alpha)]
     bounded, together = len(told) - len(given), sum(verdict.together for verdict in given)
+    tried = len(given) + sum(verdict.verdict == Word.INCONCLUSIVE and verdict.alpha > 0 for verdict in verdicts)
     text = f"Each verdict is wrong with at most {100 * alpha:g} % probability"
-    if len(given) > 1:
-        text += f": of these {len(given)}, {alpha * len(given):.2g} on average at worst"
+    if tried > 1:
+        text += f": of the {tried} that were tried, {alpha * tried:.2g} on average at worst"
     if together:
         text += f". Those marked * ({together}) also hold together: with {100 * (1 - alpha):g} % none of them is wrong"
     if bounded:
