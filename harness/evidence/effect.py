@@ -30,7 +30,7 @@ UNSTABLE = "unstable: the effect drifted while it was measured"
 DEPENDENT = "dependent: each value resembles the one before, or they drift, so that the interval is too narrow"
 TOO_FEW = "too few rounds for an interval"
 INVALID = "confounded: {} of rounds without a valid time"
-BY_CONTROL = "confounded: a control fired, and {} of bias may have made this effect"
+BY_CONTROL = "confounded: controls differ, and {} of bias may have made this effect"
 BY_FAULTS = "confounded: the difference in page faults may have made this effect"
 """Reasons for an open effect."""
 

@@ -12,7 +12,7 @@ import pandas as pd
 from ..machine.environment import device_kind
 from ..spec.comparison import Comparison, Metric
 from ..spec.regions import Region
-from ..stats.samples import Clock, Clocks, Differences, LogTimes, differences, log_times
+from ..stats.samples import Clock, Clocks, Differences, LogTimes, differences, log_times, whole_rounds
 from ..store.forms import check
 from ..store.schema import MANIFEST, Noise
 from ..store.verdict_schema import Effect
@@ -83,6 +83,11 @@ class Evidence:
         times = self.times(workload, variant, baseline, metric=metric)
         return differences(times, baseline=baseline, variant=variant)
 
+    def numbers(self, comparison: Comparison) -> tuple[tuple[int, int], ...]:
+        """(process, round) of each of the same."""
+        workload, variant, baseline, metric = comparison
+        return whole_rounds(self.times(workload, variant, baseline, metric=metric)).rounds
+
     def not_evidence(self, comparison: Comparison, evidence: str) -> str | None:
         """Why the comparison says nothing about a claim of this kind; None where it does."""
         for variant in (comparison.variant, comparison.baseline):
@@ -97,7 +102,9 @@ class Evidence:
         return None
 
     def bias(self, workload: str) -> float:
-        """Log units by which this run may shift a ratio here; 0 unless a control fired.
+        """Log units by which this run may shift a ratio here; 0 unless a control fired, or all together show one.
+
+        Where only all together do it is twice the typical difference; runs of rounds are judged as they were, without.
 
         Twice the largest shift that a fired control allows: one control is one draw of the bias between two sides,
         and another pair may draw more. Controls of other workloads are asked only where this one has none, because
@@ -105,7 +112,7 @@ class Evidence:
         """
         here = [control for control in self.noise.controls if control.workload == workload]
         fired = [control for control in here or self.noise.controls if control.fired]
-        return 2 * max((control.shift for control in fired), default=0.0)
+        return 2 * max([control.shift for control in fired], default=self.noise.typical * self.design.lives)
 
     def allowance(self, comparison: Comparison) -> tuple[float, float]:
         """By how much (log units) the true ratio may lie below and above an interval, for what disturbed this run:
@@ -162,7 +169,7 @@ def evidence_from_manifest(
         passes=passes or {},
     )
     if noise is None:
-        noise = judge_controls(measured, evidence.differences, evidence.alpha, evidence.design)
+        noise = judge_controls(measured, evidence.differences, evidence.alpha, evidence.design, evidence.numbers)
     judged = replace(evidence, noise=noise)
     judged._arrays.update(evidence._arrays)  # the same samples
     return judged

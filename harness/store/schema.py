@@ -43,6 +43,8 @@ from .gate_schema import Confirmed, Excluded, Gate, Trace, TraceDifference
 from .machine_schema import Machine, Spending
 from .sitting_schema import Apart, LostLife, SideEnvironment, Sitting, Sources
 
+ABSENT_AT_0 = Field(exclude_if=lambda value: not value)
+
 FORMAT = 1  # of the run folder; a reader refuses any other
 
 
@@ -162,6 +164,9 @@ class Noise:
 
     controls: Annotated[tuple[Control, ...], says("every control")] = ()
     line: Annotated[Text, says("the summary")] = ""
+    typical: Annotated[
+        Amount, ABSENT_AT_0, says("log units by which controls differ typically, where all together show that they do")
+    ] = 0.0
     damaged: Annotated[tuple[Text, ...], Field(exclude=True), SkipJsonSchema()] = ()
 
     @model_validator(mode="before")
