@@ -344,10 +344,10 @@ def test_rates_are_of_verdicts_given_and_by_sort() -> None:
     found = {each.name: each for each in rows(trials)}
     assert [*found] == [
         "all", "functions", "functions, twins", "functions, +5 % work", "models", "models, identical", "quiet", "busy",
-        "case texts", "case words", "case fast", "twins: other keys", "twins: other globals", "twins: other order",
+        "case texts", "case words", "case fast", "twins: keys", "twins: globals", "twins: order",
     ]  # fmt: skip
     assert (found["all"].trials, found["all"].given, found["all"].wrong) == (5, Rate(3, 5), Rate(1, 3))
-    assert (found["functions, twins"].wrong, found["twins: other keys"].wrong) == (Rate(1, 2), Rate(0, 1))
+    assert (found["functions, twins"].wrong, found["twins: keys"].wrong) == (Rate(1, 2), Rate(0, 1))
     assert (found["busy"].wrong, found["quiet"].wrong) == (Rate(1, 1), Rate(0, 2))
     assert found["functions, +5 % work"].found == Rate(1, 2) and found["all"].fired == Rate(1, 5)
     assert found["models"].seconds is None and found["functions"].seconds == 12.0
