@@ -24,6 +24,7 @@ from .harness.session.versus import FunctionQuestion, Given, Outcome
 from .harness.store.errors import RESTORE, RunError
 from .harness.store.files import CLAIMS, VERDICTS
 from .harness.store.folder import RunFolder
+from .harness.store.verdict_schema import Verdict
 from .results import find_run
 
 VERDICT_COLUMNS = ("claim", "part", "who", "title", "verdict", "reason", "claimed", "alpha", "together")
@@ -55,7 +56,7 @@ class OpenRun:
 
         part: "" where a claim has one part. together: whether it holds at once with all others that say so (Holm).
         """
-        return _frame(VERDICT_COLUMNS, ({**each, "who": ", ".join(each["who"])} for each in self._judged))
+        return _frame(VERDICT_COLUMNS, ({**vars(each), "who": ", ".join(each.who)} for each in self._judged))
 
     @cached_property
     def effects(self) -> pd.DataFrame:
@@ -67,22 +68,18 @@ class OpenRun:
         """
         rows = (
             {
-                **effect,
-                "claim": each["claim"],
-                "part": each["part"],
-                "value": effect.get("ratio", effect.get("value")),
-                "unit": effect.get("unit") or "times",
-                "notes": "\n".join(effect["notes"]),
+                **vars(effect),
+                "claim": each.claim,
+                "part": each.part,
+                "value": effect.ratio,
+                "low": -math.inf if effect.lower is None else effect.lower,
+                "unit": effect.unit or "times",
+                "notes": "\n".join(effect.notes),
             }
             for each in self._judged
-            for effect in each["effects"]
+            for effect in each.effects
         )
-        frame = _frame(EFFECT_COLUMNS, rows)
-        numbers = ["value", "low", "high"]
-        frame[numbers] = frame[numbers].astype(float)
-        frame["low"] = frame["low"].fillna(float("-inf"))
-        frame["high"] = frame["high"].fillna(float("inf"))
-        return frame
+        return _frame(EFFECT_COLUMNS, rows)
 
     @cached_property
     def samples(self) -> pd.DataFrame:
@@ -91,17 +88,17 @@ class OpenRun:
         return self._folder.read_samples()
 
     @cached_property
-    def _judged(self) -> Sequence[Mapping[str, Any]]:
+    def _judged(self) -> Sequence[Verdict]:
         """The verdicts that lie there; of a run that was killed before it had any, those of its finished rounds."""
         if self._folder.has(VERDICTS):
-            return self._folder.records(VERDICTS)
+            return self._folder.read(VERDICTS)
         try:
-            return rejudge(self._folder)[0]
+            return rejudge(self._folder).verdicts
         except ClaimError as error:
             raise RunError(self.path / CLAIMS, str(error), RESTORE) from error
 
     def _summary(self) -> str:
-        counts = Counter(str(each["verdict"]) for each in self._judged)
+        counts = Counter(each.verdict for each in self._judged)
         return ", ".join(f"{count} {word}" for word, count in counts.most_common()) or "no verdicts"
 
     def __repr__(self) -> str:
@@ -127,10 +124,7 @@ def open_run(run: str | Path) -> OpenRun:
 
 
 def _frame(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    frame = pd.DataFrame([{name: row.get(name) for name in columns} for row in rows], columns=list(columns))
-    texts = [name for name in ("part", "claimed", "machine") if name in columns]
-    frame[texts] = frame[texts].fillna("")
-    return frame
+    return pd.DataFrame([{name: row[name] for name in columns} for row in rows], columns=list(columns))
 
 
 # -- two functions -----------------------------------------------------------------------------------------------------

@@ -93,7 +93,7 @@ def write_results(
             run.renew(id=name, started=started.isoformat(), seed=number)
             if (run.path / STANDINGS).exists():
                 standings = json.loads((run.path / STANDINGS).read_text(encoding="utf-8"))
-                own = {"of": run.digest(), "name": name, "started": started.isoformat()}
+                own = {"made_from": run.digest(), "name": name, "started": started.isoformat()}
                 run.write_json(STANDINGS, standings | own)
                 run.renew(STANDINGS)
     write_profile(run, frames)

@@ -22,9 +22,10 @@ from llama_workbench.harness.fleet.verdicts import MachineEvidence, judge_machin
 from llama_workbench.harness.judge.parts import Part
 from llama_workbench.harness.metrics.base import Judged
 from llama_workbench.harness.spec.regions import Region
+from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.confidence import looks_reached, running_interval
 from llama_workbench.harness.store.machine_schema import OverMachines, Pooled
-from llama_workbench.harness.store.schema import Effect, Verdict
+from llama_workbench.harness.store.verdict_schema import Effect, Verdict
 
 MACHINES = (2, 3, 5, 10)
 BETWEEN = (0.0, 0.02, 0.05, 0.10)
@@ -52,7 +53,7 @@ def judge(evidence: Evidence, alpha: float) -> Judged:
     """One effect, by its interval."""
     interval = running_interval(cast(Any, evidence).rounds, alpha)
     inside, outside = CLAIM.contains(interval.low, interval.high), CLAIM.excludes(interval.low, interval.high)
-    word = "supported" if inside else "refuted" if outside else "inconclusive"
+    word = Word.SUPPORTED if inside else Word.REFUTED if outside else Word.INCONCLUSIVE
     low, high = math.exp(interval.low), math.exp(interval.high)
     effect = Effect(
         workload="w", variant="new", baseline="old", metric="cpu time", ratio=math.exp(interval.centre),

@@ -14,7 +14,7 @@ from scipy import stats
 from llama_workbench.harness.evidence.effect import ALPHA
 from llama_workbench.harness.judge.verdicts import shared_alpha
 from llama_workbench.harness.spec.regions import Region
-from llama_workbench.harness.stats.confidence import looks_reached, running_interval
+from llama_workbench.harness.stats.confidence import Level, looks_reached, running_interval
 
 ROUNDS = 300
 Noise = Callable[[np.random.Generator, tuple[int, int]], NDArray[np.float64]]
@@ -70,16 +70,16 @@ CORRELATED: Mapping[str, Noise] = {
 PSEUDO_MEDIAN_OF_EXPONENTIAL = float(stats.gamma.ppf(0.5, 2)) / 2
 
 
-def miss(d: NDArray[np.float64], alpha: float, truth: float = 0.0) -> NDArray[np.bool_]:
+def miss(d: NDArray[np.float64], level: Level, truth: float = 0.0) -> NDArray[np.bool_]:
     """Which series (rows) have a look that leaves out the truth: where its signed-rank sum lies in a tail."""
-    low, high = outside(d, alpha, truth)
+    low, high = outside(d, level, truth)
     return low | high
 
 
-def outside(d: NDArray[np.float64], alpha: float, value: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def outside(d: NDArray[np.float64], level: Level, value: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Which series (rows) have a look whose interval lies below `value`, and which have one above it."""
     below, above = np.zeros(len(d), dtype=bool), np.zeros(len(d), dtype=bool)
-    for look in looks_reached(d.shape[1], alpha):
+    for look in looks_reached(d.shape[1], level):
         seen = d[:, : look.rounds] - value
         ranks = np.argsort(np.argsort(np.abs(seen), axis=1), axis=1) + 1
         positive = (ranks * (seen > 0)).sum(axis=1)

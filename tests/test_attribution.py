@@ -205,7 +205,7 @@ def test_the_order_of_rows_and_the_way_in_do_not_matter(seed: int, rounds: int, 
         Round("w", 1, 0, tuple(Sample(*row) for row in part[columns].values.tolist()))
         for _, part in stored.groupby("round")
     ]
-    whole = [whole_rounds(stats.log_times_of_round(each, clock="cpu").of(CELLS)).logs for each in live]
+    whole = [whole_rounds(stats.log_times_of_rounds([each], clock="cpu").of(CELLS)).logs for each in live]
     assert np.concatenate(whole) == pytest.approx(found.logs)
 
 

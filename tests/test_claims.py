@@ -95,7 +95,7 @@ def test_each_expectation_is_a_region_of_the_log_ratio(tmp_path: Path, line: str
 
 def test_a_claim_survives_json(tmp_path: Path) -> None:
     claim = read_claim(written(tmp_path, GOOD.replace("faster_than_percent = 1", "ratio = [2, 3]")))
-    assert Claim.model_validate(json.loads(json.dumps(claim.model_dump(mode="json")))) == claim
+    assert Claim.model_validate(json.loads(json.dumps(claim.stored()))) == claim
 
 
 # -- a wrong file --------------------------------------------------------------------------------------------------

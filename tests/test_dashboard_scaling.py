@@ -14,9 +14,11 @@ import pytest
 from llama_workbench import ROOT
 from llama_workbench.harness.spec.words import Cause
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.verdict_schema import Ends
 from tests import runs
 from tests.dashboard_pages import everything, open_page
 from tests.dashboard_runs import HOSTILE
+from tests.verdicts import an_effect
 
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
@@ -45,12 +47,10 @@ def a_run(effects: Sequence[tuple[str, float | None, float | None, float | None]
         for place, ((name, *_), width) in enumerate(zip(effects, WIDTHS, strict=False))
     ]
     rows = tuple(
-        data.Effect(name, "new", "old", "cpu time", "", ratio, low, high, 30, 1.0, "inconclusive", ())
+        an_effect(workload=name, variant="new", baseline="old", value=ratio, low=low, high=high, verdict="inconclusive")
         for name, low, ratio, high in effects
     )
-    claim = data.Claim(
-        "c", "T", 0.01, rows, claimed="same within ±1 %", low=1 / 1.01, high=1.01, verdict="inconclusive"
-    )
+    claim = data.figure("T", 0.01, rows, claimed="same within ±1 %", region=Ends(1 / 1.01, 1.01))
     checkpoints = {f"w{width}": {"hidden_size": width} for width in WIDTHS}
     manifest = {"id": "run", "alpha": 0.01, "experiments": experiments, "checkpoints": checkpoints}
     return data.Run(Path("run"), Manifest.model_validate(manifest), (claim,), {}, {}, {}, (), ())
@@ -152,7 +152,7 @@ def test_microseconds_keep_their_sign_on_the_bent_axis() -> None:
     [series] = crossovers.all_series(a_run(FALLING))[SIDES]
     ends = {256: (150.0, 100.0, 200.0, 30), 512: (-2.0, -9000.0, 8000.0, 30), 1024: (5.0, None, None, 3)}
     costs = {
-        float(size): data.Effect("w", unit="µs", value=value, low=low, high=high, rounds=rounds)
+        float(size): an_effect(unit="µs", value=value, low=low, high=high, rounds=rounds)
         for size, (value, low, high, rounds) in (ends | {2048: (None, None, None, 0)}).items()
     }
     figure = figures.microseconds(series, costs)
@@ -211,7 +211,7 @@ def test_a_run_without_series_says_which_command_makes_one(page: Any, tmp_path: 
     assert "--claims call-overhead-negligible,refactor-2x-3x" in everything(page(tmp_path))
 
 
-def test_a_damaged_manifest_and_hostile_names_leave_the_ratio(page: Any, tmp_path: Path) -> None:
+def test_damaged_samples_and_hostile_names_leave_the_ratio(page: Any, tmp_path: Path) -> None:
     checkpoints = {name: {"hidden_size": width} for name, width in (("15m", 288), ("7b-1layer", 4096))}
     run: RunFolder = runs.write_run(tmp_path / "runs" / "bad", rounds=20, manifest={"checkpoints": checkpoints})
     verdicts = run.records("verdicts.json")
@@ -221,9 +221,12 @@ def test_a_damaged_manifest_and_hostile_names_leave_the_ratio(page: Any, tmp_pat
     for experiment in manifest["experiments"]:
         experiment["variants"].append(HOSTILE)
     run.write_json("verdicts.json", verdicts)
-    run.write_json("run.json", manifest | {"seed": "none"})
+    run.write_json("run.json", manifest)
+    path = run.path / "samples.parquet"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4] + b"\xff" * 296 + whole[300:])
     app = page(tmp_path, effect=f"{HOSTILE}~team006_before~cpu time")
     assert not app.exception
-    assert "No microseconds: run.json: not in the form that is read here" in everything(app)
+    assert "No microseconds: samples.parquet: damaged" in everything(app)
     assert HOSTILE in everything(app)
     assert not any(re.search(r"(?<!\\)<script", item.value) for item in app.markdown)

@@ -29,6 +29,7 @@ from tests import runs
 from tests.dashboard_pages import everything, open_page
 from tests.dashboard_runs import HOSTILE, deface
 from tests.known_trials import trial
+from tests.verdicts import an_effect
 
 PAGE = ROOT / "dashboard" / "page_scripts" / "trust.py"
 
@@ -120,9 +121,9 @@ def test_the_sentence_counts_what_could_have_been_seen() -> None:
         "In part. In 4 checks with identical code it seemed to differ on 1 workload: "
     )
     ends = {"a": (0.99, 1.01), "b": (0.9, 1.1), "c": (None, None)}
-    effects = tuple(data.Effect(name, low=low, high=high) for name, (low, high) in ends.items())
-    again = (data.Effect("a", low=0.995, high=1.005), data.Effect("d", unit="%", low=1.0, high=2.0))
-    claims = [data.Claim("one", "One", 0.01, effects), data.Claim("two", "Two", 0.01, again)]
+    effects = tuple(an_effect(workload=name, low=low, high=high) for name, (low, high) in ends.items())
+    again = an_effect(workload="a", low=0.995, high=1.005), an_effect(workload="d", unit="%", low=1.0, high=2.0)
+    claims = [data.figure("One", 0.01, effects), data.figure("Two", 0.01, again)]
     assert noise.could_see(claims, found) == (
         "Half of 2 comparisons are known within ±5.5 %, all within ±11 %. "
         "Where an interval cannot tell, the verdict is open."

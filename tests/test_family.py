@@ -34,7 +34,7 @@ def judged_and_asked(plan: Plan, tmp_path: Path) -> list[tuple[str, float, float
     run = write_run(
         tmp_path,
         only=WORKLOADS,
-        claims=[claim.model_dump(mode="json") for claim in plan.claims],
+        claims=[claim.stored() for claim in plan.claims],
         judged=False,
         manifest={"ad_hoc": [list(pair) for pair in plan.ad_hoc]},
     )

@@ -57,7 +57,7 @@ from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
 from llama_workbench.harness.store.parquet import NO_SAMPLES
-from llama_workbench.harness.store.schema import Verdict
+from llama_workbench.harness.store.verdict_schema import Verdict
 
 OUTSIDE = ROOT / "tests" / "outside_variants.py"
 PREFILL = "prefill-tiny-t16"
@@ -284,7 +284,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
 
 def test_how_it_is_written_and_planned() -> None:
     claim = a_claim(variant="fast", baseline="team006_before", workloads=[PREFILL], range=[-1, 1])
-    assert Claim.model_validate(claim.model_dump(mode="json")) == claim
+    assert Claim.model_validate(claim.stored()) == claim
     [hypothesis] = claim.hypothesis
     assert hypothesis.describe() == "the same work within ±1 %"
     assert a_claim(above=1).hypothesis[0].describe() == "above 1 % more work in the baseline"

@@ -32,7 +32,7 @@ from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
 from llama_workbench.harness.store.parquet import NO_SAMPLES
 from llama_workbench.harness.store.pass_schema import ExactResult
-from llama_workbench.harness.store.schema import Verdict
+from llama_workbench.harness.store.verdict_schema import Verdict
 
 CLAIMS = load_claims(ROOT / "claims")
 
@@ -115,7 +115,7 @@ def test_a_faulty_reading_is_told_with_the_fix(hypothesis: dict[str, Any], probl
 
 def test_every_claim_survives_the_run_folder() -> None:
     for claim in CLAIMS:
-        assert Claim.model_validate(claim.model_dump(mode="json")) == claim
+        assert Claim.model_validate(claim.stored()) == claim
 
 
 def test_a_range_says_what_it_allows() -> None:
@@ -153,7 +153,7 @@ def test_a_part_may_be_measured_on_some_of_its_workloads_without_all() -> None:
         [planned] = [each for each in make_plan(request, CLAIMS).claims if each.id == "single-file-faster"]
         assert planned.hypothesis[0].workload_names() == measured
         assert planned.hypothesis[0].left_out == (2 if measured == some else 0)
-        assert Claim.model_validate(planned.model_dump(mode="json")) == planned  # as a run stores it
+        assert Claim.model_validate(planned.stored()) == planned  # as a run stores it
         said = judge_claims([planned], evidence_from_manifest({"experiments": []}, NO_SAMPLES))[0].claimed
         assert said.endswith(" (on 2 of its 4 workloads; --all has all)") == (measured == some)
     table = claim.hypothesis[0].model_dump(exclude_defaults=True) | {"quick": ["prefill-tiny-t16"]}

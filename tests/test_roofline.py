@@ -43,7 +43,7 @@ from llama_workbench.harness.session import run as session
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
 from llama_workbench.harness.store.parquet import NO_SAMPLES
-from llama_workbench.harness.store.schema import Verdict
+from llama_workbench.harness.store.verdict_schema import Verdict
 from llama_workbench.harness.worker.gates.small import small_weights
 
 pytestmark = pytest.mark.usefixtures("warm")
@@ -267,7 +267,7 @@ def test_how_it_is_written_and_planned() -> None:
     with pytest.raises(ClaimError, match='quantity = "flops": unknown key for metric = "roofline"'):
         a_claim(workloads=["w"], above=1, quantity="flops")
     claim = a_claim(workloads=["decode-tiny-c16"], above=1)
-    assert Claim.model_validate(claim.model_dump(mode="json")) == claim
+    assert Claim.model_validate(claim.stored()) == claim
     plan = make_plan(Request(), [claim])
     [experiment] = plan.experiments
     assert (experiment.variants, experiment.targets, experiment.controls) == (("fast",), (), ())

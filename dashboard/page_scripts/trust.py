@@ -16,6 +16,7 @@ from llama_workbench.dashboard.sections import blocks, head
 from llama_workbench.dashboard.views import calibration, data, forest, gates, noise
 from llama_workbench.harness.calibrate.rates import EXPLAINED, PAIR_HEADINGS, RATE_HEADINGS, cells
 from llama_workbench.harness.calibrate.record import CalibrationError
+from llama_workbench.harness.store.verdict_schema import Effect
 
 CONTROLS_COMMAND = "pytest --benchmark"
 CALIBRATE_COMMAND = "workbench calibrate"
@@ -196,7 +197,7 @@ def show_places(run: data.Run, measured: noise.Noise) -> None:
 
 
 def ratio(span: noise.Span) -> str:
-    return words.effect(span.value, span.low or None, span.high) if span.rounds > 1 else "too few rounds"
+    return words.ratio(span.value, span.low or None, span.high) if span.rounds > 1 else "too few rounds"
 
 
 def show_gates(run: data.Run) -> None:
@@ -252,7 +253,7 @@ def show_traces(run: data.Run) -> None:
 
 def show_warnings(run: data.Run) -> None:
     blocks.header("Notes on the effects", anchor="notes")
-    groups: dict[str, list[tuple[str, data.Effect]]] = {}  # by the note without its numbers
+    groups: dict[str, list[tuple[str, Effect]]] = {}  # by the note without its numbers
     for claim in run.claims:
         for effect in claim.effects:
             for note in effect.said:
@@ -263,7 +264,7 @@ def show_warnings(run: data.Run) -> None:
     rows = []
     for group in sorted(groups.values(), key=len, reverse=True):
         where = list(dict.fromkeys(effect.where for _, effect in group))
-        verdicts = dict.fromkeys(words.look(effect.verdict).word.lower() for _, effect in group)
+        verdicts = dict.fromkeys(effect.verdict.look.word.lower() for _, effect in group)
         more = f" and {len(where) - MOST_NAMED} more" if len(where) > MOST_NAMED else ""
         rows.append(
             {

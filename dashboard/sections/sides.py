@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
+from llama_workbench.harness.store.verdict_schema import Effect
+
 from .. import state, words
 from ..figures import breakdown as phase_figures
 from ..figures import memory as memory_figures
@@ -20,15 +22,15 @@ from . import blocks
 UNREADABLE = "The rounds cannot be shown: the samples of this run cannot be read."
 
 
-def show_rounds_of_claim(opened: state.Opened, claim: data.Claim, effect: data.Effect) -> None:
+def show_rounds_of_claim(opened: state.Opened, claim: data.Claim, effect: Effect) -> None:
     """The rounds behind one effect of a claim, with what was claimed where that is a ratio of times."""
-    asked = effect.workload, effect.variant, effect.baseline, samples.metric_of(effect), claim.alpha
+    asked = effect.workload, effect.variant, effect.baseline, claim.time, claim.alpha, effect.one_sided
     paired = blocks.computed(UNREADABLE, opened, samples.pair, *asked)
     if paired is not None:
         show_rounds(paired, claim, effect)
 
 
-def show_rounds(paired: samples.Paired, claim: data.Claim, effect: data.Effect) -> None:
+def show_rounds(paired: samples.Paired, claim: data.Claim, effect: Effect) -> None:
     """One comparison round by round, against the region of `claim` where that is one of ratios."""
     if not len(paired.ratios):
         st.text("No round has both sides.")

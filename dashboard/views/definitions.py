@@ -1,4 +1,4 @@
-"""A claim as it was when the run was made, out of claims.json: a value of a wrong kind counts as missing (MAYBE)."""
+"""A claim as it was when the run was made, out of claims.json: what the pages show of it."""
 
 from __future__ import annotations
 
@@ -6,41 +6,43 @@ from typing import Annotated
 
 from pydantic import BeforeValidator
 
-from llama_workbench.harness.store.forms import MAYBE, Shape, Text
-
-MaybeText = Annotated[Text, MAYBE]
-MaybeTexts = Annotated[tuple[Text, ...], MAYBE]
+from llama_workbench.harness.store.declared import JsonFile
+from llama_workbench.harness.store.files import CLAIMS
+from llama_workbench.harness.store.forms import Shape, Text
 
 
 class Source(Shape):
     """Where a claim was made."""
 
-    document: MaybeText = ""
-    section: MaybeText = ""
+    document: Text = ""
+    section: Text = ""
 
 
 class Hypothesis(Shape):
     """One part of a claim: what was to be measured. A single baseline becomes a list of one."""
 
-    part: MaybeText = ""
-    metric: MaybeText = ""
-    quantity: MaybeText = ""
-    of: MaybeText = ""
-    variant: MaybeText = ""
+    part: Text = ""
+    metric: Text = ""
+    quantity: Text = ""
+    of: Text = ""
+    variant: Text = ""
     baseline: Annotated[
-        tuple[Text, ...], BeforeValidator(lambda one: [one] if isinstance(one, str) else one), MAYBE
+        tuple[Text, ...], BeforeValidator(lambda names: [names] if isinstance(names, str) else names)
     ] = ()
-    workloads: MaybeTexts = ()
-    phases: MaybeTexts = ()
+    workloads: tuple[Text, ...] = ()
+    phases: tuple[Text, ...] = ()
 
 
 class Definition(Shape):
     """A claim with all its parts."""
 
-    id: MaybeText = ""
-    title: MaybeText = ""
-    statement: MaybeText = ""
-    source: Annotated[tuple[Source, ...], MAYBE] = ()
-    decided_by: MaybeText = ""
-    assumes: MaybeTexts = ()
-    hypothesis: Annotated[tuple[Hypothesis, ...], MAYBE] = ()
+    id: Text = ""
+    title: Text = ""
+    statement: Text = ""
+    source: tuple[Source, ...] = ()
+    decided_by: Text = ""
+    assumes: tuple[Text, ...] = ()
+    hypothesis: tuple[Hypothesis, ...] = ()
+
+
+DEFINITIONS = JsonFile(CLAIMS, list[Definition])

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny, model_validator
 
-from ..metrics.registry import metric_of, metrics, names
+from ..metrics.registry import metric_of, names
 from ..metrics.time import TimeHypothesis
 from ..spec.comparison import Comparison
 from ..spec.hypotheses import Hypothesis, Name, Text
@@ -29,16 +29,8 @@ def hypothesis_model(metric: Any) -> type[Hypothesis]:
 
 
 def _by_its_metric(table: Any) -> Any:
-    """A table read by the model of its metric.
-
-    Keys of other metrics without a value are left away: older runs stored every key with every hypothesis.
-    """
-    if not isinstance(table, Mapping):
-        return table
-    model = hypothesis_model(table.get("metric"))
-    other = {key for metric in metrics() for key in metric.hypothesis.model_fields} - model.model_fields.keys()
-    empty = {key for key, value in table.items() if value is None or (key in other and value == [])}
-    return model.model_validate({key: value for key, value in table.items() if key not in empty})
+    """A table read by the model of its metric."""
+    return hypothesis_model(table.get("metric")).model_validate(table) if isinstance(table, Mapping) else table
 
 
 Slug = Annotated[
@@ -73,7 +65,7 @@ class NamedCall(BaseModel):
 
 
 class Claim(BaseModel):
-    """One claim. `Claim.model_validate(claim.model_dump(mode="json"))` gives it back (see claims.json of a run)."""
+    """One claim. `Claim.model_validate(claim.stored())` gives it back."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -114,6 +106,10 @@ class Claim(BaseModel):
         if self.function or self.call:
             self._folder = path.parent
         return self
+
+    def stored(self) -> dict[str, Any]:
+        """The claim as claims.json of a run holds it."""
+        return self.model_dump(mode="json", exclude_none=True)
 
     @model_validator(mode="after")
     def _parts_have_names(self) -> Claim:

@@ -10,6 +10,7 @@ from ..spec.entered import AA, EnteredName
 from ..stats.confidence import running_interval
 from ..stats.samples import Differences
 from ..store.schema import Control, Noise
+from .design import Design
 from .numbers import percent
 
 SUBJECT = "Identical code"
@@ -20,6 +21,7 @@ def judge_controls(
     measured: Mapping[str, Sequence[str]],
     rounds: Callable[[Comparison], Differences],
     alpha: float,
+    design: Design,
 ) -> Noise:
     """Judge every `NAME@aa` and `NAME@copy` against NAME, at alpha over the number of controls.
 
@@ -36,7 +38,7 @@ def judge_controls(
     pairs = [(pair, kind) for pair, kind in pairs if kind == AA or len(values[pair])]
     controls = []
     for pair, kind in pairs:
-        interval = running_interval(values[pair], alpha / len(pairs))
+        interval = running_interval(values[pair], design.plan(pair.workload, alpha / len(pairs)))
         fired = interval.unstable or not interval.low <= 0 <= interval.high
         ends = interval.centre, interval.low, interval.high, interval.n
         controls.append(Control(pair.workload, kind, pair.variant, *ends, fired))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..claims.model import Claim
 from ..machine.locks import Lock
 from ..store import schema
 from ..store.errors import RESTORE, RunError
@@ -70,7 +71,7 @@ class FleetFolder:
         """
         listed = [each.model_copy(update={"folder": self._folder_of(each.name)}) for each in machines]
         if claims is not None:
-            self.run.write_json(CLAIMS, [each if isinstance(each, Mapping) else plain_claim(each) for each in claims])
+            self.run.write_json(CLAIMS, [each.stored() if isinstance(each, Claim) else each for each in claims])
         content = {"format": schema.FORMAT, "id": self.path.resolve().name, "status": status, "mode": FLEET}
         entries = [each.model_dump(mode="json") for each in listed]
         self.run.write_json(MANIFEST, {**content, **plain(manifest), "machines": entries, "experiments": []})
@@ -100,8 +101,3 @@ class FleetFolder:
 def is_fleet(manifest: Mapping[str, Any]) -> bool:
     """Whether this is the run.json of a fleet."""
     return manifest.get("mode") == FLEET
-
-
-def plain_claim(claim: Any) -> Any:
-    """A claim as claims.json holds it."""
-    return claim.model_dump(mode="json")

@@ -15,7 +15,7 @@ from ..store.machine_schema import Machine
 from ..store.sitting_schema import Sources
 from . import kinds
 from .cluster import check_address
-from .folder import FleetFolder, plain_claim
+from .folder import FleetFolder
 from .order import Files
 from .record import Before, Spread
 from .run import FleetRun
@@ -75,7 +75,7 @@ def again(folder: RunFolder, given: Request, options: Options, *, on: str, budge
 def _differences(folder: RunFolder, plan: Plan, before: Sources) -> list[str]:
     """What is not as it was."""
     changed = [*changed_code(before, plan)]
-    if folder.records(CLAIMS) != [plain_claim(claim) for claim in plan.claims]:
+    if folder.records(CLAIMS) != [claim.stored() for claim in plan.claims]:
         changed.append("a claim, or which there are, changed")
     return changed
 

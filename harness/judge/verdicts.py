@@ -19,7 +19,7 @@ from ..claims.model import Claim
 from ..evidence.evidence import Evidence
 from ..spec.conditions import Condition
 from ..spec.words import GIVEN, Word
-from ..store.schema import Verdict
+from ..store.verdict_schema import Verdict
 from .parts import Part, parts_of
 
 

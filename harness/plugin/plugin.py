@@ -305,13 +305,12 @@ class Session:
             return
         from ..report.further import further
         from ..report.terminal import show, verdict_report
-        from ..store.forms import plain
 
         terminalreporter.section("workbench: verdicts")
         if self.options.gates_only:
             terminalreporter.write_line("--benchmark-disable: gates only, nothing was timed and nothing judged")
         else:
-            show(verdict_report(plain(self.result.verdicts), self.result.manifest), _console(config))
+            show(verdict_report(self.result.verdicts, self.result.manifest), _console(config))
         for condition in self.result.failed_conditions():
             terminalreporter.write_line(f"fails: --fail-if {condition}", red=True)
         path, here = self.result.folder.path, Path.cwd()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..report.standings import read_standings
+from ..spec.words import Word
 from ..store.errors import RESTORE, RunError, RunWarning
 from ..store.files import MANIFEST, SAMPLES, STANDINGS, SUMS, VERDICTS
 from ..store.folder import RunFolder, RunSummary, describe
@@ -28,7 +29,7 @@ Row = dict[str, Any]
 NEEDED = (MANIFEST, SUMS, VERDICTS, STANDINGS)
 """The files of a run that its row is made of, where it has all of them."""
 
-_OF_NO_USE = ("load_average", "commit")  # differ from run to run, and no rule looks at them
+_OF_NO_USE = ("load_average",)  # differs from run to run, and no rule looks at it
 
 
 def row_of(run: RunFolder, name: str, *, light: bool = False) -> Row:
@@ -73,7 +74,8 @@ def digest_of(folder: Path) -> str:
 
 def summary_of(row: Mapping[str, Any], path: Path) -> RunSummary:
     """What a list shows of a run. path: where the run will lie once it is fetched."""
-    claims = tuple((each["claim"], each["part"], each["verdict"]) for each in row["claims"])
+    judged = (each for each in row["claims"] if each["verdict"] in {*Word})
+    claims = tuple((each["claim"], each["part"], Word(each["verdict"])) for each in judged)
     return RunSummary(
         path=path,
         workloads=tuple(row["workloads"]),
@@ -94,10 +96,10 @@ def standings_of(row: Mapping[str, Any], where: str) -> Standings:
             "name": row["id"],
             **{key: row[key] for key in ("started", "status", "noise", "fired")},
             "environment": json.loads(row["environment"]),
-            "courses": {
-                course["name"]: {key: course[key] for key in ("checkpoint", "against", "bias")}
-                | {"workload": json.loads(course["workload"])}
-                for course in row["results"]
+            "workloads": {
+                result["name"]: {key: result[key] for key in ("checkpoint", "reference", "bias")}
+                | {"workload": json.loads(result["workload"])}
+                for result in row["results"]
             },
             "subjects": [(each["workload"], each["variant"]) for each in row["subjects"]],
             "rows": row["times"],
@@ -121,8 +123,8 @@ def _columns_of(standings: Standings) -> Row:
     return {
         "environment": json.dumps(environment, sort_keys=True),
         "results": [
-            {**course, "name": name, "workload": json.dumps(course["workload"], sort_keys=True)}
-            for name, course in content["courses"].items()
+            {**result, "name": name, "workload": json.dumps(result["workload"], sort_keys=True)}
+            for name, result in content["workloads"].items()
         ],
         "subjects": [{"workload": workload, "variant": variant} for workload, variant in content["subjects"]],
         "times": content["rows"],

@@ -6,34 +6,34 @@ import shlex
 from collections.abc import Collection, Iterator, Sequence
 
 from ..plan.options import every_option
-from ..spec.conditions import FAIL_IF
+from ..store.verdict_schema import Verdict
 from .text import Json
 
 LONG = "--workbench-"
 """What their long names begin with."""
 
 
-def command_again(verdict: Json, *, command: Sequence[str], seed: int | None, workloads: Collection[str]) -> str:
+def command_again(verdict: Verdict, *, command: Sequence[str], seed: int | None, workloads: Collection[str]) -> str:
     """The command for this verdict alone. `command`, `seed`, `workloads`: of the run, whose choices it repeats."""
     words = ["pytest", "--benchmark"]
-    effects = verdict["effects"]
-    measured = list(dict.fromkeys(effect["workload"] for effect in effects))
-    if verdict["claim"] in ("ad-hoc", FAIL_IF) and effects:
+    effects = verdict.effects
+    measured = list(dict.fromkeys(effect.workload for effect in effects))
+    if (verdict.is_comparison or verdict.is_condition) and effects:
         functions = _functions(command)
-        words += ["--compare", *(functions or (effects[0]["baseline"], effects[0]["variant"]))]
+        words += ["--compare", *(functions or (effects[0].baseline, effects[0].variant))]
         words += [] if functions else ["--workloads", ",".join(measured)]
-        words += ["--fail-if", str(verdict["part"])] if verdict["claim"] == FAIL_IF else []
+        words += ["--fail-if", verdict.part] if verdict.is_condition else []
     else:
-        words += ["--claims", verdict["claim"]]
+        words += ["--claims", verdict.claim]
         # Of a claim with several parts only what this one needs; what spans several workloads needs them all.
-        if verdict.get("part") and measured and set(measured) <= set(workloads):
+        if verdict.part and measured and set(measured) <= set(workloads):
             words += ["--workloads", ",".join(measured)]
     words += _carried(command)
     words += [] if seed is None else ["--seed", str(seed)]
     return shlex.join(words)
 
 
-def command_of(verdict: Json, manifest: Json) -> str:
+def command_of(verdict: Verdict, manifest: Json) -> str:
     """The same from run.json."""
     command, seed = manifest.get("command"), manifest.get("seed")
     experiments = manifest.get("experiments") or ()

@@ -14,6 +14,7 @@ from ..calls.revisions import parse_at
 from ..calls.source import Source, named_apart, source_of
 from ..calls.world import WorldTurn, modules_kept
 from ..spec.conditions import BETWEEN, FAIL_IF, Condition
+from ..spec.words import Word
 
 if TYPE_CHECKING:
     from ..measure.participants import Progress
@@ -159,7 +160,7 @@ class Outcome:
     @property
     def fails(self) -> bool:
         """Whether what was asked is not proven."""
-        return self.asked and self.verdict != "supported"
+        return self.asked and self.verdict != Word.SUPPORTED
 
     def __str__(self) -> str:
         """One sentence."""

@@ -17,7 +17,7 @@ INTRODUCTION = """\
 A run is one folder. `run.json` says what was measured and how; the samples lie in `samples.parquet`. All else is
 computed from the samples or comes from the run's passes. During a run, each finished round is one line of
 `samples.jsonl`; the end of the run turns them into `samples.parquet`. JSON files are UTF-8; null stands for a number
-that is not there. A key with `?` is missing in some runs, mostly older ones. Readers ignore keys that they do not know.
+that is not there. A key with `?` may be missing. Readers ignore keys that they do not know.
 
 When a run has ended, `SHA256SUMS` holds the SHA-256 of every other file (`sha256sum --check SHA256SUMS` compares
 them), and a file that changed since is refused.
@@ -49,9 +49,7 @@ def document(declared: Iterable[DataFile]) -> str:
         schema = form.json_schema()
         parts.append(f"## {name}\n\n{_whole(schema)}\n")
         parts += _models(schema)
-    parts.append(
-        f"## {files.SAMPLES}\n\n{Sample.__doc__} One row is one sample. Columns that older runs lack count as 0.\n"
-    )
+    parts.append(f"## {files.SAMPLES}\n\n{Sample.__doc__} One row is one sample.\n")
     fields = ", ".join(f"`{name}`" for name in Sample._fields)
     parts += [
         _columns(sample_columns()),

@@ -13,8 +13,6 @@ from functools import cache
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, Field, PlainSerializer, TypeAdapter, ValidationError, WrapValidator
-from pydantic_core import PydanticUseDefault
-from pydantic_core.core_schema import ValidatorFunctionWrapHandler
 
 from llama_workbench.datasets.geometries import mistakes
 
@@ -23,24 +21,6 @@ class Shape(BaseModel):
     """A part of a file: keys that are not named here are let through."""
 
     model_config = {"frozen": True}
-
-
-SHOWN = "shown"
-"""The context of a check that leaves out what only judging asks about: a damaged run is shown as far as it goes."""
-
-
-def _else_default(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
-    try:
-        return read(value)
-    except ValidationError:
-        raise PydanticUseDefault from None
-
-
-JUDGED = WrapValidator(lambda value, read, info: _else_default(value, read) if info.context == SHOWN else read(value))
-"""Marks a field that only judging asks about: where it is only shown, a value in another form counts as missing."""
-
-MAYBE = WrapValidator(_else_default)
-"""Marks a field that is only shown: a value in another form counts as missing."""
 
 
 def says(text: str) -> Any:
@@ -133,10 +113,10 @@ class Fault(ValueError):
     """A value is not in the form that is asked for: its place, the value and what was expected, in one line."""
 
 
-def check(form: TypeAdapter[Any], value: Any, context: str = "") -> None:
+def check(form: TypeAdapter[Any], value: Any) -> None:
     """Raise Fault where `value` is not in this form."""
     try:
-        form.validate_python(value, context=context)
+        form.validate_python(value)
     except ValidationError as error:
         raise Fault(mistakes(error)[0]) from error
 

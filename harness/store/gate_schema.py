@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import StrictBool
+from pydantic import Field, StrictBool
 
-from .forms import MAYBE, Count, Number, Ratio, Shape, Text, says
+from .forms import Count, Number, Ratio, Shape, Text, says
+
+AnyNumber = Annotated[float, Field(strict=True)]
+"""A number that may be infinite in memory; in a file that is null."""
 
 
 class Excluded(Shape):
@@ -21,9 +24,10 @@ class Gate(Shape):
 
     passed: Annotated[StrictBool, says("whether its outputs agree with the reference")]
     detail: Annotated[Text | None, says("the largest difference, in words")] = None
-    cases: Annotated[Count | None, MAYBE, says("number of inputs that were compared")] = None
-    max_error: Annotated[Number | None, MAYBE, says("largest difference")] = None
-    tolerance: Annotated[Number | None, MAYBE, says("how large it may be")] = None
+    cases: Annotated[Count | None, says("number of inputs that were compared")] = None
+    max_error: Annotated[AnyNumber | None, says("largest difference; null: beyond all numbers")] = None
+    tolerance: Annotated[Number | None, says("how large it may be")] = None
+    unable: Annotated[StrictBool, says("whether an engine says that it cannot do this workload: no failure")] = False
 
 
 class Trace(Shape):
@@ -31,8 +35,8 @@ class Trace(Shape):
 
     digest: Annotated[Text, says("SHA-256 of their list; equal lists are equal operations")]
     ops: Annotated[Count, says("number of operations in a forward")]
-    attention_kernels: Annotated[list[Text] | None, MAYBE, says("its fused attention kernels")] = None
-    counts: Annotated[dict[str, Count] | None, MAYBE, says("how often each of them runs")] = None
+    attention_kernels: Annotated[list[Text] | None, says("its fused attention kernels")] = None
+    counts: Annotated[dict[str, Count] | None, says("how often each of them runs")] = None
 
 
 class TraceDifference(Shape):
@@ -42,7 +46,7 @@ class TraceDifference(Shape):
     variant: Annotated[Text, says("the other variant")]
     same: Annotated[StrictBool, says("whether both do the same operations")]
     detail: Annotated[Text | None, says("where they differ, in words")] = None
-    counts: Annotated[list[tuple[Text, Count, Count]], MAYBE, says("[operation, baseline's calls, variant's]")] = []
+    counts: Annotated[list[tuple[Text, Count, Count]], says("[operation, baseline's calls, variant's]")] = []
 
 
 class Confirmed(Shape):

@@ -25,9 +25,6 @@ from .errors import RunError, RunWarning, as_run_error
 
 ROUND = ["workload", "process", "round"]
 _LINE_KEYS = {*ROUND, "samples", "crc"}
-_NEEDED = len(Sample._fields) - len(Sample._field_defaults)
-_LENGTHS = range(_NEEDED, len(Sample._fields) + 1, 2)
-"""Rows of older runs end before the first token, or before the device: two fields each."""
 
 Key = tuple[str, int, int]
 """(workload, process, round)"""
@@ -73,12 +70,10 @@ def read(path: Path) -> tuple[pa.Table, bool]:
     rest = lines.pop()
     if rest:
         warnings.warn(f"{path}: the last line was cut off and is left out", RunWarning, stacklevel=4)
-    has_crc = False
     for number, line in ((number, line) for number, line in enumerate(lines, start=1) if line.strip()):
         try:
             record = json.loads(line)
-            problem = _problem(record) or _crc_problem(line, record, has_crc)
-            has_crc = has_crc or "crc" in record
+            problem = _problem(record) or _crc_problem(line)
         except (ValueError, RecursionError):
             problem = "not JSON"
         if problem:
@@ -87,10 +82,8 @@ def read(path: Path) -> tuple[pa.Table, bool]:
         samples = record["samples"]
         for name in ROUND:
             columns[name] += [record[name]] * len(samples)
-        for name, column in zip(Sample._fields, zip(*samples, strict=True), strict=False):
+        for name, column in zip(Sample._fields, zip(*samples, strict=True), strict=bool(samples)):
             columns[name] += column
-        for name in parquet.LATER:
-            columns[name] += [0] * (len(columns["variant"]) - len(columns[name]))
     try:
         return parquet.checked_samples(pa.table(columns, parquet.SCHEMA), path), not rest
     except (pa.ArrowInvalid, OverflowError) as error:
@@ -159,12 +152,10 @@ def _problem(record: Any) -> str | None:
         if type(record.get(key)) is not kind:
             return f'"{key}" is not {word}'
     samples = record["samples"]
-    if not all(isinstance(row, list) and len(row) in _LENGTHS for row in samples):
-        return f"a sample is not [{', '.join(Sample._fields[:_NEEDED])}] (and {', '.join(Sample._fields[_NEEDED:])})"
-    if len(set(map(len, samples))) > 1:
-        return "some samples have a first token and others do not"
+    if not all(isinstance(row, list) and len(row) == len(Sample._fields) for row in samples):
+        return f"a sample is not [{', '.join(Sample._fields)}]"
     # By columns, because a journal of a long run has a million numbers.
-    for name, column in zip(Sample._fields, zip(*samples, strict=True), strict=False):
+    for name, column in zip(Sample._fields, zip(*samples, strict=True), strict=bool(samples)):
         kind, word = kinds["workload"] if name == "variant" else INTEGER
         if set(map(type, column)) != {kind}:
             return f"a sample has a {name} that is not {word}"
@@ -176,9 +167,7 @@ def _crc(text: bytes) -> bytes:
     return b',"crc":"%08x"}' % zlib.crc32(text)
 
 
-def _crc_problem(line: bytes, record: Mapping[str, Any], needed: bool) -> str | None:
-    """What is wrong with the checksum of a line; lines of older runs have none."""
-    if "crc" not in record:
-        return "its checksum is missing" if needed else None
+def _crc_problem(line: bytes) -> str | None:
+    """What is wrong with the checksum of a line."""
     end = len(_crc(b""))
-    return None if line[-end:] == _crc(line[:-end] + b"}") else "its checksum does not fit"
+    return None if line[-end:] == _crc(line[:-end] + b"}") else "its checksum is missing or does not fit"

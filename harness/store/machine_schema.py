@@ -10,7 +10,9 @@ from typing import Annotated, Literal
 
 from pydantic import TypeAdapter
 
-from .forms import MAYBE, Alpha, Count, HighEnd, LowEnd, Shape, Text, Value, says
+from ..spec.words import Word
+from .forms import Alpha, Count, HighEnd, LowEnd, Shape, Text, Value, says
+from .verdict_schema import PartName
 
 Spending = Literal["replicate", "split"]
 """How a fleet was used: every machine measured all, or each experiment was measured on one machine."""
@@ -20,13 +22,13 @@ class Machine(Shape):
     """One machine of a fleet. `name` is a plain folder name."""
 
     name: Annotated[Text, says("its name in this fleet")]
-    kind: Annotated[Text, MAYBE, says("what kind of machine it is, in words; empty until it is known")] = ""
+    kind: Annotated[Text, says("what kind of machine it is, in words; empty until it is known")] = ""
     folder: Annotated[Text | None, says("its run, from the folder of the fleet; null: it measured nothing")] = None
-    status: Annotated[Text, MAYBE, says('as of a run; "left out" where it was not used')] = ""
+    status: Annotated[Text, says('as of a run; "left out" where it was not used')] = ""
     experiments: Annotated[
-        list[Text], MAYBE, says("workloads that it measured; where the work was split only these count")
+        list[Text], says("workloads that it measured; where the work was split only these count")
     ] = []
-    reason: Annotated[Text, MAYBE, says("why it was left out, or what happened to it")] = ""
+    reason: Annotated[Text, says("why it was left out, or what happened to it")] = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +47,7 @@ class OfKind(Pooled):
     kind: Annotated[Text, says("the kind of machine")]
     machines: Annotated[tuple[Text, ...], says("names of these machines")]
     rounds: Annotated[Count, says("number of rounds, of all together")]
-    verdict: Annotated[Text, says("what it says of the claim on these machines, as of an effect")]
+    verdict: Annotated[Word, says("what it says of the claim on these machines, as of an effect")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +63,7 @@ class OverMachines:
     """One effect over all machines that measured it. Intervals hold with probability 1 - `alpha` each."""
 
     claim: Annotated[Text, says("as in verdicts.json")]
-    part: Annotated[Text | None, says("as in verdicts.json")] = None
+    part: Annotated[PartName, says("as in verdicts.json")] = ""
     workload: Annotated[Text, says("where it was measured")]
     variant: Annotated[Text, says("the side that is asked about")]
     baseline: Annotated[Text, says("the side that it is compared with; may be empty")]

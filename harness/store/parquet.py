@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ..spec.sample import Column, Sample, sample_columns
+from ..spec.sample import Column, sample_columns
 from .errors import RESTORE, RunError, first_line
 
 
@@ -28,9 +28,6 @@ SCHEMA = schema_of(sample_columns())
 
 NO_SAMPLES = SCHEMA.empty_table().to_pandas()
 """What a run without rounds has: some claims are judged by other passes alone."""
-
-LATER = tuple(Sample._field_defaults)
-"""Columns that older runs lack; they count as 0."""
 
 Source: TypeAlias = Path | pa.BufferReader | None
 
@@ -51,7 +48,7 @@ def open_parquet(path: Path, schema: pa.Schema = SCHEMA, source: Source = None) 
         raise RunError(path, f"not a whole Parquet file ({first_line(error)})", RESTORE) from error
     except OSError as error:
         raise RunError(path, f"cannot be read ({error.strerror or first_line(error)})", RESTORE) from error
-    lacking = [name for name in schema.names if name not in have and name not in LATER]
+    lacking = [name for name in schema.names if name not in have]
     if lacking:
         file.close()
         raise RunError(path, f"lacks the column{'s' * (len(lacking) > 1)} {', '.join(lacking)}", RESTORE)
@@ -83,11 +80,7 @@ def of_variants(variants: Collection[str] | None, table: pa.Table) -> pa.Table:
 
 def _read(path: Path, schema: pa.Schema, variants: Collection[str] | None, source: Source) -> pa.Table:
     with open_parquet(path, schema, source) as file, _damage(path):
-        have = file.schema_arrow.names
-        table = of_variants(variants, file.read(columns=[name for name in schema.names if name in have]))
-        for name in schema.names:
-            if name not in have:
-                table = table.append_column(name, pa.array(np.zeros(table.num_rows, np.int64)))
+        table = of_variants(variants, file.read(columns=schema.names))
         return pa.table([_cast(table.column(field.name), field, path) for field in schema], schema=schema)
 
 

@@ -1,53 +1,47 @@
 """The JSON files that a run itself writes: one model a file. Each pass declares its own.
 
-The models name what a reader uses: other keys are let through, and what older runs lack has a default. What is computed
-with (`Verdict`, `Effect`, `Noise`, `Standings`) is a dataclass; an open end is infinite in memory, null in the file.
+The models name what a reader uses: other keys are let through. What is computed with (`Noise`, `Standings`) is a
+dataclass; an open end is infinite in memory, null in the file.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, AliasChoices, Field, StrictBool, TypeAdapter, model_serializer, model_validator
+from pydantic import AfterValidator, Field, StrictBool, TypeAdapter, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from ..spec.conditions import checked
 from ..spec.entered import EnteredName
-from ..spec.words import Cause
 from ..stats.confidence import Interval
+from ..stats.means import Mean
 from .forms import (
-    JUDGED,
-    MAYBE,
     Alpha,
     Amount,
     Count,
-    HighEnd,
+    Log,
     LogHigh,
     LogLow,
     LogValue,
-    LowEnd,
     Number,
     RatioHigh,
     RatioLow,
     RatioValue,
-    SecondsMore,
     Seed,
     Shape,
     Size,
+    Some,
     Text,
-    Value,
     has_form,
-    null_is,
     says,
     without_damaged,
 )
 from .gate_schema import Confirmed, Excluded, Gate, Trace, TraceDifference
 from .machine_schema import Machine, Spending
-from .sitting_schema import Apart, SideEnvironment, Sitting, Sources
+from .sitting_schema import Apart, LostLife, SideEnvironment, Sitting, Sources
 
 FORMAT = 1  # of the run folder; a reader refuses any other
 
@@ -56,26 +50,26 @@ class Workload(Shape):
     """A workload, with the sizes that judging asks about."""
 
     name: Annotated[Text, says("its name")]
-    kind: Annotated[Text | None, JUDGED, says('"prefill", "decode", "generate", "component", "call"')] = None
-    payload: Annotated[Text | None, MAYBE, says("the function that makes the arguments of a call")] = None
-    check: Annotated[Text | None, MAYBE, says("the function that compares two answers, where not by ==")] = None
-    geometry: Annotated[Text | None, JUDGED, says("shape of its model; empty for a component")] = None
-    tokens: Annotated[Size, JUDGED, says("length of a call")] = 0
-    new_tokens: Annotated[Size | None, JUDGED, says("tokens that a call generates")] = None
-    context: Annotated[Size, JUDGED, says("tokens in the cache before a call")] = 0
-    component: Annotated[Text | None, MAYBE, says("which part of the model")] = None
-    batch: Annotated[Size | None, MAYBE, says("number of sequences")] = None
-    chunk: Annotated[Size | None, MAYBE, says("tokens of each step of a prefill")] = None
-    lengths: Annotated[Text | None, MAYBE, says('"repeated", "trace", ...')] = None
-    dtype: Annotated[Text | None, MAYBE, says("type of its numbers")] = None
-    threads: Annotated[Size | None, MAYBE, says("threads that it computes on")] = None
+    kind: Annotated[Text | None, says('"prefill", "decode", "generate", "component", "call"')] = None
+    payload: Annotated[Text | None, says("the function that makes the arguments of a call")] = None
+    check: Annotated[Text | None, says("the function that compares two answers, where not by ==")] = None
+    geometry: Annotated[Text | None, says("shape of its model; empty for a component")] = None
+    tokens: Annotated[Size, says("length of a call")] = 0
+    new_tokens: Annotated[Size | None, says("tokens that a call generates")] = None
+    context: Annotated[Size, says("tokens in the cache before a call")] = 0
+    component: Annotated[Text | None, says("which part of the model")] = None
+    batch: Annotated[Size | None, says("number of sequences")] = None
+    chunk: Annotated[Size | None, says("tokens of each step of a prefill")] = None
+    lengths: Annotated[Text | None, says('"repeated", "trace", ...')] = None
+    dtype: Annotated[Text | None, says("type of its numbers")] = None
+    threads: Annotated[Size | None, says("threads that it computes on")] = None
 
 
 class Clock(Shape):
     """The clock that counts."""
 
-    default: Annotated[Text | None, JUDGED, says('"cpu" (of the thread), "wall" or "device"')] = None
-    wall_variants: Annotated[list[Text], JUDGED, says("variants with threads of their own, timed by wall")] = []
+    default: Annotated[Text | None, says('"cpu" (of the thread), "wall" or "device"')] = None
+    wall_variants: Annotated[list[Text], says("variants with threads of their own, timed by wall")] = []
 
 
 class ExperimentRecord(Shape):
@@ -83,13 +77,15 @@ class ExperimentRecord(Shape):
 
     workload: Workload
     variants: Annotated[list[Text], says("what was built and timed, controls included")]
-    baseline: Annotated[Text | None, JUDGED, says("what the variants are compared with")] = None
+    baseline: Annotated[Text | None, says("what the variants are compared with")] = None
     clock: Clock = Clock()
-    rounds: Annotated[Count, JUDGED, says("finished rounds")] = 0
-    blocks: Annotated[Count, MAYBE, says("of these, blocks: one pair in two processes that share a core")] = 0
-    apart: Annotated[list[Apart] | None, MAYBE, says("pairs in rounds of their own; null until it is decided")] = None
+    rounds: Annotated[Count, says("finished rounds")] = 0
+    horizon: Annotated[Some | None, says("rounds that its budget should give, by costs alone")] = None
+    blocks: Annotated[Count, says("of these, blocks: one pair in two processes that share a core")] = 0
+    lost_lives: Annotated[list[LostLife], says("lives that failed, and why")] = []
+    apart: Annotated[list[Apart] | None, says("pairs in rounds of their own; null until it is decided")] = None
     seconds: Annotated[Amount | None, says("time that its rounds took, seconds")] = None
-    sampled_seconds: Annotated[Amount | None, MAYBE, says("of that, inside timed samples")] = None
+    sampled_seconds: Annotated[Amount | None, says("of that, inside timed samples")] = None
     gates: Annotated[dict[str, Gate], says("result of the logits gate by variant")] = {}
     traces: Annotated[dict[str, Trace], says("operations by variant")] = {}
     trace_differences: Annotated[list[TraceDifference], says("the pairs whose operations were compared")] = []
@@ -100,15 +96,15 @@ class ExperimentRecord(Shape):
 class Checkpoint(Shape):
     """The weights of a geometry."""
 
-    hidden_size: Annotated[Size | None, JUDGED, says("width of the model")] = None
-    digest: Annotated[Text | None, JUDGED, says("SHA-256 of the weights")] = None
-    synthetic: Annotated[StrictBool | None, MAYBE, says("whether they were drawn from a seed")] = None
+    hidden_size: Annotated[Size | None, says("width of the model")] = None
+    digest: Annotated[Text | None, says("SHA-256 of the weights")] = None
+    synthetic: Annotated[StrictBool | None, says("whether they were drawn from a seed")] = None
 
 
 class Device(Shape):
     """The device that the models computed on."""
 
-    kind: Annotated[Text | None, JUDGED, says('"cpu" or "cuda"')] = None
+    kind: Annotated[Text | None, says('"cpu" or "cuda"')] = None
 
 
 class Environment(Shape):
@@ -125,7 +121,7 @@ class Environment(Shape):
     packages: Annotated[dict[str, Text | None] | None, says("version by package")] = None
     malloc: Annotated[dict[str, Any] | None, says("environment variables of the allocator")] = None
     device: Device | None = None
-    commit: Annotated[dict[str, Any] | None, says("commit of the workbench, and whether files differed from it")] = None
+    commit: Annotated[dict[str, Any] | None, says("commit of the code, and whether files differed from it")] = None
 
 
 @dataclass(frozen=True)
@@ -177,110 +173,34 @@ class Noise:
 class Manifest(Shape):
     """The run. Parts may be missing, but what is there must be right."""
 
-    sealed: Annotated[StrictBool | None, MAYBE, says("true once the run has ended and has SHA256SUMS")] = None
+    sealed: Annotated[StrictBool | None, says("true once the run has ended and has SHA256SUMS")] = None
     format: Annotated[Count, says("version of the run folder")] = FORMAT
-    id: Annotated[Text | None, JUDGED, says("name of the run")] = None
-    started: Annotated[Text | None, JUDGED, says("start, ISO 8601, UTC")] = None
-    finished: Annotated[Text | None, MAYBE, says("end; null until then")] = None
-    status: Annotated[Text | None, JUDGED, says('"running", "complete", "interrupted" or "failed"')] = None
-    mode: Annotated[Text | None, MAYBE, says('"claims", "compare", "gates"; "fleet": of several machines')] = None
-    command: Annotated[list[Text], MAYBE, says("command line that started the run")] = []
-    seed: Annotated[Seed | None, JUDGED, says("seed of the random orders and weights")] = None
-    options: Annotated[dict[str, Any], MAYBE, says("options that it keeps when it goes on")] = {}
-    budget_seconds: Annotated[Amount | None, MAYBE, says("time for rounds, of all sittings, seconds")] = None
-    sittings: Annotated[list[Sitting], MAYBE, says("when it was measured; `--continue` adds one")] = []
-    sources: Annotated[Sources | None, MAYBE, says("the code, so that a run that goes on is still one run")] = None
-    passes: Annotated[list[Text], MAYBE, says("metrics whose pass was made")] = []
-    alpha: Annotated[Alpha, JUDGED, says("chance that a verdict is wrong")] = 0.01
+    id: Annotated[Text | None, says("name of the run")] = None
+    started: Annotated[Text | None, says("start, ISO 8601, UTC")] = None
+    finished: Annotated[Text | None, says("end; null until then")] = None
+    status: Annotated[Text | None, says('"running", "complete", "interrupted" or "failed"')] = None
+    mode: Annotated[Text | None, says('"claims", "compare", "gates"; "fleet": of several machines')] = None
+    command: Annotated[list[Text], says("command line that started the run")] = []
+    seed: Annotated[Seed | None, says("seed of the random orders and weights")] = None
+    options: Annotated[dict[str, Any], says("options that it keeps when it goes on")] = {}
+    budget_seconds: Annotated[Amount | None, says("time for rounds, of all sittings, seconds")] = None
+    sittings: Annotated[list[Sitting], says("when it was measured; `--continue` adds one")] = []
+    sources: Annotated[Sources | None, says("the code, so that a run that goes on is still one run")] = None
+    passes: Annotated[list[Text], says("metrics whose pass was made")] = []
+    alpha: Annotated[Alpha, says("chance that a verdict is wrong")] = 0.01
+    unit: Annotated[Text, says('what gives one log ratio: "life" (a process of its own), "round"')] = "round"
     ad_hoc: Annotated[list[tuple[Text, Text]], says("pairs [baseline, variant] that --compare asked for")] = []
     fail_if: Annotated[list[Annotated[Text, AfterValidator(checked)]], says('when it fails, such as "slower:5"')] = []
-    dispute: Annotated[dict[str, Any], MAYBE, says("what is asked about the claims, as `dispute.toml` has it")] = {}
+    dispute: Annotated[dict[str, Any], says("what is asked about the claims, as `dispute.toml` has it")] = {}
     environment: Environment | None = None
-    environments: Annotated[dict[str, SideEnvironment], MAYBE, says("by side that has one of its own")] = {}
-    spending: Annotated[Spending | None, MAYBE, says('of a fleet: "replicate" or "split"')] = None
-    machines: Annotated[list[Machine], MAYBE, says("of a fleet: its machines, each with a run of its own")] = []
-    request: Annotated[dict[str, Any] | None, MAYBE, says("of a fleet: what was asked for, so that it can go on")] = (
-        None
-    )
+    environments: Annotated[dict[str, SideEnvironment], says("by side that has one of its own")] = {}
+    spending: Annotated[Spending | None, says('of a fleet: "replicate" or "split"')] = None
+    machines: Annotated[list[Machine], says("of a fleet: its machines, each with a run of its own")] = []
+    request: Annotated[dict[str, Any] | None, says("of a fleet: what was asked for, so that it can go on")] = None
     checkpoints: Annotated[dict[str, Checkpoint] | None, says("weights by geometry")] = None
     experiments: Annotated[list[ExperimentRecord], says("one entry for each workload")] = []
     excluded: Annotated[list[Excluded], says("variants that were excluded on every workload")] = []
-    noise: Annotated[Noise | None, MAYBE, says("its controls; only once it was judged")] = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Effect:
-    """One comparison on one workload, or one value of a pass, with its interval.
-
-    In memory `ratio` (for a value with a `unit`: the value itself) is NaN without rounds; while there are too few
-    rounds for an interval, `low` is 0 (of a value minus infinity) and `high` infinite. For a comparison without a claim
-    `verdict` is faster, slower, same, inconclusive or not evidence. `seconds_more` is NaN where nothing can be said.
-    """
-
-    workload: Annotated[Text, says("where it was measured")]
-    variant: Annotated[Text, says("the side that is asked about")]
-    baseline: Annotated[Text, says("the side that it is compared with; may be empty for a value")]
-    metric: Annotated[Text, says('"cpu time", "wall time to first token", ...; for a value, what it is of')] = ""
-    machine: Annotated[Text, says("on which machine; only there in a run of several machines")] = ""
-    unit: Annotated[Text, says("unit of a value; only there for a value")] = ""
-    ratio: Annotated[
-        Value,
-        Field(
-            validation_alias=AliasChoices("ratio", "value"),
-            description="t_baseline / t_variant: above 1 the variant is faster; for a value the key is `value`",
-        ),
-    ] = math.nan
-    low: Annotated[LowEnd, says("lower end of its interval; null: open")] = -math.inf
-    high: Annotated[HighEnd, says("upper end; null: open")] = math.inf
-    rounds: Annotated[Count, says("number of rounds")]
-    seconds: Annotated[Amount, says("wall time of the samples behind it, both sides, seconds")]
-    verdict: Annotated[Text, says("supported, refuted, inconclusive, not evidence or not measurable here")]
-    cause: Annotated[Cause, says("what makes it so, in a word that code may ask for; else none")] = Cause.NONE
-    reason: Annotated[Text, says("why the verdict is as it is, for people; may be empty")] = ""
-    notes: Annotated[tuple[Text, ...], says("what a reader should know besides")] = ()
-    seconds_more: Annotated[SecondsMore, MAYBE, says("seconds more that would settle it; null: none would")] = math.nan
-
-    @property
-    def said(self) -> tuple[str, ...]:
-        """All that there is to say of it: the reason, then the notes."""
-        return (self.reason, *self.notes) if self.reason else self.notes
-
-    @model_serializer(mode="wrap")
-    def _row(self, dump: Callable[[Effect], dict[str, Any]]) -> dict[str, Any]:
-        row, unknown = dump(self), math.isnan(self.seconds_more) and "seconds_more"
-        absent = {unknown, not self.machine and "machine"}
-        if self.unit:
-            return {"value" if key == "ratio" else key: value for key, value in row.items() if key not in absent}
-        no_bound = {name: row[name] or None for name in ("ratio", "low", "high")}  # a ratio of 0 is none
-        return {key: value for key, value in (row | no_bound).items() if key not in {"unit", *absent}}
-
-
-@dataclass(frozen=True)
-class Ends:
-    """What is claimed: ratios, or values in the unit of the effects."""
-
-    low: Annotated[Number | None, says("lower end; null: none")] = None
-    high: Annotated[Number | None, says("upper end; null: none")] = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """What became of one part of a claim."""
-
-    claim: Annotated[Text, says("name of the claim; ad-hoc for a comparison without one")]
-    part: Annotated[Text | None, says("name of the part, where a claim has several")] = None
-    who: Annotated[tuple[Text, ...], says("who said it")]
-    title: Annotated[Text, says("the claim in a few words")] = ""
-    statement: Annotated[Text, says("the claim in a sentence")] = ""
-    verdict: Annotated[Text, says("supported, refuted, depends, inconclusive, not evidence or not measurable here")]
-    reason: Annotated[Text, says("why")]
-    cause: Annotated[Cause, says("what makes it so, in a word that code may ask for; else none")] = Cause.NONE
-    alpha: Annotated[Alpha, null_is(math.nan), says("of each effect; null: bounds from experience")] = math.nan
-    claimed: Annotated[Text, says("`region` in words")] = ""
-    due_to: Annotated[Text, says("of a claim about the split: which sides bring the speed-up")] = ""
-    region: Ends | None = None
-    together: Annotated[bool, says("whether it holds at once with all others that say so (Holm)")] = False
-    effects: Annotated[tuple[Effect, ...], says("the evidence")]
+    noise: Annotated[Noise | None, says("its controls; only once it was judged")] = None
 
 
 Key = tuple[str, str]  # (workload, variant)
@@ -292,8 +212,17 @@ class WorkloadResult:
 
     workload: Annotated[dict[str, Any], says("the workload, as in run.json")]
     checkpoint: Annotated[Text | None, says("SHA-256 of the weights; null: none")]
-    reference: Annotated[Text | None, Field(alias="against", description="what its variants are compared with")]
+    reference: Annotated[Text | None, says("what its variants are compared with")]
     bias: Annotated[Amount, says("by how many log units a ratio may be off, by controls that fired")]
+
+
+@dataclass(frozen=True)
+class OverLives(Mean):
+    """The trimmed mean of a log ratio over lives, by which two runs are compared."""
+
+    centre: Annotated[Log, says("the mean")]
+    error: Annotated[Amount, Field(gt=0), says("its standard error")]
+    freedom: Annotated[Amount, Field(ge=0.5), says("degrees of freedom of the error")]
 
 
 @dataclass(frozen=True)
@@ -312,6 +241,7 @@ class RelativeTime:
     rounds: Annotated[Count, says("number of rounds")]
     unstable: Annotated[StrictBool, says("whether the ratio drifted while it was measured")]
     faults: Annotated[Number, says("page faults a call, more than those of the reference")]
+    over_lives: Annotated[OverLives | None, says("the same over lives; null: the run is not made of lives")] = None
 
     @property
     def interval(self) -> Interval:
@@ -324,16 +254,15 @@ class Standings:
     """A run as relative times, which can be compared over days and machines; absolute times cannot."""
 
     format: Annotated[Count, says("version of this file")] = 1
-    made_from: Annotated[
-        Mapping[str, Text],
-        Field(alias="of", description="SHA-256 of run.json and of the samples that it was made from"),
-    ] = field(default_factory=dict, compare=False, repr=False)
+    made_from: Annotated[Mapping[str, Text], says("SHA-256 of run.json and of the samples that it was made from")] = (
+        field(default_factory=dict, compare=False, repr=False)
+    )
     name: Annotated[Text, says("name of the run")]
     started: Annotated[Text, says("start, ISO 8601, UTC")]
     status: Annotated[Text, says("as in run.json")]
     environment: Annotated[dict[str, Any], has_form(TypeAdapter(Environment)), says("the machine, as in run.json")]
     noise: Annotated[Text, says("what the controls show, in one line")]
-    workloads: Annotated[Mapping[str, WorkloadResult], Field(alias="courses", description="results by workload")]
+    workloads: Annotated[Mapping[str, WorkloadResult], says("results by workload")]
     subjects: Annotated[tuple[Key, ...], says("[workload, variant] of all that have a number")]
     rows: Annotated[tuple[RelativeTime, ...], says("relative time of each subject whose workload has a reference")]
     dropped: Annotated[tuple[tuple[Text, Text, Text], ...], says("[workload, variant, reason] without a number")]
@@ -369,6 +298,6 @@ class Standings:
 
 
 MANIFEST, STANDINGS = TypeAdapter(Manifest), TypeAdapter(Standings)
-NOISE, VERDICTS = TypeAdapter(Noise), TypeAdapter(list[Verdict])
+NOISE = TypeAdapter(Noise)
 Claims = Annotated[list[dict[str, Any]], says("The claims as they stood then, in the form of `claims/*.toml`.")]
 CLAIMS = TypeAdapter(Claims)  # harness/claims/model.py checks each claim

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import StrictBool
 
 from ..spec.comparison import Metric
-from .forms import MAYBE, Amount, Shape, Text, says
+from .forms import Amount, Count, Shape, Text, says
 
 
 class Sitting(Shape):
@@ -23,18 +23,26 @@ class SourceRecord(Shape):
     digest: Annotated[
         Text, says("SHA-256 of its source, and of the files that it imports by name; of a revision, of its commit")
     ]
-    file: Annotated[Text | None, MAYBE, says("name of the file, where the user brought one")] = None
+    file: Annotated[Text | None, says("name of the file, where the user brought one")] = None
     given: Annotated[
-        Text | None, MAYBE, says("what the user brought, as it is given again: NAME=FILE:FUNCTION@COMMIT, no folders")
+        Text | None, says("what the user brought, as it is given again: NAME=FILE:FUNCTION@COMMIT, no folders")
     ] = None
-    commit: Annotated[Text | None, MAYBE, says("full name of the commit, where the code is of a revision")] = None
+    commit: Annotated[Text | None, says("full name of the commit, where the code is of a revision")] = None
 
 
 class CallSources(Shape):
     """The code that makes what functions are called with, and that compares their answers."""
 
     payload: Annotated[SourceRecord, says("makes the arguments of a call")]
-    check: Annotated[SourceRecord | None, MAYBE, says("compares two answers; null: as the workbench does")] = None
+    check: Annotated[SourceRecord | None, says("compares two answers; null: as the workbench does")] = None
+
+
+class LostLife(Shape):
+    """A process that failed while it measured; the rounds that it had finished count."""
+
+    process: Annotated[Count, says("its number")]
+    variant: Annotated[Text | None, says("the side that ran; null: none")] = None
+    reason: Annotated[Text, says("how it failed")]
 
 
 class Sources(Shape):
@@ -59,4 +67,4 @@ class Apart(Shape):
     variant: Annotated[Text, says("one side")]
     baseline: Annotated[Text, says("the other side")]
     metric: Annotated[Metric, says("what of the calls is compared")]
-    blocks: Annotated[StrictBool | None, MAYBE, says("whether its rounds are blocks; null before the first")] = None
+    blocks: Annotated[StrictBool | None, says("whether its rounds are blocks; null before the first")] = None
