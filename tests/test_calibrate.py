@@ -477,11 +477,11 @@ def test_the_command_goes_on_where_it_was_stopped(
     pretended = Pretended(stops=4)
     monkeypatch.setattr(calibrate, "measured", pretended.measured)
     with pytest.raises(typer.Exit) as ended:
-        verb.command(trials=6, only="twins", file=file, as_json=True)
+        verb.command(trials=6, only="twins", kinds="functions", file=file, as_json=True)
     assert ended.value.exit_code == 130
     out, told = capsys.readouterr()
     assert "interrupted: 3 trials are kept" in told and json.loads(out)["rows"][0]["trials"] == 3
-    verb.command(trials=6, only="twins", file=file)
+    verb.command(trials=6, only="twins", kinds="functions", file=file)
     out, told = capsys.readouterr()
     assert len(pretended.known) == 7 and len(read_trials(file)[1]) == 6
     assert "0 [0, 45.9]" in out and "about" in told and "pairs of runs of" in out
@@ -489,12 +489,12 @@ def test_the_command_goes_on_where_it_was_stopped(
     document.write_text("before\n<!-- calibration:begin -->\n<!-- calibration:end -->\nafter\n")
     tables = tmp_path / "TABLES.md"
     tables.write_text("<!-- calibration-tables:begin -->\n<!-- calibration-tables:end -->\n")
-    verb.command(trials=6, only="twins", file=file, into=[document, tables])  # nothing is left to do
+    verb.command(trials=6, only="twins", kinds="functions", file=file, into=[document, tables])  # nothing is left to do
     assert len(pretended.known) == 7
     assert "Of 6 comparisons whose outcome was known (3 beside busy neighbours)" in document.read_text()
     assert "| all | 6 | 100 [54, 100] | 0 [0, 45.9] |" in tables.read_text()
     with pytest.raises(Failure, match="no such file"):
-        verb.command(trials=6, only="twins", file=file, into=[tmp_path / "nothing.md"])
+        verb.command(trials=6, only="twins", kinds="functions", file=file, into=[tmp_path / "nothing.md"])
 
 
 def test_trials_of_another_budget_or_of_what_was_not_asked_do_not_count(
