@@ -344,10 +344,10 @@ def test_rates_are_of_verdicts_given_and_by_sort() -> None:
     found = {each.name: each for each in rows(trials)}
     assert [*found] == [
         "all", "functions", "functions, twins", "functions, +5 % work", "models", "models, identical", "quiet", "busy",
-        "case texts", "case words", "case fast", "twins: other keys", "twins: other globals", "twins: other order",
+        "case texts", "case words", "case fast", "twins: keys", "twins: globals", "twins: order",
     ]  # fmt: skip
     assert (found["all"].trials, found["all"].given, found["all"].wrong) == (5, Rate(3, 5), Rate(1, 3))
-    assert (found["functions, twins"].wrong, found["twins: other keys"].wrong) == (Rate(1, 2), Rate(0, 1))
+    assert (found["functions, twins"].wrong, found["twins: keys"].wrong) == (Rate(1, 2), Rate(0, 1))
     assert (found["busy"].wrong, found["quiet"].wrong) == (Rate(1, 1), Rate(0, 2))
     assert found["functions, +5 % work"].found == Rate(1, 2) and found["all"].fired == Rate(1, 5)
     assert found["models"].seconds is None and found["functions"].seconds == 12.0
@@ -477,11 +477,11 @@ def test_the_command_goes_on_where_it_was_stopped(
     pretended = Pretended(stops=4)
     monkeypatch.setattr(calibrate, "measured", pretended.measured)
     with pytest.raises(typer.Exit) as ended:
-        verb.command(trials=6, only="twins", file=file, as_json=True)
+        verb.command(trials=6, only="twins", kinds="functions", file=file, as_json=True)
     assert ended.value.exit_code == 130
     out, told = capsys.readouterr()
     assert "interrupted: 3 trials are kept" in told and json.loads(out)["rows"][0]["trials"] == 3
-    verb.command(trials=6, only="twins", file=file)
+    verb.command(trials=6, only="twins", kinds="functions", file=file)
     out, told = capsys.readouterr()
     assert len(pretended.known) == 7 and len(read_trials(file)[1]) == 6
     assert "0 [0, 45.9]" in out and "about" in told and "pairs of runs of" in out
@@ -489,12 +489,12 @@ def test_the_command_goes_on_where_it_was_stopped(
     document.write_text("before\n<!-- calibration:begin -->\n<!-- calibration:end -->\nafter\n")
     tables = tmp_path / "TABLES.md"
     tables.write_text("<!-- calibration-tables:begin -->\n<!-- calibration-tables:end -->\n")
-    verb.command(trials=6, only="twins", file=file, into=[document, tables])  # nothing is left to do
+    verb.command(trials=6, only="twins", kinds="functions", file=file, into=[document, tables])  # nothing is left to do
     assert len(pretended.known) == 7
     assert "Of 6 comparisons whose outcome was known (3 beside busy neighbours)" in document.read_text()
     assert "| all | 6 | 100 [54, 100] | 0 [0, 45.9] |" in tables.read_text()
     with pytest.raises(Failure, match="no such file"):
-        verb.command(trials=6, only="twins", file=file, into=[tmp_path / "nothing.md"])
+        verb.command(trials=6, only="twins", kinds="functions", file=file, into=[tmp_path / "nothing.md"])
 
 
 def test_trials_of_another_budget_or_of_what_was_not_asked_do_not_count(

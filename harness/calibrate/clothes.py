@@ -16,9 +16,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from graphlib import TopologicalSorter
 
 KEYS, ATTRIBUTES, GLOBALS = "keys", "attributes", "globals"
-ORDER, IMPORT, WORDS = "order", "import", "words"
+ORDER, IMPORT, DOCS = "order", "unused import", "docs"
 
-CLOTHES = (KEYS, ATTRIBUTES, GLOBALS, ORDER, IMPORT, WORDS)
+CLOTHES = (KEYS, ATTRIBUTES, GLOBALS, ORDER, IMPORT, DOCS)
 """Renamed keys of dicts, attributes and methods, functions, classes and constants; definitions and imports in another
 order; an unused import; other docstrings and comments."""
 
@@ -62,7 +62,7 @@ def dressed(text: str, clothes: Collection[str], draw: random.Random, kept: Coll
         tree.body.insert(_first_import(tree), ast.Import([ast.alias(draw.choice(UNUSED))]))
     if ORDER in clothes:
         _reorder(tree, draw)
-    if WORDS in clothes:
+    if DOCS in clothes:
         _reword(tree, draw)
         return _commented(plain(tree), draw)
     return plain(tree)

@@ -177,7 +177,7 @@ def _sorts(trial: Trial) -> list[Sort]:
         (1, kind, 1 + work + trial.percent, f"{trial.kind}, {work_text(trial)}"),
         (2, int(trial.busy), 0, "busy" if trial.busy else "quiet"),
         (3, kind, 0, f"case {trial.case}"),
-        *((4, every.index(each), 0, f"twins: other {each}") for each in trial.clothes),
+        *((4, every.index(each), 0, f"twins: {each}") for each in trial.clothes),
     ]
 
 

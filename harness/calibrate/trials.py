@@ -118,22 +118,24 @@ def _run(folder: Path, words: list[str], limit: float) -> str:
     """Measure there. The end of what a run said that failed; empty where it did not."""
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--benchmark", *words, "--run-dir", RUN]
     environment = {name: value for name, value in child_environment().items() if not name.startswith("PYTEST_")}
-    try:
-        done = subprocess.run(
-            tied(command),
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=limit,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return f"took more than {limit:.0f} s"
-    lines = [line for line in done.stdout.splitlines() if line.strip(" =")]
-    return one_text_line(" / ".join(lines[-3:])) if done.returncode else ""
+    with subprocess.Popen(
+        tied(command),
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        try:
+            output, _ = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            return f"took more than {limit:.0f} s"
+        finally:  # also where the user interrupts this
+            process.kill()
+            process.wait()
+    lines = [line for line in output.splitlines() if line.strip(" =")]
+    return one_text_line(" / ".join(lines[-3:])) if process.returncode else ""
 
 
 def _read(run: RunFolder, trouble: str) -> TrialOutcome:
