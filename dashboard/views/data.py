@@ -20,7 +20,7 @@ from llama_workbench.harness.metrics.registry import metric_of, names
 from llama_workbench.harness.metrics.share.shares import calls_alone
 from llama_workbench.harness.profilers import py_spy
 from llama_workbench.harness.profilers.peak_memory import MEMORY, Memory
-from llama_workbench.harness.report.text import excluded_lines
+from llama_workbench.harness.report.text import counted_in, excluded_lines
 from llama_workbench.harness.spec.comparison import TIMES
 from llama_workbench.harness.spec.comparison import Metric as TimeMetric
 from llama_workbench.harness.spec.dispute import Dispute, dispute_of
@@ -51,6 +51,7 @@ class Claim(Verdict):
 
     source: str = ""
     decided_by: str = ""
+    counted: str = "rounds"  # what the values of an effect are: lives, or rounds
     assumes: tuple[str, ...] = ()
     hypothesis: Hypothesis = field(default_factory=Hypothesis)
 
@@ -214,7 +215,10 @@ def read_run(path: Path) -> Run:
     return Run(
         path=path,
         manifest=manifest,
-        claims=tuple(claim_of(verdict, claims.get(verdict.claim, Definition()), names) for verdict in verdicts),
+        claims=tuple(
+            replace(claim_of(verdict, claims.get(verdict.claim, Definition()), names), counted=counted_in(content))
+            for verdict in verdicts
+        ),
         floors=_floors(noise.controls),
         profiles={(row.workload, row.variant): row for row in profiles},
         memory={(row.workload, row.variant): row for row in memory},

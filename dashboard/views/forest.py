@@ -68,7 +68,7 @@ class Forest:
     def column(self) -> str:
         """What the text at the right of each row says."""
         sure = words.percent(1 - self.claim.alpha)
-        return f"speed-up [{sure} interval] · rounds" if self.is_ratio else "value [interval] · count"
+        return f"speed-up [{sure} interval] · {self.claim.counted}" if self.is_ratio else "value [interval] · count"
 
     @property
     def title(self) -> str:

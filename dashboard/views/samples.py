@@ -98,7 +98,7 @@ def timing(
 class Paired:
     """One comparison round by round, in the order of measuring. Ratios are t_baseline / t_variant.
 
-    ratios: one a round. estimates: their running mean, geometric, held inside the interval. lows, highs: the interval
+    ratios: one a round, or a life where they are of `lives`. estimates: their running mean, geometric, held inside the interval. lows, highs: the interval
     after each round, 0 and infinity while there are too few. effect: the interval after the last, at
     1 - `alpha`. baseline_ns, variant_ns: typical time of a call. invalid_share: of the rounds that were left out.
     """
@@ -114,6 +114,7 @@ class Paired:
     baseline_ns: float | None
     variant_ns: float | None
     invalid_share: float
+    lives: bool = False
 
 
 @dataclass(frozen=True)
@@ -174,6 +175,7 @@ def _paired(evidence: Evidence, comparison: Comparison, plan: LookPlan) -> Paire
         baseline_ns=baseline_ns,
         variant_ns=variant_ns,
         invalid_share=measured.invalid_share,
+        lives=evidence.design.lives,
     )
 
 
