@@ -47,16 +47,15 @@ def show_rounds(paired: samples.Paired, claim: data.Claim, effect: Effect) -> No
     blocks.plot(drawn, round_figures.in_words(paired), "rounds")
     invalid = f" {words.percent(paired.invalid_share)} of the rounds had no valid time." if paired.invalid_share else ""
     dot = (
-        "Each dot is one life: a process that is begun anew, builds both sides and times them in turn; it is the median "
-        "of t_baseline / t_variant over its turns."
+        "Each dot is one life: a process that is begun anew, builds both sides and times them in turn"
         if paired.lives
-        else "Each dot is one round. A round builds both sides anew and times them in turn; the dot is the median of "
-        "t_baseline / t_variant over its turns."
+        else "Each dot is one round. A round builds both sides anew and times them in turn"
     )
     st.caption(
-        f"{dot} Above 1 the variant was faster. The grey band is the interval after so "
-        f"many {'lives' if paired.lives else 'rounds'}, with {words.percent(1 - paired.alpha)} confidence however often one looks. The mark at the "
-        f"right is the result. Dots that wander or jump mean that the machine changed during the run.{invalid}"
+        f"{dot}; the dot is the median of t_baseline / t_variant over its turns. Above 1 the variant was faster. The grey "
+        f"band is the interval after so many {'lives' if paired.lives else 'rounds'}, with "
+        f"{words.percent(1 - paired.alpha)} confidence however often one looks. The mark at the right is the result. Dots "
+        f"that wander or jump mean that the machine changed during the run.{invalid}"
     )
     blocks.caption(
         f"Median {paired.metric.replace('_', ' ')} of a call ({paired.clock} clock; this machine only): "

@@ -98,9 +98,10 @@ def timing(
 class Paired:
     """One comparison round by round, in the order of measuring. Ratios are t_baseline / t_variant.
 
-    ratios: one a round, or a life where they are of `lives`. estimates: their running mean, geometric, held inside the interval. lows, highs: the interval
-    after each round, 0 and infinity while there are too few. effect: the interval after the last, at
-    1 - `alpha`. baseline_ns, variant_ns: typical time of a call. invalid_share: of the rounds that were left out.
+    ratios: one a round, or a life where they are of `lives`. estimates: their running mean, geometric, held inside the
+    interval. lows, highs: the interval after each round, 0 and infinity while there are too few. effect: the interval
+    after the last, at 1 - `alpha`. baseline_ns, variant_ns: typical time of a call. invalid_share: of the rounds that
+    were left out.
     """
 
     effect: Effect
