@@ -52,10 +52,10 @@ def show_rounds(paired: samples.Paired, claim: data.Claim, effect: Effect) -> No
         else "Each dot is one round. A round builds both sides anew and times them in turn"
     )
     st.caption(
-        f"{dot}; the dot is the median of t_baseline / t_variant over its turns. Above 1 the variant was faster. The grey "
-        f"band is the interval after so many {'lives' if paired.lives else 'rounds'}, with "
-        f"{words.percent(1 - paired.alpha)} confidence however often one looks. The mark at the right is the result. Dots "
-        f"that wander or jump mean that the machine changed during the run.{invalid}"
+        f"{dot}; the dot is the median of t_baseline / t_variant over its turns. Above 1 the variant was faster. The "
+        f"grey band is the interval after so many {'lives' if paired.lives else 'rounds'}, with "
+        f"{words.percent(1 - paired.alpha)} confidence however often one looks. The mark at the right is the result. "
+        f"Dots that wander or jump mean that the machine changed during the run.{invalid}"
     )
     blocks.caption(
         f"Median {paired.metric.replace('_', ' ')} of a call ({paired.clock} clock; this machine only): "
