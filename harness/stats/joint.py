@@ -40,7 +40,7 @@ def chance_of_no_difference(series: Sequence[EqualSides]) -> float:
     here, rng = _distance(ranks, np.ones((ranks.shape[1], 1))), np.random.default_rng(0)
     as_far = 0
     for _ in range(CHUNKS):
-        signs = rng.integers(0, 2, (ranks.shape[1], A_CHUNK), dtype=np.int8) * 2.0 - 1
+        signs = rng.integers(0, 2, (ranks.shape[1], A_CHUNK)).astype(np.float64) * 2 - 1
         as_far += int((_distance(ranks, signs) >= here - 1e-9).sum())
     return (1 + as_far) / (1 + CHUNKS * A_CHUNK)
 
