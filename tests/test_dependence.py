@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from llama_workbench.harness.stats.dependence import LEVEL, dependence, is_dependent
+from llama_workbench.harness.stats.dependence import LEVEL, dependence, is_dependent, mid_ranks
 from tests.simulated_rates import HORIZON, PLANS, normal, not_seen, stops, wandering
 
 
@@ -53,6 +53,11 @@ def test_the_chance_of_a_drift_is_that_of_its_rank_correlation() -> None:
     values = np.random.default_rng(2).permutation(40) + np.linspace(0, 22, 40)
     alone = float(stats.spearmanr(np.arange(40), values).pvalue)
     assert alone <= dependence(values) <= 2 * alone  # the larger of two deviates
+
+
+def test_ranks_are_those_of_scipy() -> None:
+    values = np.random.default_rng(1).integers(0, 9, 40).astype(float)
+    assert (mid_ranks(values) == stats.rankdata(values)).all()
 
 
 def test_the_answer_is_the_same_each_time_and_depends_on_ranks_alone() -> None:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
-from scipy.stats import rankdata
 
 from .confidence import RESOLUTION
+from .dependence import mid_ranks
 
 CHUNKS, A_CHUNK = 9, 1_111  # 9,999 draws of signs, not all in memory at once
 
@@ -59,7 +59,7 @@ def _signed_ranks(series: Sequence[EqualSides]) -> csr_matrix:
     places: dict[Hashable, int] = {}
     rows, columns, entries = [], [], []
     for row, sides in enumerate(series):
-        ranks = rankdata(np.abs(sides.values)) * np.sign(sides.values)
+        ranks = mid_ranks(np.abs(sides.values)) * np.sign(sides.values)
         rows += [row] * ranks.size
         columns += [places.setdefault(unit, len(places)) for unit in sides.units]
         entries += list(ranks / math.sqrt(ranks @ ranks))
