@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from llama_workbench.harness.stats.dependence import LEVEL, dependence, is_dependent
-from tests.simulated_rates import normal, wandering
+from llama_workbench.harness.stats.dependence import LEVEL, dependence, is_dependent, mid_ranks
+from tests.simulated_rates import HORIZON, PLANS, normal, not_seen, stops, wandering
 
 
 def share_seen(series: NDArray[np.float64]) -> float:
@@ -37,6 +37,13 @@ def test_a_drift_is_seen_either_way(deviations: float, least: float) -> None:
         assert share_seen(normal(np.random.default_rng(5), (200, 112)) + sign * drift) > least
 
 
+def test_what_is_decided_early_hides_its_dependence_and_all_values_show_it() -> None:
+    d = wandering(np.random.default_rng(8), (600, HORIZON), correlation=0.5)
+    stopped = stops(d, PLANS["horizon"])
+    early, whole = not_seen(d, stopped), not_seen(d, np.where(stopped, HORIZON, 0))
+    assert whole < 0.01 < 0.05 < early < 0.15 < np.mean(stopped > 0)
+
+
 def test_values_that_avoid_the_one_before_are_no_harm() -> None:
     """Their mean is known better than the interval says."""
     assert not is_dependent(np.resize([1.0, -1.0], 60) + np.random.default_rng(6).normal(0, 0.1, 60))
@@ -46,6 +53,11 @@ def test_the_chance_of_a_drift_is_that_of_its_rank_correlation() -> None:
     values = np.random.default_rng(2).permutation(40) + np.linspace(0, 22, 40)
     alone = float(stats.spearmanr(np.arange(40), values).pvalue)
     assert alone <= dependence(values) <= 2 * alone  # the larger of two deviates
+
+
+def test_ranks_are_those_of_scipy() -> None:
+    values = np.random.default_rng(1).integers(0, 9, 40).astype(float)
+    assert (mid_ranks(values) == stats.rankdata(values)).all()
 
 
 def test_the_answer_is_the_same_each_time_and_depends_on_ranks_alone() -> None:

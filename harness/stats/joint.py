@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
-from scipy.stats import rankdata
 
 from .confidence import RESOLUTION
+from .dependence import mid_ranks
 
 CHUNKS, A_CHUNK = 9, 1_111  # 9,999 draws of signs, not all in memory at once
 
@@ -40,7 +40,7 @@ def chance_of_no_difference(series: Sequence[EqualSides]) -> float:
     here, rng = _distance(ranks, np.ones((ranks.shape[1], 1))), np.random.default_rng(0)
     as_far = 0
     for _ in range(CHUNKS):
-        signs = rng.integers(0, 2, (ranks.shape[1], A_CHUNK), dtype=np.int8) * 2.0 - 1
+        signs = rng.integers(0, 2, (ranks.shape[1], A_CHUNK)).astype(np.float64) * 2 - 1
         as_far += int((_distance(ranks, signs) >= here - 1e-9).sum())
     return (1 + as_far) / (1 + CHUNKS * A_CHUNK)
 
@@ -59,7 +59,7 @@ def _signed_ranks(series: Sequence[EqualSides]) -> csr_matrix:
     places: dict[Hashable, int] = {}
     rows, columns, entries = [], [], []
     for row, sides in enumerate(series):
-        ranks = rankdata(np.abs(sides.values)) * np.sign(sides.values)
+        ranks = mid_ranks(np.abs(sides.values)) * np.sign(sides.values)
         rows += [row] * ranks.size
         columns += [places.setdefault(unit, len(places)) for unit in sides.units]
         entries += list(ranks / math.sqrt(ranks @ ranks))
