@@ -227,7 +227,7 @@ def _show(file: Path, facts: dict[str, Any], found: Sequence[Trial], as_json: bo
     for headings, rows in ((rates.RATE_HEADINGS, summed), (rates.PAIR_HEADINGS, pairs)):
         lines = table(*headings)
         for each in rows:
-            lines.add_row(*(Text(cell, no_wrap=True) for cell in rates.cells(each)))
+            lines.add_row(*map(Text, rates.cells(each)))
         shown += [lines] if rows else []
     about = f"{file}; {facts.get('cpu_model')}, {facts.get('cores')} cores, torch {facts.get('torch')}"
     notes = [rates.EXPLAINED, about]
