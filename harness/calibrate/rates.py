@@ -56,13 +56,20 @@ class Rate:
     @property
     def brief(self) -> str:
         """In percent, for a cell of a table: "1 [0.21, 2.9]"."""
-        low, high = self.ends
-        return f"{100 * self.count / self.of:.3g} [{100 * low:.2g}, {100 * high:.3g}]" if self.of else "-"
+        if not self.of:
+            return "-"
+        rate, low, high = (_figures(100 * share) for share in (self.count / self.of, *self.ends))
+        return f"{rate} [{low}, {high}]"
 
     @property
     def counted(self) -> str:
         """With both counts: "3 of 300: 1.0 % [0.2, 2.9]"."""
         return f"{self.count:,} of {self.of:,}: {self}" if self.of else "none yet"
+
+
+def _figures(percent: float) -> str:
+    """Two figures that count, and three where only the distance from 100 % tells much."""
+    return f"{percent:.3g}" if percent >= 90 else f"{percent:.2g}"
 
 
 @dataclass(frozen=True)

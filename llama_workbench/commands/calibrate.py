@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 FILE = Path("results/calibration.jsonl")
 MINUTES = 5.0
-BUDGETS = {"functions": 8.0, "models": 24.0}
-"""Seconds of rounds where none were given: a process for models takes longer to begin."""
+BUDGETS = {"functions": 8.0, "models": 60.0}
+"""Seconds of rounds where none were given: the dozen lives that a verdict needs begin slowly where they import torch."""
 
 MOST_FAILURES = 3
 """Trials in a row that end the measuring if none of them could be made."""
@@ -38,7 +38,7 @@ Minutes = Annotated[
 ]
 Budget = Annotated[
     float | None,
-    typer.Option(min=0.5, metavar="S", help="Seconds of rounds of a trial (default: functions 8, models 24)."),
+    typer.Option(min=0.5, metavar="S", help="Seconds of rounds of a trial (default: functions 8, models 60)."),
 ]
 Kinds = Annotated[str, typer.Option(metavar="KIND,KIND", help="functions, models (default: both).")]
 Only = Annotated[
@@ -227,7 +227,7 @@ def _show(file: Path, facts: dict[str, Any], found: Sequence[Trial], as_json: bo
     for headings, rows in ((rates.RATE_HEADINGS, summed), (rates.PAIR_HEADINGS, pairs)):
         lines = table(*headings)
         for each in rows:
-            lines.add_row(*(Text(cell, no_wrap=True) for cell in rates.cells(each)))
+            lines.add_row(*map(Text, rates.cells(each)))
         shown += [lines] if rows else []
     about = f"{file}; {facts.get('cpu_model')}, {facts.get('cores')} cores, torch {facts.get('torch')}"
     notes = [rates.EXPLAINED, about]
