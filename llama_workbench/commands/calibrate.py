@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 FILE = Path("results/calibration.jsonl")
 MINUTES = 5.0
-BUDGETS = {"functions": 8.0, "models": 24.0}
-"""Seconds of rounds where none were given: a process for models takes longer to begin."""
+BUDGETS = {"functions": 8.0, "models": 60.0}
+"""Seconds of rounds where none were given: a verdict needs a dozen lives, and those with torch begin slowly."""
 
 MOST_FAILURES = 3
 """Trials in a row that end the measuring if none of them could be made."""
@@ -38,7 +38,7 @@ Minutes = Annotated[
 ]
 Budget = Annotated[
     float | None,
-    typer.Option(min=0.5, metavar="S", help="Seconds of rounds of a trial (default: functions 8, models 24)."),
+    typer.Option(min=0.5, metavar="S", help="Seconds of rounds of a trial (default: functions 8, models 60)."),
 ]
 Kinds = Annotated[str, typer.Option(metavar="KIND,KIND", help="functions, models (default: both).")]
 Only = Annotated[
