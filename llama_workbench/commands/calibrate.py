@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FILE = Path("results/calibration.jsonl")
 MINUTES = 5.0
 BUDGETS = {"functions": 8.0, "models": 60.0}
-"""Seconds of rounds where none were given: the dozen lives that a verdict needs begin slowly where they import torch."""
+"""Seconds of rounds where none were given: a verdict needs a dozen lives, and those with torch begin slowly."""
 
 MOST_FAILURES = 3
 """Trials in a row that end the measuring if none of them could be made."""
