@@ -230,8 +230,10 @@ def test_a_count_has_no_alpha_and_no_mark_and_reports_say_so(tmp_path: Path) -> 
     assert math.isnan(verdict.alpha) and not verdict.together
     counted = {"instructions": METRIC.read(RunFolder(tmp_path))}
     evidence = evidence_from_manifest({"experiments": []}, NO_SAMPLES, passes=counted)
-    both = plain(judge_claims([a_claim(above=1), a_claim(above=2)], evidence))
-    assert [(each["verdict"], each["alpha"], each["together"]) for each in both] == [("supported", None, False)] * 2
+    both = judge_claims([a_claim(above=1), a_claim(above=2)], evidence)
+    assert [(each["verdict"], each["alpha"], each["together"]) for each in plain(both)] == [
+        ("supported", None, False)
+    ] * 2
     assert "Not so 2 that rest on counts of work" in " ".join(run_notes(both, {"alpha": 0.01}))
 
 
