@@ -295,7 +295,7 @@ UNTYPED = re.compile(r"\b(?:dict|Mapping|MutableMapping)\[str, Any\]|\bJson\b")
 AS_WRITTEN = {
     "run.json as the run wrote it, of which each reader takes what it knows": """
         harness.evidence.evidence.clocks_of harness.evidence.evidence.evidence_from_manifest
-        harness.evidence.evidence.fault_cost_ns harness.fleet.folder.is_fleet harness.report.further.further
+        harness.evidence.evidence.fault_cost_ns harness.fleet.folder.is_fleet
         harness.report.markdown.markdown_table harness.report.stored.evidence_of harness.report.terminal.verdict_report
         harness.report.text.environments_text harness.report.text.excluded_lines harness.session.judging.counted
         harness.session.judging.judge_run harness.spec.conditions.conditions_in harness.spec.dispute.dispute_of""",

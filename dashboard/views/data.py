@@ -33,7 +33,6 @@ from llama_workbench.harness.store.declared import JsonFile
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.files import CLAIMS, MANIFEST, VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.forms import SHOWN
 from llama_workbench.harness.store.verdict_schema import Effect, Verdict
 
 from .. import words
@@ -210,7 +209,7 @@ def read_run(path: Path) -> Run:
     claims = {claim.id: claim for claim in definitions}
     memory = read_or_none(folder, MEMORY, problems)
     profiles = read_or_none(folder, py_spy.PROFILES, problems)
-    manifest = schema.MANIFEST.validate_python(content, context=SHOWN)
+    manifest = schema.shown(content)
     noise = manifest.noise or schema.Noise()
     problems += [f"{MANIFEST}: {problem}" for problem in noise.damaged]
     names = workloads.all_named(manifest)

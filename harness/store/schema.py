@@ -20,6 +20,7 @@ from ..stats.confidence import Interval
 from .forms import (
     JUDGED,
     MAYBE,
+    SHOWN,
     Alpha,
     Amount,
     Count,
@@ -284,6 +285,11 @@ class Standings:
             rows=tuple(row for row in self.rows if row.workload == workload),
             dropped=tuple(entry for entry in self.dropped if entry[0] == workload),
         )
+
+
+def shown(content: Mapping[str, Any]) -> Manifest:
+    """run.json as far as it goes: what only judging asks about counts as missing where it is damaged."""
+    return MANIFEST.validate_python(content, context=SHOWN)
 
 
 MANIFEST, STANDINGS = TypeAdapter(Manifest), TypeAdapter(Standings)
