@@ -151,33 +151,13 @@ class Compared:
         return f"<{self._outcome}>"
 
     def _repr_html_(self) -> str:
-        """A sentence, and the interval as a picture beside the line where nothing differs."""
-        return f"<p>{html.escape(str(self._outcome))}</p>{interval_picture(self.ratio, self.low, self.high)}"
+        """A sentence, and the interval as the pages draw it."""
+        from .dashboard.export.svg import FIGURE_PX, forest_svg
+        from .dashboard.views.data import claim_of
+        from .dashboard.views.definitions import Definition
 
-
-WIDTH, HEIGHT, EDGE = 360, 46, 24
-
-
-def interval_picture(ratio: float, low: float, high: float) -> str:
-    """An interval of a ratio and its estimate as SVG, on a logarithmic axis around 1; nothing for an open one."""
-    if not (0 < low <= ratio <= high < math.inf):
-        return ""
-    reach = max(abs(math.log(low)), abs(math.log(high)), math.log(1.02)) * 1.1
-
-    def x(value: float) -> str:
-        return f"{EDGE + (WIDTH - 2 * EDGE) * (math.log(value) + reach) / (2 * reach):.1f}"
-
-    line = '<line x1="{}" x2="{}" y1="{}" y2="{}" stroke="currentColor" stroke-width="{}"{}/>'
-    text = '<text x="{}" y="{}" font-size="11" text-anchor="middle" fill="currentColor">{}</text>'
-    parts = [
-        line.format(x(1.0), x(1.0), 4, 30, 1, ' stroke-dasharray="3 3"'),
-        line.format(x(low), x(high), 17, 17, 3, ""),
-        f'<circle cx="{x(ratio)}" cy="17" r="4.5" fill="currentColor"/>',
-        text.format(x(1.0), 42, "1"),
-        *(text.format(x(end), 42, f"{end:.3f}") for end in (low, high) if abs(math.log(end)) > 0.2 * reach),
-    ]
-    label = f"{ratio:.3f} times as fast, from {low:.3f} to {high:.3f}"
-    return f'<svg width="{WIDTH}" height="{HEIGHT}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
+        picture = forest_svg(claim_of(self._outcome.judged, Definition(), {}), {}, width=FIGURE_PX)
+        return f"<p>{html.escape(str(self._outcome))}</p>{picture}"
 
 
 def compare_functions(

@@ -32,6 +32,7 @@ from llama_workbench.harness.report.text import Bounds, duration_text, effect_te
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.schema import shown
 from llama_workbench.harness.store.verdict_schema import Effect, Ends, Verdict
 from tests.runs import write_run
 from tests.verdicts import a_verdict, an_effect
@@ -498,17 +499,17 @@ def test_what_an_open_verdict_would_cost(seconds: list[float | None], said: str)
 
 def test_the_command_repeats_what_the_run_chose() -> None:
     pair = a_verdict(an_effect(verdict="same"), claim="ad-hoc", verdict="same")
-    run = {"seed": 0, "experiments": [{"workload": {"name": "w"}}]}
+    run = {"seed": 0, "experiments": [{"workload": {"name": "w"}, "variants": []}]}
     models = {**run, "command": ["pytest", "--benchmark", "--compare", "b", "v", "--threads", "2"]}
-    assert command_of(pair, models) == "pytest --benchmark --compare b v --workloads w --threads 2 --seed 0"
+    assert command_of(pair, shown(models)) == "pytest --benchmark --compare b v --workloads w --threads 2 --seed 0"
     functions = {**run, "command": ["pytest", "--benchmark", "--compare", "a.py:f", "b.py:f", "--call", "a.py:make"]}
-    assert command_of(pair, functions) == "pytest --benchmark --compare a.py:f b.py:f --call a.py:make --seed 0"
+    assert command_of(pair, shown(functions)) == "pytest --benchmark --compare a.py:f b.py:f --call a.py:make --seed 0"
     part = a_verdict(an_effect(), part="time")
-    assert command_of(part, {**run, "command": "--device cuda"}) == (
+    assert command_of(part, shown({**run, "command": "--device cuda"})) == (
         "pytest --benchmark --claims a-claim --workloads w --seed 0"
     )
     spanning = a_verdict(an_effect(workload="w to x"), part="trend")
-    assert command_of(spanning, run) == "pytest --benchmark --claims a-claim --seed 0"
+    assert command_of(spanning, shown(run)) == "pytest --benchmark --claims a-claim --seed 0"
 
 
 def test_a_grid_s_rows_are_its_workloads() -> None:

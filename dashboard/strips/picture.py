@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from llama_workbench.harness.report import outcome as outcomes
-from llama_workbench.harness.report.answer import Line, found_words
+from llama_workbench.harness.report.answer import Line, found_words, told_apart
 from llama_workbench.harness.report.decision import Picked, decisions_of, picks_of
 from llama_workbench.harness.store.verdict_schema import Effect
 
@@ -49,17 +49,19 @@ def strip(claim: data.Claim) -> Json | None:
     marked = ([] if nothing is None else [nothing]) + (edges or list(plan.ticks))
     labels = {value: _label(value, claim.unit) for value in marked}
     ends = plan.ends(*plan.region) if plan.region else None
+    effects = [row.effect for row in plan.rows]
+    places = told_apart([effect.workload for effect in effects])
     return {
         "same": None if nothing is None else _share(plan, nothing),
         "claimed": [_share(plan, end) for end in ends] if ends else None,
         "edges": [_share(plan, edge) for edge in edges],
         "labels": _placed((_share(plan, value), text) for value, text in labels.items()),
-        "rows": [_row(plan, row.effect) for row in plan.rows],
+        "rows": [_row(plan, effect, place) for effect, place in zip(effects, places, strict=True)],
         "alt": words.clip(forest.in_words(claim, {}), 1000),
     }
 
 
-def _row(plan: forest.Forest, effect: Effect) -> Json:
+def _row(plan: forest.Forest, effect: Effect, place: str) -> Json:
     shown = effect.verdict.look
     ends = plan.ends(effect.lower, effect.upper)
     side = f"{effect.factor}, " if effect.factor else ""
@@ -69,7 +71,7 @@ def _row(plan: forest.Forest, effect: Effect) -> Json:
         "high": _share(plan, ends[1]),
         "colour": shown.colour,
         "hollow": shown.symbol.endswith("open"),
-        "name": words.clip(f"{effect.factor} on {effect.where.partition(',')[0]}", 40) if effect.factor else "",
+        "name": words.clip(f"{effect.factor} on {place}", 40) if effect.factor else "",
         "told": words.clip(f"{side}{effect.where}: {words.effect(effect)}, {shown.word.lower()}", LONGEST),
     }
 

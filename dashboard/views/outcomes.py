@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from llama_workbench.harness.report import answer as answers
 from llama_workbench.harness.report import outcome as outcomes
-from llama_workbench.harness.report.again import command_again
+from llama_workbench.harness.report.again import command_of
 from llama_workbench.harness.report.further import further
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.verdict_schema import Verdict
@@ -106,9 +106,4 @@ def with_profile(run: data.Run, workload: str) -> str:
 
 def reproduce(run: data.Run, claim: data.Claim) -> str:
     """The command that measures this claim again, with what this run chose."""
-    return command_again(
-        claim,
-        command=run.manifest.command,
-        seed=run.manifest.seed,
-        workloads={experiment.workload.name for experiment in run.manifest.experiments},
-    )
+    return command_of(claim, run.manifest)

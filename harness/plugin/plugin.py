@@ -305,6 +305,7 @@ class Session:
             return
         from ..report.further import further
         from ..report.terminal import show, verdict_report
+        from ..store import schema
 
         terminalreporter.section("workbench: verdicts")
         if self.options.gates_only:
@@ -319,7 +320,7 @@ class Session:
         if self.result.trouble:
             terminalreporter.write_line(self.result.trouble, red=True)
         terminalreporter.write_line(f"run: {shown} (workbench judge, workbench compare, make dashboard)")
-        if command := further(path, self.result.verdicts, self.result.manifest):
+        if command := further(path, self.result.verdicts, schema.shown(self.result.manifest)):
             terminalreporter.write_line(f"go on: {command}")
 
 

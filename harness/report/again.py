@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from ..plan.options import every_option
+from ..store.schema import Manifest
 from ..store.verdict_schema import Verdict
-from .text import Json
 
 LONG = "--workbench-"
 """What their long names begin with."""
 
 
-def command_again(verdict: Verdict, *, command: Sequence[str], seed: int | None, workloads: Collection[str]) -> str:
-    """The command for this verdict alone. `command`, `seed`, `workloads`: of the run, whose choices it repeats."""
-    words = ["pytest", "--benchmark"]
+def command_of(verdict: Verdict, manifest: Manifest) -> str:
+    """The command for this verdict alone, with what its run chose."""
+    command, words = manifest.command, ["pytest", "--benchmark"]
     effects = verdict.effects
     measured = list(dict.fromkeys(effect.workload for effect in effects))
     if (verdict.is_comparison or verdict.is_condition) and effects:
@@ -26,23 +26,11 @@ def command_again(verdict: Verdict, *, command: Sequence[str], seed: int | None,
     else:
         words += ["--claims", verdict.claim]
         # Of a claim with several parts only what this one needs; what spans several workloads needs them all.
-        if verdict.part and measured and set(measured) <= set(workloads):
+        if verdict.part and measured and {*measured} <= {each.workload.name for each in manifest.experiments}:
             words += ["--workloads", ",".join(measured)]
     words += _carried(command)
-    words += [] if seed is None else ["--seed", str(seed)]
+    words += [] if manifest.seed is None else ["--seed", str(manifest.seed)]
     return shlex.join(words)
-
-
-def command_of(verdict: Verdict, manifest: Json) -> str:
-    """The same from run.json."""
-    command, seed = manifest.get("command"), manifest.get("seed")
-    experiments = manifest.get("experiments") or ()
-    return command_again(
-        verdict,
-        command=[str(word) for word in command] if isinstance(command, list) else (),
-        seed=seed if isinstance(seed, int) else None,
-        workloads={experiment["workload"].get("name", "") for experiment in experiments},
-    )
 
 
 def _functions(command: Sequence[str]) -> tuple[str, ...]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from ..evidence.verdict import DAY_S
 from ..plan.options import ADD, CALL, CHECK, COMPARE
-from ..store.schema import MANIFEST, Manifest
+from ..store.schema import Manifest
 from ..store.verdict_schema import Effect, Verdict
 
 MARGIN = 1.5
@@ -19,15 +18,13 @@ MARGIN = 1.5
 LEAST_SECONDS = 5
 
 
-def goes_on(manifest: Manifest | Mapping[str, Any]) -> bool:
+def goes_on(manifest: Manifest) -> bool:
     """Whether run.json says what a run that goes on must know."""
-    manifest = manifest if isinstance(manifest, Manifest) else MANIFEST.validate_python(manifest)
     return manifest.sources is not None and bool(manifest.sittings)
 
 
-def further(run: Path, verdicts: Iterable[Verdict], manifest: Manifest | Mapping[str, Any]) -> str:
+def further(run: Path, verdicts: Iterable[Verdict], manifest: Manifest) -> str:
     """The command; empty where more time would settle nothing, or the run cannot go on."""
-    manifest = manifest if isinstance(manifest, Manifest) else MANIFEST.validate_python(manifest)
     if manifest.sources is None or not goes_on(manifest):
         return ""
     open_ = [effect for verdict in verdicts if verdict.is_open for effect in verdict.effects]

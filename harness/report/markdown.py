@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from ..store.schema import Manifest, shown
 from ..store.verdict_schema import Effect, Verdict
 from .again import command_of
 from .outcome import cost_text, outcome
@@ -36,10 +37,9 @@ def markdown_table(verdicts: Sequence[Verdict], manifest: Json, *, command: str 
             " to ".join(dict.fromkeys(str(end(rounds)) for end in (min, max) if rounds)),
         ]
         rows.append(cells)
-    table = markdown_rows(
-        ("claim", "said by", "verdict", "smallest effect", "largest effect", counted_in(manifest)), rows
-    )
-    if opened := _open_list(verdicts, manifest):
+    headings = ("claim", "said by", "verdict", "smallest effect", "largest effect", counted_in(manifest))
+    table = markdown_rows(headings, rows)
+    if opened := _open_list(verdicts, shown(manifest)):
         table += f"\n\nWhat would settle the open ones:\n\n{opened}"
     notes = [markdown_text(line) for line in run_notes(verdicts, manifest)]
     notes += [f"Excluded: {markdown_text(line)}" for line in excluded_lines(manifest)]
@@ -48,7 +48,7 @@ def markdown_table(verdicts: Sequence[Verdict], manifest: Json, *, command: str 
     return "\n\n".join([table, *notes]) + "\n"
 
 
-def _open_list(verdicts: Sequence[Verdict], manifest: Json) -> str:
+def _open_list(verdicts: Sequence[Verdict], manifest: Manifest) -> str:
     """A list of the open verdicts: how each stands, the command that measures it again, and what that would cost."""
     lines = []
     for verdict in verdicts:

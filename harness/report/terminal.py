@@ -18,6 +18,7 @@ from rich.text import Text
 from ..evidence.verdict import DAY_S
 from ..spec.dispute import dispute_of
 from ..spec.words import Word
+from ..store.schema import Manifest, shown
 from ..store.verdict_schema import Effect, Verdict
 from .again import command_of
 from .answer import answer
@@ -73,9 +74,10 @@ def verdict_report(verdicts: Sequence[Verdict], manifest: Json) -> Group:
     ]
     effects = [effect for verdict in verdicts for effect in verdict.effects]
     widths = [max((len(column(effect)) for effect in effects), default=0) for column in COLUMNS]  # all line up
+    book = shown(manifest)
     before: tuple[str, Sequence[Effect]] = "", ()
     for verdict in verdicts:
-        blocks += ["", *_heading(verdict, manifest)]
+        blocks += ["", *_heading(verdict, book)]
         if verdict.effects and verdict.effects == before[1]:
             blocks.append(Padding(Text(f"effects: those of {one_text_line(before[0])}"), (0, 0, 0, 2)))
             continue
@@ -91,7 +93,7 @@ def verdict_report(verdicts: Sequence[Verdict], manifest: Json) -> Group:
     return Group(*blocks)
 
 
-def _heading(verdict: Verdict, manifest: Json) -> Iterator[RenderableType]:
+def _heading(verdict: Verdict, manifest: Manifest) -> Iterator[RenderableType]:
     """The verdict, its claim, and the reason where the effects do not show it."""
     heading = Text.assemble(
         (verdict_text(verdict), f"bold {verdict.verdict.look.terminal}".strip()),

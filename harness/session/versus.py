@@ -19,6 +19,7 @@ from ..spec.words import Word
 if TYPE_CHECKING:
     from ..measure.participants import Progress
     from ..plan.options import Options
+    from ..store.verdict_schema import Verdict
     from .run import Result
 
 Given = Callable[..., Any] | str | Source
@@ -122,7 +123,7 @@ class Outcome:
 
     variant: str
     baseline: str
-    verdict: str
+    verdict: Word
     reason: str
     claimed: str
     ratio: float
@@ -130,6 +131,7 @@ class Outcome:
     high: float
     rounds: int
     run: Path
+    judged: Verdict  # all of it
     asked: bool = False
 
     @classmethod
@@ -154,6 +156,7 @@ class Outcome:
             high=effect.high,
             rounds=effect.rounds,
             run=result.folder.path,
+            judged=verdict,
             asked=verdict.claim == FAIL_IF,
         )
 

@@ -302,6 +302,11 @@ class Standings:
         )
 
 
+def shown(content: Mapping[str, Any]) -> Manifest:
+    """run.json as far as it goes: what only judging asks about counts as missing where it is damaged."""
+    return MANIFEST.validate_python(content)
+
+
 MANIFEST, STANDINGS = TypeAdapter(Manifest), TypeAdapter(Standings)
 NOISE = TypeAdapter(Noise)
 Claims = Annotated[list[dict[str, Any]], says("The claims as they stood then, in the form of `claims/*.toml`.")]

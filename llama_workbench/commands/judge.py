@@ -95,12 +95,13 @@ def _show(folder: RunFolder, judged: Rejudged) -> None:
     from llama_workbench.harness.fleet.report import machine_lines
     from llama_workbench.harness.report.further import further
     from llama_workbench.harness.report.terminal import verdict_report
+    from llama_workbench.harness.store import schema
     from llama_workbench.harness.store.files import MACHINES
 
     show(verdict_report(*judged))
     if lines := machine_lines(folder.read(MACHINES) if judged.manifest.get("machines") else []):
         write("".join(f"{line}\n" for line in ("", *lines)))
-    if command := further(folder.path, *judged):
+    if command := further(folder.path, judged.verdicts, schema.shown(judged.manifest)):
         write(f"go on: {command}\n")
 
 
