@@ -207,7 +207,8 @@ class Schedule:
         if group.life is not None:
             group.life.had.add((finished.workload, chosen.pair))
             group.life.measured_seconds += spent
-        sampled = sum(sample.wall_ns for sample in samples) / 1e9
+        # In a block all sides wait for a busy neighbour at once: their wall times together may be longer than it was.
+        sampled = min(sum(sample.wall_ns for sample in samples) / 1e9, spent)
         book.sampled_seconds += sampled
         if sliced:
             book.blocks += 1
