@@ -70,7 +70,7 @@ def test_it_measures_replays_and_judges(quick):
         "reason",
         "notes",
     }
-    assert all(set(effect) == keys for effect in verdict["effects"])
+    assert all(set(effect) == keys | {"horizon"} for effect in verdict["effects"])
 
 
 def test_the_replayed_times_are_the_measured_ones(quick):
