@@ -29,7 +29,6 @@ def command_of(verdict: Verdict, manifest: Manifest) -> str:
         if verdict.part and measured and {*measured} <= {each.workload.name for each in manifest.experiments}:
             words += ["--workloads", ",".join(measured)]
     words += _carried(command)
-    words += [] if manifest.seed is None else ["--seed", str(manifest.seed)]
     return shlex.join(words)
 
 

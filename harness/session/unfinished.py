@@ -149,7 +149,7 @@ class Unfinished:
             book.wall_variants += entry.clock.wall_variants
             book.forgotten = numbers.get(name, -1) + 1
             blocks, seconds = min(entry.blocks, rounds[name]), entry.seconds or 0.0
-            book.horizon = entry.horizon
+            book.horizon, book.lost_lives = entry.horizon, written[name].get("lost_lives", [])
             book.earlier = Earlier(rounds[name], blocks, seconds, entry.sampled_seconds or 0.0)
             if rounds and entry.apart is not None:
                 ways = {Comparison(name, e.variant, e.baseline, e.metric): e.blocks for e in entry.apart}
