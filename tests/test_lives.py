@@ -25,7 +25,7 @@ from llama_workbench.harness.stats.samples import differences, log_times_of_roun
 from tests.runs import Quiet
 from tests.test_measure import FixedRounds
 
-SIDES = '''
+SIDES = """
 import os
 from pathlib import Path
 
@@ -51,7 +51,7 @@ def ends(values):
     if BAD:
         os._exit(7)
     return sum([value * value for value in values])
-'''
+"""
 
 
 def measured(folder: Path, variant: str, rounds: int, monkeypatch: pytest.MonkeyPatch) -> session.Result:

@@ -491,7 +491,7 @@ def test_what_an_open_verdict_would_cost(seconds: list[float | None], said: str)
     verdict = a_verdict(*(open_ or [an_effect(verdict="inconclusive")]), verdict="inconclusive", claim="it")
     assert cost_text(verdict) == said
     manifest = {"command": ["pytest", "--benchmark", "--workbench-device=cuda", "--claims", "it"], "seed": 3}
-    again = "pytest --benchmark --claims it --device cuda --seed 3"
+    again = "pytest --benchmark --claims it --device cuda"
     text = " ".join(printed([verdict], manifest, 400).split())
     assert f"to settle it{f' ({said})' if said else ''}: {again}" in text
     assert f"`{again}`" in markdown_table([verdict], manifest)
@@ -501,15 +501,15 @@ def test_the_command_repeats_what_the_run_chose() -> None:
     pair = a_verdict(an_effect(verdict="same"), claim="ad-hoc", verdict="same")
     run = {"seed": 0, "experiments": [{"workload": {"name": "w"}, "variants": []}]}
     models = {**run, "command": ["pytest", "--benchmark", "--compare", "b", "v", "--threads", "2"]}
-    assert command_of(pair, shown(models)) == "pytest --benchmark --compare b v --workloads w --threads 2 --seed 0"
+    assert command_of(pair, shown(models)) == "pytest --benchmark --compare b v --workloads w --threads 2"
     functions = {**run, "command": ["pytest", "--benchmark", "--compare", "a.py:f", "b.py:f", "--call", "a.py:make"]}
-    assert command_of(pair, shown(functions)) == "pytest --benchmark --compare a.py:f b.py:f --call a.py:make --seed 0"
+    assert command_of(pair, shown(functions)) == "pytest --benchmark --compare a.py:f b.py:f --call a.py:make"
     part = a_verdict(an_effect(), part="time")
     assert command_of(part, shown({**run, "command": "--device cuda"})) == (
-        "pytest --benchmark --claims a-claim --workloads w --seed 0"
+        "pytest --benchmark --claims a-claim --workloads w"
     )
     spanning = a_verdict(an_effect(workload="w to x"), part="trend")
-    assert command_of(spanning, shown(run)) == "pytest --benchmark --claims a-claim --seed 0"
+    assert command_of(spanning, shown(run)) == "pytest --benchmark --claims a-claim"
 
 
 def test_a_grid_s_rows_are_its_workloads() -> None:
