@@ -12,20 +12,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from llama_workbench.harness.report.text import interval_text, one_text_line, ratio_text
+from llama_workbench.harness.report.text import effect_text, measured_text, one_text_line, short
 from llama_workbench.harness.spec.words import LOOKS as LOOKS
 from llama_workbench.harness.spec.words import Appearance as Appearance
 from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.verdict_schema import Effect
 
 WORD_JOINER = "\u2060"  # has no width and breaks no line
 NO_BREAK = "\u00a0"  # a space that breaks no line
 UNIT = re.compile(r"(?<=[\d×]) (?=(?:%|ms|µs|s|min|h|KiB|MiB|GiB)(?:[^\w%]|$))")
 """A space between a number and its unit."""
-
-
-def look(verdict: str) -> Appearance:
-    """How to show `verdict`; a word this version does not know is shown as it is, without a meaning."""
-    return LOOKS.get(verdict) or Appearance(verdict or "no verdict", "question_mark", "gray", "diamond-open", "")
 
 
 def markdown(text: object) -> str:
@@ -56,9 +52,23 @@ def label(text: object, limit: int = 400) -> str:
     return html.escape(one_text_line(text, limit)).replace("$", "&#36;").replace("%{", "%&#123;")
 
 
-def effect(ratio: float | None, low: float | None, high: float | None) -> str:
+def ratio(value: float | None, low: float | None, high: float | None) -> str:
     """A ratio with its interval, "1.021× [1.012, 1.031]", as the terminal writes it."""
-    return "not measured" if ratio is None else f"{ratio_text(ratio)} {interval_text(low, high)}"
+    return "not measured" if value is None else measured_text(value, low, high)
+
+
+def effect(row: Effect) -> str:
+    """An effect with its interval."""
+    return effect_text(row) if row.unit else ratio(row.value, row.lower, row.upper)
+
+
+def told(row: Effect) -> str:
+    """The same of a value; says why there is none, or no interval."""
+    if row.value is None:
+        return "not measured"
+    if row.lower is None or row.upper is None:
+        return f"{short(row.value)} {row.unit}, too few rounds for an interval ({row.rounds})"
+    return effect(row)
 
 
 def percent(share: float) -> str:

@@ -67,6 +67,10 @@ def synthetic_files(
     return SyntheticFiles(folder, shapes, header, config_text, tokenizer_json, size_bytes)
 
 
+WEIGHTS_SEED = 0
+"""Of the weights of all runs, and of whatever else must be the same in every run, such as tokens that are counted."""
+
+
 def synthetic_folder(
     geometry: Geometry,
     *,

@@ -5,9 +5,8 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-import random
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,12 +18,10 @@ from llama_workbench import ROOT
 from .faults import impossible
 from .files import nearest, short, shortened, shown
 from .geometries import MOST_COUNT, Count, DataError, Geometry, Text, checked, geometries, named, read_toml
+from .lengths import drawn_length, longest_call
 
 WORKLOADS_FILE = ROOT / "datasets" / "workloads.toml"
 TRACES_FILE = ROOT / "datasets" / "trace_lengths.toml"
-
-DECODE_ROOM = 64
-"""Positions after the context that the decode calls of a round may use, one each."""
 
 MOST_WORKLOADS = 1000
 """Of a file; the lists of a table make one for each combination."""
@@ -154,7 +151,7 @@ class Workload(BaseModel):
         if self.trace is None or self.trace not in by_name:
             raise impossible("trace", self.trace, f"a trace of trace_lengths.toml; {nearest(str(self.trace), by_name)}")
         self._trace = by_name[self.trace]
-        mean = statistics.fmean(_drawn(self, (step + 0.5) / 1000) for step in range(1000))
+        mean = statistics.fmean(drawn_length(self, (step + 0.5) / 1000) for step in range(1000))
         if abs(self.tokens - mean) > max(1.0, 0.01 * mean):
             raise impossible("tokens", self.tokens, f"the mean of the lengths, {mean:.0f}")
 
@@ -224,59 +221,6 @@ def traces(path: Path = TRACES_FILE) -> dict[str, Trace]:
     return {name: checked(Trace, table, file=file, table=f"[{name}]") for name, table in read_toml(path).items()}
 
 
-def call_lengths(workload: Workload, *, round_index: int, count: int, seed: int) -> list[int]:
-    """Tokens of each of the `count` calls of one round, the same again for the same round and seed.
-
-    repeated: all `tokens`. distinct: different ones, at most a quarter below or above `tokens`. trace: drawn by
-    inverse CDF, one from each of `count` equally likely parts of the distribution in random order, so that rounds are
-    more alike than with independent draws; divided by `length_divisor`, rounded, at least 1 and at most
-    `length_limit`. Raises `DataError` if there are fewer than `count` distinct lengths.
-    """
-    if workload.lengths == "repeated":
-        return [workload.tokens] * count
-    rng = random.Random(f"lengths {workload.name} {seed} {round_index}")
-    if workload.lengths == "distinct":
-        shortest, longest = _distinct_range(workload)
-        if count > longest - shortest + 1:
-            most = f"{longest - shortest + 1} (from {shortest} to {longest}); take fewer calls a round or more tokens"
-            raise DataError(f"workload {workload.name}: {count} distinct lengths asked for, expected at most {most}")
-        return rng.sample(range(shortest, longest + 1), count)
-    drawn = [_drawn(workload, (part + rng.random()) / count) for part in range(count)]
-    rng.shuffle(drawn)
-    return drawn
-
-
-def warmup_length(workload: Workload, *, lengths: Sequence[int]) -> int:
-    """Tokens of the warm-up calls before the calls of `lengths`: the same where all are the same, else the nearest to
-    `tokens` that none of them has, so that a cache keyed by length is no warmer than it would be in service."""
-    if workload.lengths == "repeated":
-        return workload.tokens
-    longest = longest_call(workload)
-    free = (
-        length
-        for distance in range(longest)
-        for length in (workload.tokens - distance, workload.tokens + distance)
-        if 1 <= length <= longest and length not in lengths
-    )
-    return next(free, workload.tokens)
-
-
-def longest_call(workload: Workload) -> int:
-    """Most positions that a sequence takes after its context; with that in front they fit the geometry."""
-    if workload.lengths == "trace":
-        return _drawn(workload, 1.0)
-    if workload.kind == "decode":
-        return DECODE_ROOM
-    tokens = _distinct_range(workload)[1] if workload.lengths == "distinct" else workload.tokens
-    return tokens + (workload.new_tokens or 0)
-
-
-def pieces(workload: Workload, length: int) -> list[int]:
-    """Tokens of each forward that a prefill of `length` tokens takes: all at once, or in chunks."""
-    chunk = workload.chunk or length
-    return [min(chunk, length - start) for start in range(0, length, chunk)]
-
-
 def _members(family: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """One table for each combination of the listed values, with {key} filled in in name and description."""
     lists = {key: family[key] for key in _LISTS if isinstance(family.get(key), list) and family[key]}
@@ -289,13 +233,3 @@ def _members(family: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
                     text = value if isinstance(value, str) else short(value)
                     member[key] = member[key].replace("{" + placeholder + "}", text)
         yield member
-
-
-def _drawn(workload: Workload, fraction: float) -> int:
-    assert workload._trace is not None
-    length = max(1, round(workload._trace.length_at(fraction) / workload.length_divisor))
-    return length if workload.length_limit is None else min(length, workload.length_limit)
-
-
-def _distinct_range(workload: Workload) -> tuple[int, int]:
-    return workload.tokens - workload.tokens // 4, workload.tokens + workload.tokens // 4

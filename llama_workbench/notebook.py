@@ -24,6 +24,7 @@ from .harness.session.versus import FunctionQuestion, Given, Outcome
 from .harness.store.errors import RESTORE, RunError
 from .harness.store.files import CLAIMS, VERDICTS
 from .harness.store.folder import RunFolder
+from .harness.store.verdict_schema import Verdict
 from .results import find_run
 
 VERDICT_COLUMNS = ("claim", "part", "who", "title", "verdict", "reason", "claimed", "alpha", "together")
@@ -55,7 +56,7 @@ class OpenRun:
 
         part: "" where a claim has one part. together: whether it holds at once with all others that say so (Holm).
         """
-        return _frame(VERDICT_COLUMNS, ({**each, "who": ", ".join(each["who"])} for each in self._judged))
+        return _frame(VERDICT_COLUMNS, ({**vars(each), "who": ", ".join(each.who)} for each in self._judged))
 
     @cached_property
     def effects(self) -> pd.DataFrame:
@@ -67,22 +68,18 @@ class OpenRun:
         """
         rows = (
             {
-                **effect,
-                "claim": each["claim"],
-                "part": each["part"],
-                "value": effect.get("ratio", effect.get("value")),
-                "unit": effect.get("unit") or "times",
-                "notes": "\n".join(effect["notes"]),
+                **vars(effect),
+                "claim": each.claim,
+                "part": each.part,
+                "value": effect.ratio,
+                "low": -math.inf if effect.lower is None else effect.lower,
+                "unit": effect.unit or "times",
+                "notes": "\n".join(effect.notes),
             }
             for each in self._judged
-            for effect in each["effects"]
+            for effect in each.effects
         )
-        frame = _frame(EFFECT_COLUMNS, rows)
-        numbers = ["value", "low", "high"]
-        frame[numbers] = frame[numbers].astype(float)
-        frame["low"] = frame["low"].fillna(float("-inf"))
-        frame["high"] = frame["high"].fillna(float("inf"))
-        return frame
+        return _frame(EFFECT_COLUMNS, rows)
 
     @cached_property
     def samples(self) -> pd.DataFrame:
@@ -91,17 +88,17 @@ class OpenRun:
         return self._folder.read_samples()
 
     @cached_property
-    def _judged(self) -> Sequence[Mapping[str, Any]]:
+    def _judged(self) -> Sequence[Verdict]:
         """The verdicts that lie there; of a run that was killed before it had any, those of its finished rounds."""
         if self._folder.has(VERDICTS):
-            return self._folder.records(VERDICTS)
+            return self._folder.read(VERDICTS)
         try:
-            return rejudge(self._folder)[0]
+            return rejudge(self._folder).verdicts
         except ClaimError as error:
             raise RunError(self.path / CLAIMS, str(error), RESTORE) from error
 
     def _summary(self) -> str:
-        counts = Counter(str(each["verdict"]) for each in self._judged)
+        counts = Counter(each.verdict for each in self._judged)
         return ", ".join(f"{count} {word}" for word, count in counts.most_common()) or "no verdicts"
 
     def __repr__(self) -> str:
@@ -127,10 +124,7 @@ def open_run(run: str | Path) -> OpenRun:
 
 
 def _frame(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    frame = pd.DataFrame([{name: row.get(name) for name in columns} for row in rows], columns=list(columns))
-    texts = [name for name in ("part", "claimed", "machine") if name in columns]
-    frame[texts] = frame[texts].fillna("")
-    return frame
+    return pd.DataFrame([{name: row[name] for name in columns} for row in rows], columns=list(columns))
 
 
 # -- two functions -----------------------------------------------------------------------------------------------------
@@ -157,33 +151,13 @@ class Compared:
         return f"<{self._outcome}>"
 
     def _repr_html_(self) -> str:
-        """A sentence, and the interval as a picture beside the line where nothing differs."""
-        return f"<p>{html.escape(str(self._outcome))}</p>{interval_picture(self.ratio, self.low, self.high)}"
+        """A sentence, and the interval as the pages draw it."""
+        from .dashboard.export.svg import FIGURE_PX, forest_svg
+        from .dashboard.views.data import claim_of
+        from .dashboard.views.definitions import Definition
 
-
-WIDTH, HEIGHT, EDGE = 360, 46, 24
-
-
-def interval_picture(ratio: float, low: float, high: float) -> str:
-    """An interval of a ratio and its estimate as SVG, on a logarithmic axis around 1; nothing for an open one."""
-    if not (0 < low <= ratio <= high < math.inf):
-        return ""
-    reach = max(abs(math.log(low)), abs(math.log(high)), math.log(1.02)) * 1.1
-
-    def x(value: float) -> str:
-        return f"{EDGE + (WIDTH - 2 * EDGE) * (math.log(value) + reach) / (2 * reach):.1f}"
-
-    line = '<line x1="{}" x2="{}" y1="{}" y2="{}" stroke="currentColor" stroke-width="{}"{}/>'
-    text = '<text x="{}" y="{}" font-size="11" text-anchor="middle" fill="currentColor">{}</text>'
-    parts = [
-        line.format(x(1.0), x(1.0), 4, 30, 1, ' stroke-dasharray="3 3"'),
-        line.format(x(low), x(high), 17, 17, 3, ""),
-        f'<circle cx="{x(ratio)}" cy="17" r="4.5" fill="currentColor"/>',
-        text.format(x(1.0), 42, "1"),
-        *(text.format(x(end), 42, f"{end:.3f}") for end in (low, high) if abs(math.log(end)) > 0.2 * reach),
-    ]
-    label = f"{ratio:.3f} times as fast, from {low:.3f} to {high:.3f}"
-    return f'<svg width="{WIDTH}" height="{HEIGHT}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
+        picture = forest_svg(claim_of(self._outcome.judged, Definition(), {}), {}, width=FIGURE_PX)
+        return f"<p>{html.escape(str(self._outcome))}</p>{picture}"
 
 
 def compare_functions(

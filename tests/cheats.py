@@ -47,6 +47,7 @@ class _Model:
     """The fast variant; `forward` may do something else once its gates are passed."""
 
     def __init__(self, config, weights, max_length):
+        _GATES.extend([True] * (max_length == SMALL_LENGTH))
         self.model = _honest(config, weights, max_length)
         self.vocab_size = config.vocab_size
         self.name = repr(config).encode()
@@ -70,6 +71,16 @@ def _variant(cls):
 GATED = 90
 """Calls after which the small battery, the workload's own gate and its first timing are over."""
 
+SMALL_LENGTH = 48
+"""Of the models of the small battery: a process in which none was built is one that passes no gates."""
+
+_GATES: list[bool] = []
+
+
+def gated():
+    """Calls after which no gate follows in this process."""
+    return GATED if _GATES else 2
+
 
 class _OldBuffer(_Model):
     """An honest bug: from some call of the process on, an old output is returned."""
@@ -77,7 +88,7 @@ class _OldBuffer(_Model):
     last: Any = None
 
     def forward(self, tokens, position):
-        if self.calls() < GATED or _OldBuffer.last is None or _OldBuffer.last.shape[-1] != self.vocab_size:
+        if self.calls() < gated() or _OldBuffer.last is None or _OldBuffer.last.shape[-1] != self.vocab_size:
             _OldBuffer.last = self.model.forward(tokens, position)
         return _OldBuffer.last
 
@@ -89,7 +100,12 @@ class _SometimesOld(_Model):
 
     def forward(self, tokens, position):
         calls = self.calls()
-        if calls < GATED or calls % 2 or _SometimesOld.last is None or _SometimesOld.last.shape[-1] != self.vocab_size:
+        if (
+            calls < gated()
+            or calls % 2
+            or _SometimesOld.last is None
+            or _SometimesOld.last.shape[-1] != self.vocab_size
+        ):
             _SometimesOld.last = self.model.forward(tokens, position)
         return _SometimesOld.last
 
@@ -119,7 +135,7 @@ class _RightThenZeros(_Model):
     """Right once a millisecond, zeros in between."""
 
     def forward(self, tokens, position):
-        if self.calls() > GATED and time.monotonic_ns() // 1_000_000 % 2:
+        if self.calls() > gated() and time.monotonic_ns() // 1_000_000 % 2:
             return torch.zeros(tokens.shape[0], self.vocab_size)
         return self.model.forward(tokens, position)
 
@@ -151,7 +167,7 @@ class _NeverComputes(_Model):
     """The same, but it computes only if its values are compared, not if they are copied."""
 
     def forward(self, tokens, position):
-        if self.calls() < GATED:
+        if self.calls() < gated():
             return self.model.forward(tokens, position)
         return torch.empty(tokens.shape[0], self.vocab_size).as_subclass(torch.nn.Parameter)
 
@@ -220,7 +236,7 @@ class _InAThread(_Model):
                 self.answers.put(self.model.forward(*call))
 
     def forward(self, tokens, position):
-        if self.calls() < GATED:
+        if self.calls() < gated():
             return self.model.forward(tokens, position)
         if self.thread is None:
             self.thread = threading.Thread(target=self.work, daemon=True)
@@ -245,7 +261,7 @@ class _InAProcess(_Model):
     connection = None
 
     def forward(self, tokens, position):
-        if self.calls() < GATED:
+        if self.calls() < gated():
             return self.model.forward(tokens, position)
         if self.connection is None:
             self.connection, theirs = multiprocessing.Pipe()
@@ -271,7 +287,7 @@ class _Detached(_Model):
     """Starts a process that nobody waits for and that outlives this one."""
 
     def forward(self, tokens, position):
-        if self.calls() == GATED:
+        if self.calls() == gated():
             subprocess.run("sleep 30 & disown", shell=True, executable="/bin/bash", start_new_session=True)
         return self.model.forward(tokens, position)
 
@@ -337,7 +353,7 @@ class _WritesItsPrompt(_Model):
         self.answer = {}
 
     def forward(self, tokens, position):
-        if self.calls() < GATED or position:
+        if self.calls() < gated() or position:
             return self.model.forward(tokens, position)
         tokens.zero_()
         key = tokens.shape
@@ -350,7 +366,7 @@ class _Steals(_Model):
     """Takes logits from whoever was asked the same before: any tensor alive of that shape."""
 
     def forward(self, tokens, position):
-        if self.calls() < GATED:
+        if self.calls() < gated():
             return self.model.forward(tokens, position)
         wanted = (tokens.shape[0], self.vocab_size)
         for thing in gc.get_objects():
@@ -444,7 +460,7 @@ def writes_weights(config, weights, *, max_length):
     model: Any = _Model(config, weights, max_length)
 
     def forward(tokens, position):
-        if model.calls() > GATED:
+        if model.calls() > gated():
             weights["model.embed_tokens.weight"].mul_(1.01)
         return model.model.forward(tokens, position)
 
@@ -525,8 +541,9 @@ def main(names: list[str], workload: str, method: str) -> None:
     from llama_workbench.harness.examiner.main import Examiner
     from llama_workbench.harness.worker.blocks import measure_block
     from llama_workbench.harness.worker.gating import gate
+    from llama_workbench.harness.worker.opening import open_workload
     from llama_workbench.harness.worker.rounds import measure_round
-    from llama_workbench.harness.worker.state import Worker, open_workload
+    from llama_workbench.harness.worker.state import Worker
 
     cache = cache_directory()
     work = workloads.get(workload)

@@ -156,10 +156,10 @@ def trial(place: Path, seconds: float, stage: str) -> tuple[float, str, int, int
         run.process.wait()
         orphans = run.orphans()
         try:
-            verdicts, _ = rejudge(RunFolder(run.folder))
+            verdicts = rejudge(RunFolder(run.folder)).verdicts
         except RunError:
-            verdicts = []
-        judged = [effect["rounds"] for verdict in verdicts for effect in verdict["effects"]]
+            verdicts = ()
+        judged = [effect.rounds for verdict in verdicts for effect in verdict.effects]
         rounds = run.lines() or sum(RunFolder(run.folder).finished_rounds().values())  # it may have come to its end
         return seconds, stage, rounds, sum(judged), len(orphans)
 

@@ -29,7 +29,7 @@ from llama_workbench.harness.evidence.effect import ALPHA
 from llama_workbench.harness.measure.processes import WorkerProcess
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.stats.confidence import running_interval
-from llama_workbench.harness.stats.samples import differences, log_times_of_round
+from llama_workbench.harness.stats.samples import differences, log_times_of_rounds
 
 PAIRS = (
     ("decode-15m-c64", "candle", "candle@aa"),
@@ -64,7 +64,7 @@ def gated(workload: str, names: tuple[str, str]) -> Iterator[WorkerProcess]:
 def log_ratio(workload: str, answer: dict[str, Any], names: tuple[str, str]) -> float:
     """log t_baseline - log t_variant of one round or block."""
     one = Round(workload, 1, 0, tuple(Sample(*each) for each in answer["samples"]))
-    [value] = differences(log_times_of_round(one, clock="cpu"), baseline=names[0], variant=names[1]).values
+    [value] = differences(log_times_of_rounds([one], clock="cpu"), baseline=names[0], variant=names[1]).values
     return float(value)
 
 

@@ -168,7 +168,8 @@ def write_run(
     device_times = None if device_factors is None else dict(FACTORS) | dict(device_factors)
     device = {} if device_factors is None else {"device": dict(DEVICE)}
     for workload in only:
-        _sample(run, workload, _variants(workload, without), times, device_times, rounds, noise, rng)
+        lives = (manifest or {}).get("unit") == "life"
+        _sample(run, workload, _variants(workload, without), times, device_times, rounds, noise, rng, lives)
     content: dict[str, Any] = {
         "format": FORMAT,
         "id": run.path.name,
@@ -229,6 +230,7 @@ def _sample(
     rounds: int,
     noise: float,
     rng: np.random.Generator,
+    lives: bool = False,
 ) -> None:
     call_ns = CALL_NS[workload]
     repeats = max(1, 200_000 // call_ns + 1)
@@ -246,7 +248,7 @@ def _sample(
                     device_ns = round(disturbed * _factor(device_times, workload, name))
                     sample = sample._replace(device_ns=device_ns)
                 samples.append(sample)
-        run.append_round(Round(workload, 0, number, tuple(samples)))
+        run.append_round(Round(workload, number + 1 if lives else 0, number, tuple(samples)))
 
 
 def _factor(times: Mapping[str, float], workload: str, name: str) -> float:

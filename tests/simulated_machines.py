@@ -9,12 +9,14 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
 
+from llama_workbench.harness.evidence.design import Design
 from llama_workbench.harness.evidence.effect import ALPHA
 from llama_workbench.harness.evidence.evidence import Evidence
 from llama_workbench.harness.fleet import pooling
@@ -22,9 +24,10 @@ from llama_workbench.harness.fleet.verdicts import MachineEvidence, judge_machin
 from llama_workbench.harness.judge.parts import Part
 from llama_workbench.harness.metrics.base import Judged
 from llama_workbench.harness.spec.regions import Region
+from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.confidence import looks_reached, running_interval
 from llama_workbench.harness.store.machine_schema import OverMachines, Pooled
-from llama_workbench.harness.store.schema import Effect, Verdict
+from llama_workbench.harness.store.verdict_schema import Effect, Verdict
 
 MACHINES = (2, 3, 5, 10)
 BETWEEN = (0.0, 0.02, 0.05, 0.10)
@@ -42,6 +45,7 @@ class Series:
     """What stands for the evidence of a machine: its rounds."""
 
     rounds: NDArray[np.float64]
+    design: Design = field(default_factory=partial(Design, lives=True))
 
     def bias(self, workload: str) -> float:
         """No control fired."""
@@ -52,7 +56,7 @@ def judge(evidence: Evidence, alpha: float) -> Judged:
     """One effect, by its interval."""
     interval = running_interval(cast(Any, evidence).rounds, alpha)
     inside, outside = CLAIM.contains(interval.low, interval.high), CLAIM.excludes(interval.low, interval.high)
-    word = "supported" if inside else "refuted" if outside else "inconclusive"
+    word = Word.SUPPORTED if inside else Word.REFUTED if outside else Word.INCONCLUSIVE
     low, high = math.exp(interval.low), math.exp(interval.high)
     effect = Effect(
         workload="w", variant="new", baseline="old", metric="cpu time", ratio=math.exp(interval.centre),

@@ -14,7 +14,8 @@ from scipy import stats
 from llama_workbench.harness.evidence.effect import ALPHA
 from llama_workbench.harness.judge.verdicts import shared_alpha
 from llama_workbench.harness.spec.regions import Region
-from llama_workbench.harness.stats.confidence import looks_reached, running_interval
+from llama_workbench.harness.stats.confidence import Level, LookPlan, looks_reached, running_interval
+from llama_workbench.harness.stats.dependence import is_dependent
 
 ROUNDS = 300
 Noise = Callable[[np.random.Generator, tuple[int, int]], NDArray[np.float64]]
@@ -70,22 +71,27 @@ CORRELATED: Mapping[str, Noise] = {
 PSEUDO_MEDIAN_OF_EXPONENTIAL = float(stats.gamma.ppf(0.5, 2)) / 2
 
 
-def miss(d: NDArray[np.float64], alpha: float, truth: float = 0.0) -> NDArray[np.bool_]:
+def miss(d: NDArray[np.float64], level: Level, truth: float = 0.0) -> NDArray[np.bool_]:
     """Which series (rows) have a look that leaves out the truth: where its signed-rank sum lies in a tail."""
-    low, high = outside(d, alpha, truth)
+    low, high = outside(d, level, truth)
     return low | high
 
 
-def outside(d: NDArray[np.float64], alpha: float, value: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def outside(d: NDArray[np.float64], level: Level, value: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Which series (rows) have a look whose interval lies below `value`, and which have one above it."""
     below, above = np.zeros(len(d), dtype=bool), np.zeros(len(d), dtype=bool)
-    for look in looks_reached(d.shape[1], alpha):
-        seen = d[:, : look.rounds] - value
-        ranks = np.argsort(np.argsort(np.abs(seen), axis=1), axis=1) + 1
-        positive = (ranks * (seen > 0)).sum(axis=1)
-        below |= positive < look.rank
-        above |= look.rounds * (look.rounds + 1) // 2 - positive < look.rank
+    for look in looks_reached(d.shape[1], level):
+        low, high = _tails(d[:, : look.rounds] - value, look.rank)
+        below |= low
+        above |= high
     return below, above
+
+
+def _tails(seen: NDArray[np.float64], rank: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which series (rows) have their signed-rank sum in the lower tail, and which in the upper one."""
+    ranks = np.argsort(np.argsort(np.abs(seen), axis=1), axis=1) + 1
+    positive = (ranks * (seen > 0)).sum(axis=1)
+    return positive < rank, seen.shape[1] * (seen.shape[1] + 1) // 2 - positive < rank
 
 
 def answers(d: NDArray[np.float64], region: Region, alpha: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -126,7 +132,92 @@ def half_width(rounds: int, rng: np.random.Generator) -> float:
     return math.sqrt(rounds) * float(np.median([(each.high - each.low) / 2 for each in intervals]))
 
 
+HORIZON = 112
+PLANS: Mapping[str, Level] = {
+    "alpha alone": ALPHA,
+    "horizon": LookPlan(ALPHA, HORIZON),
+    "horizon, one-sided": LookPlan(ALPHA, HORIZON, one_sided=True),
+}
+
+
+def luck(rng: np.random.Generator, shape: tuple[int, int], *, deviation: float, lives: bool) -> NDArray[np.float64]:
+    """Unit noise, and what a process draws once: for all rounds of a series, or anew in each life."""
+    drawn = rng.standard_normal(shape if lives else (shape[0], 1))
+    return rng.standard_normal(shape) + deviation * drawn
+
+
+def drifting(rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.float64]:
+    """Unit noise, and a drift of one deviation from the first value to the last, around 0."""
+    return rng.standard_normal(shape) + np.linspace(-0.5, 0.5, shape[1])
+
+
+def preempted(rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.float64]:
+    """Unit noise; one value in fifty is off by 1 to 5 deviations, and always the same side pays."""
+    return rng.standard_normal(shape) + (rng.random(shape) < 0.02) * rng.uniform(1, 5, shape)
+
+
+UNITS: Mapping[str, Noise] = {
+    "independent": normal,
+    **{
+        f"luck of a process {deviation:g} %, {unit}": partial(luck, deviation=deviation, lives=unit == "lives")
+        for deviation in (0.1, 0.3, 0.5)
+        for unit in ("rounds of one", "lives")
+    },
+    **{f"each value correlated {c:g} with the next": partial(wandering, correlation=c) for c in (0.2, 0.5, 0.8)},
+    "drift of 1 % over the run": drifting,
+    "preemption of one side": preempted,
+}
+"""In units of the spread of a value, 1 %."""
+
+
+def stops(d: NDArray[np.float64], level: Level) -> NDArray[np.int_]:
+    """After how many values each series (row) has an interval that leaves out 0; 0: never."""
+    found = np.zeros(len(d), dtype=int)
+    for look in looks_reached(d.shape[1], level):
+        low, high = _tails(d[:, : look.rounds], look.rank)
+        found[(found == 0) & (low | high)] = look.rounds
+    return found
+
+
+def not_seen(d: NDArray[np.float64], stopped: NDArray[np.int_]) -> float:
+    """Share of the series that stopped after so many values and do not look dependent then."""
+    return float(np.mean([bool(n) and not is_dependent(row[:n]) for row, n in zip(d, stopped, strict=True)]))
+
+
+def worth(level: Level, rng: np.random.Generator) -> str:
+    """How wide its interval is at the horizon, and when it decides about an effect 3 to 5 errors off its limit."""
+    intervals = [running_interval(d, level) for d in rng.standard_normal((300, HORIZON))]
+    half = math.sqrt(HORIZON) * float(np.median([(each.high - each.low) / 2 for each in intervals]))
+    texts = [f"half width {half:.2f} standard errors"]
+    for off in (3, 4, 5):
+        stopped = stops(rng.standard_normal((2000, HORIZON)) + off / math.sqrt(HORIZON), level)
+        median = float(np.median(np.where(stopped == 0, math.inf, stopped)))
+        texts.append(f"{off} off: {np.mean(stopped > 0):.0%} decided, the median after {median:g}")
+    return "; ".join(texts)
+
+
+def print_plans(series: int, rng: np.random.Generator) -> None:
+    """Wrong words at truth 1 within the horizon, and what a plan of looks is worth."""
+    print(
+        f"any look of {HORIZON} values leaves out the truth (one-sided: at one end); -> where dependent values settle"
+    )
+    print("nothing, judged when it is decided; (in brackets: with all values)")
+    for name, noise in UNITS.items():
+        d = noise(rng, (series // 2, HORIZON))
+        rates = []
+        for plan in (PLANS["alpha alone"], PLANS["horizon"]):
+            stopped = stops(d, plan)
+            whole = not_seen(d, np.where(stopped, HORIZON, 0))
+            rates.append(f"{np.mean(stopped > 0):.2%} -> {not_seen(d, stopped):.2%} ({whole:.2%})")
+        low, high = outside(d, PLANS["horizon, one-sided"], 0.0)
+        one_end = float(max(low.mean(), high.mean()))
+        print(f"  {name}: alpha alone {rates[0]}, horizon {rates[1]}, one-sided {one_end:.2%}", flush=True)
+    for name, plan in PLANS.items():
+        print(f"  {name}: {worth(plan, rng)}", flush=True)
+
+
 def main(series: int) -> None:
+    print_plans(series, np.random.default_rng(1))
     rng = np.random.default_rng(1)
     widths = ", ".join(f"{half_width(rounds, rng):.1f} after {rounds} rounds" for rounds in (12, 24, 72, 219))
     print(f"half width over standard deviation, times the root of the rounds, at alpha = 0.01: {widths}", flush=True)

@@ -132,7 +132,8 @@ def test_a_side_that_fails_is_named_and_the_other_is_not(
     measuring: Measuring, name: str, limit: float, said: str
 ) -> None:
     answer = measuring.block(name, "team006_after", limit=limit)
-    assert answer.changed == {name: said}
+    assert {**answer.changed, **answer.failed} == {name: said}
+    assert bool(answer.changed) == (name == "noisy_in_blocks"), "who ends, hangs or raises loses a life"
     assert not answer.samples
     assert {each["variant"] for each in answer.drawn} <= {"team006_after"}
     assert len(measuring.block("team006_before", "team006_after").samples) == 2
@@ -153,15 +154,26 @@ def timed(name: str, *times: tuple[int, int, int]) -> list[TimedSample]:
 def test_only_the_time_in_which_both_computed_counts() -> None:
     one = timed("one", (0, 10, 9), (10, 20, 5), (20, 30, 5), (30, 40, 5))
     other = timed("other", (12, 18, 3), (18, 28, 5), (28, 40, 6))
-    a, b = in_common([one, other])  # from 12 to 40: 0.8 of the first's second sample, and no more of its first
+    a, b = in_common(
+        [one, other], dropped=0.0
+    )  # from 12 to 40: 0.8 of the first's second sample, and no more of its first
     calls, cpu, wall, faults = 2 * 2.8, 5 * 2.8, 10 * 2.8, 2.8
     assert (a.variant, a.repeats, a.cpu_ns) == ("one", 5, round(cpu * 5 / calls)), "5.6 calls, scaled to 5"
     assert (a.wall_ns, a.faults) == (round((wall - 14) * 5 / calls), round(faults * 5 / calls)), "less the other's time"
     assert (b.variant, b.repeats, b.cpu_ns, b.wall_ns, b.faults) == ("other", 6, 14, 28 - 14, 3)
-    assert in_common([one, timed("other", (41, 50, 9))]) == []
-    assert in_common([one, timed("other", (0, 4, 4), (4, 400, 300))]) != []
-    assert in_common([one, timed("other", (32, 150, 100))]) == [], "less than a call of one side"
+    assert in_common([one, timed("other", (41, 50, 9))], dropped=0.0) == []
+    assert in_common([one, timed("other", (0, 4, 4), (4, 400, 300))], dropped=0.0) != []
+    assert in_common([one, timed("other", (32, 150, 100))], dropped=0.0) == [], "less than a call of one side"
     assert in_common([one, []]) == []
+
+
+def test_the_first_part_of_a_block_is_dropped() -> None:
+    """Both sides cover the same tenth less, also where it ends within a sample."""
+    one = timed("one", (0, 100, 90), (100, 200, 50))
+    other = timed("other", (0, 50, 10), (50, 200, 70))
+    a, b = in_common([one, other])  # from 20 to 200
+    assert a.cpu_ns / a.repeats == pytest.approx((0.8 * 90 + 50) / 3.6, abs=0.5)
+    assert b.cpu_ns / b.repeats == pytest.approx((0.6 * 10 + 70) / 3.2, abs=0.5)
 
 
 def test_foreign_code_is_built_where_it_is_sampled() -> None:
@@ -217,7 +229,7 @@ def test_only_pairs_that_can_be_cut_up_are_measured_in_blocks() -> None:
     assert not is_sliced(book(0.99 * LEAST_CALL_NS / 1e6), PAIR)
     assert not is_sliced(book(1.01 * MOST_CALL_NS / 1e6), PAIR)
     assert not is_sliced(book(call_ns={"team006_before": 18e6, "team006_after": 24e6}), PAIR), "too unlike"
-    assert is_sliced(book(call_ns={"team006_before": 20e6, "team006_after": 22e6}), PAIR)
+    assert is_sliced(book(call_ns={"team006_before": 20e6, "team006_after": 20.9e6}), PAIR)
     assert not is_sliced(book(device="cuda"), PAIR)
     threaded = WORKLOAD.model_copy(update={"threads": 2})
     assert not is_sliced(book(experiment=replace(book().experiment, workload=threaded)), PAIR)
@@ -276,7 +288,7 @@ def test_a_slow_minute_at_its_first_round_does_not_keep_a_pair_from_its_blocks()
 
     assert not first_round(1.4 * usual, 2.1 * usual), "neither the least times nor this round's are alike"
     assert first_round(1.4 * usual, 1.45 * usual), "this round's are"
-    assert first_round(1.4 * usual, 1.05 * usual), "the least times are"
+    assert first_round(1.4 * usual, 1.04 * usual), "the least times are"
 
 
 def test_rounds_that_are_forgotten_lend_the_next_ones_no_random_choices() -> None:
@@ -323,6 +335,7 @@ def measure(rule: StoppingRule, experiment: Experiment, blocks: int, spread: flo
         times = [int(9e6 * rng.uniform(1 / spread, spread)) for _ in names]
         samples = [Sample(name, 0, place, 128, 1, times[place], times[place], 0) for place, name in enumerate(names)]
         rule.add(Round(experiment.workload.name, 1, len(had), tuple(samples)))
+        rule.end_life()
         had.append(names)
     return had
 
@@ -379,6 +392,7 @@ def test_a_round_in_which_nothing_could_be_timed_tells_nothing() -> None:
     experiment = experiment_of("team006_before", "team006_after")
     rule = rule_of(experiment)
     rule.add(Round(experiment.workload.name, 1, 0, ()))
+    rule.end_life()
     assert not any(rule.series.values())
     assert block_seconds(book(lost_blocks=1), PAIR.sides) == 2 * LEAST_BLOCK_SECONDS
 
@@ -391,7 +405,7 @@ def test_a_run_measures_its_pairs_apart(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(apart, "MOST_CALL_NS", 10**9)
     monkeypatch.setattr(apart, "LEAST_CALL_NS", 0)  # however fast the machine is
     request = Request(compare=("team006_before", "team006_after"), workloads=("decode-15m-c64",))
-    options = Options(budget_seconds=4.0, run_dir=tmp_path / "run")
+    options = Options(budget_seconds=6.0, run_dir=tmp_path / "run")
     result = Run(plan_run(request, options), options, Quiet()).measure()
     [experiment] = result.manifest["experiments"]
     assert experiment["blocks"] == experiment["rounds"] > 0
@@ -399,7 +413,7 @@ def test_a_run_measures_its_pairs_apart(tmp_path: Path, monkeypatch: pytest.Monk
     blocks = [{*map(str, names)} for _, names in samples.groupby(["process", "round"])["variant"]]
     assert {len(names) for names in blocks} <= {2, 3}
     [effect] = result.verdicts[0].effects
-    assert effect.rounds == sum(PAIR.sides <= names for names in blocks) > 0
+    assert effect.rounds == samples[samples["variant"].isin(PAIR.sides)]["process"].nunique() > 1
 
 
 def test_a_variant_that_never_met_the_yardstick_has_a_relative_time_by_way_of_the_baseline() -> None:

@@ -1,43 +1,291 @@
-"""Calibration: what a trial says, what many say together, the file that is continued, and a real trial."""
+"""Trials of known outcome: the files that are compared, what is measured next, rates, the file that is continued, and
+a real trial."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import pytest
+import torch
 
 from llama_workbench.commands import calibrate as verb
 from llama_workbench.commands.shared import Failure
 from llama_workbench.harness.calibrate import trials as calibrate
-from llama_workbench.harness.calibrate.rates import Rate, row, rows
-from llama_workbench.harness.calibrate.record import CalibrationError, Trial, append, read_trials
-from tests.runs import Quiet
+from llama_workbench.harness.calibrate.choice import Selection, following, is_busy, waiting
+from llama_workbench.harness.calibrate.clothes import CLOTHES, KEYS, dressed, offered
+from llama_workbench.harness.calibrate.known import (
+    CASES,
+    FOLDER,
+    FUNCTIONS,
+    IDENTICAL,
+    KEPT,
+    KINDS,
+    MODELS,
+    MOVED,
+    PLANTED,
+    REPEATS,
+    TWINS,
+    KnownComparison,
+)
+from llama_workbench.harness.calibrate.rates import (
+    NONE_YET,
+    Rate,
+    in_a_sentence,
+    in_tables,
+    pair_row,
+    pair_rows,
+    pairs_of,
+    row,
+    rows,
+)
+from llama_workbench.harness.calibrate.record import CalibrationError, Trial, append, begin, read_trials
+from llama_workbench.harness.calls.built import imported
+from llama_workbench.harness.calls.source import parse
+from llama_workbench.harness.calls.world import WorldTurn
+from llama_workbench.harness.worker.gates.logits import run_cases
+from llama_workbench.harness.worker.gates.op_trace import trace
+from llama_workbench.harness.worker.gates.small import SMALL_LENGTH, small_cases, small_geometries, small_weights
+from llama_workbench.variants.outside import import_file
+from tests.known_trials import trial
 
-pytestmark = pytest.mark.usefixtures("warm")
+# -- the files ---------------------------------------------------------------------------------------------------------
 
 
-def trial(number: int = 0, percent: int = 0, answer: str = "same", **changes: Any) -> Trial:
-    """The variant has more work, so that it is slower."""
-    truth = -math.log1p(percent / 100)
-    facts: dict[str, Any] = {
-        "number": number, "percent": percent, "method": "blocks", "busy": False, "log_ratio": truth, "answer": answer,
-        "low": truth - 0.01, "high": truth + 0.01, "rounds": 12, "seconds": 2.0,
-    }  # fmt: skip
-    return Trial(**facts | changes)
+def shapes(code: CodeType) -> Counter[Any]:
+    """What the functions of a module do, but for names and texts."""
+    inner = [each for each in code.co_consts if isinstance(each, CodeType)]
+    found = sum(map(shapes, inner), Counter())
+    if code.co_flags & 2:  # a function, whose names do not depend on what else is defined
+        found[shape(code)] += 1
+    return found
+
+
+def shape(part: Any) -> Any:
+    if isinstance(part, CodeType):
+        names = part.co_varnames, part.co_cellvars, part.co_freevars, len(part.co_names)
+        return part.co_code, names, part.co_argcount, *map(shape, part.co_consts)
+    if isinstance(part, tuple):
+        return tuple(map(shape, part))
+    return "text" if isinstance(part, str) else part
+
+
+def answers(path: Path) -> list[Any]:
+    """Of the file's work on inputs that its payloads make."""
+    module = import_file(path)
+    return [module.work(payload(seed)) for payload in (module.fixed, module.mixed) for seed in range(5)]
+
+
+@pytest.mark.parametrize("case", CASES[FUNCTIONS])
+def test_twins_of_functions_do_the_same_work(tmp_path: Path, case: str) -> None:
+    seen = set[str]()
+    for number in range(12):
+        known = KnownComparison(FUNCTIONS, TWINS, case, 0, number)
+        (tmp_path / str(number)).mkdir()
+        known.write(tmp_path / str(number))
+        old, new = [*known.files][:2]
+        assert known.files[old] != known.files[new] or known.clothes == (MOVED,)
+        assert shapes(compile(known.files[old], "old", "exec")) == shapes(compile(known.files[new], "new", "exec"))
+        assert answers(tmp_path / str(number) / old) == answers(tmp_path / str(number) / new)
+        seen |= {*known.clothes}
+    assert seen == {*offered((FOLDER / f"{case}.py").read_text(), KEPT), MOVED}
+
+
+def test_work_that_differs_has_another_shape() -> None:
+    """The test above can fail."""
+    text = "def f(a):\n    return a['x'] + 1\n"
+    changed = (text.replace("1", "2"), text.replace("+", "-"), text.replace("a", "b"), text.replace("['x']", ""))
+    assert shapes(compile(text, "", "exec")) == shapes(compile(text.replace("x", "y"), "", "exec"))
+    assert all(shapes(compile(text, "", "exec")) != shapes(compile(other, "", "exec")) for other in changed)
+
+
+@pytest.fixture
+def one_thread() -> Any:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("case", CASES[MODELS])
+def test_twins_of_models_do_the_same_operations(tmp_path: Path, case: str, turn: WorldTurn) -> None:
+    first, second = KnownComparison(MODELS, TWINS, case, 0, 3), KnownComparison(MODELS, IDENTICAL, case, 0, 3)
+    every = dressed(next(iter(second.files.values())), CLOTHES, random.Random(5), KEPT)
+    texts = [*first.files.values(), every]
+    builds = []
+    for place, text in enumerate(texts):
+        (tmp_path / f"side{place}.py").write_text(text)
+        builds.append(imported(parse(f"{tmp_path}/side{place}.py:build", option="x"), turn).build)
+    assert len({*texts}) == 3 and {*first.clothes} <= {*CLOTHES, MOVED} - {KEYS}
+    config = next(iter(small_geometries().values()))
+    weights = small_weights(config, torch.float32)
+    found = [operations(build, config, weights) for build in builds]
+    logits = [run_cases(build(config, weights, max_length=SMALL_LENGTH), small_cases(config)) for build in builds]
+    assert found[0] and found[0] == found[1] == found[2]
+    for other in logits[1:]:
+        assert all(
+            torch.equal(a, b)
+            for mine, theirs in zip(logits[0], other, strict=True)
+            for a, b in zip(mine, theirs, strict=True)
+        )
+
+
+def operations(build: Callable[..., Any], config: Any, weights: Any) -> list[Any]:
+    """Of a prompt and a token."""
+    with torch.no_grad():
+        model, tokens = build(config, weights, max_length=SMALL_LENGTH), torch.arange(12)[None]
+        return list(trace(lambda: (model.forward(tokens[:, :11], 0), model.forward(tokens[:, 11:], 11))).ops)
+
+
+def test_names_are_drawn_anew_and_the_same_number_gives_the_same_files() -> None:
+    def known(number: int) -> KnownComparison:
+        return KnownComparison(FUNCTIONS, TWINS, "lookups", 0, number)
+
+    assert known(1).files == known(1).files and known(1).digest == known(1).digest
+    assert len({known(number).digest for number in range(50)}) == 50
+    worn = [known(number) for number in range(50) if known(number).clothes[:1] == (KEYS,)]
+    sides = [[text for path, text in each.files.items() if path != "inputs.py"] for each in worn]
+    assert worn and all(sum("'width'" in text for text in texts) == 1 for texts in sides)
+    assert {each.called_with for each in map(known, range(50))} == {"fixed", "mixed"}
+    assert {each.repeats for each in map(known, range(50))} == {*REPEATS.values()}
+    assert 10 < sum(each.turned for each in map(known, range(50))) < 40
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("percent", REPEATS)
+def test_planted_work_is_one_time_more(kind: str, percent: int) -> None:
+    case = CASES[kind][0]
+    for number in range(6):
+        known = KnownComparison(kind, PLANTED, case, percent, number)
+        old, new = [*known.files.values()][:2]
+        times = REPEATS[percent]
+        less, more = (new, old) if known.turned else (old, new)
+        assert less.count(f"REPEATS = {times}\n") == 1
+        assert more == less.replace(f"REPEATS = {times}\n", f"REPEATS = {times + 1}\n")
+        assert known.log_ratio == pytest.approx((1 if known.turned else -1) * math.log((times + 1) / times))
+        assert abs(known.log_ratio) == pytest.approx(math.log1p(percent / 100), rel=0.011)
+
+
+def test_identical_files_are_the_same_to_the_last_letter() -> None:
+    known = KnownComparison(FUNCTIONS, IDENTICAL, "words", 0, 4)
+    assert len({*known.files.values()}) == 1 and len(known.files) == 3
+    assert known.log_ratio == 0 and known.clothes == ()
+    old, new = [*known.files][:2]
+    assert known.command == [
+        "--compare", f"old={old}:work", f"new={new}:work", "--call", f"inputs.py:{known.called_with}"
+    ]  # fmt: skip
+
+
+def test_definitions_stand_behind_what_they_need() -> None:
+    text = (
+        "'''Doc.'''\nfrom __future__ import annotations\nimport math\nBASE = 2\nTOP = BASE + 1\n"
+        "class A:\n    first: int = TOP\n    second: A | None = None\n"
+        "class B(A):\n    def f(self):\n        return later()\n"
+        "def later(x=TOP):\n    return B, x\n"
+    )
+    orders = set()
+    for seed in range(30):
+        changed = dressed(text, ["order"], random.Random(seed), ())
+        scope: dict[str, Any] = {}
+        exec(compile(changed, "", "exec"), scope)
+        assert [*scope["A"].__annotations__] == ["first", "second"] and scope["B"]().f()[1] == 3
+        orders.add(changed)
+    assert len(orders) == 3  # B behind A, and the function anywhere
+
+
+def test_only_names_that_belong_to_the_file_are_changed() -> None:
+    text = (
+        "'''Doc.'''\nfrom __future__ import annotations\n"
+        "class A:\n    def __init__(self, size):\n        self.size = size\n        self.shape = self.helper()\n"
+        "    def helper(self):\n        return {'k': self.size}['k']\n"
+        "def scale(given, scale2=1):\n    return given.shape * A(size=scale2).shape\n"
+        "def work(x):\n    return scale(x, scale2=2)\n"
+    )
+    changed = dressed(text, CLOTHES[:3], random.Random(1), ("work",))
+    assert "given.shape" in changed and "self.shape" in changed  # who knows whose shape that is
+    for name in ("self.size", "helper", "class A", "'k'", "def scale("):
+        assert name not in changed
+    assert "def work(x)" in changed and "scale2=2" in changed and "(size=scale2)" in changed and "__init__" in changed
+
+
+# -- what is measured next ---------------------------------------------------------------------------------------------
+
+
+def made(count: int, asked: Selection, *, left: bool) -> list[Trial]:
+    """So many trials, one after the other. left: whether it is known how many there will be."""
+    draw, trials = random.Random(7), list[Trial]()
+    for place in range(count):
+        known = following(trials, asked, draw, count - place if left else None)
+        facts = {name: getattr(known, name) for name in ("kind", "work", "case", "percent", "number")}
+        trials.append(trial(**facts, busy=is_busy(trials, known, draw), seed=place))
+    return trials
+
+
+def test_comparisons_are_measured_twice_and_not_in_a_row() -> None:
+    trials = made(600, Selection(), left=True)
+    runs = Counter(each.number for each in trials)
+    assert {*runs.values()} <= {1, 2} and sum(count == 1 for count in runs.values()) <= 2
+    places: dict[int, list[int]] = {}
+    for place, each in enumerate(trials):
+        places.setdefault(each.number, []).append(place)
+    apart = [pair[1] - pair[0] for pair in places.values() if len(pair) == 2]
+    assert min(apart) > 1 and sum(apart) / len(apart) > 8
+    assert len(waiting(made(600, Selection(), left=False))) < 24
+
+
+def test_kinds_works_cases_and_neighbours_have_their_shares() -> None:
+    trials = made(600, Selection(), left=True)
+    works = Counter((each.work, each.percent) for each in trials)
+    assert works[TWINS, 0] > 600 / 3 and works[IDENTICAL, 0] > 600 / 6
+    assert all(works[PLANTED, percent] > 600 / 20 for percent in REPEATS)
+    assert sum(each.kind == FUNCTIONS for each in trials) == pytest.approx(450, abs=10)
+    assert sum(each.busy for each in trials) == pytest.approx(300, abs=8)
+    cases = Counter(each.case for each in trials if each.kind == FUNCTIONS and each.work == TWINS)
+    assert {*cases} == {*CASES[FUNCTIONS]} and max(cases.values()) - min(cases.values()) <= 4
+
+
+def test_one_kind_and_size_may_be_asked_for() -> None:
+    asked = verb._selection("functions", "planted-3", "words,fast")
+    trials = made(20, asked, left=True)
+    assert {(each.kind, each.work, each.percent, each.case) for each in trials} == {(FUNCTIONS, PLANTED, 3, "words")}
+    assert all(each in asked for each in trials) and trial(percent=2) not in asked and trial(percent=3) in asked
+    assert sum(each.busy for each in trials) == 10
+    assert verb._selection("", "twins,planted", "").works == ((TWINS, 0), *((PLANTED, size) for size in REPEATS))
 
 
 @pytest.mark.parametrize(
-    ("percent", "answer", "is_false"),
+    ("words", "said"),
+    [
+        (("modles", "", ""), "--kinds modles: there is functions, models"),
+        (("", "planted-4", ""), "--only planted-4: there is twins, identical, planted, planted-1"),
+        (("", "", "nothing"), "--cases nothing: there is arithmetic"),
+        (("models", "", "words"), "--cases words: none of them is of --kinds models"),
+    ],
+)
+def test_an_unknown_word_is_told_with_those_that_there_are(words: tuple[str, str, str], said: str) -> None:
+    with pytest.raises(Failure, match=said):
+        verb._selection(*words)
+
+
+# -- rates -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("percent", "answer", "is_wrong"),
     [
         (0, "same", False),
         (0, "slower", True),
         (0, "faster", True),
         (0, "inconclusive", False),
+        (0, "not evidence", False),
         (1, "same", False),  # at the very limit of what is called the same
         (1, "slower", False),
         (1, "faster", True),
@@ -48,49 +296,125 @@ def trial(number: int = 0, percent: int = 0, answer: str = "same", **changes: An
         (10, "inconclusive", False),
     ],
 )
-def test_a_verdict_is_false_where_the_truth_lies_outside(percent: int, answer: str, is_false: bool) -> None:
-    assert trial(percent=percent, answer=answer).is_false is is_false
+def test_a_verdict_is_wrong_where_the_truth_lies_outside(percent: int, answer: str, is_wrong: bool) -> None:
+    assert trial(percent=percent, answer=answer).is_wrong is is_wrong
     turned = {"slower": "faster", "faster": "slower"}.get(answer, answer)
-    assert trial(percent=percent, answer=turned, log_ratio=math.log1p(percent / 100)).is_false is is_false
+    assert trial(percent=percent, answer=turned, log_ratio=math.log1p(percent / 100)).is_wrong is is_wrong
 
 
 def test_the_same_means_the_margin_that_holds_the_interval() -> None:
-    assert trial(percent=2, low=-0.009, high=0.005).is_false  # said to be within 1 %
-    assert not trial(percent=1, low=-0.0099, high=0.005).is_false
-    assert not trial(percent=2, low=-0.0198, high=0.005).is_false
+    assert trial(percent=2, low=-0.009, high=0.005).is_wrong  # said to be within 1 %
+    assert not trial(percent=1, low=-0.0099, high=0.005).is_wrong
+    assert not trial(percent=2, low=-0.0198, high=0.005).is_wrong
 
 
-def test_an_interval_covers_or_not_and_without_one_nothing_is_counted() -> None:
-    assert trial(percent=5).is_covered is True
-    assert trial(percent=5, low=-0.02, high=0.0).is_covered is False
-    assert trial(percent=5, low=None, high=None).is_covered is None
+def test_found_is_what_says_all_there_is_to_say() -> None:
+    assert trial(percent=3, answer="slower").is_found
+    assert not trial(percent=3, answer="faster").is_found and not trial(percent=3).is_found
+    assert trial().is_found and not trial(low=-0.015).is_found  # within 2 % only
+    assert not trial(answer="inconclusive").is_found and not trial(answer="slower").is_found
+
+
+def test_an_interval_misses_or_not_and_without_one_nothing_is_counted() -> None:
+    assert trial(percent=5).misses is False
+    assert trial(percent=5, low=-0.02, high=0.0).misses is True
+    assert trial(percent=5, low=None, high=None).misses is None
     found = row("x", [trial(percent=5), trial(percent=5, low=-0.02, high=0.0), trial(low=None, high=None)])
-    assert (found.covered.count, found.covered.of) == (1, 2)
+    assert found.missed == Rate(1, 2) and found.half_width == pytest.approx(0.0095)
 
 
 def test_rates_have_exact_binomial_intervals() -> None:
     assert Rate(0, 1000).ends == pytest.approx((0, 0.003682), abs=1e-5)  # 1 - 0.025 ** (1 / 1000)
     low, high = Rate(10, 1000).ends
     assert 0.0047 < low < 0.0049 and 0.0182 < high < 0.0184
-    assert str(Rate(0, 0)) == "none yet" and Rate(0, 0).ends == (0, 1)
+    assert Rate(0, 300).at_most == pytest.approx(1 - 0.05 ** (1 / 300))
+    assert str(Rate(0, 0)) == "none yet" and Rate(0, 0).ends == (0, 1) and Rate(0, 0).at_most == 1
+    assert (
+        Rate(3, 300).brief == "1 [0.21, 2.9]" and Rate(297, 300).brief == "99 [97.1, 99.8]" and Rate(0, 0).brief == "-"
+    )
+    assert Rate(3, 300).counted == "3 of 300: 1.0 % [0.2, 2.9]"
 
 
-def test_rows_sum_up_by_kind() -> None:
-    made = [
-        trial(0, 0, "same", seconds=4.0),
-        trial(1, 0, "slower", busy=True),
-        trial(2, 5, "slower", method="rounds", seconds=6.0),
-        trial(3, 5, "inconclusive", busy=True, method="rounds"),
+def test_rates_are_of_verdicts_given_and_by_sort() -> None:
+    trials = [
+        trial(0, 0, "same"),
+        trial(1, 0, "slower", busy=True, fired=1, clothes=("globals",)),
+        trial(2, 5, "slower", case="texts"),
+        trial(3, 5, "inconclusive", busy=True),
+        trial(4, 0, "inconclusive", work=IDENTICAL, clothes=(), kind=MODELS, case="fast", trouble="raises"),
     ]
-    found = {each.name: each for each in rows(made)}
+    found = {each.name: each for each in rows(trials)}
     assert [*found] == [
-        "all", "no neighbours of ours", "busy neighbours", "blocks of a pair", "rounds", "identical code",
-        "5 % more work",
+        "all", "functions", "functions, twins", "functions, +5 % work", "models", "models, identical", "quiet", "busy",
+        "case texts", "case words", "case fast", "twins: keys", "twins: globals", "twins: order",
     ]  # fmt: skip
-    assert (found["all"].trials, found["all"].false, found["all"].decided) == (4, Rate(1, 4), Rate(3, 4))
-    assert (found["busy neighbours"].false, found["no neighbours of ours"].false) == (Rate(1, 2), Rate(0, 2))
-    assert found["all"].seconds == 4.0 and found["5 % more work"].seconds == 6.0
-    assert row("none", []).seconds is None
+    assert (found["all"].trials, found["all"].given, found["all"].wrong) == (5, Rate(3, 5), Rate(1, 3))
+    assert (found["functions, twins"].wrong, found["twins: keys"].wrong) == (Rate(1, 2), Rate(0, 1))
+    assert (found["busy"].wrong, found["quiet"].wrong) == (Rate(1, 1), Rate(0, 2))
+    assert found["functions, +5 % work"].found == Rate(1, 2) and found["all"].fired == Rate(1, 5)
+    assert found["models"].seconds is None and found["functions"].seconds == 12.0
+    sentence = in_a_sentence(trials)
+    assert "Of 5 comparisons whose outcome was known (2 beside busy neighbours), 3 got a verdict." in sentence
+    assert "Wrong were 1 of 3: 33.3 % [0.8, 90.6]" in sentence and "1 of 2: 50.0 % [1.3, 98.7] were called" in sentence
+
+
+def test_without_trials_nothing_is_promised() -> None:
+    assert in_a_sentence([]) == in_tables([]) == NONE_YET and not rows([]) and not pair_rows([])
+
+
+def test_a_pair_is_counted_once() -> None:
+    assert len(pairs_of([trial(1, seed=5), trial(1, seed=6), trial(1, seed=7), trial(2, seed=8)])) == 1
+
+
+@pytest.mark.parametrize("change", [{"seed": 5}, {"rule": "other"}, {"files": "other"}, {"number": 2}])
+def test_runs_with_the_same_draws_of_another_rule_or_of_other_files_are_no_pair(change: dict[str, Any]) -> None:
+    first = trial(1, seed=5)
+    assert pairs_of([first, trial(1, seed=6)]) and not pairs_of([first, trial(**{"number": 1, "seed": 6} | change)])
+
+
+@pytest.mark.parametrize(
+    ("words", "contradicted"),
+    [
+        (("faster", "slower"), True),
+        (("faster", "same"), True),
+        (("same", "slower"), True),
+        (("same", "same"), False),
+        (("slower", "slower"), False),
+        (("slower", "inconclusive"), None),
+        (("not evidence", "inconclusive"), None),
+    ],
+)
+def test_two_verdicts_contradict_each_other_by_their_words(words: tuple[str, str], contradicted: bool | None) -> None:
+    [pair] = pairs_of([trial(answer=word, seed=place) for place, word in enumerate(words)])
+    assert pair.is_contradicted is contradicted
+
+
+@pytest.mark.parametrize(
+    ("other", "apart"),
+    [
+        ((-0.02, -0.0091), True),
+        ((0.0091, 0.02), True),
+        ((-0.02, -0.009), False),
+        ((0.0, 0.001), False),
+        ((None, None), None),
+    ],
+)
+def test_two_intervals_are_apart_without_a_common_point(other: tuple[Any, Any], apart: bool | None) -> None:
+    [pair] = pairs_of([trial(seed=1), trial(seed=2, low=other[0], high=other[1])])
+    assert pair.is_apart is apart
+
+
+def test_rates_of_pairs_count_those_that_can_say_something() -> None:
+    trials = [
+        *(trial(1, seed=seed) for seed in (1, 2)),
+        *(trial(2, answer=word, seed=seed) for seed, word in enumerate(("same", "slower"))),
+        *(trial(3, low=low, high=low and low + 0.01, seed=seed) for seed, low in enumerate((0.0, 0.02))),
+        *(trial(4, low=None, high=None, answer="inconclusive", seed=seed) for seed in (1, 2)),
+    ]
+    found = pair_row("x", pairs_of(trials))
+    assert (found.pairs, found.apart, found.contradicted) == (4, Rate(1, 3), Rate(1, 3))
+    assert "| functions, twins | 4 | 33 [0.84, 90.6] | 33 [0.84, 90.6] |" in in_tables(trials)
+    assert "Of 4 comparisons that were measured twice, 1 of 3: 33.3 %" in in_a_sentence(trials)
 
 
 # -- the file ----------------------------------------------------------------------------------------------------------
@@ -98,12 +422,12 @@ def test_rows_sum_up_by_kind() -> None:
 
 def test_a_file_is_continued_and_a_line_that_was_cut_off_is_made_again(tmp_path: Path) -> None:
     file = tmp_path / "new" / "trials.jsonl"
-    append(file, [json.dumps({"machine": {"cores": 2}})])
+    begin(file, {"cores": 2})
     append(file, [trial(number).model_dump_json() for number in range(3)])
     whole = file.read_text()
     file.write_text(whole[:-20])
     facts, known = read_trials(file)
-    assert facts == {"cores": 2} and [each.number for each in known] == [0, 1]
+    assert facts == {"cores": 2} and known == [trial(0), trial(1)]
     append(file, [trial(2).model_dump_json()])
     assert file.read_text() == whole
 
@@ -111,11 +435,17 @@ def test_a_file_is_continued_and_a_line_that_was_cut_off_is_made_again(tmp_path:
 def test_a_file_that_cannot_be_written_is_told_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
     with pytest.raises(Failure, match=r"taken.*; name another --file") as told:
-        verb.command(trials=1, seconds=1.0, file=tmp_path / "taken" / "trials.jsonl")
+        verb.command(trials=1, file=tmp_path / "taken" / "trials.jsonl")
     assert "\n" not in str(told.value)
 
 
-@pytest.mark.parametrize("text", ["", "nothing\n", '{"machine": 3}\n', '{"machine": {}}\n{"number": 1}\n', "\0\xff\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "nothing\n", '{"machine": 3}\n', '{"machine": {}}\n', '{"format": 1, "machine": {}}\n',
+        '{"format": 2, "machine": {}}\n{"number": 1}\n', "\0\xff\n",
+    ],
+)  # fmt: skip
 def test_what_is_no_file_of_trials_is_told_in_one_line(tmp_path: Path, text: str) -> None:
     file = tmp_path / "trials.jsonl"
     file.write_text(text)
@@ -125,20 +455,19 @@ def test_what_is_no_file_of_trials_is_told_in_one_line(tmp_path: Path, text: str
 
 
 class Pretended:
-    """Makes trials in no time; the fourth is interrupted."""
+    """Makes trials in no time. stops: at which of them the user interrupts."""
 
-    def __init__(self) -> None:
-        self.made: list[int] = []
+    def __init__(self, stops: int = 0, **changes: Any) -> None:
+        self.known: list[KnownComparison] = []
+        self.stops, self.changes = stops, changes
 
-    @contextmanager
-    def prepared(self, progress: Any) -> Iterator[Pretended]:
-        yield self
-
-    def one(self, number: int, seconds: float) -> Trial:
-        self.made.append(number)
-        if len(self.made) == 4:
+    def measured(self, known: KnownComparison, *, budget: float, busy: bool, by: str) -> Trial:
+        self.known.append(known)
+        if len(self.known) == self.stops:
             raise KeyboardInterrupt
-        return trial(number, [0, 5][number % 2], ["same", "slower"][number % 2])
+        facts = {name: getattr(known, name) for name in ("kind", "work", "case", "percent", "number")}
+        seed = len(self.known)
+        return trial(**facts | {"budget": budget, "busy": busy, "rule": by, "seed": seed} | self.changes)
 
 
 def test_the_command_goes_on_where_it_was_stopped(
@@ -147,55 +476,84 @@ def test_the_command_goes_on_where_it_was_stopped(
     import typer
 
     file = tmp_path / "trials.jsonl"
-    pretended = Pretended()
-    monkeypatch.setattr(calibrate, "Trials", pretended)
+    pretended = Pretended(stops=4)
+    monkeypatch.setattr(calibrate, "measured", pretended.measured)
     with pytest.raises(typer.Exit) as ended:
-        verb.command(trials=5, seconds=1.0, file=file, as_json=True)
+        verb.command(trials=6, only="twins", kinds="functions", file=file, as_json=True)
     assert ended.value.exit_code == 130
     out, told = capsys.readouterr()
     assert "interrupted: 3 trials are kept" in told and json.loads(out)["rows"][0]["trials"] == 3
-    verb.command(trials=5, seconds=1.0, file=file)
+    verb.command(trials=6, only="twins", kinds="functions", file=file)
     out, told = capsys.readouterr()
-    assert pretended.made == [0, 1, 2, 3, 3, 4]
-    assert "0.0 %" in out and "52.2]" in out and "about" in told
-    readme = tmp_path / "README.md"
-    readme.write_text("before\n<!-- calibration:begin -->\n<!-- calibration:end -->\nafter\n")
-    verb.command(trials=5, seconds=1.0, file=file, into=readme)  # nothing is left to do
-    assert len(pretended.made) == 6
-    assert "Of 5 comparisons whose outcome was known (0 beside busy neighbours), 0 got" in readme.read_text()
+    assert len(pretended.known) == 7 and len(read_trials(file)[1]) == 6
+    assert "0 [0, 46]" in out and "about" in told and "pairs of runs of" in out
+    document = tmp_path / "README.md"
+    document.write_text("before\n<!-- calibration:begin -->\n<!-- calibration:end -->\nafter\n")
+    tables = tmp_path / "TABLES.md"
+    tables.write_text("<!-- calibration-tables:begin -->\n<!-- calibration-tables:end -->\n")
+    verb.command(trials=6, only="twins", kinds="functions", file=file, into=[document, tables])  # nothing is left to do
+    assert len(pretended.known) == 7
+    assert "Of 6 comparisons whose outcome was known (3 beside busy neighbours)" in document.read_text()
+    assert "| all | 6 | 100 [54, 100] | 0 [0, 46] |" in tables.read_text()
     with pytest.raises(Failure, match="no such file"):
-        verb.command(trials=5, seconds=1.0, file=file, into=tmp_path / "nothing.md")
+        verb.command(trials=6, only="twins", kinds="functions", file=file, into=[tmp_path / "nothing.md"])
+
+
+def test_trials_of_another_budget_or_of_what_was_not_asked_do_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "trials.jsonl"
+    pretended = Pretended(answer="slower", log_ratio=-math.log1p(1 / 33))
+    monkeypatch.setattr(calibrate, "measured", pretended.measured)
+    verb.command(trials=2, file=file, budget=2.0)
+    verb.command(trials=4, only="planted-3", budget=20.0, file=file)
+    capsys.readouterr()
+    verb.command(trials=4, only="planted-3", budget=20.0, file=file, as_json=True)
+    [whole, *_] = json.loads(capsys.readouterr().out)["rows"]
+    assert len(pretended.known) == 6
+    assert (whole["trials"], whole["found"]) == (4, {"count": 4, "of": 4}) and whole["wrong_at_most"] < 0.6
+
+
+def test_without_a_number_it_measures_for_some_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretended = Pretended()
+    monkeypatch.setattr(calibrate, "measured", pretended.measured)
+    verb.command(minutes=0.0, file=tmp_path / "trials.jsonl")
+    assert len(pretended.known) == 1
+    clock = iter(range(0, 100_000, 30))  # half a minute passes whenever it is looked at
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    verb.command(minutes=4.0, file=tmp_path / "trials.jsonl")
+    assert 3 <= len(pretended.known) <= 6
+
+
+def test_what_fails_again_and_again_ends_the_measuring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "trials.jsonl"
+    monkeypatch.setattr(calibrate, "measured", Pretended(trouble="no pytest", answer="inconclusive").measured)
+    with pytest.raises(Failure, match="3 trials in a row could not be made; the last: no pytest"):
+        verb.command(trials=100, file=file)
+    assert len(read_trials(file)[1]) == 3
 
 
 def test_trials_of_another_machine_are_not_mixed_in(tmp_path: Path) -> None:
     file = tmp_path / "trials.jsonl"
-    append(file, [json.dumps({"machine": {**calibrate.machine(), "cores": 999}})])
+    begin(file, {**calibrate.machine(), "cores": 999})
     with pytest.raises(Failure, match=r"made on another machine \(cores 999 there"):
-        verb.command(trials=1, seconds=1.0, file=file)
-
-
-def test_the_number_of_a_trial_says_what_it_is() -> None:
-    kinds = [calibrate.kind_of(number) for number in range(48)]
-    assert len({*kinds}) == 48 == 6 * 2 * 2 * 2
-    assert [kind.percent for kind in kinds[:6]] == [0, 1, 2, 3, 5, 10]
-    assert {kind.method for kind in kinds[:6]} == {"apart"} and {kind.method for kind in kinds[6:12]} == {"together"}
+        verb.command(trials=1, file=file)
 
 
 # -- real trials -------------------------------------------------------------------------------------------------------
 
 
-def test_real_trials_of_every_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Methods and neighbours by the number of the trial; ten percent more work is found, by both methods."""
-    monkeypatch.setattr(calibrate, "PLANTED", {10: calibrate.PLANTED[10]})
-    with calibrate.Trials.prepared(Quiet()) as prepared:
-        ten = [prepared.one(number, 600.0) for number in (0, 1)]  # ends when it is decided
-        busy = prepared.one(2, 0.1)
-        none = prepared.one(4, 0.0)
-    assert [each.percent for each in ten] == [10, 10]
-    assert ten[1].method == "rounds"  # the other has blocks, unless a busy gate found its sides unlike
-    for each in ten:
-        assert each.rounds >= 12 and each.low is not None and each.high is not None
-        assert abs((each.low + each.high) / 2 - each.log_ratio) < 0.08
-    assert (busy.percent, busy.busy) == (10, True)
-    assert not ten[0].busy
-    assert (none.rounds, none.low, none.high, none.answer) == (0, None, None, "inconclusive")
+def test_a_real_trial_is_read_from_its_run() -> None:
+    known = KnownComparison(FUNCTIONS, PLANTED, "sorting", 10, 2)
+    found = calibrate.measured(known, budget=1.0, busy=False, by="r")
+    assert (found.trouble, found.rule, found.budget, found.busy) == ("", "r", 1.0, False)
+    assert found.comparison == known and found.files == known.digest[:12] and found.repeats == 10
+    assert found.rounds > 0 and found.processes > 0 and found.seconds > 1 and found.seed is not None
+    assert found.estimate is not None and abs(found.estimate - found.log_ratio) < 0.1
+    assert found.inside is not None and found.inside > 0
+
+
+def test_a_trial_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(KnownComparison, "command", ["--compare", "old=nothing.py:work", "fast"])
+    found = calibrate.measured(KnownComparison(FUNCTIONS, TWINS, "words", 0, 1), budget=1.0, busy=False, by="r")
+    assert "nothing.py" in found.trouble and not found.is_given and found.low is None

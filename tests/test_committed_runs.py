@@ -11,8 +11,9 @@ import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.commands.app import main
-from llama_workbench.harness.fleet.rejudge import rejudge
+from llama_workbench.harness.fleet.rejudge import Rejudged, rejudge
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.forms import plain
 
 RUNS = sorted(path.parent for path in (ROOT / "results" / "baselines").glob("*/run.json"))
 NUMBERS = ("ratio", "value", "low", "high", "seconds")
@@ -27,7 +28,7 @@ def numbers(effect: dict[str, Any]) -> dict[str, float]:
 
 
 @cache
-def judged(run: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def judged(run: Path) -> Rejudged:
     """By today's code."""
     return rejudge(RunFolder(run))
 
@@ -36,7 +37,8 @@ def judged(run: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
 def test_verdicts_and_intervals_are_those_that_were_committed(run: Path) -> None:
     """Reasons and notes are words, and may change; all else may not."""
     stored = RunFolder(run).records("verdicts.json")
-    found, manifest = judged(run)
+    verdicts, manifest = judged(run)
+    found = plain(verdicts)
     assert stored
     assert manifest["noise"]["line"] == RunFolder(run).read_manifest()["noise"]["line"]
     assert [(each["claim"], each["part"], each["verdict"]) for each in found] == [

@@ -10,12 +10,20 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
+from scipy import stats
 
+from llama_workbench.commands.app import main
 from llama_workbench.harness.baselines.regressions import compare
 from llama_workbench.harness.baselines.rows import Row, RunComparison, Saved
+from llama_workbench.harness.baselines.sessions import shifts
 from llama_workbench.harness.baselines.text import render, to_junit, to_markdown
+from llama_workbench.harness.baselines.thresholds import Shift, Thresholds, read_thresholds
+from llama_workbench.harness.evidence.evidence import evidence_from_manifest
+from llama_workbench.harness.report.standings import measure_standings
 from llama_workbench.harness.report.terminal import console, show
+from llama_workbench.harness.spec.comparison import Comparison
 from llama_workbench.harness.store.errors import RunError, RunWarning
 from llama_workbench.harness.store.folder import RunFolder
 from tests.runs import ENVIRONMENT, FACTORS, write_run
@@ -133,6 +141,118 @@ def test_a_slower_machine_alone_is_no_regression(base: RunFolder, tmp_path: Path
     """All times double, the yardstick's too: only ratios count."""
     doubled = {key: 2 * value for key, value in FACTORS.items()}
     assert compare(base, a_run(tmp_path / "new", seed=2, factors=doubled)).exit_code == 0
+
+
+# -- runs made of lives -----------------------------------------------------------------------------------------------
+
+LIVES: dict[str, Any] = {"manifest": {"unit": "life"}, "only": ["decode-15m-c64"], "rounds": 30}
+MEASURED = Thresholds(
+    sessions=(Shift(variant="*", kind="decode", sessions=20, between=0.1, at_most=0.3),)
+)  # what `workbench sessions` would print
+
+
+def test_lives_decide_a_slow_down_of_five_percent(tmp_path: Path) -> None:
+    base = a_run(tmp_path / "base", seed=1, **LIVES)
+    for seed in range(2, 6):
+        found = compare(base, a_run(tmp_path / f"same-{seed}", seed=seed, **LIVES), thresholds=MEASURED)
+        assert (found.verdict, found.threshold_percent, found.tolerance_percent) == ("no regression", 2.5, 0)
+        new = a_run(tmp_path / f"slow-{seed}", seed=seed, factors=slower("team005_hybrid", 5), **LIVES)
+        found = compare(base, new, thresholds=MEASURED)
+        assert {each.variant for each in times(found) if each.verdict == "regression"} == {"team005_hybrid"}
+        hybrid = row(found, "decode-15m-c64", "team005_hybrid")
+        assert hybrid.low_percent is not None and hybrid.high_percent is not None
+        assert 2.5 < hybrid.low_percent < 5 < hybrid.high_percent < 7.5 and hybrid.between_percent == 0.3
+
+
+def test_the_interval_of_two_runs_of_lives_is_that_of_two_samples(tmp_path: Path) -> None:
+    runs = [a_run(tmp_path / str(seed), seed=seed, **LIVES) for seed in (1, 2)]
+    key, series = ("decode-15m-c64", "team005_hybrid"), []
+    for run in runs:
+        evidence = evidence_from_manifest(run.read_manifest(), run.read_samples())
+        series.append(evidence.differences(Comparison(*key, "yardstick")).values)
+    oracle = stats.ttest_ind(*series, equal_var=False, trim=0.2).confidence_interval(0.99)
+    found = row(compare(*runs), *key)
+    ends = [math.log1p((end or 0.0) / 100) for end in (found.low_percent, found.high_percent)]
+    assert ends == pytest.approx([oracle.low, oracle.high], rel=1e-6)
+    wider = row(compare(*runs, thresholds=MEASURED), *key)
+    assert wider.high_percent is not None and found.high_percent is not None
+    assert wider.high_percent > found.high_percent and found.between_percent is None
+
+
+def test_what_sessions_differ_by_keeps_a_slow_down_open(tmp_path: Path) -> None:
+    unlike = Thresholds(sessions=(Shift(variant="team005*", kind="decode", sessions=5, between=1.0, at_most=3.0),))
+    base = a_run(tmp_path / "base", seed=1, **LIVES)
+    found = compare(base, a_run(tmp_path / "new", seed=2, **LIVES), thresholds=unlike)
+    assert row(found, "decode-15m-c64", "team005_hybrid").verdict == "cannot tell"
+    assert row(found, "decode-15m-c64", "team006_after").verdict == "no regression"
+    assert row(found, "decode-15m-c64", "team006_after").between_percent is None
+
+
+def test_lives_without_a_measured_tolerance_are_as_cautious_as_rounds(tmp_path: Path) -> None:
+    base = a_run(tmp_path / "base", seed=1, **LIVES)
+    by_5, by_16 = (
+        a_run(tmp_path / str(percent), seed=2, factors=slower("team005_hybrid", percent), **LIVES)
+        for percent in (5, 16)
+    )
+    found = compare(base, by_5)
+    assert (found.tolerance_percent, row(found, "decode-15m-c64", "team005_hybrid").verdict) == (9.0, "cannot tell")
+    assert row(compare(base, by_16), "decode-15m-c64", "team005_hybrid").verdict == "regression"
+
+
+def test_a_run_of_lives_and_one_of_rounds_are_compared_as_two_of_rounds(base: RunFolder, tmp_path: Path) -> None:
+    new = a_run(tmp_path / "new", seed=2, factors=slower("team005_hybrid", 5), **LIVES)
+    found = compare(base, new, thresholds=MEASURED)
+    assert (found.threshold_percent, found.tolerance_percent) == (5.0, 9.0)
+    assert {each.between_percent for each in times(found)} == {None}
+
+
+def test_lives_on_another_machine_decide_nothing(tmp_path: Path) -> None:
+    base = a_run(tmp_path / "base", seed=1, **LIVES)
+    new = a_run(tmp_path / "new", seed=2, environment={"cpu_model": "Another CPU"}, **LIVES)
+    found = compare(base, new, thresholds=MEASURED)
+    assert {each.verdict for each in times(found)} == {"cannot tell"} and found.tolerance_percent == 20.0
+
+
+# -- what sessions differ by -------------------------------------------------------------------------------------------
+
+
+def test_sessions_are_measured_and_the_table_is_read_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(3)
+    runs = [
+        a_run(
+            tmp_path / f"s{number}",
+            seed=number,
+            factors=slower("team005_hybrid", 2 * rng.standard_normal()),
+            **LIVES,
+        )
+        for number in range(8)
+    ]
+    with pytest.raises(SystemExit) as ended:
+        main(["sessions", *(str(run.path) for run in runs)])
+    said = capsys.readouterr()
+    assert not ended.value.code, said.err
+    (tmp_path / "pyproject.toml").write_text(said.out, encoding="utf-8")
+    found = read_thresholds(None, start=tmp_path)
+    hybrid, after = (found.shift("decode", name) for name in ("team005_hybrid", "team006_after"))
+    assert hybrid is not None and after is not None
+    assert 0.8 < hybrid.between < 4 and hybrid.between < hybrid.at_most
+    assert after.between < 0.3 and after.at_most < 1 and after.sessions == 8
+    assert found.shift("prefill", "team006_after") is None
+    assert compare(runs[0], runs[1], thresholds=found).tolerance_percent == 0
+
+
+def test_sessions_that_cannot_be_put_together_are_refused(tmp_path: Path, base: RunFolder) -> None:
+    runs = [measure_standings(a_run(tmp_path / str(seed), seed=seed, **LIVES)) for seed in range(3)]
+    assert len(shifts(runs)) == 4
+    with pytest.raises(ValueError, match="nothing was timed over lives in 3 or more"):
+        shifts(runs[:2])
+    with pytest.raises(ValueError, match="nothing was timed over lives"):
+        shifts([measure_standings(base)] * 3)
+    elsewhere = a_run(tmp_path / "elsewhere", environment={"torch": "1.0"}, **LIVES)
+    with pytest.raises(ValueError, match="of different machines: torch"):
+        shifts([*runs, measure_standings(elsewhere)])
+    with pytest.raises(ValueError, match="no yardstick in both runs"):
+        shifts([*runs, measure_standings(a_run(tmp_path / "without", without=["yardstick"], **LIVES))])
 
 
 # -- cannot tell -------------------------------------------------------------------------------------------------------

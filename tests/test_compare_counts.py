@@ -136,6 +136,16 @@ def test_a_function_is_counted_over_many_calls_and_has_no_yardstick(
         assert row.verdict == "regression" and (row.low_percent, row.high_percent) == pytest.approx((0.6, 1.0))
 
 
+def test_what_others_are_compared_with_is_counted_as_well(tmp_path: Path) -> None:
+    """Two functions without a yardstick: the first stands for it in the times, and may need more work itself."""
+    calls: dict[str, Any] = {"without": ["yardstick", "team006_after"], "noise": 0.01}
+    both = {name: {"calls": 2_000, "inputs": 4, "work": 11e6} for name in ("team006_before", "team005_hybrid")}
+    before = {name: record | {"work": 10e6} for name, record in both.items()}
+    old, new = (a_run(tmp_path / name, counts, **calls) for name, counts in (("one", before), ("two", both)))
+    found = rows(compare(old, new, thresholds=COUNTED), "instructions")
+    assert {found[name].verdict for name in both} == {"regression"}
+
+
 def test_other_inputs_are_no_other_work(tmp_path: Path) -> None:
     found: list[RunFolder] = []
     for digest in ("1" * 64, "1" * 64, "2" * 64):

@@ -26,7 +26,8 @@ from llama_workbench.harness.plan.options import PlanError, Request
 from llama_workbench.harness.worker.gates.logits import TOLERANCES, judge_logits, run_cases
 from llama_workbench.harness.worker.gates.op_trace import trace
 from llama_workbench.harness.worker.gates.small import SMALL_LENGTH, small_cases, small_geometries, small_weights
-from llama_workbench.harness.worker.state import Worker, open_workload
+from llama_workbench.harness.worker.opening import open_workload
+from llama_workbench.harness.worker.state import Worker
 from llama_workbench.variants import compiling
 
 needs_compiler = pytest.mark.skipif(compiling.missing() is not None, reason=f"torch.compile {compiling.missing()}")

@@ -14,8 +14,10 @@ from scipy import stats
 
 from llama_workbench.harness.stats.confidence import (
     EXACT_ROUNDS,
+    KEPT,
     RESOLUTION,
     SPENT,
+    LookPlan,
     first_interval,
     looks_reached,
     next_look,
@@ -23,7 +25,7 @@ from llama_workbench.harness.stats.confidence import (
     running_bounds,
     running_interval,
 )
-from tests.simulated_rates import SYMMETRIC, coin, miss, normal
+from tests.simulated_rates import SYMMETRIC, coin, miss, normal, outside
 
 ALPHA = 0.01
 PLANNED = [12, 15, 19, 24, 30, 37, 46, 58, 72, 90, 112, 140, 175, 219, 273, 342]
@@ -88,6 +90,78 @@ def test_alpha_outside_its_range_is_an_error(alpha: float) -> None:
     for ask in (lambda: first_interval(alpha), lambda: running_interval([], alpha)):
         with pytest.raises(ValueError, match="alpha"):
             ask()
+
+
+# -- looks along a horizon ---------------------------------------------------------------------------------------------
+
+
+def test_a_plan_without_a_horizon_is_alpha_alone() -> None:
+    assert looks_reached(400, LookPlan(ALPHA)) == looks_reached(400, ALPHA)
+    d = np.random.default_rng(1).normal(0, 0.01, 60)
+    assert running_interval(d, LookPlan(ALPHA)) == running_interval(d, ALPHA)
+    assert running_interval(d, LookPlan(ALPHA, one_sided=True)) == running_interval(d, 2 * ALPHA)
+
+
+def test_alpha_spent_along_the_horizon_makes_its_last_interval_narrow() -> None:
+    """Standard errors of a mean to either side, after 112 rounds; a single look would have 2.58, one-sided 2.33."""
+    plans = ALPHA, LookPlan(ALPHA, 112), LookPlan(ALPHA, 112, one_sided=True)
+    assert [round(looks_reached(112, plan)[-1].critical, 2) for plan in plans] == [3.41, 2.94, 2.69]
+
+
+@pytest.mark.parametrize(
+    ("horizon", "planned"),
+    [
+        (5, [12, 15, 19, 24, 30, 37]),
+        (13, [13, 17, 21, 26, 32, 40]),
+        (40, [12, 15, 19, 24, 30, 40, 50]),
+        (112, [*PLANNED[:11], 140, 175]),
+        (400, [*PLANNED[1:15], 342, 400, 500]),
+    ],
+)
+def test_there_is_a_look_at_the_horizon_and_none_shortly_before(horizon: int, planned: list[int]) -> None:
+    assert [look.rounds for look in looks_reached(planned[-1], LookPlan(ALPHA, horizon))] == planned
+
+
+@pytest.mark.parametrize(
+    ("horizon", "one_sided", "first"),
+    [(221, False, 12), (222, False, 15), (442, True, 12), (443, True, 15), (2211, False, 15), (2212, False, 19)],
+)
+def test_the_first_interval_waits_until_alpha_is_enough_to_exclude_anything(
+    horizon: int, one_sided: bool, first: int
+) -> None:
+    assert first_interval(LookPlan(ALPHA, horizon, one_sided)) == first
+    assert all(look.rank > 0 for look in looks_reached(20_000, LookPlan(ALPHA, horizon, one_sided)))
+
+
+@pytest.mark.parametrize("one_sided", [False, True])
+def test_looks_along_a_horizon_spend_in_proportion_and_keep_some(one_sided: bool) -> None:
+    """Share of walks that left the borders by a look, against what all looks so far may spend."""
+    plan, horizon, trials = LookPlan(ALPHA, 60, one_sided), 60, 400_000
+    planned = looks_reached(118, plan)
+    steps = np.sqrt(np.diff([look.rounds for look in planned], prepend=0))
+    where, left = np.zeros(trials), np.zeros(trials, dtype=bool)
+    rng = np.random.default_rng(2)
+    for step, look in zip(steps, planned, strict=True):
+        where += step * rng.standard_normal(trials)
+        left |= np.abs(where) > look.critical * math.sqrt(look.rounds)
+        beyond = [each for each in planned if horizon < each.rounds <= look.rounds]
+        share = min(look.rounds / horizon, 1) * (1 - KEPT) if not beyond else 1 - KEPT * (1 - SPENT) ** len(beyond)
+        spent = plan.of_both_ends * share
+        assert left.mean() == pytest.approx(spent, abs=4 * math.sqrt(spent / trials))
+
+
+@pytest.mark.parametrize("noise", SYMMETRIC)
+def test_with_a_horizon_any_look_misses_the_truth_as_seldom(noise: str) -> None:
+    d = SYMMETRIC[noise](np.random.default_rng(7), (TRIALS, 112))
+    assert miss(d, LookPlan(ALPHA, 90)).mean() <= ALPHA + 3 * math.sqrt(ALPHA / TRIALS)
+    for end in outside(d, LookPlan(ALPHA, 90, one_sided=True), 0.0):
+        assert 0.5 * ALPHA <= end.mean() <= ALPHA + 3 * math.sqrt(ALPHA / TRIALS)
+
+
+@pytest.mark.parametrize("horizon", [0, -1])
+def test_a_horizon_of_nothing_is_an_error(horizon: int) -> None:
+    with pytest.raises(ValueError, match="horizon"):
+        LookPlan(ALPHA, horizon)
 
 
 # -- one series --------------------------------------------------------------------------------------------------------

@@ -36,9 +36,10 @@ from llama_workbench.harness.plan.options import Options, PlanError, Request
 from llama_workbench.harness.session import run as session
 from llama_workbench.harness.spec.sample import Round
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.worker import devices, gating, rounds
+from llama_workbench.harness.worker import cuda, devices, gating, rounds
 from llama_workbench.harness.worker.gates.small import SMALL_LENGTH, small_geometries, small_weights
-from llama_workbench.harness.worker.state import Worker, open_workload
+from llama_workbench.harness.worker.opening import open_workload
+from llama_workbench.harness.worker.state import Worker
 from llama_workbench.variants import components
 from tests.runs import DEVICE, ENVIRONMENT, write_run
 
@@ -140,7 +141,7 @@ class Simulated:
         return event
 
 
-class OnTheHost(devices.Cuda):
+class OnTheHost(cuda.Cuda):
     """All of `Cuda` but where tensors lie."""
 
     kind = "cpu"
@@ -149,7 +150,7 @@ class OnTheHost(devices.Cuda):
 
 def test_a_sample_on_cuda_lies_between_events_and_waits_for_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     simulated = Simulated(monkeypatch)
-    spent = devices.Cuda().sample(Counter(simulated.log), 2)
+    spent = cuda.Cuda().sample(Counter(simulated.log), 2)
     assert simulated.log == ["synchronize", "record", "call", "call", "record", "wait"]
     assert 2_000_000 <= spent.device_ns <= spent.wall_ns  # milliseconds become nanoseconds
     assert spent.out.item() == 2
@@ -170,7 +171,7 @@ def test_rounds_on_cuda_have_the_devices_time(monkeypatch: pytest.MonkeyPatch, t
         for name in sides:
             found = gating.gate(made, workload, name)
             assert found["gate"]["passed"], found
-            assert found["own_threads"] is False and found["call_ns"] > 0
+            assert found["learnt"]["own_threads"] is False and found["learnt"]["call_ns"] > 0
         record = rounds.measure_round(made, workload, 0, sides)
         assert not record.wrong
         run.append_round(Round(workload, 0, 0, record.samples))
@@ -185,7 +186,7 @@ def test_rounds_on_cuda_have_the_devices_time(monkeypatch: pytest.MonkeyPatch, t
 
 def test_full_precision_is_set_and_held() -> None:
     torch.backends.cuda.matmul.allow_tf32 = True
-    device = devices.Cuda()
+    device = cuda.Cuda()
     assert not torch.backends.cuda.matmul.allow_tf32
     assert device.changed() is None
     torch.backends.cudnn.allow_tf32 = True
@@ -202,7 +203,7 @@ def test_peaks_are_those_of_the_allocator(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: held.update(most=held["now"]))
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: held["now"])
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: held["most"])
-    assert devices.Cuda().peak_bytes(lambda: held.update(now=120, most=170)) == 70
+    assert cuda.Cuda().peak_bytes(lambda: held.update(now=120, most=170)) == 70
 
 
 # --- plans and verdicts ---------------------------------------------------------------------------------------------
@@ -283,25 +284,25 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunFolder, 
 
 
 def test_a_stored_run_is_judged_by_the_device_that_it_names(runs: tuple[RunFolder, RunFolder]) -> None:
-    on_cpu, on_cuda = ({(verdict["claim"], verdict["part"]): verdict for verdict in rejudge(run)[0]} for run in runs)
+    on_cpu, on_cuda = ({(verdict.claim, verdict.part): verdict for verdict in rejudge(run)[0]} for run in runs)
     rewrite = ("gpu-kernels", "the rewrite, on a GPU")
     assert "device" not in ENVIRONMENT  # as in runs from before there was a choice
-    assert on_cpu["cpu-only", None]["verdict"] == "refuted"
-    assert {effect["metric"] for effect in on_cpu["cpu-only", None]["effects"]} == {"cpu time"}
+    assert on_cpu["cpu-only", ""].verdict == "refuted"
+    assert {effect.metric for effect in on_cpu["cpu-only", ""].effects} == {"cpu time"}
     for key in (rewrite, ("gpu-kernels", "by its kernels")):
-        assert on_cpu[key]["verdict"] == "not measurable here"
-        assert on_cpu[key]["reason"] == "needs a CUDA device: run with --device cuda; this run measured on cpu"
-        assert not on_cpu[key]["effects"]
-    assert on_cuda[rewrite]["verdict"] == "supported"
-    assert {effect["metric"] for effect in on_cuda[rewrite]["effects"]} == {"device time"}
-    assert all(2.1 < effect["ratio"] < 2.3 for effect in on_cuda[rewrite]["effects"])
-    assert on_cuda["cpu-only", None]["verdict"] == "not measurable here"
-    assert on_cuda["cpu-only", None]["reason"].endswith("run with --device cpu; this run measured on cuda")
+        assert on_cpu[key].verdict == "not measurable here"
+        assert on_cpu[key].reason == "needs a CUDA device: run with --device cuda; this run measured on cpu"
+        assert not on_cpu[key].effects
+    assert on_cuda[rewrite].verdict == "supported"
+    assert {effect.metric for effect in on_cuda[rewrite].effects} == {"device time"}
+    assert all(2.1 < effect.ratio < 2.3 for effect in on_cuda[rewrite].effects)
+    assert on_cuda["cpu-only", ""].verdict == "not measurable here"
+    assert on_cuda["cpu-only", ""].reason.endswith("run with --device cpu; this run measured on cuda")
     for claim, said in (("qkv-61", "when work was queued"), ("weight-loading-bottleneck", "main memory")):
         parts = [verdict for (name, _), verdict in on_cuda.items() if name == claim]
         assert parts
-        assert {part["verdict"] for part in parts} == {"not measurable here"}
-        assert all(said in part["reason"] and "--device cpu" in part["reason"] for part in parts)
+        assert {part.verdict for part in parts} == {"not measurable here"}
+        assert all(said in part.reason and "--device cpu" in part.reason for part in parts)
 
 
 def test_what_is_not_measured_takes_no_part_of_alpha(runs: tuple[RunFolder, RunFolder]) -> None:
@@ -362,7 +363,7 @@ def test_a_run_on_cuda(tmp_path: Path) -> None:
     assert {effect.metric for effect in result.verdicts[0].effects} == {"device time"}
     device = result.manifest["environment"]["device"]
     assert device["kind"] == "cuda" and device["name"] and device["compute_capability"] and device["driver"]
-    assert {key: device[key] for key in devices.FULL_PRECISION} == devices.FULL_PRECISION
+    assert {key: device[key] for key in cuda.FULL_PRECISION} == cuda.FULL_PRECISION
     assert all(gate["passed"] for e in result.manifest["experiments"] for gate in e["gates"].values())
     memory = {(e["workload"], e["variant"]): e for e in json.loads((tmp_path / "run" / "memory.json").read_text())}
     assert memory["prefill-tiny-t16", "team006_before"]["peak_transient_bytes"] > 0

@@ -18,6 +18,7 @@ from llama_workbench.harness.metrics.share.files import PHASES
 from llama_workbench.harness.report.standings import measure_standings, read_standings
 from llama_workbench.harness.store import forms, schema
 from llama_workbench.harness.store.errors import RunError, RunWarning
+from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder, describe
 from tests.fuzz.run_files import READERS, WORKLOAD, claims, write_whole_run
 from tests.test_cli import Done, command, output
@@ -188,10 +189,21 @@ def test_a_run_that_is_killed_while_it_is_sealed_goes_on_as_if_it_was_not(run: R
     assert run.changed() == []
 
 
+def test_a_word_that_is_no_verdict_is_refused_and_the_fix_is_said(run: RunFolder) -> None:
+    """Pages and reports look up how each word is told: they meet no other one."""
+    verdicts = run.records("verdicts.json")
+    verdicts[0]["effects"][0]["verdict"] = "probably"
+    (run.path / "verdicts.json").write_text(json.dumps(verdicts), encoding="utf-8")
+    run.renew(VERDICTS)
+    with pytest.raises(RunError, match=r"verdicts\.json: .*verdict = 'probably', .*supported.* workbench judge"):
+        run.read(VERDICTS)
+    assert describe(run).status == "damaged"
+
+
 def test_a_kept_run_fits_its_checksums(run: RunFolder, tmp_path: Path) -> None:
     saved = save(run, "kept", under=tmp_path / "baselines")
     assert saved.changed() == [] and describe(saved, whole=True).problem is None
-    assert rejudge(saved)[0] == run.records("verdicts.json")
+    assert rejudge(saved).verdicts == run.read(VERDICTS)
 
 
 # -- judging again -----------------------------------------------------------------------------------------------------

@@ -44,26 +44,18 @@ from llama_workbench.dashboard.strips import picture
 from llama_workbench.dashboard.views import answers, data, entries, gates, outcomes
 from llama_workbench.dashboard.views import forest as forest_rows
 from llama_workbench.harness.profilers.peak_memory import Memory
+from llama_workbench.harness.spec.words import Word
+from llama_workbench.harness.store.files import VERDICTS
+from llama_workbench.harness.store.verdict_schema import Effect
+from tests import verdicts
 
 APP = ROOT / "dashboard" / "app.py"
 
 
-def an_effect(workload: str = "prefill-15m-t128", **more: Any) -> data.Effect:
-    effect = data.Effect(
-        workload=workload,
-        variant="proposal",
-        baseline="before",
-        metric="cpu time",
-        unit="",
-        value=1.02,
-        low=1.01,
-        high=1.03,
-        rounds=84,
-        seconds=6.3,
-        verdict="refuted",
-        notes=(),
-    )
-    return replace(effect, **more)
+def an_effect(workload: str = "prefill-15m-t128", **more: Any) -> Effect:
+    sides = {"workload": workload, "variant": "proposal", "baseline": "before"}
+    numbers = {"value": 1.02, "low": 1.01, "high": 1.03, "rounds": 84, "seconds": 6.3, "verdict": "refuted"}
+    return verdicts.an_effect(**{**sides, **numbers, **more})
 
 
 def a_memory(variant: str, peak: float | None, parameters: float | None, caches: float | None, why: str) -> Memory:
@@ -77,24 +69,11 @@ def a_memory(variant: str, peak: float | None, parameters: float | None, caches:
     )
 
 
-def a_claim(*effects: data.Effect, **more: Any) -> data.Claim:
-    claim = data.Claim(
-        id="refactor-2x-3x",
-        part="",
-        title="The rewrite makes inference 2-3x faster",
-        statement="",
-        who=("TEAM-005",),
-        source="",
-        decided_by="",
-        verdict="refuted",
-        reason="",
-        alpha=0.01,
-        claimed="2-3x",
-        low=2.0,
-        high=3.0,
-        effects=effects,
-    )
-    return replace(claim, **more)
+def a_claim(*effects: Effect, **more: Any) -> data.Claim:
+    texts = {"title": "The rewrite makes inference 2-3x faster", "statement": "", "reason": "", "claimed": "2-3x"}
+    said = {"claim": "refactor-2x-3x", "who": ("TEAM-005",), "verdict": "refuted", "alpha": 0.01}
+    own = {name: more.pop(name) for name in ("source", "decided_by", "hypothesis") if name in more}
+    return data.Claim(**vars(verdicts.a_verdict(*effects, **{**texts, **said, "low": 2.0, "high": 3.0, **more})), **own)
 
 
 def shapes(figure: go.Figure, name: str) -> list[Any]:
@@ -113,7 +92,7 @@ def test_a_reading_is_drawn_on_a_linear_axis_in_its_unit() -> None:
     assert list(trace.x) == [41.1] and list(trace.error_x.array) == [pytest.approx(2.7)]
     assert figure.layout.xaxis.range[0] == 0 and figure.layout.xaxis.range[1] > 64
     assert {round(shape.x0, 3) for shape in figure.layout.shapes} >= {0, 58, 64}
-    assert share.text == "41.1 % [38.4, 43.8]" and answers.measured(claim) == share.text
+    assert words.effect(share) == "41.1 % [38.4, 43.8]" and answers.measured(claim) == words.effect(share)
 
 
 def test_forest_has_one_row_per_effect_with_its_interval() -> None:
@@ -322,7 +301,7 @@ def test_no_two_verdicts_look_alike() -> None:
 
 @pytest.mark.parametrize("text", [HOSTILE, MARKUP, "%{customdata}", "a & b < c"])
 def test_plotly_gets_no_markup_from_a_file(text: str) -> None:
-    effect = an_effect(text, variant=text, baseline=text, reason=text, notes=(text,), verdict=text)
+    effect = an_effect(text, variant=text, baseline=text, reason=text, notes=(text,))
     claim = a_claim(effect, claimed=text)
     row = a_memory(text, None, 1.0, 1.0, text)
     built = [
@@ -452,10 +431,10 @@ def test_a_long_list_is_kept_from_one_start_to_the_next(
 def test_a_run_is_read_as_the_judge_wrote_it(home: Path) -> None:
     run = data.read_run(home / "runs" / "all")
     written = RunFolder(home / "runs" / "all").records("verdicts.json")
-    assert [(claim.id, claim.part, claim.verdict) for claim in run.claims] == [
+    assert [(claim.claim, claim.part, claim.verdict) for claim in run.claims] == [
         (verdict["claim"], verdict["part"] or "", verdict["verdict"]) for verdict in written
     ]
-    assert [claim.high for claim in run.claims if claim.id == "single-file-faster"] == [None]
+    assert [claim.high for claim in run.claims if claim.claim == "single-file-faster"] == [None]
     assert run.claims[0].source == "A document, A section"
     controls = [
         row for row in RunFolder(run.path).read_manifest()["noise"]["controls"] if row["workload"] == "prefill-15m-t128"
@@ -497,12 +476,12 @@ def test_a_profile_elsewhere_or_damaged_is_not_read(tmp_path: Path, path: str, r
 
 def test_reproduce_names_the_claim_or_the_comparison(home: Path) -> None:
     claims, comparison = (data.read_run(home / "runs" / name) for name in ("all", "ad-hoc"))
-    assert outcomes.reproduce(claims, claims.claims[0]) == "pytest --benchmark --claims refactor-2x-3x --seed 0"
+    assert outcomes.reproduce(claims, claims.claims[0]) == "pytest --benchmark --claims refactor-2x-3x"
     assert outcomes.reproduce(comparison, comparison.claims[0]) == (
         "pytest --benchmark --compare team006_before team006_after --workloads "
-        "prefill-15m-t128,prefill-7b-1layer-t128,decode-15m-c64,mask-create-apply-t128 --seed 0"
+        "prefill-15m-t128,prefill-7b-1layer-t128,decode-15m-c64,mask-create-apply-t128"
     )
-    assert outcomes.reproduce(claims, a_claim(id="; rm -rf /")) == "pytest --benchmark --claims '; rm -rf /' --seed 0"
+    assert outcomes.reproduce(claims, a_claim(claim="; rm -rf /")) == "pytest --benchmark --claims '; rm -rf /'"
 
 
 @pytest.mark.parametrize(
@@ -511,7 +490,6 @@ def test_reproduce_names_the_claim_or_the_comparison(home: Path) -> None:
         ("refuted", "the whole interval lies outside the claimed range (2-3x)"),
         ("supported", "the whole interval lies inside the claimed range (2-3x)"),
         ("inconclusive", "these rounds do not decide it"),
-        ("a word of tomorrow", ""),
     ],
 )
 def test_the_verdict_in_plain_words(verdict: str, meaning: str) -> None:
@@ -591,17 +569,17 @@ def test_the_newest_run_opens_with_its_answer(page: Any, home: Path) -> None:
     assert not app.exception
     assert app.title[0].value == "Verdicts"
     assert app.selectbox(key="run").value == "ad-hoc"
-    verdicts = RunFolder(home / "runs" / "ad-hoc").records("verdicts.json")
-    assert shown_text(app.header[0].value) == answer(verdicts, load_dispute()).headline
-    assert answer(verdicts, load_dispute()).headline.startswith("Is team006_after faster than team006_before? ")
+    judged = RunFolder(home / "runs" / "ad-hoc").read(VERDICTS)
+    assert shown_text(app.header[0].value) == answer(judged, load_dispute()).headline
+    assert answer(judged, load_dispute()).headline.startswith("Is team006_after faster than team006_before? ")
 
 
 def test_the_headline_is_the_same_everywhere(page: Any, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = RunFolder(home / "runs" / "all")
-    headline = answer(folder.records("verdicts.json"), load_dispute()).headline
+    headline = answer(folder.read(VERDICTS), load_dispute()).headline
     assert headline.startswith("Is the rewrite 2-3x faster? No: at most 1.")
     run = data.read_run(folder.path)
-    assert outcomes.answer_of(run) == answer([outcomes.record(claim) for claim in run.claims], load_dispute())
+    assert outcomes.answer_of(run) == answer(run.claims, load_dispute())
     for arguments in (["report", str(folder.path)], ["judge", str(folder.path)]):
         with pytest.raises(SystemExit) as ended:
             main(arguments)
@@ -626,7 +604,7 @@ def test_a_strip_has_true_places_and_the_teams_stand_below(page: Any, home: Path
     for row, effect in zip(shown["rows"], claim.effects, strict=True):
         ends = [plan.share(end) for end in (effect.low, effect.value, effect.high)]
         assert [row["low"], row["at"], row["high"]] == pytest.approx(ends, abs=1e-5)
-        assert effect.text in row["told"] and "inconclusive" not in row["told"]
+        assert words.effect(effect) in row["told"] and "inconclusive" not in row["told"]
     columns = {team["name"]: team for team in drawn["teams"]}
     assert ("Wrong", "refactor 2x 3x") in [(said["look"]["word"], said["text"]) for said in columns["TEAM-005"]["said"]]
 
@@ -659,10 +637,10 @@ def test_of_a_team_s_claims_the_wrong_ones_come_first_in_the_words_of_its_column
     run = data.read_run(home / "runs" / "all")
 
     def right(claim: data.Claim) -> data.Claim:
-        effects = tuple(replace(effect, verdict="supported") for effect in claim.effects)
-        return replace(claim, verdict="supported", effects=effects)
+        effects = tuple(replace(effect, verdict=Word.SUPPORTED) for effect in claim.effects)
+        return replace(claim, verdict=Word.SUPPORTED, effects=effects)
 
-    claims = tuple(right(claim) if claim.id == "refactor-2x-3x" else claim for claim in run.claims)
+    claims = tuple(right(claim) if claim.claim == "refactor-2x-3x" else claim for claim in run.claims)
     run = replace(run, claims=claims)
     places = [place for place, claim in enumerate(claims) if "TEAM-005" in claim.who]
     shown = [(row["look"]["word"], row["title"]) for row in picture.rows(run, places, wrong_first=True)]
@@ -678,7 +656,7 @@ def test_of_a_team_s_claims_the_wrong_ones_come_first_in_the_words_of_its_column
 def test_claims_come_by_importance_with_their_parts_inside(home: Path) -> None:
     run = data.read_run(home / "runs" / "all")
     rows = picture.rows(run, range(len(run.claims)))
-    order = [run.claims[row["index"]].id for row in rows]
+    order = [run.claims[row["index"]].claim for row in rows]
     assert order[:4] == ["refactor-2x-3x", "single-file-faster", "mask-caching-6-11", "mask-caching-helps"]
     assert order[-2:] == ["mask-caching-exactly-8.5", "gpu-kernels"], "open ones, then what cannot be measured"
     row = rows[2]

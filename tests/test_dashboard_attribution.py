@@ -21,9 +21,11 @@ from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.spec.sides import ARCHITECTURE, OPERATIONS, TOTAL
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.verdict_schema import Effect
 from tests import runs
 from tests.dashboard_pages import alts, everything, open_page
 from tests.dashboard_runs import HOSTILE, MARKUP
+from tests.verdicts import an_effect
 
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
@@ -124,8 +126,9 @@ def test_the_share_is_what_the_judge_said(home: Path) -> None:
 
 
 def test_a_sentence_a_side_says_what_it_changes_and_whether_that_is_proven() -> None:
-    def one(workload: str, side: str, low: float | None, high: float | None, verdict: str) -> data.Effect:
-        return data.Effect(workload, f"{side} new", f"{side} old", value=1.0, low=low, high=high, verdict=verdict)
+    def one(workload: str, side: str, low: float | None, high: float | None, verdict: str) -> Effect:
+        sides = {"variant": f"{side} new", "baseline": f"{side} old"}
+        return an_effect(workload=workload, value=1.0, low=low, high=high, verdict=verdict, **sides)
 
     effects = (
         one("prefill", ARCHITECTURE, 0.93, 1.07, "inconclusive"),
@@ -133,7 +136,7 @@ def test_a_sentence_a_side_says_what_it_changes_and_whether_that_is_proven() -> 
         one("decode", ARCHITECTURE, None, 1.2, "not evidence"),
         one("decode", OPERATIONS, 0.8, 0.9, "slower"),
     )
-    assert grids.headline(data.Claim("arch-or-ops", "", 0.01, effects)) == [
+    assert grids.headline(data.figure("", 0.01, effects)) == [
         "Operations: +2.8 to +21 % on prefill and -20 to -10 % on decode (proven).",
         "Architecture: -7 to +7 % on prefill (open); not bounded on decode (no evidence).",
     ]

@@ -15,6 +15,7 @@ import pytest
 from llama_workbench import ROOT
 from llama_workbench.harness.fleet.rejudge import rejudge
 from llama_workbench.harness.metrics.share.files import PHASES
+from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
@@ -22,6 +23,7 @@ from llama_workbench.harness.store.schema import NOISE
 from tests import runs
 from tests.dashboard_pages import alts, everything, open_in_app, strips, texts
 from tests.dashboard_runs import HOSTILE, MARKUP, deface
+from tests.verdicts import OPEN
 
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
@@ -79,8 +81,7 @@ def test_paired_rounds_end_in_the_interval_of_the_verdict(run: data.Run) -> None
     timed = [(claim, effect) for claim in run.claims for effect in claim.effects if effect.value is not None]
     assert len(timed) > 8
     for claim, effect in timed[:5]:
-        metric = samples.metric_of(effect)
-        found = samples.pair(run, effect.workload, effect.variant, effect.baseline, metric, claim.alpha)
+        found = samples.pair(run, effect.workload, effect.variant, effect.baseline, claim.time, claim.alpha)
         assert len(found.ratios) == effect.rounds
         assert (found.effect.value, found.effect.low, found.effect.high) == pytest.approx(
             (effect.value, effect.low, effect.high)
@@ -125,7 +126,7 @@ def test_a_control_that_fired_counts_in_a_comparison_too(tmp_path: Path) -> None
         control |= {"fired": True, "low": 1.2, "high": 1.3}
     run.write_json("run.json", run.read_manifest() | {"noise": noise})
     [effect] = samples.versus(data.read_run(run.path), "yardstick", "team006_after").claim.effects
-    assert effect.verdict == "inconclusive" and "a control fired" in effect.said[0]
+    assert effect.verdict == "inconclusive" and "controls differ" in effect.said[0]
 
 
 def test_noise_comes_back_from_the_manifest_as_it_was_judged(run: data.Run) -> None:
@@ -164,7 +165,7 @@ def a_series(centre: float = 1.02, count: int = 40) -> samples.Paired:
     ratios = centre * np.exp(np.random.default_rng(0).normal(0, 0.01, count))
     lows, highs = np.full(count, 0.0), np.full(count, np.inf)
     lows[20:], highs[20:] = 0.99 * centre, 1.01 * centre
-    effect = data.Effect("w", "v", "b", value=centre, low=0.99 * centre, high=1.01 * centre, rounds=count)
+    effect = an_effect(value=centre, low=0.99 * centre, high=1.01 * centre, rounds=count)
     return samples.Paired(
         effect, "cpu", "time", 0.001, ratios, np.full(count, centre), lows, highs, 2e6, 2e6 / centre, 0.0,
     )  # fmt: skip
@@ -173,7 +174,7 @@ def a_series(centre: float = 1.02, count: int = 40) -> samples.Paired:
 def test_the_figure_has_a_dot_a_round_and_ends_in_the_interval() -> None:
     series = a_series()
     figure = paired_rounds.paired_rounds(
-        series, verdict="supported", claimed="claimed: 1-3 % faster", low=1.01, high=1.03
+        series, verdict=Word.SUPPORTED, claimed="claimed: 1-3 % faster", low=1.01, high=1.03
     )
     by_name = {trace.name: trace for trace in figure.data if trace.name}
     assert list(by_name["one round"].y) == series.ratios.tolist()
@@ -205,7 +206,7 @@ def test_a_claim_far_from_every_round_is_named_and_not_drawn(low: float | None, 
 def test_few_rounds_are_drawn_without_an_interval() -> None:
     none = np.empty(0)
     few = a_series(count=3)
-    few = replace(few, lows=np.zeros(3), highs=np.full(3, np.inf), effect=replace(few.effect, low=None, high=None))
+    few = replace(few, lows=np.zeros(3), highs=np.full(3, np.inf), effect=replace(few.effect, **OPEN))
     figure = paired_rounds.paired_rounds(few)
     assert "interval so far" not in {trace.name for trace in figure.data}
     assert "[no interval yet]" in paired_rounds.in_words(few)
@@ -225,7 +226,7 @@ def the_answer(claim: data.Claim) -> dict[str, str]:
 def test_the_same_by_the_second_margin_alone_is_said_to_be_so() -> None:
     ends = {"a": (0.995, 1.005), "b": (0.992, 1.015)}
     effects = [an_effect(name, value=1.0, low=low, high=high, verdict="same") for name, (low, high) in ends.items()]
-    claim = replace(a_claim(*effects, verdict="same"), id="ad-hoc", low=0.9901, high=1.01)
+    claim = a_claim(*effects, verdict="same", claim="ad-hoc", low=0.9901, high=1.01)
     assert the_answer(claim)["Who was right"] == "proposal compared with before: same on a; same within 2 % on b."
 
 
@@ -289,7 +290,7 @@ def test_why_says_what_the_change_touches_and_what_it_saved_there(tmp_path: Path
         ],
     )
     run = data.read_run(folder.path)
-    claims = {claim.id: claim for claim in run.claims if claim.effects}
+    claims = {claim.claim: claim for claim in run.claims if claim.effects}
     assert why.changed(claims["mask-caching-helps"]) == (("mask_create",), ())
     told = why.explain_part(run, "mask-caching-helps", "")
     assert told.startswith(
@@ -369,7 +370,7 @@ def test_the_bundle_of_a_claim_about_times(page: Any, home: Path) -> None:
         "TEAM-005 and TEAM-006 were right on prefill, 128 tokens, 15M; not right on prefill, 128 tokens, 7B width."
         in text
     )
-    assert "pytest --benchmark --claims mask-caching-helps --seed 0" in text
+    assert "pytest --benchmark --claims mask-caching-helps" in text
     assert "A document, A section" in text and "By timing both sides in the same rounds." in text
     assert "Simulated CPU, 2 cores, 1 thread, torch 2.13.0+cpu" in text
     assert "0.5 % for each interval" in text
@@ -494,7 +495,7 @@ def test_a_condition_is_answered_and_can_be_measured_again(page: Any, tmp_path: 
     text = everything(app)
     assert "what was measured is not more than 50 % slower." in text and "Asked: more than 50 % slower" in text
     assert "Whoever said it" not in text and "laimed: " not in text
-    assert f"--compare {pair[0]} {pair[1]} --workloads {','.join(SHORT)} --fail-if slower:50 --seed" in text
+    assert f"--compare {pair[0]} {pair[1]} --workloads {','.join(SHORT)} --fail-if slower:50" in text
 
 
 def test_two_variants_that_nobody_claimed_anything_about(page: Any, home: Path) -> None:
@@ -599,9 +600,9 @@ def test_what_clocks_say_stands_beside_what_is_counted(page: Any, tmp_path: Path
 
 def test_an_open_time_says_how_far_and_equal_work_within_what() -> None:
     work = Hypothesis(metric="instructions", part="work")
-    timed = a_claim(an_effect(low=0.98, high=1.02), id="a", part="time", verdict="inconclusive")
-    counted = a_claim(an_effect(unit="%", value=0.0, low=-0.02, high=0.02), id="a", part="work", hypothesis=work)
-    other = a_claim(an_effect(), id="b")
+    timed = a_claim(an_effect(low=0.98, high=1.02), claim="a", part="time", verdict="inconclusive")
+    counted = a_claim(an_effect(unit="%", value=0.0, low=-0.02, high=0.02), claim="a", part="work", hypothesis=work)
+    other = a_claim(an_effect(), claim="b")
     found = beside.parts([counted, other, timed], timed)
     assert [part.kind for part in found] == ["time", "work"]
     assert beside.sentence(found) == "Time: open at ±2 % (0.980× to 1.020×); work: refuted, equal within 0.02 %"

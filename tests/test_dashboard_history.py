@@ -17,6 +17,7 @@ from llama_workbench.harness.baselines.regressions import compare
 from llama_workbench.harness.report import standings as standings_module
 from llama_workbench.harness.report.standings import measure_standings, read_standings, write_standings
 from llama_workbench.harness.spec.sample import Round
+from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.files import STANDINGS
 from llama_workbench.harness.store.folder import RunFolder
 from tests.dashboard_pages import alts, everything, open_page, texts
@@ -146,6 +147,44 @@ def test_a_change_is_told_against_the_latest_run_that_is_comparable(home: Path) 
     assert told["run-5"] == ("run-4", "cannot tell") and "run-3" not in told
 
 
+@pytest.fixture(scope="module")
+def commits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four commits with three runs each; from the third on the proposal takes a tenth more time."""
+    results = tmp_path_factory.mktemp("commits")
+    for number in range(12):
+        commit = {"id": "abcd"[number // 3] * 40, "dirty": False}
+        slower = {"factors": {"team005_proposal": 1.09 * 1.1}} if number >= 6 else {}
+        run = a_run(results, number + 1, rounds=15, only=[MODEL], environment={"commit": commit}, **slower)
+        write_standings(run)
+    return results
+
+
+def test_runs_of_one_commit_are_one_point_with_their_mean(commits: Path) -> None:
+    runs = pasts(commits)
+    points, breaks = histories.points(runs, MODEL, "team005_proposal")
+    assert [point.name for point in points] == [f"{letter * 10} (3 runs)" for letter in "abcd"] and not breaks
+    own = [past.standings.times[MODEL, "team005_proposal"].interval for past in runs[:3]]
+    pooled = points[0].interval
+    assert pooled.centre == pytest.approx(sum(each.centre for each in own) / 3)
+    widths = [each.high - each.low for each in own]
+    assert pooled.n == 45 and pooled.high - pooled.low < 0.8 * sum(widths) / 3
+    assert "12 runs" in timeline.timeline_text(MODEL, "team005_proposal", points, breaks)
+
+
+def test_a_change_point_is_named_by_its_commit_and_drawn(commits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    [step] = histories.change_points_of(pasts(commits), MODEL, "team005_proposal")
+    assert (step.before, step.after, step.first_run) == ("b" * 10, "c" * 10, "run-7")
+    points, breaks = histories.points(pasts(commits), MODEL, "team005_proposal")
+    figure = timeline.timeline(points, breaks, steps=[step.first_run])
+    assert [shape.x0 for shape in figure.layout.shapes] == [1.5]
+    app = open_page(PAGE, monkeypatch, commits, workload=MODEL, variant="team005_proposal")
+    assert not app.exception
+    [table] = [each.value for each in app.dataframe if "runs before" in each.value.columns]
+    assert list(table["to"]) == ["c" * 10] and table["change of its time"][0].startswith("+")
+    app.selectbox(key="variant").select("team006_after").run()
+    assert "No change point." in everything(app)
+
+
 def test_a_component_stands_against_its_baseline(home: Path) -> None:
     points, _ = histories.points(pasts(home), PART, "team006_after")
     assert {point.against for point in points} == {"team006_before"}
@@ -156,7 +195,8 @@ def test_verdicts_of_a_claim_and_where_they_turned(home: Path) -> None:
     first = next(entry for entry in entries if entry.summary.claims)
     claim, part, verdict = first.summary.claims[0]
     later = replace(
-        entries[-1], summary=replace(entries[-1].summary, claims=((claim, part, "supported"), ("other", "", "refuted")))
+        entries[-1],
+        summary=replace(entries[-1].summary, claims=((claim, part, Word.SUPPORTED), ("other", "", Word.REFUTED))),
     )
     judged, turns = histories.verdicts_over_time([*entries, later], claim)
     assert len(judged) == 3 and judged[0][1][part] == verdict == "refuted"

@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 
 from llama_workbench import ROOT
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.verdict_schema import Effect
 from tests import runs
 from tests.dashboard_pages import everything, open_page
 from tests.dashboard_runs import HOSTILE, deface
+from tests.verdicts import an_effect
 
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
@@ -90,8 +92,8 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Any:
 # -- time against memory ---------------------------------------------------------------------------------------------
 
 
-def a_timing(value: float, low: float | None, high: float | None, rounds: int) -> data.Effect:
-    return data.Effect(WORKLOAD, "new", "old", value=value, low=low, high=high, rounds=rounds)
+def a_timing(value: float, low: float | None, high: float | None, rounds: int) -> Effect:
+    return an_effect(workload=WORKLOAD, value=value, low=low, high=high, rounds=rounds)
 
 
 def a_spot(variant: str, amount: float, low: float, ratio: float, high: float) -> sweeps.Spot:
@@ -214,11 +216,11 @@ def test_loads_have_times_shares_and_peaks_with_their_counts(home: Path) -> None
     loads = sweeps.read_loads(data.read_run(home / "runs" / "full"))
     mapped, plain, once = loads
     assert mapped.times["open"].value == pytest.approx(4.04, rel=0.01)
-    assert mapped.times["open"].low < 4.04 < mapped.times["open"].high  # type: ignore[operator]
+    assert mapped.times["open"].low < 4.04 < mapped.times["open"].high
     assert (len(mapped.row.loads), mapped.peak_bytes) == (12, 61_000_011)
     assert plain.against and plain.against.centre == pytest.approx(math.log(0.5))
     assert plain.share.low < plain.share.centre < plain.share.high
-    assert (once.times["open"].low, once.times["open"].rounds, once.share.n) == (None, 1, 1)
+    assert (once.times["open"].lower, once.times["open"].rounds, once.share.n) == (None, 1, 1)
 
 
 # -- the page --------------------------------------------------------------------------------------------------------

@@ -14,9 +14,11 @@ import pytest
 from llama_workbench import ROOT
 from llama_workbench.harness.spec.words import Cause
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.verdict_schema import Ends
 from tests import runs
 from tests.dashboard_pages import everything, open_page
 from tests.dashboard_runs import HOSTILE
+from tests.verdicts import an_effect
 
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
@@ -45,12 +47,10 @@ def a_run(effects: Sequence[tuple[str, float | None, float | None, float | None]
         for place, ((name, *_), width) in enumerate(zip(effects, WIDTHS, strict=False))
     ]
     rows = tuple(
-        data.Effect(name, "new", "old", "cpu time", "", ratio, low, high, 30, 1.0, "inconclusive", ())
+        an_effect(workload=name, variant="new", baseline="old", value=ratio, low=low, high=high, verdict="inconclusive")
         for name, low, ratio, high in effects
     )
-    claim = data.Claim(
-        "c", "T", 0.01, rows, claimed="same within ±1 %", low=1 / 1.01, high=1.01, verdict="inconclusive"
-    )
+    claim = data.figure("T", 0.01, rows, claimed="same within ±1 %", region=Ends(1 / 1.01, 1.01))
     checkpoints = {f"w{width}": {"hidden_size": width} for width in WIDTHS}
     manifest = {"id": "run", "alpha": 0.01, "experiments": experiments, "checkpoints": checkpoints}
     return data.Run(Path("run"), Manifest.model_validate(manifest), (claim,), {}, {}, {}, (), ())
@@ -152,7 +152,7 @@ def test_microseconds_keep_their_sign_on_the_bent_axis() -> None:
     [series] = crossovers.all_series(a_run(FALLING))[SIDES]
     ends = {256: (150.0, 100.0, 200.0, 30), 512: (-2.0, -9000.0, 8000.0, 30), 1024: (5.0, None, None, 3)}
     costs = {
-        float(size): data.Effect("w", unit="µs", value=value, low=low, high=high, rounds=rounds)
+        float(size): an_effect(unit="µs", value=value, low=low, high=high, rounds=rounds)
         for size, (value, low, high, rounds) in (ends | {2048: (None, None, None, 0)}).items()
     }
     figure = figures.microseconds(series, costs)

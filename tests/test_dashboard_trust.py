@@ -22,11 +22,14 @@ from llama_workbench import ROOT
 from llama_workbench.dashboard.figures import forest as forest_figures
 from llama_workbench.dashboard.figures import rounds as charts
 from llama_workbench.dashboard.views import data, forest, noise
+from llama_workbench.harness.calibrate.record import FILE, append, begin
 from llama_workbench.harness.store.parquet import SCHEMA
 from llama_workbench.harness.store.schema import Control, Manifest, Noise
 from tests import runs
 from tests.dashboard_pages import everything, open_page
 from tests.dashboard_runs import HOSTILE, deface
+from tests.known_trials import trial
+from tests.verdicts import an_effect
 
 PAGE = ROOT / "dashboard" / "page_scripts" / "trust.py"
 
@@ -118,9 +121,9 @@ def test_the_sentence_counts_what_could_have_been_seen() -> None:
         "In part. In 4 checks with identical code it seemed to differ on 1 workload: "
     )
     ends = {"a": (0.99, 1.01), "b": (0.9, 1.1), "c": (None, None)}
-    effects = tuple(data.Effect(name, low=low, high=high) for name, (low, high) in ends.items())
-    again = (data.Effect("a", low=0.995, high=1.005), data.Effect("d", unit="%", low=1.0, high=2.0))
-    claims = [data.Claim("one", "One", 0.01, effects), data.Claim("two", "Two", 0.01, again)]
+    effects = tuple(an_effect(workload=name, low=low, high=high) for name, (low, high) in ends.items())
+    again = an_effect(workload="a", low=0.995, high=1.005), an_effect(workload="d", unit="%", low=1.0, high=2.0)
+    claims = [data.figure("One", 0.01, effects), data.figure("Two", 0.01, again)]
     assert noise.could_see(claims, found) == (
         "Half of 2 comparisons are known within ±5.5 %, all within ±11 %. "
         "Where an interval cannot tell, the verdict is open."
@@ -174,6 +177,22 @@ def test_the_page_tells_how_far_a_run_can_be_trusted(page: Opener, tmp_path: Pat
     assert "variants passed on every workload they ran" in text
     assert "MALLOC_MMAP_THRESHOLD_ = 1073741824" in text and "METHODOLOGY.md" in text
     assert len(app.get("plotly_chart")) == 2 and all(chart.proto.alt for chart in app.get("plotly_chart"))
+
+
+def test_the_page_tells_how_often_verdicts_are_wrong(page: Opener, tmp_path: Path) -> None:
+    runs.write_run(tmp_path / "runs" / "one", rounds=30)
+    app = page(tmp_path, run="one")
+    assert "There are no comparisons of known outcome yet" in everything(app)
+    begin(tmp_path / FILE, {"cores": 2})
+    append(tmp_path / FILE, [trial(7, seed=seed).model_dump_json() for seed in (1, 2)])
+    app = page(tmp_path, run="one")
+    assert not app.exception
+    assert "Of 2 comparisons whose outcome was known (0 beside busy neighbours), 2 got a verdict" in everything(app)
+    rates = next(frame.value for frame in app.dataframe if "of these wrong, %" in frame.value)
+    pairs = next(frame.value for frame in app.dataframe if "no common point, %" in frame.value)
+    assert rates["of these wrong, %"][0] == "0 [0, 84]" and pairs["no common point, %"][0] == "0 [0, 97.5]"
+    (tmp_path / FILE).write_text('{"machine": {}}\n')  # of an older workbench
+    assert "not a file of trials" in everything(page(tmp_path, run="one"))
 
 
 def test_notes_that_differ_in_numbers_alone_are_one(page: Opener, tmp_path: Path) -> None:

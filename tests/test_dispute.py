@@ -18,6 +18,7 @@ from llama_workbench.harness.metrics.share.files import PHASES
 from llama_workbench.harness.report.answer import answer
 from llama_workbench.harness.report.decision import decisions_of, picks_of
 from llama_workbench.harness.spec.dispute import Dispute, dispute_of
+from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
 from tests.runs import write_run
 
@@ -227,7 +228,7 @@ def test_it_is_no_claim_and_need_not_be_there(claims: Path) -> None:
 def test_without_a_dispute_nothing_of_ours_is_asked(tmp_path: Path) -> None:
     """The same claims in a run that asks nothing: their own titles, and no rules."""
     run = write_run(tmp_path / "run", rounds=12, only=["prefill-15m-t128"], dispute={})
-    verdicts, dispute = run.records("verdicts.json"), dispute_of(run.read_manifest())
+    verdicts, dispute = run.read(VERDICTS), dispute_of(run.read_manifest())
     assert not any("?" in line.question for line in answer(verdicts, dispute).lines)
     assert picks_of(decisions_of(dispute, run.read_table(PHASES), verdicts, 0.01)) == []
     assert dispute.command("phases") == "pytest --benchmark"

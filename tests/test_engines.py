@@ -14,7 +14,7 @@ from llama_workbench.harness.claims import published
 from llama_workbench.harness.claims.reading import check_claim
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import PlanError, Request
-from llama_workbench.harness.worker import runners
+from llama_workbench.harness.worker import models
 from llama_workbench.harness.worker.gates.logits import run_cases
 from llama_workbench.harness.worker.gates.small import (
     SMALL_LENGTH,
@@ -23,6 +23,7 @@ from llama_workbench.harness.worker.gates.small import (
     small_geometries,
     small_weights,
 )
+from llama_workbench.harness.worker.model_gating import ModelsKind
 from llama_workbench.harness.worker.state import GATE_PROMPT, Bench
 from llama_workbench.variants import components
 from llama_workbench.variants.engines import files
@@ -104,7 +105,7 @@ def test_a_run_takes_the_engines_that_are_there_and_goes_on_without_the_others(t
         if "mistralrs" in there:
             assert "mistralrs" in experiment["clock"]["wall_variants"]
             mine = samples[(samples["workload"] == "decode-tiny-c16") & (samples["variant"] == "mistralrs")]
-            assert set(mine["repeats"]) == {runners.DECODED}
+            assert set(mine["repeats"]) == {models.DECODED}
 
 
 class Generating:
@@ -158,7 +159,7 @@ def test_decode_is_timed_without_the_request_for_its_context(name, asked):
     model = Generating(config, small_weights(config, torch.float32), max_length=80)
     work = workloads.get(name)
     prompt = torch.zeros(1, 80, dtype=torch.long)
-    runner = runners.RequestRunner(model, Bench(work, None, prompt, 80, 0, torch.float32))
+    runner = models.RequestRunner(model, Bench(work, ModelsKind(), 0, None, prompt, 80))
     runner.prepare(work.tokens, GATE_PROMPT, 1)
     out = runner.call()
     assert model.asked == asked

@@ -20,7 +20,7 @@ from llama_workbench.harness.examiner import reference
 from llama_workbench.harness.examiner.main import Examiner, wrong_logits, wrong_tokens
 from llama_workbench.harness.worker.gates.logits import run_cases
 from llama_workbench.harness.worker.gates.small import SMALL_LENGTH, small_cases, small_geometries, small_weights
-from llama_workbench.harness.worker.rounds import Drawn
+from llama_workbench.harness.worker.outputs import Drawn
 
 WORDS = np.arange(10, 400, dtype=np.int32)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import re
 import subprocess
 import sys
@@ -19,14 +20,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llama_workbench.commands.app import main
+from llama_workbench.dashboard import words as shown
 from llama_workbench.dashboard.export import evidence as export
 from llama_workbench.dashboard.export.svg import MARKERS, forest_svg
 from llama_workbench.dashboard.figures.colours import LIGHT
 from llama_workbench.dashboard.views import data
 from llama_workbench.dashboard.words import LOOKS
+from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.folder import RunFolder
 from tests.dashboard_runs import HOSTILE, deface
 from tests.runs import write_run
+from tests.verdicts import OPEN, a_verdict, an_effect
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -107,12 +111,12 @@ def test_the_page_says_all_that_the_verdict_rests_on(run: data.Run) -> None:
     for words in (claim.title, claim.statement, "Said by TEAM-005", "A document, A section", "Refuted", "(2-3x)"):
         assert words in text
     for effect in claim.effects:
-        assert text.count(effect.text) >= 2, "in the figure and in the table"
+        assert text.count(shown.effect(effect)) >= 2, "in the figure and in the table"
     floor = run.floors["prefill-15m-t128"]
     same = data.identical_code(run.floors[effect.workload] for effect in claim.effects if effect.workload in run.floors)
     assert floor.text in text and same in text
     assert "pass (error 1.0e-06 of 1.0e-04)" in text
-    assert f"pytest --benchmark --claims {claim.id} --seed 0" in text
+    assert f"pytest --benchmark --claims {claim.claim} --seed 0" in text
     assert "Simulated CPU" in text and "2.13.0+cpu" in text and run.noise.line in text
     assert f"Each interval holds with {100 * (1 - claim.alpha):.4g} % confidence, however often" in text
     assert asks_for_nothing(page)
@@ -123,7 +127,7 @@ def test_the_page_says_all_that_the_verdict_rests_on(run: data.Run) -> None:
 def test_every_kind_of_verdict_has_a_page(run: data.Run, identity: str) -> None:
     claim = export.find_claim(run, identity)
     text = Page(export.evidence_html(run, claim)).text
-    assert LOOKS[claim.verdict].word in text and " ".join(claim.reason.split()) in text
+    assert claim.verdict.look.word in text and " ".join(claim.reason.split()) in text
     assert ("Nothing was measured" in text) == (not claim.effects)
 
 
@@ -189,7 +193,7 @@ def test_intervals_lie_where_the_axis_says(run: data.Run) -> None:
         if text.text and re.fullmatch(r"[\d.]+×", text.text)
     }
     per_octave = ticks[2] - ticks[1]
-    ink = LIGHT.verdict[LOOKS["refuted"].colour]
+    ink = LIGHT.verdict[Word.REFUTED.look.colour]
     bars = [line for line in elements(svg, "line") if line["y1"] == line["y2"] and ink in line["style"]]
     found = [[2 ** ((float(bar[end]) - ticks[1]) / per_octave) for end in ("x1", "x2")] for bar in bars]
     assert found == [pytest.approx([effect.low, effect.high], rel=1e-3) for effect in claim.effects]
@@ -198,9 +202,9 @@ def test_intervals_lie_where_the_axis_says(run: data.Run) -> None:
 def test_an_open_end_runs_to_the_edge_without_a_cap(run: data.Run) -> None:
     claim = export.find_claim(run, "mask-caching-exactly-8.5")
     [effect] = claim.effects
-    half = replace(effect, high=None)
+    half = replace(effect, high=math.inf)
     svg = forest_svg(replace(claim, effects=(half,)), {}, LIGHT, width=760)
-    ink = LIGHT.verdict[LOOKS[effect.verdict].colour]
+    ink = LIGHT.verdict[effect.verdict.look.colour]
     lines = [line for line in elements(svg, "line") if f"{ink};stroke-width:2" in line["style"]]
     assert max(float(line["x2"]) for line in lines) == 760 - 32
     assert len([line for line in lines if line["x1"] == line["x2"]]) == 1
@@ -208,7 +212,7 @@ def test_an_open_end_runs_to_the_edge_without_a_cap(run: data.Run) -> None:
 
 def test_what_was_not_measured_keeps_its_row(run: data.Run) -> None:
     claim = export.find_claim(run, "mask-caching-exactly-8.5")
-    unmeasured = replace(claim.effects[0], value=None, low=None, high=None)
+    unmeasured = replace(claim.effects[0], ratio=math.nan, **OPEN)
     svg = forest_svg(replace(claim, effects=(unmeasured,)), {}, LIGHT, width=760)
     assert "make and apply a mask, 128 tokens" in svg and "not measured" in svg
     with pytest.raises(ValueError, match="nothing was measured"):
@@ -223,8 +227,8 @@ numbers = st.floats(1e-6, 1e6) | st.none()
 def test_nothing_is_drawn_outside(
     value: float | None, low: float | None, high: float | None, unit: str, width: float | None
 ) -> None:
-    effect = data.Effect("w", "v", "b", "cpu time", unit, value, low, high, 3, 1.0, "refuted", ())
-    claim = data.Claim("c", "t", 0.01, (effect,), low=low, high=high, verdict="refuted")
+    effect = an_effect(unit=unit, value=value, low=low, high=high, verdict="refuted")
+    claim = data.Claim(**vars(a_verdict(effect, low=low, high=high, verdict="refuted")))
     svg = forest_svg(claim, {"w": data.Floor(1.01, 0.5, 1.9, 3, False)}, LIGHT, width=width)
     most = 100.0 if width is None else width - 32
     for shape in [*elements(svg, "rect"), *elements(svg, "line")]:
@@ -310,6 +314,6 @@ main(sys.argv[1:])
 
 def test_a_file_is_named_after_its_claim_whatever_that_is_called(tmp_path: Path) -> None:
     claim = data.read_run(write_run(tmp_path / "run").path).claims[0]
-    hostile = replace(claim, id="../<script>", part="of what they timed")
+    hostile = replace(claim, claim="../<script>", part="of what they timed")
     assert export.file_name(hostile) == "script-of-what-they-timed"
-    assert export.file_name(replace(claim, id="..", part="")) == "claim"
+    assert export.file_name(replace(claim, claim="..", part="")) == "claim"

@@ -19,6 +19,7 @@ from llama_workbench.harness.fleet.kinds import labels
 from llama_workbench.harness.machine.environment import comparable
 from llama_workbench.harness.report.outcome import outcome
 from llama_workbench.harness.store.errors import RunError, RunWarning
+from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder, describe
 from llama_workbench.harness.store.machine_schema import Machine
 from tests.runs import CLAIMS, ENVIRONMENT, write_run
@@ -54,7 +55,7 @@ def fleet(measured: list[RunFolder], tmp_path_factory: pytest.TempPathFactory) -
 
 
 def outcomes(folder: FleetFolder) -> dict[tuple[str, str], str]:
-    return {(each["claim"], each["part"] or ""): outcome(each) for each in folder.run.records("verdicts.json")}
+    return {(each.claim, each.part): outcome(each) for each in folder.run.read(VERDICTS)}
 
 
 # -- combine -----------------------------------------------------------------------------------------------------------
@@ -106,8 +107,8 @@ def test_a_fleet_may_be_extended_and_split(fleet: FleetFolder, measured: list[Ru
     parts[1].seal(parts[1].read_manifest())
     split = combine(parts, tmp_path / "split")
     assert split.run.read_manifest()["spending"] == "split"
-    [verdict] = split.run.records("verdicts.json")
-    assert [(each["workload"], each["machine"]) for each in verdict["effects"]] == [
+    [verdict] = split.run.read(VERDICTS)
+    assert [(each.workload, each.machine) for each in verdict.effects] == [
         (ONLY[0], "Simulated CPU #1"), (ONLY[1], "Simulated CPU #2"),
     ]  # fmt: skip
     assert "not in this run" not in outcome(verdict) and outcome(verdict) == "refuted"
@@ -131,9 +132,9 @@ def test_pieces_of_one_node_stay_one_machine(tmp_path: Path) -> None:
         fleets.append(fleet)
     both = combine([fleet.run for fleet in fleets], tmp_path / "both")
     assert [each.name for each in both.machines()] == ["m1", "m1.2", "m2", "m2.2"]
-    [verdict] = both.run.records("verdicts.json")
-    told = [(each["workload"], how_many([each["machine"]])) for each in verdict["effects"]]
-    assert len(told) == 4 and how_many(each["machine"] for each in verdict["effects"]) == 2
+    [verdict] = both.run.read(VERDICTS)
+    told = [(each.workload, how_many([each.machine])) for each in verdict.effects]
+    assert len(told) == 4 and how_many(each.machine for each in verdict.effects) == 2
     assert outcome(verdict) == "refuted on these 2 machines"
 
 
@@ -282,7 +283,7 @@ def test_the_commands(measured: list[RunFolder], tmp_path: Path, monkeypatch: py
     assert "Simulated CPU (avx_vnni) #2" in said and "refuted on these 3 machines" in said
     before = (tmp_path / "results/runs/all/verdicts.json").read_bytes()
     judged = output("judge", "all", cwd=tmp_path)
-    assert "refuted on these 3 machines* · refactor-2x-3x" in judged and "By machine, and over machines:" in judged
+    assert "refuted on these 3 machines · refactor-2x-3x" in judged and "By machine, and over machines:" in judged
     assert "prefill-15m-t128 on Simulated CPU (avx_vnni) #1" in judged and "mean of these 3 machines" in judged
     assert (tmp_path / "results/runs/all/verdicts.json").read_bytes() == before
     assert json.loads(output("judge", "all", "--json", cwd=tmp_path)) == json.loads(before)
@@ -292,7 +293,7 @@ def test_the_commands(measured: list[RunFolder], tmp_path: Path, monkeypatch: py
     [listed] = json.loads(output("runs", "--json", cwd=tmp_path))
     assert (listed["mode"], listed["problem"]) == ("fleet", None)
     machine = next((tmp_path / "results/runs/all/machines").iterdir())
-    assert "refuted* · refactor-2x-3x" in output("judge", machine, cwd=tmp_path)
+    assert "refuted · refactor-2x-3x" in output("judge", machine, cwd=tmp_path)
     page = tmp_path / "claim.html"
     done = command("report", "all", "--claim", "mask-caching-helps", "--html", page, cwd=tmp_path)
     assert done.returncode == 0, done
@@ -383,7 +384,7 @@ def test_two_real_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     runs = [wb.compare("mine.py:once", "mine.py:twice", payload="mine.py:words", budget=600).run for _ in range(2)]
     fleet = combine([RunFolder(run.path) for run in runs], None)
-    [verdict] = fleet.run.records("verdicts.json")
+    [verdict] = fleet.run.read(VERDICTS)
     assert outcome(verdict) == "slower on these 2 machines"
     [row] = fleet.run.records("machines.json")
     assert 0.4 < row["mean"]["low"] < row["mean"]["high"] < 0.7 and len(row["kinds"]) == 1

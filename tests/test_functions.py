@@ -20,7 +20,8 @@ from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import Options, PlanError, Request
 from llama_workbench.harness.session.run import plan_run
 from llama_workbench.harness.worker import gating, rounds
-from llama_workbench.harness.worker.state import Worker, open_workload
+from llama_workbench.harness.worker.opening import open_workload
+from llama_workbench.harness.worker.state import Worker
 from tests.runs import Quiet
 from tests.test_cli import fails, output
 

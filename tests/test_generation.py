@@ -27,9 +27,11 @@ from llama_workbench.harness.worker import gating, reference_logits
 from llama_workbench.harness.worker.gates.logits import TOLERANCES, greedy, judge_tokens
 from llama_workbench.harness.worker.gates.small import small_geometries, small_weights
 from llama_workbench.harness.worker.gating import gate
+from llama_workbench.harness.worker.models import GenerateRunner
+from llama_workbench.harness.worker.opening import open_workload
 from llama_workbench.harness.worker.rounds import measure_round
-from llama_workbench.harness.worker.runners import GenerateRunner, runner_of
-from llama_workbench.harness.worker.state import GATE_PROMPT, Worker, open_workload
+from llama_workbench.harness.worker.runners import runner_of
+from llama_workbench.harness.worker.state import GATE_PROMPT, Worker
 from llama_workbench.variants.generation import generate
 
 OUTSIDE = ROOT / "tests" / "outside_variants.py"
@@ -300,17 +302,19 @@ def test_the_loop_stops_by_the_numbers_that_are_judged(tmp_path):
                 first, rest = rng.randrange(1_000, 2_000), rng.randrange(50_000, 60_000)
                 whole = (first + rest, first + rest + 9)
                 rows.append(Sample(variant, sub_round, place, 32, 1, *whole, 0, first, first + 5))
-        finished = Round(name, 1, index, tuple(rows))
+        finished = Round(name, 1 + index // 2, index, tuple(rows))  # two rounds a life
         rule.add(finished)
         folder.append_round(finished)
+    rule.end_life()
     folder.finish()
     manifest = {
+        "unit": "life",
         "experiments": [
             {
                 "workload": {"name": name, "kind": "generate", "new_tokens": 32},
                 "variants": ["team006_before", "team005_proposal"],
             }
-        ]
+        ],
     }
     evidence = evidence_from_manifest(manifest, folder.read_samples())
     asked = {comparison.metric: comparison for comparison in plan.comparisons()}

@@ -168,7 +168,7 @@ def test_a_run_of_functions_goes_on(
     earlier, options = go_on(RunFolder(of_functions), Options(), Request(**COMPARED), budget=600.0)
     assert earlier.plan.functions.sources.keys() == {"words", "new"}
     result, knew = measured(session.Run(earlier.plan, options, Quiet(), earlier), 2)
-    assert knew["new words"] == 3 and result.folder.finished_rounds() == {"texts": 5}
+    assert 1 <= knew["new words"] <= 3 and result.folder.finished_rounds() == {"texts": 5}
     said = run_pytest("--benchmark", f"--continue={of_functions}", "--budget=1", *asked.split())
     assert said.returncode == 0, said.stdout + said.stderr
     assert RunFolder(of_functions).finished_rounds()["texts"] > 5

@@ -55,9 +55,8 @@ from llama_workbench.harness.plan.options import Request
 from llama_workbench.harness.report.text import run_notes
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.forms import plain
 from llama_workbench.harness.store.parquet import NO_SAMPLES
-from llama_workbench.harness.store.schema import Verdict
+from llama_workbench.harness.store.verdict_schema import Verdict
 
 OUTSIDE = ROOT / "tests" / "outside_variants.py"
 PREFILL = "prefill-tiny-t16"
@@ -230,8 +229,8 @@ def test_a_count_has_no_alpha_and_no_mark_and_reports_say_so(tmp_path: Path) -> 
     assert math.isnan(verdict.alpha) and not verdict.together
     counted = {"instructions": METRIC.read(RunFolder(tmp_path))}
     evidence = evidence_from_manifest({"experiments": []}, NO_SAMPLES, passes=counted)
-    both = plain(judge_claims([a_claim(above=1), a_claim(above=2)], evidence))
-    assert [(each["verdict"], each["alpha"], each["together"]) for each in both] == [("supported", None, False)] * 2
+    both = judge_claims([a_claim(above=1), a_claim(above=2)], evidence)
+    assert all(each.verdict == "supported" and math.isnan(each.alpha) and not each.together for each in both)
     assert "Not so 2 that rest on counts of work" in " ".join(run_notes(both, {"alpha": 0.01}))
 
 

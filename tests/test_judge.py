@@ -19,18 +19,25 @@ from numpy.typing import NDArray
 
 from llama_workbench import ROOT
 from llama_workbench.harness.claims.model import Claim
-from llama_workbench.harness.evidence.effect import HUGE_FAULT_COST_NS, decided, judge_effect, remaining_seconds
+from llama_workbench.harness.evidence.effect import (
+    DEPENDENT,
+    HUGE_FAULT_COST_NS,
+    decided,
+    judge_effect,
+    remaining_seconds,
+)
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.evidence.verdict import combine
 from llama_workbench.harness.judge.verdicts import judge_ad_hoc, judge_claims
 from llama_workbench.harness.spec.comparison import Metric
-from llama_workbench.harness.spec.regions import Region
+from llama_workbench.harness.spec.regions import ANSWERS, Region
 from llama_workbench.harness.spec.sample import Round, Sample
+from llama_workbench.harness.spec.words import Cause, Word
 from llama_workbench.harness.stats import samples as stats
-from llama_workbench.harness.stats.confidence import first_interval, running_interval
+from llama_workbench.harness.stats.confidence import LookPlan, first_interval, running_interval
 from llama_workbench.harness.stats.samples import Differences
 from llama_workbench.harness.store.forms import plain
-from llama_workbench.harness.store.schema import Effect
+from llama_workbench.harness.store.verdict_schema import Effect
 from tests import simulated_rates
 from tests.simulated_rates import answers, miss, wrong_verdicts
 
@@ -159,7 +166,7 @@ def test_a_round_is_the_median_of_its_log_ratios() -> None:
             for place, log in enumerate(times[name][0])
         ),
     )
-    live = stats.differences(stats.log_times_of_round(one, clock="cpu"), baseline="old", variant="new")
+    live = stats.differences(stats.log_times_of_rounds([one], clock="cpu"), baseline="old", variant="new")
     assert live.values == pytest.approx([float(np.median(times["old"][0] - times["new"][0])) + math.log(3 / 2)])
 
 
@@ -426,11 +433,27 @@ def test_page_faults_confound_where_they_could_have_made_the_effect() -> None:
     assert everything.verdict == "inconclusive"
 
 
-def test_correlated_rounds_are_pointed_out() -> None:
+def test_values_that_depend_on_each_other_settle_nothing_where_each_is_of_a_process_of_its_own() -> None:
     rng = np.random.default_rng(0)
-    walk = np.cumsum(rng.normal(0, 0.001, 60)) + 0.05
-    assert any("correlation" in warning for warning in effect(walk, Region.faster_than_percent(0)).said)
-    assert effect(rng.normal(0.05, 0.001, 60), Region.faster_than_percent(0)).said == ()
+    independent = rng.normal(0.05, 0.001, 60)
+    drifting = independent + np.linspace(-0.001, 0.001, 60)
+    region = Region.faster_than_percent(0)
+    for lives, verdict, cause in ((True, "inconclusive", Cause.DEPENDENT), (False, "supported", Cause.NONE)):
+        found = effect(drifting, region, lives=lives)
+        assert (found.verdict, found.cause, found.said) == (verdict, cause, (DEPENDENT,))
+        assert found.cause.is_doubtful == lives
+        assert effect(independent, region, lives=lives).said == ()
+    still_open = effect(drifting, Region.faster_than_percent(5.08), lives=True)
+    assert still_open.cause == Cause.ACROSS_LIMIT and still_open.notes == (DEPENDENT,)
+
+
+def test_only_a_run_of_lives_is_judged_by_their_dependence() -> None:
+    drift = np.linspace(-0.01, 0.01, 40)[:, None]
+    logs = {name: values - 0.05 * (name == "new") for name, values in noisy(1, {"old": 0.0, "new": 0.0}).items()}
+    frame = samples(logs | {"new": logs["new"] + drift}, workload="a")
+    for run, verdict in ((in_lives(), "inconclusive"), (manifest(experiment("a", "old", "new")), "supported")):
+        [found] = judge_claims([claim("a", faster_than_percent=1)], evidence_from_manifest(run, frame))
+        assert found.verdict == verdict
 
 
 def test_an_effect_as_json_has_null_where_there_is_no_bound() -> None:
@@ -463,7 +486,7 @@ def verdicts(*words: str, reasons: Sequence[str] = ()) -> list[Effect]:
     one = effect(normal(0.0), Region.ratio(2, 3))
     reasons = [*reasons, *[""] * len(words)]
     return [
-        replace(one, workload=f"w{index}", verdict=word, reason=reasons[index], notes=())
+        replace(one, workload=f"w{index}", verdict=Word(word), reason=reasons[index], notes=())
         for index, word in enumerate(words)
     ]
 
@@ -565,19 +588,24 @@ def test_a_part_that_depends_is_judged_at_alpha_over_its_effects() -> None:
             samples(noisy(2, old=0.0, new=0.0), workload="b"),
         ]
     )
-    evidence = evidence_from_manifest(manifest(experiment("a", "old", "new"), experiment("b", "old", "new")), frame)
+    run = manifest(experiment("a", "old", "new"), experiment("b", "old", "new"))
+    evidence = evidence_from_manifest(run, frame)
     one = claim("a", "b", faster_than_percent=1)
     mirrored = claim("b", id="m", variant="old", baseline="new", same_within_percent=1)
     verdict, same = judge_claims([one, mirrored], evidence)
     assert (verdict.claim, verdict.part, verdict.who, verdict.claimed) == (
         "c",
-        None,
+        "",
         ("TEAM-1",),
         "more than 1 % faster",
     )
     assert verdict.verdict == "depends" and verdict.reason == "supported on a; refuted on b"
     assert (verdict.alpha, same.alpha) == (0.005, 0.01)
-    assert verdict.together and same.together  # far from the edge both hold at half of alpha, too
+    assert not verdict.together and not same.together, "rounds of one process speak for it alone"
+    of_lives = evidence_from_manifest(run | {"unit": "life"}, frame.assign(process=frame["round"] + 1))
+    assert all(each.together for each in judge_claims([one, mirrored], of_lives)), (
+        "far from the edge at half of alpha, too"
+    )
     interval = running_interval(
         differences(frame, workload="a", baseline="old", variant="new", clock="cpu").values, 0.005
     )
@@ -704,6 +732,63 @@ def test_huge_pages_make_a_fault_dear(pages: str, verdict: str) -> None:
     assert found.verdict == verdict
 
 
+# -- what was fixed beforehand ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("region", "one_sided"),
+    [
+        (Region.faster_than_percent(1), True),
+        (Region.slower_than_percent(5), True),
+        (Region.not_faster_than_percent(2), True),
+        (Region.ratio(2, 3), False),
+        (Region.same_within_percent(1), False),
+        (Region.faster_than_percent(0), False),  # sides that are alike are neither faster nor slower
+        (ANSWERS[0], False),
+        (ANSWERS[1], True),  # nobody calls a pair "not the same"
+        (Region(-math.inf, math.inf), False),
+    ],
+)
+def test_an_answer_that_can_be_wrong_at_one_end_has_all_of_alpha_there(region: Region, one_sided: bool) -> None:
+    assert region.one_sided == one_sided
+
+
+def in_lives(**more: Any) -> dict[str, Any]:
+    return manifest(experiment("a", "old", "new", **more), unit="life")
+
+
+def test_what_was_planned_decides_how_wide_an_interval_is() -> None:
+    frame = samples(noisy(1, old=0.0, new=-0.05, rounds=40), workload="a")
+    frame = frame.assign(process=frame["round"] + 1)  # each round in a life of its own
+    values = differences(frame, workload="a", baseline="old", variant="new", clock="cpu").values
+
+    def found(run: dict[str, Any], **claimed: Any) -> Effect:
+        [verdict] = judge_claims([claim("a", **claimed)], evidence_from_manifest(run, frame))
+        return verdict.effects[0]
+
+    plans = {
+        (40, True): found(in_lives(horizon=40), faster_than_percent=1),
+        (None, True): found(in_lives(), faster_than_percent=1),
+        (40, False): found(in_lives(horizon=40), same_within_percent=1),
+        (None, False): found(manifest(experiment("a", "old", "new")), faster_than_percent=1),
+    }
+    for (horizon, one_sided), effect in plans.items():
+        interval = running_interval(values, LookPlan(ALPHA, horizon, one_sided))
+        assert (effect.low, effect.high) == (math.exp(interval.low), math.exp(interval.high))
+        assert effect.plan(ALPHA) == LookPlan(ALPHA, horizon, one_sided)
+        assert ("horizon" in plain(effect), "one_sided" in plain(effect)) == (horizon is not None, one_sided)
+    widths = [effect.high - effect.low for effect in plans.values()]
+    assert widths[0] == min(widths) and widths[-1] == max(widths)
+
+
+def test_faster_has_both_ends_and_the_same_has_one() -> None:
+    for shift, word, one_sided in ((-0.05, "faster", False), (0.0, "same", True)):
+        frame = samples(noisy(1, old=0.0, new=shift, rounds=60), workload="a")
+        frame = frame.assign(process=frame["round"] + 1)
+        found = judge_ad_hoc(evidence_from_manifest(in_lives(horizon=60), frame), baseline="old", variant="new")
+        assert found.verdict == word and found.effects[0].one_sided == one_sided
+
+
 # -- controls ------------------------------------------------------------------------------------------------------
 
 CONTROLLED = ("old", "new", "old@aa", "new@copy")
@@ -753,6 +838,19 @@ def test_a_run_without_controls_says_so_and_short_ones_too() -> None:
     assert line == "Identical code: 2 checks had too few rounds to say"
 
 
+@pytest.mark.parametrize("lives", [True, False])
+def test_controls_that_differ_only_together_widen_the_intervals_of_lives(lives: bool) -> None:
+    names = [f"v{number}" for number in range(12)]
+    sides = dict.fromkeys(names, 0.0) | {f"{name}@copy": 0.0018 * (-1) ** int(name[1:]) for name in names}
+    frame = samples(noisy(1, sides, rounds=24, sd=0.005))
+    frame["process"] = frame["round"]
+    evidence = evidence_from_manifest(manifest(experiment("w", *sides), unit="life" if lives else "round"), frame)
+    assert not any(control.fired for control in evidence.noise.controls)
+    assert 0.001 < evidence.noise.typical < 0.003 and plain(evidence.noise)["typical"] == evidence.noise.typical
+    assert "all checks together show a difference, typically 0.1" in evidence.noise.line
+    assert evidence.bias("w") == 2 * evidence.noise.typical * lives
+
+
 @pytest.mark.parametrize(("gain", "verdict"), [(0.05, "inconclusive"), (0.7, "supported")])
 def test_a_control_that_fires_confounds_what_its_bias_could_have_made(gain: float, verdict: str) -> None:
     shifts = {"old": 0.0, "new": -gain, "old@aa": 0.03}
@@ -764,7 +862,7 @@ def test_a_control_that_fires_confounds_what_its_bias_could_have_made(gain: floa
     assert evidence.bias("w") == 2 * max(abs(evidence.noise.controls[0].interval.low), 0.0) > 0.06
     [found] = judge_claims([claim("w", faster_than_percent=1)], evidence)
     assert found.verdict == verdict
-    assert ("a control fired" in found.reason) == (verdict == "inconclusive")
+    assert ("controls differ" in found.reason) == (verdict == "inconclusive")
 
 
 def test_a_control_counts_for_its_own_workload_first() -> None:

@@ -16,6 +16,7 @@ import torch
 from llama_workbench.datasets import geometries
 from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.harness.metrics.loading import worker as loaders
+from llama_workbench.harness.metrics.loading.files import LOADING
 from llama_workbench.harness.metrics.loading.metric import (
     BASELINE,
     CONTROL,
@@ -218,7 +219,7 @@ def test_loaders_are_compared_within_rounds() -> None:
     ]
     effects = {
         (cache, metric, loader): interval
-        for (_, loader, cache), by_metric in load_effects(records, alpha=ALPHA).items()
+        for (_, loader, cache), by_metric in load_effects(LOADING.form.validate_python(records), alpha=ALPHA).items()
         for metric, interval in by_metric.items()
     }
     assert len(effects) == 9
@@ -236,7 +237,7 @@ def test_loaders_are_compared_within_rounds() -> None:
 
 def test_the_share_of_loading_counts_what_is_paid_lazily() -> None:
     records = [a_record(BASELINE, "warm", 1.0), a_record(BASELINE, "cold", 6.0), a_record("x", "warm", 1.0, rounds=1)]
-    warm, cold, few = load_shares(records, alpha=ALPHA)
+    warm, cold, few = load_shares(LOADING.form.validate_python(records), alpha=ALPHA)
     assert warm.low < 10 / 30 < warm.high < 0.4
     assert cold.centre == pytest.approx(60 / 80, rel=0.02)
     assert math.isinf(few.low)
@@ -263,6 +264,6 @@ def test_the_error_rate_is_held_at_a_fixed_number_of_rounds(
 
 
 def test_one_round_says_that_it_is_too_few() -> None:
-    [share] = load_shares([a_record(BASELINE, "warm", 1.0, rounds=1)], alpha=ALPHA)
+    [share] = load_shares(LOADING.form.validate_python([a_record(BASELINE, "warm", 1.0, rounds=1)]), alpha=ALPHA)
     assert (share.n, share.low, share.high) == (1, -math.inf, math.inf)
     assert share.centre == pytest.approx(1 / 3, abs=0.05)

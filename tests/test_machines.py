@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
 import pytest
 
+from llama_workbench.harness.evidence.design import Design
 from llama_workbench.harness.evidence.effect import ALPHA
 from llama_workbench.harness.evidence.evidence import Evidence
 from llama_workbench.harness.evidence.verdict import combine
@@ -16,7 +18,6 @@ from llama_workbench.harness.fleet.kinds import hardware_of, key_of, labels, nam
 from llama_workbench.harness.fleet.random_effects import (
     LEAST_KINDS,
     CentredInterval,
-    between_variance,
     have_no_common_point,
     mean_of,
     random_effects,
@@ -24,11 +25,12 @@ from llama_workbench.harness.fleet.random_effects import (
 from llama_workbench.harness.fleet.report import machine_lines
 from llama_workbench.harness.fleet.verdicts import MachineEvidence, judge_machines
 from llama_workbench.harness.judge.parts import Part
-from llama_workbench.harness.metrics.base import NOT_MEASURABLE, Judged
+from llama_workbench.harness.metrics.base import Judged
 from llama_workbench.harness.report.outcome import outcome
-from llama_workbench.harness.store.forms import plain
+from llama_workbench.harness.spec.words import Word
+from llama_workbench.harness.stats.means import between_variance
 from llama_workbench.harness.store.machine_schema import OverMachines
-from llama_workbench.harness.store.schema import Effect, Verdict
+from llama_workbench.harness.store.verdict_schema import Effect, Verdict
 from tests.runs import ENVIRONMENT
 from tests.simulated_machines import simulate, told
 
@@ -89,6 +91,8 @@ def test_simulated_fleets_are_wrong_as_seldom_as_promised(machines: int, between
 class Told:
     """Stands for evidence: an interval for each workload, as wide at every alpha, or twice as wide at a small one."""
 
+    design = Design(lives=True)
+
     def __init__(self, intervals: dict[str, tuple[float, float]], *, bias: float = 0.0, wide: float = 1.0) -> None:
         self.intervals, self._bias, self.wide = intervals, bias, wide
 
@@ -103,11 +107,11 @@ def judge(evidence: Evidence, alpha: float) -> Judged:
         centre = math.sqrt(low * high)
         if alpha < ALPHA:
             low, high = centre * (low / centre) ** given.wide, centre * (high / centre) ** given.wide
-        word = "supported" if low > 1.1 else "refuted" if high < 1.1 else "inconclusive"
+        word = Word.SUPPORTED if low > 1.1 else Word.REFUTED if high < 1.1 else Word.INCONCLUSIVE
         effect = Effect(workload=workload, variant="new", baseline="old", metric="cpu time", ratio=centre, low=low,
                         high=high, rounds=30, seconds=1.0, verdict=word)  # fmt: skip
         effects.append(effect)
-    return Judged(*combine(effects), tuple(effects)) if effects else Judged(NOT_MEASURABLE, "not in this run")
+    return Judged(*combine(effects), tuple(effects)) if effects else Judged(Word.NOT_MEASURABLE, "not in this run")
 
 
 def over(*machines: Told) -> tuple[Verdict, list[OverMachines]]:
@@ -123,7 +127,7 @@ def test_what_holds_on_each_machine_holds_on_these_machines() -> None:
     verdict, rows = over(Told({"w": (1.12, 1.2)}), Told({"w": (1.15, 1.3)}), Told({"w": (1.11, 1.18)}))
     assert (verdict.verdict, verdict.alpha) == ("supported", ALPHA)  # false only if one interval misses: not divided
     assert verdict.reason == "inside the claimed range on w, on each of these 3 machines: A, B, C"
-    assert outcome(plain(verdict)) == "supported on these 3 machines"
+    assert outcome(verdict) == "supported on these 3 machines"
     assert [effect.machine for effect in verdict.effects] == ["A", "B", "C"]
     assert len(rows) == 1 and not rows[0].apart and rows[0].general is None
     assert [kind.kind for kind in rows[0].kinds] == ["kind A", "kind B", "kind C"]
@@ -133,7 +137,7 @@ def test_machines_that_contradict_each_other() -> None:
     verdict, rows = over(Told({"w": (1.12, 1.2)}), Told({"w": (1.0, 1.05)}), Told({"w": (1.05, 1.2)}))
     assert verdict.verdict == "depends" and verdict.alpha == pytest.approx(ALPHA / 3)
     assert verdict.reason.startswith("depends on the machine: supported on A, refuted on B, open on C; how large")
-    assert outcome(plain(verdict)) == "depends on the machine"
+    assert outcome(verdict) == "depends on the machine"
     assert rows[0].apart
 
 
@@ -141,12 +145,13 @@ def test_intervals_apart_make_an_open_claim_depend_on_the_machine() -> None:
     verdict, _ = over(Told({"w": (1.12, 1.2)}), Told({"w": (1.05, 1.115)}))
     assert verdict.verdict == "depends" and "supported on A, open on B" in verdict.reason
     touching, _ = over(Told({"w": (1.12, 1.2)}), Told({"w": (1.05, 1.13)}))
-    assert touching.verdict == "inconclusive" and outcome(plain(touching)) == "supported on 1 of 2 machines, rest open"
-    pieces = plain(touching)
-    for effect, run in zip(pieces["effects"], ("A, piece 1", "B"), strict=True):
-        effect["machine"] = run
-    pieces["effects"].append(pieces["effects"][0] | {"workload": "v", "machine": "A, piece 2"})
-    assert outcome(pieces) == "supported on 1 of 2 machines, rest open", "two pieces on one machine"
+    assert touching.verdict == "inconclusive" and outcome(touching) == "supported on 1 of 2 machines, rest open"
+    one, other = touching.effects
+    pieces: tuple[Effect, ...] = (replace(one, machine="A, piece 1"), replace(other, machine="B"))
+    pieces += (replace(one, workload="v", machine="A, piece 2"),)
+    assert outcome(replace(touching, effects=pieces)) == "supported on 1 of 2 machines, rest open", (
+        "two pieces on one machine"
+    )
 
 
 def test_a_claim_that_is_wrong_everywhere_stays_so_however_large_the_effect_is() -> None:
@@ -171,12 +176,12 @@ def test_workloads_that_differ_alike_on_all_machines_do_not_depend_on_the_machin
     both = {"a": (1.12, 1.2), "b": (1.0, 1.05)}
     verdict, _ = over(Told(both), Told(both))
     assert (verdict.verdict, verdict.reason) == ("depends", "a: supported on all; b: refuted on all")
-    assert outcome(plain(verdict)) == "depends on these 2 machines" and verdict.alpha == pytest.approx(ALPHA / 4)
+    assert outcome(verdict) == "depends on these 2 machines" and verdict.alpha == pytest.approx(ALPHA / 4)
 
 
 def test_a_split_fleet_takes_each_effect_from_where_it_was_measured() -> None:
     verdict, rows = over(Told({"a": (1.12, 1.2)}), Told({"b": (1.15, 1.3)}), Told({}))
-    assert verdict.verdict == "supported" and outcome(plain(verdict)) == "supported"
+    assert verdict.verdict == "supported" and outcome(verdict) == "supported"
     assert verdict.reason == "inside the claimed range on a, b, measured on A (a), B (b)"
     assert [(effect.workload, effect.machine) for effect in verdict.effects] == [("a", "A"), ("b", "B")]
     assert all(row.mean is None for row in rows) and machine_lines(rows) == []
@@ -186,7 +191,7 @@ def test_a_split_fleet_takes_each_effect_from_where_it_was_measured() -> None:
 
 def test_what_no_machine_measured_is_not_measurable() -> None:
     verdict, rows = over(Told({}), Told({}))
-    assert (verdict.verdict, rows) == (NOT_MEASURABLE, [])
+    assert (verdict.verdict, rows) == (Word.NOT_MEASURABLE, [])
     assert verdict.reason == "not in this run (on each of these 2 machines)"
 
 

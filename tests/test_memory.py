@@ -21,6 +21,7 @@ from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.harness.measure.measurement import Measurement
 from llama_workbench.harness.measure.participants import Setting
 from llama_workbench.harness.metrics.base import PassContext
+from llama_workbench.harness.metrics.memory import worker as memory_worker
 from llama_workbench.harness.metrics.memory.metric import (
     METRIC,
     QUANTITIES,
@@ -39,9 +40,10 @@ from llama_workbench.harness.metrics.memory.worker import (
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import Request
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.worker import runners
 from llama_workbench.harness.worker.gates.small import small_weights
-from llama_workbench.harness.worker.state import Subject, Worker, WorkerError, open_workload
+from llama_workbench.harness.worker.models import model_variant
+from llama_workbench.harness.worker.opening import open_workload
+from llama_workbench.harness.worker.state import Subject, Worker, WorkerError
 from llama_workbench.variants.memory_policy import (
     KINDS,
     MOST_LENGTHS,
@@ -333,7 +335,9 @@ def test_it_stops_before_memory_runs_out(tiny: Worker, monkeypatch: pytest.Monke
 
 def test_no_bytes_are_claimed_of_tensors_that_are_not_torchs(tiny: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine caches masks as well; that torch sees none of them is no finding."""
-    monkeypatch.setattr(runners, "variant_of", lambda worker, name: replace(variants.get("fast"), engine=CANDLE))
+    monkeypatch.setattr(
+        memory_worker, "model_variant", lambda worker, name: replace(variants.get("fast"), engine=CANDLE)
+    )
     with pytest.raises(WorkerError, match="only the resident part"):
         memory_held(tiny, T16, "candle_engine")
     resident = {
@@ -352,7 +356,7 @@ def test_no_bytes_are_claimed_of_tensors_that_are_not_torchs(tiny: Worker, monke
 
 @pytest.mark.parametrize("name", ["team006_after", "transformers_static"])
 def test_the_memory_pass_counts_the_same_bytes(tiny: Worker, name: str) -> None:
-    tiny.benches[T16].subjects[name] = Subject(runners.variant_of(tiny, name))
+    tiny.benches[T16].subjects[name] = Subject(model_variant(tiny, name))
     found = memory(tiny, T16, name)
     held = memory_held(tiny, T16, name)
     assert found["cache_bytes"] == sum(held["steps"][1]["held"].values())

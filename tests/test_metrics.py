@@ -44,7 +44,8 @@ class ToyHypothesis(RangeHypothesis):
 class ToyMetric(ExactMetric[ToyHypothesis]):
     names = ("toy",)
     hypothesis = ToyHypothesis
-    title = "toy: the letters of names"
+    title = "toy"
+    does = "the letters of names"
 
     def run(self, hypotheses, context):
         subjects = [pair for hypothesis in hypotheses for pair in hypothesis.subjects()]
@@ -125,7 +126,7 @@ def test_a_new_metric_is_one_new_file(toy: Path, tmp_path: Path) -> None:
     [effect] = verdict["effects"]
     assert (effect["value"], effect["unit"], effect["workload"]) == (4, "letters", "prefill-tiny-t16")
     out = console(file=(tmp_path / "report.txt").open("w+", encoding="utf-8"))
-    show(verdict_report(result.folder.records("verdicts.json"), result.manifest), out)
+    show(verdict_report(result.verdicts, result.manifest), out)
     out.file.flush()
     assert re.search(r"prefill-tiny-t16 +4 letters +supported", (tmp_path / "report.txt").read_text(encoding="utf-8"))
 

@@ -54,7 +54,8 @@ class ToyMetric(ExactMetric[ToyHypothesis]):
 
     names = ("letters",)
     hypothesis = ToyHypothesis
-    title = "letters: how long names are"
+    title = "letters"
+    does = "how long names are"
     files = (LETTERS,)
 
     def run(self, hypotheses, context):

@@ -12,14 +12,30 @@ import pytest
 
 import llama_workbench as wb
 from llama_workbench import ROOT, notebook
+from llama_workbench.dashboard.export.svg import FIGURE_PX, forest_svg
+from llama_workbench.dashboard.views.data import claim_of
+from llama_workbench.dashboard.views.definitions import Definition
+from llama_workbench.harness.session.versus import Outcome
 from llama_workbench.harness.store.errors import RunError
+from llama_workbench.notebook import Compared
 from tests.dashboard_runs import MARKUP, deface
 from tests.runs import write_run
+from tests.verdicts import a_verdict, an_effect
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_run(tmp_path_factory.mktemp("results") / "runs" / "mine").path
+
+
+def test_a_comparison_is_drawn_as_the_pages_draw_it(tmp_path: Path) -> None:
+    effect = an_effect(variant="twice", baseline="once", value=0.5, low=0.48, high=0.53, verdict="slower")
+    verdict = a_verdict(effect, claim="ad-hoc", verdict="slower", low=0.99, high=1.01)
+    told: dict[str, Any] = {"variant": "twice", "baseline": "once", "reason": "", "claimed": verdict.claimed}
+    told |= {"ratio": effect.ratio, "low": effect.low, "high": effect.high, "rounds": effect.rounds}
+    shown = Compared(Outcome(**told, verdict=verdict.verdict, run=tmp_path, judged=verdict))._repr_html_()
+    assert forest_svg(claim_of(verdict, Definition(), {}), {}, width=FIGURE_PX) in shown
+    assert "twice is 0.500 [0.480, 0.530] times as fast as once" in shown
 
 
 def test_the_frames_are_what_the_files_say(run: Path) -> None:

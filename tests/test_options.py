@@ -122,9 +122,10 @@ def test_what_is_sent_arrives() -> None:
     options = Options(
         budget_seconds=3, budget_has_gates=True, checkpoint=Path("model"), run_dir=Path("x"), profile=True
     )
+    assert options.seed != Options().seed, "another one for each run"
     arrived_options = received(Options, json.loads(json.dumps(sent(options))))
     assert arrived_options == Options(
-        budget_seconds=3, budget_has_gates=True, checkpoint=Path("model").resolve(), profile=True
+        budget_seconds=3, budget_has_gates=True, seed=options.seed, checkpoint=Path("model").resolve(), profile=True
     )
 
 
@@ -146,7 +147,7 @@ def test_nothing_typed_is_every_default() -> None:
     line = {option.key: option.default for option in every_option()}
     assert typed(Start, line) == typed(Start, {}) == Start()
     assert typed(Request, line) == typed(Request, {}) == Request()
-    assert typed(Options, line) == typed(Options, {}) == Options()
+    assert typed(Options, line | {"seed": 1}) == typed(Options, {"seed": 1}) == Options(seed=1)
     assert Options().claims_folder == ROOT / "claims"
 
 

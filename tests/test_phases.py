@@ -13,7 +13,6 @@ import pandas as pd
 import pytest
 import torch
 from scipy import stats
-from torch import Tensor
 
 from llama_workbench import ROOT, variants
 from llama_workbench.cache import cache_directory
@@ -34,6 +33,7 @@ from llama_workbench.harness.session import run as session
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.worker.gates.small import small_weights
+from llama_workbench.harness.worker.model_gating import ComponentsKind
 from llama_workbench.harness.worker.state import Bench, Worker, WorkerError
 from llama_workbench.variants.phase_map import PHASES, VIEWS
 
@@ -437,7 +437,7 @@ def passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, list[tu
     folder = RunFolder.create(tmp / "run")
     wanted = [(workload, name) for workload in WORKLOADS for name in (*MEASURED, "team003")]
     with measurement.processes.running(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("llama_workbench.harness.metrics.share.metric.PHASE_ROUNDS", 3)
+        patch.setattr("llama_workbench.harness.metrics.share.metric.PHASE_LIVES", 3)
         patch.setattr(py_spy, "SECONDS", 3.0)
         patch.setattr(py_spy, "NATIVE_LEAD_SECONDS", 2.0)
         measurement.gates.pass_gates()
@@ -469,7 +469,7 @@ def test_a_phase_pass_of_ours_the_library_s_and_someone_else_s(passed):
         for name in MEASURED:
             assert facts[workload, name]["reason"] is None
             rows = frame[(frame["workload"] == workload) & (frame["variant"] == name)]
-            assert rows["round"].nunique() == 3
+            assert rows["process"].nunique() == 3
             assert set(rows["phase"]) >= {"embedding", "norm", "qkv", "rope", "cache", "o_proj", "mlp", "lm_head"}
             assert (set(rows["phase"]) >= {"scores", "softmax", "output"}) == (name != "transformers_sdpa")
             assert shares.share(frame, workload, name, PHASES, "forward").value == pytest.approx(1.0)
@@ -510,7 +510,7 @@ def test_native_profiles_show_torch_s_kernels_below_the_same_python_frames(passe
 
 def test_what_has_no_phases_says_so():
     subject = Worker.__new__(Worker)
-    subject.benches = {"rope-t8": Bench(workloads.get("rope-t8"), None, Tensor(), 0, 0, torch.float32)}
+    subject.benches = {"rope-t8": Bench(workloads.get("rope-t8"), ComponentsKind(), 0)}
     with pytest.raises(WorkerError, match="a component has no phases"):
         worker.phases(subject, "rope-t8", ["fast"], 1, False)
     subject.added = {"mine": {}}

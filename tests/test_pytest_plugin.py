@@ -16,6 +16,7 @@ from llama_workbench.harness.fleet.rejudge import rejudge
 from llama_workbench.harness.plan.options import every_option
 from llama_workbench.harness.profilers import py_spy
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.forms import plain
 
 pytestmark = pytest.mark.usefixtures("warm")  # for sessions within this process
 
@@ -69,7 +70,7 @@ def test_it_measures_replays_and_judges(quick):
         "reason",
         "notes",
     }
-    assert all(set(effect) == keys for effect in verdict["effects"])
+    assert all(set(effect) == keys | {"horizon"} for effect in verdict["effects"])
 
 
 def test_the_replayed_times_are_the_measured_ones(quick):
@@ -157,7 +158,7 @@ def test_a_condition_decides_the_exit_code(run_pytest, tmp_path):
         ("fail-if", "not-faster:1", "refuted"),
         ("fail-if", "maybe-slower:900", "refuted"),
     ]
-    assert verdicts == json.loads(json.dumps(rejudge(RunFolder(tmp_path / "run"))[0])), "judged again, it is the same"
+    assert verdicts == plain(rejudge(RunFolder(tmp_path / "run")).verdicts), "judged again, it is the same"
 
 
 def test_a_named_variant_that_fails_its_gate_is_a_failed_test(run_pytest, tmp_path):

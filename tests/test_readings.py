@@ -22,6 +22,7 @@ from llama_workbench.harness.metrics.base import FINDINGS, PassContext, subjects
 from llama_workbench.harness.metrics.check import metric as check_metric
 from llama_workbench.harness.metrics.check.metric import CheckedCase, CheckHypothesis
 from llama_workbench.harness.metrics.count import CountError, count, counted, lines, units
+from llama_workbench.harness.metrics.loading.files import LOADING
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import Options, PlanError, Request
 from llama_workbench.harness.report.markdown import markdown_table
@@ -32,7 +33,7 @@ from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
 from llama_workbench.harness.store.parquet import NO_SAMPLES
 from llama_workbench.harness.store.pass_schema import ExactResult
-from llama_workbench.harness.store.schema import Verdict
+from llama_workbench.harness.store.verdict_schema import Verdict
 
 CLAIMS = load_claims(ROOT / "claims")
 
@@ -243,8 +244,8 @@ def test_a_count_is_judged_by_where_it_lies() -> None:
     assert refuted.verdict == "refuted"
     [effect] = plain(refuted)["effects"]
     assert "ratio" not in effect and effect["value"] == effect["low"] == 61 and effect["unit"] == "lines"
-    assert effect_text(effect) == "61 lines"
-    assert "61 lines" in markdown_table([plain(refuted)], {})
+    assert effect_text(refuted.effects[0]) == "61 lines"
+    assert "61 lines" in markdown_table([refuted], {})
 
 
 def test_what_nobody_looked_at_is_not_measurable() -> None:
@@ -340,7 +341,7 @@ def test_a_share_of_loading_says_when_its_rounds_are_too_few(rounds: int, verdic
     record: dict[str, Any] = {"checkpoint": "15m", "loader": "gguf", "cache": "cold", "reason": None, "loads": []}
     record["first_tokens"] = [sample | {"round": number, "open_ns": 3e9 + 1e6 * number} for number in range(rounds)]
     manifest = {"experiments": [{"workload": {"name": "a", "kind": "prefill", "geometry": "15m"}, "variants": []}]}
-    evidence = evidence_from_manifest(manifest, NO_SAMPLES, passes={"loading": [record]})
+    evidence = evidence_from_manifest(manifest, NO_SAMPLES, passes={"loading": LOADING.form.validate_python([record])})
     claim = a_claim(metric="loading", workloads=["a"], quantity="gguf", of="cold", above=50)
     [found] = judge_claims([claim], evidence)
     [effect] = found.effects

@@ -6,6 +6,8 @@ import io
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +29,13 @@ from llama_workbench.harness.report.outcome import (
 )
 from llama_workbench.harness.report.terminal import console, show, verdict_report
 from llama_workbench.harness.report.text import Bounds, duration_text, effect_text, run_notes, span_text
+from llama_workbench.harness.spec.words import Word
+from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.schema import shown
+from llama_workbench.harness.store.verdict_schema import Effect, Ends, Verdict
 from tests.runs import write_run
+from tests.verdicts import a_verdict, an_effect
 
 DISPUTE = load_dispute()
 
@@ -40,56 +47,23 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     return write_run(tmp_path_factory.mktemp("report") / "first")
 
 
-def answer(verdicts: list[dict[str, Any]]) -> Answer:
+def answer(verdicts: Sequence[Verdict]) -> Answer:
     """By the questions that ship."""
     return answers.answer(verdicts, DISPUTE)
 
 
-def answer_markdown(verdicts: list[dict[str, Any]]) -> str:
+def answer_markdown(verdicts: Sequence[Verdict]) -> str:
     return answers.answer_markdown(verdicts, DISPUTE)
 
 
-def headlines(verdicts: list[dict[str, Any]]) -> str:
+def headlines(verdicts: Sequence[Verdict]) -> str:
     return answers.headlines(verdicts, DISPUTE)
 
 
-def printed(verdicts: list[dict[str, Any]], manifest: dict[str, Any], width: int = 100) -> str:
+def printed(verdicts: Sequence[Verdict], manifest: dict[str, Any], width: int = 100) -> str:
     out = io.StringIO()
     show(verdict_report(verdicts, manifest), console(out, width=width))
     return out.getvalue()
-
-
-def an_effect(**changes: Any) -> dict[str, Any]:
-    return {
-        "workload": "w",
-        "variant": "v",
-        "baseline": "b",
-        "metric": "cpu time",
-        "ratio": 1.0134,
-        "low": 1.0091,
-        "high": 1.0179,
-        "rounds": 48,
-        "seconds": 3.14,
-        "verdict": "supported",
-        "reason": "",
-        "notes": [],
-    } | changes
-
-
-def a_verdict(*effects: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    return {
-        "claim": "a-claim",
-        "part": None,
-        "who": ["TEAM-006"],
-        "title": "A claim",
-        "statement": "They say so.",
-        "verdict": "supported",
-        "reason": "inside the claimed range on w",
-        "alpha": 0.001,
-        "claimed": "more than 1 % faster",
-        "region": {"low": 1.01, "high": None},
-        "effects": list(effects),
-    } | changes
 
 
 # -- numbers -----------------------------------------------------------------------------------------------------------
@@ -115,9 +89,9 @@ def test_seconds_as_people_say_them(seconds: float, text: str) -> None:
 
 
 def test_every_verdict_word_occurs_with_its_effects(run: RunFolder) -> None:
-    verdicts, manifest = run.records("verdicts.json"), run.read_manifest()
+    verdicts, manifest = run.read(VERDICTS), run.read_manifest()
     text = printed(verdicts, manifest)
-    assert {verdict["verdict"] for verdict in verdicts} == {
+    assert {verdict.verdict for verdict in verdicts} == {
         "supported",
         "refuted",
         "depends",
@@ -126,14 +100,14 @@ def test_every_verdict_word_occurs_with_its_effects(run: RunFolder) -> None:
     }
     for verdict in verdicts:
         word = re.escape(verdict_text(verdict))
-        assert re.search(rf"^{word} · {re.escape(verdict['claim'])}.* · {', '.join(verdict['who'])}", text, re.M)
-        assert f"claimed: {verdict['claimed']}\n" in text
-        for effect in verdict["effects"]:
+        assert re.search(rf"^{word} · {re.escape(verdict.claim)}.* · {', '.join(verdict.who)}", text, re.M)
+        assert f"claimed: {verdict.claimed}\n" in text
+        for effect in verdict.effects:
             numbers = re.escape(effect_text(effect))
-            word = "open" if effect["verdict"] == "inconclusive" else effect["verdict"]
-            line = rf"^ +{effect['workload']} +{numbers} +{word} +40 +{effect['seconds']:.1f} s$"
+            word = "open" if effect.verdict == "inconclusive" else effect.verdict
+            line = rf"^ +{effect.workload} +{numbers} +{word} +40 +{effect.seconds:.1f} s$"
             assert re.search(line, text, re.M), line
-            assert f"{effect['baseline']} → {effect['variant']}\n" in text
+            assert f"{effect.baseline} → {effect.variant}\n" in text
     assert "not settled: the interval lies on both sides of 1.085" in text
     assert "supported on prefill-15m-t128; refuted on prefill-7b-1layer-t128" in text
     assert "inconclusive" not in text
@@ -143,7 +117,7 @@ def test_every_verdict_word_occurs_with_its_effects(run: RunFolder) -> None:
 
 @pytest.mark.parametrize("width", [80, 100])
 def test_it_fits_the_terminal_without_breaking_an_effect(run: RunFolder, width: int) -> None:
-    lines = printed(run.records("verdicts.json"), run.read_manifest(), width).splitlines()
+    lines = printed(run.read(VERDICTS), run.read_manifest(), width).splitlines()
     assert max(len(line) for line in lines) <= width
     assert sum(bool(re.search(r"× \[.*\] .* s$", line)) for line in lines) == 11
     assert not any(line != line.rstrip() for line in lines)
@@ -151,7 +125,7 @@ def test_it_fits_the_terminal_without_breaking_an_effect(run: RunFolder, width: 
 
 def test_a_narrow_terminal_loses_nothing(run: RunFolder) -> None:
     """Lines are broken, words may be; no character of a name is dropped."""
-    text = "".join(printed(run.records("verdicts.json"), run.read_manifest(), 40).split())
+    text = "".join(printed(run.read(VERDICTS), run.read_manifest(), 40).split())
     for name in ("prefill-7b-1layer-t128", "mask-caching-exactly-8.5", "team005_proposal"):
         assert name in text
 
@@ -161,15 +135,15 @@ def test_colour_never_stands_alone(run: RunFolder, monkeypatch: pytest.MonkeyPat
 
     for variable in ("NO_COLOR", "TERM", "COLORTERM"):
         monkeypatch.delenv(variable, raising=False)
-    content = verdict_report(run.records("verdicts.json"), run.read_manifest())
+    content = verdict_report(run.read(VERDICTS), run.read_manifest())
     coloured = Console(file=io.StringIO(), width=100, force_terminal=True, color_system="standard", highlight=False)
     with coloured.capture() as captured:
         coloured.print(content)
     text = captured.get()
-    assert "\x1b[1;31mrefuted*\x1b[0m" in text
+    assert "\x1b[1;31mrefuted\x1b[0m" in text
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
     assert "\n".join(line.rstrip() for line in plain.splitlines()) == printed(
-        run.records("verdicts.json"), run.read_manifest()
+        run.read(VERDICTS), run.read_manifest()
     ).rstrip("\n")
 
 
@@ -196,7 +170,7 @@ def test_names_are_no_markup_and_no_control_codes() -> None:
 def test_what_was_left_out_and_how_the_run_ended_is_told(run: RunFolder) -> None:
     manifest = run.read_manifest() | {"status": "interrupted", "excluded": [{"variant": "mine", "reason": "gave NaN"}]}
     manifest["experiments"][0]["excluded"] = [{"variant": "slow", "reason": "took longer than 60 s"}]
-    text = printed(run.records("verdicts.json"), manifest)
+    text = printed(run.read(VERDICTS), manifest)
     assert "excluded: mine: gave NaN\n" in text
     assert "excluded: slow on prefill-15m-t128: took longer than 60 s\n" in text
     assert "This run was interrupted: judged are the rounds that it finished.\n" in text
@@ -232,10 +206,11 @@ def test_the_same_effects_are_not_printed_twice() -> None:
 
 def test_latin1_and_ascii_terminals_get_plain_letters(run: RunFolder) -> None:
     program = (
-        "import sys; from llama_workbench.harness.store.folder import RunFolder;"
+        "import sys; from llama_workbench.harness.store.files import VERDICTS;"
+        "from llama_workbench.harness.store.folder import RunFolder;"
         "from llama_workbench.harness.report.terminal import console, show, verdict_report;"
         "run = RunFolder(sys.argv[1]);"
-        "show(verdict_report(run.records('verdicts.json'), run.read_manifest()), console())"
+        "show(verdict_report(run.read(VERDICTS), run.read_manifest()), console())"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, str(run.path)],
@@ -254,7 +229,7 @@ def test_a_terminal_that_cannot_write_arrows_gets_plain_letters_too(run: RunFold
 
     raw = io.BytesIO()
     out = Console(file=io.TextIOWrapper(raw, "latin-1"), force_terminal=True, width=100)
-    show(verdict_report(run.records("verdicts.json"), run.read_manifest()), out)
+    show(verdict_report(run.read(VERDICTS), run.read_manifest()), out)
     out.file.flush()
     assert "team006_before -> team006_after" in raw.getvalue().decode("latin-1")
 
@@ -269,9 +244,8 @@ def test_a_terminal_that_cannot_write_arrows_gets_plain_letters_too(run: RunFold
     ],
 )
 def test_what_lies_outside_on_all_rows_is_told_by_the_ends_next_to_the_claim(ends: list[Any], told: str) -> None:
-    effects = [{"value": 1.0, "low": low, "high": high, "unit": "times", "verdict": "refuted"} for low, high in ends]
-    verdict = {"claim": "c", "verdict": "refuted", "region": {"low": 20.0, "high": 50.0}, "effects": effects}
-    assert found_text(verdict) == told
+    effects = [an_effect(value=1.0, low=low, high=high, unit="times", verdict="refuted") for low, high in ends]
+    assert found_text(a_verdict(*effects, verdict="refuted", region={"low": 20.0, "high": 50.0})) == told
 
 
 def test_no_rise_at_all_is_a_fall() -> None:
@@ -281,23 +255,21 @@ def test_no_rise_at_all_is_a_fall() -> None:
 
 
 def test_a_comparison_with_several_answers_is_counted_and_not_called_dependent() -> None:
-    effects = [{"verdict": word} for word in ("faster", "faster", "same")]
-    verdict = {"claim": "ad-hoc", "verdict": "depends", "effects": effects}
-    assert outcome(verdict) == "faster on 2, the same on 1"
-    assert outcome(verdict | {"effects": [*effects, {"verdict": "inconclusive"}]}) == (
-        "faster on 2, the same on 1 of 4, rest open"
-    )
+    effects = [an_effect(verdict=word) for word in ("faster", "faster", "same")]
+    assert outcome(a_verdict(*effects, claim="ad-hoc", verdict="depends")) == "faster on 2, the same on 1"
+    more = a_verdict(*effects, an_effect(verdict="inconclusive"), claim="ad-hoc", verdict="depends")
+    assert outcome(more) == "faster on 2, the same on 1 of 4, rest open"
 
 
 def test_an_open_grid_is_answered_side_by_side() -> None:
     told = {"operations": ["faster", "faster"], "architecture": ["inconclusive", "same"]}
     places = ("prefill-15m-t128", "decode-15m-c64", "prefill-15m-t8")
     sides = {
-        side: [{"verdict": word, "workload": place} for word, place in zip(words, places, strict=False)]
+        side: [an_effect(verdict=word, workload=place) for word, place in zip(words, places, strict=False)]
         for side, words in told.items()
     }
     assert words_of_sides(sides) == "Operations yes; architecture open on prefill, no on decode"
-    sides["architecture"].append({"verdict": "same", "workload": places[2]})
+    sides["architecture"].append(an_effect(verdict="same", workload=places[2]))
     assert words_of_sides(sides) == "Operations yes; architecture no on 2 of 3, rest open"
     assert words_of_sides({"architecture": sides["architecture"][:1]}) == "Architecture open"
 
@@ -316,29 +288,32 @@ def test_a_run_says_how_much_of_its_time_was_timed(run: RunFolder) -> None:
 
 
 def test_a_report_says_how_many_verdicts_may_be_wrong(run: RunFolder) -> None:
-    verdicts, manifest = run.records("verdicts.json"), run.read_manifest()
-    given = [verdict for verdict in verdicts if verdict["verdict"] in ("supported", "refuted", "depends")]
-    together = sum(verdict["together"] for verdict in given)
+    verdicts, manifest = run.read(VERDICTS), run.read_manifest()
+    words = ("supported", "refuted", "depends", "inconclusive")
+    tried = [verdict for verdict in verdicts if verdict.verdict in words]
     text = " ".join(run_notes(verdicts, manifest))
-    assert f"wrong with at most 1 % probability: of these {len(given)}, {len(given) / 100:.2g} on average" in text
-    assert together > 0 and f"Those marked * ({together}) also hold together" in text
+    wrong = f"of the {len(tried)} that were tried, {len(tried) / 100:.2g} on average at worst"
+    assert f"wrong with at most 1 % probability: {wrong}" in text, "open ones could have come out wrong, too"
+    assert "for the process in which it was measured" in text and "also hold together" not in text
+    of_lives = " ".join(run_notes([replace(verdicts[0], together=True), *verdicts[1:]], manifest | {"unit": "life"}))
+    assert "for another run of the same command" in of_lives and "Those marked * (1) also hold together" in of_lives
 
 
 # -- the README --------------------------------------------------------------------------------------------------------
 
 
 def test_the_readme_table_has_one_row_a_verdict(run: RunFolder) -> None:
-    verdicts, manifest = run.records("verdicts.json"), run.read_manifest()
+    verdicts, manifest = run.read(VERDICTS), run.read_manifest()
     text = markdown_table(verdicts, manifest, command="workbench judge results/baselines/main --write README.md")
     table, notes = text.split("\n\n", 1)
     rows = table.splitlines()[2:]
     assert len(rows) == len(verdicts)
     assert all(row.count("|") == 7 for row in rows)
     [depends] = [row for row in rows if "mask-caching-helps" in row]
-    low, high = sorted((effect["ratio"], effect) for effect in verdicts[2]["effects"])
+    low, high = sorted(verdicts[2].effects, key=lambda effect: effect.ratio)
     assert (
-        depends == "| `mask-caching-helps`: more than 1 % faster | TEAM-005, TEAM-006 | **depends**\\* | "
-        f"{effect_text(low[1])} prefill-7b-1layer-t128 | {effect_text(high[1])} prefill-15m-t128 | 40 |"
+        depends == "| `mask-caching-helps`: more than 1 % faster | TEAM-005, TEAM-006 | **depends** | "
+        f"{effect_text(low)} prefill-7b-1layer-t128 | {effect_text(high)} prefill-15m-t128 | 40 |"
     )
     assert "`mask-caching-6-11` (micro-op): 6-11 % faster" in table
     assert "Identical code: no difference found in 7 checks" in notes
@@ -347,7 +322,7 @@ def test_the_readme_table_has_one_row_a_verdict(run: RunFolder) -> None:
         in notes
     )
     assert "`workbench judge results/baselines/main --write README.md`" in notes
-    assert markdown_table(verdicts, manifest) == markdown_table(run.records("verdicts.json"), run.read_manifest())
+    assert markdown_table(verdicts, manifest) == markdown_table(run.read(VERDICTS), run.read_manifest())
 
 
 def test_nothing_can_break_out_of_a_cell() -> None:
@@ -442,16 +417,16 @@ def test_a_run_without_main_claims_is_summed_up() -> None:
     found = answer([mine, theirs])
     assert found.headline == "Of 2 verdicts: 1 right, 1 wrong." and len(found.lines) == 2
     pair = a_verdict(an_effect(verdict="faster"), claim="ad-hoc", verdict="faster", statement="Is v faster than b?")
-    pair |= {"region": {"low": 0.99, "high": 1.01}}
+    pair = replace(pair, region=Ends(0.99, 1.01))
     assert answer([pair]).headline == "Is v faster than b? Yes: 0.91 to 1.8 % faster."
     asked = a_verdict(an_effect(), claim="fail-if", part="not-faster:0", statement="v is at all faster than b.")
     assert answer([pair, asked]).headline.startswith("v is at all faster than b: right")
-    still_open = asked | {"verdict": "inconclusive"}
+    still_open = replace(asked, verdict=Word.INCONCLUSIVE)
     assert answer([pair, still_open]).headline == answer([pair]).headline, "what is decided is said first"
 
 
 def test_the_same_headline_opens_markdown_and_ends_the_terminal(run: RunFolder) -> None:
-    verdicts, manifest = run.records("verdicts.json"), run.read_manifest()
+    verdicts, manifest = run.read(VERDICTS), run.read_manifest()
     headline = answer(verdicts).headline
     assert headline.startswith(QUESTION)
     assert answer_markdown(verdicts).startswith(f"**{headline}**\n\n- ")
@@ -467,7 +442,7 @@ def test_the_answer_draws_what_follows_from_the_widest_interval() -> None:
     assert follows not in answer([a_verdict(an_effect(**share), **claim | {"verdict": "inconclusive"})]).headline
 
 
-def open_verdict(*words: str, **more: Any) -> dict[str, Any]:
+def open_verdict(*words: str, **more: Any) -> Verdict:
     effects = [an_effect(workload=f"w{i}", verdict=word, low=0.95, high=1.14) for i, word in enumerate(words)]
     return a_verdict(*effects, verdict="inconclusive", **more)
 
@@ -493,7 +468,7 @@ def open_verdict(*words: str, **more: Any) -> dict[str, Any]:
         (a_verdict(*[an_effect()] * 3), "supported", "right on all 3"),
     ],
 )
-def test_no_reader_is_left_with_inconclusive(verdict: dict[str, Any], said: str, tally: str) -> None:
+def test_no_reader_is_left_with_inconclusive(verdict: Verdict, said: str, tally: str) -> None:
     assert (outcome(verdict), tally_text(counted(row_words(verdict)))) == (said, tally)
     shown = printed([verdict], {}) + markdown_table([verdict], {}) + headlines([verdict]) + answer_markdown([verdict])
     assert "inconclusive" not in shown and said in shown
@@ -516,7 +491,7 @@ def test_what_an_open_verdict_would_cost(seconds: list[float | None], said: str)
     verdict = a_verdict(*(open_ or [an_effect(verdict="inconclusive")]), verdict="inconclusive", claim="it")
     assert cost_text(verdict) == said
     manifest = {"command": ["pytest", "--benchmark", "--workbench-device=cuda", "--claims", "it"], "seed": 3}
-    again = "pytest --benchmark --claims it --device cuda --seed 3"
+    again = "pytest --benchmark --claims it --device cuda"
     text = " ".join(printed([verdict], manifest, 400).split())
     assert f"to settle it{f' ({said})' if said else ''}: {again}" in text
     assert f"`{again}`" in markdown_table([verdict], manifest)
@@ -524,21 +499,21 @@ def test_what_an_open_verdict_would_cost(seconds: list[float | None], said: str)
 
 def test_the_command_repeats_what_the_run_chose() -> None:
     pair = a_verdict(an_effect(verdict="same"), claim="ad-hoc", verdict="same")
-    run = {"seed": 0, "experiments": [{"workload": {"name": "w"}}]}
+    run = {"seed": 0, "experiments": [{"workload": {"name": "w"}, "variants": []}]}
     models = {**run, "command": ["pytest", "--benchmark", "--compare", "b", "v", "--threads", "2"]}
-    assert command_of(pair, models) == "pytest --benchmark --compare b v --workloads w --threads 2 --seed 0"
+    assert command_of(pair, shown(models)) == "pytest --benchmark --compare b v --workloads w --threads 2"
     functions = {**run, "command": ["pytest", "--benchmark", "--compare", "a.py:f", "b.py:f", "--call", "a.py:make"]}
-    assert command_of(pair, functions) == "pytest --benchmark --compare a.py:f b.py:f --call a.py:make --seed 0"
+    assert command_of(pair, shown(functions)) == "pytest --benchmark --compare a.py:f b.py:f --call a.py:make"
     part = a_verdict(an_effect(), part="time")
-    assert command_of(part, {**run, "command": "--device cuda"}) == (
-        "pytest --benchmark --claims a-claim --workloads w --seed 0"
+    assert command_of(part, shown({**run, "command": "--device cuda"})) == (
+        "pytest --benchmark --claims a-claim --workloads w"
     )
     spanning = a_verdict(an_effect(workload="w to x"), part="trend")
-    assert command_of(spanning, run) == "pytest --benchmark --claims a-claim --seed 0"
+    assert command_of(spanning, shown(run)) == "pytest --benchmark --claims a-claim"
 
 
 def test_a_grid_s_rows_are_its_workloads() -> None:
-    def side(name: str, workload: str, verdict: str) -> dict[str, Any]:
+    def side(name: str, workload: str, verdict: str) -> Effect:
         return an_effect(variant=f"{name} new", baseline=f"{name} old", workload=workload, verdict=verdict)
 
     effects = [
@@ -561,7 +536,7 @@ def test_an_effect_without_an_interval_is_counted_and_opens_no_other() -> None:
 
 
 def test_the_short_table_has_the_main_claims_that_the_run_has(run: RunFolder) -> None:
-    verdicts = run.records("verdicts.json")
+    verdicts = run.read(VERDICTS)
     rows = headlines(verdicts).splitlines()[2:]
     assert 0 < len(rows) <= len(verdicts)
     assert all(row.count("|") == 6 for row in rows)

@@ -43,7 +43,7 @@ from llama_workbench.harness.session import run as session
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
 from llama_workbench.harness.store.parquet import NO_SAMPLES
-from llama_workbench.harness.store.schema import Verdict
+from llama_workbench.harness.store.verdict_schema import Verdict
 from llama_workbench.harness.worker.gates.small import small_weights
 
 pytestmark = pytest.mark.usefixtures("warm")

@@ -11,10 +11,11 @@ import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.harness.claims.reading import load_claims
+from llama_workbench.harness.evidence.design import Design
 from llama_workbench.harness.evidence.effect import ALPHA
 from llama_workbench.harness.judge.stopping import ENOUGH_ROUNDS, StoppingRule
 from llama_workbench.harness.measure.apart import round_seconds
-from llama_workbench.harness.measure.measurement import nearly_settled, next_to_measure
+from llama_workbench.harness.measure.choosing import nearly_settled, next_to_measure
 from llama_workbench.harness.measure.participants import ExperimentState, Tally
 from llama_workbench.harness.measure.remaining import Remaining, Wait
 from llama_workbench.harness.plan.experiments import Plan, make_plan
@@ -165,6 +166,7 @@ def measured(plan: Plan, rounds: int, factor: Callable[[int], float]) -> tuple[S
             for place, name in enumerate(experiment.entered())
         ]
         rule.add(Round(experiment.workload.name, 1, index, tuple(samples)))
+        rule.end_life()
     return rule, next(iter(rule.remaining(experiment, lambda pair: False)), Remaining((), False, 0.0, 0.0))
 
 
@@ -197,9 +199,10 @@ def test_one_round_far_off_does_not_make_the_wait_endless(plan: Plan) -> None:
     assert calm.rounds_next <= one_off.rounds_next < 1000
 
 
-def of_series(plan: Plan, values: list[float], region: Region) -> float:
+def of_series(plan: Plan, values: list[float], region: Region, design: Design | None = None) -> float:
     """Rounds that are left for an effect with these differences."""
     rule = stopping_rule(plan, {})
+    rule.design = design or Design()
     target = Target(Comparison("prefill-15m-t128", "new", "old"), (region,), "operations", "part")
     rule.parts["part"], rule.series[target.comparison] = [target], values
     return rule._rounds_left(target)
@@ -213,6 +216,23 @@ def test_a_decided_effect_waits_no_longer_than_its_last_rounds(plan: Plan) -> No
         left = of_series(plan, [rng.uniform(-0.3, 0.3) for _ in range(rounds)], far)
         assert 1 <= left <= ENOUGH_ROUNDS - rounds
     assert of_series(plan, [rng.uniform(-0.3, 0.3) for _ in range(ENOUGH_ROUNDS)], far) == 0
+
+
+def test_alpha_spent_along_the_budget_settles_what_would_else_be_open(plan: Plan) -> None:
+    rng = np.random.default_rng(0)
+    noise = rng.standard_normal(60)
+    values = list(0.01 * (noise - noise.mean()) / noise.std() + np.log(1.01) + 0.00395)
+    region, lives, along = Region.faster_than_percent(1.0), Design(lives=True), {"prefill-15m-t128": 60}
+    assert of_series(plan, values, region) > 0
+    assert of_series(plan, values, region, lives) > 0
+    assert of_series(plan, values, region, Design(horizons=along)) > 0
+    assert of_series(plan, values, region, Design(lives=True, horizons=along)) == 0
+
+
+def test_the_next_look_is_that_of_the_plan(plan: Plan) -> None:
+    region, values = Region.faster_than_percent(2.0), [0.02]
+    assert of_series(plan, values, region) == 12 - 1
+    assert of_series(plan, values, region, Design(horizons={"prefill-15m-t128": 300})) == 15 - 1
 
 
 def test_an_effect_that_moved_while_it_was_measured_keeps_no_other_waiting(plan: Plan) -> None:

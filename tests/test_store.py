@@ -421,7 +421,7 @@ def test_missing_files_name_the_fix(run: RunFolder, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("verdicts", "message"),
     [
-        ("{}", r"it = \{\}, expected a valid list"),
+        ("{}", r"it = \{\}, expected a valid tuple"),
         ("[3]", r"\[0\] = 3, expected an object"),
         ('[{"claim": "c"}]', r"\[0\]\.who is missing"),
         (json.dumps([a_verdict(), a_verdict(rounds="many")]), r"\[1\]\.effects\[0\]\.rounds = 'many', exp"),

@@ -13,9 +13,10 @@ import pytest
 from llama_workbench.harness.metrics import scaling
 from llama_workbench.harness.metrics.scaling import crossover, interval_of
 from llama_workbench.harness.spec.regions import Region
+from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.confidence import Interval
 from llama_workbench.harness.stats.samples import Clock, log_times
-from llama_workbench.harness.store.schema import Effect
+from llama_workbench.harness.store.verdict_schema import Effect
 
 ALPHA = 0.01
 POSITIONS = {f"decode-c{context}": context for context in (64, 256, 512, 1024, 2048)}
@@ -132,7 +133,7 @@ def an_effect(low: float, rounds: int) -> Effect:
     high = 1.03 if low else math.inf
     return Effect(
         workload="w", variant="v", baseline="b", metric="cpu time", ratio=1.02, low=low, high=high, rounds=rounds,
-        seconds=1.0, verdict="supported",
+        seconds=1.0, verdict=Word.SUPPORTED,
     )  # fmt: skip
 
 

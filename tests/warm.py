@@ -122,9 +122,9 @@ def serve(place: str) -> None:
     """Fork a process for each request, and report how each of them ended."""
     for module in MODULES:
         import_module(f"llama_workbench.harness.{module}")
-    from llama_workbench.harness.worker.main import verbs_of_passes
+    from llama_workbench.harness.worker.main import verbs_with_torch
 
-    verbs_of_passes()
+    verbs_with_torch()
     gc.collect()
     gc.freeze()
     waker, woken = socket.socketpair()

@@ -35,9 +35,9 @@ class ExportError(Exception):
 
 def find_claim(run: data.Run, claim: str, part: str | None = None) -> data.Claim:
     """The claim of a run, and its part where it has several. Raises ExportError with the nearest name or the parts."""
-    same = [each for each in run.claims if each.id == claim]
+    same = [each for each in run.claims if each.claim == claim]
     if not same:
-        raise ExportError(_unknown(f"{run.path}: the run has no claim", claim, [each.id for each in run.claims]))
+        raise ExportError(_unknown(f"{run.path}: the run has no claim", claim, [each.claim for each in run.claims]))
     chosen = same if part is None else [each for each in same if each.part == part]
     if not chosen:
         raise ExportError(_unknown(f"{run.path}: {claim} has no part", part or "", [each.part for each in same]))
@@ -49,15 +49,15 @@ def find_claim(run: data.Run, claim: str, part: str | None = None) -> data.Claim
 
 def file_name(claim: data.Claim) -> str:
     """A name for the claim's file, without its ending: letters, digits, dots and dashes of its id and part."""
-    return re.sub(r"[^A-Za-z0-9.]+", "-", f"{claim.id} {claim.part}").strip("-.")[:80] or "claim"
+    return re.sub(r"[^A-Za-z0-9.]+", "-", f"{claim.claim} {claim.part}").strip("-.")[:80] or "claim"
 
 
 def evidence_svg(run: data.Run, claim: data.Claim) -> str:
     """The claim's forest plot as an SVG file, in the light colours. Raises ExportError where nothing was measured."""
     if not claim.effects:
         raise ExportError(
-            f"{run.path}: {claim.id} is {claim.verdict or 'without a verdict'}: nothing was measured, so there is no "
-            "figure; --html says why"
+            f"{run.path}: {claim.claim} is {claim.verdict}: nothing was measured, so there is no figure; --html says "
+            "why"
         )
     who = ", ".join(claim.who)
     claimed = f"{who} claimed: {claim.claimed}" if who and claim.claimed else claim.claimed or who
@@ -181,9 +181,9 @@ def _effect_rows(run: data.Run, claim: data.Claim) -> list[dict[str, str]]:
             "machine": effect.machine,
             "variant": effect.variant,
             "baseline": effect.baseline,
-            "verdict": words.look(effect.verdict).word,
+            "verdict": effect.verdict.look.word,
             "what": effect.metric,
-            "value [interval]": effect.text,
+            "value [interval]": words.effect(effect),
             "identical code": "" if claim.unit else floor.text if floor else "not measured",
             "rounds": str(effect.rounds),
             "seconds": "not recorded" if effect.seconds is None else f"{effect.seconds:.1f}",

@@ -10,6 +10,8 @@ import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from llama_workbench.harness.spec.words import Word
+
 from .. import words
 from ..figures.colours import LIGHT, Palette
 from ..views import outcomes
@@ -83,7 +85,7 @@ def forest_svg(
     its own: a ground in the page's colour, the lines of `title` above (the first bold), and `source` below.
     """
     if not claim.effects:
-        raise ValueError(f"{claim.id}: a figure needs an effect, and nothing was measured")
+        raise ValueError(f"{claim.claim}: a figure needs an effect, and nothing was measured")
     plan = forest(claim, floors)
     plot = Plot(plan, colours, None if width is None else width - 2 * MARGIN_PX)
     drawn: list[str] = []
@@ -126,7 +128,7 @@ def _whole(name: str, drawn: Sequence[str], width: float | None, height: float, 
 def _legend(plot: Plot, y: float) -> tuple[list[str], float]:
     """What marks and fills mean, broken into lines; and the height below it."""
     plan, colours = plot.forest, plot.colours
-    items = [(verdict_mark(verdict, colours), words.look(verdict).word.lower()) for verdict in plan.verdicts]
+    items = [(verdict_mark(verdict, colours), verdict.look.word.lower()) for verdict in plan.verdicts]
     if plan.region is not None:
         items.append((_swatch(colours.region, colours.region_edge, dashed=True), region_name(plan.claim)))
     if any(row.floor for row in plan.rows):
@@ -162,11 +164,11 @@ def _row(plot: Plot, row: Row, y: float) -> list[str]:
         drawn.append(_upright(plot.at(1), y, half, colours.muted))
     if effect.value is None:
         return drawn
-    ink = colours.verdict[words.look(effect.verdict).colour]
-    start, end = map(plot.at, plan.ends(effect.low, effect.high))
+    ink = colours.verdict[effect.verdict.look.colour]
+    start, end = map(plot.at, plan.ends(effect.lower, effect.upper))
     drawn.append(_level(start, end, y, ink, wide=2))
     # An open end has no cap.
-    drawn += [_upright(plot.at(end), y, 5, ink, wide=2) for end in (effect.low, effect.high) if end is not None]
+    drawn += [_upright(plot.at(end), y, 5, ink, wide=2) for end in (effect.lower, effect.upper) if end is not None]
     # Only a nested <svg> has a place in per cent; a <g> would need pixels.
     mark = verdict_mark(effect.verdict, colours)
     drawn.append(f'<svg x="{plot.at(effect.value)}" y="{y:.1f}" style="overflow:visible">{mark}</svg>')
@@ -186,9 +188,9 @@ def _axis(plot: Plot, base: float) -> list[str]:
     return drawn
 
 
-def verdict_mark(verdict: str, colours: Palette) -> str:
+def verdict_mark(verdict: Word, colours: Palette) -> str:
     """The marker of a verdict as an SVG shape around 0, 0, twelve pixels wide."""
-    shown = words.look(verdict)
+    shown = verdict.look
     return MARKERS[shown.symbol].format(colours.verdict[shown.colour], colours.page)
 
 

@@ -61,7 +61,7 @@ def cell_table(grid: Grid, cells: Sequence[Cell], colours: Palette = LIGHT) -> g
 def cell_table_text(cells: Sequence[Cell], workload: str) -> str:
     """The table in words: the slowest and the fastest cell."""
     slowest, fastest = (
-        f"{cell.variant}, {words.effect(cell.ratio, cell.low, cell.high)}"
+        f"{cell.variant}, {words.ratio(cell.ratio, cell.low, cell.high)}"
         for cell in (pick(cells, key=lambda cell: cell.ratio) for pick in (min, max))
     )
     return (
@@ -80,7 +80,7 @@ def _text(cell: Cell, *, first: bool) -> str:
 def _hover(cell: Cell) -> str:
     return (
         f"<b>{words.label(cell.variant, 60)}</b><br>{words.milliseconds(cell.call_ns)} a call<br>"
-        f"{words.effect(cell.ratio, cell.low, cell.high)}"
+        f"{words.ratio(cell.ratio, cell.low, cell.high)}"
     )
 
 

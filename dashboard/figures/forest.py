@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import plotly.graph_objects as go
 
 from llama_workbench.harness.report.text import duration_text
+from llama_workbench.harness.spec.words import Word
 
 from .. import words
 from ..views.data import Claim, Floor
@@ -98,12 +99,12 @@ def _notes(plan: Forest, heading: str, colours: Palette) -> list[Layout]:
     return notes
 
 
-def _intervals(plan: Forest, verdict: str, colours: Palette) -> list[go.Scatter]:
+def _intervals(plan: Forest, verdict: Word, colours: Palette) -> list[go.Scatter]:
     """The rows of one verdict; those without an interval are a dot alone."""
-    shown = words.look(verdict)
+    shown = verdict.look
     colour = colours.verdict[shown.colour]
     rows = [row for row in plan.rows if row.effect.verdict == verdict and row.effect.value is not None]
-    alone = [row for row in rows if row.effect.low is None and row.effect.high is None]
+    alone = [row for row in rows if row.effect.lower is None and row.effect.upper is None]
     bounded = [row for row in rows if row not in alone]
     return some_bounded(
         [_mark(row, plan) for row in bounded],
@@ -117,7 +118,7 @@ def _intervals(plan: Forest, verdict: str, colours: Palette) -> list[go.Scatter]
 
 def _mark(row: Row, plan: Forest) -> Mark:
     effect = row.effect
-    return (row.y, effect.value or 0.0, *plan.ends(effect.low, effect.high), _hover(row, plan.claim))
+    return (row.y, effect.value or 0.0, *plan.ends(effect.lower, effect.upper), _hover(row, plan.claim))
 
 
 def _hover(row: Row, claim: Claim) -> str:
@@ -125,7 +126,7 @@ def _hover(row: Row, claim: Claim) -> str:
     lines = [
         f"<b>{words.label(effect.where, 60)}</b>",
         words.label(effect.sides, 90),
-        f"{words.label(effect.text)} · {words.label(words.look(effect.verdict).word.lower())}",
+        f"{words.label(words.effect(effect))} · {words.label(effect.verdict.look.word.lower())}",
         f"{effect.rounds} rounds, {duration_text(effect.seconds or 0)}",
         words.label(region_name(claim), 60) if claim.claimed else "",
         floor_text(floor) if floor else "",

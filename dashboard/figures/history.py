@@ -27,12 +27,17 @@ KINDS = {
 
 
 def timeline(
-    points: Sequence[Point], breaks: Sequence[Break], changed: Sequence[str] = (), colours: Palette = LIGHT
+    points: Sequence[Point],
+    breaks: Sequence[Break],
+    changed: Sequence[str] = (),
+    colours: Palette = LIGHT,
+    *,
+    steps: Sequence[str] = (),
 ) -> go.Figure:
     """One point a run, oldest left, evenly spaced; log y axis, up is faster. Raises ValueError without points.
 
     The line stops at a break, a numbered dotted upright. `changed`: names of the runs that get a ring, for the variant
-    changed there. An open interval has no bar.
+    changed there. `steps`: names of the first runs behind a change point, a red upright. An open interval has no bar.
     """
     if not points:
         raise ValueError("no runs to draw")
@@ -44,13 +49,16 @@ def timeline(
     for name in KINDS:
         if chosen := [(index, point) for index, point in enumerate(points) if kinds[index] == name]:
             traces.append(_marks(chosen, name, colours, crowded=len(points) > CROWDED))
-    if ringed := {index: _ratio(point) for index, point in enumerate(points) if point.name in changed}:
+    if ringed := {index: _ratio(point) for index, point in enumerate(points) if not {*point.runs}.isdisjoint(changed)}:
         red = mark("square-open", colours.verdict["red"], 17)
         rings: Layout = {"x": list(ringed), "y": list(ringed.values()), "name": "changed beyond noise", "marker": red}
         traces.append(go.Scatter(mode="markers", hoverinfo="skip", **rings))
     orange = colours.verdict["orange"]
     in_break: Layout = {"xref": "x", "xanchor": "center", "yref": "paper", "font": {"size": SMALL, "color": orange}}
     numbers = [note(each.index - 0.5, 0.98, str(number), colours) | in_break for number, each in enumerate(breaks, 1)]
+    uprights = [(each.index - 0.5, orange, "dot") for each in breaks]
+    behind = (index for index, point in enumerate(points) if not {*point.runs}.isdisjoint(steps))
+    uprights += [(index - 0.5, colours.verdict["red"], "solid") for index in behind]
     starts = [point.started for point in points]
     days = [started[:10] or "no date" for started in starts]
     one_day = len(days) > 1 and len(set(days)) == 1
@@ -61,7 +69,7 @@ def timeline(
         colours,
         height=340,
         margin=(62, 36, 46, 52),
-        shapes=[rule(x, x, 0, 1, orange, "dot", yref="paper") for x in (each.index - 0.5 for each in breaks)],
+        shapes=[rule(x, x, 0, 1, colour, dash, yref="paper") for x, colour, dash in uprights],
         annotations=numbers if len(numbers) <= 20 else [],  # more would hide the points; the table below has them
         xaxis=axis(
             "runs, oldest left (start, UTC)",
@@ -81,9 +89,10 @@ def timeline_text(workload: str, variant: str, points: Sequence[Point], breaks: 
     if not points:
         return f"No run has a number for {variant} on {workload}."
     first, last = points[0], points[-1]
-    runs, oldest = "1 run", ""
+    count = sum(len(point.runs) for point in points)
+    runs, oldest = f"{count} run{'s' * (count > 1)}", ""
     if len(points) > 1:
-        runs, oldest = f"{len(points)} runs", f", {text(first)} in the oldest ({first.name})"
+        oldest = f", {text(first)} in the oldest ({first.name})"
     broken = f"{len(breaks)} break{'s' * (len(breaks) != 1)} where runs cannot be compared" if breaks else "no break"
     return f"{variant} on {workload} over {runs}: {text(last)} in the newest ({last.name}){oldest}; {broken}."
 
@@ -92,7 +101,7 @@ def text(point: Point) -> str:
     """A ratio with interval and rounds."""
     if not point.interval.n:
         return "not measured"
-    return f"{words.effect(*ratios(point.interval))}, {point.interval.n} rounds"
+    return f"{words.ratio(*ratios(point.interval))}, {point.interval.n} rounds"
 
 
 def _marks(chosen: Sequence[tuple[int, Point]], name: str, colours: Palette, *, crowded: bool) -> go.Scatter:

@@ -93,10 +93,10 @@ def tradeoff(spots: Sequence[Spot], title: str, baseline: str, colours: Palette 
     air = 0.12 * spread or 0.1 * max(amounts) or 1.0
     left, right = max(min(amounts) - air, -air), max(amounts) + air
     timings = [spot.timing for spot in spots]
-    bottom, top = log_span([math.log(end) for t in timings for end in (t.low, t.value, t.high) if end], 0.08, 0.01)
+    bottom, top = log_span([math.log(end) for t in timings for end in (t.lower, t.value, t.upper) if end], 0.08, 0.01)
     dots: dict[str, list[Mark]] = {rank: [] for rank in RANKS}
     for number, spot in enumerate(spots, 1):
-        ends = spot.timing.low or bottom, spot.timing.high or top
+        ends = spot.timing.lower or bottom, spot.timing.upper or top
         hover = _spot_text(number, spot, baseline)
         dots[spot.standing].append((spot.amount, spot.timing.value or 1.0, *ends, hover))
     traces = []
@@ -173,14 +173,14 @@ def lifts(dots: Sequence[tuple[float, float]]) -> list[float]:
 def tradeoff_text(spots: Sequence[Spot], title: str, baseline: str) -> str:
     """The dots in words."""
     parts = [
-        f"{number} {spot.variant}: {spot.timing.text}, {words.size(spot.amount)}, {spot.rank}"
+        f"{number} {spot.variant}: {words.effect(spot.timing)}, {words.size(spot.amount)}, {spot.rank}"
         for number, spot in enumerate(spots, 1)
     ]
     return f"Speed-up over {baseline} against {title.lower()}. {'; '.join(parts)}."
 
 
 def _spot_text(number: int, spot: Spot, baseline: str) -> str:
-    speed = "the baseline" if spot.variant == baseline else spot.timing.text
+    speed = "the baseline" if spot.variant == baseline else words.effect(spot.timing)
     return (
         f"<b>{number} {words.label(spot.variant, 50)}</b><br>{words.label(speed)}<br>{words.size(spot.amount)}<br>"
         f"{words.label(spot.rank, 70)}"

@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from llama_workbench.harness.spec.words import Word
+
 from .. import words
 from ..views.samples import Paired
 from .colours import LIGHT, Palette
@@ -32,7 +34,7 @@ from .drawing import (
 def paired_rounds(
     paired: Paired,
     *,
-    verdict: str = "",
+    verdict: Word = Word.NOT_ASKED,
     claimed: str = "",
     low: float | None = None,
     high: float | None = None,
@@ -60,11 +62,11 @@ def paired_rounds(
         )
     )
     if (settled := paired.effect).value is not None:
-        look = words.look(verdict)
-        colour = colours.verdict[look.colour]
+        look = verdict.look
+        colour, ends = colours.verdict[look.colour], (settled.lower or bottom, settled.upper or top)
         traces.append(
             marks(
-                [(end, settled.value, settled.low or bottom, settled.high or top, words.label(settled.text))],
+                [(end, settled.value, *ends, words.label(words.effect(settled)))],
                 colour=colour,
                 name=f"after {count} rounds",
                 thickness=2.5,
@@ -126,13 +128,13 @@ def in_words(paired: Paired) -> str:
     least, middle, most = np.quantile(paired.ratios, [0, 0.5, 1])
     return (
         f"Paired rounds of {paired.effect.sides} on {paired.effect.workload}: {len(paired.ratios)} rounds from "
-        f"{least:.3f}× to {most:.3f}×, median {middle:.3f}×, after all of them {paired.effect.text}."
+        f"{least:.3f}× to {most:.3f}×, median {middle:.3f}×, after all of them {words.effect(paired.effect)}."
     )
 
 
 def _span(paired: Paired, low: float | None, high: float | None) -> tuple[float, float, str]:
     """Ends of the axis, and where a claimed region lies that is too far away to be drawn: "above", "below" or ""."""
-    shown = [1.0, *paired.ratios.tolist(), paired.effect.low, paired.effect.high]
+    shown = [1.0, *paired.ratios.tolist(), paired.effect.lower, paired.effect.upper]
     logs = [math.log(ratio) for ratio in shown if ratio]
     reach = max(max(logs) - min(logs), 0.01)  # a claimed range is far away where it begins beyond another such span
     nearest, farthest = min(logs) - reach, max(logs) + reach

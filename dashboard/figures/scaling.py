@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
+from llama_workbench.harness.store.verdict_schema import Effect
+
 from .. import words
-from ..views.data import Effect, Floor
+from ..views.data import Floor
 from ..views.forest import FLOOR
 from ..views.scaling import AXES, Series
 from .colours import LIGHT, Palette
@@ -43,7 +45,7 @@ def ratios(series: Series, floors: Mapping[str, Floor], colours: Palette = LIGHT
     left, right = _ends(series)
     grey = [(size, floor) for size, one in series.effects.items() if (floor := floors.get(one.workload))]
     known = [1.0, series.low, series.high, *(floor.value for _, floor in grey)]
-    known += [end for effect in series.effects.values() for end in (effect.value, effect.low, effect.high)]
+    known += [end for effect in series.effects.values() for end in (effect.value, effect.lower, effect.upper)]
     bottom, top = log_span([math.log(value) for value in known if value], 0.06, 0.003)
     shapes = [area(left, right, series.low or bottom, series.high or top, colours.region, colours.region_edge)]
     for shape in shapes:
@@ -55,8 +57,13 @@ def ratios(series: Series, floors: Mapping[str, Floor], colours: Palette = LIGHT
     rows: list[Point] = []
     for size, effect in series.effects.items():
         if effect.value:
-            hover = f"<b>{words.label(effect.workload, 60)}</b><br>{words.label(effect.text)}<br>{effect.rounds} rounds"
-            ends = _drawn_ends(effect.value, effect.low or None, effect.high, bottom, top)
+            lines = (
+                f"<b>{words.label(effect.workload, 60)}</b>",
+                words.label(words.effect(effect)),
+                f"{effect.rounds} rounds",
+            )
+            hover = "<br>".join(lines)
+            ends = _drawn_ends(effect.value, effect.lower or None, effect.upper, bottom, top)
             rows.append((series.settled(size), size, effect.value, *ends, hover))
     traces = _traces(rows, ("settled", "not settled"), colours)
     if grey:
@@ -72,14 +79,14 @@ def ratios_text(series: Series, floors: Mapping[str, Floor]) -> str:
         floor = floors.get(effect.workload)
         known = f", {FLOOR} {floor.text}" if floor else ""
         state = "settled" if series.settled(size) else "not settled"
-        parts.append(f"at {size:,.0f}: {effect.text}, {state}{known}")
+        parts.append(f"at {size:,.0f}: {words.effect(effect)}, {state}{known}")
     return f"Speed-up of {series.variant} over {series.baseline} against {AXES[series.axis]}. {'; '.join(parts)}."
 
 
 def microseconds(series: Series, costs: Mapping[float, Effect], colours: Palette = LIGHT) -> go.Figure:
     """Microseconds a call that the baseline takes longer, over log size: linear near 0, logarithmic beyond."""
     known = {size: (cost, cost.value) for size, cost in costs.items() if cost.value is not None}
-    finite = [abs(end) for cost, us in known.values() for end in (us, cost.low, cost.high) if end is not None]
+    finite = [abs(end) for cost, us in known.values() for end in (us, cost.lower, cost.upper) if end is not None]
     knee = min((abs(us) for _, us in known.values() if us), default=1.0)
 
     def bent(us: float) -> float:
@@ -88,10 +95,10 @@ def microseconds(series: Series, costs: Mapping[float, Effect], colours: Palette
     most = bent(max(finite, default=1.0)) * 1.08
     rows: list[Point] = []
     for size, (cost, us) in known.items():
-        settled = cost.low is not None and cost.high is not None and cost.low * cost.high > 0
-        low, high = (None if end is None else bent(end) for end in (cost.low, cost.high))
+        settled = cost.lower is not None and cost.upper is not None and cost.lower * cost.upper > 0
+        low, high = (None if end is None else bent(end) for end in (cost.lower, cost.upper))
         ends = _drawn_ends(bent(us), low, high, -most, most)
-        rows.append((settled, size, bent(us), *ends, f"{cost.told}<br>{cost.rounds} rounds"))
+        rows.append((settled, size, bent(us), *ends, f"{words.told(cost)}<br>{cost.rounds} rounds"))
     traces = _traces(rows, ("sign settled", "sign not settled"), colours)
     largest = max(finite, default=1.0)
     steps = (1.0, 2.0, 5.0) if largest < 30 * knee else (1.0,)
@@ -103,7 +110,7 @@ def microseconds(series: Series, costs: Mapping[float, Effect], colours: Palette
 
 def microseconds_text(series: Series, costs: Mapping[float, Effect]) -> str:
     """The figure in words."""
-    parts = [f"at {size:,.0f}: {cost.told}" for size, cost in costs.items()]
+    parts = [f"at {size:,.0f}: {words.told(cost)}" for size, cost in costs.items()]
     return f"Microseconds a call that {series.baseline} takes longer than {series.variant}: {'; '.join(parts)}."
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.verdict_schema import Effect
 
 from ..views import breakdown, data, samples
 from ..views.phase_lines import phase_lines
@@ -26,11 +27,11 @@ class Pair:
 
     before: data.Profile
     after: data.Profile
-    paired: data.Effect | None
+    paired: Effect | None
     unaligned: tuple[str, ...]
 
 
-PairedTimes = tuple[data.Effect, Times, Times]
+PairedTimes = tuple[Effect, Times, Times]
 """The ratio that was measured, and the times of baseline and variant that fit it."""
 
 

@@ -23,7 +23,7 @@ def main() -> None:
     claims = [claim for claim in opened.run.claims if claim.is_factorial]
     if not claims:
         refused = [
-            claim for claim in opened.run.claims if claim.id in opened.run.dispute.measured_by.get("attribution", ())
+            claim for claim in opened.run.claims if claim.claim in opened.run.dispute.measured_by.get("attribution", ())
         ]
         blocks.notes("Why there is nothing to show", [claim.reason for claim in refused if claim.reason])
         command = opened.run.dispute.command("attribution")

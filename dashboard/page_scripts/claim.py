@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -18,6 +19,7 @@ from llama_workbench.dashboard.views import answers, beside, data, gates, outcom
 from llama_workbench.harness.metrics.base import FINDINGS, Metric
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.pass_schema import ExactResult
+from llama_workbench.harness.store.verdict_schema import Effect
 
 
 def main() -> None:
@@ -47,21 +49,19 @@ def main() -> None:
     show_checks(run, claim)
 
 
-def to_look_inside(run: data.Run, claim: data.Claim) -> list[data.Effect]:
+def to_look_inside(run: data.Run, claim: data.Claim) -> list[Effect]:
     """What was timed or profiled on a workload and can be looked into; empty where nothing was."""
     inside = claim.metric.inside if claim.metric else "effects"
     if inside == "workloads":  # its one row spans several workloads, and each of them was timed
         asked = claim.hypothesis
-        sides = (asked.variant, ", ".join(asked.baseline))
-        return [
-            data.Effect(workload, *sides, metric="cpu time", named=run.named(workload)) for workload in asked.workloads
-        ]
+        sides: dict[str, Any] = {"variant": asked.variant, "baseline": ", ".join(asked.baseline), "metric": "cpu time"}
+        return [data.unasked(workload=name, named=run.named(name), **sides) for name in asked.workloads]
     if inside == "nothing":
         return []
     return [effect for effect in claim.effects if effect.workload]
 
 
-def choose_row(run: data.Run, rows: Sequence[data.Effect]) -> data.Effect:
+def choose_row(run: data.Run, rows: Sequence[Effect]) -> Effect:
     """The row of `?row=` (from 1), else the first on `?workload=`, else the first with a profile, else the first."""
     if len(rows) == 1:
         return rows[0]
@@ -80,7 +80,7 @@ def choose_row(run: data.Run, rows: Sequence[data.Effect]) -> data.Effect:
 
 def show_answer(opened: state.Opened, claim: data.Claim) -> None:
     section.show_headline(claim)
-    answer.show(opened.run, claim, state.computed(opened, why.explain_part, claim.id, claim.part))
+    answer.show(opened.run, claim, state.computed(opened, why.explain_part, claim.claim, claim.part))
     asked = [name for effect in claim.effects if not effect.factor for name in (effect.variant, effect.baseline)]
     named.show_cards(opened.run, asked, [effect.workload for effect in claim.effects])
 
@@ -93,11 +93,11 @@ def show_numbers(run: data.Run, claim: data.Claim) -> None:
             **({"machine": effect.machine} if effect.machine else {}),
             "variant": effect.variant,
             "baseline": effect.baseline,
-            "verdict": words.look(effect.verdict).word,
+            "verdict": effect.verdict.look.word,
             "clock": effect.metric,
             value: effect.value,
-            "low": effect.low,
-            "high": effect.high,
+            "low": effect.lower,
+            "high": effect.upper,
             "identical code": floor.text if (floor := run.floors.get(effect.workload)) else "–",
             "rounds": effect.rounds,
             "seconds": effect.seconds,
@@ -123,7 +123,7 @@ def show_time_and_work(opened: state.Opened, claim: data.Claim) -> None:
             "part": part.claim.part or part.kind,
             "verdict": outcomes.look_of(part.claim).word,
             "workload": effect.where,
-            "value": effect.text,
+            "value": words.effect(effect),
             "claimed": part.claim.claimed,
         }
         for part in parts
@@ -155,7 +155,7 @@ def place_elsewhere(run: data.Run, claim: data.Claim, metric: Metric) -> dict[st
     return {name: value for name, value in query.items() if value}
 
 
-def show_inside(opened: state.Opened, claim: data.Claim, rows: Sequence[data.Effect]) -> None:
+def show_inside(opened: state.Opened, claim: data.Claim, rows: Sequence[Effect]) -> None:
     run = opened.run
     blocks.header("Inside one comparison" if rows[0].baseline else "Inside one value", anchor="inside")
     effect = choose_row(run, rows)
@@ -220,7 +220,8 @@ def show_checks(run: data.Run, claim: data.Claim) -> None:
 
 def read_exact_results(run: data.Run) -> list[ExactResult]:
     """The records of findings.json. Raises RunError."""
-    return FINDINGS.form.validate_python(RunFolder(run.path).records(FINDINGS))
+    results: list[ExactResult] = RunFolder(run.path).read(FINDINGS)
+    return results
 
 
 def show_exact_results(opened: state.Opened, claim: data.Claim) -> None:

@@ -114,9 +114,9 @@ def show_table(run: data.Run, versus: samples.Versus) -> None:
         {
             "workload": effect.where,
             "speed-up": effect.value,
-            "low": effect.low,
-            "high": effect.high,
-            "verdict": words.look(effect.verdict).word,
+            "low": effect.lower,
+            "high": effect.upper,
+            "verdict": effect.verdict.look.word,
             "rounds": effect.rounds,
             "identical code": floor.text if (floor := run.floors.get(effect.workload)) else "–",
             "op traces": gates.traces(run, effect.workload, effect.baseline, effect.variant).state,

@@ -18,10 +18,11 @@ from llama_workbench.dashboard.sections import blocks, head
 from llama_workbench.dashboard.views import entries, history, remote
 from llama_workbench.dashboard.views.entries import Entry, Stamp, when
 from llama_workbench.dashboard.views.workloads import shipped_named
-from llama_workbench.harness.baselines.regressions import THRESHOLD_PERCENT, TOLERANCE_PERCENT
+from llama_workbench.harness.baselines.course import ChangePoint
 from llama_workbench.harness.baselines.text import change_text
 from llama_workbench.harness.evidence.controls import SUBJECT
 from llama_workbench.harness.report.standings import read_standings
+from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.files import STANDINGS
 from llama_workbench.harness.store.folder import RunFolder
@@ -78,6 +79,12 @@ def course(
     return pasts, problems, pd.DataFrame(changes)
 
 
+@st.cache_resource(max_entries=256, show_spinner="Looking for change points …")
+def steps_of(key: str, workload: str, variant: str, _pasts: Sequence[history.Past]) -> list[ChangePoint]:
+    """Where the variant changed for good. `key` identifies the runs, as in `course`."""
+    return history.change_points_of(_pasts, workload, variant)
+
+
 def main() -> None:
     st.title("History", anchor=False)
     blocks.name_tab("History")
@@ -131,8 +138,10 @@ def show_course(runs: Sequence[Entry]) -> None:
     points, breaks = history.points(pasts, workload, variant)
     beyond = changes[changes["answer"].isin(["regression", "improvement"])] if len(changes) else changes
     changed = list(beyond[beyond["variant"] == variant]["run"]) if len(beyond) else []
+    steps = steps_of(key, workload, variant, pasts)
     if points:
-        drawn = figures.timeline(points, breaks, changed, state.colours())
+        behind = [step.first_run for step in steps]
+        drawn = figures.timeline(points, breaks, changed, state.colours(), steps=behind)
         blocks.plot(drawn, figures.timeline_text(shown[workload], variant, points, breaks), "timeline")
         show_meaning(points)
     else:
@@ -140,6 +149,7 @@ def show_course(runs: Sequence[Entry]) -> None:
             f"No run has a number for {variant} on {shown[workload]}: nothing was timed in the same rounds with it."
         )
     show_breaks(breaks, len(points))
+    show_steps(steps)
     show_changes(changes, beyond)
 
 
@@ -164,8 +174,9 @@ def show_meaning(points: Sequence[history.Point]) -> None:
     )
     last = words.markdown(figures.text(points[-1]))
     st.caption(
-        f"Each point is a run: the time of {what}, over the variant's time in the same rounds. Higher is faster; times "
-        f"of different days are never put against each other. Newest: {last}. Bars are each run's own interval."
+        f"Each point is a run, or the mean of runs of one commit: the time of {what}, over the variant's time in the "
+        "same rounds. Higher is faster; times of different days are never put against each other. Newest: "
+        f"{last}. Bars are each point's own interval."
     )
 
 
@@ -186,6 +197,30 @@ def _newest(count: int, question: str) -> str:
     return f"{question}, newest first:" if count <= MOST_TOLD else f"{question}, the newest {MOST_TOLD} of {count}:"
 
 
+def show_steps(steps: Sequence[ChangePoint]) -> None:
+    blocks.header("Change points", anchor="change-points")
+    st.caption(
+        "Where all runs together say that the variant changed for good (a red line in the picture): runs of one commit "
+        "are put together, and a change lies between two commits. A history without a change gets one with a "
+        "probability of at most 1 %. A step is found from the third run behind it on."
+    )
+    if not steps:
+        st.text("No change point.")
+        return
+    rows = [
+        {
+            "from": step.before,
+            "to": step.after,
+            "change of its time": step.change_text(),
+            "runs before": step.runs_before,
+            "runs after": step.runs_after,
+            "first run": step.first_run,
+        }
+        for step in reversed(steps)
+    ]
+    blocks.table(rows, "Change points of the variant, newest first, with the commits beside each and its size")
+
+
 def show_changes(table: pd.DataFrame, beyond: pd.DataFrame) -> None:
     blocks.header("Changes between comparable runs", anchor="changes")
     if table.empty:
@@ -194,9 +229,8 @@ def show_changes(table: pd.DataFrame, beyond: pd.DataFrame) -> None:
     answers = " · ".join(f"{count} {words.markdown(word)}" for word, count in table["answer"].value_counts().items())
     st.caption(
         f"Every variant of this workload, each run against the latest run before it on the same machine configuration: "
-        f"{answers}. A change counts where it lies beyond {THRESHOLD_PERCENT:g} %, both intervals and a tolerance of "
-        f"{TOLERANCE_PERCENT:g} % (the rule of `workbench compare`). It is a screen: confirm with both versions in one "
-        "run."
+        f"{answers}. A change counts by the rule of `workbench compare`. It is a screen: confirm with both versions in "
+        "one run."
     )
     if beyond.empty:
         st.text("No change lies beyond the noise.")
@@ -221,7 +255,7 @@ def show_claim(runs: Sequence[Entry]) -> None:
         {
             "started (UTC)": when(entry.summary.started),
             "run": entry.name,
-            **{part or "verdict": words.look(by_part[part]).word if part in by_part else "–" for part in columns},
+            **{part or "verdict": by_part[part].look.word if part in by_part else "–" for part in columns},
         }
         for entry, by_part in reversed(judged)
     ]
@@ -244,14 +278,14 @@ def show_claim(runs: Sequence[Entry]) -> None:
 def show_runs(runs: Sequence[Entry]) -> None:
     blocks.header("Runs", anchor="runs")
     kinds = list(dict.fromkeys(word for entry in runs for word in entry.summary.verdicts))
-    kinds.sort(key=[*words.LOOKS, *kinds].index)
+    kinds.sort(key=[*Word].index)
     rows = [
         {
             "verdicts": f"./?run={quote(entry.name, safe='')}",
             "started (UTC)": when(entry.summary.started),
             "run": entry.name,
             "status": entry.summary.status,
-            **{words.look(word).word: entry.summary.verdicts.get(word, 0) for word in kinds},
+            **{word.look.word: entry.summary.verdicts.get(word, 0) for word in kinds},
             "noise": entry.summary.noise.removeprefix(f"{SUBJECT}: ") or "not checked",
             "machine": entry.summary.machine or "not recorded",
             "commit": entry.summary.commit or "not recorded",

@@ -81,7 +81,7 @@ def show_tradeoff(opened: state.Opened, workload: str) -> None:
 def _answers(spots: Sequence[memory.Spot], baseline: str) -> dict[str, str]:
     """Which variant is the cheapest gain, which the fastest, and what they cost, by question."""
     base = next((spot.amount for spot in spots if spot.variant == baseline), None)
-    faster = [spot for spot in spots if spot.standing == memory.FRONT and (spot.timing.low or 0) > 1]
+    faster = [spot for spot in spots if spot.standing == memory.FRONT and (spot.timing.lower or 0) > 1]
     beaten = [spot.variant for spot in spots if spot.standing == memory.BEATEN]
     rest = [spot.variant for spot in spots if spot.standing == memory.OPEN]
     answers = {}
@@ -116,7 +116,7 @@ def _spot_row(number: int, spot: memory.Spot) -> dict[str, object]:
     return {
         "no.": number,
         "variant": spot.variant,
-        "speed-up [interval]": "1× (baseline)" if is_baseline else timing.text,
+        "speed-up [interval]": "1× (baseline)" if is_baseline else words.effect(timing),
         "confidence": "–" if is_baseline else words.percent(1 - spot.alpha),
         "rounds": "–" if is_baseline else str(timing.rounds),
         "memory": words.size(spot.amount),
@@ -223,12 +223,12 @@ def _load_row(load: memory.Load) -> dict[str, object]:
     touched, ratio = load.against, "–"
     if touched is not None:
         few = f"{math.exp(touched.centre):.3g}× (too few rounds: {touched.n})" if touched.n else "not measured"
-        ratio = few if math.isinf(touched.high) else words.effect(*samples.ratios(touched))
+        ratio = few if math.isinf(touched.high) else words.ratio(*samples.ratios(touched))
     times = {"open": "open", "read every byte": "touched", "first token": "first_token"}
     return {
         "loader": load.row.loader,
         "page cache": load.row.cache,
-        **{name: load.times[key].told for name, key in times.items()},
+        **{name: words.told(load.times[key]) for name, key in times.items()},
         "peak memory": words.size(load.peak_bytes),
         "file": words.size(load.row.file_bytes),
         "loads": len(load.row.loads),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import streamlit as st
@@ -13,11 +12,10 @@ from llama_workbench.dashboard.sections import blocks, head, named
 from llama_workbench.dashboard.views import data, samples, scaling
 from llama_workbench.harness.stats.confidence import Interval
 from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.verdict_schema import Effect
 
 
-def from_samples(
-    run: data.Run, sides: scaling.Sides, axis: str
-) -> tuple[dict[float, data.Effect], list[Interval], str]:
+def from_samples(run: data.Run, sides: scaling.Sides, axis: str) -> tuple[dict[float, Effect], list[Interval], str]:
     """Costs and slopes of the series over an axis, and why there are none."""
     [series] = [one for one in scaling.all_series(run)[sides] if one.key == axis]
     try:
@@ -118,16 +116,16 @@ def _ratio_caption(run: data.Run, series: scaling.Series) -> str:
     )
 
 
-def _table(series: scaling.Series, costs: Mapping[float, data.Effect]) -> None:
+def _table(series: scaling.Series, costs: Mapping[float, Effect]) -> None:
     rows = [
         {
             series.axis: f"{size:,.0f}",
             "workload": effect.where,
-            "speed-up [interval]": effect.text,
+            "speed-up [interval]": words.effect(effect),
             "settled": "yes" if series.settled(size) else "no",
-            "longer with the baseline": costs[size].told if size in costs else "not measured",
+            "longer with the baseline": words.told(costs[size]) if size in costs else "not measured",
             "rounds": effect.rounds,
-            "verdict": words.look(effect.verdict).word,
+            "verdict": effect.verdict.look.word,
         }
         for size, effect in series.effects.items()
     ]
@@ -157,8 +155,7 @@ def _slopes(series: scaling.Series, slopes: Sequence[Interval]) -> None:
 def _slope_text(slope: Interval) -> str:
     if slope.unstable:
         return "unstable: the effect drifted while it was measured"
-    value, low, high = (end if math.isfinite(end) else None for end in (slope.centre, slope.low, slope.high))
-    return data.Effect("", unit="ns", value=value, low=low, high=high, rounds=slope.n).told
+    return words.told(data.unasked(slope, unit="ns"))
 
 
 main()

@@ -14,7 +14,9 @@ from llama_workbench.dashboard.figures import forest as forest_figures
 from llama_workbench.dashboard.figures import rounds as figures
 from llama_workbench.dashboard.sections import blocks, head
 from llama_workbench.dashboard.views import calibration, data, forest, gates, noise
+from llama_workbench.harness.calibrate.rates import EXPLAINED, PAIR_HEADINGS, RATE_HEADINGS, cells
 from llama_workbench.harness.calibrate.record import CalibrationError
+from llama_workbench.harness.store.verdict_schema import Effect
 
 CONTROLS_COMMAND = "pytest --benchmark"
 CALIBRATE_COMMAND = "workbench calibrate"
@@ -74,26 +76,20 @@ def show_calibration() -> None:
         blocks.warn(str(error))
         return
     if read is None:
-        st.text("There are no comparisons of known outcome yet. This command makes some, in a minute:")
+        st.text("There are no comparisons of known outcome yet. This command makes some, in five minutes:")
         blocks.command(CALIBRATE_COMMAND)
         return
     blocks.say(read.sentence)
-    rows = [
-        {
-            "trials of": row.name,
-            "trials": row.trials,
-            "false verdicts": str(row.false),
-            "intervals with the truth": str(row.covered),
-            "verdicts given": str(row.decided),
-            "half of them within, seconds": row.seconds,
-        }
-        for row in read.rows
-    ]
-    blocks.table(rows, "Rates of comparisons whose outcome was known")
+    tables = (
+        (RATE_HEADINGS, read.rows, "Rates of comparisons whose outcome was known"),
+        (PAIR_HEADINGS, read.pairs, "How often two runs of one comparison disagree"),
+    )
+    for headings, rows, title in tables:
+        if rows:
+            blocks.table([dict(zip(headings, cells(row), strict=True)) for row in rows], title)
     st.caption(
-        "Made by workbench calibrate, not by this run: a model against itself, and against itself with more calls of "
-        "the same forward. Each goes through gates, measuring, stopping and judging. Rates have exact 95 % intervals. "
-        f"Made on {read.machine}."
+        "Made by workbench calibrate, not by this run: two files that do the same work, or one of them a known share "
+        f"more, each measured by a command of its own. {EXPLAINED} Made on {read.machine}."
     )
 
 
@@ -201,7 +197,7 @@ def show_places(run: data.Run, measured: noise.Noise) -> None:
 
 
 def ratio(span: noise.Span) -> str:
-    return words.effect(span.value, span.low or None, span.high) if span.rounds > 1 else "too few rounds"
+    return words.ratio(span.value, span.low or None, span.high) if span.rounds > 1 else "too few rounds"
 
 
 def show_gates(run: data.Run) -> None:
@@ -257,7 +253,7 @@ def show_traces(run: data.Run) -> None:
 
 def show_warnings(run: data.Run) -> None:
     blocks.header("Notes on the effects", anchor="notes")
-    groups: dict[str, list[tuple[str, data.Effect]]] = {}  # by the note without its numbers
+    groups: dict[str, list[tuple[str, Effect]]] = {}  # by the note without its numbers
     for claim in run.claims:
         for effect in claim.effects:
             for note in effect.said:
@@ -268,7 +264,7 @@ def show_warnings(run: data.Run) -> None:
     rows = []
     for group in sorted(groups.values(), key=len, reverse=True):
         where = list(dict.fromkeys(effect.where for _, effect in group))
-        verdicts = dict.fromkeys(words.look(effect.verdict).word.lower() for _, effect in group)
+        verdicts = dict.fromkeys(effect.verdict.look.word.lower() for _, effect in group)
         more = f" and {len(where) - MOST_NAMED} more" if len(where) > MOST_NAMED else ""
         rows.append(
             {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import streamlit as st
@@ -12,6 +13,7 @@ from llama_workbench.dashboard.sections import claim as section
 from llama_workbench.dashboard.strips import picture
 from llama_workbench.dashboard.strips import section as strips
 from llama_workbench.dashboard.views import answers, data, outcomes, why
+from llama_workbench.harness.spec.words import Word
 
 BY = "by "  # what a search for the claims of a team begins with
 
@@ -38,7 +40,7 @@ def main() -> None:
     if not shown:
         st.text("No claim of this run is like that.")
         return
-    count = len({claim.id for claim in shown})
+    count = len({claim.claim for claim in shown})
     if count < len(shown):
         blocks.caption(
             f"{count} claims with {len(shown)} verdicts: some have parts, and each part has a verdict of its own."
@@ -52,7 +54,7 @@ def show_claim(opened: state.Opened) -> None:
     wanted = section.wanted(claims)
     claim = claims[outcomes.main_claim(opened.run, claims) if wanted is None else wanted]
     st.subheader(words.markdown(section.full_title(claim)), anchor="who")
-    causes = state.computed(opened, why.explain_part, claim.id, claim.part)
+    causes = state.computed(opened, why.explain_part, claim.claim, claim.part)
     answer.show(opened.run, claim, causes)
     blocks.link("claim", "All its evidence", "arrow_forward", section.link(opened.name, claim))
 
@@ -82,7 +84,7 @@ def filtered(claims: Sequence[data.Claim]) -> list[data.Claim]:
         list(counts),
         key="verdict",
         selection_mode="multi",
-        format_func=lambda kind: f":material/{words.look(kind).icon}: {_counted(kind, counts[kind])}",
+        format_func=lambda kind: f":material/{kind.look.icon}: {_counted(kind, counts[kind])}",
         on_change=_keep,
         args=("verdict",),
         label_visibility="collapsed",
@@ -107,22 +109,22 @@ def _keep(name: str) -> None:
         st.query_params.pop(name, None)
 
 
-def _counted(verdict: str, number: int) -> str:
+def _counted(verdict: Word, number: int) -> str:
     """ "3 supported", as Markdown."""
-    return f"{number} {words.markdown(words.look(verdict).word.lower())}"
+    return f"{number} {words.markdown(verdict.look.word.lower())}"
 
 
 def _searched(claim: data.Claim) -> str:
     """What the search looks through, in lower case."""
     names = [name for effect in claim.effects for name in (effect.workload, effect.variant, effect.baseline)]
-    said = [claim.id, claim.part, claim.title, claim.statement, *claim.who, claim.source, claim.claimed]
+    said = [claim.claim, claim.part, claim.title, claim.statement, *claim.who, claim.source, claim.claimed]
     return " ".join([*said, *dict.fromkeys(names)]).lower()
 
 
-def count(claims: Sequence[data.Claim]) -> dict[str, int]:
-    """How many there are of each verdict, in the fixed order of `words.LOOKS`."""
-    verdicts = [claim.verdict for claim in claims]
-    return {kind: verdicts.count(kind) for kind in [*words.LOOKS, *dict.fromkeys(verdicts)] if kind in verdicts}
+def count(claims: Sequence[data.Claim]) -> dict[Word, int]:
+    """How many there are of each verdict, in the order of the words."""
+    counts = Counter(claim.verdict for claim in claims)
+    return {kind: counts[kind] for kind in words.LOOKS if counts[kind]}
 
 
 main()

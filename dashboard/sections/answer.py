@@ -26,7 +26,6 @@ def headline(run: data.Run) -> str:
     line = next((line for line in answer.lines if line.sentence == answer.headline), None)
     if line is None:
         return words.markdown(answer.headline)
-    shown = outcomes.look(line.verdict)
+    shown = outcomes.look_of(line.verdict)
     icon, word = f":{shown.colour}[:material/{shown.icon}:]", f":{shown.colour}[{words.markdown(line.word)}]"
-    rest = line.sentence[len(f"{line.question} {line.word}") :]
-    return f"{icon} {words.markdown(line.question)} {word}{words.markdown(rest)}"
+    return f"{icon} {words.markdown(line.question)} {word}{words.markdown(line.rest)}"

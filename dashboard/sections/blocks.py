@@ -126,9 +126,8 @@ def facts(rows: Mapping[str, str]) -> None:
     st.table({name: words.markdown(value) for name, value in rows.items() if value}, border="horizontal")
 
 
-def verdict_word(verdict: str | words.Appearance) -> str:
+def verdict_word(shown: words.Appearance) -> str:
     """Icon and word in the verdict's colour, as Markdown."""
-    shown = words.look(verdict) if isinstance(verdict, str) else verdict
     return f":{shown.colour}[:material/{shown.icon}: **{words.markdown(shown.word)}**]"
 
 

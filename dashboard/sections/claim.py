@@ -30,16 +30,18 @@ def open_claims(title: str) -> state.Opened | None:
 def wanted(claims: Sequence[data.Claim]) -> int | None:
     """The claim of `?claim=` and `?part=` (without that part, its first); None where the URL names none of these."""
     name, part = st.query_params.get("claim"), st.query_params.get("part", "")
-    same = [index for index, claim in enumerate(claims) if claim.id == name]
+    same = [index for index, claim in enumerate(claims) if claim.claim == name]
     return next((index for index in same if claims[index].part == part), same[0] if same else None)
 
 
 def warn_of_unknown(claims: Sequence[data.Claim]) -> None:
     """Says so where the URL names a claim, or a part of one, that the run does not have."""
     name, part = st.query_params.get("claim"), st.query_params.get("part", "")
-    parts = [claim.part for claim in claims if claim.id == name]
+    parts = [claim.part for claim in claims if claim.claim == name]
     if name is not None and not parts:
-        blocks.warn(f"This run has no claim {name}. It has: {words.some(list(dict.fromkeys(c.id for c in claims)))}.")
+        blocks.warn(
+            f"This run has no claim {name}. It has: {words.some(list(dict.fromkeys(c.claim for c in claims)))}."
+        )
     elif part and part not in parts:
         there = f"It has: {words.some(parts)}." if any(parts) else "It has no parts."
         blocks.warn(f"The claim {name} has no part {part}. {there}")
@@ -72,7 +74,7 @@ def link(run_name: str, claim: data.Claim) -> dict[str, str]:
 
 
 def _place(claim: data.Claim) -> dict[str, str]:
-    return {"claim": claim.id} | ({"part": claim.part} if claim.part else {})
+    return {"claim": claim.claim} | ({"part": claim.part} if claim.part else {})
 
 
 def names(claims: Sequence[data.Claim]) -> list[str]:
@@ -80,7 +82,7 @@ def names(claims: Sequence[data.Claim]) -> list[str]:
     names: list[str] = []
     for claim in claims:
         name = words.clip(full_title(claim), 140)
-        names.append(name if name not in names else f"{name} [{claim.id} {len(names) + 1}]")
+        names.append(name if name not in names else f"{name} [{claim.claim} {len(names) + 1}]")
     return names
 
 
@@ -106,7 +108,7 @@ def show_forest(claim: data.Claim, floors: Mapping[str, data.Floor]) -> None:
     """Every effect of the claim with its interval, of an attribution both sides and their sum."""
     if claim.is_factorial:
         sums = tuple(effect for effect in claim.effects if effect.factor in SIDES)
-        claim = replace(claim, effects=sums, low=None, high=None)
+        claim = replace(claim, effects=sums, region=None)
     if len({effect.sides for effect in claim.effects}) == 1:
         blocks.caption(claim.effects[0].sides)
     blocks.plot(figures.forest(claim, floors, state.colours()), forest.in_words(claim, floors), "forest")

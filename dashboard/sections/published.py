@@ -11,8 +11,6 @@ import streamlit as st
 from llama_workbench.datasets.geometries import DataError
 from llama_workbench.harness.claims.published import Figure, Portion, published, published_shares
 from llama_workbench.harness.report.decision import Decision, decisions_of, picked
-from llama_workbench.harness.store.files import VERDICTS
-from llama_workbench.harness.store.folder import RunFolder
 
 from .. import state, words
 from ..views import breakdown, data, noise
@@ -74,7 +72,7 @@ def show_shares(opened: state.Opened, phases: breakdown.Phases, chosen: breakdow
 
 def read_decisions(run: data.Run, phases: breakdown.Phases) -> dict[str, tuple[Decision, ...]]:
     """What the rules pick on each workload. Raises ValueError where they do not apply."""
-    return decisions_of(run.dispute, phases.table, RunFolder(run.path).records(VERDICTS), run.alpha)
+    return decisions_of(run.dispute, phases.table, run.claims, run.alpha)
 
 
 def show_decisions(opened: state.Opened, phases: breakdown.Phases, workload: str) -> None:

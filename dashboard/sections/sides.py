@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
+from llama_workbench.harness.store.verdict_schema import Effect
+
 from .. import state, words
 from ..figures import breakdown as phase_figures
 from ..figures import memory as memory_figures
@@ -20,15 +22,15 @@ from . import blocks
 UNREADABLE = "The rounds cannot be shown: the samples of this run cannot be read."
 
 
-def show_rounds_of_claim(opened: state.Opened, claim: data.Claim, effect: data.Effect) -> None:
+def show_rounds_of_claim(opened: state.Opened, claim: data.Claim, effect: Effect) -> None:
     """The rounds behind one effect of a claim, with what was claimed where that is a ratio of times."""
-    asked = effect.workload, effect.variant, effect.baseline, samples.metric_of(effect), claim.alpha
+    asked = effect.workload, effect.variant, effect.baseline, claim.time, claim.alpha, effect.one_sided
     paired = blocks.computed(UNREADABLE, opened, samples.pair, *asked)
     if paired is not None:
         show_rounds(paired, claim, effect)
 
 
-def show_rounds(paired: samples.Paired, claim: data.Claim, effect: data.Effect) -> None:
+def show_rounds(paired: samples.Paired, claim: data.Claim, effect: Effect) -> None:
     """One comparison round by round, against the region of `claim` where that is one of ratios."""
     if not len(paired.ratios):
         st.text("No round has both sides.")
@@ -44,11 +46,16 @@ def show_rounds(paired: samples.Paired, claim: data.Claim, effect: data.Effect) 
     )
     blocks.plot(drawn, round_figures.in_words(paired), "rounds")
     invalid = f" {words.percent(paired.invalid_share)} of the rounds had no valid time." if paired.invalid_share else ""
+    dot = (
+        "Each dot is one life: a process that is begun anew, builds both sides and times them in turn"
+        if paired.lives
+        else "Each dot is one round. A round builds both sides anew and times them in turn"
+    )
     st.caption(
-        "Each dot is one round. A round builds both sides anew and times them in turn; the dot is the median of "
-        "t_baseline / t_variant over its turns. Above 1 the variant was faster. The grey band is the interval after so "
-        f"many rounds, with {words.percent(1 - paired.alpha)} confidence however often one looks. The mark at the "
-        f"right is the result. Dots that wander or jump mean that the machine changed during the run.{invalid}"
+        f"{dot}; the dot is the median of t_baseline / t_variant over its turns. Above 1 the variant was faster. The "
+        f"grey band is the interval after so many {'lives' if paired.lives else 'rounds'}, with "
+        f"{words.percent(1 - paired.alpha)} confidence however often one looks. The mark at the right is the result. "
+        f"Dots that wander or jump mean that the machine changed during the run.{invalid}"
     )
     blocks.caption(
         f"Median {paired.metric.replace('_', ' ')} of a call ({paired.clock} clock; this machine only): "

@@ -7,15 +7,14 @@ axis. `strips.js` draws it and knows no numbers.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from llama_workbench.harness.report import outcome as outcomes
-from llama_workbench.harness.report.answer import Line, found_words
+from llama_workbench.harness.report.answer import Line, found_words, told_apart
 from llama_workbench.harness.report.decision import Picked, decisions_of, picks_of
-from llama_workbench.harness.store.files import VERDICTS
-from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.verdict_schema import Effect
 
 from .. import words
 from ..views import breakdown, data, forest
@@ -40,29 +39,31 @@ def strip(claim: data.Claim) -> Json | None:
     """The picture of one part; None where nothing was measured."""
     if claim.is_factorial:  # the two sides stand for the whole grid
         sides = tuple(effect for effect in claim.effects if effect.factor in SIDES[:2])
-        claim = replace(claim, effects=sides, low=None, high=None)
+        claim = replace(claim, effects=sides, region=None)
     if not claim.effects:
         return None
     plan = forest.forest(claim, {})
-    exact = all(effect.low == effect.high for effect in claim.effects)
+    exact = all(effect.lower == effect.upper for effect in claim.effects)
     nothing = 1.0 if plan.is_ratio else 0.0 if claim.unit.startswith("%") and not exact else None
     edges = [edge for edge in plan.region or () if edge is not None]
     marked = ([] if nothing is None else [nothing]) + (edges or list(plan.ticks))
     labels = {value: _label(value, claim.unit) for value in marked}
     ends = plan.ends(*plan.region) if plan.region else None
+    effects = [row.effect for row in plan.rows]
+    places = told_apart([effect.workload for effect in effects])
     return {
         "same": None if nothing is None else _share(plan, nothing),
         "claimed": [_share(plan, end) for end in ends] if ends else None,
         "edges": [_share(plan, edge) for edge in edges],
         "labels": _placed((_share(plan, value), text) for value, text in labels.items()),
-        "rows": [_row(plan, row.effect) for row in plan.rows],
+        "rows": [_row(plan, effect, place) for effect, place in zip(effects, places, strict=True)],
         "alt": words.clip(forest.in_words(claim, {}), 1000),
     }
 
 
-def _row(plan: forest.Forest, effect: data.Effect) -> Json:
-    shown = words.look(effect.verdict)
-    ends = plan.ends(effect.low, effect.high)
+def _row(plan: forest.Forest, effect: Effect, place: str) -> Json:
+    shown = effect.verdict.look
+    ends = plan.ends(effect.lower, effect.upper)
     side = f"{effect.factor}, " if effect.factor else ""
     return {
         "at": None if effect.value is None else _share(plan, effect.value),
@@ -70,8 +71,8 @@ def _row(plan: forest.Forest, effect: data.Effect) -> Json:
         "high": _share(plan, ends[1]),
         "colour": shown.colour,
         "hollow": shown.symbol.endswith("open"),
-        "name": words.clip(f"{effect.factor} on {effect.where.partition(',')[0]}", 40) if effect.factor else "",
-        "told": words.clip(f"{side}{effect.where}: {effect.text}, {shown.word.lower()}", LONGEST),
+        "name": words.clip(f"{effect.factor} on {place}", 40) if effect.factor else "",
+        "told": words.clip(f"{side}{effect.where}: {words.effect(effect)}, {shown.word.lower()}", LONGEST),
     }
 
 
@@ -100,15 +101,12 @@ def _label(value: float, unit: str) -> str:
 def first_screen(run: data.Run) -> Json:
     """A strip for each line of the answer, and a column for each team."""
     index = {id(each): number for number, each in enumerate(run.claims)}
-    places = {(each.id, each.part): each for each in run.claims}
-    strips = []
+    strips, kinds = [], set()
     for line in stands.answer_of(run).lines:
-        claim = places[line.verdict["claim"], line.verdict["part"] or ""]
-        strips.append({**_answered(line, claim), "index": index[id(claim)], "picture": strip(claim)})
-    asked = {
-        index[id(places[line.verdict["claim"], line.verdict["part"] or ""])] for line in stands.answer_of(run).lines
-    }
-    kinds = {run.claims[place].range_word for place in asked}
+        place = index[id(line.verdict)]
+        claim = run.claims[place]
+        strips.append({**_answered(line, claim), "index": place, "picture": strip(claim)})
+        kinds.add(claim.range_word)
     told = (
         {"margin": "counts as the same", "asked": "asked"}.get(kinds.pop(), "claimed") if len(kinds) == 1 else "claimed"
     )
@@ -128,8 +126,8 @@ def _answered(line: Line, claim: data.Claim) -> Json:
 
 def main_claims(run: data.Run) -> list[data.Claim]:
     """The parts that the short table of the README has; where the run has none of them, its first ones."""
-    known = {(each.id, each.part): each for each in run.claims}
-    alone = {each.id: each for each in run.claims if not each.part}
+    known = {(each.claim, each.part): each for each in run.claims}
+    alone = {each.claim: each for each in run.claims if not each.part}
     parts = [known.get((name, part or "")) or alone.get(name) for name, part in run.dispute.headlines()]
     return [each for each in parts if each is not None] or list(run.claims[:8])
 
@@ -167,7 +165,7 @@ def _said(run: data.Run, name: str, main: Sequence[data.Claim]) -> list[Json]:
     index = {id(each): number for number, each in enumerate(run.claims)}
     theirs = {key: [part for part in parts if name in part.who] for key, parts in _by_claim(run).items()}
     wrong = [key for key, parts in theirs.items() if {part.verdict for part in parts} == {"refuted"}]
-    keys = dict.fromkeys([*(claim.id for claim in main if name in claim.who), *wrong])
+    keys = dict.fromkeys([*(claim.claim for claim in main if name in claim.who), *wrong])
     lines = []
     for key in sorted(keys, key=lambda key: _rank(_standing(run, theirs[key]))):
         claim = _main_of(run, theirs[key])
@@ -182,7 +180,7 @@ def _by_claim(run: data.Run) -> dict[str, list[data.Claim]]:
     """The parts of each claim by its id."""
     groups: dict[str, list[data.Claim]] = {}
     for claim in run.claims:
-        groups.setdefault(claim.id, []).append(claim)
+        groups.setdefault(claim.claim, []).append(claim)
     return groups
 
 
@@ -207,7 +205,7 @@ def _kind(run: data.Run, parts: Sequence[data.Claim]) -> str:
 
 
 def _standing(run: data.Run, parts: Sequence[data.Claim]) -> str:
-    """How the parts of a claim stand together, by their rows: one of STANDINGS, or the verdict's own word."""
+    """How the parts of a claim stand together, by their rows: one of STANDINGS, or "other"."""
     parts = stands.apart(parts, _main_of(run, parts))
     counts = stands.rows_of(parts)
     if lean := stands.leaning(counts):
@@ -216,7 +214,7 @@ def _standing(run: data.Run, parts: Sequence[data.Claim]) -> str:
     for word in ("right", "wrong"):
         if counts.get(word):
             return f"{word} so far" if unsettled else word
-    return stands.look_of_all(parts).word.lower().partition(":")[0]
+    return "other"
 
 
 def _rank(standing: str) -> int:
@@ -232,7 +230,7 @@ def _picks(run: data.Run) -> list[Picked]:
     """What the teams' own rules pick from this run's numbers; nothing where it has none for them."""
     phases = breakdown.read(run)
     try:
-        return picks_of(decisions_of(run.dispute, phases.table, RunFolder(run.path).records(VERDICTS), run.alpha))
+        return picks_of(decisions_of(run.dispute, phases.table, run.claims, run.alpha))
     except ValueError:
         return []
 
@@ -245,7 +243,7 @@ def grouped(run: data.Run, places: Sequence[int]) -> dict[str, list[int]]:
     rest."""
     claims, groups = run.claims, dict[str, list[int]]()
     for place in places:
-        groups.setdefault(claims[place].id, []).append(place)
+        groups.setdefault(claims[place].claim, []).append(place)
     first = list(dict.fromkeys(name for name, _ in run.dispute.headlines()))
 
     def importance(name: str) -> tuple[int, int]:
@@ -269,7 +267,7 @@ def rows(run: data.Run, places: Sequence[int], wrong_first: bool = False) -> lis
 def _main_of(run: data.Run, parts: Sequence[data.Claim]) -> data.Claim:
     """Of a claim's parts the one that stands for it: the headline's, else the first that was measured."""
     known = {part.part: part for part in parts}
-    named = (known.get(part or "") for name, part in run.dispute.headlines() if name == parts[0].id)
+    named = (known.get(part or "") for name, part in run.dispute.headlines() if name == parts[0].claim)
     return next(filter(None, named), None) or next((part for part in parts if part.effects), parts[0])
 
 
@@ -309,8 +307,7 @@ def _part(run: data.Run, claim: data.Claim, place: int) -> Json:
 def sentence(claim: data.Claim) -> str:
     """Who claimed what and what was measured, in one plain sentence."""
     who = words.capital(words.listing([words.clip(name, 60) for name in claim.who]))
-    verdict: Mapping[str, Any] = stands.record(claim)
-    found = found_words(verdict)
+    found = found_words(claim)
     where = f" ({claim.part})" if claim.part else ""
     if claim.is_comparison or claim.is_condition or claim.is_factorial:
         return words.clip(f"{claim.statement or claim.title} {f'Measured: {found}.' if found else ''}", 300)

@@ -6,27 +6,29 @@ Every sentence is computed from the verdict and the run; none is typed in for a 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 from llama_workbench.harness.machine.environment import device_kind
 from llama_workbench.harness.report.answer import found_words
 from llama_workbench.harness.report.text import duration_text, gain_text, ratio_text, short
 from llama_workbench.harness.spec.regions import SECOND_MARGIN_PERCENT
-from llama_workbench.harness.spec.words import GIVEN, Cause
+from llama_workbench.harness.spec.words import GIVEN, Cause, Word
+from llama_workbench.harness.store.verdict_schema import Effect
 
 from .. import words
-from . import data, outcomes
+from . import data
 from .attribution import MEANING, headline, standing
 
 LONGEST_LIST = 4
-SETTLED = {"supported": "right on", "refuted": "not right on"}
-STANDS = SETTLED | {"inconclusive": "open on", "not evidence": "without evidence on"}
+SETTLED = {Word.SUPPORTED: "right on", Word.REFUTED: "not right on"}
+STANDS = SETTLED | {Word.INCONCLUSIVE: "open on", Word.NOT_EVIDENCE: "without evidence on"}
 
 
 def answer(run: data.Run, claim: data.Claim, explained: str = "") -> dict[str, str]:
     """The verdict of `claim` in plain words: answers by question, a sentence or two or nothing. `explained`: what
     the run knows of the causes (see `why`)."""
-    reason = claim.reason.strip().removesuffix(".")
+    reason = claim.reason
     if claim.is_comparison and claim.verdict in GIVEN:
         reason = ""  # it would say the same once more
     elif claim.is_factorial:
@@ -52,7 +54,7 @@ def what_would_change(run: data.Run, claim: data.Claim) -> str:
     about = words.listing(where) if len(where) <= 3 else f"these {len(where)} workloads"
     kind = device_kind(run.environment)
     other = ", or a GPU" if kind == "cpu" and not run.is_of_functions else ""
-    decided = {"supported": "lies inside the claimed range", "refuted": "lies outside the claimed range"}
+    decided = {Word.SUPPORTED: "lies inside the claimed range", Word.REFUTED: "lies outside the claimed range"}
     return (
         f"More rounds would not: every interval {decided.get(claim.verdict, 'decides it')} already. "
         f"Other workloads, another machine{other} could: this verdict is about {about} on this {kind.upper()}."
@@ -97,7 +99,7 @@ def _condition(claim: data.Claim) -> str:
         case "refuted":
             return f"No: {_everywhere(claim)}what was measured is not {claim.claimed}."
         case "depends":
-            sides = {"supported": "yes on", "refuted": "no on", "inconclusive": "open on"}
+            sides = {Word.SUPPORTED: "yes on", Word.REFUTED: "no on", Word.INCONCLUSIVE: "open on"}
             return f"{claim.claimed.capitalize()}: {_places(claim, sides)}."
         case _:
             return f"Not decided: these rounds show neither that it is {claim.claimed} nor the contrary."
@@ -116,21 +118,23 @@ def _comparison(claim: data.Claim) -> str:
     if not claim.effects:
         return "Nothing was compared."
     first = claim.effects[0]
+    kinds = {word: f"{word} on" for word in (Word.FASTER, Word.SLOWER, Word.SAME)}
     nearly = f"same within {SECOND_MARGIN_PERCENT:g} % on"
-    told = [replace(effect, verdict=nearly) if _is_beyond(claim, effect) else effect for effect in claim.effects]
-    kinds = {word: f"{word} on" for word in ("faster", "slower", "same")}
-    places = _places(replace(claim, effects=tuple(told)), kinds | {nearly: nearly, "inconclusive": "open on"})
+    beyond = [effect for effect in claim.effects if _is_beyond(claim, effect)]
+    near = _places(replace(claim, effects=tuple(beyond)), {Word.SAME: nearly})
+    rest = replace(claim, effects=tuple(effect for effect in claim.effects if effect not in beyond))
+    places = "; ".join(filter(None, (_places(rest, kinds), near, _places(rest, {Word.INCONCLUSIVE: "open on"}))))
     asked = f"{first.variant} compared with {first.baseline}"
     return f"{asked}: {places}." if places else f"{asked}."
 
 
-def _is_beyond(claim: data.Claim, effect: data.Effect) -> bool:
+def _is_beyond(claim: data.Claim, effect: Effect) -> bool:
     """Whether an effect counts as the same by the second margin alone."""
     low, high = claim.low or 0.0, claim.high or math.inf
-    return effect.verdict == "same" and not low <= (effect.low or 0.0) <= (effect.high or math.inf) <= high
+    return effect.verdict == Word.SAME and not low <= (effect.lower or 0.0) <= (effect.upper or math.inf) <= high
 
 
-def _places(claim: data.Claim, kinds: dict[str, str]) -> str:
+def _places(claim: data.Claim, kinds: Mapping[Word, str]) -> str:
     """As "right on A and B, not right on C": workloads by their verdict, as far as `kinds` has words for it."""
     if claim.is_factorial:
         return ""
@@ -150,7 +154,7 @@ def _how_much(claim: data.Claim) -> str:
     known = [effect for effect in claim.effects if effect.value is not None]
     if not known:
         return "Nothing was measured, so there is no number."
-    known = [effect for effect in known if effect.low is not None] or known  # one without an interval is no end
+    known = [effect for effect in known if effect.lower is not None] or known  # one without an interval is no end
     first = known[0]
     front = _claimed_and_found(claim)
     subject = first.sides
@@ -159,15 +163,15 @@ def _how_much(claim: data.Claim) -> str:
     if len(known) == 1:
         place = f" on {first.where}" if first.workload else ""
         gain = f", that is {gain}" if (gain := _gain(first)) else ""
-        return f"{front}{subject}{place}: {first.text}{gain}."
+        return f"{front}{subject}{place}: {words.effect(first)}{gain}."
     same = len({effect.sides for effect in known}) == 1
     ends = []
-    lowest = min(known, key=lambda one: (-math.inf if one.low is None else one.low, one.value or 0.0))
-    highest = max(known, key=lambda one: (math.inf if one.high is None else one.high, one.value or 0.0))
+    lowest = min(known, key=lambda one: (-math.inf if one.lower is None else one.low, one.value or 0.0))
+    highest = max(known, key=lambda one: (math.inf if one.upper is None else one.high, one.value or 0.0))
     for end, effect in (("Lowest", lowest), ("Highest", highest)):
         place = effect.where if same else f"{effect.sides} on {effect.where}"
         gain = f", that is {gain}" if (gain := _gain(effect)) else ""
-        ends.append(f"{end} ({place}): {effect.text}{gain}.")
+        ends.append(f"{end} ({place}): {words.effect(effect)}{gain}.")
     return f"{front}{f'{subject}. ' if same else ''}{' '.join(ends)}"
 
 
@@ -176,13 +180,13 @@ def _claimed_and_found(claim: data.Claim) -> str:
     if not claim.claimed:
         return ""
     front = "Margin" if claim.is_comparison else claim.range_word.capitalize()
-    found = "" if claim.is_comparison else found_words(outcomes.record(claim))
+    found = "" if claim.is_comparison else found_words(claim)
     return f"{front}: {claim.claimed}{f'; measured: {found}' if found else ''}. "
 
 
-def _gain(effect: data.Effect) -> str:
+def _gain(effect: Effect) -> str:
     """A ratio's interval in words: "1.2 to 3.1 % faster"; nothing for values with a unit and for open intervals."""
-    low, high = effect.low, effect.high
+    low, high = effect.lower, effect.upper
     return "" if effect.unit or low is None or high is None else gain_text(low, high)
 
 
@@ -198,7 +202,7 @@ def _how_sure(run: data.Run, claim: data.Claim) -> str:
     if not known:
         return "There is nothing to be sure of."
     rounds = [effect.rounds for effect in known]
-    if all(effect.unit and effect.low == effect.high == effect.value for effect in known):
+    if all(effect.unit and effect.lower == effect.upper == effect.value for effect in known):
         return f"Exact: counted or tried ({sum(rounds)} in all), so there is no interval."
     least, most = min(rounds), max(rounds)
     spread = f"{least}" if least == most else f"{least} to {most}"
@@ -222,13 +226,13 @@ def _how_sure(run: data.Run, claim: data.Claim) -> str:
 def how(run: data.Run, claim: data.Claim) -> dict[str, str]:
     """How a claim was measured: facts by name, empty where there is nothing to say."""
     count, rounds = len(claim.effects), sum(effect.rounds for effect in claim.effects)
-    rate = f"{words.percent(claim.alpha)} for each interval, over all rounds and all looks"
+    rate = f"{words.percent(claim.alpha)} for each interval, over all {claim.counted} and all looks"
     has_rate = bool(count) and (claim.metric is None or claim.metric.has_confidence)
     seconds = sum(effect.seconds or 0 for effect in claim.effects)
     return {
         "Decided by": claim.decided_by,
         "Error rate": rate if has_rate else "",
-        "Rounds": f"{rounds} over {count} effect{'s' * (count > 1)}" if count else "",
+        claim.counted.capitalize(): f"{rounds} over {count} effect{'s' * (count > 1)}" if count else "",
         "Time spent": duration_text(seconds) if seconds else "",
         "Noise": run.noise.line or "not recorded",
         "Seed": "not recorded" if run.manifest.seed is None else str(run.manifest.seed),
@@ -237,7 +241,7 @@ def how(run: data.Run, claim: data.Claim) -> dict[str, str]:
 
 def sentence(claim: data.Claim) -> str:
     """What the verdict means in plain words, for after the verdict's own word."""
-    meaning = words.look(claim.verdict).meaning.format(claimed=claim.claimed or "not recorded")
+    meaning = claim.verdict.look.meaning.format(claimed=claim.claimed or "not recorded")
     if len(claim.effects) > 1 and claim.verdict in {"supported", "refuted", "faster", "slower", "same"}:
         return f"on every workload {meaning}"
     return meaning
@@ -245,7 +249,7 @@ def sentence(claim: data.Claim) -> str:
 
 def measured(claim: data.Claim) -> str:
     """The effect in a few words: one interval, or the span of several."""
-    known = [(effect.value, effect.text) for effect in claim.effects if effect.value is not None]
+    known = [(effect.value, words.effect(effect)) for effect in claim.effects if effect.value is not None]
     if len(known) < 2:
         return known[0][1] if known else "not measured"
     (least, _), (most, _) = min(known), max(known)

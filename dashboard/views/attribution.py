@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 
 from llama_workbench.harness.metrics.attribution import DUMMY, MARGIN_PERCENT, Attribution, Grid
 from llama_workbench.harness.spec.sides import ARCHITECTURE, OPERATIONS, TOTAL
+from llama_workbench.harness.store.verdict_schema import AD_HOC, Effect, Ends
 
 from .. import words
-from .data import Claim, Effect
+from .data import Claim
 
 SIDES = (ARCHITECTURE, OPERATIONS, TOTAL)
 
@@ -61,13 +62,12 @@ def rows(claim: Claim, workload: str) -> Claim:
         key=lambda effect: GROUPS.index(_group(effect)),
     )
     margin = 1 + MARGIN_PERCENT / 100
-    return Claim(
-        id="ad-hoc",  # nobody claims anything of a single factor: the region is a margin
-        title=claim.title,
-        alpha=claim.alpha,
+    return replace(
+        claim,
+        claim=AD_HOC,  # nobody claims anything of a single factor: the region is a margin
+        part="",
         claimed=f"no effect (±{MARGIN_PERCENT:g} %)",
-        low=1 / margin,
-        high=margin,
+        region=Ends(1 / margin, margin),
         effects=tuple(
             replace(each, workload=each.factor, named="", variant="", baseline=_group(each)) for each in chosen
         ),
@@ -123,9 +123,9 @@ def _places(effects: list[Effect]) -> list[str]:
 
 def _change(effect: Effect) -> str:
     """A ratio's interval as a change of the speed: "+2.8 to +21 %"."""
-    if effect.low is None or effect.high is None:
+    if effect.lower is None or effect.upper is None:
         return "not bounded" if effect.value else "not measured"
-    low, high = (100 * (end - 1) for end in (effect.low, effect.high))
+    low, high = (100 * (end - 1) for end in (effect.lower, effect.upper))
     return f"{low:+.2g} to {high:+.2g} %" if high < 100 else f"{low:+.0f} to {high:+,.0f} %"
 
 
@@ -134,7 +134,7 @@ def sentences(claim: Claim, workload: str, measured: Measured | None) -> list[st
     by_name = {effect.factor: effect for effect in claim.effects if effect.workload == workload}
     lines = []
     if (total := by_name.get(TOTAL)) is not None:
-        lines.append(f"All new against all old: {total.text} over {total.rounds} rounds.")
+        lines.append(f"All new against all old: {words.effect(total)} over {total.rounds} rounds.")
     if measured is not None and measured.attribution.share is not None:
         value, low, high = (100 * part for part in measured.attribution.share)
         lines.append(
@@ -145,15 +145,17 @@ def sentences(claim: Claim, workload: str, measured: Measured | None) -> list[st
         lines.append("No share: by these intervals the total may be no gain or a loss, so there is nothing to divide.")
     for side in (ARCHITECTURE, OPERATIONS):
         if (effect := by_name.get(side)) is not None:
-            lines.append(f"{side.capitalize()}: {effect.text}, {_meaning(effect)}.")
+            lines.append(f"{side.capitalize()}: {words.effect(effect)}, {_meaning(effect)}.")
     factors = {name: one for name, one in by_name.items() if ":" not in name and name not in (*SIDES, DUMMY)}
-    settled = [f"{name} {one.text} ({one.verdict})" for name, one in factors.items() if one.verdict in SETTLED]
+    settled = [f"{name} {words.effect(one)} ({one.verdict})" for name, one in factors.items() if one.verdict in SETTLED]
     if settled:
         lines.append(f"Settled factors: {', '.join(settled)}.")
     if unsettled := [name for name, one in factors.items() if one.verdict not in SETTLED]:
         lines.append(f"Factors not settled: {', '.join(unsettled)}.")
     interactions = {name: one for name, one in by_name.items() if ":" in name}
-    if mixed := [f"{name} {one.text}" for name, one in interactions.items() if one.verdict in ("faster", "slower")]:
+    if mixed := [
+        f"{name} {words.effect(one)}" for name, one in interactions.items() if one.verdict in ("faster", "slower")
+    ]:
         lines.append(f"Effects do not just add up: {', '.join(mixed)}.")
     elif interactions:
         same = sum(one.verdict == "same" for one in interactions.values())

@@ -24,7 +24,7 @@ class Part:
 def parts(claims: Sequence[data.Claim], claim: data.Claim) -> list[Part]:
     """The timed and the counted parts of the claim that `claim` is a part of, timed ones first; empty unless it has
     both and is one of them."""
-    same = [each for each in claims if each.id == claim.id and each.effects and _kind(each)]
+    same = [each for each in claims if each.claim == claim.claim and each.effects and _kind(each)]
     of_both = [Part(each, _kind(each), _said(each), _found(each)) for each in same]
     if claim not in same or len({part.kind for part in of_both}) < 2:
         return []
@@ -52,12 +52,12 @@ def _kind(claim: data.Claim) -> str:
 
 def _said(claim: data.Claim) -> str:
     is_open_time = claim.verdict == "inconclusive" and not claim.unit and _known(claim)
-    return _open_time(claim) if is_open_time else f"{words.look(claim.verdict).word.lower()}, {_found(claim)}"
+    return _open_time(claim) if is_open_time else f"{claim.verdict.look.word.lower()}, {_found(claim)}"
 
 
 def _known(claim: data.Claim) -> list[tuple[float, float]]:
     """The intervals that have both ends."""
-    return [(each.low, each.high) for each in claim.effects if each.low is not None and each.high is not None]
+    return [(each.low, each.high) for each in claim.effects if each.lower is not None and each.upper is not None]
 
 
 def _open_time(claim: data.Claim) -> str:

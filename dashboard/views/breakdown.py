@@ -100,7 +100,7 @@ def read(run: data.Run) -> Phases:
     """The phase pass of a run; what cannot be read is a problem and counts as not measured."""
     folder, problems = RunFolder(run.path), list[str]()
     table = data.read_or(PHASES.schema.empty_table().to_pandas(), lambda: folder.read_table(PHASES), problems)
-    facts = PHASE_FACTS.form.validate_python(data.records_or_none(folder, PHASE_FACTS, problems))
+    facts = data.read_or_none(folder, PHASE_FACTS, problems)
     return Phases(table, {(fact.workload, fact.variant): fact for fact in facts}, tuple(problems))
 
 

@@ -1,4 +1,4 @@
-"""Trials of known outcome that lie beside the runs: how often a verdict was wrong."""
+"""Trials of known outcome that lie beside the runs: how often a verdict was wrong, and two runs disagreed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from llama_workbench.harness.calibrate.rates import RateRow, in_a_sentence, rows
+from llama_workbench.harness.calibrate.rates import PairRow, RateRow, in_a_sentence, pair_rows, rows
 from llama_workbench.harness.calibrate.record import FILE, read_trials
 
 from .. import words
@@ -18,6 +18,7 @@ class Calibration:
 
     sentence: str
     rows: Sequence[RateRow]
+    pairs: Sequence[PairRow]
     machine: str
 
 
@@ -28,4 +29,4 @@ def read(results: Path) -> Calibration | None:
         return None
     facts, trials = read_trials(path)
     machine = ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
-    return Calibration(in_a_sentence(trials), rows(trials), words.one_line(machine))
+    return Calibration(in_a_sentence(trials), rows(trials), pair_rows(trials), words.one_line(machine))

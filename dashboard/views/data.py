@@ -8,27 +8,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
-from llama_workbench.harness.evidence.numbers import percent
+from llama_workbench.harness.evidence.effect import ALPHA
+from llama_workbench.harness.evidence.numbers import exp, percent
 from llama_workbench.harness.metrics.base import Metric
 from llama_workbench.harness.metrics.registry import metric_of, names
 from llama_workbench.harness.metrics.share.shares import calls_alone
 from llama_workbench.harness.profilers import py_spy
 from llama_workbench.harness.profilers.peak_memory import MEMORY, Memory
-from llama_workbench.harness.report.text import excluded_lines, short, value_text
+from llama_workbench.harness.report.text import counted_in, excluded_lines
 from llama_workbench.harness.spec.comparison import TIMES
-from llama_workbench.harness.spec.conditions import FAIL_IF
+from llama_workbench.harness.spec.comparison import Metric as TimeMetric
 from llama_workbench.harness.spec.dispute import Dispute, dispute_of
-from llama_workbench.harness.spec.sides import ARCHITECTURE, OPERATIONS, factor_of
-from llama_workbench.harness.spec.words import Cause
+from llama_workbench.harness.spec.words import Word
+from llama_workbench.harness.stats.confidence import Interval
 from llama_workbench.harness.store import schema
+from llama_workbench.harness.store.declared import JsonFile
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.files import MANIFEST, VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.verdict_schema import Effect, Verdict
 
 from .. import words
 from ..flames.tree import Frame, Scale, StackError, read_folded
@@ -41,88 +44,14 @@ T = TypeVar("T")
 # -- what pages show ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Effect:
-    """One row of evidence: with a `unit` a value, else the ratio t_baseline / t_variant. An open end is None."""
+@dataclass(frozen=True, kw_only=True)
+class Claim(Verdict):
+    """The verdict on one claim, or on one part of it, with what the claim itself says. What nobody said is empty:
+    figures also show effects that belong to no claim."""
 
-    workload: str
-    variant: str = ""
-    baseline: str = ""
-    metric: str = ""
-    unit: str = ""
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-    rounds: int = 0
-    seconds: float | None = None
-    verdict: str = ""
-    notes: tuple[str, ...] = ()
-    seconds_more: float | None = None  # that would settle it; infinite where none would, None where nobody knows
-    named: str = ""  # the workload in words
-    machine: str = ""  # on which of several
-    cause: Cause = Cause.NONE
-    reason: str = ""
-
-    @property
-    def said(self) -> tuple[str, ...]:
-        """All that there is to say of it: the reason, then the notes."""
-        return (self.reason, *self.notes) if self.reason else self.notes
-
-    @property
-    def text(self) -> str:
-        """The value with its interval."""
-        if self.unit:
-            return value_text({"value": self.value, "low": self.low, "high": self.high, "unit": self.unit})
-        return words.effect(self.value, self.low, self.high)
-
-    @property
-    def told(self) -> str:
-        """The same; says why there is no value, or no interval."""
-        if self.value is None:
-            return "not measured"
-        if self.low is None or self.high is None:
-            return f"{short(self.value)} {self.unit}, too few rounds for an interval ({self.rounds})"
-        return self.text
-
-    @property
-    def sides(self) -> str:
-        """Who was measured: "NAME against BASELINE", or what was measured where no variant was."""
-        return " against ".join(name for name in (self.variant, self.baseline) if name) or self.metric
-
-    @property
-    def where(self) -> str:
-        """The workload in words; of a value without one, what was measured. Of several machines also the machine."""
-        return " on ".join(filter(None, (self.named or self.workload or self.metric, self.machine)))
-
-    @property
-    def factor(self) -> str:
-        """The factor, interaction or side of a grid that it is the effect of; "" for any other effect."""
-        return factor_of(self.variant, self.baseline)
-
-
-@dataclass(frozen=True)
-class Claim:
-    """One claim, or one part of it, with its verdict. `low` and `high` bound what is claimed; None is open.
-
-    What nobody said is empty: figures also show effects that belong to no claim.
-    """
-
-    id: str
-    title: str
-    alpha: float
-    effects: tuple[Effect, ...]
-    claimed: str = ""
-    low: float | None = None
-    high: float | None = None
-    part: str = ""
-    statement: str = ""
-    who: tuple[str, ...] = ()
     source: str = ""
     decided_by: str = ""
-    verdict: str = ""
-    reason: str = ""
-    cause: Cause = Cause.NONE
-    due_to: str = ""
+    counted: str = "rounds"  # what the values of an effect are: lives, or rounds
     assumes: tuple[str, ...] = ()
     hypothesis: Hypothesis = field(default_factory=Hypothesis)
 
@@ -133,29 +62,14 @@ class Claim:
         return metric_of(name) if name in {*names()} - {*TIMES} else None
 
     @property
+    def time(self) -> TimeMetric:
+        """Which time its comparisons are by."""
+        return next((each for each in get_args(TimeMetric) if each == self.hypothesis.metric), "time")
+
+    @property
     def kind(self) -> str:
         """The metric's name, "time" where two sides were timed."""
         return self.metric.names[0] if self.metric else "value" if self.unit else "time"
-
-    @property
-    def is_factorial(self) -> bool:
-        """Whether its rows are effects of a grid's factors, with both sides of the split among them."""
-        return {ARCHITECTURE, OPERATIONS} <= {effect.factor for effect in self.effects}
-
-    @property
-    def unit(self) -> str:
-        """The unit of its effects; empty where they are ratios of times."""
-        return next((effect.unit for effect in self.effects if effect.unit), "")
-
-    @property
-    def is_comparison(self) -> bool:
-        """True for `--compare A B`, where nobody claimed anything and the region is the margin of "same"."""
-        return self.id == "ad-hoc"
-
-    @property
-    def is_condition(self) -> bool:
-        """True for `--fail-if`, where nobody claimed anything and the region is what was asked about."""
-        return self.id == FAIL_IF
 
     @property
     def range_word(self) -> str:
@@ -188,7 +102,7 @@ class Floor:
     @property
     def text(self) -> str:
         """The ratio with its interval."""
-        return words.effect(self.value, self.low, self.high)
+        return words.ratio(self.value, self.low, self.high)
 
 
 def identical_code(floors: Iterable[Floor]) -> str:
@@ -288,20 +202,23 @@ def read_run(path: Path) -> Run:
     """Read one run. Raises RunError where the manifest or the verdicts cannot be read."""
     folder = RunFolder(path)
     content = folder.read_manifest()
-    verdicts = schema.VERDICTS.validate_python(folder.records(VERDICTS))
+    verdicts: tuple[Verdict, ...] = folder.read(VERDICTS)
     problems: list[str] = []
-    definitions = DEFINITIONS.form.validate_python(records_or_none(folder, DEFINITIONS, problems))
+    definitions = read_or_none(folder, DEFINITIONS, problems)
     claims = {claim.id: claim for claim in definitions}
-    memory = MEMORY.form.validate_python(records_or_none(folder, MEMORY, problems))
-    profiles = py_spy.PROFILES.form.validate_python(records_or_none(folder, py_spy.PROFILES, problems))
-    manifest = schema.MANIFEST.validate_python(content)
+    memory = read_or_none(folder, MEMORY, problems)
+    profiles = read_or_none(folder, py_spy.PROFILES, problems)
+    manifest = schema.shown(content)
     noise = manifest.noise or schema.Noise()
     problems += [f"{MANIFEST}: {problem}" for problem in noise.damaged]
     names = workloads.all_named(manifest)
     return Run(
         path=path,
         manifest=manifest,
-        claims=tuple(claim_of(verdict, claims.get(verdict.claim, Definition()), names) for verdict in verdicts),
+        claims=tuple(
+            replace(claim_of(verdict, claims.get(verdict.claim, Definition()), names), counted=counted_in(content))
+            for verdict in verdicts
+        ),
         floors=_floors(noise.controls),
         profiles={(row.workload, row.variant): row for row in profiles},
         memory={(row.workload, row.variant): row for row in memory},
@@ -322,9 +239,9 @@ def read_or(nothing: T, read: Callable[[], T], problems: list[str]) -> T:
         return nothing
 
 
-def records_or_none(folder: RunFolder, name: str, problems: list[str]) -> list[Any]:
-    """The records of a file; an empty list where it cannot be read, which is then one of the problems."""
-    return read_or([], partial(folder.records, name), problems)
+def read_or_none(folder: RunFolder, file: JsonFile, problems: list[str]) -> list[Any]:
+    """The entries of a file; an empty list where it cannot be read, which is then one of the problems."""
+    return read_or([], partial(folder.read, file), problems)
 
 
 def read_profile(run: Run, workload: str, variant: str) -> Profile | None:
@@ -355,41 +272,45 @@ def profile_text(run: Run, workload: str, variant: str) -> str:
         raise StackError(str(error)) from error
 
 
-def claim_of(verdict: schema.Verdict, definition: Definition, names: Mapping[str, str]) -> Claim:
-    """A verdict as a page shows it, with what `definition` says of its claim, and the workloads' `names` in words."""
-    part = verdict.part or ""
-    region = verdict.region or schema.Ends()
+def claim_of(verdict: Verdict, definition: Definition, names: Mapping[str, str]) -> Claim:
+    """A verdict with what `definition` says of its claim, and the workloads' `names` in words."""
+    shown: dict[str, Any] = {
+        "title": verdict.title or definition.title or verdict.claim,
+        "statement": verdict.statement or definition.statement,
+        "alpha": ALPHA if math.isnan(verdict.alpha) else verdict.alpha,
+        "effects": tuple(replace(each, named=names.get(each.workload, "")) for each in verdict.effects),
+    }
     sources = [", ".join(filter(None, (each.document, each.section))) for each in definition.source]
     return Claim(
-        id=verdict.claim,
-        part=part,
-        low=region.low,
-        high=region.high,
+        **vars(verdict) | shown,
         source="; ".join(filter(None, sources)),
         decided_by=definition.decided_by,
-        effects=tuple(_effect(row, names) for row in verdict.effects),
         assumes=definition.assumes,
-        hypothesis=next((each for each in definition.hypothesis if each.part == part), Hypothesis()),
-        title=verdict.title or definition.title or verdict.claim,
-        statement=verdict.statement or definition.statement,
-        alpha=0.01 if math.isnan(verdict.alpha) else verdict.alpha,
-        **{name: getattr(verdict, name) for name in ("who", "verdict", "reason", "cause", "claimed", "due_to")},
+        hypothesis=next((each for each in definition.hypothesis if each.part == verdict.part), Hypothesis()),
     )
 
 
-def _effect(row: schema.Effect, names: Mapping[str, str]) -> Effect:
-    shared = {name: value for name, value in vars(row).items() if name not in ("ratio", "low", "high", "seconds_more")}
-    ends = {"value": row.ratio, "low": row.low, "high": row.high}
-    finite: dict[str, Any] = {name: end for name, end in ends.items() if math.isfinite(end) and (row.unit or end > 0)}
-    more = None if math.isnan(row.seconds_more) else row.seconds_more
-    return Effect(**shared, **finite, seconds_more=more, named=names.get(row.workload, ""))
+def figure(title: str, alpha: float, effects: tuple[Effect, ...], **more: Any) -> Claim:
+    """Rows that belong to no claim, for a figure."""
+    return Claim(claim="", who=(), title=title, verdict=Word.NOT_ASKED, reason="", alpha=alpha, effects=effects, **more)
+
+
+def unasked(interval: Interval | None = None, **names: Any) -> Effect:
+    """A number of the page's own as a row like those that were judged; `names`: of its sides, its unit and the like.
+
+    interval: of the log ratio; of a value, in its unit.
+    """
+    centre, low, high, rounds = (math.nan, -math.inf, math.inf, 0) if interval is None else astuple(interval)[:4]
+    if not names.get("unit"):
+        centre, low, high = map(exp, (centre, low, high))
+    usual = {"workload": "", "variant": "", "baseline": "", "verdict": Word.NOT_ASKED, "seconds": 0.0}
+    return Effect(ratio=centre, low=low, high=high, rounds=rounds, **{**usual, **names})
 
 
 def _floors(controls: Iterable[schema.Control]) -> dict[str, Floor]:
     floors: dict[str, Floor] = {}
-    for row in controls:
-        if math.isinf(row.shift) or math.isnan(row.centre):
-            continue  # still unbounded: it says nothing about the machine
+    # One that is still unbounded says nothing about the machine.
+    for row in (each for each in controls if math.isfinite(each.shift) and not math.isnan(each.centre)):
         own = Floor(math.exp(row.centre), math.exp(row.low), math.exp(row.high), row.rounds, row.fired)
         have = floors.get(row.workload, own)
         furthest = max(own, have, key=lambda one: abs(math.log(one.value)))

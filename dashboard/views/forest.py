@@ -7,8 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
+from llama_workbench.harness.spec.words import Word
+from llama_workbench.harness.store.verdict_schema import Effect
+
 from .. import words
-from .data import Claim, Effect, Floor, identical_code
+from .data import Claim, Floor, identical_code
 
 # Heights in pixels. The y axis counts pixels, so that a row is as high on a phone as on a wall.
 ROW_PX = 46  # a line of text and a track
@@ -38,7 +41,7 @@ class Row:
     @property
     def told(self) -> str:
         """The effect and its rounds, at the right above the track."""
-        return f"{self.effect.text} · {self.effect.rounds}"
+        return f"{words.effect(self.effect)} · {self.effect.rounds}"
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class Forest:
     def column(self) -> str:
         """What the text at the right of each row says."""
         sure = words.percent(1 - self.claim.alpha)
-        return f"speed-up [{sure} interval] · rounds" if self.is_ratio else "value [interval] · count"
+        return f"speed-up [{sure} interval] · {self.claim.counted}" if self.is_ratio else "value [interval] · count"
 
     @property
     def title(self) -> str:
@@ -80,7 +83,7 @@ class Forest:
         return (ratio_ticks if self.is_ratio else linear_ticks)(self.left, self.right)
 
     @property
-    def verdicts(self) -> list[str]:
+    def verdicts(self) -> list[Word]:
         """The verdicts that have a mark, each once."""
         return list(dict.fromkeys(row.effect.verdict for row in self.rows if row.effect.value is not None))
 
@@ -104,7 +107,7 @@ def forest(claim: Claim, floors: Mapping[str, Floor]) -> Forest:
     rows = tuple(Row(y, effect, floors.get(effect.workload)) for y, effect in placed)
     area = region(claim)
     ends = [*(area or ()), *(row.floor.value for row in rows if row.floor)]  # a wide floor would hide small effects
-    ends += [end for effect in claim.effects for end in (effect.value, effect.low, effect.high)]
+    ends += [end for effect in claim.effects for end in (effect.value, effect.lower, effect.upper)]
     left, right = (_linear_span if claim.unit else _span)([end for end in ends if end is not None])
     return Forest(claim, rows, tuple(headings), height, left, right, area)
 
@@ -161,7 +164,7 @@ def in_words(claim: Claim, floors: Mapping[str, Floor]) -> str:
         floor = floors.get(effect.workload)
         beside = f", {FLOOR} {floor.text}" if floor else ""
         against = f" against {effect.baseline}" if effect.baseline else ""
-        lines.append(f"{effect.where}{against}: {effect.text}, {words.look(effect.verdict).word.lower()}{beside}")
+        lines.append(f"{effect.where}{against}: {words.effect(effect)}, {effect.verdict.look.word.lower()}{beside}")
     what = "Value" if claim.unit else "Speed-up"
     return f"{what} per workload, {region_name(claim)}. {'. '.join(lines or ['No rows'])}."
 

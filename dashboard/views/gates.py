@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from llama_workbench.harness.store import gate_schema
+from llama_workbench.harness.store.verdict_schema import Effect
 
 from . import data
 
@@ -56,7 +57,7 @@ def _facts(trace: gate_schema.Trace | None) -> tuple[str, str, str]:
     return str(trace.ops), kernels, trace.digest
 
 
-def row(run: data.Run, effect: data.Effect) -> dict[str, str]:
+def row(run: data.Run, effect: Effect) -> dict[str, str]:
     """What the gates found for the two sides of an effect, or for its one side: a row of a table."""
     gates = data.experiment(run, effect.workload).gates
     variant = {"variant": effect.variant, "logits": logits(gates.get(effect.variant))}

@@ -5,18 +5,23 @@ The rules are those of `workbench compare` (harness/baselines/regressions.py); h
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from statistics import fmean
 from typing import NamedTuple
 
+from llama_workbench.harness.baselines import course
+from llama_workbench.harness.baselines.course import ChangePoint, DatedRun
 from llama_workbench.harness.baselines.regressions import compare_standings, why_not
 from llama_workbench.harness.baselines.rows import Row
 from llama_workbench.harness.claims.dispute import SHIPPED, load_folder
 from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.machine.environment import comparable
+from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.confidence import Interval
-from llama_workbench.harness.store.schema import Standings
+from llama_workbench.harness.store.schema import Key, Standings
+from llama_workbench.harness.store.verdict_schema import AD_HOC
 
 from .entries import Entry
 from .workloads import distinct
@@ -29,15 +34,22 @@ class Past:
     entry: Entry
     standings: Standings
 
+    @property
+    def dated(self) -> DatedRun:
+        """It in a course."""
+        return DatedRun(self.entry.name, self.standings)
+
 
 @dataclass(frozen=True)
 class Point:
-    """The relative time of a variant in one run.
+    """The relative time of a variant in one run, or the mean over consecutive runs of the same code.
 
-    sound: the run ended whole, no control fired, and the effect did not drift. against: the reference of the ratio.
+    sound: they ended whole, no control fired, and the effect did not drift. against: the reference of the ratio. runs:
+    their names.
     """
 
     name: str
+    runs: tuple[str, ...]
     started: str
     interval: Interval
     against: str
@@ -73,20 +85,53 @@ def subjects(pasts: Sequence[Past], workload: str) -> list[str]:
 def points(pasts: Sequence[Past], workload: str, variant: str) -> tuple[list[Point], list[Break]]:
     """One variant on one workload over the runs, oldest first, and where its line must not be drawn through."""
     key = (workload, variant)
-    having = [past for past in pasts if key in past.standings.times]
-    line, breaks = [], []
-    for past in having:
-        entry, time, result = past.entry, past.standings.times[key], past.standings.workloads[workload]
-        sound = entry.summary.status == "complete" and not result.bias and not time.unstable
-        against = result.reference or ""
-        line.append(Point(entry.name, entry.summary.started, time.interval, against, entry.is_baseline, sound))
-    for index, (old, now) in enumerate(pairwise(having), 1):
-        reasons = [*comparable(old.standings.environment, now.standings.environment)]
-        if reason := why_not(key, old.standings, now.standings):
-            reasons.append(reason)
+    groups: list[list[Past]] = []
+    breaks = []
+    for past in (past for past in pasts if key in past.standings.times):
+        reasons = _reasons(groups[-1][-1], past, key) if groups else ()
         if reasons:
-            breaks.append(Break(index, old.entry.name, now.entry.name, tuple(reasons)))
-    return line, breaks
+            breaks.append(Break(len(groups), groups[-1][-1].entry.name, past.entry.name, reasons))
+        if groups and not reasons and groups[-1][-1].dated.code == past.dated.code:
+            groups[-1].append(past)
+        else:
+            groups.append([past])
+    return [_point(group, key) for group in groups], breaks
+
+
+def _reasons(old: Past, now: Past, key: Key) -> tuple[str, ...]:
+    """Why a variant in two runs cannot be compared."""
+    reasons = [*comparable(old.standings.environment, now.standings.environment)]
+    return tuple(filter(None, [*reasons, why_not(key, old.standings, now.standings)]))
+
+
+def _point(group: Sequence[Past], key: Key) -> Point:
+    first, times = group[0], [past.standings.times[key] for past in group]
+    sound = all(
+        past.entry.summary.status == "complete" and not past.standings.workloads[key[0]].bias and not time.unstable
+        for past, time in zip(group, times, strict=True)
+    )
+    return Point(
+        name=first.entry.name if len(group) == 1 else f"{first.dated.code} ({len(group)} runs)",
+        runs=tuple(past.entry.name for past in group),
+        started=first.entry.summary.started,
+        interval=_mean([time.interval for time in times]),
+        against=first.standings.workloads[key[0]].reference or "",
+        baseline=any(past.entry.is_baseline for past in group),
+        sound=sound,
+    )
+
+
+def _mean(intervals: Sequence[Interval]) -> Interval:
+    """Of the mean of independent runs: half widths add as errors do."""
+    count, centre = len(intervals), fmean(each.centre for each in intervals)
+    below = math.hypot(*(each.centre - each.low for each in intervals)) / count
+    above = math.hypot(*(each.high - each.centre for each in intervals)) / count
+    return Interval(centre, centre - below, centre + above, sum(each.n for each in intervals))
+
+
+def change_points_of(pasts: Sequence[Past], workload: str, variant: str) -> list[ChangePoint]:
+    """Where the variant changed for good, by all runs together."""
+    return course.change_points_of([past.dated for past in pasts], (workload, variant))
 
 
 def changes(pasts: Sequence[Past], workload: str) -> list[Change]:
@@ -116,10 +161,10 @@ class Turn(NamedTuple):
     became: str
 
 
-def verdicts_over_time(entries: Sequence[Entry], claim: str) -> tuple[list[tuple[Entry, dict[str, str]]], list[Turn]]:
+def verdicts_over_time(entries: Sequence[Entry], claim: str) -> tuple[list[tuple[Entry, dict[str, Word]]], list[Turn]]:
     """What became of a claim in each run that judged it, by part; and where that changed. Oldest first."""
     judged, turns = [], []
-    last: dict[str, str] = {}
+    last: dict[str, Word] = {}
     for entry in entries:
         parts = {part: verdict for name, part, verdict in entry.summary.claims if name == claim}
         if parts:
@@ -141,6 +186,6 @@ def titles(claims: Collection[str]) -> dict[str, str]:
         known, main = {}, []
 
     def place(name: str) -> tuple[int, str]:
-        return main.index(name) if name in main else len(main) + (name == "ad-hoc"), known.get(name, name)
+        return main.index(name) if name in main else len(main) + (name == AD_HOC), known.get(name, name)
 
     return distinct({name: known.get(name, name) for name in sorted(claims, key=place)})

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from llama_workbench.harness.fleet.report import general_text, machine_count, spread_text
-from llama_workbench.harness.store import machine_schema
+from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.files import MACHINES
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.machine_schema import OverMachines, Pooled
+from llama_workbench.harness.store.verdict_schema import Effect
 
-from .data import Claim, Effect, Run
-
-MEAN = "mean"
-"""What stands in place of a verdict where a row is the mean over machines."""
+from .data import Claim, Run
 
 
 @dataclass(frozen=True)
@@ -34,7 +31,8 @@ def read_over(run: Run) -> list[OverMachines]:
     folder = RunFolder(run.path)
     if not run.manifest.machines or not folder.has(MACHINES):
         return []
-    return machine_schema.MACHINES.validate_python(folder.read_json(MACHINES))
+    over: list[OverMachines] = folder.read(MACHINES)
+    return over
 
 
 def by_machine(claim: Claim, over: Sequence[OverMachines]) -> ByMachine | None:
@@ -50,30 +48,27 @@ def by_machine(claim: Claim, over: Sequence[OverMachines]) -> ByMachine | None:
         effects += [_effect(row, heading, kind.kind, kind, kind.rounds, kind.verdict) for kind in row.kinds]
         if row.mean is not None:
             name = f"mean of these {machine_count(row)} machines"
-            effects.append(_effect(row, heading, name, row.mean, sum(kind.rounds for kind in row.kinds), MEAN))
+            effects.append(_effect(row, heading, name, row.mean, sum(kind.rounds for kind in row.kinds), Word.MEAN))
         lines.append("; ".join(filter(None, (f"{heading}: {spread_text(row)}", general_text(row)))))
     return ByMachine(replace(claim, effects=tuple(effects), alpha=rows[0].alpha), tuple(lines))
 
 
 def _is_of(row: OverMachines, claim: Claim) -> bool:
-    part = claim.part or (claim.title if claim.is_comparison else "")
-    return row.claim == claim.id and (row.part or "") == part
+    return (row.claim, row.part) == (claim.claim, claim.part or claim.title * claim.is_comparison)
 
 
-def _effect(row: OverMachines, heading: str, name: str, pooled: Pooled, rounds: int, verdict: str) -> Effect:
+def _effect(row: OverMachines, heading: str, name: str, pooled: Pooled, rounds: int, verdict: Word) -> Effect:
     """A row of the forest: the machine stands where workloads do, and the workload in the heading."""
-    value, low, high = (
-        end if math.isfinite(end) and (row.unit or end > 0) else None for end in (pooled.ratio, pooled.low, pooled.high)
-    )
     return Effect(
         workload=name,
         variant=row.variant,
         baseline=heading,
         metric=row.metric,
         unit=row.unit,
-        value=value,
-        low=low,
-        high=high,
+        ratio=pooled.ratio,
+        low=pooled.low,
+        high=pooled.high,
         rounds=rounds,
+        seconds=0.0,
         verdict=verdict,
     )

@@ -73,12 +73,12 @@ def _timed_bounds(run: data.Run, shape: str, factors: Factors) -> dict[str, floa
     """By kind of call the largest gain by caching masks that the intervals of timed calls leave possible."""
     bounds: dict[str, float] = {}
     for effect in (effect for claim in run.claims for effect in claim.effects):
-        if effect.unit or effect.high is None or geometry(run, effect.workload) != shape:
+        if effect.unit or effect.upper is None or geometry(run, effect.workload) != shape:
             continue
         names = (effect.baseline, effect.variant)
         if names in _pairs({name: factors[name] for name in names if name in factors}):
             kind = _kind(run, effect.workload)
-            bounds[kind] = max(effect.high - 1, bounds.get(kind, 0.0))
+            bounds[kind] = max(effect.upper - 1, bounds.get(kind, 0.0))
     return bounds
 
 

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from llama_workbench import variants
 from llama_workbench.harness.evidence.evidence import Evidence
+from llama_workbench.harness.evidence.numbers import exp
 from llama_workbench.harness.metrics.loading.files import LOADING, Loading
 from llama_workbench.harness.metrics.loading.metric import METRICS, load_effects, load_shares
 from llama_workbench.harness.metrics.memory.files import MEMORY_SWEEP, Sweep, SweepStep
 from llama_workbench.harness.profilers.peak_memory import Memory
 from llama_workbench.harness.stats.confidence import Interval, fixed_interval
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.verdict_schema import Effect
 
 from .. import words
 from . import data
-from .samples import ratios, timing
+from .samples import timing
 
 AMOUNTS = {
     "peak_transient_bytes": "Peak transient, above the weights",
@@ -75,7 +77,7 @@ class Spot:
 
     variant: str
     amount: float
-    timing: data.Effect
+    timing: Effect
     alpha: float
     standing: str = FRONT  # one of RANKS
     rival: str = ""  # the variant that beats it, or may
@@ -101,7 +103,7 @@ def tradeoff(run: data.Run, evidence: Evidence | None, workload: str, field: str
         elif amount is None:
             missing[variant] = row.reason or "its memory was not measured"
         elif time.value is None:
-            missing[variant] = "; ".join(time.said) or time.told
+            missing[variant] = "; ".join(time.said) or words.told(time)
         else:
             spots.append(Spot(variant, amount, time, alpha))
     spots.sort(key=lambda spot: -(spot.timing.value or 0))
@@ -119,7 +121,7 @@ def _ranked(spot: Spot, spots: Sequence[Spot]) -> Spot:
     def gain(other: Spot) -> float:
         return other.timing.value or 0.0
 
-    high = spot.timing.high
+    high = spot.timing.upper
     rivals = [
         other
         for other in spots
@@ -130,7 +132,7 @@ def _ranked(spot: Spot, spots: Sequence[Spot]) -> Spot:
         return spot
     rivals.sort(key=gain, reverse=True)
     for rival in rivals:
-        if rival.timing.low is not None and high is not None and rival.timing.low > high:
+        if rival.timing.lower is not None and high is not None and rival.timing.lower > high:
             return replace(spot, standing=BEATEN, rival=rival.variant)
     return replace(spot, standing=OPEN, rival=rivals[0].variant)
 
@@ -171,7 +173,7 @@ class Policy:
 
 def read_policies(run: data.Run) -> list[Policy]:
     """The sweeps of memory_sweep.json. Raises RunError."""
-    rows = MEMORY_SWEEP.form.validate_python(RunFolder(run.path).records(MEMORY_SWEEP))
+    rows = RunFolder(run.path).read(MEMORY_SWEEP)
     return [_policy(row) for row in rows]
 
 
@@ -209,7 +211,7 @@ class Load:
     `against`: log ratio t_baseline / t_loader of "touched"."""
 
     row: Loading
-    times: Mapping[str, data.Effect]
+    times: Mapping[str, Effect]
     against: Interval | None
     share: Interval
 
@@ -221,7 +223,7 @@ class Load:
 
 def read_loads(run: data.Run) -> list[Load]:
     """The records of loading.json and what they mean; each family of intervals holds at once. Raises RunError."""
-    records = RunFolder(run.path).records(LOADING)
+    records: list[Loading] = RunFolder(run.path).read(LOADING)
     alpha = run.alpha
     against = load_effects(records, alpha=alpha)
     return [
@@ -231,11 +233,11 @@ def read_loads(run: data.Run) -> list[Load]:
             against=against.get((row.checkpoint, row.loader, row.cache), {}).get("touched"),
             share=share,
         )
-        for row, share in zip(LOADING.form.validate_python(records), load_shares(records, alpha=alpha), strict=True)
+        for row, share in zip(records, load_shares(records, alpha=alpha), strict=True)
     ]
 
 
-def _times(row: Loading, alpha: float) -> dict[str, data.Effect]:
+def _times(row: Loading, alpha: float) -> dict[str, Effect]:
     """Geometric means over the loads in milliseconds, with t intervals."""
     samples = {
         "open": [load.open_ns for load in row.loads],
@@ -243,16 +245,20 @@ def _times(row: Loading, alpha: float) -> dict[str, data.Effect]:
         "first_token": [first.open_ns + first.build_ns + first.first_ns for first in row.first_tokens],
     }
     intervals = {metric: fixed_interval(np.log(ns) - math.log(1e6), alpha) for metric, ns in samples.items()}
-    times = {metric: (*ratios(interval), interval.n) for metric, interval in intervals.items()}
     return {
-        metric: data.Effect("", metric=metric, unit="ms", value=value, low=low, high=high, rounds=count)
-        for metric, (value, low, high, count) in times.items()
+        metric: data.unasked(_scaled(interval, lambda log: exp(log) or -math.inf), metric=metric, unit="ms")
+        for metric, interval in intervals.items()
     }
+
+
+def _scaled(interval: Interval, scale: Callable[[float], float]) -> Interval:
+    """The same in another unit."""
+    return replace(interval, centre=scale(interval.centre), low=scale(interval.low), high=scale(interval.high))
 
 
 def loading_shares(run: data.Run, geometry: str, here: Sequence[Load]) -> data.Claim:
     """The shares as rows of a forest plot: as judged where a claim asked, else with the page's own interval."""
-    judged: dict[str, tuple[data.Claim, data.Effect]] = {}
+    judged: dict[str, tuple[data.Claim, Effect]] = {}
     for claim in run.claims:
         for effect in claim.effects:
             if effect.unit and data.experiment(run, effect.workload).workload.geometry == geometry:
@@ -265,10 +271,7 @@ def loading_shares(run: data.Run, geometry: str, here: Sequence[Load]) -> data.C
             asked.append(known[0])
             rows.append(replace(known[1], workload=name, named="", variant="", baseline="", metric=LOADING_SHARE))
         elif share.n:
-            value, low, high = (
-                100 * end if math.isfinite(end) else None for end in (share.centre, share.low, share.high)
-            )
-            own = data.Effect(name, "", "", LOADING_SHARE, "%", value, low, high, share.n, verdict="not asked")
-            rows.append(own)
-    shown = asked[0] if asked else data.Claim(id="loading", title="Loading", alpha=run.alpha, effects=())
+            percent = _scaled(share, lambda part: 100 * part)
+            rows.append(data.unasked(percent, workload=name, metric=LOADING_SHARE, unit="%"))
+    shown = asked[0] if asked else data.figure("Loading", run.alpha, ())
     return replace(shown, alpha=run.alpha, effects=tuple(rows))

@@ -12,6 +12,7 @@ import pandas as pd
 from scipy import stats
 
 from llama_workbench.harness.evidence.controls import checks_text
+from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.confidence import fixed_interval
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
@@ -156,21 +157,18 @@ def smallest(control: Control) -> float:
 def as_claim(run: data.Run) -> data.Claim:
     """The bounded controls of a run as the rows of a forest plot, under a heading for each kind."""
     rows = tuple(
-        data.Effect(
-            control.workload,
+        data.unasked(
+            control.interval,
+            workload=control.workload,
             baseline=KINDS.get(control.kind, control.kind),
             named=run.named(control.workload),
-            value=math.exp(control.centre),
-            low=math.exp(control.low),
-            high=math.exp(control.high),
-            rounds=control.rounds,
-            verdict="fired" if control.fired else "passed",
+            verdict=Word.FIRED if control.fired else Word.PASSED,
             notes=(f"{control.variant}: a difference of {100 * smallest(control):.2g} % could have been seen",),
         )
         for control in controls(run)
         if math.isfinite(smallest(control))
     )
-    return data.Claim("controls", "Controls", run.alpha, rows, claimed="no difference")
+    return data.figure("Controls", run.alpha, rows, claimed="no difference")
 
 
 def smallest_by_workload(controls: Sequence[Control]) -> dict[str, float]:
@@ -223,9 +221,9 @@ def _half_widths(claims: Iterable[data.Claim]) -> list[float]:
     """Of each comparison of times half its narrowest interval; those without one are left out."""
     widths: dict[tuple[str, ...], float] = {}
     for effect in (effect for claim in claims for effect in claim.effects if not effect.unit):
-        if effect.low and effect.high:
+        if effect.lower and effect.upper:
             key = effect.workload, effect.variant, effect.baseline, effect.metric
-            width = math.expm1(math.log(effect.high / effect.low) / 2)
+            width = math.expm1(math.log(effect.upper / effect.lower) / 2)
             widths[key] = min(width, widths.get(key, math.inf))
     return list(widths.values())
 

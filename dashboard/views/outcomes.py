@@ -1,21 +1,20 @@
 """How a claim stands, as every page and export shows it: its look, its rows, its cost, and the command for it.
 
-The words are those of `harness.report.outcome`, which takes verdicts in the form of verdicts.json.
+The words are those of `harness.report.outcome`.
 """
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import replace
 
 from llama_workbench.harness.report import answer as answers
 from llama_workbench.harness.report import outcome as outcomes
-from llama_workbench.harness.report.again import command_again
+from llama_workbench.harness.report.again import command_of
 from llama_workbench.harness.report.further import further
-from llama_workbench.harness.report.text import OPEN, Json
+from llama_workbench.harness.spec.words import Word
+from llama_workbench.harness.store.verdict_schema import Verdict
 
 from .. import words
 from . import data
@@ -23,45 +22,19 @@ from . import data
 LEANS = {"right": "green", "wrong": "red"}
 
 
-def record(claim: data.Claim) -> Json:
-    """The claim's verdict in the form of verdicts.json."""
-    same = ("who", "title", "statement", "verdict", "reason", "cause", "claimed", "due_to")
-    plain = {name: getattr(claim, name) for name in same}
-    return plain | {
-        "claim": claim.id,
-        "part": claim.part or None,
-        "region": {"low": claim.low, "high": claim.high},
-        "effects": [_effect(effect) for effect in claim.effects],
-    }
-
-
-def _effect(effect: data.Effect) -> dict[str, Any]:
-    row = asdict(effect)
-    del row["named"]
-    if not effect.unit:
-        row["ratio"] = row.pop("value")
-    more = row.pop("seconds_more")
-    return row if more is None else row | {"seconds_more": more if math.isfinite(more) else None}
-
-
-def look_of(claim: data.Claim) -> words.Appearance:
-    """How the claim's verdict is shown; of an open one the word says which kind it is, and the colour which way."""
-    return look(record(claim))
-
-
-def look(verdict: Json) -> words.Appearance:
-    """The same for a verdict in the form of verdicts.json."""
+def look_of(verdict: Verdict) -> words.Appearance:
+    """How a verdict is shown; of an open one the word says which kind it is, and the colour which way."""
     told = outcomes.outcome(verdict)
-    if verdict["verdict"] == OPEN:
+    if verdict.is_open:
         counts = outcomes.tally(verdict)
-        sides = outcomes.by_side(verdict["effects"]) if outcomes.leaning(counts) == "right" else {}
+        sides = outcomes.by_side(verdict.effects) if outcomes.leaning(counts) == "right" else {}
         return _open_look(answers.words_of_sides(sides) if sides else told, counts)
-    shown = words.look(verdict["verdict"])
-    return shown if told == verdict["verdict"] else replace(shown, word=words.capital(told))
+    shown = verdict.verdict.look
+    return shown if told == verdict.verdict else replace(shown, word=words.capital(told))
 
 
 def _open_look(word: str, counts: Mapping[str, int]) -> words.Appearance:
-    shown = words.look(OPEN)
+    shown = Word.INCONCLUSIVE.look
     colour = LEANS.get(outcomes.leaning(counts), shown.colour)
     return replace(shown, word=f"{word[0].upper()}{word[1:]}", colour=colour)
 
@@ -70,15 +43,15 @@ def look_of_all(parts: Sequence[data.Claim]) -> words.Appearance:
     """How the parts of one claim are shown together: as one verdict that has all of their rows."""
     counts = rows_of(parts)
     if lean := leaning(counts):
-        return replace(words.look("depends"), word=words.capital(lean))
+        return replace(Word.DEPENDS.look, word=words.capital(lean))
     verdicts = {part.verdict for part in parts}
     settled = [word for word in counts if word not in outcomes.UNSETTLED]
-    if len(parts) == 1 or not settled or (len(verdicts) == 1 and OPEN not in verdicts):
+    if len(parts) == 1 or not settled or (len(verdicts) == 1 and Word.INCONCLUSIVE not in verdicts):
         return look_of(parts[0])
     if len(settled) > 1 or settled[0] not in ALONE:
-        return words.look("depends")
+        return Word.DEPENDS.look
     if len(counts) == 1:
-        return words.look(ALONE[settled[0]])
+        return ALONE[settled[0]].look
     return _open_look(outcomes.settled_text(counts), counts)
 
 
@@ -95,29 +68,28 @@ def apart(parts: Sequence[data.Claim], main: data.Claim) -> Sequence[data.Claim]
     return [main] if all(part.effects == main.effects for part in parts) else parts
 
 
-ALONE = {"right": "supported", "wrong": "refuted"}
+ALONE = {"right": Word.SUPPORTED, "wrong": Word.REFUTED}
 
 
 def rows_of(parts: Sequence[data.Claim]) -> dict[str, int]:
     """How many rows of these parts came out how."""
-    return outcomes.counted(word for part in parts for word in outcomes.row_words(record(part)))
+    return outcomes.counted(word for part in parts for word in outcomes.row_words(part))
 
 
 def answer_of(run: data.Run) -> answers.Answer:
     """The headline of the run and the lines below it."""
-    return answers.answer(map(record, run.claims), run.dispute)
+    return answers.answer(run.claims, run.dispute)
 
 
 def main_claim(run: data.Run, claims: Sequence[data.Claim]) -> int:
     """Which of these claims the headline is about; the first where it is about none alone."""
-    lines = answers.answer(map(record, claims), run.dispute).lines
-    first = (lines[0].verdict["claim"], lines[0].verdict["part"] or "") if lines else None
-    return next((place for place, each in enumerate(claims) if (each.id, each.part) == first), 0)
+    lines = answers.answer(claims, run.dispute).lines
+    return next((place for place, each in enumerate(claims) if lines and each is lines[0].verdict), 0)
 
 
 def cost(claim: data.Claim) -> str:
     """What an open claim would cost; empty where it is not open, or nobody can say."""
-    return outcomes.cost_text(record(claim)) if claim.verdict == OPEN else ""
+    return outcomes.cost_text(claim) if claim.is_open else ""
 
 
 def go_on(run: data.Run, claim: data.Claim) -> str:
@@ -134,9 +106,4 @@ def with_profile(run: data.Run, workload: str) -> str:
 
 def reproduce(run: data.Run, claim: data.Claim) -> str:
     """The command that measures this claim again, with what this run chose."""
-    return command_again(
-        record(claim),
-        command=run.manifest.command,
-        seed=run.manifest.seed,
-        workloads={experiment.workload.name for experiment in run.manifest.experiments},
-    )
+    return command_of(claim, run.manifest)

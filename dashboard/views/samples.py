@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -25,12 +25,13 @@ from llama_workbench.harness.metrics.attribution import GRID, METRIC, Grid, attr
 from llama_workbench.harness.metrics.scaling import position_slope
 from llama_workbench.harness.spec.comparison import Comparison, Metric
 from llama_workbench.harness.spec.words import Cause
-from llama_workbench.harness.stats.confidence import Interval, running_bounds, running_interval
+from llama_workbench.harness.stats.confidence import Interval, LookPlan, running_bounds, running_interval
 from llama_workbench.harness.stats.samples import Clock, call_times_ns, time_differences
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.files import CLAIMS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import NOISE
+from llama_workbench.harness.store.verdict_schema import Effect
 
 from . import data
 from .attribution import Cell, Measured
@@ -64,25 +65,30 @@ def timed_together(run: data.Run) -> dict[str, frozenset[tuple[str, ...]]]:
 
 def timing(
     run: data.Run, evidence: Evidence | None, workload: str, variant: str, baseline: str
-) -> tuple[data.Effect, float]:
+) -> tuple[Effect, float]:
     """A variant's speed-up and the error rate of its interval: as judged where a claim asked, else from the samples.
 
     Where neither has it there is no value, and the warning says why.
     """
-    own = data.Effect(workload, variant, baseline, named=run.named(workload))
+    names: dict[str, Any] = {
+        "workload": workload,
+        "variant": variant,
+        "baseline": baseline,
+        "named": run.named(workload),
+    }
+    own = data.unasked(**names)
     if variant == baseline:
-        return replace(own, value=1.0, low=1.0, high=1.0), run.alpha
+        return replace(own, ratio=1.0, low=1.0, high=1.0), run.alpha
     for claim, effect in [(each, effect) for each in run.claims for effect in each.effects]:
         sides = (effect.workload, effect.variant, effect.baseline)
-        if not effect.unit and sides == (workload, variant, baseline) and effect.metric.endswith(" time"):
+        if not effect.unit and sides == (workload, variant, baseline) and claim.time == "time":
             return effect, claim.alpha
     comparison, reason = Comparison(workload, variant, baseline), "not timed against the baseline"
     if evidence is not None and evidence.has(comparison):
         if no_evidence := evidence.not_evidence(comparison, "operations"):
             return replace(own, cause=Cause.EXCLUDED, reason=no_evidence), run.alpha
-        interval = running_interval(evidence.differences(comparison).values, run.alpha)
-        value, low, high = ratios(interval)
-        own = replace(own, value=value, low=low, high=high, rounds=interval.n)
+        interval = running_interval(evidence.differences(comparison).values, evidence.design.plan(workload, run.alpha))
+        own = data.unasked(interval, **names)
         own = replace(own, cause=Cause.UNSTABLE if interval.unstable else Cause.NONE)
         reason = UNSTABLE if interval.unstable else ""
     return replace(own, reason=reason), run.alpha
@@ -92,12 +98,13 @@ def timing(
 class Paired:
     """One comparison round by round, in the order of measuring. Ratios are t_baseline / t_variant.
 
-    ratios: one a round. estimates: their running mean, geometric, held inside the interval. lows, highs: the interval
-    after each round, 0 and infinity while there are too few. effect: the interval after the last, at
-    1 - `alpha`. baseline_ns, variant_ns: typical time of a call. invalid_share: of the rounds that were left out.
+    ratios: one a round, or a life where they are of `lives`. estimates: their running mean, geometric, held inside the
+    interval. lows, highs: the interval after each round, 0 and infinity while there are too few. effect: the interval
+    after the last, at 1 - `alpha`. baseline_ns, variant_ns: typical time of a call. invalid_share: of the rounds that
+    were left out.
     """
 
-    effect: data.Effect
+    effect: Effect
     clock: str
     metric: str
     alpha: float
@@ -108,6 +115,7 @@ class Paired:
     baseline_ns: float | None
     variant_ns: float | None
     invalid_share: float
+    lives: bool = False
 
 
 @dataclass(frozen=True)
@@ -118,9 +126,19 @@ class Versus:
     rounds: Mapping[str, Paired]
 
 
-def pair(run: data.Run, workload: str, variant: str, baseline: str, metric: Metric, alpha: float) -> Paired:
-    """The rounds of one comparison."""
-    return _paired(read_evidence(run, (variant, baseline)), Comparison(workload, variant, baseline, metric), alpha)
+def pair(
+    run: data.Run,
+    workload: str,
+    variant: str,
+    baseline: str,
+    metric: Metric,
+    alpha: float,
+    one_sided: bool = False,
+) -> Paired:
+    """The rounds of one comparison, with its interval at `alpha`, or with each end at `alpha`."""
+    evidence = read_evidence(run, (variant, baseline))
+    plan = replace(evidence.design.plan(workload, alpha), one_sided=one_sided)
+    return _paired(evidence, Comparison(workload, variant, baseline, metric), plan)
 
 
 def versus(run: data.Run, baseline: str, variant: str) -> Versus:
@@ -132,30 +150,25 @@ def versus(run: data.Run, baseline: str, variant: str) -> Versus:
     measured = {name: (baseline, variant) for name in whole.measured if name in shared}
     evidence = replace(whole, measured=measured)
     verdict = judge_ad_hoc(evidence, baseline=baseline, variant=variant)
-    sides = {effect.workload: Comparison(effect.workload, variant, baseline) for effect in verdict.effects}
-    rounds = {workload: _paired(evidence, each, verdict.alpha) for workload, each in sides.items()}
+    rounds = {
+        effect.workload: _paired(evidence, Comparison(effect.workload, variant, baseline), effect.plan(verdict.alpha))
+        for effect in verdict.effects
+    }
     return Versus(data.claim_of(verdict, Definition(), run.names), rounds)
 
 
-def metric_of(effect: data.Effect) -> Metric:
-    """Which time an effect compares: "cpu time to first token" → time_to_first_token."""
-    metric = effect.metric.partition(" ")[2].replace(" ", "_")
-    return next((each for each in get_args(Metric) if each == metric), "time")
-
-
-def _paired(evidence: Evidence, comparison: Comparison, alpha: float) -> Paired:
+def _paired(evidence: Evidence, comparison: Comparison, plan: LookPlan) -> Paired:
     measured = evidence.differences(comparison)
-    lows, highs = running_bounds(measured.values, alpha) if len(measured.values) else (np.empty(0), np.empty(0))
+    lows, highs = running_bounds(measured.values, plan) if len(measured.values) else (np.empty(0), np.empty(0))
     means = np.cumsum(measured.values) / np.arange(1, len(measured.values) + 1)
-    ratio, low, high = ratios(running_interval(measured.values, alpha))
     typical_ns = (measured.call_baseline_ns, measured.call_variant_ns)
     baseline_ns, variant_ns = (ns if ns > 0 and math.isfinite(ns) else None for ns in typical_ns)
-    sides = (comparison.workload, comparison.variant, comparison.baseline)
+    sides = {name: getattr(comparison, name) for name in ("workload", "variant", "baseline")}
     return Paired(
-        effect=data.Effect(*sides, value=ratio, low=low, high=high, rounds=len(measured.values)),
-        clock=evidence.clocks.of(*sides),
+        effect=data.unasked(running_interval(measured.values, plan), **sides),
+        clock=evidence.clocks.of(*sides.values()),
         metric=comparison.metric,
-        alpha=alpha,
+        alpha=plan.of_both_ends,
         ratios=np.exp(measured.values),
         estimates=np.exp(np.minimum(np.maximum(means, lows), np.maximum(highs, lows))),
         lows=np.exp(lows),
@@ -163,22 +176,24 @@ def _paired(evidence: Evidence, comparison: Comparison, alpha: float) -> Paired:
         baseline_ns=baseline_ns,
         variant_ns=variant_ns,
         invalid_share=measured.invalid_share,
+        lives=evidence.design.lives,
     )
 
 
 # -- an effect over sizes --------------------------------------------------------------------------------------------
 
 
-def costs(series: Series, evidence: Evidence, alpha: float) -> dict[float, data.Effect]:
+def costs(series: Series, evidence: Evidence, alpha: float) -> dict[float, Effect]:
     """t_baseline - t_variant a call by size; each interval holds with confidence 1 - `alpha`, as that of a ratio."""
     variant, baseline = series.variant, series.baseline
     costs = {}
     for size, effect in series.effects.items():
         times = evidence.times(effect.workload, variant, baseline)
-        interval = running_interval(-time_differences(times, variant=variant, baseline=baseline), alpha)
+        values = -time_differences(times, variant=variant, baseline=baseline)
+        interval = running_interval(values, evidence.design.plan(effect.workload, alpha))
         ends = (interval.centre, interval.low, interval.high)
-        us, low, high = (end / 1e3 if math.isfinite(end) else None for end in ends)
-        costs[size] = replace(effect, unit="µs", value=us, low=low, high=high, rounds=interval.n)
+        us, low, high = (end / 1e3 for end in ends)
+        costs[size] = replace(effect, unit="µs", ratio=us, low=low, high=high, rounds=interval.n)
     return costs
 
 
@@ -222,11 +237,11 @@ def read_grid(run: data.Run, workload: str, alpha: float) -> Measured:
             f"Measure one: {run.dispute.command('attribution')}",
         )
     attribution = attribute(evidence, workload, grid, alpha=alpha)
-    logs = attribution.times.logs
+    logs, plan = attribution.times.logs, evidence.design.plan(workload, alpha)
     cells: list[Cell] = []  # none without a round that has them all
     levels = product(*((factor.old, factor.new) for factor in grid.factors))
     for variant, chosen, column in zip(grid.cells(), levels, logs.T, strict=True) if len(logs) else ():
-        ratio, low, high = ratios(running_interval(logs[:, 0] - column, alpha)) if cells else (1.0, None, None)
+        ratio, low, high = ratios(running_interval(logs[:, 0] - column, plan)) if cells else (1.0, None, None)
         cells.append(Cell(variant, chosen, math.exp(np.median(column)), ratio or math.nan, low, high))
     return Measured(grid, tuple(cells), len(logs), attribution)
 

@@ -14,6 +14,7 @@ from typing import Literal, get_args
 from llama_workbench.harness.metrics.scaling import EffectSweep, crossover
 from llama_workbench.harness.spec.regions import Region
 from llama_workbench.harness.stats.confidence import Interval
+from llama_workbench.harness.store.verdict_schema import Effect
 
 from .. import words
 from . import data
@@ -40,7 +41,7 @@ class Series:
     variant: str
     baseline: str
     metric: str
-    effects: Mapping[float, data.Effect]
+    effects: Mapping[float, Effect]
     claim: data.Claim | None
     low: float | None
     high: float | None
@@ -87,9 +88,9 @@ def link_to(run: data.Run, variant: str, baseline: str, workloads: Collection[st
     return best
 
 
-def effects_of(run: data.Run) -> dict[Sides, dict[str, list[tuple[data.Claim, data.Effect]]]]:
+def effects_of(run: data.Run) -> dict[Sides, dict[str, list[tuple[data.Claim, Effect]]]]:
     """Ratios between variants that ran, by sides and workload, each with the claims that ask about it."""
-    effects: dict[Sides, dict[str, list[tuple[data.Claim, data.Effect]]]] = {}
+    effects: dict[Sides, dict[str, list[tuple[data.Claim, Effect]]]] = {}
     for claim in run.claims:
         for effect in claim.effects:
             ran = data.experiment(run, effect.workload).variants
@@ -148,7 +149,7 @@ def _series(
     name: str,
     sides: Sides,
     sizes: Mapping[float, str],
-    by_workload: Mapping[str, list[tuple[data.Claim, data.Effect]]],
+    by_workload: Mapping[str, list[tuple[data.Claim, Effect]]],
 ) -> Series:
     asked = [claim for workload in sizes.values() for claim, _ in by_workload[workload] if not claim.is_comparison]
     claim = max(asked, key=asked.count) if asked else None  # the first of those that cover most points
@@ -160,19 +161,19 @@ def _series(
     return Series(axis, name, *sides, effects, claim, low, high)
 
 
-def _interval(effect: data.Effect) -> Interval:
+def _interval(effect: Effect) -> Interval:
     """Of the log ratio; what was judged confounded, unstable or not evidence settles nothing."""
     doubtful = effect.verdict == "not evidence" or effect.cause.is_doubtful
     return Interval(
         centre=math.log(effect.value) if effect.value else math.nan,
-        low=math.log(effect.low) if effect.low else -math.inf,
-        high=math.log(effect.high) if effect.high else math.inf,
+        low=math.log(effect.lower) if effect.lower else -math.inf,
+        high=math.log(effect.upper) if effect.upper else math.inf,
         n=effect.rounds,
         unstable=doubtful,
     )
 
 
-def side(effect: data.Effect) -> Literal["faster", "slower", "open"]:
+def side(effect: Effect) -> Literal["faster", "slower", "open"]:
     """Whether the variant is faster or slower; "open" where the interval holds 1, or counts for nothing."""
     interval = _interval(effect)
     if interval.unstable:
@@ -187,7 +188,7 @@ def sentence(series: Series) -> str:
     unknown: list[str] = []
     for at, effect in series.effects.items():
         size, answer = f"{at:,.0f}", side(effect)
-        ends = [end for end in (effect.low, effect.value, effect.high) if end]
+        ends = [end for end in (effect.lower, effect.value, effect.upper) if end]
         if answer == "faster":
             longer.setdefault((series.baseline, series.variant), []).append(f"{size} {_longer(ends)}")
         elif answer == "slower":

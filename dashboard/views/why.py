@@ -44,7 +44,7 @@ def explain(run: data.Run, claim: data.Claim, phases: Phases) -> str:
 
 def explain_part(run: data.Run, name: str, part: str) -> str:
     """The same for the claim of that name and part."""
-    claim = next(each for each in run.claims if (each.id, each.part) == (name, part))
+    claim = next(each for each in run.claims if (each.claim, each.part) == (name, part))
     return explain(run, claim, read(run))
 
 
@@ -87,20 +87,20 @@ def _saved(run: data.Run, claim: data.Claim, phases: Phases, touched: Sequence[s
     """Where both sides were timed by phase: how much shorter a call became, and by how much the touched phases did."""
     sentences = []
     for effect in claim.effects:
-        if effect.value is None or effect.low is None or effect.high is None:
+        if effect.value is None or effect.lower is None or effect.upper is None:
             continue
         before, after = (
             _share(phases, effect.workload, side, touched, run.alpha) for side in (effect.baseline, effect.variant)
         )
         if before is None or after is None:
             continue
-        total = [1 - 1 / ratio for ratio in (effect.value, effect.low, effect.high)]
+        total = [1 - 1 / ratio for ratio in (effect.value, effect.lower, effect.upper)]
         # In parts of the old call, for which the new one's shares shrink with it. The ends hold whenever the three
         # intervals do.
         part = [
             before.value - after.value / effect.value,
-            before.low - after.high / effect.low,
-            before.high - after.low / effect.high,
+            before.low - after.high / effect.lower,
+            before.high - after.low / effect.upper,
         ]
         named = words.listing([SAID.get(phase, phase) for phase in touched])
         sentences.append(f"On {effect.where} a call became {_percent(total)} shorter; {named} saved {_percent(part)}.")

@@ -65,8 +65,11 @@ class CountedRun:
         return {} if sources is None else {name: each.payload.digest for name, each in sources.calls.items()}
 
     def has(self, key: Key) -> bool:
-        """Whether the run took the variant on, with or without a number in the end."""
-        return key in self.standings.subjects or key in self.standings.reasons
+        """Whether the run took the variant on, with or without a number in the end. What others are compared with was
+        counted, too."""
+        course = self.standings.workloads.get(key[0])
+        is_reference = course is not None and course.reference == key[1]
+        return is_reference or key in self.standings.subjects or key in self.standings.reasons
 
 
 def counted_rows(old: CountedRun, now: CountedRun, thresholds: Thresholds, *, same_machine: bool) -> list[Row]:

@@ -1,17 +1,22 @@
 """Two runs from different days: has anything become slower?
 
 Absolute times of two sessions cannot be compared, so each variant is compared as its ratio to the frozen `yardstick`
-that both sessions timed (see `standings`). With d the log ratio t_yardstick / t_variant, the slow-down is
+that both sessions timed (see `standings`). The slow-down is the log ratio t_yardstick / t_variant of the base run less
+that of the new run.
 
-    delta = d(base) - d(new),    between  low(base) - high(new)  and  high(base) - low(new),
+- Both runs are made of *lives*, processes begun anew, each of which gives one log ratio: the interval of the slow-down
+  is that of two samples (`stats.means`), at the run's alpha, for one look after both runs have ended. What sessions of
+  the same code differ by beyond their lives is in it, too, where it was measured for this variant and kind of workload
+  (`workbench sessions`); where it was not, a regression must lie beyond a tolerance, as with other runs.
+- In other runs the log ratios of a run share one process, so no interval knows what another process would have given:
+  from low(base) - high(new) to high(base) - low(new), the ends of both intervals, and a tolerance beyond that: 9 % on
+  one machine configuration, 19 % where the variant's call is more than twice as long or as short as the yardstick's; on
+  another machine 20 %, and even then only "cannot tell". `python -m tests.session_trials` measured it.
 
-where low and high are the ends of the two confidence intervals. The answer is
+The answer is
 
-- *regression* where even the lower end, less a tolerance, lies beyond the threshold. The tolerance is for what shifts a
-  ratio between sessions, and no interval of one session knows of: 9 % on one machine configuration, 19 % where the
-  variant's call is more than twice as long or as short as the yardstick's; on another machine 20 %, and even then only
-  "cannot tell". `python -m tests.session_trials` measures it.
-- *no regression* where the upper end lies within the threshold (*improvement*: faster beyond threshold and tolerance).
+- *regression* where the whole interval, less the tolerance, lies beyond the threshold;
+- *no regression* where the upper end lies within the threshold (*improvement*: faster beyond threshold and tolerance);
 - *cannot tell* otherwise, with the reason.
 
 Every interval is at the run's alpha, not at a share of it: this is a screen, and what it finds is confirmed by timing
@@ -29,17 +34,16 @@ from dataclasses import dataclass, replace
 
 from llama_workbench.variants import YARDSTICK
 
+from ..evidence.effect import ALPHA
 from ..machine.environment import comparable
 from ..report.standings import measure_standings
 from ..stats.confidence import Interval
+from ..stats.means import Mean
 from ..store.folder import RunFolder
-from ..store.schema import Key, Standings
+from ..store.schema import Key, RelativeTime, Standings
 from .counted import CountedRun, counted_rows, unlike
 from .rows import Answer, Row, RunComparison, Saved, gated
-from .thresholds import DEFAULTS, WHATS, Thresholds
-
-THRESHOLD_PERCENT = DEFAULTS.time
-"""A variant that takes this much more time than in the base run is a regression."""
+from .thresholds import DEFAULTS, TIME_OF_ROUNDS, WHATS, Shift, Thresholds
 
 TOLERANCE_PERCENT, TOLERANCE_UNLIKE_PERCENT = 9.0, 19.0
 """What the ratio of two variants may shift between two sessions on one machine configuration, with 95 % probability:
@@ -85,6 +89,7 @@ def compare_standings(
     old: Standings, now: Standings, *, thresholds: Thresholds = DEFAULTS, only: Sequence[Key] | None = None
 ) -> RunComparison:
     """Compare two runs by their relative times alone; `only`: these (workload, variant)."""
+    thresholds = thresholds.of_lives(_of_lives(old) and _of_lives(now))
     machine = comparable(old.environment, now.environment)
     tolerance = TOLERANCE_OTHER_MACHINE_PERCENT if machine else TOLERANCE_PERCENT
     here, there = ([key for key in run.subjects if only is None or key in only] for run in (old, now))
@@ -94,18 +99,33 @@ def compare_standings(
         percent = thresholds.of("time", *key)
         allowed = max(tolerance, TOLERANCE_UNLIKE_PERCENT) if _is_unlike(key, old) else tolerance
         limits = _Limits(math.log1p(percent / 100), math.log1p(allowed / 100), not machine)
-        rows.append(replace(_row(key, old, now, limits), threshold_percent=percent))
+        shift = None if machine else _shift(key, old, now, thresholds)
+        rows.append(replace(_row(key, old, now, limits, shift), threshold_percent=percent))
+    cautious = [row.key for row in rows if row.between_percent is None]
     return RunComparison(
         base=old.name,
         new=now.name,
-        threshold_percent=thresholds.time,
-        tolerance_percent=tolerance,
+        threshold_percent=thresholds.time or TIME_OF_ROUNDS,
+        tolerance_percent=tolerance if cautious or not rows else 0.0,
         machine_differences=tuple(machine),
         rows=tuple(rows),
         only_in_base=tuple(" on ".join(reversed(key)) for key in here if key not in compared),
         only_in_new=tuple(" on ".join(reversed(key)) for key in there if key not in here),
-        notes=(*(note for run in (old, now) for note in _notes_on(run)), *_unlike(compared, old)),
+        notes=(*(note for run in (old, now) for note in _notes_on(run)), *_unlike(cautious, old)),
     )
+
+
+def _of_lives(run: Standings) -> bool:
+    """Whether the relative times of a run are known over processes."""
+    return any(row.over_lives for row in run.rows)
+
+
+def _shift(key: Key, old: Standings, now: Standings, thresholds: Thresholds) -> Shift | None:
+    """What sessions of the same code differ by, where the times of a variant know nothing but that of each other."""
+    sides = old.times.get(key), now.times.get(key)
+    if any(side is None or side.over_lives is None for side in sides):
+        return None
+    return thresholds.shift(str(old.workloads[key[0]].workload.get("kind")), key[1])
 
 
 def _is_unlike(key: Key, old: Standings) -> bool:
@@ -125,6 +145,25 @@ class _Limits:
     threshold: float  # log units
     tolerance: float  # log units
     same_machine: bool
+
+
+@dataclass(frozen=True)
+class _SlowDown:
+    """Between two runs, in log units; above 0 the new run is slower."""
+
+    centre: float
+    low: float
+    high: float
+
+
+def _slow_down(saved: RelativeTime, fresh: RelativeTime, alpha: float, between: float) -> _SlowDown:
+    """From the relative times of both runs. between: standard deviation (log units) of sessions of the same code, for
+    times over lives."""
+    before, today = saved.interval, fresh.interval
+    if saved.over_lives is None or fresh.over_lives is None:
+        return _SlowDown(before.centre - today.centre, before.low - today.high, before.high - today.low)
+    apart = saved.over_lives.minus(fresh.over_lives).plus(Mean(0.0, math.sqrt(2) * between, math.inf))
+    return _SlowDown(apart.centre, *apart.ends(alpha))
 
 
 def _thresholds_of(thresholds: Thresholds, tolerance_percent: float) -> Iterator[str]:
@@ -147,7 +186,7 @@ def _notes_on(run: Standings) -> list[str]:
     return notes
 
 
-def _row(key: Key, old: Standings, now: Standings, limits: _Limits) -> Row:
+def _row(key: Key, old: Standings, now: Standings, limits: _Limits, shift: Shift | None) -> Row:
     workload, variant = key
     against = old.workloads[workload].reference
     reason = why_not(key, old, now)
@@ -156,8 +195,11 @@ def _row(key: Key, old: Standings, now: Standings, limits: _Limits) -> Row:
     saved, fresh = old.times[key], now.times[key]
     before, today = saved.interval, fresh.interval
     slack = old.workloads[workload].bias + now.workloads[workload].bias
-    low, high = before.low - today.high, before.high - today.low
-    verdict, reason = _answer(low, high, limits, slack, pair=None if against == YARDSTICK else against)
+    between = 0.0 if shift is None else math.log1p(shift.at_most / 100)
+    slow_down = _slow_down(saved, fresh, ALPHA, between)
+    limits = limits if shift is None else replace(limits, tolerance=0.0)
+    pair = None if against == YARDSTICK else against
+    verdict, reason = _answer(slow_down.low, slow_down.high, limits, slack, pair=pair)
     if before.unstable or today.unstable:
         verdict, reason = "cannot tell", f"the ratio moved while {(old if before.unstable else now).name} was measured"
     more = fresh.faults - saved.faults
@@ -168,11 +210,12 @@ def _row(key: Key, old: Standings, now: Standings, limits: _Limits) -> Row:
         against=against,
         base=_saved(before),
         new=_saved(today),
-        change_percent=_percent(before.centre - today.centre),
-        low_percent=_percent(low),
-        high_percent=_percent(high),
+        change_percent=_percent(slow_down.centre),
+        low_percent=_percent(slow_down.low),
+        high_percent=_percent(slow_down.high),
         verdict=verdict,
         reason="; ".join(filter(None, (reason, faults))),
+        between_percent=None if shift is None else shift.at_most,
     )
 
 

@@ -50,6 +50,7 @@ class Row:
     what: What = "time"
     threshold_percent: float = 0.0  # 0 for operations
     decides: bool = True  # whether the row has a say in the exit code
+    between_percent: float | None = None  # what its interval allows for between sessions (SD); None: a tolerance counts
 
     @property
     def key(self) -> tuple[str, str]:

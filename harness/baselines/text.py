@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -16,7 +15,7 @@ from rich.text import Text
 from llama_workbench.variants import YARDSTICK
 
 from ..report.markdown import markdown_cell, markdown_rows
-from ..report.text import effect_text
+from ..report.text import measured_text
 from .counted import LEAST_BYTES
 from .rows import Counted, Row, RunComparison, Saved
 from .thresholds import WHATS
@@ -87,7 +86,9 @@ def side_text(side: Saved | Counted | None) -> str:
     """What one of the two runs has of a row."""
     if side is None:
         return ""
-    return effect_text(asdict(side)) if isinstance(side, Saved) else f"{side.value:,.0f} {side.unit}"
+    return (
+        measured_text(side.ratio, side.low, side.high) if isinstance(side, Saved) else f"{side.value:,.0f} {side.unit}"
+    )
 
 
 def _signed(percent: float, digits: int) -> str:
@@ -168,13 +169,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def _notes(comparison: RunComparison) -> list[str]:
-    threshold, tolerance = comparison.threshold_percent, comparison.tolerance_percent
-    least = ((1 + threshold / 100) * (1 + tolerance / 100) - 1) * 100
-    lines = [
-        f"Threshold {threshold:g} % more time, tolerance {tolerance:g} % between sessions: a regression is a slow-down "
-        f"whose whole interval lies above {least:.3g} %."
-    ]
-    lines += _notes_on_counts(comparison)
+    lines = [*_notes_on_times(comparison), *_notes_on_counts(comparison)]
     if comparison.gate != ("time",):
         lines.append(f"The exit code is decided by {' and '.join(comparison.gate)}.")
     if "time" in comparison.gate and any(row.what == "time" and not row.decides for row in comparison.rows):
@@ -189,6 +184,26 @@ def _notes(comparison: RunComparison) -> list[str]:
         lines.append(
             "Times of two days are a screen: confirm a regression by timing old and new code in the same rounds "
             "(pytest --benchmark --compare OLD NEW)."
+        )
+    return lines
+
+
+def _notes_on_times(comparison: RunComparison) -> list[str]:
+    """From where on a slow-down is a regression, and what is allowed for between sessions."""
+    threshold, tolerance = comparison.threshold_percent, comparison.tolerance_percent
+    least = ((1 + threshold / 100) * (1 + tolerance / 100) - 1) * 100
+    allowed = sorted({row.between_percent for row in comparison.rows if row.between_percent is not None})
+    between = f", tolerance {tolerance:g} % between sessions" if tolerance else ""
+    lines = [
+        f"Threshold {threshold:g} % more time{between}: a regression is a slow-down whose whole interval lies above "
+        f"{least:.3g} %."
+    ]
+    if allowed:
+        ends = " to ".join(dict.fromkeys(f"{end(allowed):.2g}" for end in (min, max)))
+        where = " Where it was measured, that" if tolerance else " That"
+        lines.append(
+            f"Sessions of the same code differ by {ends} % at most (standard deviation).{where} is in the interval"
+            f"{', and no tolerance counts' if tolerance else ''}."
         )
     return lines
 

@@ -9,6 +9,12 @@ memory = 2
 variant = "fast"                  # a pattern with * and ?, as for files
 workload = "decode-*"
 time = 10
+[[tool.llama-workbench.compare.sessions]]
+variant = "fast"                  # measured: workbench sessions RUN RUN RUN ...
+kind = "decode"
+sessions = 20
+between = 0.05
+at_most = 0.2
 """
 
 from __future__ import annotations
@@ -16,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -34,6 +41,8 @@ WHATS: tuple[What, ...] = get_args(What)
 FILE, TABLE = "pyproject.toml", "tool.llama-workbench"
 
 Percent = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False, description="a number of percent above 0")]
+NotNegative = Annotated[float, Field(strict=True, ge=0, le=100, description="a number of percent from 0 to 100")]
+Text = Annotated[str, Field(strict=True, min_length=1)]
 Pattern = Annotated[str, Field(strict=True, min_length=1, description="a name, or a pattern with * and ?")]
 GATES = Field(min_length=1, description=f"a list of one or more of {', '.join(WHATS)}, without repeats")
 
@@ -73,24 +82,51 @@ class ForSome(_Table):
         return ", ".join(f'{key} = "{value}"' for key, value in named if value is not None)
 
 
+class Shift(_Table):
+    """By how much the ratio of a variant to the yardstick differs between sessions of the same code, beyond what the
+    processes of a session differ by. Standard deviations in percent: the estimate, and its upper bound (95 %)."""
+
+    variant: Pattern
+    kind: Annotated[Text, Field(description="the kind of a workload")]
+    sessions: Annotated[int, Field(strict=True, ge=2, description="the number of sessions, 2 or more")]
+    between: NotNegative
+    at_most: NotNegative
+
+    def fits(self, kind: str, variant: str) -> bool:
+        """Whether it is about this variant on a workload of this kind."""
+        return kind == self.kind and fnmatchcase(variant, self.variant)
+
+
 class Thresholds(_Table):
     """More percent than this is a regression. Of several tables [[for]] that fit a subject, the last one counts.
 
-    `gate`: what decides the exit code. The rest is shown.
+    `gate`: what decides the exit code. The rest is shown. `time`: None stands for TIME_OF_LIVES or TIME_OF_ROUNDS.
+    `sessions`: what sessions of the same code differ by; of several tables that fit, the last one counts.
     """
 
     gate: Annotated[tuple[What, ...], GATES, AfterValidator(no_repeats)] = ("time",)
-    time: Percent = 5.0
+    time: Percent | None = None
     instructions: Percent = 0.5
     memory: Percent = 2.0
     for_some: tuple[ForSome, ...] = Field(default=(), alias="for", description="tables [[for]]")
+    sessions: tuple[Shift, ...] = Field(default=(), description="tables [[sessions]]")
 
     def of(self, what: What, workload: str, variant: str) -> float:
         """The threshold of a subject, in percent; 0 of operations."""
         if what == "operations":
             return 0.0
         own = [value for each in self.for_some if each.fits(workload, variant) if (value := getattr(each, what))]
-        return float(own[-1] if own else getattr(self, what))
+        return float(own[-1] if own else getattr(self, what) or TIME_OF_ROUNDS)
+
+    def of_lives(self, lives: bool) -> Thresholds:
+        """The same with a threshold for all times: where none is set, that of runs that are made of lives, or not."""
+        usual = TIME_OF_LIVES if lives else TIME_OF_ROUNDS
+        return self if self.time is not None else self.model_copy(update={"time": usual})
+
+    def shift(self, kind: str, variant: str) -> Shift | None:
+        """What sessions of the same code differ by, where it was measured."""
+        fitting = [each for each in (*_shipped(), *self.sessions) if each.fits(kind, variant)]
+        return fitting[-1] if fitting else None
 
     def with_time(self, percent: float) -> Thresholds:
         """The same with one threshold for all times. Raises ValueError for one that is not above 0."""
@@ -106,6 +142,13 @@ class Thresholds(_Table):
 
 
 DEFAULTS = Thresholds()
+
+TIME_OF_LIVES, TIME_OF_ROUNDS = 2.5, 5.0
+"""More time than this is a regression, in percent: between two runs that are made of lives, and between others, which
+cannot tell less."""
+
+SHIPPED = Path(__file__).with_name("sessions.toml")
+"""What sessions of the presets were measured to differ by, in the form of a pyproject.toml."""
 
 
 class _Settings(_Table):
@@ -135,6 +178,11 @@ def gate_of(text: str) -> tuple[What, ...]:
         if word not in WHATS:
             raise ConfigError(f"--gate {text}: expected one or more of {', '.join(WHATS)}; {nearest(word, WHATS)}")
     return tuple(what for what in WHATS if what in words)
+
+
+@cache
+def _shipped() -> tuple[Shift, ...]:
+    return _checked(_table_of(SHIPPED) or {}, SHIPPED).sessions
 
 
 def _table_of(path: Path) -> Any:

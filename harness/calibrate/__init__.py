@@ -1,1 +1,1 @@
-"""How often are verdicts wrong, and how soon are they given? The whole pipeline on differences that are known."""
+"""How often are verdicts wrong, and does the next run agree? The whole workbench on comparisons of known outcome."""

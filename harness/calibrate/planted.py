@@ -38,6 +38,4 @@ def _repeated(calls: int) -> Builder:
     return build
 
 
-calls_20, again_20, calls_21, calls_22 = map(_repeated, (20, 20, 21, 22))
-calls_50, calls_51 = map(_repeated, (50, 51))
-calls_100, calls_101, calls_103 = map(_repeated, (100, 101, 103))
+calls_20, calls_21 = map(_repeated, (20, 21))

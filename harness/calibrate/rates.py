@@ -1,14 +1,20 @@
-"""What trials say: the rates of false verdicts, of intervals that hold the truth, and of verdicts given in time."""
+"""What trials say: how often a verdict was wrong, how often planted work was found, and how often two runs of one
+comparison disagree."""
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from scipy.stats import binomtest
 
-from .record import Trial
+from ..report.markdown import markdown_cell, markdown_rows
+from .clothes import CLOTHES
+from .known import IDENTICAL, KINDS, MOVED, PLANTED, TWINS
+from .record import DIFFERENT, Trial
 
 CONFIDENCE = 0.95
 
@@ -20,6 +26,12 @@ class Rate:
     count: int
     of: int
 
+    @classmethod
+    def among(cls, answers: Iterable[bool | None]) -> Rate:
+        """How many are true, of those that are known."""
+        told = [answer for answer in answers if answer is not None]
+        return cls(sum(told), len(told))
+
     @property
     def ends(self) -> tuple[float, float]:
         """Its 95 % interval, between 0 and 1."""
@@ -28,61 +40,227 @@ class Rate:
         interval = binomtest(self.count, self.of).proportion_ci(CONFIDENCE, method="exact")
         return float(interval.low), float(interval.high)
 
+    @property
+    def at_most(self) -> float:
+        """The bound that the rate lies below with 95 % confidence, between 0 and 1."""
+        if not self.of:
+            return 1.0
+        return float(binomtest(self.count, self.of, alternative="less").proportion_ci(CONFIDENCE, method="exact").high)
+
     def __str__(self) -> str:
         if not self.of:
             return "none yet"
         low, high = self.ends
         return f"{100 * self.count / self.of:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
 
+    @property
+    def brief(self) -> str:
+        """In percent, for a cell of a table: "1 [0.21, 2.9]"."""
+        if not self.of:
+            return "-"
+        rate, low, high = (_figures(100 * share) for share in (self.count / self.of, *self.ends))
+        return f"{rate} [{low}, {high}]"
+
+    @property
+    def counted(self) -> str:
+        """With both counts: "3 of 300: 1.0 % [0.2, 2.9]"."""
+        return f"{self.count:,} of {self.of:,}: {self}" if self.of else "none yet"
+
+
+def _figures(percent: float) -> str:
+    """Two figures that count, and three where only the distance from 100 % tells much."""
+    return f"{percent:.3g}" if percent >= 90 else f"{percent:.2g}"
+
 
 @dataclass(frozen=True)
 class RateRow:
-    """Trials of one kind."""
+    """Trials of one sort."""
 
     name: str
     trials: int
-    false: Rate  # wrong verdicts
-    covered: Rate  # intervals that hold the truth
-    decided: Rate  # trials with a verdict
-    seconds: float | None  # how long half of those with a verdict took at most; None without one
+    given: Rate  # trials with a verdict
+    wrong: Rate  # wrong ones of these verdicts
+    missed: Rate  # intervals that leave out the truth
+    found: Rate  # trials that said all there is to say: see `Trial.is_found`
+    fired: Rate  # trials in which a control fired
+    half_width: float | None  # median of the intervals', of log ratios
+    seconds: float | None  # what half of those with a verdict took at most; None without one
+    inside: float | None  # median share of the time of rounds that lies in samples
 
 
 def row(name: str, trials: Sequence[Trial]) -> RateRow:
     """Sum up trials."""
-    covered = [each.is_covered for each in trials if each.is_covered is not None]
-    decided = [each.seconds for each in trials if each.is_decided]
+    given = [trial for trial in trials if trial.is_given]
     return RateRow(
         name,
         len(trials),
-        Rate(sum(each.is_false for each in trials), len(trials)),
-        Rate(sum(covered), len(covered)),
-        Rate(len(decided), len(trials)),
-        statistics.median(decided) if decided else None,
+        Rate.among(trial.is_given for trial in trials),
+        Rate.among(trial.is_wrong for trial in given),
+        Rate.among(trial.misses for trial in trials),
+        Rate.among(trial.is_found for trial in trials),
+        Rate.among(trial.fired > 0 for trial in trials),
+        _median(trial.half_width for trial in trials),
+        _median(trial.seconds for trial in given),
+        _median(trial.inside for trial in trials),
     )
 
 
-def rows(trials: Sequence[Trial]) -> list[RateRow]:
-    """All trials, then by what else ran, by method, and by the work that was planted."""
-    kinds: list[tuple[str, Callable[[Trial], bool]]] = [
-        ("all", lambda each: True),
-        ("no neighbours of ours", lambda each: not each.busy),
-        ("busy neighbours", lambda each: each.busy),
-        ("blocks of a pair", lambda each: each.method == "blocks"),
-        ("rounds", lambda each: each.method == "rounds"),
+def _median(values: Iterable[float | None]) -> float | None:
+    numbers = [value for value in values if value is not None]
+    return statistics.median(numbers) if numbers else None
+
+
+# -- two runs of one comparison ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two runs of one comparison: the same files, the same rule, other draws."""
+
+    first: Trial
+    second: Trial
+
+    @property
+    def is_apart(self) -> bool | None:
+        """Whether their intervals have no common point; None unless both have one."""
+        ends = self.first.low, self.first.high, self.second.low, self.second.high
+        if any(end is None for end in ends):
+            return None
+        low, high, other_low, other_high = (float(end) for end in ends if end is not None)
+        return high < other_low or other_high < low
+
+    @property
+    def is_contradicted(self) -> bool | None:
+        """Whether one verdict is another word than the other; None unless both have one."""
+        if not (self.first.is_given and self.second.is_given):
+            return None
+        return self.first.answer != self.second.answer
+
+
+def pairs_of(trials: Sequence[Trial]) -> list[Pair]:
+    """One pair for each comparison that was measured twice or more: of its first two runs with seeds of their own."""
+    runs: dict[tuple[int, str, str], list[Trial]] = defaultdict(list)
+    for trial in trials:
+        earlier = runs[trial.number, trial.files, trial.rule]
+        if all(trial.seed != other.seed for other in earlier):
+            earlier.append(trial)
+    return [Pair(*same[:2]) for same in runs.values() if len(same) > 1]
+
+
+@dataclass(frozen=True)
+class PairRow:
+    """Pairs of runs of one sort."""
+
+    name: str
+    pairs: int
+    apart: Rate  # of those with two intervals: they have no common point
+    contradicted: Rate  # of those with two verdicts: other words
+
+
+def pair_row(name: str, pairs: Sequence[Pair]) -> PairRow:
+    """Sum up pairs of runs."""
+    apart = Rate.among(pair.is_apart for pair in pairs)
+    return PairRow(name, len(pairs), apart, Rate.among(pair.is_contradicted for pair in pairs))
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+Sort = tuple[int, int, int, str]
+"""Where a row stands, by three numbers, and its name."""
+
+
+def work_text(trial: Trial) -> str:
+    """What was done to one side, in words."""
+    return f"+{trial.percent} % work" if trial.percent else trial.work
+
+
+def _sorts(trial: Trial) -> list[Sort]:
+    """The rows in which a trial counts: all, its kind and work, what else ran, its case, and what a twin differs in."""
+    kind, work = KINDS.index(trial.kind), (TWINS, IDENTICAL, PLANTED).index(trial.work)
+    every = (*CLOTHES, MOVED)
+    return [
+        (0, 0, 0, "all"),
+        (1, kind, 0, trial.kind),
+        (1, kind, 1 + work + trial.percent, f"{trial.kind}, {work_text(trial)}"),
+        (2, int(trial.busy), 0, "busy" if trial.busy else "quiet"),
+        (3, kind, 0, f"case {trial.case}"),
+        *((4, every.index(each), 0, f"twins: {each}") for each in trial.clothes),
     ]
-    for percent in sorted({each.percent for each in trials}):
-        name = f"{percent} % more work" if percent else "identical code"
-        kinds.append((name, lambda each, percent=percent: each.percent == percent))  # type: ignore[misc]
-    return [row(name, [each for each in trials if is_kind(each)]) for name, is_kind in kinds]
+
+
+def rows(trials: Sequence[Trial]) -> list[RateRow]:
+    """Rates by sort."""
+    of: dict[Sort, list[Trial]] = defaultdict(list)
+    for trial in trials:
+        for sort in _sorts(trial):
+            of[sort].append(trial)
+    return [row(sort[-1], of[sort]) for sort in sorted(of)]
+
+
+def pair_rows(trials: Sequence[Trial]) -> list[PairRow]:
+    """The same of pairs of runs; a pair is beside busy neighbours where its first run is."""
+    of: dict[Sort, list[Pair]] = defaultdict(list)
+    for pair in pairs_of(trials):
+        for sort in _sorts(pair.first):
+            of[sort].append(pair)
+    return [pair_row(sort[-1], of[sort]) for sort in sorted(of)]
+
+
+RATE_HEADINGS = (
+    "trials of",
+    "n",
+    "verdict given, %",
+    "of these wrong, %",
+    "truth outside, %",
+    "found, %",
+    "half width",
+)
+PAIR_HEADINGS = ("pairs of runs of", "n", "no common point, %", "other words, %")
+EXPLAINED = (
+    "In brackets: exact 95 % interval. Truth outside: of the intervals. Found: planted work that was called on the "
+    "right side; of the same work, the same within 1 %. Half width: median of the intervals. Other words: of two "
+    "verdicts."
+)
+
+
+def cells(row: RateRow | PairRow) -> list[str]:
+    """A row of a table, below RATE_HEADINGS or PAIR_HEADINGS."""
+    if isinstance(row, PairRow):
+        return [row.name, str(row.pairs), row.apart.brief, row.contradicted.brief]
+    width = "-" if row.half_width is None else f"±{100 * math.expm1(row.half_width):.2f} %"
+    rates = [rate.brief for rate in (row.given, row.wrong, row.missed, row.found)]
+    return [row.name, str(row.trials), *rates, width]
+
+
+def in_tables(trials: Sequence[Trial]) -> str:
+    """Both tables in Markdown."""
+    if not trials:
+        return NONE_YET
+    tables: list[tuple[Sequence[str], Sequence[RateRow | PairRow]]] = [(RATE_HEADINGS, rows(trials))]
+    tables.append((PAIR_HEADINGS, pair_rows(trials)))
+    parts = [
+        markdown_rows(head, [[*map(markdown_cell, cells(each))] for each in table]) for head, table in tables if table
+    ]
+    return "\n\n".join([*parts, EXPLAINED])
+
+
+NONE_YET = (
+    "No comparisons of known outcome have been measured by the present rule yet: `workbench calibrate` makes some."
+)
 
 
 def in_a_sentence(trials: Sequence[Trial]) -> str:
-    """The rate of false verdicts in words, for people."""
-    busy, total = sum(each.busy for each in trials), row("all", trials)
-    given = Rate(total.false.count, total.decided.count)
+    """How often verdicts are wrong, and runs disagree, in words."""
+    if not trials:
+        return NONE_YET
+    total, busy = row("all", trials), sum(trial.busy for trial in trials)
+    same = [trial for trial in trials if not trial.percent and trial.is_given]
+    different = Rate.among(trial.answer in DIFFERENT for trial in same if trial.work == TWINS)
+    pairs = pair_row("all", pairs_of(trials))
     return (
-        f"Of {len(trials):,} comparisons whose outcome was known ({busy:,} beside busy neighbours), "
-        f"{total.false.count} got a wrong verdict: {total.false} (95 % interval). "
-        f"{total.decided} of them got a verdict at all; of these verdicts, {given} were wrong. "
-        f"{total.covered} of the intervals held the truth."
+        f"Of {total.trials:,} comparisons whose outcome was known ({busy:,} beside busy neighbours), "
+        f"{total.given.count:,} got a verdict. Wrong were {total.wrong.counted} (95 % interval). Of twins, which do "
+        f"the same work in other clothes, {different.counted} were called different. Of {pairs.pairs:,} comparisons "
+        f"that were measured twice, {pairs.apart.counted} had intervals without a common point, and "
+        f"{pairs.contradicted.counted} got another word the second time."
     )

@@ -1,9 +1,7 @@
-"""Trials: comparisons of known outcome through the whole pipeline, from gates to verdicts, one line each in a file.
+"""Trials: comparisons of known outcome, each measured as a user would.
 
-A trial takes one of PLANTED, measures it until it is settled or its seconds are over, and judges it, as
-`pytest --benchmark --compare` does. Which one, which side comes first, whether neighbours are busy, and how it is
-measured (in blocks or in rounds) alternate by the number of the trial, so that a file can be continued.
-"""
+That is `pytest --benchmark --compare OLD NEW`, in a fresh folder and a process of its own. What it said is read from
+its run folder."""
 
 from __future__ import annotations
 
@@ -12,50 +10,32 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import pandas as pd
+from llama_workbench import ROOT
+from llama_workbench.variants import digests
 
-from llama_workbench.cache import cache_directory
-from llama_workbench.datasets import geometries
-
-from ..evidence.effect import ALPHA
-from ..evidence.evidence import Evidence
-from ..judge.stopping import StoppingRule
-from ..judge.verdicts import judge_ad_hoc
 from ..machine.environment import child_environment, fingerprint, usable_cores
 from ..machine.lifeline import tied
-from ..measure.measurement import Measurement, Schedule
-from ..measure.participants import ExperimentState, Progress, Setting
 from ..measure.processes import ALLOCATOR
-from ..plan.experiments import Plan, make_plan
-from ..plan.options import Request
-from ..spec.comparison import Comparison
-from ..spec.experiments import Target
-from ..spec.regions import ANSWERS
-from ..spec.sample import Round, sample_columns
-from ..stats.samples import Clocks
-from ..store.parquet import NO_SAMPLES
-from .record import CalibrationError, Trial
+from ..plan.sources import MEASURING
+from ..report.text import excluded_lines, one_text_line
+from ..spec.words import Word
+from ..store.errors import RunError
+from ..store.files import VERDICTS
+from ..store.folder import RunFolder
+from .known import KnownComparison
+from .record import Trial
 
-WORKLOAD = "prefill-tiny-t16"
-FILE = Path(__file__).with_name("planted.py")
+JUDGING = tuple(ROOT / "harness" / name for name in ("stats", "evidence", "judge"))
 
-PLANTED = {
-    0: ("calls_20", "again_20"),
-    1: ("calls_100", "calls_101"),
-    2: ("calls_50", "calls_51"),
-    3: ("calls_100", "calls_103"),
-    5: ("calls_20", "calls_21"),
-    10: ("calls_20", "calls_22"),
-}
-"""Percent more work of the second: both sides."""
-
-METHODS = ("apart", "together")
+BEYOND_SECONDS = 900.0
+"""A run that takes so much longer than its budget hangs."""
 
 
 def machine() -> dict[str, Any]:
@@ -64,11 +44,9 @@ def machine() -> dict[str, Any]:
     return {name: facts.get(name) for name in ("cpu_model", "cores", "torch", "python", "kernel")}
 
 
-def _plan() -> Plan:
-    names = tuple(dict.fromkeys(name for sides in PLANTED.values() for name in sides))
-    return make_plan(
-        Request(variants=names, added=tuple(f"{FILE}:{name}" for name in names), workloads=(WORKLOAD,)), []
-    )
+def rule() -> str:
+    """The code that measures and judges, in a few letters: trials by another one are no second runs."""
+    return digests.digest_of_folders((*MEASURING, *JUDGING))[:12]
 
 
 @contextmanager
@@ -83,103 +61,114 @@ def busy_neighbours() -> Iterator[None]:
         yield
 
 
-class Kind(NamedTuple):
-    """What a trial is."""
+@dataclass(frozen=True)
+class TrialOutcome:
+    """What a run came to, as in `Trial`."""
 
-    percent: int
-    method: str
-    busy: bool
-    turned: bool  # the side with more work is the baseline
+    answer: str = Word.INCONCLUSIVE.value
+    estimate: float | None = None
+    low: float | None = None
+    high: float | None = None
+    rounds: int = 0
+    processes: int = 0
+    fired: int = 0
+    inside: float | None = None
+    seed: int | None = None
+    trouble: str = ""
 
 
-def kind_of(number: int) -> Kind:
-    """The trial of a number: everything alternates."""
-    percents = list(PLANTED)
-    rest, place = divmod(number, len(percents))
-    return Kind(percents[place], METHODS[rest % 2], bool(rest // 2 % 2), bool(rest // 4 % 2))
+def measured(comparison: KnownComparison, *, budget: float, busy: bool, by: str) -> Trial:
+    """Run a comparison, for so many seconds of rounds. by: see `rule`."""
+    begun, started = datetime.now(UTC), time.monotonic()
+    with (
+        tempfile.TemporaryDirectory(prefix="workbench-calibrate-", ignore_cleanup_errors=True) as name,
+        ExitStack() as stack,
+    ):
+        folder = Path(name)
+        comparison.write(folder)
+        if busy:
+            stack.enter_context(busy_neighbours())
+        trouble = _run(folder, [*comparison.command, "--budget", f"{budget:g}"], budget + BEYOND_SECONDS)
+        outcome = _read(RunFolder(folder / RUN), trouble)
+    return Trial(
+        kind=comparison.kind,
+        work=comparison.work,
+        case=comparison.case,
+        percent=comparison.percent,
+        number=comparison.number,
+        clothes=comparison.clothes,
+        called_with=comparison.called_with,
+        repeats=comparison.repeats,
+        log_ratio=comparison.log_ratio,
+        files=comparison.digest[:12],
+        rule=by,
+        budget=budget,
+        busy=busy,
+        begun=begun.isoformat(timespec="seconds"),
+        seconds=round(time.monotonic() - started, 1),
+        **vars(outcome),
+    )
 
 
-@dataclass
-class Trials:
-    """Variants that have passed their gates, to be compared again and again."""
+RUN = "run"
+"""The folder of a run, beside the files that it compares."""
 
-    schedule: Schedule
-    book: ExperimentState
 
-    @classmethod
-    @contextmanager
-    def prepared(cls, progress: Progress) -> Iterator[Trials]:
-        """Start the process and pass the gates."""
-        from llama_workbench.datasets.checkpoints import synthesize  # imports torch
-
-        cache, plan = cache_directory(), _plan()
-        workload = plan.experiments[0].workload
-        with tempfile.TemporaryDirectory(prefix="workbench-calibrate-") as logs:
-            setting = Setting(
-                added=plan.added,
-                device="cpu",
-                folders={workload.geometry: synthesize(geometries.get(workload.geometry), cache=cache)},
-                parameters={},
-                cache=cache,
-                logs=Path(logs),
-                seed=0,
-                progress=progress,
-            )
-            measurement = Measurement.of(plan.experiments, setting)
-            with measurement.processes.running():
-                measurement.gates.pass_gates()
-                [book] = measurement.participants.books
-                if book.excluded:
-                    raise CalibrationError(_left_out(book))
-                yield cls(measurement.schedule, book)
-
-    def one(self, number: int, seconds: float) -> Trial:
-        """The trial of this number, of at most so many seconds."""
-        percent, method, busy, turned = kind_of(number)
-        sides = PLANTED[percent][::-1] if turned else PLANTED[percent]
-        pair = Comparison(WORKLOAD, variant=sides[1], baseline=sides[0])
-        whole = self.book.experiment
-        target = Target(pair, ANSWERS, "operations", part="trial")
-        self.book.experiment = replace(whole, variants=sides, baseline=sides[0], controls=(), targets=(target,))
-        self.book.kept_together = [] if method == "apart" else list(sides)
-        self.book.forget_rounds()
-        rounds: list[Round] = []
-        rule = StoppingRule([self.book.experiment], Clocks(), ALPHA)
-        begun = time.monotonic()
+def _run(folder: Path, words: list[str], limit: float) -> str:
+    """Measure there. The end of what a run said that failed; empty where it did not."""
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--benchmark", *words, "--run-dir", RUN]
+    environment = {name: value for name, value in child_environment().items() if not name.startswith("PYTEST_")}
+    with subprocess.Popen(
+        tied(command),
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
         try:
-            with busy_neighbours() if busy else ExitStack():
-                self.schedule.run(rule, rounds.append, seconds=seconds)
-        finally:
-            self.book.experiment = whole
-        took = time.monotonic() - begun
-        if self.book.excluded:
-            raise CalibrationError(_left_out(self.book))
-        evidence = Evidence(samples=_frame(rounds), measured={WORKLOAD: sides})
-        [effect] = judge_ad_hoc(evidence, baseline=pair.baseline, variant=pair.variant).effects
-        work = math.log1p(percent / 100)
-        ends = [math.log(end) if end and math.isfinite(end) else None for end in (effect.low, effect.high)]
-        return Trial(
-            number=number,
-            percent=percent,
-            method="blocks" if self.book.blocks else "rounds",
-            busy=busy,
-            log_ratio=work if turned else -work,
-            answer=effect.verdict,
-            low=ends[0],
-            high=ends[1],
-            rounds=effect.rounds,
-            seconds=round(took, 2),
-        )
+            output, _ = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            return f"took more than {limit:.0f} s"
+        finally:  # also where the user interrupts this
+            process.kill()
+            process.wait()
+    lines = [line for line in output.splitlines() if line.strip(" =")]
+    return one_text_line(" / ".join(lines[-3:])) if process.returncode else ""
 
 
-def _left_out(book: ExperimentState) -> str:
-    reasons = "; ".join(f"{name}: {reason}" for name, reason in book.excluded.items())
-    return f"cannot calibrate here, variants of known work were left out ({reasons})"
+def _read(run: RunFolder, trouble: str) -> TrialOutcome:
+    """What stands in a run folder. trouble: why the command failed, if it did."""
+    try:
+        manifest = run.read_manifest()
+        [effect] = [effect for verdict in run.read_json(VERDICTS) for effect in verdict["effects"]]
+        samples = run.read_samples()
+    except (RunError, ValueError) as error:
+        return TrialOutcome(trouble=trouble or one_text_line(error))
+    excluded = "; ".join(excluded_lines(manifest))
+    return TrialOutcome(
+        answer=effect["verdict"],
+        estimate=_log(effect["ratio"]),
+        low=_log(effect["low"]),
+        high=_log(effect["high"]),
+        rounds=effect["rounds"],
+        processes=int(samples["process"].nunique()),
+        fired=sum(control["fired"] for control in (manifest.get("noise") or {}).get("controls", ())),
+        inside=_inside(manifest),
+        seed=manifest.get("seed"),
+        trouble=excluded or ("" if effect["rounds"] else trouble),
+    )
 
 
-def _frame(rounds: Sequence[Round]) -> pd.DataFrame:
-    if not rounds:
-        return NO_SAMPLES  # with the types that its columns have
-    taken = [(one, sample) for one in rounds for sample in one.samples]
-    rows = [(of.workload, sample.variant, of.process, of.number, *sample[1:]) for of, sample in taken]
-    return pd.DataFrame(rows, columns=list(sample_columns()))
+def _log(ratio: float | None) -> float | None:
+    return math.log(ratio) if ratio and math.isfinite(ratio) else None
+
+
+def _inside(manifest: Mapping[str, Any]) -> float | None:
+    """The share of the time of rounds that lies in samples."""
+    spent, sampled = (
+        sum(experiment[name] or 0.0 for experiment in manifest["experiments"])
+        for name in ("seconds", "sampled_seconds")
+    )
+    return round(sampled / spent, 4) if spent else None

@@ -129,6 +129,9 @@ class Called:
         """Are inputs the same each time, and how long does one take? Raises PayloadError where they cannot be used."""
         name = self._payload_name
         try:
+            generators = self.payload.used(GATED)
+            for payload in (self._side.payload, self._baseline.payload):
+                payload.generators = generators
             first, again, other = (self.payload.arguments(number) for number in (GATED[0], GATED[0], GATED[1]))
             begun = perf_counter_ns()
             self.payload.batch(0, TIMED_AGAIN)
@@ -140,6 +143,18 @@ class Called:
             fix = "draw from Python's, numpy's or torch's seeded random numbers, or take a seed"
             raise PayloadError(f"{name} gives another input for the same seed ({random}): {fix}")
         self.one_input = not difference(first, other)
+
+    def learnt(self) -> dict[str, Any]:
+        """What its gate found out of its inputs, for `learn` in a later process."""
+        facts = {"make_ns": self.make_ns, "one_input": self.one_input, "changes_inputs": self.changes_inputs}
+        return facts | {"generators": list(self.payload.generators)}
+
+    def learn(self, facts: Mapping[str, Any]) -> None:
+        """Take over what `learnt` said in an earlier process."""
+        self.make_ns, self.one_input = facts["make_ns"], facts["one_input"]
+        self.changes_inputs = facts["changes_inputs"]
+        for payload in (self._side.payload, self._baseline.payload):
+            payload.generators = tuple(facts["generators"])
 
     @property
     def makes_inputs(self) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -16,8 +16,12 @@ from llama_workbench.datasets.files import short, shortened
 from llama_workbench.datasets.geometries import DataError, read_toml
 from llama_workbench.variants.spelling import did_you_mean
 
+from ..store.files import CLAIMS
 from .faults import ClaimError, noted_by_runs, problems_of
 from .model import Claim
+
+if TYPE_CHECKING:
+    from ..store.folder import RunFolder
 
 DISPUTE_FILE = "dispute.toml"
 """In a folder of claims what is asked about them, and no claim; `dispute` reads it."""
@@ -67,6 +71,13 @@ def read_claim(path: Path) -> Claim:
     if noted:
         raise ClaimError(noted)
     return claim.read_from(path)
+
+
+def stored_claims(run: RunFolder) -> list[Claim]:
+    """The claims as they stood when the run was made. Raises ClaimError where they are none, RunError where claims.json
+    cannot be read."""
+    path = run.path / CLAIMS
+    return [check_claim(table, f"{path}[{index}]") for index, table in enumerate(run.records(CLAIMS))]
 
 
 def check_claim(table: Any, where: str) -> Claim:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from ..spec.comparison import Comparison
 from ..spec.entered import AA, EnteredName
 from ..stats.confidence import running_interval
+from ..stats.joint import EqualSides, chance_of_no_difference, typical_difference
 from ..stats.samples import Differences
 from ..store.schema import Control, Noise
+from .design import Design
 from .numbers import percent
 
 SUBJECT = "Identical code"
@@ -20,12 +22,14 @@ def judge_controls(
     measured: Mapping[str, Sequence[str]],
     rounds: Callable[[Comparison], Differences],
     alpha: float,
+    design: Design,
+    numbers: Callable[[Comparison], Sequence[tuple[int, int]]],
 ) -> Noise:
-    """Judge every `NAME@aa` and `NAME@copy` against NAME, at alpha over the number of controls.
+    """Judge every `NAME@aa` and `NAME@copy` against NAME, at alpha over the number of controls, and all together.
 
-    measured: workload → participants. rounds: the rounds of a comparison. A control fires where its interval leaves
-    out 0, and where its rounds contradict each other (an empty interval misses 0 as well). A copy that took part in no
-    round is none.
+    measured: workload → participants. rounds: the rounds of a comparison; numbers: (process, round) of each. A control
+    fires where its interval leaves out 0, and where its rounds contradict each other (an empty interval misses 0 as
+    well). A copy that took part in no round is none.
     """
     pairs = []
     for workload, variant in ((workload, variant) for workload, names in measured.items() for variant in names):
@@ -36,19 +40,32 @@ def judge_controls(
     pairs = [(pair, kind) for pair, kind in pairs if kind == AA or len(values[pair])]
     controls = []
     for pair, kind in pairs:
-        interval = running_interval(values[pair], alpha / len(pairs))
+        interval = running_interval(values[pair], design.plan(pair.workload, alpha / len(pairs)))
         fired = interval.unstable or not interval.low <= 0 <= interval.high
         ends = interval.centre, interval.low, interval.high, interval.n
         controls.append(Control(pair.workload, kind, pair.variant, *ends, fired))
-    return Noise(tuple(controls), _noise_line(controls))
+    typical = _typical([EqualSides(_units(pair, numbers(pair), design), values[pair]) for pair, _ in pairs], alpha)
+    return Noise(tuple(controls), _noise_line(controls, typical), typical=typical)
 
 
-def _noise_line(controls: Sequence[Control]) -> str:
+def _units(pair: Comparison, numbers: Sequence[tuple[int, int]], design: Design) -> list[Hashable]:
+    """What each value of a control may share with others of the same name: its process, or its round."""
+    return [process if design.lives else (pair.workload, process, number) for process, number in numbers]
+
+
+def _typical(series: Sequence[EqualSides], alpha: float) -> float:
+    """By how much (log units) identical code differs typically, where the controls together show that it does."""
+    return typical_difference(series) if chance_of_no_difference(series) <= alpha else 0.0
+
+
+def _noise_line(controls: Sequence[Control], typical: float) -> str:
     if not controls:
         return f"{SUBJECT}: not checked in this run"
     fired = [f"{control.variant} on {control.workload}" for control in controls if control.fired]
     bounded = [control for control in controls if math.isfinite(control.shift)]
     line = f"{SUBJECT}: {found_text(controls, fired)}"
+    if typical and not fired:
+        line += f"; all checks together show a difference, typically {percent(math.expm1(typical))}"
     if bounded:
         shift = max(abs(control.interval.centre) for control in bounded)
         widest = max((control.interval.high - control.interval.low) / 2 for control in bounded)

@@ -13,22 +13,24 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ..spec.regions import Region
-from ..spec.words import Cause
-from ..stats.confidence import Interval, looks, looks_reached, pseudo_median, running_interval
+from ..spec.words import Cause, Word
+from ..stats.confidence import Interval, Level, LookPlan, looks, looks_reached, pseudo_median, running_interval
+from ..stats.dependence import is_dependent
 from ..stats.samples import Differences
-from ..store.schema import Effect
+from ..store.verdict_schema import Effect
 from .numbers import exp, percent
 
 UNSTABLE = "unstable: the effect drifted while it was measured"
+DEPENDENT = "dependent: each value resembles the one before, or they drift, so that the interval is too narrow"
 TOO_FEW = "too few rounds for an interval"
 INVALID = "confounded: {} of rounds without a valid time"
-BY_CONTROL = "confounded: a control fired, and {} of bias may have made this effect"
+BY_CONTROL = "confounded: controls differ, and {} of bias may have made this effect"
 BY_FAULTS = "confounded: the difference in page faults may have made this effect"
 """Reasons for an open effect."""
 
@@ -65,7 +67,7 @@ def decided(interval: Interval, region: Region, stretch: Stretch = NO_STRETCH) -
     return answer is not None and answer == _settled(interval.low - stretch.low, interval.high + stretch.high, region)
 
 
-def rounds_needed(values: ArrayLike, region: Region, *, alpha: float, stretch: Stretch = NO_STRETCH) -> float:
+def rounds_needed(values: ArrayLike, region: Region, *, alpha: Level, stretch: Stretch = NO_STRETCH) -> float:
     """Number of rounds, those of a planned look, after which the stretched interval will be clear of the region's
     nearest boundary; as many as there are if it is.
 
@@ -98,7 +100,7 @@ def rounds_needed(values: ArrayLike, region: Region, *, alpha: float, stretch: S
 
 
 def remaining_seconds(
-    values: ArrayLike, seconds: float, region: Region, *, alpha: float, stretch: Stretch = NO_STRETCH
+    values: ArrayLike, seconds: float, region: Region, *, alpha: Level, stretch: Stretch = NO_STRETCH
 ) -> float:
     """Further seconds of measuring until the interval will be clear of the region's nearest boundary; 0 if it is.
 
@@ -114,7 +116,7 @@ def judge_effect(
     measured: Differences,
     region: Region,
     *,
-    alpha: float,
+    alpha: Level,
     workload: str,
     variant: str,
     baseline: str,
@@ -123,14 +125,16 @@ def judge_effect(
     not_evidence: str | None = None,
     bias: float = 0.0,
     fault_cost_ns: float = FAULT_COST_NS,
+    lives: bool = False,
 ) -> Effect:
     """Judge one comparison. `confounds`: why no number here can be trusted. `not_evidence`: why the comparison says
-    nothing about the claim, however well it was measured (gates, traces, an excluded variant).
-    Two disturbances have a known size: the interval is stretched by the most that they can have done, and the effect is
-    confounded if its verdict does not survive that. Page faults: without them the side that has more would take at most
-    (difference) * `fault_cost_ns` less. `bias` (log units): what a control that fired shows; stretched both ways.
+    nothing about the claim, however well it was measured (gates, traces, an excluded variant). Two disturbances have a
+    known size: the interval is stretched by the most that they can have done, and the effect is confounded if its
+    verdict does not survive that. Page faults: without them the side that has more would take at most (difference) *
+    `fault_cost_ns` less. `bias` (log units): what a control that fired shows; stretched both ways. `lives`:
+    each value is of a process of its own; where such values depend on each other they settle nothing.
     """
-    interval = running_interval(measured.values, alpha)
+    plan, interval = LookPlan.at(alpha), running_interval(measured.values, alpha)
     effect = Effect(
         workload=workload,
         variant=variant,
@@ -141,34 +145,44 @@ def judge_effect(
         high=exp(interval.high),
         rounds=interval.n,
         seconds=measured.seconds,
-        verdict="inconclusive",
+        verdict=Word.INCONCLUSIVE,
+        horizon=plan.horizon,
+        one_sided=plan.one_sided,
     )
-    faults = fault_stretch(measured, fault_cost_ns)
-    notes = _notes(measured, baseline, variant, max(faults))
+    faults, dependent = fault_stretch(measured, fault_cost_ns), is_dependent(measured.values)
+    notes = [*_notes(measured, baseline, variant, max(faults)), *[DEPENDENT] * dependent]
 
-    def ends(verdict: str, cause: Cause = Cause.NONE, *reasons: str) -> Effect:
+    def ends(verdict: Word, cause: Cause = Cause.NONE, *reasons: str) -> Effect:
         reason, *others = reasons or ("",)
-        return replace(effect, verdict=verdict, cause=cause, reason=reason, notes=(*others, *notes))
+        beside = tuple(note for note in (*others, *notes) if note != reason)
+        return replace(effect, verdict=verdict, cause=cause, reason=reason, notes=beside)
 
     if not_evidence is not None:
-        return ends("not evidence", Cause.EXCLUDED, not_evidence)
-    if measured.invalid_share > INVALID_SHARE_LIMIT:
-        return ends("inconclusive", Cause.CONFOUNDED, INVALID.format(percent(measured.invalid_share)))
-    if interval.n == 0:
-        return ends("inconclusive", Cause.NO_ROUNDS, "no rounds were measured")
-    if confounds:
-        return ends("inconclusive", Cause.CONFOUNDED, *(f"confounded: {reason}" for reason in confounds))
-    if interval.unstable:
-        return ends("inconclusive", Cause.UNSTABLE, UNSTABLE)
-    verdict = _settled(interval.low, interval.high, region)
-    if verdict is None or not decided(interval, region, faults):
+        return ends(Word.NOT_EVIDENCE, Cause.EXCLUDED, not_evidence)
+    if doubt := _doubt(measured, interval, confounds):
+        return ends(Word.INCONCLUSIVE, *doubt)
+    if not decided(interval, region, faults):
         more = remaining_seconds(measured.values, measured.seconds, region, alpha=alpha, stretch=faults)
         effect = replace(effect, seconds_more=more)
-        why = _why_open(interval, region) if verdict is None else (Cause.CONFOUNDED, BY_FAULTS)
-        return ends("inconclusive", *why)
-    if _settled(interval.low - bias, interval.high + bias, region) != verdict:
-        return ends("inconclusive", Cause.CONFOUNDED, BY_CONTROL.format(percent(math.expm1(bias))))
-    return ends(verdict)
+    verdict = _settled(interval.low, interval.high, region)
+    if why := _why_open(interval, region, faults, bias, dependent and lives):
+        return ends(Word.INCONCLUSIVE, *why)
+    return ends(verdict or Word.INCONCLUSIVE)
+
+
+Why = tuple[Cause, *tuple[str, ...]]
+"""A cause, and its reasons."""
+
+
+def _doubt(measured: Differences, interval: Interval, confounds: Sequence[str]) -> Why | None:
+    """Why the interval says nothing at all, whatever it is."""
+    if measured.invalid_share > INVALID_SHARE_LIMIT:
+        return Cause.CONFOUNDED, INVALID.format(percent(measured.invalid_share))
+    if interval.n == 0:
+        return Cause.NO_ROUNDS, "no rounds were measured"
+    if confounds:
+        return Cause.CONFOUNDED, *(f"confounded: {reason}" for reason in confounds)
+    return (Cause.UNSTABLE, UNSTABLE) if interval.unstable else None
 
 
 def _notes(measured: Differences, baseline: str, variant: str, fault: float) -> list[str]:
@@ -179,15 +193,13 @@ def _notes(measured: Differences, baseline: str, variant: str, fault: float) -> 
             f"page faults a call: {measured.faults_baseline:.1f} in {baseline}, {measured.faults_variant:.1f} in "
             f"{variant} (at most {percent(-math.expm1(-fault))} of the time)"
         )
-    if (correlation := _correlation(measured.values)) > max(0.3, 3 / math.sqrt(max(len(measured.values), 1))):
-        notes.append(f"each round resembles the one before (correlation {correlation:.1f}): the interval is too narrow")
     return notes
 
 
-def _settled(low: float, high: float, region: Region) -> Literal["supported", "refuted"] | None:
+def _settled(low: float, high: float, region: Region) -> Word | None:
     if region.contains(low, high):
-        return "supported"
-    return "refuted" if region.excludes(low, high) else None
+        return Word.SUPPORTED
+    return Word.REFUTED if region.excludes(low, high) else None
 
 
 def fault_stretch(measured: Differences, fault_cost_ns: float) -> Stretch:
@@ -201,17 +213,17 @@ def fault_stretch(measured: Differences, fault_cost_ns: float) -> Stretch:
     return Stretch(low=stretch) if more > 0 else Stretch(high=stretch)
 
 
-def _correlation(values: NDArray[np.float64]) -> float:
-    """Correlation of each round with the next, which the interval takes to be 0; 0 for fewer than 20 rounds."""
-    if values.size < 20 or np.ptp(values) == 0:
-        return 0.0
-    centred = values - values.mean()
-    return float(centred[:-1] @ centred[1:] / (centred @ centred))
-
-
-def _why_open(interval: Interval, region: Region) -> tuple[Cause, str]:
-    if math.isinf(interval.low) or math.isinf(interval.high):
+def _why_open(interval: Interval, region: Region, faults: Stretch, bias: float, dependent: bool) -> Why | None:
+    """Why the interval does not answer, or its answer does not count; None where it does."""
+    verdict = _settled(interval.low, interval.high, region)
+    if verdict is None and (math.isinf(interval.low) or math.isinf(interval.high)):
         return Cause.TOO_FEW_ROUNDS, TOO_FEW
-    crossed = [boundary for boundary in region.boundaries if interval.low < boundary < interval.high]
-    nearest = min(crossed or region.boundaries, key=lambda boundary: abs(interval.centre - boundary))
-    return Cause.ACROSS_LIMIT, f"the interval lies on both sides of {math.exp(nearest):.4g}×"
+    if verdict is None:
+        crossed = [boundary for boundary in region.boundaries if interval.low < boundary < interval.high]
+        nearest = min(crossed or region.boundaries, key=lambda boundary: abs(interval.centre - boundary))
+        return Cause.ACROSS_LIMIT, f"the interval lies on both sides of {math.exp(nearest):.4g}×"
+    if not decided(interval, region, faults):
+        return Cause.CONFOUNDED, BY_FAULTS
+    if _settled(interval.low - bias, interval.high + bias, region) != verdict:
+        return Cause.CONFOUNDED, BY_CONTROL.format(percent(math.expm1(bias)))
+    return (Cause.DEPENDENT, DEPENDENT) if dependent else None

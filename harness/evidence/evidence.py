@@ -12,10 +12,12 @@ import pandas as pd
 from ..machine.environment import device_kind
 from ..spec.comparison import Comparison, Metric
 from ..spec.regions import Region
-from ..stats.samples import Clock, Clocks, Differences, LogTimes, differences, log_times
+from ..stats.samples import Clock, Clocks, Differences, LogTimes, differences, log_times, whole_rounds
 from ..store.forms import check
-from ..store.schema import MANIFEST, Effect, Noise
+from ..store.schema import MANIFEST, Noise
+from ..store.verdict_schema import Effect
 from .controls import judge_controls
+from .design import Design
 from .effect import ALPHA, FAULT_COST_NS, HUGE_FAULT_COST_NS, fault_stretch, judge_effect
 
 
@@ -28,7 +30,7 @@ class Evidence:
     where they were not compared. sizes: tokens of each workload (of a decode: its context); new_tokens: that it
     generates; widths and geometries: of its model. passes: name of a metric → what its pass left, as the metric reads
     it. unusable: (workload, variant) → why its numbers do not count. confirmed: what measuring again from outside gave
-    (`confirmation`). alpha: chance that a verdict is wrong.
+    (`confirmation`). alpha: chance that a verdict is wrong. design: how its series are looked at.
     """
 
     samples: pd.DataFrame
@@ -40,6 +42,7 @@ class Evidence:
     noise: Noise = field(default_factory=lambda: Noise((), "Identical code: not checked in this run"))
     fault_cost_ns: float = FAULT_COST_NS
     alpha: float = ALPHA
+    design: Design = field(default_factory=Design)
     seed: int = 0
     sizes: Mapping[str, float] = field(default_factory=dict)
     new_tokens: Mapping[str, int] = field(default_factory=dict)
@@ -65,7 +68,12 @@ class Evidence:
         if key not in self._arrays:  # made once for all variants of a workload
             new_tokens = self.new_tokens.get(workload, 0)
             self._arrays[key] = log_times(
-                self.samples, workload=workload, clock=key[1], metric=metric, new_tokens=new_tokens
+                self.samples,
+                workload=workload,
+                clock=key[1],
+                metric=metric,
+                new_tokens=new_tokens,
+                by_lives=self.design.lives,
             )
         return self._arrays[key].of(variants)
 
@@ -74,6 +82,11 @@ class Evidence:
         workload, variant, baseline, metric = comparison
         times = self.times(workload, variant, baseline, metric=metric)
         return differences(times, baseline=baseline, variant=variant)
+
+    def numbers(self, comparison: Comparison) -> tuple[tuple[int, int], ...]:
+        """(process, round) of each of the same."""
+        workload, variant, baseline, metric = comparison
+        return whole_rounds(self.times(workload, variant, baseline, metric=metric)).rounds
 
     def not_evidence(self, comparison: Comparison, evidence: str) -> str | None:
         """Why the comparison says nothing about a claim of this kind; None where it does."""
@@ -89,7 +102,9 @@ class Evidence:
         return None
 
     def bias(self, workload: str) -> float:
-        """Log units by which this run may shift a ratio here; 0 unless a control fired.
+        """Log units by which this run may shift a ratio here; 0 unless a control fired, or all together show one.
+
+        Where only all together do it is twice the typical difference; runs of rounds are judged as they were, without.
 
         Twice the largest shift that a fired control allows: one control is one draw of the bias between two sides,
         and another pair may draw more. Controls of other workloads are asked only where this one has none, because
@@ -97,7 +112,7 @@ class Evidence:
         """
         here = [control for control in self.noise.controls if control.workload == workload]
         fired = [control for control in here or self.noise.controls if control.fired]
-        return 2 * max((control.shift for control in fired), default=0.0)
+        return 2 * max([control.shift for control in fired], default=self.noise.typical * self.design.lives)
 
     def allowance(self, comparison: Comparison) -> tuple[float, float]:
         """By how much (log units) the true ratio may lie below and above an interval, for what disturbed this run:
@@ -140,6 +155,7 @@ def evidence_from_manifest(
         confirmed={pair: said for each in experiments for pair, said in _confirmed(each).items()},
         fault_cost_ns=fault_cost_ns(manifest.get("environment", {})),
         alpha=float(manifest.get("alpha", ALPHA)),
+        design=Design.of(manifest),
         seed=int(manifest.get("seed") or 0),
         sizes={
             name: float(facts.get("context", 0) if facts.get("kind") == "decode" else facts.get("tokens", 0))
@@ -153,7 +169,7 @@ def evidence_from_manifest(
         passes=passes or {},
     )
     if noise is None:
-        noise = judge_controls(measured, evidence.differences, evidence.alpha)
+        noise = judge_controls(measured, evidence.differences, evidence.alpha, evidence.design, evidence.numbers)
     judged = replace(evidence, noise=noise)
     judged._arrays.update(evidence._arrays)  # the same samples
     return judged
@@ -188,7 +204,8 @@ def clocks_of(manifest: Mapping[str, Any]) -> Clocks:
         if clock.get("default") == "wall":
             wall_default.add(workload)
         wall_variants[workload] = wall_variants.get(workload, frozenset()) | set(clock.get("wall_variants", ()))
-    return Clocks(device_kind(manifest.get("environment") or {}), frozenset(wall_default), wall_variants)
+    device = device_kind(manifest.get("environment") or {})
+    return Clocks(device, frozenset(wall_default), wall_variants)
 
 
 def _confirmed(experiment: Mapping[str, Any]) -> dict[Comparison, str]:
@@ -227,7 +244,7 @@ def compare_sides(evidence: Evidence, comparison: Comparison, region: Region, ki
     effect = judge_effect(
         evidence.differences(comparison),
         region,
-        alpha=alpha,
+        alpha=evidence.design.plan(workload, alpha, region),
         workload=workload,
         variant=variant,
         baseline=baseline,
@@ -235,6 +252,7 @@ def compare_sides(evidence: Evidence, comparison: Comparison, region: Region, ki
         not_evidence=evidence.not_evidence(comparison, kind),
         bias=evidence.bias(workload),
         fault_cost_ns=evidence.fault_cost_ns,
+        lives=evidence.design.lives,
     )
     again = evidence.confirmed.get(comparison)
     return effect if again is None else replace(effect, notes=(*effect.notes, again))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..spec.words import LOOKS, SETTLED, Word
-from ..store.schema import Effect
+from ..store.verdict_schema import Effect
 from .numbers import duration
 
 ON_THE_MACHINE = "depends on the machine"
@@ -25,42 +25,42 @@ def machine_of(run: str) -> str:
     return run.partition(PIECE)[0]
 
 
-def combine(effects: Sequence[Effect]) -> tuple[str, str]:
+def combine(effects: Sequence[Effect]) -> tuple[Word, str]:
     """Verdict and reason for a part from its effects (at least one).
 
     All settled alike: that. Settled differently: depends, with all lists. None of them evidence: not evidence.
     Otherwise inconclusive, with what is open; one open comparison is enough.
     """
     named = _grouped(effects)
-    settled: dict[str, list[str]] = {word: named[word] for word in SETTLED if word in named}
-    excluded = named.get("not evidence", [])
-    open_ = named.get("inconclusive", []) + excluded
+    settled: dict[Word, list[str]] = {word: named[word] for word in SETTLED if word in named}
+    excluded = named.get(Word.NOT_EVIDENCE, [])
+    open_ = named.get(Word.INCONCLUSIVE, []) + excluded
     if len(settled) > 1:
         reason = "; ".join(f"{word} on {', '.join(where)}" for word, where in settled.items())
         return Word.DEPENDS, reason + (f"; open: {', '.join(open_)}" if open_ else "")
     if len(excluded) == len(effects):
-        return "not evidence", reasons(effects)
+        return Word.NOT_EVIDENCE, reasons(effects)
     if open_:
-        return "inconclusive", _open_reason(effects, settled)
+        return Word.INCONCLUSIVE, _open_reason(effects, settled)
     [(word, where)] = settled.items()
     return word, f"{LOOKS[word].start} on {', '.join(where)}"
 
 
-def _grouped(effects: Sequence[Effect]) -> dict[str, list[str]]:
+def _grouped(effects: Sequence[Effect]) -> dict[Word, list[str]]:
     """Labels of the effects by verdict. A label is the workload, with the baseline where there are several."""
     if not effects:
         raise ValueError("a verdict needs at least one effect")
     several = len({effect.baseline for effect in effects}) > 1
-    named: dict[str, list[str]] = {}
+    named: dict[Word, list[str]] = {}
     for effect in effects:
-        where = effect.workload or effect.metric  # a value may be of no workload
-        named.setdefault(effect.verdict, []).append(f"{where} against {effect.baseline}" if several else where)
+        where = f"{effect.place} against {effect.baseline}" if several else effect.place
+        named.setdefault(effect.verdict, []).append(where)
     return named
 
 
-def _open_reason(effects: Sequence[Effect], settled: Mapping[str, Sequence[str]]) -> str:
+def _open_reason(effects: Sequence[Effect], settled: Mapping[Word, Sequence[str]]) -> str:
     """One sentence for all open effects: why they are open, and how long it would take to settle them."""
-    open_ = [effect for effect in effects if effect.verdict in ("inconclusive", "not evidence")]
+    open_ = [effect for effect in effects if effect.verdict in (Word.INCONCLUSIVE, Word.NOT_EVIDENCE)]
     causes = _by_cause(open_)
     same = len(causes) == 1 and len(open_) == len(effects)
     parts = [next(iter(causes)) if same else "; ".join(f"{why} on {', '.join(where)}" for why, where in causes.items())]
@@ -108,5 +108,5 @@ def _by_cause(effects: Sequence[Effect]) -> dict[str, list[str]]:
     causes: dict[str, list[str]] = {}
     for effect in effects:
         where = causes.setdefault(effect.reason or effect.verdict, [])
-        where += [name for name in [effect.workload or effect.metric] if name not in where]
+        where += [name for name in [effect.place] if name not in where]
     return causes

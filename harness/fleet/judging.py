@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..claims.model import Claim
-from ..claims.reading import check_claim
+from ..claims.reading import stored_claims
 from ..evidence.controls import SUBJECT, found_text
 from ..evidence.effect import ALPHA
 from ..evidence.verdict import how_many
@@ -17,9 +16,9 @@ from ..report.stored import evidence_of
 from ..spec.conditions import conditions_in
 from ..store import machine_schema
 from ..store.errors import RunError
-from ..store.files import CLAIMS, MACHINES, MANIFEST, VERDICTS
+from ..store.files import MACHINES, MANIFEST, VERDICTS
 from ..store.machine_schema import OverMachines
-from ..store.schema import Verdict
+from ..store.verdict_schema import Verdict
 from .folder import FleetFolder
 from .kinds import labels, names
 from .verdicts import MachineEvidence, judge_machines
@@ -29,7 +28,7 @@ from .verdicts import MachineEvidence, judge_machines
 class FleetVerdicts:
     """What the runs of the machines come to."""
 
-    verdicts: list[Verdict]  # over machines
+    verdicts: tuple[Verdict, ...]  # over machines
     over: list[OverMachines]  # each effect over machines
     machines: list[machine_schema.Machine]  # for run.json, with their kinds
     noise: str  # what their controls show, in one line
@@ -59,14 +58,14 @@ def verdicts_of(fleet: FleetFolder) -> FleetVerdicts:
     labelled = zip(named, names(environments), measured, strict=True)
     machines = [MachineEvidence(label, kind, evidence_of(run, one)) for label, kind, (_, run, one) in labelled]
     parts = parts_of(
-        _claims(fleet),
+        stored_claims(fleet.run),
         [(baseline, variant) for baseline, variant in manifest.get("ad_hoc", [])],
         conditions_in(manifest),
     )
     verdicts, over = judge_machines(parts, machines, float(manifest.get("alpha") or ALPHA))
     kinds = {each.name: machine.name for (each, *_), machine in zip(measured, machines, strict=True)}
     listed = [each.model_copy(update={"kind": kinds.get(each.name, each.kind)}) for each in fleet.machines()]
-    return FleetVerdicts(verdicts, over, listed, _noise_line(machines))
+    return FleetVerdicts(tuple(verdicts), over, listed, _noise_line(machines))
 
 
 def _counted(machine: machine_schema.Machine, manifest: Mapping[str, Any], split: bool) -> Mapping[str, Any]:
@@ -87,11 +86,6 @@ def _noise_line(machines: Sequence[MachineEvidence]) -> str:
     return f"{SUBJECT}: {found_text(controls, fired, where)}"
 
 
-def _claims(fleet: FleetFolder) -> list[Claim]:
-    path = fleet.path / CLAIMS
-    return [check_claim(table, f"{path}[{index}]") for index, table in enumerate(fleet.run.records(CLAIMS))]
-
-
 def judge_fleet(path: Path | str, **values: Any) -> tuple[Verdict, ...]:
     """Judge a fleet over its machines; write verdicts.json and machines.json, and name the kinds in run.json, with
     these values under their keys.
@@ -108,4 +102,4 @@ def judge_fleet(path: Path | str, **values: Any) -> tuple[Verdict, ...]:
         fleet.run.write_json(MANIFEST, manifest)
     else:
         fleet.run.seal(manifest)
-    return tuple(judged.verdicts)
+    return judged.verdicts

@@ -10,11 +10,12 @@ import numpy as np
 from scipy.special import stdtrit
 
 from ..evidence.numbers import exp
-from ..spec.words import SETTLED
+from ..spec.words import SETTLED, Word
 from ..stats.confidence import looks_reached
+from ..stats.means import between_variance
 from ..store.machine_schema import General, OfKind, Pooled
-from ..store.schema import Effect
-from .random_effects import LEAST_KINDS, CentredInterval, between_variance, mean_of, random_effects
+from ..store.verdict_schema import Effect
+from .random_effects import LEAST_KINDS, CentredInterval, mean_of, random_effects
 
 OnMachines = Sequence[tuple[str, Effect]]
 """One effect on several machines, each with the machine's name."""
@@ -52,12 +53,12 @@ def pooled(by_kind: Mapping[str, OnMachines], alpha: float, *, looks_once: bool)
     }
 
 
-def _word(verdicts: Sequence[str]) -> str:
+def _word(verdicts: Sequence[Word]) -> Word:
     """What machines of one kind say together: what they all say; else they are open, or depend."""
     words = set(verdicts)
     if len(words) == 1:
         return verdicts[0]
-    return "depends" if len(words & {*SETTLED}) > 1 else "inconclusive"
+    return Word.DEPENDS if len(words & {*SETTLED}) > 1 else Word.INCONCLUSIVE
 
 
 def _shown(ends: CentredInterval, is_ratio: bool) -> dict[str, float]:
@@ -76,7 +77,7 @@ def _error(effect: Effect, alpha: float, looks_once: bool) -> float:
         return math.inf
     if looks_once:
         return half / float(stdtrit(effect.rounds - 1, 1 - alpha / 2)) if effect.rounds > 1 else half
-    reached = looks_reached(effect.rounds, alpha)
+    reached = looks_reached(effect.rounds, effect.plan(alpha))
     return half / (reached[-1].half_width(1.0) * math.sqrt(reached[-1].rounds)) if reached else half
 
 

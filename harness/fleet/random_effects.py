@@ -20,9 +20,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
+from numpy.typing import ArrayLike
 from scipy.special import stdtrit
+
+from ..stats.means import between_variance, scatter
 
 LEAST_KINDS = 5
 """Of fewer kinds of machines nothing is said about machines in general: the intervals are too wide to be of use, and
@@ -60,22 +61,6 @@ def have_no_common_point(intervals: Sequence[CentredInterval]) -> bool:
     return max(each.low for each in intervals) > min(each.high for each in intervals)
 
 
-def between_variance(centres: ArrayLike, errors: ArrayLike) -> float:
-    """Variance between machines (Paule & Mandel 1982): that with which the centres vary as much as they should.
-
-    errors: standard error of each centre, above 0. 0 where the errors alone explain the differences.
-    """
-    y, v = np.asarray(centres, dtype=np.float64), np.asarray(errors, dtype=np.float64) ** 2
-
-    def excess(between: float) -> float:
-        return _scatter(y, 1 / (v + between)) - (y.size - 1)
-
-    if y.size < 2 or excess(0.0) <= 0:
-        return 0.0
-    most = float(np.square(y - y.mean()).sum())  # there the scatter is at most 1
-    return float(brentq(excess, 0.0, most, xtol=1e-14, rtol=1e-10)) if excess(most) < 0 else most
-
-
 def random_effects(centres: ArrayLike, errors: ArrayLike, alpha: float) -> Draw:
     """What to expect of machines of which these (three or more) are a draw. Raises ValueError for fewer."""
     y, v = np.asarray(centres, dtype=np.float64), np.asarray(errors, dtype=np.float64) ** 2
@@ -84,13 +69,8 @@ def random_effects(centres: ArrayLike, errors: ArrayLike, alpha: float) -> Draw:
     between = between_variance(y, np.sqrt(v))
     weights = 1 / (v + between)
     mean = float(weights @ y / weights.sum())
-    factor = max(1.0, _scatter(y, weights) / (y.size - 1))
+    factor = max(1.0, scatter(y, weights) / (y.size - 1))
     error = math.sqrt(factor / weights.sum())
     half = float(stdtrit(y.size - 1, 1 - alpha / 2)) * error
     reach = float(stdtrit(y.size - 2, 1 - alpha / 2)) * math.hypot(error, math.sqrt(between))
     return Draw(CentredInterval(mean, mean - half, mean + half), CentredInterval(mean, mean - reach, mean + reach))
-
-
-def _scatter(y: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
-    """Sum of weighted squares around the weighted mean (Cochran's Q)."""
-    return float(weights @ np.square(y - weights @ y / weights.sum()))

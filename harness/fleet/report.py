@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from ..evidence.numbers import percent
 from ..report.markdown import markdown_cell, markdown_rows
 from ..report.outcome import verdict_text
-from ..report.text import Json, claim_text, effect_text, one_text_line, short
+from ..report.text import claim_text, interval_text, measured_text, one_text_line, short
 from ..store.machine_schema import OverMachines, Pooled
+from ..store.verdict_schema import Verdict
 
 
 def machine_lines(over: Sequence[OverMachines]) -> list[str]:
@@ -44,8 +45,11 @@ def pooled_text(pooled: Pooled | None, unit: str) -> str:
     """ "1.013x [1.009, 1.018]", or a value in its unit; "no interval" where it has none."""
     if pooled is None:
         return "no interval"
-    ends = {name: end if math.isfinite(end) else None for name, end in (("low", pooled.low), ("high", pooled.high))}
-    return effect_text({"ratio": pooled.ratio, "value": pooled.ratio, "unit": unit, **ends})
+    return measured_text(_known(pooled.ratio), _known(pooled.low), _known(pooled.high), unit)
+
+
+def _known(number: float) -> float | None:
+    return number if math.isfinite(number) else None
 
 
 def spread_text(row: OverMachines) -> str:
@@ -61,16 +65,15 @@ def general_text(row: OverMachines) -> str:
     """What may be expected of other machines; empty where there are too few kinds."""
     if row.general is None:
         return ""
-    more = Pooled(ratio=row.general.ratio, low=row.general.next_low, high=row.general.next_high)
-    ends = pooled_text(more, row.unit).partition(" [")[2]
+    ends = interval_text(_known(row.general.next_low), _known(row.general.next_high), row.unit)
     mean = pooled_text(row.general, row.unit)
-    return f"machines in general, if these are a fair draw: {mean}; on one more kind of machine: [{ends}"
+    return f"machines in general, if these are a fair draw: {mean}; on one more kind of machine: {ends}"
 
 
-def machine_markdown(verdicts: Sequence[Json], over: Sequence[OverMachines]) -> str:
+def machine_markdown(verdicts: Sequence[Verdict], over: Sequence[OverMachines]) -> str:
     """A table of the verdicts with why, and one of each effect by machine kind and over machines."""
     told = [
-        [markdown_cell(claim_text(each)), f"**{markdown_cell(verdict_text(each))}**", markdown_cell(each["reason"])]
+        [markdown_cell(claim_text(each)), f"**{markdown_cell(verdict_text(each))}**", markdown_cell(each.reason)]
         for each in verdicts
     ]
     rows = [list(map(markdown_cell, cells)) for row in _each_once(over) for cells in _rows(row)]

@@ -20,10 +20,10 @@ from ..evidence.evidence import Evidence
 from ..evidence.verdict import ON_THE_MACHINE, combine, how_many
 from ..judge.parts import Part
 from ..judge.verdicts import all_together, shared_alpha
-from ..metrics.base import NOT_MEASURABLE, Judged
-from ..spec.words import LOOKS, SETTLED, Cause, Word
+from ..metrics.base import Judged
+from ..spec.words import SETTLED, Cause, Word
 from ..store.machine_schema import OverMachines
-from ..store.schema import Effect, Verdict
+from ..store.verdict_schema import Effect, Verdict
 from .pooling import ends_of, pooled
 from .random_effects import CentredInterval, have_no_common_point
 
@@ -60,7 +60,8 @@ def judge_machines(
 ) -> tuple[list[Verdict], list[OverMachines]]:
     """A verdict for each part over all machines (at least one), whose effects name their machine; and each effect by
     machine kind and over machines."""
-    verdicts = all_together([partial(_judge, part, machines) for part in parts], alpha)
+    lives = all(machine.evidence.design.lives for machine in machines)
+    verdicts = all_together([partial(_judge, part, machines) for part in parts], alpha, lives=lives)
     over = [row for part, verdict in zip(parts, verdicts, strict=True) for row in _over(part, verdict, machines, alpha)]
     return verdicts, over
 
@@ -91,7 +92,7 @@ def _ask(part: Part, machines: Sequence[MachineEvidence], alpha: float) -> Found
 
 
 def _is_measured(effect: Effect) -> bool:
-    return effect.verdict != NOT_MEASURABLE
+    return effect.verdict != Word.NOT_MEASURABLE
 
 
 def _answers(found: Found) -> int:
@@ -125,13 +126,13 @@ def _combined(found: Found, apart: Sequence[Key]) -> Judged:
     if words == settled:
         [word] = settled
         where = ", ".join(dict.fromkeys(name for told in answers.values() for name in told))
-        return Judged(word, f"{LOOKS[word].start} on {where}, {_measured_by(answers)}")
-    if words == {"not evidence"}:
-        return Judged("not evidence", _by_machine({name: one.reason for name, one in found.items()}))
+        return Judged(word, f"{word.look.start} on {where}, {_measured_by(answers)}")
+    if words == {Word.NOT_EVIDENCE}:
+        return Judged(Word.NOT_EVIDENCE, _by_machine({name: one.reason for name, one in found.items()}))
     still = {name: _why(one) for name, one in found.items() if one.verdict not in SETTLED}
     done = {name: one.verdict for name, one in found.items() if name not in still}
     reason = _by_machine(still) + (f"; {_listed(done, alone='')}" if done else "")
-    return Judged("inconclusive", reason, cause=found[next(iter(still))].cause)
+    return Judged(Word.INCONCLUSIVE, reason, cause=found[next(iter(still))].cause)
 
 
 def _is_of_effects(judged: Judged) -> bool:
@@ -155,23 +156,22 @@ def _measured_by(answers: Mapping[str, Mapping[str, str]]) -> str:
     return f"measured on {', '.join(named)}"
 
 
-def _answers_by_machine(found: Found) -> dict[str, dict[str, str]]:
+def _answers_by_machine(found: Found) -> dict[str, dict[str, Word]]:
     """Machine → where → verdict: of each effect; of the whole where the verdict is not what its effects come to."""
     several = len({effect.baseline for one in found.values() for effect in one.effects}) > 1
-    answers: dict[str, dict[str, str]] = {}
+    answers: dict[str, dict[str, Word]] = {}
     for name, one in found.items():
         effects = list(filter(_is_measured, one.effects))
         if _is_of_effects(one):
             answers[name] = {_where(effect, several): effect.verdict for effect in effects}
         else:
-            places = dict.fromkeys(effect.workload or effect.metric for effect in effects)
+            places = dict.fromkeys(effect.place for effect in effects)
             answers[name] = {", ".join(places): one.verdict}
     return answers
 
 
 def _where(effect: Effect, several: bool) -> str:
-    place = effect.workload or effect.metric  # a value may be of no workload
-    return f"{place} against {effect.baseline}" if several else place
+    return f"{effect.place} against {effect.baseline}" if several else effect.place
 
 
 def _differ(answers: Mapping[str, Mapping[str, str]], apart: Sequence[Key]) -> bool:
@@ -208,7 +208,7 @@ def _listed(words: Mapping[str, str], alone: str) -> str:
 
 
 def _word(verdict: str) -> str:
-    return "open" if verdict == "inconclusive" else verdict
+    return "open" if verdict == Word.INCONCLUSIVE else verdict
 
 
 def _by_machine(reasons: Mapping[str, str]) -> str:
@@ -242,7 +242,7 @@ def _apart(found: Found, machines: Sequence[MachineEvidence]) -> tuple[Key, ...]
 
 def _is_sound(effect: Effect) -> bool:
     """Whether its interval can be taken for what is true: it was measured, and nothing makes it doubtful."""
-    counts = effect.verdict not in (NOT_MEASURABLE, "not evidence")
+    counts = effect.verdict not in (Word.NOT_MEASURABLE, Word.NOT_EVIDENCE)
     return effect.rounds > 0 and counts and not effect.cause.is_doubtful
 
 
@@ -267,7 +267,7 @@ def _over(part: Part, verdict: Verdict, machines: Sequence[MachineEvidence], alp
             by_kind.setdefault(kinds[name], []).append((name, effect))
         yield OverMachines(
             claim=verdict.claim,
-            part=verdict.part or (verdict.title if verdict.claim == "ad-hoc" else None),
+            part=verdict.part or verdict.title * verdict.is_comparison,
             **key._asdict(),
             unit=effects[0][1].unit,
             alpha=alpha,

@@ -13,13 +13,14 @@ from functools import partial
 
 from ..claims.model import Claim
 from ..evidence.evidence import Evidence, compare_sides
-from ..metrics.base import NOT_MEASURABLE, Judged
+from ..metrics.base import Judged
 from ..metrics.registry import metric_of
 from ..spec.comparison import Comparison
 from ..spec.conditions import FAIL_IF, Condition
 from ..spec.hypotheses import Hypothesis
 from ..spec.regions import ANSWERS, MARGIN_PERCENT, SECOND_MARGIN_PERCENT, Region
-from ..store.schema import Effect, Ends, Verdict
+from ..spec.words import Word
+from ..store.verdict_schema import AD_HOC, Effect, Ends, Verdict
 
 
 @dataclass(frozen=True)
@@ -56,14 +57,14 @@ def _part_of_claim(claim: Claim, hypothesis: Hypothesis) -> Part:
 
     def judge(evidence: Evidence, alpha: float) -> Judged:
         if away := hypothesis.elsewhere(evidence.device):
-            return Judged(NOT_MEASURABLE, away)
+            return Judged(Word.NOT_MEASURABLE, away)
         judged: Judged = metric.judge(hypothesis, evidence, alpha=alpha)
         return judged
 
     def verdict(judged: Judged, alpha: float) -> Verdict:
         return Verdict(
             claim=claim.id,
-            part=hypothesis.part,
+            part=hypothesis.part or "",
             who=claim.who,
             title=claim.title,
             statement=claim.statement,
@@ -101,7 +102,7 @@ def _pair(baseline: str, variant: str) -> Part:
         return _on_all([_answer(evidence, pair, alpha) for pair in pairs])
 
     title, statement = f"{variant} against {baseline}", f"Is {variant} faster than {baseline}?"
-    return Part(judge, partial(_asked, "ad-hoc", None, title, statement, ANSWERS[1]))
+    return Part(judge, partial(_asked, AD_HOC, "", title, statement, ANSWERS[1]))
 
 
 def _condition(baseline: str, variant: str, condition: Condition) -> Part:
@@ -126,13 +127,11 @@ def _condition(baseline: str, variant: str, condition: Condition) -> Part:
 def _on_all(effects: Sequence[Effect]) -> Judged:
     """What the answers for all pairs come to."""
     if not effects:
-        return Judged("not evidence", "this run has no workload with both variants")
+        return Judged(Word.NOT_EVIDENCE, "this run has no workload with both variants")
     return Judged.of_all(effects)
 
 
-def _asked(
-    claim: str, part: str | None, title: str, statement: str, region: Region, judged: Judged, alpha: float
-) -> Verdict:
+def _asked(claim: str, part: str, title: str, statement: str, region: Region, judged: Judged, alpha: float) -> Verdict:
     """The verdict on what was asked and not claimed."""
     return Verdict(
         claim=claim,
@@ -161,15 +160,15 @@ def ad_hoc_comparisons(measured: Mapping[str, Sequence[str]], *, baseline: str, 
 
 def _answer(evidence: Evidence, pair: Comparison, alpha: float) -> Effect:
     """Faster or slower where the interval leaves out 1, else the same where it lies within a margin."""
-    wider = Region.same_within_percent(SECOND_MARGIN_PERCENT)
+    wider = Region.same_within_percent(SECOND_MARGIN_PERCENT, only_inside=True)
     faster, same, nearly = (compare_sides(evidence, pair, region, "operations", alpha) for region in (*ANSWERS, wider))
-    if faster.verdict in ("supported", "refuted"):
-        little = f"by less than {MARGIN_PERCENT:g} %" if same.verdict == "supported" else ""
-        word = "faster" if faster.verdict == "supported" else "slower"
+    if faster.verdict in (Word.SUPPORTED, Word.REFUTED):
+        little = f"by less than {MARGIN_PERCENT:g} %" if same.verdict == Word.SUPPORTED else ""
+        word = Word.FASTER if faster.verdict == Word.SUPPORTED else Word.SLOWER
         return replace(faster, verdict=word, reason=little)
-    if same.verdict == "supported":
-        return replace(same, verdict="same")
-    if nearly.verdict == "supported":
+    if same.verdict == Word.SUPPORTED:
+        return replace(same, verdict=Word.SAME)
+    if nearly.verdict == Word.SUPPORTED:
         within = f"within {SECOND_MARGIN_PERCENT:g} %, not shown to be within {MARGIN_PERCENT:g} %"
-        return replace(nearly, verdict="same", reason=within)
+        return replace(nearly, verdict=Word.SAME, reason=within)
     return replace(faster, seconds_more=min(faster.seconds_more, same.seconds_more))

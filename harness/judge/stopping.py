@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..evidence.design import Design
 from ..evidence.effect import ALPHA, FAULT_COST_NS, NO_STRETCH, Stretch, decided, fault_stretch, rounds_needed
 from ..measure.remaining import Remaining, Wait, WaitsFor
 from ..spec.comparison import Comparison, Metric
@@ -17,8 +19,9 @@ from ..spec.entered import AA, COPY, EnteredName
 from ..spec.experiments import Contrast, Experiment, Target
 from ..spec.regions import Region
 from ..spec.sample import Round
-from ..stats.confidence import Interval, first_interval, next_look, running_interval
-from ..stats.samples import Clocks, Differences, differences, log_times_of_round, whole_rounds
+from ..stats.confidence import Interval, Level, LookPlan, first_interval, next_look, running_interval
+from ..stats.samples import Clocks, Differences, differences, log_times_of_rounds, whole_rounds
+from .open_lives import OpenLives
 from .verdicts import shared_alpha
 
 PRECISION = 0.03
@@ -40,18 +43,26 @@ class StoppingRule:
     """Settles effects by the intervals that will judge them, after every round."""
 
     def __init__(
-        self, experiments: Sequence[Experiment], clocks: Clocks, alpha: float, fault_cost_ns: float = FAULT_COST_NS
+        self,
+        experiments: Sequence[Experiment],
+        clocks: Clocks,
+        alpha: float,
+        fault_cost_ns: float = FAULT_COST_NS,
+        design: Design | None = None,
     ) -> None:
-        """`alpha`: chance that a verdict is wrong. `fault_cost_ns`: of a page fault at most, as the judge takes it."""
+        """`alpha`: chance that a verdict is wrong. `fault_cost_ns`: of a page fault at most, as the judge takes it.
+        `design`: what was fixed about the series beforehand, as the run's manifest says it."""
         self.alpha = alpha
         self.clocks = clocks
         self.fault_cost_ns = fault_cost_ns
-        self.series: dict[Comparison, list[float]] = {}
+        self.design = design or Design()
+        self.lives = OpenLives()
+        self.series: dict[Comparison, list[float]] = {}  # one log ratio a life, or a round
         self.found: dict[Comparison, list[Differences]] = {}
         self.pairs: dict[str, list[Comparison]] = {}
         self.parts: dict[str, list[Target]] = {}
         self.grids: dict[str, tuple[Experiment, list[NDArray[np.float64]]]] = {}  # and rounds of its cells' log times
-        self.intervals: dict[tuple[Comparison, float], Interval] = {}
+        self.intervals: dict[tuple[Comparison, LookPlan], Interval] = {}
         self.stretches: dict[Comparison, tuple[int, Stretch]] = {}  # after how many rounds
         for experiment in experiments:
             workload = experiment.workload.name
@@ -64,19 +75,30 @@ class StoppingRule:
                 self.grids[workload] = experiment, []
 
     def add(self, finished: Round) -> None:
-        """Take a finished round in."""
+        """Take a finished round in. Of a life, its rounds count once it is over."""
+        for taken in self.lives.add(finished) if self.design.lives else [[finished]]:
+            self._count(taken)
+
+    def end_life(self, process: int | None = None) -> None:
+        """The life of this process is over (without a number: every life), and what its rounds gave counts."""
+        for taken in self.lives.end(process):
+            self._count(taken)
+
+    def _count(self, taken: Sequence[Round]) -> None:
+        """One more value of each pair that was timed in these rounds of one workload."""
+        workload, by_lives = taken[0].workload, self.design.lives
         arrays: dict[tuple[Any, Metric], Any] = {}
-        for pair in self.pairs[finished.workload]:
-            key = self.clocks.of(pair.workload, pair.variant, pair.baseline), pair.metric
+        for pair in self.pairs[workload]:
+            key = self.clocks.of(workload, pair.variant, pair.baseline), pair.metric
             if key not in arrays:
-                arrays[key] = log_times_of_round(finished, clock=key[0], metric=key[1])
+                arrays[key] = log_times_of_rounds(taken, clock=key[0], metric=key[1], by_lives=by_lives)
             found = differences(arrays[key], baseline=pair.baseline, variant=pair.variant)
             self.series.setdefault(pair, []).extend(found.values.tolist())
             if found.values.size:
                 self.found.setdefault(pair, []).append(found)
-        if finished.workload in self.grids:
-            experiment, logs = self.grids[finished.workload]
-            times = log_times_of_round(finished, clock=self.clocks.of(finished.workload, *experiment.grid))
+        if workload in self.grids:
+            experiment, logs = self.grids[workload]
+            times = log_times_of_rounds(taken, clock=self.clocks.of(workload, *experiment.grid), by_lives=by_lives)
             logs.extend(whole_rounds(times.of(experiment.grid)).logs)
 
     def ratios(self) -> dict[Comparison, float]:
@@ -160,10 +182,17 @@ class StoppingRule:
         return Wait(target.comparison, self._rounds_left(target), done, target.headline)
 
     def _answers(self, targets: Iterable[Target], alpha: float) -> dict[Target, tuple[int, bool] | None]:
-        return {
-            each: _answer(self._interval(each.comparison, alpha), each.regions, self._stretch(each.comparison))
-            for each in targets
-        }
+        return {each: self._answer(each, alpha) for each in targets}
+
+    def _answer(self, target: Target, alpha: float) -> tuple[int, bool] | None:
+        """The first of the regions about which the interval decides, and whether it holds the interval."""
+        stretch = self._stretch(target.comparison)
+        for number, region in enumerate(target.regions):
+            interval = self._interval(target.comparison, alpha, region)
+            inside = region.contains(interval.low, interval.high)
+            if decided(interval, region, stretch) and (inside or not region.only_inside):
+                return number, inside
+        return None
 
     def _stretch(self, pair: Comparison) -> Stretch:
         """What page faults may have done so far: an effect that they could turn is not settled yet."""
@@ -183,7 +212,7 @@ class StoppingRule:
 
     def _missing(self, pair: Comparison, alpha: float) -> int:
         """Rounds until the pair has its first interval at this level."""
-        return first_interval(alpha) - len(self.series.get(pair, []))
+        return first_interval(self.design.plan(pair.workload, alpha)) - len(self.series.get(pair, []))
 
     def _together(self, experiment: Experiment, left: Mapping[Target, float]) -> Iterator[Remaining]:
         """What these effects, and contrasts of many variants, still need in rounds of all of them."""
@@ -192,7 +221,7 @@ class StoppingRule:
         if not rounds:
             return
         lacking = [self._missing(target.comparison, self.alpha_of(target.part)) for target in left]
-        lacking += [first_interval(self._alpha_of_grid(experiment)) - had for had, _ in open_]
+        lacking += [first_interval(self._plan_of_grid(experiment)) - had for had, _ in open_]
         missing = max(lacking)
         pairs = list(dict.fromkeys(target.comparison for target in left))
         for name in experiment.controls:
@@ -210,17 +239,17 @@ class StoppingRule:
     def _open_contrasts(self, experiment: Experiment) -> list[tuple[int, float]]:
         """Of each contrast that is not settled: how many rounds it had, and about how many it still needs."""
         _, logs = self.grids.get(experiment.workload.name, (experiment, []))
-        alpha = self._alpha_of_grid(experiment)
+        plan = self._plan_of_grid(experiment)
         return [
             (
                 len(values),
-                max(rounds_needed(values, contrast.region, alpha=alpha), next_look(len(values), alpha)) - len(values),
+                max(rounds_needed(values, contrast.region, alpha=plan), next_look(len(values), plan)) - len(values),
             )
-            for contrast, values in open_contrasts(experiment.contrasts, logs, alpha=alpha)
+            for contrast, values in open_contrasts(experiment.contrasts, logs, alpha=plan)
         ]
 
-    def _alpha_of_grid(self, experiment: Experiment) -> float:
-        return self.alpha / max(len(experiment.contrasts), 1)
+    def _plan_of_grid(self, experiment: Experiment) -> LookPlan:
+        return self.design.plan(experiment.workload.name, self.alpha / max(len(experiment.contrasts), 1))
 
     def _all_contrasts(self) -> WaitsFor:
         """A verdict from contrasts waits for those of all workloads."""
@@ -241,34 +270,27 @@ class StoppingRule:
         """Rounds until the effect is settled and known well enough, those of a look; a guess at first, 0 when it is."""
         alpha, values = self.alpha_of(target.part), self.series.get(target.comparison, [])
         interval, stretch = self._interval(target.comparison, alpha), self._stretch(target.comparison)
-        if _answer(interval, target.regions, stretch) is None:
-            needed = min(rounds_needed(values, region, alpha=alpha, stretch=stretch) for region in target.regions)
+        plan = partial(self.design.plan, target.comparison.workload, alpha)
+        if self._answer(target, alpha) is None:
+            needed = min(rounds_needed(values, each, alpha=plan(each), stretch=stretch) for each in target.regions)
         elif _is_known(interval, PRECISION):
             return 0.0
         else:
             half = (interval.high - interval.low) / 2
             needed = min(len(values) * (half / PRECISION) ** 2, ENOUGH_ROUNDS)
-        until_look = next_look(len(values), alpha) - len(values)
+        until_look = next_look(len(values), plan()) - len(values)
         return until_look if len(values) < 2 else max(needed - len(values), until_look)
 
-    def _interval(self, pair: Comparison, alpha: float) -> Interval:
-        values = self.series.get(pair, [])
-        known = self.intervals.get((pair, alpha))
+    def _interval(self, pair: Comparison, alpha: float, region: Region | None = None) -> Interval:
+        values, plan = self.series.get(pair, []), self.design.plan(pair.workload, alpha, region)
+        known = self.intervals.get((pair, plan))
         if known is None or known.n != len(values):
-            known = self.intervals[pair, alpha] = running_interval(values, alpha)
+            known = self.intervals[pair, plan] = running_interval(values, plan)
         return known
 
 
-def _answer(interval: Interval, regions: Sequence[Region], stretch: Stretch) -> tuple[int, bool] | None:
-    """The first of the regions about which the interval decides, and whether it holds the interval."""
-    for number, region in enumerate(regions):
-        if decided(interval, region, stretch):
-            return number, region.contains(interval.low, interval.high)
-    return None
-
-
 def open_contrasts(
-    contrasts: Sequence[Contrast], logs: ArrayLike, *, alpha: float
+    contrasts: Sequence[Contrast], logs: ArrayLike, *, alpha: Level
 ) -> list[tuple[Contrast, NDArray[np.float64]]]:
     """The contrasts that the rounds so far do not settle, with one value a round; `logs` [rounds, cells] of a call."""
     open_ = []

@@ -23,7 +23,7 @@ LEAST_CALL_NS, MOST_CALL_NS = 1_000_000, 400_000_000
 """Calls of a block. The scheduler switches every few milliseconds: rounds of shorter calls are interleaved finely
 enough. Of longer ones a block would hold too few."""
 
-MOST_UNLIKE = 1.25
+MOST_UNLIKE = 1.05
 """Blocks are for pairs whose calls differ by less than this factor when their first round begins. Every switch leaves
 caches to the other side. Sides that are alike lose alike by that; where one needs more cache, rounds and blocks differ
 by some percent (METHODOLOGY has the table)."""

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..spec.answer import RoundAnswer
 from ..worker.channel import INTRUDES
@@ -29,6 +29,8 @@ TURN_SECONDS = 30.0
 """A side that has not answered after this long, and 20 times what its calls should take, hangs."""
 
 SEEDS = 1 << 32
+
+Name = TypeVar("Name")
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,6 @@ def blamed(names: Sequence[str], name: str) -> Iterator[None]:
         raise WorkerFailed(failure.reason, list(names).index(name)) from failure
 
 
-def shuffled(seed: int, names: Sequence[str], *what: object) -> list[str]:
+def shuffled(seed: int, names: Sequence[Name], *what: object) -> list[Name]:
     """The names in an order that the run's seed and `what` decide."""
     return random.Random(f"turns {seed} {what}").sample(list(names), len(names))

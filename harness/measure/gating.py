@@ -98,7 +98,7 @@ class Gates:
 
     def _starting(self, group: Group) -> Job:
         """Start a group's process and gate its variants; start again without each variant that brings it down."""
-        for _ in range(1 + sum(len(book.experiment.entered()) for book in group.books)):
+        for _ in range(2 + sum(len(book.experiment.entered()) for book in group.books)):
             try:
                 if (yield from self._starting_once(group)):
                     return
@@ -113,12 +113,14 @@ class Gates:
         """The same once; whether all of them passed or failed their gates without bringing the process down."""
         if group.in_environments:
             return (yield from self._gating_crews(group))
-        process = self.processes.start(group)
+        life = self.processes.start(group)
+        process = life.process
         names = [(book, name) for book in group.books for name in book.remaining().entered()]
         # Foreign code comes last: until then nothing here was in its reach.
         for book, name in sorted(names, key=lambda entry: self.participants.is_outside(entry[1])):
             if not (yield from self._gating(process, group, book, name)):
                 return False
+            life.admitted.append((book.experiment.workload.name, name))
         for book in group.books:
             pairs = dict.fromkeys((t.comparison.baseline, t.comparison.variant) for t in book.remaining().targets)
             if book.traces:
@@ -168,6 +170,9 @@ class Gates:
         except WorkerFailed as failure:
             self.participants.exclude(name, failure.reason, book)
             return False
+        if "needs_torch" in result:
+            group.torch = True
+            return False
         if process.noise():
             self.participants.exclude(name, INTRUDES, book)
             return False
@@ -179,8 +184,9 @@ class Gates:
             return True
         if "trace" in result:
             book.traces[name] = result["trace"]
-        book.call_ns[name] = result["call_ns"]
-        if result["own_threads"] and name not in book.wall_variants:
+        book.learnt[name] = learnt = result["learnt"]
+        book.call_ns[name] = learnt["call_ns"]
+        if learnt["own_threads"] and name not in book.wall_variants:
             book.wall_variants.append(name)
         if not result["cheap"] and name not in book.kept_together:
             book.kept_together.append(name)
@@ -190,8 +196,30 @@ class Gates:
         return True
 
     def standing(self, group: Group) -> WorkerProcess:
-        """The group's process, started again if it is gone."""
-        if group.process is None or not group.process.alive():
-            side_by_side([self._starting(group)], 1)
-        assert group.process is not None
-        return group.process
+        """A process of the group that has all of its workloads and variants, with the verbs of all passes."""
+        for _ in range(2 + sum(len(book.experiment.entered()) for book in group.books)):
+            if group.life is not None and group.life.whole and group.life.process.alive():
+                return group.life.process
+            self._stand(group)
+        raise MeasureError("the measuring process keeps failing; its output lies in the run's log/")
+
+    def _stand(self, group: Group) -> None:
+        """Begin such a process; a variant that it cannot take in is excluded."""
+        needs_torch, group.torch = group.torch, True
+        try:
+            life = self.processes.start(group)
+            for book in group.books:
+                names = book.remaining().entered()
+                try:
+                    self.processes.take_in(group, book, names)
+                except WorkerFailed as failure:
+                    if failure.variant_index is None:
+                        raise
+                    self.participants.exclude(names[failure.variant_index], failure.reason, book)
+                    return
+            life.whole = True
+        except WorkerFailed as failure:
+            problem = f"the measuring process {failure.reason} (its output lies in the run's log/)"
+            raise MeasureError(problem) from failure
+        finally:
+            group.torch = needs_torch

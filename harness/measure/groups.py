@@ -2,35 +2,77 @@
 
 from __future__ import annotations
 
+import random
 import tempfile
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ..spec.comparison import Comparison
 from ..spec.entered import EnteredName
 from .crews import Crew, blamed, shuffled
 from .participants import ExperimentState, Setting
 from .processes import ASKING_SECONDS, Examination, WorkerProcess
 
-OPEN_SECONDS = 300.0
+OPEN_SECONDS, ADMIT_SECONDS = 300.0, 600.0
+"""Compiled code is looked up on disk, and an engine loads its own form of the weights."""
+
+MOST_BALLAST, MOST_FILLING = 1 << 20, 1 << 12
+"""Bytes: of memory that a life holds before anything is imported, and in the environment, above its first stack frame.
+Both move what comes after them."""
 
 
-@dataclass
+@dataclass(eq=False)
+class Life:
+    """A process of a group from its beginning to its end: whatever a process draws once (the hashes of its strings, the
+    addresses of its memory, which side was imported first) is drawn anew in each.
+
+    number: in the run. begun: when (`time.monotonic`); start_seconds: from then until it measured. whole: everything
+    of its group is in it, with the verbs of all passes. opened: workloads; admitted: (workload, variant) that it has
+    gated or taken in; used: those that it measured. had: what has had a round in it, as (workload, pair); None for what
+    is measured together.
+    """
+
+    process: WorkerProcess
+    number: int
+    begun: float
+    whole: bool = False
+    opened: list[str] = field(default_factory=list)
+    admitted: list[tuple[str, str]] = field(default_factory=list)
+    used: dict[tuple[str, str], None] = field(default_factory=dict)
+    had: set[tuple[str, Comparison | None]] = field(default_factory=set)
+    start_seconds: float = 0.0
+    measured_seconds: float = 0.0
+
+
+@dataclass(eq=False)
 class Group:
     """Experiments that share a process, because they share a checkpoint.
 
-    processes: the number of the last one that measured. in_environments: a side has an environment of its own, so that
-    there is no such process (see `measure.crews`)."""
+    processes: the number of the last one that was begun. life: the process that measures now; ahead: the next one,
+    begun already. used: what the last life measured, as (workload, variant). torch: whether they import it.
+    in_environments: a side has an environment of its own, so that each side has a process of its own, a fresh one in
+    every round (see `measure.crews`).
+    """
 
     folder: Path | None
     parameters: int
     threads: int
     books: list[ExperimentState]
-    process: WorkerProcess | None = None
+    life: Life | None = None
+    ahead: Life | None = None
+    used: dict[tuple[str, str], None] = field(default_factory=dict)
     processes: int = 0
     in_environments: bool = False
+    torch: bool = True
+
+    @property
+    def process(self) -> WorkerProcess | None:
+        """The process that measures now."""
+        return self.life.process if self.life is not None else None
 
 
 class Processes:
@@ -52,9 +94,6 @@ class Processes:
         try:
             yield
         finally:
-            for process in (self.examination, *(group.process for group in self.groups)):
-                if process is not None:  # all end at the same time: taking torch apart takes each a second
-                    process.dismiss()
             for group in self.groups:
                 self.end(group)
             if self.examination is not None:
@@ -66,26 +105,75 @@ class Processes:
         if self.examination is None and any(group.folder for group in self.groups):
             self.examination = Examination(cache=self.setting.cache, log=self.setting.logs / "examiner.log")
 
-    def start(self, group: Group) -> WorkerProcess:
+    def start(self, group: Group) -> Life:
         """Begin the group's process anew, with all its workloads open. Raises WorkerFailed."""
         self.end(group)
-        index = self._next_number()
-        group.process = process = self.new(group, index, f"worker-{index}.log")
-        group.processes = index
+        group.life = life = self._begun(group)
         if self.setting.device != "cpu":
-            self.device_facts = process.ask("device", ASKING_SECONDS)
+            self.device_facts = life.process.ask("device", ASKING_SECONDS)
         for book in group.books:
-            facts = self._open(process, book)
+            facts = self._open(life.process, book)
+            life.opened.append(book.experiment.workload.name)
             if book.folder:
                 geometry = book.experiment.workload.geometry
                 self.checkpoints[geometry] = {"name": geometry, **facts}
-        return process
+        return life
+
+    def next_life(self, group: Group) -> Life:
+        """End the group's life; the next one takes over, which was begun ahead, or begins now."""
+        ahead, group.ahead = group.ahead, None
+        if group.life is not None:
+            group.used = group.life.used
+        self.end(group)
+        group.life = ahead or self._begun(group, group.used)
+        return group.life
+
+    def begin_ahead(self, group: Group) -> None:
+        """Begin the next life beside this one, with all that this one and the last one measured, and do not wait."""
+        if group.ahead is None and group.life is not None:
+            group.ahead = self._begun(group, group.used | group.life.used)
+
+    def take_in(self, group: Group, book: ExperimentState, names: Sequence[str]) -> None:
+        """Let the group's life open a workload, and admit those of these variants that it does not have yet.
+
+        They passed their gates before. Raises WorkerFailed with the place of the variant in `names`.
+        """
+        life, workload = group.life, book.experiment.workload.name
+        assert life is not None
+        if workload not in life.opened:
+            self._open(life.process, book)
+            life.opened.append(workload)
+        new = [name for name in names if (workload, name) not in life.admitted]
+        for name in shuffled(self.setting.seed, new, life.number):
+            with blamed(names, name):
+                life.process.ask("admit", ADMIT_SECONDS, workload=workload, variant=name, learnt=book.learnt[name])
+            life.admitted.append((workload, name))
+        life.start_seconds = life.start_seconds or time.monotonic() - life.begun
+        life.used |= dict.fromkeys((workload, name) for name in names)
+        if new:
+            life.process.ask("freeze", ASKING_SECONDS)
 
     def end(self, group: Group) -> None:
-        """End the group's process, if it has one; `Gates.standing` begins another."""
-        if group.process is not None:
-            group.process.close()
-            group.process = None
+        """End the group's life, if it has one, and the one that was begun ahead."""
+        lives, group.life, group.ahead = (group.life, group.ahead), None, None
+        for life in filter(None, lives):
+            life.process.end()
+
+    def _begun(self, group: Group, used: Mapping[tuple[str, str], None] | None = None) -> Life:
+        """A process that begins now, and opens and admits what is `used`, in an order of its own."""
+        number = group.processes = self._next_number()
+        books = {book.experiment.workload.name: book for book in group.books}
+        wanted = [(workload, name) for workload, name in used or () if name not in books[workload].excluded]
+        opened = list(dict.fromkeys(workload for workload, _ in wanted))
+        prepare: list[dict[str, Any]] = [{"do": "open", **self._what(books[workload])} for workload in opened]
+        for workload, name in shuffled(self.setting.seed, wanted, number):
+            prepare.append(
+                {"do": "admit", "workload": workload, "variant": name, "learnt": books[workload].learnt[name]}
+            )
+        begun = time.monotonic()
+        prepare += [{"do": "freeze"}] if wanted else []
+        process = self.new(group, number, f"worker-{1 + self.groups.index(group)}.log", prepare=prepare)
+        return Life(process, number, begun, opened=opened, admitted=wanted)
 
     def another(self, group: Group, book: ExperimentState, log: str) -> WorkerProcess:
         """A process beside the group's, with this workload open, for the caller to close; its output goes to `log`.
@@ -116,20 +204,31 @@ class Processes:
                     self._open(process, book, name)
             yield Crew(self.setting, book, index, names, members, folder)
 
-    def new(self, group: Group, index: int, log: str, python: str = "") -> WorkerProcess:
-        """A process of this number that has nothing open yet."""
+    def new(
+        self, group: Group, index: int, log: str, python: str = "", prepare: Sequence[Mapping[str, Any]] = ()
+    ) -> WorkerProcess:
+        """A process of this number, which begins with the commands in `prepare`."""
         added, functions = (
             {name: asdict(source) for name, source in sources.items()}
             for sources in (self.setting.added, self.setting.functions)
         )
-        draw = self.setting.draw_of(index)
+        draw, rng = self.setting.draw_of(index), random.Random(f"life {self.setting.seed} {index}")
         return WorkerProcess(
             threads=group.threads,
             cache=self.setting.cache,
             log=self.setting.logs / log,
             device=self.setting.device,
             python=python,
-            hello={"process": index, "added": added, "functions": functions, "draw": draw},
+            hello={
+                "process": index,
+                "added": added,
+                "functions": functions,
+                "draw": draw,
+                "torch": group.torch,
+                "ballast": rng.randrange(MOST_BALLAST),
+                "prepare": list(prepare),
+            },
+            drawn={"PYTHONHASHSEED": str(rng.randrange(1 << 32)), "WORKBENCH_LIFE": "x" * rng.randrange(MOST_FILLING)},
         )
 
     def _next_number(self) -> int:
@@ -138,13 +237,16 @@ class Processes:
     def _open(self, process: WorkerProcess, book: ExperimentState, side: str = "") -> dict[str, Any]:
         """Let a process open a workload; what it says of the checkpoint. side: the one function that it runs, where it
         runs one alone: this is then its own baseline."""
+        return process.ask("open", OPEN_SECONDS, **self._what(book, side))
+
+    def _what(self, book: ExperimentState, side: str = "") -> dict[str, Any]:
+        """What a process is told of a workload that it opens."""
         folder = str(book.folder) if book.folder else None
         workload = book.experiment.workload.model_dump()
         call = self.setting.calls.get(book.experiment.workload.name)
         if call and side:
             call = replace(call, baseline=self.setting.functions[EnteredName(side).original])
-        what = {"workload": workload, "folder": folder, "seed": self.setting.seed, "call": call and asdict(call)}
-        return process.ask("open", OPEN_SECONDS, **what)
+        return {"workload": workload, "folder": folder, "seed": self.setting.seed, "call": call and asdict(call)}
 
 
 def _groups(books: Sequence[ExperimentState], setting: Setting) -> list[Group]:
@@ -155,6 +257,7 @@ def _groups(books: Sequence[ExperimentState], setting: Setting) -> list[Group]:
         apart = any(source.environment for source in sources if source)
         key = (book.folder, workload.dtype, workload.threads, apart)
         size = setting.parameters.get(workload.geometry, 0) if book.folder else 0
-        group = Group(book.folder, size, workload.threads, [], in_environments=apart)
+        torch = workload.kind != "call" or setting.device != "cpu"  # functions that use it will say so
+        group = Group(book.folder, size, workload.threads, [], in_environments=apart, torch=torch)
         groups.setdefault(key, group).books.append(book)
     return list(groups.values())

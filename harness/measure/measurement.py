@@ -13,76 +13,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..machine.environment import granted_cores
 from ..spec.answer import RoundAnswer
 from ..spec.experiments import Experiment
 from ..spec.sample import Round
 from ..worker.channel import INTRUDES
 from .apart import block_seconds, choose_apart, decide_sliced, is_sliced, pace_of, round_seconds
+from .choosing import nearly_settled, next_to_measure
 from .crews import blamed
 from .gating import Gates
 from .groups import Group, Processes
 from .participants import ExperimentState, MeasureError, Participants, Setting
 from .processes import WorkerFailed, WorkerProcess
-from .remaining import Open, Remaining, Stopping, Wait, WaitsFor
-
-
-def next_to_measure(open_: Sequence[Open], seconds_left: float) -> Open:
-    """What is measured next.
-
-    First what has no interval yet, headlines and then the least time for each effect first. Then what completes the
-    verdict that costs least: with all other effects that it waits for, and with what these have had. (An effect on its
-    limit always seems to need a little more; so it gives way once it has had more than others need.) A headline may
-    cost HEADLINE_FACTOR times as much. Then the intervals of controls, and those of settled effects that are still
-    wide. What the time that is left will not settle comes after that, and last what can no longer get its first
-    interval: its rounds would say nothing.
-    """
-    book_of = {book.experiment.workload.name: book for book, _ in open_}
-
-    def seconds_for(waits_for: WaitsFor, rounds_of: Callable[[Wait], float]) -> float:
-        apart, together = 0.0, dict[str, float]()  # by workload: a round of many serves all pairs of its workload
-        for wait in waits_for:
-            pair = wait.pair
-            if book := book_of.get(pair.workload):
-                if book.is_apart(pair):
-                    apart += rounds_of(wait) * round_seconds(book, pair)
-                else:
-                    seconds = rounds_of(wait) * round_seconds(book)
-                    together[pair.workload] = max(together.get(pair.workload, 0.0), seconds)
-        return apart + sum(together.values())
-
-    def cost(waits_for: WaitsFor, seconds: float) -> tuple[bool, float]:
-        """Whether it is more than the time that is left, and what the verdict costs in all."""
-        left = max(seconds, seconds_for(waits_for, lambda wait: wait.rounds))
-        had = seconds_for(waits_for, lambda wait: wait.done)
-        weight = HEADLINE_FACTOR if any(wait.headline for wait in waits_for) else 1.0
-        return left > seconds_left, (left + had) / weight
-
-    def order(entry: Open) -> tuple[int, bool, float, float]:
-        book, remaining = entry
-        seconds = remaining.rounds_next * round_seconds(book, remaining.pair)
-        in_time, later = seconds <= seconds_left, not remaining.headline
-        if remaining.early and remaining.effects:
-            return 0 if in_time else 5, later, seconds / remaining.effects, book.seconds
-        if not remaining.effects:
-            return 2 if in_time else 5, later, seconds, book.seconds
-        if not remaining.verdicts:
-            return 3 if in_time else 5, later, seconds, book.seconds
-        hopeless, weighed = min(cost(waits_for, seconds) for waits_for in remaining.verdicts)
-        return 4 if hopeless else 1, False, weighed, seconds
-
-    return min(open_, key=order)
-
-
-def nearly_settled(open_: Sequence[Open], seconds_left: float) -> list[Open]:
-    """What a verdict waits for and these seconds should bring, by the estimate: an effect settled, or its first
-    interval. The soonest first."""
-    costs = [
-        (each.rounds_next * round_seconds(book, each.pair), index)
-        for index, (book, each) in enumerate(open_)
-        if each.effects and (each.early or each.verdicts)
-    ]
-    return [open_[index] for seconds, index in sorted(costs) if seconds <= seconds_left]
-
+from .remaining import Open, Remaining, Stopping
 
 OVERTIME_SHARE = 0.1
 """For this share of their time rounds go on beyond it, as long as that should settle an effect: nobody wants to read
@@ -91,12 +34,8 @@ that a second more would have done."""
 ROUND_SECONDS = 30.0
 """A variant that has not answered after this long hangs (a round: and 20 times what its calls should take)."""
 
-HEADLINE_FACTOR = 2.0
-"""What a verdict of a headline claim may cost, against one of another claim."""
-
-SLICE_SECONDS = 3.0
-"""An experiment measures this long before another takes its turn."""
-
+FORGIVEN_SHARE = 0.1
+"""Of its lives a variant may lose so many and stay in the run; one in any case."""
 
 SAMPLING_SHARE = 0.5
 """A round between environments samples for so many times as long as beginning its processes took, within the bounds
@@ -115,8 +54,8 @@ class Schedule:
     gates: Gates
 
     def run(self, rule: Stopping, keep: Callable[[Round], None], *, seconds: float) -> None:
-        """Rounds, experiment by experiment in short slices, until all is settled or `seconds` are spent, and for
-        OVERTIME_SHARE of them beyond that what is nearly settled.
+        """Rounds, experiment by experiment, until all is settled or `seconds` are spent, and for OVERTIME_SHARE of them
+        beyond that what is nearly settled.
 
         `keep` stores each finished round. `next_to_measure` chooses, so that an effect that lies on a boundary cannot
         keep others waiting.
@@ -132,28 +71,86 @@ class Schedule:
                 total_left += OVERTIME_SHARE * seconds
                 open_ = nearly_settled(open_, total_left)
                 if not open_:
-                    return
-            book, chosen = open_[0] if is_overtime else next_to_measure(open_, total_left)
-            times = [each.rounds_all * round_seconds(book, each.pair) for book, each in open_]
-            left = min(total_left, sum(min(each, total_left) for each in times))
-            elapsed = time.monotonic() - start
-            many = len({id(each) for each, _ in open_})
-            text = f"{book.experiment.workload.name}, {many} of {len(books)} workloads open"
-            self.setting.progress.step(text, elapsed / (elapsed + left), left)
-            pace = pace_of(open_, total_left)
-            end = time.monotonic() + min(SLICE_SECONDS, total_left)
-            while time.monotonic() < end:
-                self._measure_once(group_of[id(book)], book, chosen, rule, keep, pace)
-                again = rule.remaining(book.remaining(), book.is_apart)
-                still_open = [each for each in again if each.pair == chosen.pair]
-                if not still_open:
                     break
-                [chosen] = still_open
+            best = open_[0] if is_overtime else next_to_measure(open_, total_left)
+            self._show(best[0], open_, total_left, time.monotonic() - start)
+            self._turn(group_of[id(best[0])], best, open_, rule, keep, total_left)
+        for group in self.processes.groups:
+            self._end_life(group, rule)
+
+    def _show(self, book: ExperimentState, open_: Sequence[Open], total_left: float, elapsed: float) -> None:
+        """Say how far it is."""
+        times = [each.rounds_all * round_seconds(book, each.pair) for book, each in open_]
+        left = min(total_left, sum(min(each, total_left) for each in times))
+        many = len({id(each) for each, _ in open_})
+        text = f"{book.experiment.workload.name}, {many} of {len(self.participants.books)} workloads open"
+        self.setting.progress.step(text, elapsed / (elapsed + left), left)
+
+    def _turn(
+        self,
+        group: Group,
+        best: Open,
+        open_: Sequence[Open],
+        rule: Stopping,
+        keep: Callable[[Round], None],
+        seconds_left: float,
+    ) -> None:
+        """One round of what is best measured next, in a life that has not measured it yet.
+
+        Where that means a new life and it is not ready, what else is open in the group has a round meanwhile, or the
+        same has one more in this life.
+        """
+        book, chosen = best
+        pace = pace_of(open_, seconds_left)
+        if group.in_environments:  # each round begins its own processes
+            self._measure_once(group, book, chosen, rule, keep, pace)
+            rule.end_life(group.processes)
+            return
+        if group.life is not None and (group.life.whole or self._had(group, best)):
+            if group.life.whole or not self._waits(group):
+                self._end_life(group, rule, begin=True)
+            elif fresh := [other for other in open_ if other[0] in group.books and not self._had(group, other)]:
+                book, chosen = next_to_measure(fresh, seconds_left)
+        if group.life is None or not group.life.process.alive():
+            self._end_life(group, rule, begin=True)
+        if self._is_beside(group) and group.used:
+            self.processes.begin_ahead(group)
+        self._measure_once(group, book, chosen, rule, keep, pace)
+        if self._is_beside(group):
+            self.processes.begin_ahead(group)
+
+    def _had(self, group: Group, what: Open) -> bool:
+        """Whether the group's life has measured this already."""
+        book, chosen = what
+        return group.life is not None and (book.experiment.workload.name, chosen.pair) in group.life.had
+
+    def _is_beside(self, group: Group) -> bool:
+        """Whether a life begins while the one before measures: where there is a core for each."""
+        return self.setting.device == "cpu" and granted_cores() > group.threads
+
+    def _waits(self, group: Group) -> bool:
+        """Whether this life should go on: the next one is not ready, or could not be begun beside it and this one has
+        not measured for as long as beginning it took."""
+        assert group.life is not None
+        if self._is_beside(group):
+            return group.ahead is not None and not group.ahead.process.is_ready()
+        return group.life.measured_seconds < group.life.start_seconds
+
+    def _end_life(self, group: Group, rule: Stopping, *, begin: bool = False) -> None:
+        """The group's life is over; begin the next one, where there is to be one."""
+        if group.life is not None:
+            rule.end_life(group.life.number)
+        if begin:
+            self.processes.next_life(group)
+        else:
+            self.processes.end(group)
 
     def _still_open(self, rule: Stopping) -> list[Open]:
         """All that still needs rounds."""
         return [
-            (book, each) for book in self.participants.books for each in rule.remaining(book.remaining(), book.is_apart)
+            (book, remaining)
+            for book in self.participants.books
+            for remaining in rule.remaining(book.remaining(), book.is_apart)
         ]
 
     def _measure_once(
@@ -166,31 +163,31 @@ class Schedule:
         pace: float,
     ) -> None:
         """One round, or one block of a pair: measure, exclude what was wrong, keep the rest."""
-        if group.process is None and not group.in_environments:
-            self.gates.standing(group)
-            return
         begun = time.monotonic()
         active = list(chosen.variants)
         try:
             sliced = chosen.pair is not None and is_sliced(book, chosen.pair)
             seconds = block_seconds(book, active, pace if chosen.needs_precision else 0.0) if sliced else None
-            answer = (
-                self._in_turns(group, book, active)
-                if group.process is None
-                else self._asked(group.process, book, active, seconds)
-            )
+            if group.life is None:
+                answer = self._in_turns(group, book, active)
+            else:
+                self.processes.take_in(group, book, active)
+                answer = self._asked(group.life.process, book, active, seconds)
         except WorkerFailed as failure:
             if failure.variant_index is None or failure.variant_index >= len(active):
-                raise MeasureError(f"the measuring process {failure.reason} between variants") from failure
-            self.participants.exclude(active[failure.variant_index], failure.reason, book)
-            self.processes.end(group)
+                self._lost(group, book, None, failure.reason, rule)
+            else:
+                self._lost(group, book, active[failure.variant_index], failure.reason, rule)
             return
-        bad = self._found_wrong(group, book, active, answer)
+        number = group.life.number if group.life else group.processes
+        bad = self._found_wrong(group, book, active, answer, number)
         if any(self.participants.is_outside(name) for name in bad):
-            self.processes.end(group)  # what it left in the process need not be known in full
+            self._end_life(group, rule)  # what it left in the process need not be known in full
         for name, reason in bad.items():  # before the round is kept: a kill between the two must not hide it
             self.participants.exclude(name, reason, book)
-        if answer.elsewhere or any(self.participants.is_outside(name) for name in answer.changed):
+        for name, reason in answer.failed.items():
+            self._lost(group, book, name, reason, rule)
+        if answer.failed or answer.elsewhere or any(self.participants.is_outside(name) for name in answer.changed):
             return  # others may have felt it
         if sliced and not answer.samples and not bad:
             book.lost_blocks += 1  # on a busy machine: less than a call of some side while all computed
@@ -198,7 +195,7 @@ class Schedule:
         samples = tuple(sample for sample in answer.samples if sample.variant not in bad)
         if bad and not samples:
             return
-        finished = Round(book.experiment.workload.name, group.processes, book.begun, samples)
+        finished = Round(book.experiment.workload.name, number, book.begun, samples)
         book.note_calls(samples)
         if chosen.pair is not None and chosen.pair not in book.sliced:
             decide_sliced(book, chosen.pair, samples)
@@ -207,11 +204,31 @@ class Schedule:
         rule.add(finished)
         tally = book.together if chosen.pair is None else book.apart
         tally.add(spent := time.monotonic() - begun)
-        sampled = sum(sample.wall_ns for sample in samples) / 1e9
+        if group.life is not None:
+            group.life.had.add((finished.workload, chosen.pair))
+            group.life.measured_seconds += spent
+        # In a block all sides wait for a busy neighbour at once: their wall times together may be longer than it was.
+        sampled = min(sum(sample.wall_ns for sample in samples) / 1e9, spent)
         book.sampled_seconds += sampled
         if sliced:
             book.blocks += 1
             book.beside_seconds = min(book.beside_seconds, max(spent - sampled, 0.0))
+
+    def _lost(self, group: Group, book: ExperimentState, name: str | None, reason: str, rule: Stopping) -> None:
+        """A life failed: it is lost and named. Who loses more than FORGIVEN_SHARE of its lives is excluded."""
+        self._end_life(group, rule)
+        group.used = {}  # one by one, so that it is seen who fails
+        number, workload = group.processes, book.experiment.workload.name
+        book.lost_lives.append({"process": number, "variant": name, "reason": reason})
+        lost = sum(each["variant"] == name for each in book.lost_lives)
+        forgiven = max(1, int(FORGIVEN_SHARE * number))
+        if lost <= forgiven:
+            self.setting.progress.note(f"{workload}: life {number} is lost: {name or 'its process'} {reason}")
+            self.participants.changed()
+        elif name is None:
+            raise MeasureError(f"the measuring process {reason} between variants, in {lost} lives of {number}")
+        else:
+            self.participants.exclude(name, reason, book)
 
     def _asked(
         self, process: WorkerProcess, book: ExperimentState, active: Sequence[str], seconds: float | None
@@ -244,13 +261,13 @@ class Schedule:
             return crew.take_turns(seconds, found.make_ns)
 
     def _found_wrong(
-        self, group: Group, book: ExperimentState, active: Sequence[str], answer: RoundAnswer
+        self, group: Group, book: ExperimentState, active: Sequence[str], answer: RoundAnswer, number: int
     ) -> dict[str, str]:
         """Variant → why it is excluded after a round, by the process's answer."""
         bad: dict[str, str] = {}
         if answer.drawn:
             assert self.processes.examination is not None and book.folder is not None
-            draw = self.setting.draw_of(group.processes)
+            draw = self.setting.draw_of(number)
             try:
                 bad |= self.processes.examination.judge(book.folder, book.experiment.workload, draw, answer.drawn)
             except WorkerFailed as failure:
@@ -323,6 +340,35 @@ def ask_about(
             lost |= dict.fromkeys(guilty, failure.reason)
             left = [name for name in left if name not in guilty]
     return None, lost
+
+
+def ask_in_lives(
+    measurement: Measurement,
+    group: Group,
+    book: ExperimentState,
+    names: Sequence[str],
+    verb: str,
+    limit_seconds: float,
+    lives: int,
+    **arguments: Any,
+) -> tuple[list[tuple[int, dict[str, Any]]], dict[str, str]]:
+    """The same, asked in so many lives: the number of each and its answer. Who fails in one is left out of the rest."""
+    processes, lost = measurement.processes, dict[str, str]()
+    answers: list[tuple[int, dict[str, Any]]] = []
+    while len(answers) < lives and (left := [name for name in names if name not in lost]):
+        try:
+            life = processes.next_life(group)
+            processes.take_in(group, book, left)
+            processes.begin_ahead(group)
+            what = {"workload": book.experiment.workload.name, "variants": left, **arguments}
+            answers.append((life.number, life.process.ask(verb, limit_seconds, **what)))
+        except WorkerFailed as failure:
+            guilty = left if failure.variant_index is None else [left[failure.variant_index]]
+            lost |= dict.fromkeys(guilty, failure.reason)
+            processes.end(group)
+            group.used = {}
+    processes.end(group)
+    return answers, lost
 
 
 def measured_by(measurement: Measurement) -> dict[str, tuple[Group, ExperimentState]]:

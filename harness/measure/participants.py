@@ -77,6 +77,8 @@ class Earlier:
 class ExperimentState:
     """What is known of one experiment so far, by the names in run.json. together: rounds of many variants; apart: of
     one pair each; pairs_apart: which pairs, None until that is decided; blocks: how many of them were blocks.
+    learnt: by variant, what its gate found that other processes must know. lost_lives: those that failed, and why.
+    horizon: how many lives its budget should give (see `measure.horizon`).
     kept_together: variants that are too dear to load for one pair. beside_seconds: the least that a block took beside
     its samples. lost_blocks: those in which a side did less than a call while all computed; the next ones are longer.
     start_seconds: what starting the processes of a round takes, where each side has a fresh one (see `measure.crews`).
@@ -92,6 +94,9 @@ class ExperimentState:
     wall_variants: list[str] = field(default_factory=list)
     kept_together: list[str] = field(default_factory=list)
     call_ns: dict[str, float] = field(default_factory=dict)
+    learnt: dict[str, dict[str, Any]] = field(default_factory=dict)
+    lost_lives: list[dict[str, Any]] = field(default_factory=list)
+    horizon: int | None = None
     together: Tally = field(default_factory=Tally)
     apart: Tally = field(default_factory=Tally)
     blocks: int = 0
@@ -124,6 +129,8 @@ class ExperimentState:
             "traces": self.traces,
             "trace_differences": self.trace_differences,
             "confirmations": self.confirmations,
+            "lost_lives": self.lost_lives,
+            "horizon": self.horizon,
             "excluded": [{"variant": name, "reason": reason} for name, reason in self.excluded.items()],
         }
 

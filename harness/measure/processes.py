@@ -47,7 +47,7 @@ class WorkerFailed(Exception):
 
 class WorkerProcess:
     """A measuring process and the two pipes to it. `module` runs there; `hello` is part of the first message to it.
-    `python`: the interpreter of another environment."""
+    `python`: the interpreter of another environment. `drawn`: variables of its environment that differ by process."""
 
     def __init__(
         self,
@@ -59,6 +59,7 @@ class WorkerProcess:
         module: str = "worker.main",
         hello: Mapping[str, Any] | None = None,
         python: str = "",
+        drawn: Mapping[str, str] | None = None,
     ) -> None:
         """Begin one; the first command waits until it is ready."""
         self._opened = ExitStack()  # until `close`
@@ -68,7 +69,7 @@ class WorkerProcess:
         log_file = self._opened.enter_context(log.open("ab"))
         read, write = os.pipe()
         self._opened.callback(os.close, write)  # the lifeline
-        environment = worker_environment(threads, device)
+        environment = worker_environment(threads, device) | dict(drawn or {})
         try:
             self._process = begin(
                 module, log_file, environment, marker=marker.fileno(), lifeline=read, python=python or sys.executable
@@ -113,6 +114,10 @@ class WorkerProcess:
             return PendingAnswer(self, verb, timeout_seconds).result()
 
         return go
+
+    def is_ready(self) -> bool:
+        """Whether it has begun, so that a command would not wait."""
+        return bool(PendingAnswer.first_of([self._starting], wait=False))
 
     def cpu_ns(self) -> int:
         """CPU time of the process so far, all its threads, by the kernel's count."""
@@ -273,11 +278,12 @@ class PendingAnswer:
         return self._result.result()
 
     @staticmethod
-    def first_of(answers: Sequence[PendingAnswer]) -> list[PendingAnswer]:
-        """Wait until some have come, or their time is over: those whose `result` need not be waited for."""
+    def first_of(answers: Sequence[PendingAnswer], *, wait: bool = True) -> list[PendingAnswer]:
+        """Wait until some have come, or their time is over: those whose `result` need not be waited for. `wait`: else
+        those that are there now."""
         if done := [answer for answer in answers if answer._result.done()]:
             return done
-        left = min(answer._end for answer in answers) - time.monotonic()
+        left = min(answer._end for answer in answers) - time.monotonic() if wait else 0.0
         readable, _, _ = select.select([answer._process for answer in answers], [], [], max(left, 0))
         now = time.monotonic()
         return [answer for answer in answers if answer._process in readable or answer._end <= now]

@@ -31,12 +31,13 @@ class Remaining:
     """Effects that still need rounds, and what they need: those of one `pair` that is measured apart, or all others of
     an experiment, which are measured together.
 
-    `rounds_next`: until the next effect settles; `rounds_all`: until all do. Both are estimates, infinite where nothing
-    can be said. `variants`: what takes part in the next round; of a pair that is its two sides, and a control while one
-    is not known well. `early`: too few rounds yet for any interval of some effect; `rounds_next` is then until all have
-    one, which is known. `effects`: how many are not settled; 0 for a control that only wants its interval. `headline`:
-    whether one of them is of a headline claim. `verdicts`: for each verdict that waits for one of these effects, all
-    that it waits for. None at all: every verdict is known, and only intervals are still wide.
+    What is called a round here is what gives one value: a life, in which there may be several. `rounds_next`: until the
+    next effect settles; `rounds_all`: until all do. Both are estimates, infinite where nothing can be said. `variants`:
+    what takes part in the next round; of a pair that is its two sides, and a control while one is not known well.
+    `early`: too few rounds yet for any interval of some effect; `rounds_next` is then until all have one, which is
+    known. `effects`: how many are not settled; 0 for a control that only wants its interval. `headline`: whether one of
+    them is of a headline claim. `verdicts`: for each verdict that waits for one of these effects, all that it waits
+    for. None at all: every verdict is known, and only intervals are still wide.
     """
 
     variants: tuple[str, ...]
@@ -58,7 +59,10 @@ class Stopping(Protocol):
     """Decides what still needs rounds."""
 
     def add(self, finished: Round) -> None:
-        """Take a finished round in."""
+        """Take a finished round in. It may count only once the life of its process is over."""
+
+    def end_life(self, process: int | None = None) -> None:
+        """The life of this process is over; without a number: every life."""
 
     def remaining(self, experiment: Experiment, is_apart: Callable[[Comparison], bool]) -> Sequence[Remaining]:
         """What still needs rounds, and about how many. `is_apart`: whether a pair is measured alone."""

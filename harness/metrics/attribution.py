@@ -50,10 +50,11 @@ from ..spec.experiments import Contrast
 from ..spec.hypotheses import Names, ValueHypothesis
 from ..spec.regions import Region
 from ..spec.sides import ARCHITECTURE, OPERATIONS, TOTAL, due_to
-from ..stats.confidence import running_interval
+from ..spec.words import Word
+from ..stats.confidence import LookPlan, running_interval
 from ..stats.samples import Differences, WholeRounds, whole_rounds
-from ..store.schema import Effect
-from .base import NOT_MEASURABLE, Judged, Metric
+from ..store.verdict_schema import Effect
+from .base import Judged, Metric
 
 DUMMY = "dummy"
 
@@ -195,8 +196,9 @@ def attribute(evidence: Evidence, workload: str, grid: Grid = GRID, *, alpha: fl
     cells, weights = grid.cells(), contrasts(grid)
     times, bias = whole_rounds(evidence.times(workload, *cells)), evidence.bias(workload)
     metric, refused = f"{evidence.clocks.of(workload, *cells)} time", refusal(evidence, workload, grid)
-    dummy = _dummy(dummy_series(times, evidence.seed), workload, metric, alpha)
-    confounds = ("the dummy factor's interval leaves out 1",) if dummy.verdict == "fired" else ()
+    plan = evidence.design.plan(workload, alpha)
+    dummy = _dummy(dummy_series(times, evidence.seed), workload, metric, plan)
+    confounds = ("the dummy factor's interval leaves out 1",) if dummy.verdict == Word.FIRED else ()
     incomplete: tuple[str, ...] = ()
     if times.incomplete:
         rounds = times.incomplete + times.invalid + len(times.logs)
@@ -206,7 +208,7 @@ def attribute(evidence: Evidence, workload: str, grid: Grid = GRID, *, alpha: fl
         effect = judge_effect(
             _differences(times, weights[name]),
             _SAME,
-            alpha=alpha,
+            alpha=plan,
             workload=workload,
             variant=f"{name} new",
             baseline=f"{name} old",
@@ -215,12 +217,13 @@ def attribute(evidence: Evidence, workload: str, grid: Grid = GRID, *, alpha: fl
             not_evidence=refused,
             bias=bias,
             fault_cost_ns=evidence.fault_cost_ns,
+            lives=evidence.design.lives,
         )
-        words = {"supported": "same", "refuted": "faster" if effect.low > 1 else "slower"}
+        words = {Word.SUPPORTED: Word.SAME, Word.REFUTED: Word.FASTER if effect.low > 1 else Word.SLOWER}
         verdict, notes = words.get(effect.verdict, effect.verdict), effect.notes + incomplete
         effects[name] = replace(effect, seconds=0.0, verdict=verdict, notes=notes)
     share = None
-    if refused is None and not confounds and _trusted(times, weights, alpha):
+    if refused is None and not confounds and _trusted(times, weights, plan):
         share = _share(effects[ARCHITECTURE], effects[OPERATIONS], bias)
     answer, reason = _answer(effects, share)
     return Attribution(times, {**effects, DUMMY: dummy}, share, answer, reason)
@@ -242,29 +245,29 @@ def _differences(times: WholeRounds, weights: NDArray[np.float64]) -> Difference
     )
 
 
-def verdict_on(attribution: Attribution, claimed: str) -> str:
+def verdict_on(attribution: Attribution, claimed: str) -> Word:
     """The verdict on "the speed-up is due to `claimed`": architecture, operations, both or neither."""
-    if attribution.answer in ("inconclusive", "not evidence"):
-        return attribution.answer
-    return "supported" if attribution.answer == claimed else "refuted"
+    if attribution.answer in (Word.INCONCLUSIVE, Word.NOT_EVIDENCE):
+        return Word(attribution.answer)
+    return Word.SUPPORTED if attribution.answer == claimed else Word.REFUTED
 
 
-def _dummy(series: NDArray[np.float64], workload: str, metric: str, alpha: float) -> Effect:
-    interval = running_interval(series, alpha)
+def _dummy(series: NDArray[np.float64], workload: str, metric: str, plan: LookPlan) -> Effect:
+    interval = running_interval(series, plan)
     fired = interval.unstable or not interval.low <= 0 <= interval.high
     ratio, low, high = (math.exp(end) for end in (interval.centre, interval.low, interval.high))
     return Effect(
         workload=workload, variant=f"{DUMMY} new", baseline=f"{DUMMY} old", metric=metric,
-        ratio=ratio, low=low, high=high, rounds=interval.n, seconds=0.0, verdict="fired" if fired else "passed",
+        ratio=ratio, low=low, high=high, rounds=interval.n, seconds=0.0, verdict=Word.FIRED if fired else Word.PASSED,
     )  # fmt: skip
 
 
-def _trusted(times: WholeRounds, weights_of: Mapping[str, NDArray[np.float64]], alpha: float) -> bool:
+def _trusted(times: WholeRounds, weights_of: Mapping[str, NDArray[np.float64]], plan: LookPlan) -> bool:
     """Whether enough rounds were valid, and neither side moved while it was measured."""
     if times.invalid > INVALID_SHARE_LIMIT * (times.invalid + len(times.logs)):
         return False
     sides = [weights_of[name] for name in (ARCHITECTURE, OPERATIONS)]
-    return not any(running_interval(-times.logs @ weights, alpha).unstable for weights in sides)
+    return not any(running_interval(-times.logs @ weights, plan).unstable for weights in sides)
 
 
 def _share(architecture: Effect, operations: Effect, bias: float) -> tuple[float, float, float] | None:
@@ -288,22 +291,22 @@ def _share(architecture: Effect, operations: Effect, bias: float) -> tuple[float
 def _answer(effects: Mapping[str, Effect], share: tuple[float, float, float] | None) -> tuple[str, str]:
     """Which side gains, and why that is said. A side that loses does not bring a speed-up; the reason shows it."""
     sides = {name: effects[name] for name in (ARCHITECTURE, OPERATIONS)}
-    if any(side.verdict == "not evidence" for side in sides.values()):
-        return "not evidence", sides[ARCHITECTURE].reason
+    if any(side.verdict == Word.NOT_EVIDENCE for side in sides.values()):
+        return Word.NOT_EVIDENCE, sides[ARCHITECTURE].reason
     parts = [f"{_described(name, side)} ({_called(side.verdict)})" for name, side in sides.items()]
     if share is not None:
         parts.append("architecture's share of the total {:.0%} [{:.0%}, {:.0%}]".format(*share))
-    mixed = [(name, one) for name, one in effects.items() if ":" in name and one.verdict in ("faster", "slower")]
+    mixed = [(name, one) for name, one in effects.items() if ":" in name and one.verdict in (Word.FASTER, Word.SLOWER)]
     if mixed:
         parts.append("effects do not just add up: " + ", ".join(_described(*each) for each in mixed))
-    if open_ := [(name, side) for name, side in sides.items() if side.verdict == "inconclusive"]:
+    if open_ := [(name, side) for name, side in sides.items() if side.verdict == Word.INCONCLUSIVE]:
         parts += [f"{name}: {'; '.join(filter(None, (side.reason, time_to_settle([side]))))}" for name, side in open_]
-        return "inconclusive", "; ".join(parts)
-    return due_to(name for name, side in sides.items() if side.verdict == "faster"), "; ".join(parts)
+        return Word.INCONCLUSIVE, "; ".join(parts)
+    return due_to(name for name, side in sides.items() if side.verdict == Word.FASTER), "; ".join(parts)
 
 
 def _called(verdict: str) -> str:
-    return "open" if verdict == "inconclusive" else verdict
+    return "open" if verdict == Word.INCONCLUSIVE else verdict
 
 
 def _described(name: str, effect: Effect) -> str:
@@ -364,9 +367,9 @@ class AttributionMetric(Metric[AttributionHypothesis]):
             if workload in evidence.measured
         }
         if not answers:
-            return Judged(NOT_MEASURABLE, "this run has no grid")
+            return Judged(Word.NOT_MEASURABLE, "this run has no grid")
         words = {verdict_on(each, hypothesis.quantity) for each in answers.values()}
-        both = "depends" if {"supported", "refuted"} <= words else "inconclusive"
+        both = Word.DEPENDS if {Word.SUPPORTED, Word.REFUTED} <= words else Word.INCONCLUSIVE
         verdict = words.pop() if len(words) == 1 else both
         reason = "; ".join(f"{workload}: {_called(each.answer)} ({each.reason})" for workload, each in answers.items())
         effects = tuple(effect for each in answers.values() for effect in each.effects.values())

@@ -24,16 +24,14 @@ from ..measure.participants import Progress
 from ..spec.comparison import Comparison
 from ..spec.hypotheses import Hypothesis, Name, Names, RangeHypothesis, ValueHypothesis
 from ..spec.regions import Region
-from ..spec.words import Cause
+from ..spec.words import Cause, Word
 from ..store.declared import DataFile, JsonFile
 from ..store.folder import RunFolder
 from ..store.forms import once
 from ..store.pass_schema import ExactResult, Subject
-from ..store.schema import Effect
+from ..store.verdict_schema import Effect
 
 H = TypeVar("H", bound=Hypothesis)
-
-NOT_MEASURABLE = "not measurable here"
 
 FINDINGS = JsonFile(
     "findings.json", Annotated[list[ExactResult], once("metric", "quantity", "workload", "variant", "baseline")]
@@ -49,7 +47,7 @@ class PassContext:
     folder: RunFolder
     progress: Progress
     cache: Path
-    seed: int
+    seed: int  # the same in every run: what is counted must not depend on it
     everything: bool = False
 
     def log(self, name: str) -> Path:
@@ -64,7 +62,7 @@ class Judged:
     answers: how many statements a "depends" is made of; 0 where each effect is one.
     """
 
-    verdict: str
+    verdict: Word
     reason: str
     effects: tuple[Effect, ...] = ()
     answers: int = 0
@@ -74,7 +72,7 @@ class Judged:
     def of_all(cls, effects: Sequence[Effect], counted: Sequence[Effect] | None = None, more: str = "") -> Judged:
         """What the counted effects (or all) come to; `more` is said after the reason."""
         verdict, reason = combine(effects if counted is None else counted)
-        cause = Cause.NOT_SETTLED if verdict == "inconclusive" else Cause.NONE
+        cause = Cause.NOT_SETTLED if verdict == Word.INCONCLUSIVE else Cause.NONE
         return cls(verdict, reason + more, tuple(effects), cause=cause)
 
 
@@ -82,13 +80,13 @@ class Metric(ABC, Generic[H]):
     """One metric.
 
     `names`: the words for `metric = ...` in a claim. `files`: what its pass writes and verdicts are computed from.
-    `files_beside`: what it writes besides, for pages. `title`: what its pass does; empty where rounds of timing are
-    all it needs. `needs_cache`: whether its pass writes into the cache. `about`: what a claim of this metric is
-    about, in a sentence. `page`: of the dashboard, which shows it. `inside`: what of it was timed and can be looked
-    into. `is_exact`: its values are counted or tried. `looks_once`: the number of rounds was fixed beforehand.
-    `intervals_at_once`: how many intervals one answer needs; they share alpha. `has_confidence`: whether its
-    intervals hold with a known probability; else they are bounds from experience. `beside_times`: what its values
-    are called where a page shows them beside times; empty where they are not. `option`: of a run, which asks for
+    `files_beside`: what it writes besides, for pages. `title`, `does`: its pass in a word, and what that does; empty
+    where rounds of timing are all it needs. `needs_cache`: whether its pass writes into the cache. `about`: what a
+    claim of this metric is about, in a sentence. `page`: of the dashboard, which shows it. `inside`: what of it was
+    timed and can be looked into. `is_exact`: its values are counted or tried. `looks_once`: the number of rounds was
+    fixed beforehand. `intervals_at_once`: how many intervals one answer needs; they share alpha. `has_confidence`:
+    whether its intervals hold with a known probability; else they are bounds from experience. `beside_times`: what its
+    values are called where a page shows them beside times; empty where they are not. `option`: of a run, which asks for
     the pass on everything that is measured; empty where none does.
     """
 
@@ -97,6 +95,7 @@ class Metric(ABC, Generic[H]):
     files: ClassVar[tuple[DataFile, ...]] = ()
     files_beside: ClassVar[tuple[DataFile, ...]] = ()
     title: ClassVar[str] = ""
+    does: ClassVar[str] = ""
     needs_cache: ClassVar[bool] = False
     about: ClassVar[str] = ""
     page: ClassVar[str] = ""
@@ -155,10 +154,10 @@ class ValueMetric(Metric[V], Generic[V]):
         """The verdict on all workloads together; those without a value are left out and named."""
         workloads = hypothesis.workload_names() or ("",)
         effects = [self.effect(hypothesis, workload, evidence, alpha) for workload in workloads]
-        missing = [effect for effect in effects if effect.verdict == NOT_MEASURABLE]
+        missing = [effect for effect in effects if effect.verdict == Word.NOT_MEASURABLE]
         if len(missing) == len(effects):
-            return Judged(NOT_MEASURABLE, reasons(effects), tuple(effects))
-        counted = [effect for effect in effects if effect.verdict != NOT_MEASURABLE]
+            return Judged(Word.NOT_MEASURABLE, reasons(effects), tuple(effects))
+        counted = [effect for effect in effects if effect.verdict != Word.NOT_MEASURABLE]
         return Judged.of_all(effects, counted, f"; not measured: {reasons(missing)}" if missing else "")
 
 
@@ -179,7 +178,9 @@ class IntervalMetric(ValueMetric[V], Generic[V]):
         """The value with its verdict; not evidence where the variant's numbers do not count on the workload."""
         effect = no_value(hypothesis, workload, self.words(hypothesis))
         if reason := evidence.unusable.get((workload, effect.variant)):
-            return replace(effect, verdict="not evidence", cause=Cause.EXCLUDED, reason=f"{effect.variant}: {reason}")
+            return replace(
+                effect, verdict=Word.NOT_EVIDENCE, cause=Cause.EXCLUDED, reason=f"{effect.variant}: {reason}"
+            )
         try:
             effect = self.measured(effect, hypothesis, evidence, alpha)
         except ValueError as error:
@@ -197,7 +198,7 @@ def no_value(hypothesis: ValueHypothesis, workload: str, metric: str) -> Effect:
         unit=hypothesis.unit,
         rounds=0,
         seconds=0.0,
-        verdict=NOT_MEASURABLE,
+        verdict=Word.NOT_MEASURABLE,
     )
 
 
@@ -206,14 +207,14 @@ def in_range(effect: Effect, hypothesis: ValueHypothesis, *notes: str) -> Effect
     region, effect = hypothesis.region, replace(effect, notes=effect.notes + notes)
     if math.isinf(effect.low) and math.isinf(effect.high):
         reason = effect.reason or TOO_FEW
-        return replace(effect, verdict="inconclusive", cause=Cause.TOO_FEW_ROUNDS, reason=reason)
+        return replace(effect, verdict=Word.INCONCLUSIVE, cause=Cause.TOO_FEW_ROUNDS, reason=reason)
     if region.contains(effect.low, effect.high):
-        return replace(effect, verdict="supported")
+        return replace(effect, verdict=Word.SUPPORTED)
     if region.excludes(effect.low, effect.high):
-        return replace(effect, verdict="refuted")
+        return replace(effect, verdict=Word.REFUTED)
     crossed = ", ".join(f"{end:.4g}" for end in region.boundaries if effect.low < end < effect.high)
     reason = f"the interval lies on both sides of {crossed} {region.unit}".rstrip()
-    return replace(effect, verdict="inconclusive", cause=Cause.ACROSS_LIMIT, reason=reason, notes=effect.said)
+    return replace(effect, verdict=Word.INCONCLUSIVE, cause=Cause.ACROSS_LIMIT, reason=reason, notes=effect.said)
 
 
 def no_such_quantity(metric: str, quantity: str, known: Collection[str]) -> str:
@@ -236,7 +237,7 @@ class ExactMetric(ValueMetric[V], Generic[V]):
 
     def read(self, folder: RunFolder) -> dict[Subject, ExactResult]:
         """The stored results of this metric, by subject."""
-        results = FINDINGS.form.validate_python(folder.records(FINDINGS))
+        results = folder.read(FINDINGS)
         return {result.subject: result for result in results if result.metric == self.names[0]}
 
     def effect(self, hypothesis: V, workload: str, evidence: Evidence, alpha: float) -> Effect:
@@ -274,14 +275,14 @@ def measured_gains(comparisons: Iterable[Comparison], evidence: Evidence, *, alp
     wanted = [comparison for comparison in comparisons if evidence.has(comparison)]
     timed = [compare_sides(evidence, each, anything, "operations", alpha) for each in wanted]
     if not timed:
-        return Judged(NOT_MEASURABLE, "this run lacks some of its workloads")
+        return Judged(Word.NOT_MEASURABLE, "this run lacks some of its workloads")
     unsettled = [
-        replace(effect, cause=Cause.TOO_FEW_ROUNDS, reason=TOO_FEW) if effect.verdict == "supported" else effect
+        replace(effect, cause=Cause.TOO_FEW_ROUNDS, reason=TOO_FEW) if effect.verdict == Word.SUPPORTED else effect
         for effect in timed
-        if effect.verdict != "supported" or effect.low <= 0 or math.isinf(effect.high)
+        if effect.verdict != Word.SUPPORTED or effect.low <= 0 or math.isinf(effect.high)
     ]
     if unsettled:
-        return Judged("inconclusive", reasons(unsettled))
+        return Judged(Word.INCONCLUSIVE, reasons(unsettled))
     gains = []
     for comparison, effect in zip(wanted, timed, strict=True):
         low, high = evidence.allowance(comparison)

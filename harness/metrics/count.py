@@ -127,7 +127,8 @@ class CountMetric(ExactMetric[CountHypothesis]):
     about = "A count of the source; nothing was timed."
     inside = "nothing"
     hypothesis = CountHypothesis
-    title = "count: what the source holds"
+    title = "count"
+    does = "what the source holds"
 
     def run(self, hypotheses: Sequence[CountHypothesis], context: PassContext) -> None:
         """Count for every hypothesis."""

@@ -16,7 +16,8 @@ from ..evidence.verdict import reasons
 from ..spec.experiments import Target
 from ..spec.hypotheses import rising
 from ..spec.regions import Region
-from ..store.schema import Effect
+from ..spec.words import Word
+from ..store.verdict_schema import Effect
 from .base import GainHypothesis, Judged, Metric, measured_gains, no_value
 
 
@@ -71,7 +72,7 @@ def quotient(numerator: float, low: float, high: float) -> Quotient:
 
 def inflation(
     claimed: tuple[float, float], low: float, high: float, times: tuple[float, float]
-) -> tuple[str, str, list[Quotient]]:
+) -> tuple[Word, str, list[Quotient]]:
     """Verdict and reason on "the claim of `claimed` was too high by `times`", and the factors for both its ends.
 
     "depends": on which end of the claim is meant.
@@ -87,11 +88,11 @@ def inflation(
     ends = [quotient(ratio - 1, low - 1, high - 1) for ratio in claimed]
     match [end.place(*times) for end in ends]:
         case ["open", _] | [_, "open"]:
-            verdict = "inconclusive"
+            verdict = Word.INCONCLUSIVE
         case ["inside", "inside"]:
-            verdict = "supported"
+            verdict = Word.SUPPORTED
         case [one, other]:
-            verdict = "refuted" if one == other else "depends"
+            verdict = Word.REFUTED if one == other else Word.DEPENDS
     measured = f"measured gain {_percent(low - 1)} to {_percent(high - 1)}"
     reason = "; ".join(f"{ratio:g}x was too high by {end.describe()}" for ratio, end in zip(claimed, ends, strict=True))
     return verdict, f"{measured}: {reason}", ends
@@ -151,8 +152,8 @@ class InflationMetric(Metric[InflationHypothesis]):
         words = {effect.verdict for effect in effects}
         if len(words) == 1:
             return Judged(effects[0].verdict, reasons(effects), effects)
-        both = words & {"supported", "depends"} and words & {"refuted", "depends"}
-        return Judged("depends" if both else "inconclusive", reasons(effects), effects)
+        both = words & {Word.SUPPORTED, Word.DEPENDS} and words & {Word.REFUTED, Word.DEPENDS}
+        return Judged(Word.DEPENDS if both else Word.INCONCLUSIVE, reasons(effects), effects)
 
 
 def _overshoot(hypothesis: InflationHypothesis, gain: Effect) -> Effect:

@@ -21,11 +21,11 @@ from ..evidence.numbers import exp
 from ..spec.experiments import Target
 from ..spec.hypotheses import Names
 from ..spec.regions import Region
-from ..spec.words import Cause
+from ..spec.words import Cause, Word
 from ..stats.confidence import Interval, running_interval
 from ..stats.samples import LogTimes, time_differences
-from ..store.schema import Effect
-from .base import NOT_MEASURABLE, GainHypothesis, Judged, Metric, measured_gains, no_value
+from ..store.verdict_schema import Effect
+from .base import GainHypothesis, Judged, Metric, measured_gains, no_value
 
 # -- does the gain grow? -----------------------------------------------------------------------------------------------
 
@@ -42,7 +42,7 @@ class Trend:
     low: float
     high: float
     falls: tuple[tuple[float, float], ...]
-    verdict: str
+    verdict: Word
     reason: str
 
 
@@ -71,9 +71,9 @@ def trend(gains: Sequence[tuple[float, Interval]], region: Region) -> Trend:
     pairs = itertools.combinations(zip(sizes, ordered, strict=True), 2)
     falls = tuple((size, larger) for (size, one), (larger, other) in pairs if other.high < one.low)
     if region.contains(low, high):
-        verdict = "depends" if falls else "supported"
+        verdict = Word.DEPENDS if falls else Word.SUPPORTED
     else:
-        verdict = "refuted" if region.excludes(low, high) else "inconclusive"
+        verdict = Word.REFUTED if region.excludes(low, high) else Word.INCONCLUSIVE
     reason = (
         f"from {sizes[0]:g} to {sizes[-1]:g} the gain changes by a factor of {exp(rise):.4g} "
         f"[{exp(low):.4g}, {exp(high):.4g}]"
@@ -224,7 +224,7 @@ class ScalingMetric(Metric[ScalingHypothesis]):
         if isinstance(gains, Judged):
             return gains
         if len(gains) < len(hypothesis.workloads):
-            return Judged(NOT_MEASURABLE, "this run lacks some of its workloads")
+            return Judged(Word.NOT_MEASURABLE, "this run lacks some of its workloads")
         sized = [(evidence.sizes.get(one.workload, 0.0), interval_of(one)) for one in gains]
         ends = (hypothesis.region.low, hypothesis.region.high)  # percent of rise, to log ratios
         rising = trend(sized, Region(*(math.log1p(end / 100) if math.isfinite(end) else end for end in ends)))

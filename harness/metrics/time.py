@@ -17,8 +17,9 @@ from ..spec.comparison import Metric as Time
 from ..spec.experiments import Target
 from ..spec.hypotheses import NAME, Hypothesis, Name, Names, exactly_one, rising
 from ..spec.regions import Region
-from ..store.schema import Effect
-from .base import NOT_MEASURABLE, Judged, Metric
+from ..spec.words import Word
+from ..store.verdict_schema import Effect
+from .base import Judged, Metric
 from .scaling import crossover, interval_of
 
 EXPECTATIONS = (
@@ -140,7 +141,7 @@ class TimeMetric(Metric[TimeHypothesis]):
             if evidence.has(comparison)
         )
         if not effects:
-            return Judged(NOT_MEASURABLE, "this run has none of its comparisons")
+            return Judged(Word.NOT_MEASURABLE, "this run has none of its comparisons")
         more = ""
         if left_out := [f"{c.variant} against {c.baseline} on {c.workload}" for c in wanted if not evidence.has(c)]:
             more += f"; not in this run: {', '.join(left_out)}"

@@ -8,7 +8,8 @@ from pydantic import Field
 
 from ..evidence.evidence import Evidence
 from ..spec.hypotheses import Text, ValueHypothesis
-from .base import NOT_MEASURABLE, Judged, Metric
+from ..spec.words import Word
+from .base import Judged, Metric
 
 
 class UnmeasurableHypothesis(ValueHypothesis):
@@ -33,7 +34,7 @@ class UnmeasurableMetric(Metric[UnmeasurableHypothesis]):
     hypothesis = UnmeasurableHypothesis
 
     def judge(self, hypothesis: UnmeasurableHypothesis, evidence: Evidence, *, alpha: float) -> Judged:
-        return Judged(NOT_MEASURABLE, hypothesis.reason)
+        return Judged(Word.NOT_MEASURABLE, hypothesis.reason)
 
 
 METRIC = UnmeasurableMetric()

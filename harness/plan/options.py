@@ -6,8 +6,9 @@ is sent, and what a run that goes on keeps. Nothing heavy is imported here: each
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import Field, dataclass, field, fields, replace
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
@@ -97,6 +98,11 @@ def option(name: str, help: str, *, default: Any, sent: bool = False, **more: An
     return field(default=default, metadata={"option": Option(name.removeprefix("--"), help, **more), "sent": sent})
 
 
+def drawn_seed() -> int:
+    """Another one for each run."""
+    return secrets.randbelow(1 << 31)
+
+
 one = partial(option, default=None)
 flag = partial(option, default=False, typed=bool)
 names = partial(option, default=(), metavar="NAME,NAME", usual="", read=words)
@@ -174,8 +180,9 @@ class Options:
         metavar="SECONDS", typed=float, default=DEFAULT_BUDGET_SECONDS, sent=True,
         again="Of rounds; by default as many as its last sitting had.")
     budget_has_gates: bool = field(default=False, metadata={"sent": True})  # see `for_rounds`
-    seed: int = one("seed",
-        "seed of weights, prompts and orders (default 0)", metavar="N", typed=int, default=0, usual=0, sent=True)
+    seed: int = field(default_factory=drawn_seed, metadata={"option": Option("seed",
+        "seed of random orders and of what each life draws (default: another one for each run, kept in run.json; "
+        "two runs with one seed are no independent check of each other)", metavar="N", typed=int), "sent": True})
     run_dir: Path | None = one("run-dir",
         "where the run is kept (default: results/runs/<time>)", metavar="FOLDER", read=Path)
     publish_to: str = ""  # a URL: see `away`
@@ -253,7 +260,9 @@ def received(section: type[Section], table: object) -> Section:
     if isinstance(table, section):
         return table
     hints = get_type_hints(section, localns={"Source": str})
-    shapes: dict[str, Any] = {each.name: (hints[each.name], each.default) for each in _sent(section)}
+    shapes: dict[str, Any] = {
+        each.name: (hints[each.name], each.default if each.default is not MISSING else ...) for each in _sent(section)
+    }
     model = create_model(section.__name__, __config__=ConfigDict(extra="forbid"), **shapes)
     content = model.model_validate(table)
     return section(**{name: getattr(content, name) for name in shapes})

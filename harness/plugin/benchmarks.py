@@ -18,7 +18,6 @@ from ..evidence.evidence import clocks_of
 from ..fleet.folder import FleetFolder, is_fleet
 from ..profilers.py_spy import PROFILES
 from ..session.run import Result
-from ..spec.experiments import UNABLE
 from ..stats.samples import call_times_ns
 from ..store.errors import RunError
 from ..store.folder import RunFolder
@@ -117,5 +116,4 @@ def _load(cases: Mapping[tuple[str, str], ReplayedCase], folder: RunFolder, mani
             }
             case.passed = gates_only and variant not in excluded and bool(gate.get("passed"))
             case.skipped = excluded.get(variant, untimed)
-            if not case.skipped.startswith(UNABLE):
-                case.failed = excluded.get(variant, "")
+            case.failed = "" if gate.get("unable") else excluded.get(variant, "")

@@ -305,13 +305,13 @@ class Session:
             return
         from ..report.further import further
         from ..report.terminal import show, verdict_report
-        from ..store.forms import plain
+        from ..store import schema
 
         terminalreporter.section("workbench: verdicts")
         if self.options.gates_only:
             terminalreporter.write_line("--benchmark-disable: gates only, nothing was timed and nothing judged")
         else:
-            show(verdict_report(plain(self.result.verdicts), self.result.manifest), _console(config))
+            show(verdict_report(self.result.verdicts, self.result.manifest), _console(config))
         for condition in self.result.failed_conditions():
             terminalreporter.write_line(f"fails: --fail-if {condition}", red=True)
         path, here = self.result.folder.path, Path.cwd()
@@ -320,7 +320,7 @@ class Session:
         if self.result.trouble:
             terminalreporter.write_line(self.result.trouble, red=True)
         terminalreporter.write_line(f"run: {shown} (workbench judge, workbench compare, make dashboard)")
-        if command := further(path, self.result.verdicts, self.result.manifest):
+        if command := further(path, self.result.verdicts, schema.shown(self.result.manifest)):
             terminalreporter.write_line(f"go on: {command}")
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..report.standings import read_standings
+from ..spec.words import Word
 from ..store.errors import RESTORE, RunError, RunWarning
 from ..store.files import MANIFEST, SAMPLES, STANDINGS, SUMS, VERDICTS
 from ..store.folder import RunFolder, RunSummary, describe
@@ -28,7 +29,7 @@ Row = dict[str, Any]
 NEEDED = (MANIFEST, SUMS, VERDICTS, STANDINGS)
 """The files of a run that its row is made of, where it has all of them."""
 
-_OF_NO_USE = ("load_average", "commit")  # differ from run to run, and no rule looks at them
+_OF_NO_USE = ("load_average",)  # differs from run to run, and no rule looks at it
 
 
 def row_of(run: RunFolder, name: str, *, light: bool = False) -> Row:
@@ -73,7 +74,8 @@ def digest_of(folder: Path) -> str:
 
 def summary_of(row: Mapping[str, Any], path: Path) -> RunSummary:
     """What a list shows of a run. path: where the run will lie once it is fetched."""
-    claims = tuple((each["claim"], each["part"], each["verdict"]) for each in row["claims"])
+    judged = (each for each in row["claims"] if each["verdict"] in {*Word})
+    claims = tuple((each["claim"], each["part"], Word(each["verdict"])) for each in judged)
     return RunSummary(
         path=path,
         workloads=tuple(row["workloads"]),

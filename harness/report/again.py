@@ -3,46 +3,33 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from ..plan.options import every_option
-from ..spec.conditions import FAIL_IF
-from .text import Json
+from ..store.schema import Manifest
+from ..store.verdict_schema import Verdict
 
 LONG = "--workbench-"
 """What their long names begin with."""
 
 
-def command_again(verdict: Json, *, command: Sequence[str], seed: int | None, workloads: Collection[str]) -> str:
-    """The command for this verdict alone. `command`, `seed`, `workloads`: of the run, whose choices it repeats."""
-    words = ["pytest", "--benchmark"]
-    effects = verdict["effects"]
-    measured = list(dict.fromkeys(effect["workload"] for effect in effects))
-    if verdict["claim"] in ("ad-hoc", FAIL_IF) and effects:
+def command_of(verdict: Verdict, manifest: Manifest) -> str:
+    """The command for this verdict alone, with what its run chose."""
+    command, words = manifest.command, ["pytest", "--benchmark"]
+    effects = verdict.effects
+    measured = list(dict.fromkeys(effect.workload for effect in effects))
+    if (verdict.is_comparison or verdict.is_condition) and effects:
         functions = _functions(command)
-        words += ["--compare", *(functions or (effects[0]["baseline"], effects[0]["variant"]))]
+        words += ["--compare", *(functions or (effects[0].baseline, effects[0].variant))]
         words += [] if functions else ["--workloads", ",".join(measured)]
-        words += ["--fail-if", str(verdict["part"])] if verdict["claim"] == FAIL_IF else []
+        words += ["--fail-if", verdict.part] if verdict.is_condition else []
     else:
-        words += ["--claims", verdict["claim"]]
+        words += ["--claims", verdict.claim]
         # Of a claim with several parts only what this one needs; what spans several workloads needs them all.
-        if verdict.get("part") and measured and set(measured) <= set(workloads):
+        if verdict.part and measured and {*measured} <= {each.workload.name for each in manifest.experiments}:
             words += ["--workloads", ",".join(measured)]
     words += _carried(command)
-    words += [] if seed is None else ["--seed", str(seed)]
     return shlex.join(words)
-
-
-def command_of(verdict: Json, manifest: Json) -> str:
-    """The same from run.json."""
-    command, seed = manifest.get("command"), manifest.get("seed")
-    experiments = manifest.get("experiments") or ()
-    return command_again(
-        verdict,
-        command=[str(word) for word in command] if isinstance(command, list) else (),
-        seed=seed if isinstance(seed, int) else None,
-        workloads={experiment["workload"].get("name", "") for experiment in experiments},
-    )
 
 
 def _functions(command: Sequence[str]) -> tuple[str, ...]:

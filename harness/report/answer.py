@@ -1,5 +1,4 @@
-"""The answer to the dispute: one sentence, a short line for each main claim, and a short table. Pure functions of
-verdicts.json.
+"""The answer to the dispute: one sentence, a short line for each main claim, and a short table. Pure functions.
 
 README, `workbench report`, a claim's exported page, the end of the terminal's report and the dashboard all begin with
 what `answer` gives. The questions and which claims come first are the dispute's; verdicts, what was claimed and every
@@ -12,16 +11,16 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..spec.conditions import FAIL_IF
 from ..spec.dispute import Dispute, MainQuestion
-from ..spec.words import LOOKS
+from ..spec.words import Word
+from ..store.verdict_schema import Effect, Verdict
 from .markdown import markdown_cell, markdown_rows, markdown_text
-from .outcome import by_side, found_text, leaning, outcome, tally, tally_text
-from .text import OPEN, Json, claim_text, claimed_text, effect_value, hull, one_text_line, row_text, short
+from .outcome import by_side, found_text, leaning, outcome, standing, tally, tally_text
+from .text import claim_text, claimed_text, hull, one_text_line, short
 
 SO_FAR = {"right": "Yes", "wrong": "No"}
 
-UNDECIDED = (OPEN, "not evidence")
+UNDECIDED = (Word.INCONCLUSIVE, Word.NOT_EVIDENCE)
 """Verdicts on a side of a grid that leave it open."""
 
 MOST_LINES = 6
@@ -34,15 +33,20 @@ NAMED = 2
 class Line:
     """A question with its answer, all plain text that may come from anywhere."""
 
-    verdict: Json
+    verdict: Verdict
     question: str
     word: str
     text: str
 
     @property
+    def rest(self) -> str:
+        """What stands behind the word: ": at most 0.88 % faster."."""
+        return f"{': ' if self.text else ''}{self.text}."
+
+    @property
     def sentence(self) -> str:
         """All of it: "Is one file more than 1 % faster than many? No: at most 0.88 % faster."."""
-        return f"{self.question} {self.word}{': ' if self.text else ''}{self.text}."
+        return f"{self.question} {self.word}{self.rest}"
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ class Answer:
     lines: tuple[Line, ...]
 
 
-def answer(verdicts: Iterable[Json], dispute: Dispute) -> Answer:
+def answer(verdicts: Iterable[Verdict], dispute: Dispute) -> Answer:
     """What these verdicts come to, by the questions of the dispute."""
     listed = list(verdicts)
     parts = _by_part(listed)
@@ -63,14 +67,14 @@ def answer(verdicts: Iterable[Json], dispute: Dispute) -> Answer:
     lines = tuple(_plain_line(verdict) for verdict in listed[:MOST_LINES])
     if not lines:
         return Answer("Nothing was measured, so there is no answer.", ())
-    if not all(verdict["claim"] in ("ad-hoc", FAIL_IF) for verdict in listed):
+    if not all(verdict.is_comparison or verdict.is_condition for verdict in listed):
         return Answer(lines[0].sentence if len(listed) == 1 else _summary(listed), lines)
     # Of one comparison what was asked about it, where that is decided.
-    by_worth = sorted(lines, key=lambda line: (line.verdict["verdict"] == OPEN, line.verdict["claim"] != FAIL_IF))
+    by_worth = sorted(lines, key=lambda line: (line.verdict.is_open, not line.verdict.is_condition))
     return Answer(by_worth[0].sentence, lines)
 
 
-def answer_markdown(verdicts: Iterable[Json], dispute: Dispute) -> str:
+def answer_markdown(verdicts: Iterable[Verdict], dispute: Dispute) -> str:
     """The same as Markdown: the headline, then the lines that say more."""
     found = answer(verdicts, dispute)
     lines = [markdown_text(line.sentence) for line in found.lines if line.sentence != found.headline]
@@ -78,39 +82,38 @@ def answer_markdown(verdicts: Iterable[Json], dispute: Dispute) -> str:
     return f"**{markdown_text(found.headline)}**\n{chr(10) if listed else ''}{listed}"
 
 
-def headlines(verdicts: Iterable[Json], dispute: Dispute) -> str:
+def headlines(verdicts: Iterable[Verdict], dispute: Dispute) -> str:
     """A Markdown table with a row for each main claim that these verdicts have."""
     parts = _by_part(verdicts)
     rows = []
     for verdict in filter(None, (_find(parts, *key) for key in dispute.headlines())):
-        title = verdict["title"] + (f" ({verdict['part']})" if verdict.get("part") else "")
-        cells = [title, ", ".join(verdict["who"]), verdict["claimed"], _measured(verdict["effects"])]
+        title = verdict.title + (f" ({verdict.part})" if verdict.part else "")
+        cells = [title, ", ".join(verdict.who), verdict.claimed, _measured(verdict.effects)]
         rows.append([*map(markdown_cell, cells), f"**{markdown_cell(outcome(verdict))}**"])
     return markdown_rows(("claim", "who said it", "claimed", "what was found", "verdict"), rows) + "\n"
 
 
-def _by_part(verdicts: Iterable[Json]) -> dict[tuple[str, str | None], Json]:
-    return {(verdict["claim"], verdict.get("part")): verdict for verdict in verdicts}
+def _by_part(verdicts: Iterable[Verdict]) -> dict[tuple[str, str], Verdict]:
+    return {(verdict.claim, verdict.part): verdict for verdict in verdicts}
 
 
-def _find(parts: Mapping[tuple[str, str | None], Json], claim: str, part: str | None) -> Json | None:
+def _find(parts: Mapping[tuple[str, str], Verdict], claim: str, part: str | None) -> Verdict | None:
     """The verdict on a part of a claim. In older runs a claim had one part without a label where it has several now."""
-    return parts.get((claim, part)) or parts.get((claim, None))
+    return parts.get((claim, part or "")) or parts.get((claim, ""))
 
 
-def _line(question: MainQuestion, verdict: Json) -> Line:
+def _line(question: MainQuestion, verdict: Verdict) -> Line:
     claimed = claimed_text(verdict)
     asked = question.text.replace("{claimed}", claimed)
-    if verdict["verdict"] == OPEN and (word := _so_far(verdict)):
+    if verdict.is_open and (word := _so_far(verdict)):
         return Line(verdict, asked, word, _numbers(verdict, question))
-    shown = LOOKS.get(verdict["verdict"])
-    word = question.words.get(verdict["verdict"]) or (shown and shown.answer) or "Not answered"
+    word = question.words.get(verdict.verdict) or verdict.verdict.look.answer
     return Line(verdict, asked, word, _found(verdict, question))
 
 
-def _so_far(verdict: Json) -> str:
+def _so_far(verdict: Verdict) -> str:
     """Of an open verdict whose settled rows all say the same: "Yes on 2 of 4 workloads, rest open". Else empty."""
-    if sides := by_side(verdict["effects"]):
+    if sides := by_side(verdict.effects):
         return words_of_sides(sides)
     counts = tally(verdict)
     word, total = leaning(counts), sum(counts.values())
@@ -120,26 +123,26 @@ def _so_far(verdict: Json) -> str:
     return f"{SO_FAR[word]} on {counts[word]} of {total}, {rest}"
 
 
-def words_of_sides(sides: Mapping[str, Sequence[Json]]) -> str:
+def words_of_sides(sides: Mapping[str, Sequence[Effect]]) -> str:
     """Of a grid: "Operations yes; architecture open on prefill, no on decode"; of many workloads how many there are."""
     text = "; ".join(f"{side} {_words_of_side(effects)}" for side, effects in sides.items())
     return f"{text[:1].upper()}{text[1:]}"
 
 
-def _words_of_side(effects: Sequence[Json]) -> str:
+def _words_of_side(effects: Sequence[Effect]) -> str:
     words = [_side_word(effect) for effect in effects]
     kinds, total = Counter(words), len(words)
     if len(kinds) == 1:
         return words[0]
     if total <= NAMED:
-        names = told_apart([effect["workload"] for effect in effects])
+        names = told_apart([effect.workload for effect in effects])
         return ", ".join(f"{word} on {name}" for word, name in zip(words, names, strict=True))
     settled = ", ".join(f"{word} on {kinds[word]}" for word in ("yes", "no") if word in kinds)
-    return f"{settled} of {total}{', rest open' if row_text(OPEN) in kinds else ''}"
+    return f"{settled} of {total}{', rest open' if 'open' in kinds else ''}"
 
 
-def _side_word(effect: Json) -> str:
-    return row_text(OPEN) if effect["verdict"] in UNDECIDED else "yes" if effect["verdict"] == "faster" else "no"
+def _side_word(effect: Effect) -> str:
+    return "open" if effect.verdict in UNDECIDED else "yes" if effect.verdict == Word.FASTER else "no"
 
 
 def told_apart(names: Sequence[str]) -> list[str]:
@@ -153,77 +156,77 @@ def told_apart(names: Sequence[str]) -> list[str]:
     return list(names)
 
 
-def _plain_line(verdict: Json) -> Line:
+def _plain_line(verdict: Verdict) -> Line:
     """The same for a verdict that nobody wrote a question for: its own statement, or its title."""
-    if verdict["claim"] == "ad-hoc":
-        slower = {"slower": "slower, ", "same": "the same, "}.get(verdict["verdict"], "")
-        asked = one_text_line(verdict.get("statement") or "")
-        return Line(verdict, asked, LOOKS[verdict["verdict"]].answer, slower + _found(verdict))
-    said = one_text_line(verdict.get("title") or claim_text(verdict))
-    if verdict["claim"] == FAIL_IF:
-        said = one_text_line(verdict.get("statement") or said).removesuffix(".")
-    elif verdict.get("part"):
-        said += f" ({one_text_line(verdict['part'])})"
-    if verdict["verdict"] == OPEN:
-        word, separate, bound = outcome(verdict).partition(": ")
-        return Line(verdict, f"{said}:", word, bound if separate else found_text(verdict))
-    words = {"supported": "right", "refuted": "wrong"}
-    word = words.get(verdict["verdict"], str(verdict["verdict"]))
-    return Line(verdict, f"{said}:", one_text_line(word), _found(verdict))
+    if verdict.is_comparison:
+        slower = {Word.SLOWER: "slower, ", Word.SAME: "the same, "}.get(verdict.verdict, "")
+        asked = one_text_line(verdict.statement)
+        return Line(verdict, asked, verdict.verdict.look.answer, slower + _found(verdict))
+    said = one_text_line(verdict.title or claim_text(verdict))
+    if verdict.is_condition:
+        said = one_text_line(verdict.statement or said).removesuffix(".")
+    elif verdict.part:
+        said += f" ({one_text_line(verdict.part)})"
+    if verdict.is_open:
+        stands = standing(verdict)
+        return Line(verdict, f"{said}:", stands.word, stands.bound or found_text(verdict))
+    words = {Word.SUPPORTED: "right", Word.REFUTED: "wrong"}
+    return Line(verdict, f"{said}:", words.get(verdict.verdict, verdict.verdict.value), _found(verdict))
 
 
-def _found(verdict: Json, question: MainQuestion | None = None) -> str:
+def _found(verdict: Verdict, question: MainQuestion | None = None) -> str:
     """What stands behind the word: how the rows stand where they differ, and the numbers."""
-    word, text = verdict["verdict"], _numbers(verdict, question)
-    if word == OPEN:
-        opened = outcome(verdict).removeprefix("open: ")
+    word, text = verdict.verdict, _numbers(verdict, question)
+    if verdict.is_open:
+        stands = standing(verdict)
+        opened = stands.bound or stands.word
         return opened if opened in text or not tally_text(tally(verdict)) or not text else f"{opened}; {text}"
-    if word == "depends":
+    if word is Word.DEPENDS:
         return "; ".join(filter(None, (tally_text(tally(verdict)), text)))
-    span = hull(verdict["effects"])
-    if span and question and question.consequence and word in ("supported", "refuted"):
+    span = hull(verdict.effects)
+    if span and question and question.consequence and word in (Word.SUPPORTED, Word.REFUTED):
         text += f", {question.follows(span.high)}"
-    return text if text or word in ("supported", "refuted") else one_text_line(verdict.get("reason") or "", 120)
+    return text if text or word in (Word.SUPPORTED, Word.REFUTED) else one_text_line(verdict.reason, 120)
 
 
-def _numbers(verdict: Json, question: MainQuestion | None) -> str:
+def _numbers(verdict: Verdict, question: MainQuestion | None) -> str:
     text = found_text(verdict)
     return f"{text} {question.where}" if text and question and question.where else text
 
 
-def found_words(verdict: Json) -> str:
+def found_words(verdict: Verdict) -> str:
     """What was measured, in a few words; the exact or single value where there is no interval to bound."""
     if found := found_text(verdict):
         return found
-    return _measured(verdict["effects"])
+    return _measured(verdict.effects)
 
 
-def _summary(verdicts: Sequence[Json]) -> str:
+def _summary(verdicts: Sequence[Verdict]) -> str:
     """How the claims of a run stand, where none of them is a main one."""
-    words = {"supported": "right", "refuted": "wrong", OPEN: "open", "depends": "right in some places only"}
-    counts = Counter(words.get(verdict["verdict"], str(verdict["verdict"])) for verdict in verdicts)
-    told = ", ".join(f"{count} {one_text_line(word)}" for word, count in counts.items())
+    words = {Word.SUPPORTED: "right", Word.REFUTED: "wrong", Word.INCONCLUSIVE: "open"}
+    words[Word.DEPENDS] = "right in some places only"
+    counts = Counter(words.get(verdict.verdict, verdict.verdict.value) for verdict in verdicts)
+    told = ", ".join(f"{count} {word}" for word, count in counts.items())
     return f"Of {len(verdicts)} verdicts: {told}."
 
 
-def _measured(effects: Sequence[Json]) -> str:
+def _measured(effects: Sequence[Effect]) -> str:
     """The smallest and the largest effect with the ends of all intervals; of a grid each side's. An effect without an
     interval says nothing of these ends: it is only counted."""
     if sides := by_side(effects):
         return ", ".join(f"{name} {_measured(side)}" for name, side in sides.items())
-    known = [effect for effect in effects if effect["low"] is not None or effect["high"] is not None]
+    known = [effect for effect in effects if effect.lower is not None or effect.upper is not None]
     if known and len(known) < len(effects):
         return f"{_measured(known)} ({len(known)} of {len(effects)} effects; no interval yet for the rest)"
-    found = (effect_value(effect) for effect in effects if effect["rounds"])
-    values = sorted(value for value in found if value is not None)
+    values = sorted(effect.ratio for effect in effects if effect.rounds and effect.value is not None)
     if not values:
         return ""
-    unit = effects[0].get("unit", "")
+    unit = effects[0].unit
     text = " to ".join(dict.fromkeys(_number(value, unit) for value in (values[0], values[-1])))
-    lows, highs = ([effect[end] for effect in effects] for end in ("low", "high"))
+    lows, highs = [effect.lower for effect in effects], [effect.upper for effect in effects]
     if (lows, highs) != (values, values):
-        ends = [_number(min(lows), unit) if None not in lows else "open"]
-        ends.append(_number(max(highs), unit) if None not in highs else "open")
+        ends = [_number(min(effect.low for effect in effects), unit) if None not in lows else "open"]
+        ends.append(_number(max(effect.high for effect in effects), unit) if None not in highs else "open")
         text += f" [{', '.join(ends)}]"
     return f"{text} {unit}" if unit else f"{text} times as fast"
 

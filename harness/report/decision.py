@@ -14,12 +14,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 
 from ..metrics.share.shares import share as time_share
 from ..spec.dispute import GAIN_OF, SHARE_OF, Dispute, Numbers, Rule
+from ..store.verdict_schema import Verdict
 
 CANNOT_TELL = "cannot tell"
 
@@ -135,23 +136,24 @@ def _levels(measured: Measured, cuts: Sequence[float]) -> range:
     return range(sum(cut < measured.low for cut in cuts), sum(cut < measured.high for cut in cuts) + 1)
 
 
-def effects_of(numbers: Numbers, verdicts: Iterable[Mapping[str, Any]], workload: str) -> dict[str, Measured]:
-    """The effects that the rules ask for on one workload, from the records of verdicts.json."""
-    ratios: dict[tuple[str, str], Measured] = {}
-    for effect in (effect for verdict in verdicts for effect in verdict["effects"]):
-        if effect["workload"] == workload and effect.get("ratio") is not None:
-            high = math.inf if effect["high"] is None else effect["high"]
-            ratios[effect["variant"], effect["baseline"]] = Measured(effect["ratio"], effect["low"] or 0.0, high)
+def effects_of(numbers: Numbers, verdicts: Iterable[Verdict], workload: str) -> dict[str, Measured]:
+    """The effects that the rules ask for on one workload."""
+    ratios = {
+        (effect.variant, effect.baseline): Measured(effect.ratio, effect.lower or 0.0, effect.high)
+        for verdict in verdicts
+        for effect in verdict.effects
+        if effect.workload == workload and not effect.unit and effect.value is not None
+    }
     sides = {name: (gain.variant, gain.baseline) for name, gain in numbers.gains.items()}
     return {name: ratios[pair] for name, pair in sides.items() if pair in ratios}
 
 
 def decisions_of(
-    dispute: Dispute, table: pd.DataFrame, verdicts: Iterable[Mapping[str, Any]], alpha: float
+    dispute: Dispute, table: pd.DataFrame, verdicts: Iterable[Verdict], alpha: float
 ) -> dict[str, tuple[Decision, ...]]:
     """What the rules pick on each workload with time shares of the variant that they ask about, or where they ask for
-    no shares, with any verdict; from phases.parquet and verdicts.json. Nothing where there are no rules."""
-    records, numbers = list(verdicts), dispute.numbers
+    no shares, with any verdict; from phases.parquet and the verdicts. Nothing where there are no rules."""
+    judged, numbers = list(verdicts), dispute.numbers
     if not dispute.rule or (numbers.shares and table.empty):
         return {}
 
@@ -162,12 +164,12 @@ def decisions_of(
     if numbers.shares:
         names = table.loc[table["variant"] == numbers.shares_of, "workload"].astype(str)
     else:
-        names = pd.Series([effect["workload"] for verdict in records for effect in verdict["effects"]], dtype=str)
+        names = pd.Series([effect.workload for verdict in judged for effect in verdict.effects], dtype=str)
     return {
         workload: decide(
             dispute,
             {name: percent(workload, phases) for name, phases in numbers.shares.items()},
-            effects_of(numbers, records, workload),
+            effects_of(numbers, judged, workload),
         )
         for workload in names.unique()
     }
@@ -212,8 +214,8 @@ def picks_of(decisions: Mapping[str, Sequence[Decision]]) -> list[Picked]:
 
 
 def picked(decision: Decision) -> str:
-    """What is then done, without the letters and phases of the document."""
-    actions = list(dict.fromkeys(choice.action.partition(" (")[0] for choice in decision.choices))
+    """What is then done, without the letters of the document."""
+    actions = list(dict.fromkeys(choice.action for choice in decision.choices))
     if len(actions) == 1:
         return actions[0]
     letters = (f"({letter}) {action}" for letter, action in zip("abcdefgh", actions, strict=False))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Protocol
 
 from ..evidence.verdict import DAY_S
 from ..plan.options import ADD, CALL, CHECK, COMPARE
-from ..store.schema import MANIFEST, Manifest
-from .text import OPEN
+from ..store.schema import Manifest
+from ..store.verdict_schema import Effect, Verdict
 
 MARGIN = 1.5
 """How much more than the estimate: measuring ends by itself once all is settled."""
@@ -19,41 +18,16 @@ MARGIN = 1.5
 LEAST_SECONDS = 5
 
 
-class HasSeconds(Protocol):
-    """An effect. seconds_more: of timing both sides, that would settle it; infinite where none would, and NaN or None
-    where nobody knows."""
-
-    @property
-    def workload(self) -> str: ...
-    @property
-    def rounds(self) -> int: ...
-    @property
-    def seconds(self) -> float | None: ...
-    @property
-    def seconds_more(self) -> float | None: ...
-
-
-class HasVerdict(Protocol):
-    """A verdict."""
-
-    @property
-    def verdict(self) -> str: ...
-    @property
-    def effects(self) -> Sequence[HasSeconds]: ...
-
-
-def goes_on(manifest: Manifest | Mapping[str, Any]) -> bool:
+def goes_on(manifest: Manifest) -> bool:
     """Whether run.json says what a run that goes on must know."""
-    manifest = manifest if isinstance(manifest, Manifest) else MANIFEST.validate_python(manifest)
     return manifest.sources is not None and bool(manifest.sittings)
 
 
-def further(run: Path, verdicts: Iterable[HasVerdict], manifest: Manifest | Mapping[str, Any]) -> str:
+def further(run: Path, verdicts: Iterable[Verdict], manifest: Manifest) -> str:
     """The command; empty where more time would settle nothing, or the run cannot go on."""
-    manifest = manifest if isinstance(manifest, Manifest) else MANIFEST.validate_python(manifest)
     if manifest.sources is None or not goes_on(manifest):
         return ""
-    open_ = [effect for verdict in verdicts if verdict.verdict == OPEN for effect in verdict.effects]
+    open_ = [effect for verdict in verdicts if verdict.is_open for effect in verdict.effects]
     seconds = sum(_rounds_seconds(effect, manifest) for effect in open_)
     if not seconds:
         return ""
@@ -88,11 +62,11 @@ def compared_again(manifest: Manifest) -> list[str]:
     return [COMPARE, *sides, *calls, *(word for each in checks for word in (CHECK, each))]
 
 
-def _rounds_seconds(effect: HasSeconds, manifest: Manifest) -> float:
+def _rounds_seconds(effect: Effect, manifest: Manifest) -> float:
     """Seconds of rounds until an effect is settled, 0 where none would settle it. They are more than those in which its
     own sides are timed: controls take part too, and variants are built anew."""
     more = effect.seconds_more
-    if more is None or not 0 < more <= DAY_S:
+    if not 0 < more <= DAY_S:
         return 0.0
     book = next((each for each in manifest.experiments if each.workload.name == effect.workload), None)
     if book and book.rounds and book.seconds and effect.seconds:

@@ -7,37 +7,39 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from ..store.schema import Manifest, shown
+from ..store.verdict_schema import Effect, Verdict
 from .again import command_of
 from .outcome import cost_text, outcome
-from .text import OPEN, Json, claim_text, effect_text, effect_value, excluded_lines, one_text_line, run_notes
+from .text import Json, claim_text, counted_in, effect_text, excluded_lines, one_text_line, run_notes
 
 
 class ReadmeError(Exception):
     """A document cannot be rewritten: the message names the file and what to add."""
 
 
-def markdown_table(verdicts: Sequence[Json], manifest: Json, *, command: str | None = None) -> str:
+def markdown_table(verdicts: Sequence[Verdict], manifest: Json, *, command: str | None = None) -> str:
     """The verdicts as a Markdown table, one row a verdict, with the smallest and the largest of its effects.
 
     Below it: what the numbers mean, the machine, the session's noise, and `command`, which makes the table again.
     """
     rows = []
     for verdict in verdicts:
-        measured = [effect for effect in verdict["effects"] if effect_value(effect) is not None]
-        effects = sorted(measured, key=lambda effect: float(effect_value(effect) or 0.0))
-        rounds = [effect["rounds"] for effect in effects]
-        name, part, claimed = (markdown_cell(verdict.get(key) or "") for key in ("claim", "part", "claimed"))
+        effects = sorted((each for each in verdict.effects if each.value is not None), key=lambda each: each.ratio)
+        rounds = [effect.rounds for effect in effects]
+        name, part, claimed = map(markdown_cell, (verdict.claim, verdict.part, verdict.claimed))
         cells = [
             f"`{name}`" + (f" ({part})" if part else "") + (f": {claimed}" if claimed else ""),
-            markdown_cell(", ".join(verdict.get("who") or ())),
-            f"**{markdown_cell(outcome(verdict))}**" + "\\*" * bool(verdict.get("together")),
+            markdown_cell(", ".join(verdict.who)),
+            f"**{markdown_cell(outcome(verdict))}**" + "\\*" * verdict.together,
             _effect_cell(effects[0]) if effects else "",
             _effect_cell(effects[-1]) if len(effects) > 1 else "",
             " to ".join(dict.fromkeys(str(end(rounds)) for end in (min, max) if rounds)),
         ]
         rows.append(cells)
-    table = markdown_rows(("claim", "said by", "verdict", "smallest effect", "largest effect", "rounds"), rows)
-    if opened := _open_list(verdicts, manifest):
+    headings = ("claim", "said by", "verdict", "smallest effect", "largest effect", counted_in(manifest))
+    table = markdown_rows(headings, rows)
+    if opened := _open_list(verdicts, shown(manifest)):
         table += f"\n\nWhat would settle the open ones:\n\n{opened}"
     notes = [markdown_text(line) for line in run_notes(verdicts, manifest)]
     notes += [f"Excluded: {markdown_text(line)}" for line in excluded_lines(manifest)]
@@ -46,11 +48,11 @@ def markdown_table(verdicts: Sequence[Json], manifest: Json, *, command: str | N
     return "\n\n".join([table, *notes]) + "\n"
 
 
-def _open_list(verdicts: Sequence[Json], manifest: Json) -> str:
+def _open_list(verdicts: Sequence[Verdict], manifest: Manifest) -> str:
     """A list of the open verdicts: how each stands, the command that measures it again, and what that would cost."""
     lines = []
     for verdict in verdicts:
-        if verdict["verdict"] == OPEN:
+        if verdict.is_open:
             again, cost = markdown_text(command_of(verdict, manifest)), markdown_text(cost_text(verdict))
             stands = f"{markdown_text(claim_text(verdict))}: {markdown_text(outcome(verdict))}"
             lines.append(f"- {stands}{f' ({cost})' if cost else ''}: `{again}`")
@@ -99,8 +101,8 @@ def _markers(name: str) -> tuple[str, str]:
     return f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
 
 
-def _effect_cell(effect: Json) -> str:
-    return f"{markdown_cell(effect_text(effect))} {markdown_cell(effect['workload'])}".rstrip()
+def _effect_cell(effect: Effect) -> str:
+    return f"{markdown_cell(effect_text(effect))} {markdown_cell(effect.workload)}".rstrip()
 
 
 def markdown_text(text: object) -> str:

@@ -2,7 +2,7 @@
 
 The stored word is "inconclusive" as soon as one row is open. That hides the most: a claim that is wrong on six of nine
 rows can never be supported any more, and one whose every interval ends at +1 % is nearly answered. So no reader is
-shown that word: `outcome` says which kind it is. Verdicts have the form of verdicts.json.
+shown that word: `outcome` says which kind it is.
 """
 
 from __future__ import annotations
@@ -10,30 +10,28 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from ..evidence.numbers import duration
 from ..evidence.verdict import DAY_S, MOMENT_S, ON_THE_MACHINE, machine_of
-from ..spec.conditions import FAIL_IF
-from ..spec.sides import ARCHITECTURE, OPERATIONS, due_to, factor_of
-from ..spec.words import GIVEN, LOOKS, SETTLED, Cause, Word
-from .text import OPEN, Bounds, Json, hull, span_text
-
-ROWS: Mapping[str, str] = {word: LOOKS[word].row for word in Word}
-"""What a row is counted as, in the order in which rows are told."""
+from ..spec.sides import ARCHITECTURE, OPERATIONS, due_to
+from ..spec.words import GIVEN, SETTLED, Cause, Word
+from ..store.verdict_schema import Effect, Verdict
+from .text import Bounds, hull, span_text
 
 UNSETTLED = ("open", "no evidence", "not measurable")
 
 
-def row_words(verdict: Json) -> list[str]:
+def row_words(verdict: Verdict) -> list[str]:
     """What became of each row: of a workload, or of a value without one. A grid has one row a workload."""
     by_workload = grid_answers(verdict)
-    words = by_workload.values() if by_workload else [effect["verdict"] for effect in verdict["effects"]]
-    asked = {"right": "yes", "wrong": "no"} if verdict["claim"] == FAIL_IF else {}
-    told = [ROWS.get(word, word) for word in words if word not in ("passed", "fired")]
+    words = by_workload.values() if by_workload else [effect.verdict for effect in verdict.effects]
+    asked = {"right": "yes", "wrong": "no"} if verdict.is_condition else {}
+    told = [word.look.row for word in words if word not in (Word.PASSED, Word.FIRED)]
     return [asked.get(word, word) for word in told]
 
 
-def tally(verdict: Json) -> dict[str, int]:
+def tally(verdict: Verdict) -> dict[str, int]:
     """How many rows there are of each kind."""
     return counted(row_words(verdict))
 
@@ -41,7 +39,7 @@ def tally(verdict: Json) -> dict[str, int]:
 def counted(rows: Iterable[str]) -> dict[str, int]:
     """The same from words for rows, in the order in which they are told."""
     counts = Counter(rows)
-    order = ["yes", "no", *ROWS.values()]
+    order = ["yes", "no", *(word.look.row for word in Word)]
     return {word: counts[word] for word in dict.fromkeys([*order, *counts]) if counts[word]}
 
 
@@ -56,39 +54,56 @@ def tally_text(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{word} on {count}" for word, count in counts.items())
 
 
-def outcome(verdict: Json) -> str:
-    """The verdict's own word; where that is "inconclusive", which kind: "wrong on 6 of 9, rest open", "open: at most
-    14 % faster". Where two variants differ from place to place: how many places there are of each kind."""
+@dataclass(frozen=True)
+class Standing:
+    """How a verdict stands: in a word, or in a clause about its rows; and where no row is settled, how far the
+    intervals of the open ones reach."""
+
+    word: str
+    bound: str = ""
+
+    def __str__(self) -> str:
+        """ "wrong on 6 of 9, rest open", "open: at most 14 % faster"."""
+        return ": ".join(filter(None, (self.word, self.bound)))
+
+
+def standing(verdict: Verdict) -> Standing:
+    """The verdict's own word; where that is "inconclusive", which kind. Where two variants differ from place to place:
+    how many places there are of each kind."""
     if told := over_machines(verdict):
-        return told
+        return Standing(told)
     counts = tally(verdict)
-    if verdict["verdict"] == Word.DEPENDS and verdict["claim"] == "ad-hoc":
-        return tally_text(counts) if counts.keys().isdisjoint(UNSETTLED) else settled_text(counts)
-    if verdict["verdict"] != OPEN:
-        return str(verdict["verdict"])
+    if verdict.verdict == Word.DEPENDS and verdict.is_comparison:
+        return Standing(tally_text(counts) if counts.keys().isdisjoint(UNSETTLED) else settled_text(counts))
+    if not verdict.is_open:
+        return Standing(verdict.verdict)
     if told := settled_text(counts):
-        return told
-    bound = bound_text(verdict, [effect for effect in verdict["effects"] if effect["verdict"] == OPEN])
-    return f"open: {bound}" if bound else "open: no interval yet"
+        return Standing(told)
+    bound = bound_text(verdict, [effect for effect in verdict.effects if effect.verdict == Word.INCONCLUSIVE])
+    return Standing("open", bound or "no interval yet")
 
 
-def over_machines(verdict: Json) -> str:
+def outcome(verdict: Verdict) -> str:
+    """The same as text."""
+    return str(standing(verdict))
+
+
+def over_machines(verdict: Verdict) -> str:
     """Of several machines that measured the same: "supported on these 3 machines", "depends on the machine", "refuted
     on 2 of 3 machines, rest open". Empty where there are no two, or none of them settles anything."""
-    machines: dict[str, set[str]] = {}
+    machines: dict[str, set[Word]] = {}
     places: dict[tuple[str, ...], set[str]] = {}
-    for effect in verdict["effects"]:
-        if name := effect.get("machine"):
-            machines.setdefault(machine_of(name), set()).add(effect["verdict"])
-            key = tuple(str(effect.get(word)) for word in ("workload", "variant", "baseline", "metric"))
+    for effect in verdict.effects:
+        if name := effect.machine:
+            machines.setdefault(machine_of(name), set()).add(effect.verdict)
+            key = effect.workload, effect.variant, effect.baseline, effect.metric
             places.setdefault(key, set()).add(machine_of(name))
     if not any(len(names) > 1 for names in places.values()):
         return ""
-    word = str(verdict["verdict"])
-    if verdict.get("cause") == Cause.MACHINES_DIFFER:
+    if verdict.cause is Cause.MACHINES_DIFFER:
         return ON_THE_MACHINE
-    if word in GIVEN:
-        return f"{word} on these {len(machines)} machines"
+    if verdict.verdict in GIVEN:
+        return f"{verdict.verdict} on these {len(machines)} machines"
     settled = Counter(next(iter(words)) for words in machines.values() if len(words) == 1 and words <= {*SETTLED})
     told = ", ".join(f"{each} on {count}" for each, count in settled.items())
     return told and f"{told} of {len(machines)} machines, rest open"
@@ -101,9 +116,9 @@ def settled_text(counts: Mapping[str, int]) -> str:
     return told and f"{told} of {sum(counts.values())}, rest open"
 
 
-def verdict_text(verdict: Json) -> str:
+def verdict_text(verdict: Verdict) -> str:
     """The same, with a * where it holds together with all that are marked so."""
-    return f"{outcome(verdict)}{'*' * bool(verdict.get('together'))}"
+    return f"{outcome(verdict)}{'*' * verdict.together}"
 
 
 def leaning(counts: Mapping[str, int]) -> str:
@@ -112,54 +127,52 @@ def leaning(counts: Mapping[str, int]) -> str:
     return settled[0] if len(settled) == 1 and settled[0] in ("right", "wrong") else "open"
 
 
-def bound_text(verdict: Json, effects: Sequence[Json]) -> str:
+def bound_text(verdict: Verdict, effects: Sequence[Effect]) -> str:
     """What the intervals of these effects leave possible, seen from what is claimed: "at most 14 % faster". Empty where
     an effect has no interval."""
     if sides := sides_text(effects):
         return sides
-    span, region = hull(effects), verdict.get("region") or {}
+    span, low, high = hull(effects), verdict.low, verdict.high
     if span is None:
         return ""
-    low, high = region.get("low"), region.get("high")
     way = "between"
-    if verdict["claim"] != "ad-hoc" and (low is None) != (high is None):
+    if not verdict.is_comparison and (low is None) != (high is None):
         # A claim of "more than" fails from above, one of "at most" holds or fails by the same end.
         way = "at least" if low is None and high is not None and not span.unit and high < 1 else "at most"
     return span_text(span, way, as_ratio=bool(low and low >= 1.5))
 
 
-def found_text(verdict: Json) -> str:
+def found_text(verdict: Verdict) -> str:
     """What was measured, in the fewest words that carry the verdict: the end that lies nearest to what is claimed, or
     both. Empty where nothing has an interval."""
-    if sides := sides_text(verdict["effects"]):
+    if sides := sides_text(verdict.effects):
         return sides
-    span, region = hull(verdict["effects"]), verdict.get("region") or {}
-    low, high = region.get("low"), region.get("high")
+    span, low, high = hull(verdict.effects), verdict.low, verdict.high
     is_around = span and low is not None and high is not None and span.low < low and span.high > high
-    if verdict["verdict"] == "refuted" and (span is None or is_around):
-        return _outside_text(verdict["effects"], low, high)
+    if verdict.verdict == Word.REFUTED and (span is None or is_around):
+        return _outside_text(verdict.effects, low, high)
     if span is None:
         return ""
     below, above = low is not None and span.high < low, high is not None and span.low > high
-    if verdict["verdict"] == "supported":  # of an open range the end that it has is the one to keep
+    if verdict.verdict == Word.SUPPORTED:  # of an open range the end that it has is the one to keep
         below, above = low is None and high is not None, high is None and low is not None
-    elif verdict["verdict"] != "refuted":
+    elif verdict.verdict != Word.REFUTED:
         below = above = False
     return span_text(
         span, "at most" if below else "at least" if above else "between", as_ratio=bool(low and low >= 1.5)
     )
 
 
-def _outside_text(effects: Sequence[Json], low: float | None, high: float | None) -> str:
+def _outside_text(effects: Sequence[Effect], low: float | None, high: float | None) -> str:
     """Of intervals that lie outside of a range: how near they come to it from below, from above, or from both, as "at
     most 1.02x or at least 4.10x". Empty where one of them is not known to lie outside."""
-    highs = [each["high"] for each in effects if each["high"] is not None]
-    lows = [each["low"] for each in effects if each["low"] is not None]
+    highs = [each.upper for each in effects if each.upper is not None]
+    lows = [each.lower for each in effects if each.lower is not None]
     below = [each for each in highs if low is not None and each < low]
     above = [each for each in lows if high is not None and each > high]
     if not effects or len(below) + len(above) < len(effects):
         return ""
-    unit, as_ratio = str(effects[0].get("unit") or ""), bool(low and low >= 1.5)
+    unit, as_ratio = effects[0].unit, bool(low and low >= 1.5)
     told = []
     if below:
         told.append(span_text(Bounds(min([*lows, *below]), max(below), unit), "at most", as_ratio=as_ratio))
@@ -168,37 +181,36 @@ def _outside_text(effects: Sequence[Json], low: float | None, high: float | None
     return " or ".join(told)
 
 
-def grid_answers(verdict: Json) -> dict[str, str]:
+def grid_answers(verdict: Verdict) -> dict[str, Word]:
     """The verdict on each workload where the effects are a grid's: it is that of its two sides. Else empty."""
-    sides = grid_sides(verdict["effects"])
-    claimed = verdict.get("due_to")
-    found = {}
+    sides = grid_sides(verdict.effects)
+    claimed = verdict.due_to
+    answers = {}
     for workload, (architecture, operations) in sides.items() if claimed else ():
-        named = {ARCHITECTURE: architecture["verdict"], OPERATIONS: operations["verdict"]}
-        open_ = [word for word in ("not evidence", OPEN) if word in named.values()]
-        due = due_to(name for name, word in named.items() if word == "faster")
-        found[workload] = open_[0] if open_ else "supported" if claimed == due else "refuted"
-    return found
+        named = {ARCHITECTURE: architecture.verdict, OPERATIONS: operations.verdict}
+        open_ = [word for word in (Word.NOT_EVIDENCE, Word.INCONCLUSIVE) if word in named.values()]
+        due = due_to(name for name, word in named.items() if word == Word.FASTER)
+        answers[workload] = open_[0] if open_ else Word.SUPPORTED if claimed == due else Word.REFUTED
+    return answers
 
 
-def grid_sides(effects: Iterable[Json]) -> dict[str, tuple[Json, Json]]:
+def grid_sides(effects: Iterable[Effect]) -> dict[str, tuple[Effect, Effect]]:
     """Of a grid's effects those of architecture and of operations by workload; empty where they are of no grid."""
-    by_side: dict[str, dict[str, Json]] = {ARCHITECTURE: {}, OPERATIONS: {}}
+    by_side: dict[str, dict[str, Effect]] = {ARCHITECTURE: {}, OPERATIONS: {}}
     for effect in effects:
-        side = factor_of(effect.get("variant") or "", effect.get("baseline") or "")
-        if side in by_side:
-            by_side[side][effect["workload"]] = effect
+        if effect.factor in by_side:
+            by_side[effect.factor][effect.workload] = effect
     ours, theirs = by_side.values()
     return {workload: (ours[workload], theirs[workload]) for workload in ours if workload in theirs}
 
 
-def by_side(effects: Iterable[Json]) -> dict[str, list[Json]]:
+def by_side(effects: Iterable[Effect]) -> dict[str, list[Effect]]:
     """The same by side, in the order in which they are told; empty where they are of no grid."""
     pairs = grid_sides(effects).values()
     return {OPERATIONS: [pair[1] for pair in pairs], ARCHITECTURE: [pair[0] for pair in pairs]} if pairs else {}
 
 
-def sides_text(effects: Sequence[Json]) -> str:
+def sides_text(effects: Sequence[Effect]) -> str:
     """Of a grid: what either side gains. Empty where the effects are of no grid, or a side has no interval."""
     spans = {name: span for name, some in by_side(effects).items() if (span := hull(some)) is not None}
     return ", ".join(f"{name} {span_text(span, 'between')}" for name, span in spans.items()) if len(spans) == 2 else ""
@@ -207,12 +219,12 @@ def sides_text(effects: Sequence[Json]) -> str:
 # -- what it would take ------------------------------------------------------------------------------------------------
 
 
-def cost_text(verdict: Json) -> str:
+def cost_text(verdict: Verdict) -> str:
     """How much more measuring would settle the open rows: "about 4 min more, if the effect is as estimated". Empty
     where nothing can be said, or nothing is open."""
-    rows = [side for pair in grid_sides(verdict["effects"]).values() for side in pair] or verdict["effects"]
-    open_ = [effect for effect in rows if effect["verdict"] == OPEN]
-    known = [_seconds(effect) for effect in open_ if "seconds_more" in effect]
+    rows = [side for pair in grid_sides(verdict.effects).values() for side in pair] or verdict.effects
+    open_ = [effect for effect in rows if effect.verdict == Word.INCONCLUSIVE]
+    known = [effect.seconds_more for effect in open_ if not math.isnan(effect.seconds_more)]
     soon = [seconds for seconds in known if seconds <= DAY_S]
     if not soon:
         return "more time would not help much" if known else ""
@@ -222,13 +234,9 @@ def cost_text(verdict: Json) -> str:
     return text + ("; more time would not help much on the rest" if len(soon) < len(known) else "")
 
 
-def to_settle(verdict: Json, command: str) -> str:
+def to_settle(verdict: Verdict, command: str) -> str:
     """What an open verdict would cost, and the `command` for it; empty where nothing is open."""
-    if verdict["verdict"] != OPEN:
+    if not verdict.is_open:
         return ""
     cost = cost_text(verdict)
     return f"to settle it{f' ({cost})' if cost else ''}: {command}"
-
-
-def _seconds(effect: Json) -> float:
-    return math.inf if effect["seconds_more"] is None else float(effect["seconds_more"])

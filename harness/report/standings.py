@@ -11,21 +11,27 @@ these do not fit, the samples are read instead. On a workload without a yardstic
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection
-from dataclasses import replace
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, replace
+from functools import reduce
 
 from llama_workbench.variants import YARDSTICK
 
 from ..evidence.evidence import Evidence, evidence_from_manifest
 from ..spec.comparison import Comparison
 from ..spec.entered import EnteredName
-from ..stats.confidence import running_interval
+from ..stats.confidence import RESOLUTION, running_interval
+from ..stats.means import Mean, trimmed_mean
+from ..stats.samples import Differences
 from ..store.errors import RESTORE, RunError, RunWarning
 from ..store.files import MANIFEST, STANDINGS
 from ..store.folder import RunFolder
 from ..store.forms import Fault
 from ..store.schema import STANDINGS as FORM
-from ..store.schema import Key, RelativeTime, Standings, WorkloadResult
+from ..store.schema import Key, OverLives, RelativeTime, Standings, WorkloadResult
+
+LIFE = "life"
+"""The `unit` of a run.json whose log ratios are one a process; without it they are one a round."""
 
 
 def measure_standings(folder: RunFolder, workloads: Collection[str] | None = None) -> Standings:
@@ -69,7 +75,7 @@ def measure_standings(folder: RunFolder, workloads: Collection[str] | None = Non
         workloads=results,
         subjects=subjects,
         rows=tuple(
-            _relative_time(evidence, key, reference, baselines[key[0]])
+            _relative_time(evidence, key, reference, baselines[key[0]], of_lives=manifest.get("unit") == LIFE)
             for key in subjects
             if (reference := results[key[0]].reference) and (workloads is None or key[0] in workloads)
         ),
@@ -102,7 +108,9 @@ def read_standings(folder: RunFolder, workloads: Collection[str] | None = None) 
     return measure_standings(folder, workloads)
 
 
-def _relative_time(evidence: Evidence, key: Key, reference: str, baseline: str) -> RelativeTime:
+def _relative_time(
+    evidence: Evidence, key: Key, reference: str, baseline: str, *, of_lives: bool = False
+) -> RelativeTime:
     workload, variant = key
     steps = [Comparison(workload, variant, reference)]
     if not len(evidence.differences(steps[0]).values):
@@ -110,7 +118,8 @@ def _relative_time(evidence: Evidence, key: Key, reference: str, baseline: str) 
         steps = apart if all(len(evidence.differences(each).values) for each in apart) else steps
     measured = [evidence.differences(each) for each in steps]
     # Each interval misses the truth with its share of alpha: then no sum of their ends does more often than alpha.
-    intervals = [running_interval(each.values, evidence.alpha / len(steps)) for each in measured]
+    plan = evidence.design.plan(workload, evidence.alpha / len(steps))
+    intervals = [running_interval(each.values, plan) for each in measured]
     return RelativeTime(
         workload=workload,
         variant=variant,
@@ -121,4 +130,11 @@ def _relative_time(evidence: Evidence, key: Key, reference: str, baseline: str) 
         rounds=min(each.n for each in intervals),
         unstable=any(each.unstable for each in intervals),
         faults=sum(each.faults_variant - each.faults_baseline for each in measured),
+        over_lives=_over_lives(measured) if of_lives else None,
     )
+
+
+def _over_lives(series: Sequence[Differences]) -> OverLives | None:
+    means = [trimmed_mean(each.values, resolution=RESOLUTION) for each in series]
+    taken = [each for each in means if each is not None]
+    return OverLives(**asdict(reduce(Mean.plus, taken))) if len(taken) == len(means) else None

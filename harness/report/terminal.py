@@ -16,24 +16,15 @@ from rich.table import Table
 from rich.text import Text
 
 from ..evidence.verdict import DAY_S
-from ..spec.conditions import FAIL_IF
 from ..spec.dispute import dispute_of
+from ..spec.words import Word
+from ..store.schema import Manifest, shown
+from ..store.verdict_schema import Effect, Verdict
 from .again import command_of
 from .answer import answer
 from .further import goes_on
 from .outcome import to_settle, verdict_text
-from .text import (
-    OPEN,
-    STYLES,
-    Json,
-    claim_text,
-    effect_text,
-    excluded_lines,
-    one_text_line,
-    row_text,
-    run_notes,
-    said_of,
-)  # fmt: skip
+from .text import Json, claim_text, counted_in, effect_text, excluded_lines, one_text_line, row_text, run_notes
 
 _PLAIN = str.maketrans({"×": "x", "→": "->", "±": "+/-", "–": "-", "…": "...", "·": ",", "α": "alpha", "µ": "u"})
 
@@ -64,7 +55,7 @@ def _can_write(text: str, encoding: str) -> bool:
     return text.encode(encoding, "replace").decode(encoding) == text
 
 
-WITH_REASON = ("depends", OPEN)
+WITH_REASON = (Word.DEPENDS, Word.INCONCLUSIVE)
 """Verdicts whose reason is shown; of the others the effects show it."""
 
 
@@ -72,24 +63,26 @@ AT_THE_END = "go on with this run, by the command at the end"
 """Instead of one that begins anew. Whoever prints a report knows where its run lies."""
 
 
-def verdict_report(verdicts: Sequence[Json], manifest: Json) -> Group:
+def verdict_report(verdicts: Sequence[Verdict], manifest: Json) -> Group:
     """All verdicts, one block a verdict, one line an effect; below them the session's noise, what was excluded, and
     the answer: the end of it is what stands above the prompt."""
     blocks: list[RenderableType] = [
         Text.assemble(
-            ("verdict · claim · who said it", "bold"), "\n    workload, effect [interval], its verdict, rounds, seconds"
+            ("verdict · claim · who said it", "bold"),
+            f"\n    workload, effect [interval], its verdict, {counted_in(manifest)}, seconds",
         )
     ]
-    effects = [effect for verdict in verdicts for effect in verdict["effects"]]
+    effects = [effect for verdict in verdicts for effect in verdict.effects]
     widths = [max((len(column(effect)) for effect in effects), default=0) for column in COLUMNS]  # all line up
-    before: tuple[str, Sequence[Json]] = "", ()
+    book = shown(manifest)
+    before: tuple[str, Sequence[Effect]] = "", ()
     for verdict in verdicts:
-        blocks += ["", *_heading(verdict, manifest)]
-        if verdict["effects"] and verdict["effects"] == before[1]:
+        blocks += ["", *_heading(verdict, book)]
+        if verdict.effects and verdict.effects == before[1]:
             blocks.append(Padding(Text(f"effects: those of {one_text_line(before[0])}"), (0, 0, 0, 2)))
             continue
         blocks += _effects(verdict, widths)
-        before = claim_text(verdict), verdict["effects"]
+        before = claim_text(verdict), verdict.effects
     if not verdicts:
         blocks += ["", Text("No verdicts: nothing was measured.")]
     blocks += ["", *(Text(line) for line in run_notes(verdicts, manifest))]
@@ -100,43 +93,42 @@ def verdict_report(verdicts: Sequence[Json], manifest: Json) -> Group:
     return Group(*blocks)
 
 
-def _heading(verdict: Json, manifest: Json) -> Iterator[RenderableType]:
+def _heading(verdict: Verdict, manifest: Manifest) -> Iterator[RenderableType]:
     """The verdict, its claim, and the reason where the effects do not show it."""
-    word = str(verdict["verdict"])
     heading = Text.assemble(
-        (verdict_text(verdict), f"bold {STYLES.get(word, '')}".strip()),
+        (verdict_text(verdict), f"bold {verdict.verdict.look.terminal}".strip()),
         " · ",
         (one_text_line(claim_text(verdict)), "bold"),
-        " · " + one_text_line(", ".join(verdict["who"])) if verdict.get("who") else "",
+        " · " + one_text_line(", ".join(verdict.who)) if verdict.who else "",
     )
     heading.overflow = "fold"
     yield heading
     lines = []
-    if verdict["claim"] == "ad-hoc":  # a question, not a claim
-        lines.append(f"{one_text_line(verdict['statement'])} ({verdict['claimed']})")
-    elif verdict.get("claimed"):
-        said = "asked" if verdict["claim"] == FAIL_IF else "claimed"
-        lines.append(f"{said}: {one_text_line(verdict['claimed'])}")
-    if word in WITH_REASON or not verdict["effects"]:
-        lines.append(one_text_line(verdict.get("reason") or "", 1000))
-    more = any(0 < (effect.get("seconds_more") or 0) <= DAY_S for effect in verdict["effects"])
+    if verdict.is_comparison:  # a question, not a claim
+        lines.append(f"{one_text_line(verdict.statement)} ({verdict.claimed})")
+    elif verdict.claimed:
+        said = "asked" if verdict.is_condition else "claimed"
+        lines.append(f"{said}: {one_text_line(verdict.claimed)}")
+    if verdict.verdict in WITH_REASON or not verdict.effects:
+        lines.append(one_text_line(verdict.reason, 1000))
+    more = any(0 < effect.seconds_more <= DAY_S for effect in verdict.effects)
     command = AT_THE_END if more and goes_on(manifest) else command_of(verdict, manifest)
     if settle := to_settle(verdict, command):
         lines.append(one_text_line(settle, 1000))
     yield from (Padding(Text(line), (0, 0, 0, 2)) for line in lines)
 
 
-def _effects(verdict: Json, widths: Sequence[int]) -> Iterator[RenderableType]:
+def _effects(verdict: Verdict, widths: Sequence[int]) -> Iterator[RenderableType]:
     """A claim's effects by what they compare. A note that several share comes once, before them; what the verdict's
     reason says already is not repeated."""
-    effects = verdict["effects"]
-    reason = verdict.get("reason") or "" if verdict["verdict"] in WITH_REASON else ""
-    notes = [[one_text_line(note) for note in said_of(effect) if str(note) not in reason] for effect in effects]
+    effects = verdict.effects
+    reason = verdict.reason if verdict.verdict in WITH_REASON else ""
+    notes = [[one_text_line(note) for note in effect.said if note not in reason] for effect in effects]
     shared = {note for note, count in Counter(note for each in notes for note in set(each)).items() if count > 1}
     for note in dict.fromkeys(note for each in notes for note in each if note in shared):
         about = [effect for effect, each in zip(effects, notes, strict=True) if note in each]
         yield _note(f"{note}{_where_of(about, effects)}", 2)
-    pairs = [(effect["baseline"], effect["variant"]) for effect in effects]
+    pairs = [(effect.baseline, effect.variant) for effect in effects]
     for pair in dict.fromkeys(pairs):
         if names := " → ".join(one_text_line(name) for name in pair if name):
             yield Padding(Text(names, style="dim"), (0, 0, 0, 2))
@@ -146,7 +138,7 @@ def _effects(verdict: Json, widths: Sequence[int]) -> Iterator[RenderableType]:
                 yield from (_note(note, 6) for note in notes[index] if note not in shared)
 
 
-def _where_of(about: Sequence[Json], effects: Sequence[Json]) -> str:
+def _where_of(about: Sequence[Effect], effects: Sequence[Effect]) -> str:
     """Which of the effects a shared note is about: by their workloads, or how many where those do not tell."""
     if len(about) == len(effects):
         return ""
@@ -163,7 +155,7 @@ def _note(text: str, indent: int) -> RenderableType:
 class _Row:
     """One effect. The names of workloads are broken where the terminal is too narrow; numbers never are."""
 
-    effect: Json
+    effect: Effect
     widths: Sequence[int]
 
     def __rich_console__(self, out: Console, options: ConsoleOptions) -> RenderResult:
@@ -173,24 +165,21 @@ class _Row:
         grid.add_column(width=min(workload, max(room, LEAST_NAME)), overflow="fold")
         for width, justify in zip(others, JUSTIFY, strict=True):
             grid.add_column(min_width=width, justify=justify, no_wrap=True)
-        style = STYLES.get(effect["verdict"], "")
         cells = [Text(column(effect)) for column in COLUMNS]
-        grid.add_row(*cells[:2], Text(row_text(effect["verdict"]), style=style), *cells[3:])
+        grid.add_row(*cells[:2], Text(row_text(effect.verdict), style=effect.verdict.look.terminal), *cells[3:])
         yield Padding(grid, (0, 0, 0, INDENT))
 
 
-def _where(effect: Json) -> str:
-    """The workload; of a value without one, what it is a value of. In a fleet also the machine."""
-    place = str(effect["workload"] or effect["metric"])
-    return f"{place} on {one_text_line(effect['machine'])}" if effect.get("machine") else place
+def _where(effect: Effect) -> str:
+    return one_text_line(effect.where)
 
 
-COLUMNS: tuple[Callable[[Json], str], ...] = (
+COLUMNS: tuple[Callable[[Effect], str], ...] = (
     _where,
     effect_text,
-    lambda effect: row_text(str(effect["verdict"])),
-    lambda effect: str(effect["rounds"]),
-    lambda effect: f"{effect['seconds']:.1f} s",
+    lambda effect: row_text(effect.verdict),
+    lambda effect: str(effect.rounds),
+    lambda effect: f"{effect.seconds:.1f} s",
 )
 JUSTIFY: tuple[Literal["left", "right"], ...] = ("left", "left", "right", "right")
 """Of the columns behind the first."""

@@ -1,10 +1,8 @@
-"""What a terminal, a README and a page say alike: numbers, names and notes of a run as text. Pure functions.
-
-Verdicts have the form of verdicts.json (`forms.plain(verdicts)`), so that a stored run and a fresh one read alike.
-"""
+"""What a terminal, a README and a page say alike: numbers, names and notes of a run as text. Pure functions."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,14 +11,9 @@ from typing import Any
 
 from ..machine.environment import one_line
 from ..spec.words import GIVEN, LOOKS, Word
+from ..store.verdict_schema import Effect, Verdict
 
 Json = Mapping[str, Any]
-
-OPEN = Word.INCONCLUSIVE.value
-"""The stored word of what is not settled; `outcome` says what readers are shown instead."""
-
-STYLES = {word: look.terminal for word, look in LOOKS.items() if look.terminal}
-"""Verdicts in the order in which they are counted, with the colour that each has beside its word."""
 
 RISE, FALL = "% rise", "% fall"
 """The unit of a growth, and what it is called where all of it lies below nothing."""
@@ -36,45 +29,32 @@ def ratio_text(ratio: float | None) -> str:
     return "?" if ratio is None else f"{_digits(ratio)}×"
 
 
-def interval_text(low: float | None, high: float | None) -> str:
-    """Ends of an interval of ratios: "[1.009, 1.018]"; a missing end is open."""
+def interval_text(low: float | None, high: float | None, unit: str = "") -> str:
+    """Ends of an interval, by default of ratios: "[1.009, 1.018]"; a missing end is open."""
+    if unit:
+        return f"[{'open' if low is None else short(low)}, {'open' if high is None else short(high)}]"
     if not low and high is None:
         return "[no interval yet]"
     return f"[{_digits(low or 0.0)}, {'open' if high is None else _digits(high)}]"
 
 
-def said_of(effect: Json) -> list[str]:
-    """All that there is to say of an effect: its reason, then its notes."""
-    return [*filter(None, [effect.get("reason")]), *effect.get("notes", ())]
+def effect_text(effect: Effect) -> str:
+    """An effect with its interval (see `measured_text`)."""
+    return measured_text(effect.value, effect.lower, effect.upper, effect.unit)
 
 
-def effect_value(effect: Json) -> float | None:
-    """The ratio of an effect, or its value where it has a unit; None without rounds."""
-    value: float | None = effect.get("value" if effect.get("unit") else "ratio")
-    return value
-
-
-def effect_text(effect: Json) -> str:
-    """An effect with its interval: "1.013× [1.009, 1.018]"."""
-    if effect.get("unit"):
-        return value_text(effect)
-    if effect.get("ratio") is None:
-        return "no rounds"
-    return f"{ratio_text(effect['ratio'])} {interval_text(effect.get('low'), effect.get('high'))}"
-
-
-def value_text(effect: Json) -> str:
-    """A value with its interval and unit: "61.2 % [60.1, 62.3]"; an exact one without: "76 lines"; a bound alone:
-    "at least 12 times"."""
-    value, low, high, unit = effect.get("value"), effect.get("low"), effect.get("high"), effect["unit"]
+def measured_text(value: float | None, low: float | None, high: float | None, unit: str = "") -> str:
+    """A ratio with its interval: "1.013× [1.009, 1.018]"; a value with its unit: "61.2 % [60.1, 62.3]"; an exact one
+    without an interval: "76 lines"; a bound alone: "at least 12 times"."""
+    if not unit:
+        return "no rounds" if value is None else f"{ratio_text(value)} {interval_text(low, high)}"
     if value is None and low is None and high is None:
         return "no value"
     if value is not None and low == high == value:
         return f"{short(value)} {unit}"
     if value is None and low is not None and high is None:
         return f"at least {short(low)} {unit}"
-    ends = f"[{'open' if low is None else short(low)}, {'open' if high is None else short(high)}]"
-    return f"{'?' if value is None else short(value)} {unit} {ends}"
+    return f"{'?' if value is None else short(value)} {unit} {interval_text(low, high, unit)}"
 
 
 @dataclass(frozen=True)
@@ -86,13 +66,11 @@ class Bounds:
     unit: str = ""
 
 
-def hull(effects: Sequence[Json]) -> Bounds | None:
+def hull(effects: Sequence[Effect]) -> Bounds | None:
     """From the lowest to the highest end of the intervals; None where one of them is open, or there is none."""
-    lows = [float(effect["low"]) for effect in effects if effect.get("low") is not None]
-    highs = [float(effect["high"]) for effect in effects if effect.get("high") is not None]
-    if not effects or len(lows) < len(effects) or len(highs) < len(effects):
+    if not effects or any(effect.lower is None or effect.upper is None for effect in effects):
         return None
-    return Bounds(min(lows), max(highs), str(effects[0].get("unit") or ""))
+    return Bounds(min(effect.low for effect in effects), max(effect.high for effect in effects), effects[0].unit)
 
 
 def span_text(span: Bounds, way: str, *, as_ratio: bool = False) -> str:
@@ -147,9 +125,9 @@ def _gain(ratio: float) -> str:
 _FEWER = re.compile(r" \(on \d+ of its \d+ workloads; --all has all\)$")
 
 
-def claimed_text(verdict: Json) -> str:
+def claimed_text(verdict: Verdict) -> str:
     """What is claimed, without the note on how many of its workloads this run has."""
-    return _FEWER.sub("", one_text_line(verdict.get("claimed") or ""))
+    return _FEWER.sub("", one_text_line(verdict.claimed))
 
 
 def short(value: float) -> str:
@@ -168,10 +146,9 @@ def duration_text(seconds: float) -> str:
     return " ".join(f"{size} {unit}" for size, unit in sizes if size)
 
 
-def claim_text(verdict: Json) -> str:
+def claim_text(verdict: Verdict) -> str:
     """A claim's id, with the label of the part in brackets where it has one."""
-    part = verdict.get("part")
-    return f"{verdict['claim']} ({part})" if part else str(verdict["claim"])
+    return f"{verdict.claim} ({verdict.part})" if verdict.part else verdict.claim
 
 
 def one_text_line(text: object, limit: int = 300) -> str:
@@ -195,7 +172,21 @@ def excluded_lines(manifest: Json) -> list[str]:
     return list(dict.fromkeys(f"{item['variant']}{on}: {one_text_line(item['reason'])}" for item, on in entries))
 
 
-def run_notes(verdicts: Sequence[Json], manifest: Json) -> list[str]:
+OVER_LIVES = "for another run of the same command on this machine: it is over processes that were begun anew"
+OVER_ROUNDS = "for the process in which it was measured: another one may differ by more"
+
+
+def is_of_lives(manifest: Json) -> bool:
+    """Whether each value of a run is of a process of its own."""
+    return manifest.get("unit") == "life"
+
+
+def counted_in(manifest: Json) -> str:
+    """What the values of a run are called."""
+    return "lives" if is_of_lives(manifest) else "rounds"
+
+
+def run_notes(verdicts: Sequence[Verdict], manifest: Json) -> list[str]:
     lines = []
     if counts := _counts(verdicts):
         lines.append(f"{len(verdicts)} verdict{'s' * (len(verdicts) != 1)}: {counts}")
@@ -208,7 +199,7 @@ def run_notes(verdicts: Sequence[Json], manifest: Json) -> list[str]:
     if alpha and verdicts:
         lines.append(
             "A ratio is t_baseline / t_variant: above 1 the variant is faster. Each interval holds with at least "
-            f"{100 * (1 - alpha):g} % confidence."
+            f"{100 * (1 - alpha):g} % confidence {OVER_LIVES if is_of_lives(manifest) else OVER_ROUNDS}."
         )
         lines.append(_how_sure(verdicts, alpha))
     for name, checkpoint in (manifest.get("checkpoints") or {}).items():
@@ -243,27 +234,27 @@ def environments_text(environments: Mapping[str, Json]) -> str:
     return one_text_line(f"Environments: {'; '.join(parts)}.", 600) if parts else ""
 
 
-def _how_sure(verdicts: Sequence[Json], alpha: float) -> str:
+def _how_sure(verdicts: Sequence[Verdict], alpha: float) -> str:
     """How many of the verdicts may be wrong, and which of them hold all at once."""
-    bounded = [verdict for verdict in verdicts if verdict["verdict"] in GIVEN and verdict.get("alpha") is None]
-    given = [verdict for verdict in verdicts if verdict["verdict"] in GIVEN and verdict.get("alpha") is not None]
-    together = sum(bool(verdict.get("together")) for verdict in given)
+    told = [verdict for verdict in verdicts if verdict.verdict in GIVEN]
+    given = [verdict for verdict in told if not math.isnan(verdict.alpha)]
+    bounded, together = len(told) - len(given), sum(verdict.together for verdict in given)
+    tried = len(given) + sum(verdict.verdict == Word.INCONCLUSIVE and verdict.alpha > 0 for verdict in verdicts)
     text = f"Each verdict is wrong with at most {100 * alpha:g} % probability"
-    if len(given) > 1:
-        text += f": of these {len(given)}, {alpha * len(given):.2g} on average at worst"
+    if tried > 1:
+        text += f": of the {tried} that were tried, {alpha * tried:.2g} on average at worst"
     if together:
         text += f". Those marked * ({together}) also hold together: with {100 * (1 - alpha):g} % none of them is wrong"
     if bounded:
-        text += f". Not so {len(bounded)} that rest on counts of work: their intervals are bounds from experience"
+        text += f". Not so {bounded} that rest on counts of work: their intervals are bounds from experience"
     return f"{text}."
 
 
-def _counts(verdicts: Iterable[Json]) -> str:
-    counts = Counter(verdict["verdict"] for verdict in verdicts)
-    words = [word for word in dict.fromkeys([*STYLES, *counts]) if word in counts]
-    return ", ".join(f"{counts[word]} {row_text(word)}" for word in words)
+def _counts(verdicts: Iterable[Verdict]) -> str:
+    counts = Counter(verdict.verdict for verdict in verdicts)
+    return ", ".join(f"{counts[word]} {row_text(word)}" for word in LOOKS if word in counts)
 
 
 def row_text(word: str) -> str:
     """The verdict on a single row as a reader sees it: what is not settled is open, and its interval says how far."""
-    return "open" if word == OPEN else word
+    return "open" if word == Word.INCONCLUSIVE else word

@@ -11,7 +11,7 @@ from ..report.stored import evidence_of
 from ..spec.conditions import conditions_in
 from ..store.folder import RunFolder
 from ..store.forms import plain
-from ..store.schema import Verdict
+from ..store.verdict_schema import Verdict
 
 
 def judge_run(

@@ -15,13 +15,14 @@ from typing import Any
 from llama_workbench.cache import FIX, CacheError, cache_directory, unwritable
 from llama_workbench.datasets import geometries
 from llama_workbench.datasets.geometries import DataError, Geometry
-from llama_workbench.datasets.synthetic_files import synthetic_folder
+from llama_workbench.datasets.synthetic_files import WEIGHTS_SEED, synthetic_folder
 from llama_workbench.variants import UnknownVariant
 from llama_workbench.variants.outside import OutsideVariantError
 
 from ..calls.environments import facts_of
 from ..claims.dispute import load_folder
 from ..claims.faults import ClaimError
+from ..evidence.design import Design
 from ..evidence.effect import ALPHA
 from ..evidence.evidence import fault_cost_ns
 from ..judge.stopping import StoppingRule
@@ -30,6 +31,7 @@ from ..machine.interrupts import Interrupts
 from ..machine.locks import Lock
 from ..machine.places import called_as
 from ..measure.confirmation import confirm
+from ..measure.horizon import set_horizons
 from ..measure.measurement import OVERTIME_SHARE, Measurement
 from ..measure.participants import MeasureError, Progress, Setting
 from ..measure.processes import ALLOCATOR, WorkerFailed
@@ -46,7 +48,8 @@ from ..stats.samples import Clocks
 from ..store.errors import RunError
 from ..store.files import CLAIMS, MANIFEST, VERDICTS
 from ..store.folder import RunFolder
-from ..store.schema import FORMAT, Verdict
+from ..store.schema import FORMAT
+from ..store.verdict_schema import Verdict
 from .judging import counted, judge_run
 from .unfinished import Unfinished
 
@@ -92,12 +95,17 @@ def real_geometry(options: Options) -> Geometry | None:
 
 
 def stopping_rule(
-    plan: Plan, wall: Mapping[str, frozenset[str]], environment: Mapping[str, Any] | None = None
+    plan: Plan,
+    wall: Mapping[str, frozenset[str]],
+    environment: Mapping[str, Any] | None = None,
+    horizons: Mapping[str, int] | None = None,
 ) -> StoppingRule:
-    """The rule for a plan. `wall`: workload → variants that must be timed by wall. `environment`: as in run.json."""
+    """The rule for a plan. `wall`: workload → variants that must be timed by wall. `environment`: as in run.json.
+    `horizons`: workload → how many lives it should have."""
     threaded = frozenset(experiment.workload.name for experiment in plan.experiments if experiment.workload.threads > 1)
     clocks = Clocks(plan.device, threaded, wall)
-    return StoppingRule(plan.experiments, clocks, ALPHA, fault_cost_ns(environment or {}))
+    design = Design(True, horizons or {})
+    return StoppingRule(plan.experiments, clocks, ALPHA, fault_cost_ns(environment or {}), design)
 
 
 class Run:
@@ -208,12 +216,16 @@ class Run:
             self.progress.phase("rounds")
             books = measurement.participants.books
             wall = {book.experiment.workload.name: frozenset(book.wall_variants) for book in books}
-            rule = stopping_rule(self.plan, wall, self.environment)
-            for finished in self.earlier.rounds if self.earlier else ():
-                rule.add(finished)
             seconds = self.options.budget_seconds
             if self.options.budget_has_gates:  # gates and overtime are parts of it
                 seconds = (seconds - (time.monotonic() - begun)) / (1 + OVERTIME_SHARE)
+            set_horizons(measurement.processes.groups, max(seconds, 1.0))
+            self._write_manifest("running")
+            horizons = {book.experiment.workload.name: book.horizon for book in books if book.horizon}
+            rule = stopping_rule(self.plan, wall, self.environment, horizons)
+            for finished in self.earlier.rounds if self.earlier else ():
+                rule.add(finished)
+            rule.end_life()
             measurement.schedule.run(rule, self._keep, seconds=max(seconds, 1.0))
             confirm(measurement, rule.ratios())
             self._make_passes(measurement)
@@ -229,7 +241,7 @@ class Run:
 
         One that an earlier sitting made is not made again: its size was fixed beforehand, and looking until the answer
         pleases would spoil what its verdict promises."""
-        context = PassContext(measurement, self.folder, self.progress, self.cache, self.options.seed)
+        context = PassContext(measurement, self.folder, self.progress, self.cache, WEIGHTS_SEED)
         parts = [part for claim in self.plan.claims for part in claim.hypothesis]
         for metric in metrics():
             asked = [part for part in parts if part.metric in metric.names]
@@ -241,13 +253,13 @@ class Run:
             everything = bool(metric.option) and getattr(self.options, metric.option)
             if not metric.title or not (here or everything):
                 continue
-            self.progress.phase(metric.title)
+            self.progress.phase(f"{metric.title}: {metric.does}")
             try:
                 metric.run(here, replace(context, everything=everything))
                 self.passes.append(metric.names[0])
                 self._write_manifest("running")
             except (WorkerFailed, MeasureError) as error:
-                self.progress.note(f"{metric.title.partition(':')[0]}: nothing found, {error}")
+                self.progress.note(f"{metric.title}: nothing found, {error}")
 
     def _check_cache(self) -> None:
         """Warn of a cache that cannot be written; `CacheError` where something that is asked for needs it. Missing
@@ -273,7 +285,7 @@ class Run:
             geometry = real or geometries.get(name)
             parameters[name] = geometries.parameter_count(geometry.config)
             if real is None or self.options.checkpoint is None:
-                folders[name] = synthetic_folder(geometry, seed=self.options.seed, cache=self.cache, progress=step)
+                folders[name] = synthetic_folder(geometry, seed=WEIGHTS_SEED, cache=self.cache, progress=step)
             else:
                 folders[name] = self.options.checkpoint.resolve()
                 self.progress.note(f"checkpoint {name}: {real.description}")
@@ -310,6 +322,7 @@ class Run:
             "sources": self.sources and self.sources.model_dump(mode="json"),
             "passes": self.passes,
             "alpha": ALPHA,
+            "unit": "life",
             "ad_hoc": [list(pair) for pair in self.plan.ad_hoc],
             "fail_if": [str(condition) for condition in self.plan.conditions],
             "dispute": self.plan.dispute.stored(),

@@ -20,7 +20,7 @@ from llama_workbench.datasets.geometries import DataError, Geometry, geometries
 from llama_workbench.datasets.workloads import Workload
 
 from ..claims.model import Claim
-from ..claims.reading import check_claim, load_claims
+from ..claims.reading import load_claims, stored_claims
 from ..evidence.effect import ALPHA
 from ..machine.environment import changed_since, device_differences, device_kind, fingerprint
 from ..machine.locks import Lock
@@ -37,7 +37,7 @@ from ..spec.experiments import Experiment
 from ..spec.sample import Round
 from ..store import schema
 from ..store.errors import RESTORE, RunError, RunWarning, first_line
-from ..store.files import CLAIMS, JOURNAL, MANIFEST, SAMPLES
+from ..store.files import JOURNAL, MANIFEST, SAMPLES
 from ..store.folder import RunFolder
 from ..store.forms import Fault, check
 from ..store.schema import Manifest
@@ -72,7 +72,7 @@ class Unfinished:
         with closing(Lock()) as lock:
             folder.hold(lock)
         manifest, known, sources = _manifest(folder)
-        claims = _claims(folder)
+        claims = tuple(stored_claims(folder))
         rounds = _rounds(folder, known)
         pairs = tuple((baseline, variant) for baseline, variant in manifest.get("ad_hoc", ()))
         outside = models_again(folder, known, again.added)
@@ -149,6 +149,7 @@ class Unfinished:
             book.wall_variants += entry.clock.wall_variants
             book.forgotten = numbers.get(name, -1) + 1
             blocks, seconds = min(entry.blocks, rounds[name]), entry.seconds or 0.0
+            book.horizon, book.lost_lives = entry.horizon, written[name].get("lost_lives", [])
             book.earlier = Earlier(rounds[name], blocks, seconds, entry.sampled_seconds or 0.0)
             if rounds and entry.apart is not None:
                 ways = {Comparison(name, e.variant, e.baseline, e.metric): e.blocks for e in entry.apart}
@@ -204,11 +205,6 @@ def _manifest(folder: RunFolder) -> tuple[dict[str, Any], Manifest, Sources]:
     environment = manifest.get("environment") or {}
     whole = manifest | {"sittings": sittings, "passes": list(known.passes), "environment": environment}
     return whole, known, known.sources
-
-
-def _claims(folder: RunFolder) -> tuple[Claim, ...]:
-    path = folder.path / CLAIMS
-    return tuple(check_claim(table, f"{path}[{index}]") for index, table in enumerate(folder.records(CLAIMS)))
 
 
 def _rounds(folder: RunFolder, known: Manifest) -> tuple[Round, ...]:

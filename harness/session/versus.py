@@ -14,10 +14,12 @@ from ..calls.revisions import parse_at
 from ..calls.source import Source, named_apart, source_of
 from ..calls.world import WorldTurn, modules_kept
 from ..spec.conditions import BETWEEN, FAIL_IF, Condition
+from ..spec.words import Word
 
 if TYPE_CHECKING:
     from ..measure.participants import Progress
     from ..plan.options import Options
+    from ..store.verdict_schema import Verdict
     from .run import Result
 
 Given = Callable[..., Any] | str | Source
@@ -121,7 +123,7 @@ class Outcome:
 
     variant: str
     baseline: str
-    verdict: str
+    verdict: Word
     reason: str
     claimed: str
     ratio: float
@@ -129,6 +131,7 @@ class Outcome:
     high: float
     rounds: int
     run: Path
+    judged: Verdict  # all of it
     asked: bool = False
 
     @classmethod
@@ -153,13 +156,14 @@ class Outcome:
             high=effect.high,
             rounds=effect.rounds,
             run=result.folder.path,
+            judged=verdict,
             asked=verdict.claim == FAIL_IF,
         )
 
     @property
     def fails(self) -> bool:
         """Whether what was asked is not proven."""
-        return self.asked and self.verdict != "supported"
+        return self.asked and self.verdict != Word.SUPPORTED
 
     def __str__(self) -> str:
         """One sentence."""

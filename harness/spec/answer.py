@@ -16,6 +16,7 @@ class RoundAnswer:
     samples: tuple[Sample, ...] = ()
     wrong: Mapping[str, str] = field(default_factory=dict)  # results that the process itself can see
     drawn: tuple[Mapping[str, Any], ...] = ()  # what the examiner must know of the outputs that were left in a file
+    failed: Mapping[str, str] = field(default_factory=dict)  # how its process ended: killed, hanging, by an exception
     changed: Mapping[str, str] = field(default_factory=dict)  # what the variant changed for all
     elsewhere: Mapping[str, str] = field(default_factory=dict)  # how it computed where its clock does not look
     leaks: Mapping[str, int] = field(default_factory=dict)  # bytes

@@ -11,9 +11,6 @@ from .comparison import Comparison
 from .entered import EnteredName
 from .regions import Region
 
-UNABLE = "cannot do this workload"
-"""How the reason begins where an engine is excluded from a workload by what it says of itself: no failure."""
-
 
 @dataclass(frozen=True)
 class Target:

@@ -7,7 +7,7 @@ A ratio is t_baseline / t_variant, so above 1 the variant is the faster side; it
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,22 @@ class Span:
 
 @dataclass(frozen=True)
 class Region(Span):
-    """Log ratios from `low` to `high`; either may be infinite."""
+    """Log ratios from `low` to `high`; either may be infinite. only_inside: whether "it lies outside" is no answer."""
+
+    only_inside: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         if not self.low < self.high:  # also catches NaN
             raise ValueError(f"a region needs low < high, not {self.low} and {self.high}")
+
+    @property
+    def one_sided(self) -> bool:
+        """Whether an answer can be wrong at one end of an interval only, whatever is true.
+
+        It is where there is one limit, but not where that is 1: sides that are alike lie there, and "faster" and
+        "slower" are both wrong. And it is where being inside is the only answer (two one-sided tests; Schuirmann 1987).
+        """
+        return self.only_inside or (len(self.boundaries) == 1 and self.boundaries != (0.0,))
 
     @classmethod
     def faster_than_percent(cls, percent: float) -> Region:
@@ -69,9 +80,9 @@ class Region(Span):
         return cls(math.log1p(low / 100), math.log1p(high / 100))
 
     @classmethod
-    def same_within_percent(cls, percent: float) -> Region:
+    def same_within_percent(cls, percent: float, *, only_inside: bool = False) -> Region:
         """Neither side is more than `percent` faster than the other."""
-        return cls(-math.log1p(percent / 100), math.log1p(percent / 100))
+        return cls(-math.log1p(percent / 100), math.log1p(percent / 100), only_inside=only_inside)
 
     def describe(self) -> str:
         """The region in words: "more than 1 % faster", "2-3x", "6-11 % faster", "same within ±1 %"."""
@@ -102,7 +113,7 @@ class Region(Span):
 MARGIN_PERCENT = 1.0
 """Without a claim, two variants count as the same within this much."""
 
-ANSWERS = (Region(0.0, math.inf), Region.same_within_percent(MARGIN_PERCENT))
+ANSWERS = (Region(0.0, math.inf), Region.same_within_percent(MARGIN_PERCENT, only_inside=True))
 """What settles a comparison without a claim, whichever comes first: faster or slower at all, or the same."""
 
 SECOND_MARGIN_PERCENT = 2.0

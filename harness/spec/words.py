@@ -8,7 +8,8 @@ from enum import StrEnum
 
 
 class Word(StrEnum):
-    """What can become of an effect or of a part of a claim, in the order in which rows are told."""
+    """What can become of an effect or of a part of a claim, in the order in which rows are told. The last four are no
+    verdicts: what rows are that nobody asked about, and how controls came out."""
 
     SUPPORTED = "supported"
     REFUTED = "refuted"
@@ -19,6 +20,15 @@ class Word(StrEnum):
     INCONCLUSIVE = "inconclusive"
     NOT_EVIDENCE = "not evidence"
     NOT_MEASURABLE = "not measurable here"
+    NOT_ASKED = "not asked"
+    MEAN = "mean"
+    PASSED = "passed"
+    FIRED = "fired"
+
+    @property
+    def look(self) -> Appearance:
+        """How it is told and shown."""
+        return LOOKS[self]
 
 
 SETTLED = (Word.SUPPORTED, Word.REFUTED, Word.FASTER, Word.SLOWER, Word.SAME)
@@ -49,7 +59,7 @@ def _whole(place: str) -> str:
 
 INSIDE, OUTSIDE = "inside the claimed range", "outside the claimed range"
 
-LOOKS: Mapping[str, Appearance] = {
+LOOKS: Mapping[Word, Appearance] = {
     Word.SUPPORTED: Appearance(
         "Supported", "check_circle", "green", "circle", _whole(INSIDE), "green", "right", "Yes", INSIDE
     ),
@@ -80,10 +90,10 @@ LOOKS: Mapping[str, Appearance] = {
     Word.SAME: Appearance(
         "Same", "drag_handle", "blue", "circle", _whole("within the margin"), "cyan", "the same", "No", "same"
     ),
-    "not asked": Appearance("Not asked", "remove", "blue", "square", "nobody claimed anything of it"),
-    "mean": Appearance("Mean of machines", "functions", "blue", "square", "the mean of the machines that measured it"),
-    "passed": Appearance("Passed", "verified", "gray", "star", "a control: no difference, as expected"),
-    "fired": Appearance("Fired", "warning", "red", "cross", "a control: identical code came out as different"),
+    Word.NOT_ASKED: Appearance("Not asked", "remove", "blue", "square", "nobody claimed anything of it"),
+    Word.MEAN: Appearance("Mean of machines", "functions", "blue", "square", "mean of the machines that measured it"),
+    Word.PASSED: Appearance("Passed", "verified", "gray", "star", "a control: no difference, as expected"),
+    Word.FIRED: Appearance("Fired", "warning", "red", "cross", "a control: identical code came out as different"),
 }  # fmt: skip
 """By verdict, in the order in which they are counted; the last four are no verdicts."""
 
@@ -97,6 +107,7 @@ class Cause(StrEnum):
     TOO_FEW_ROUNDS = "too few rounds"
     ACROSS_LIMIT = "across a limit"
     UNSTABLE = "unstable"
+    DEPENDENT = "dependent"
     CONFOUNDED = "confounded"
     EXCLUDED = "excluded"
     NOT_MEASURED = "not measured"
@@ -106,4 +117,4 @@ class Cause(StrEnum):
     @property
     def is_doubtful(self) -> bool:
         """Whether the interval cannot be taken for what is true."""
-        return self in (Cause.UNSTABLE, Cause.CONFOUNDED)
+        return self in (Cause.UNSTABLE, Cause.DEPENDENT, Cause.CONFOUNDED)

@@ -5,7 +5,8 @@ measuring loop stops when the interval decides: the chance that *some* look miss
 So the looks are planned: after 12, 15, 19, 24, 30, ... rounds, each a quarter more than the last, whatever the data
 say. Each look may spend its share of alpha on missing the truth. With probability at least 1 - alpha the intervals
 of all looks hold it, so stopping at any of them, for any reason, is sound, and so is intersecting them ("repeated
-confidence intervals": Jennison & Turnbull, "Group Sequential Methods", 1999, chapter 9).
+confidence intervals": Jennison & Turnbull, "Group Sequential Methods", 1999, chapter 9). Where it is known beforehand
+how many rounds there will be, a `LookPlan` spends alpha along them, and the last interval is narrower.
 
 The interval of a look is that of Wilcoxon's signed-rank test (Hodges & Lehmann 1963): it assumes that a difference is
 as likely to lie above the true effect as below it by the same amount, and nothing about the shape beyond that. The
@@ -33,6 +34,9 @@ FIRST_LOOK, GROWTH = 12, 1.25
 
 SPENT = 0.15
 """Share of what is left of alpha that each look spends: 0.15, 0.1275, 0.108, ... of all of it."""
+
+KEPT = 0.1
+"""Share of alpha that is kept for going on beyond the horizon of a plan."""
 
 RESOLUTION = 1e-4
 """Least half width (log units) of an interval, and least standard deviation that a series is credited with.
@@ -77,17 +81,55 @@ class Look:
         return quantile * max(spread, RESOLUTION) / math.sqrt(self.rounds)
 
 
-def looks(alpha: float) -> Iterator[Look]:
-    """The looks at a series judged at `alpha`, without end, from the first that can exclude anything.
+@dataclass(frozen=True)
+class LookPlan:
+    """How a series may spend its chance of missing the truth. All of it is fixed before the first value.
+
+    alpha: the chance. horizon: how many values the series will have by its costs; there is a look after so many. Until
+    then alpha is spent in proportion to the values (Lan & DeMets 1983), less the share that is kept for going on; what
+    is kept is spent look by look. None: nobody knows, and all of alpha is spent look by look. one_sided: what is asked
+    can be wrong at one end of the interval only, so that each end may miss the truth with `alpha`.
+    """
+
+    alpha: float
+    horizon: int | None = None
+    one_sided: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.alpha < 1:
+            raise ValueError(f"alpha must lie between 0 and 1, not {self.alpha}")
+        if self.horizon is not None and self.horizon < 1:
+            raise ValueError(f"a horizon is one value or more, not {self.horizon}")
+
+    @classmethod
+    def at(cls, level: Level) -> LookPlan:
+        """The plan itself; of an alpha alone, that without a horizon."""
+        return level if isinstance(level, LookPlan) else cls(level)
+
+    @property
+    def of_both_ends(self) -> float:
+        """Chance that either end misses the truth."""
+        return 2 * self.alpha if self.one_sided and self.alpha < 0.5 else self.alpha
+
+
+Level = float | LookPlan
+"""At what a series is judged."""
+
+
+def _growing(first: float) -> Iterator[int]:
+    return (math.ceil(first * GROWTH**index - 1e-9) for index in count())
+
+
+def looks(level: Level) -> Iterator[Look]:
+    """The looks at a series judged at `level`, without end, from the first that can exclude anything.
 
     The signed-rank sums of successive looks are correlated as a random walk's positions are, so what a look spends is
     the chance to leave first there (Lan & DeMets 1983): integrated numerically, look by look, over where the walk may
     still be (Armitage, McPherson & Rowe 1969). Raises ValueError for an alpha outside (0, 1).
     """
-    _check_alpha(alpha)
-    index = 0
+    plan, index = LookPlan.at(level), 0
     while True:
-        for look in _looks_until(alpha, 8 * (index // 8 + 1))[index:]:
+        for look in _looks_until(plan, 8 * (index // 8 + 1))[index:]:
             yield look
             index += 1
 
@@ -100,26 +142,49 @@ def _quadrature() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 @lru_cache(maxsize=256)
-def _looks_until(alpha: float, number: int) -> tuple[Look, ...]:
+def _looks_until(plan: LookPlan, number: int) -> tuple[Look, ...]:
     """The first `number` looks."""
     nodes, weights = _quadrature()
-    planned = (math.ceil(FIRST_LOOK * GROWTH**index - 1e-9) for index in count())
     result: list[Look] = []
-    places, chances, share = np.zeros(1), np.ones(1), SPENT  # where the walk may be, with what probability
-    for rounds in planned:
+    places, chances = np.zeros(1), np.ones(1)  # where the walk may be, with what probability
+    for rounds, spend in _spending(plan):
         if len(result) == number:
             break
-        if not result and 2.0 ** (1 - rounds) > alpha * share:
-            continue  # even if all differences have one sign, that is not rare enough
         step = math.sqrt(rounds - result[-1].rounds if result else rounds)
-        critical = _critical(places, chances, step, rounds, alpha * share)
+        critical = _critical(places, chances, step, rounds, spend)
         result.append(Look(rounds, critical, _rank(rounds, float(2 * ndtr(-critical)))))
         border = critical * math.sqrt(rounds)
         next_places = border * nodes
         density = np.exp(-(((next_places[:, None] - places) / step) ** 2) / 2) / (step * math.sqrt(2 * math.pi))
         places, chances = next_places, (density @ chances) * weights * border
-        share *= 1 - SPENT
     return tuple(result)
+
+
+def _spending(plan: LookPlan) -> Iterator[tuple[int, float]]:
+    """Rounds of each look, and what it spends. Where all differences of one sign would not be rare enough to exclude
+    anything there is none: with a horizon the next one spends for both, without one the first one starts later."""
+    if plan.horizon is None:
+        share = SPENT
+        for rounds in _growing(FIRST_LOOK):
+            if share < SPENT or 2.0 ** (1 - rounds) <= plan.of_both_ends * share:
+                yield rounds, plan.of_both_ends * share
+                share *= 1 - SPENT
+        return
+    spent = 0.0
+    for rounds, due in _due(plan.of_both_ends, max(plan.horizon, FIRST_LOOK)):
+        if 2.0 ** (1 - rounds) <= due - spent:
+            yield rounds, due - spent
+            spent = due
+
+
+def _due(alpha: float, horizon: int) -> Iterator[tuple[int, float]]:
+    """Rounds of each planned look, and what it and all before it may spend. None comes shortly before the horizon."""
+    for rounds in takewhile(lambda rounds: rounds * (1 + GROWTH) / 2 <= horizon, _growing(FIRST_LOOK)):
+        yield rounds, alpha * (1 - KEPT) * rounds / horizon
+    kept = KEPT
+    for rounds in _growing(horizon):
+        yield rounds, alpha * (1 - kept)
+        kept *= 1 - SPENT
 
 
 def _critical(
@@ -154,44 +219,46 @@ def _signed_rank_distribution(rounds: int) -> NDArray[np.float64]:
     return np.cumsum(chances)
 
 
-def first_interval(alpha: float) -> int:
-    """Number of rounds from which there is an interval: 12 at alpha = 0.01, 15 at 0.01/10."""
-    return next(looks(alpha)).rounds
+def first_interval(level: Level) -> int:
+    """Number of rounds from which there is an interval: 12 at alpha = 0.01, 15 at 0.01/10.
+
+    With a horizon too, if it is at most 221 rounds (one-sided: 442); then 15, up to a horizon of 2211."""
+    return next(looks(level)).rounds
 
 
-def next_look(rounds: int, alpha: float) -> int:
+def next_look(rounds: int, level: Level) -> int:
     """Number of rounds of the first look that `rounds` have not reached."""
-    return next(look.rounds for look in looks(alpha) if look.rounds > rounds)
+    return next(look.rounds for look in looks(level) if look.rounds > rounds)
 
 
-def looks_reached(rounds: int, alpha: float) -> list[Look]:
+def looks_reached(rounds: int, level: Level) -> list[Look]:
     """The looks that a series of so many rounds has had."""
-    return list(takewhile(lambda look: look.rounds <= rounds, looks(alpha)))
+    return list(takewhile(lambda look: look.rounds <= rounds, looks(level)))
 
 
-def running_bounds(d: ArrayLike, alpha: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def running_bounds(d: ArrayLike, level: Level) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Ends of the interval after every round of one series, each intersected with all before it: two arrays.
 
     Entry k is the interval after k+1 rounds, (-inf, inf) while they are too few; it changes at looks. low > high from
     some look on: see `Interval`. Raises ValueError as `running_interval` does.
     """
-    series = _one_series(d, alpha)
+    series = _one_series(d, level)
     low, high = np.full(series.size, -np.inf), np.full(series.size, np.inf)
-    for rounds, lowest, highest in _ends(series, alpha):
+    for rounds, lowest, highest in _ends(series, level):
         low[rounds - 1], high[rounds - 1] = lowest, highest
     return np.maximum.accumulate(low), np.minimum.accumulate(high)
 
 
-def running_interval(d: ArrayLike, alpha: float) -> Interval:
+def running_interval(d: ArrayLike, level: Level) -> Interval:
     """The interval after all rounds of `d` (one series, log units), intersected over all looks that they reached.
 
     Raises ValueError for a NaN or infinite difference and for an alpha outside (0, 1).
     """
-    series = _one_series(d, alpha)
+    series = _one_series(d, level)
     if not series.size:
         return Interval(math.nan, -math.inf, math.inf, 0)
     centre = pseudo_median(series)
-    ends = _ends(series, alpha)
+    ends = _ends(series, level)
     low, high = max((low for _, low, _ in ends), default=-math.inf), min((high for *_, high in ends), default=math.inf)
     if low > high:
         return Interval(centre, *ends[-1][1:], series.size, unstable=True)
@@ -218,11 +285,11 @@ def fixed_interval(values: ArrayLike, alpha: float) -> Interval:
     return Interval(centre, centre - half, centre + half, series.size)
 
 
-def _ends(series: NDArray[np.float64], alpha: float) -> list[tuple[int, float, float]]:
+def _ends(series: NDArray[np.float64], level: Level) -> list[tuple[int, float, float]]:
     """Rounds and ends of the interval of each look that the series reached."""
     return [
         (look.rounds, *_signed_rank_ends(series[: look.rounds].tobytes(), look.rank))
-        for look in looks_reached(series.size, alpha)
+        for look in looks_reached(series.size, level)
     ]
 
 
@@ -238,16 +305,11 @@ def _pair_means(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return (values[first] + values[second]) / 2
 
 
-def _one_series(d: ArrayLike, alpha: float) -> NDArray[np.float64]:
-    _check_alpha(alpha)
+def _one_series(d: ArrayLike, level: Level) -> NDArray[np.float64]:
+    LookPlan.at(level)  # raises
     series = np.asarray(d, dtype=np.float64)
     if series.ndim != 1:
         raise ValueError(f"one series is wanted, not an array of shape {series.shape}")
     if not np.isfinite(series).all():
         raise ValueError("a difference is NaN or infinite: leave out rounds in which a side has no valid time")
     return series
-
-
-def _check_alpha(alpha: float) -> None:
-    if not 0 < alpha < 1:
-        raise ValueError(f"alpha must lie between 0 and 1, not {alpha}")

@@ -42,10 +42,14 @@ class Clocks:
 
 @dataclass(frozen=True)
 class LogTimes:
-    """Log time of a call (ns) of every variant in every sub-round of one workload, by one clock and metric."""
+    """Log time of a call (ns) of every variant in every sub-round of one workload, by one clock and metric.
+
+    By lives, what is called a round here is a life: a process with all of its rounds, whose sub-rounds are its own. An
+    interval over rounds says how well their process is known, and one over lives what another would give.
+    """
 
     variants: tuple[str, ...]
-    rounds: tuple[tuple[int, int], ...]  # (process, round) of each, in this order
+    rounds: tuple[tuple[int, int], ...]  # (process, round) of each, in this order; of a life its first round
     # [round, sub-round, variant]; NaN where there is no sample, -inf where its time is not positive
     logs: NDArray[np.float64]
     faults: NDArray[np.float64]  # minor page faults a call, of the same shape; 0 where there is no sample
@@ -95,7 +99,13 @@ def tokens_per_second(call_ns: float, *, new_tokens: int, batch: int = 1) -> flo
 
 
 def log_times(
-    samples: pd.DataFrame, *, workload: str, clock: Clock, metric: Metric = "time", new_tokens: int = 0
+    samples: pd.DataFrame,
+    *,
+    workload: str,
+    clock: Clock,
+    metric: Metric = "time",
+    new_tokens: int = 0,
+    by_lives: bool = False,
 ) -> LogTimes:
     """The array of one workload; `samples` has the columns of samples.parquet, in any order.
 
@@ -104,19 +114,26 @@ def log_times(
     here = samples[samples["workload"] == workload]
     codes, names = pd.factorize(here["variant"].astype(str))
     columns = {name: here[name].to_numpy() for name in here.columns if name not in ("workload", "variant")}
-    return _array(columns, codes, tuple(names), workload, clock, metric, new_tokens)
+    return _array(columns, codes, tuple(names), workload, clock, metric, new_tokens, by_lives)
 
 
-def log_times_of_round(taken: Round, *, clock: Clock, metric: Metric = "time", new_tokens: int = 2) -> LogTimes:
-    """The same for a single round, as the measuring loop has it. Where only ratios count, `new_tokens` does not."""
-    names = tuple(dict.fromkeys(sample.variant for sample in taken.samples))
-    codes = np.array([names.index(sample.variant) for sample in taken.samples], dtype=np.intp)
-    numbers = np.array([sample[1:] for sample in taken.samples], dtype=np.int64).reshape(
+def log_times_of_rounds(
+    taken: Sequence[Round], *, clock: Clock, metric: Metric = "time", new_tokens: int = 2, by_lives: bool = False
+) -> LogTimes:
+    """The same for a few rounds of one workload, as the measuring loop has them. Where only ratios count, `new_tokens`
+    does not."""
+    samples = [(each, sample) for each in taken for sample in each.samples]
+    names = tuple(dict.fromkeys(sample.variant for _, sample in samples))
+    codes = np.array([names.index(sample.variant) for _, sample in samples], dtype=np.intp)
+    numbers = np.array([sample[1:] for _, sample in samples], dtype=np.int64).reshape(
         len(codes), len(Sample._fields) - 1
     )
     columns = dict(zip(Sample._fields[1:], numbers.T, strict=True))
-    whole = {"process": np.full(len(codes), taken.process), "round": np.full(len(codes), taken.number)}
-    return _array(columns | whole, codes, names, taken.workload, clock, metric, new_tokens)
+    of_round = {
+        "process": np.array([each.process for each, _ in samples], dtype=np.int64),
+        "round": np.array([each.number for each, _ in samples], dtype=np.int64),
+    }
+    return _array(columns | of_round, codes, names, taken[0].workload, clock, metric, new_tokens, by_lives)
 
 
 def _array(
@@ -127,11 +144,16 @@ def _array(
     clock: Clock,
     metric: Metric,
     new_tokens: int,
+    by_lives: bool,
 ) -> LogTimes:
-    rounds, row = np.unique(np.stack([columns["process"], columns["round"]], axis=1), axis=0, return_inverse=True)
-    sub_rounds, place = np.unique(columns["sub_round"], return_inverse=True)
-    shape = (len(rounds), len(sub_rounds), len(names))
-    where = (row.reshape(-1), place.reshape(-1), codes)
+    keys = np.stack([columns["process"], columns["round"], columns["sub_round"]], axis=1).astype(np.int64)
+    sub_rounds, of_sample = np.unique(keys, axis=0, return_inverse=True)  # in order of process, round, sub-round
+    together = sub_rounds[:, : 1 if by_lives else 2]
+    rounds, first, row = np.unique(together, axis=0, return_index=True, return_inverse=True)
+    row = row.reshape(-1)
+    place = np.arange(len(sub_rounds)) - first[row]  # which sub-round of its round or life
+    shape = (len(rounds), int(place.max(initial=-1)) + 1, len(names))
+    where = (row[of_sample.reshape(-1)], place[of_sample.reshape(-1)], codes)
     if len(codes) > len(np.unique(np.ravel_multi_index(where, shape))):
         raise ValueError(f"{workload}: a variant has two samples in one sub-round")
     times = call_times_ns(columns, clock=clock, metric=metric, new_tokens=new_tokens)
@@ -140,7 +162,7 @@ def _array(
     logs[where] = np.log(times, where=positive, out=np.full(times.shape, -np.inf))
     faults[where] = np.where(columns["repeats"] > 0, columns["faults"] / np.maximum(columns["repeats"], 1), 0.0)
     wall_ns[where] = columns["wall_ns"]
-    return LogTimes(names, tuple((int(p), int(n)) for p, n in rounds), logs, faults, wall_ns)
+    return LogTimes(names, tuple((int(p), int(n)) for p, n, _ in sub_rounds[first]), logs, faults, wall_ns)
 
 
 # -- one number a round ------------------------------------------------------------------------------------------------

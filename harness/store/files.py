@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from . import forms, machine_schema, schema
+from . import forms, machine_schema, schema, verdict_schema
 from .declared import JsonFile
 from .errors import RESTORE, RunError, as_run_error
 
@@ -23,7 +23,7 @@ MANIFEST = JsonFile("run.json", schema.MANIFEST)
 JOURNAL = "samples.jsonl"
 SAMPLES = "samples.parquet"
 CLAIMS = JsonFile("claims.json", schema.CLAIMS)
-VERDICTS = JsonFile("verdicts.json", schema.VERDICTS)
+VERDICTS = JsonFile("verdicts.json", verdict_schema.VERDICTS)
 STANDINGS = JsonFile("standings.json", schema.STANDINGS)
 MACHINES = JsonFile("machines.json", machine_schema.MACHINES)
 SUMS = "SHA256SUMS"

@@ -24,6 +24,7 @@ import pyarrow as pa
 from ..machine.environment import one_line
 from ..machine.locks import Lock, Taken
 from ..spec.sample import Round, Sample
+from ..spec.words import Word
 from . import forms, journal, parquet
 from .declared import JsonFile, TableFile
 from .errors import RESTORE, ChangedFile, RunError, RunWarning, as_run_error
@@ -47,6 +48,7 @@ from .files import (
 from .making import made, taken
 from .schema import FORMAT
 from .sums import Sums
+from .verdict_schema import Verdict
 
 
 @dataclass(frozen=True)
@@ -265,6 +267,11 @@ class RunFolder:
             raise RunError(self.path / name, str(fault), fix_of(self.path, name)) from fault
         return value
 
+    def read(self, file: JsonFile) -> Any:
+        """A JSON file beside run.json as values of its form; no entries where the run made no such pass. Raises
+        RunError."""
+        return file.form.validate_python(self.records(file))
+
     def records(self, name: str) -> list[dict[str, Any]]:
         """The entries of a JSON file beside run.json; none where the run made no such pass. Raises RunError."""
         if name not in (CLAIMS, VERDICTS) and not self.has(name):
@@ -288,8 +295,8 @@ class RunSummary:
     """What a folder is, for a list of runs. `problem` is None where it can be read as a run.
 
     verdicts: number of verdicts by word. claims: (claim, part, verdict); a part without a name is "", and an "ad-hoc"
-    comparison has its title there. machine: CPU, cores, threads and versions in one line. commit: of the workbench
-    that measured. noise: what its controls showed, in one line.
+    comparison has its title there. machine: CPU, cores, threads and versions in one line. commit: of the code.
+    noise: what its controls showed, in one line.
     """
 
     path: Path
@@ -298,9 +305,9 @@ class RunSummary:
     mode: str = ""
     started: str = ""
     workloads: tuple[str, ...] = ()
-    verdicts: Mapping[str, int] = field(default_factory=dict)
+    verdicts: Mapping[Word, int] = field(default_factory=dict)
     problem: str | None = None
-    claims: tuple[tuple[str, str, str], ...] = ()
+    claims: tuple[tuple[str, str, Word], ...] = ()
     machine: str = ""
     commit: str = ""
     noise: str = ""
@@ -342,8 +349,10 @@ def describe(run: RunFolder, *, whole: bool = False, light: bool = False) -> Run
     problem = ""
     try:
         if run.has(VERDICTS):
-            verdicts = run.records(VERDICTS)
-            claims = tuple((str(each["claim"]), _part_text(each), str(each["verdict"])) for each in verdicts)
+            verdicts: Sequence[Verdict] = run.read(VERDICTS)
+            claims = tuple(
+                (each.claim, each.part or each.title * each.is_comparison, each.verdict) for each in verdicts
+            )
             summary = replace(summary, claims=claims, verdicts=Counter(verdict for _, _, verdict in claims))
         changed = run.changed() if whole else []
         problem = "; ".join(error.brief for error in changed)
@@ -381,9 +390,3 @@ def _started(run: RunFolder) -> float:
         return datetime.fromisoformat(run.read_manifest()["started"]).timestamp()
     except (RunError, KeyError, TypeError, ValueError):
         return run.path.stat().st_mtime
-
-
-def _part_text(verdict: Mapping[str, Any]) -> str:
-    """The part of a claim; of an ad-hoc comparison, all of which have one name, its title."""
-    title = verdict.get("title") if verdict["claim"] == "ad-hoc" else None
-    return str(verdict.get("part") or title or "")

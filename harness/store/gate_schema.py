@@ -27,6 +27,7 @@ class Gate(Shape):
     cases: Annotated[Count | None, says("number of inputs that were compared")] = None
     max_error: Annotated[AnyNumber | None, says("largest difference; null: beyond all numbers")] = None
     tolerance: Annotated[Number | None, says("how large it may be")] = None
+    unable: Annotated[StrictBool, says("whether an engine says that it cannot do this workload: no failure")] = False
 
 
 class Trace(Shape):

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 _TEXT, _TEXTS = pa.string(), pa.list_(pa.string())
+_MEAN = pa.struct([pa.field(name, pa.float64()) for name in ("centre", "error", "freedom")])
 
 
 def _records(**fields: pa.DataType) -> pa.DataType:
@@ -27,12 +28,12 @@ COLUMNS: Mapping[str, tuple[pa.DataType, str]] = {
     "mode": (_TEXT, "as in run.json"),
     "started": (_TEXT, "as in run.json"),
     "machine": (_TEXT, "CPU, cores, threads and versions in one line"),
-    "commit": (_TEXT, "of the workbench that measured"),
+    "commit": (_TEXT, "of the code"),
     "noise": (_TEXT, "what its controls showed, in one line"),
     "problem": (_TEXT, "why it cannot be read; empty where it can"),
     "workloads": (_TEXTS, "those that it timed"),
     "claims": (_records(claim=_TEXT, part=_TEXT, verdict=_TEXT), "its verdicts"),
-    "environment": (_TEXT, "as in standings.json, without load average and commit, as JSON"),
+    "environment": (_TEXT, "as in standings.json, without load average, as JSON"),
     "results": (
         _records(name=_TEXT, workload=_TEXT, checkpoint=_TEXT, reference=_TEXT, bias=pa.float64()),
         "the workloads of standings.json; `workload` is JSON",
@@ -41,7 +42,7 @@ COLUMNS: Mapping[str, tuple[pa.DataType, str]] = {
     "times": (
         _records(
             workload=_TEXT, variant=_TEXT, clock=_TEXT, log_ratio=pa.float64(), low=pa.float64(), high=pa.float64(),
-            rounds=pa.int64(), unstable=pa.bool_(), faults=pa.float64(),
+            rounds=pa.int64(), unstable=pa.bool_(), faults=pa.float64(), over_lives=_MEAN,
         ),
         "the rows of standings.json: relative times, with null for an open end",
     ),

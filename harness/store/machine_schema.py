@@ -10,7 +10,9 @@ from typing import Annotated, Literal
 
 from pydantic import TypeAdapter
 
+from ..spec.words import Word
 from .forms import Alpha, Count, HighEnd, LowEnd, Shape, Text, Value, says
+from .verdict_schema import PartName
 
 Spending = Literal["replicate", "split"]
 """How a fleet was used: every machine measured all, or each experiment was measured on one machine."""
@@ -45,7 +47,7 @@ class OfKind(Pooled):
     kind: Annotated[Text, says("the kind of machine")]
     machines: Annotated[tuple[Text, ...], says("names of these machines")]
     rounds: Annotated[Count, says("number of rounds, of all together")]
-    verdict: Annotated[Text, says("what it says of the claim on these machines, as of an effect")]
+    verdict: Annotated[Word, says("what it says of the claim on these machines, as of an effect")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +63,7 @@ class OverMachines:
     """One effect over all machines that measured it. Intervals hold with probability 1 - `alpha` each."""
 
     claim: Annotated[Text, says("as in verdicts.json")]
-    part: Annotated[Text | None, says("as in verdicts.json")] = None
+    part: Annotated[PartName, says("as in verdicts.json")] = ""
     workload: Annotated[Text, says("where it was measured")]
     variant: Annotated[Text, says("the side that is asked about")]
     baseline: Annotated[Text, says("the side that it is compared with; may be empty")]

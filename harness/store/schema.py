@@ -1,51 +1,49 @@
 """The JSON files that a run itself writes: one model a file. Each pass declares its own.
 
-The models name what a reader uses: other keys are let through. What is computed
-with (`Verdict`, `Effect`, `Noise`, `Standings`) is a dataclass; an open end is infinite in memory, null in the file.
+The models name what a reader uses: other keys are let through. What is computed with (`Noise`, `Standings`) is a
+dataclass; an open end is infinite in memory, null in the file.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, AliasChoices, Field, StrictBool, TypeAdapter, model_serializer, model_validator
+from pydantic import AfterValidator, Field, StrictBool, TypeAdapter, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from ..spec.conditions import checked
 from ..spec.entered import EnteredName
-from ..spec.words import Cause
 from ..stats.confidence import Interval
+from ..stats.means import Mean
 from .forms import (
     Alpha,
     Amount,
     Count,
-    HighEnd,
+    Log,
     LogHigh,
     LogLow,
     LogValue,
-    LowEnd,
     Number,
     RatioHigh,
     RatioLow,
     RatioValue,
-    SecondsMore,
     Seed,
     Shape,
     Size,
+    Some,
     Text,
-    Value,
     has_form,
-    null_is,
     says,
     without_damaged,
 )
 from .gate_schema import Confirmed, Excluded, Gate, Trace, TraceDifference
 from .machine_schema import Machine, Spending
-from .sitting_schema import Apart, SideEnvironment, Sitting, Sources
+from .sitting_schema import Apart, LostLife, SideEnvironment, Sitting, Sources
+
+ABSENT_AT_0 = Field(exclude_if=lambda value: not value)
 
 FORMAT = 1  # of the run folder; a reader refuses any other
 
@@ -84,7 +82,9 @@ class ExperimentRecord(Shape):
     baseline: Annotated[Text | None, says("what the variants are compared with")] = None
     clock: Clock = Clock()
     rounds: Annotated[Count, says("finished rounds")] = 0
+    horizon: Annotated[Some | None, says("rounds that its budget should give, by costs alone")] = None
     blocks: Annotated[Count, says("of these, blocks: one pair in two processes that share a core")] = 0
+    lost_lives: Annotated[list[LostLife], says("lives that failed, and why")] = []
     apart: Annotated[list[Apart] | None, says("pairs in rounds of their own; null until it is decided")] = None
     seconds: Annotated[Amount | None, says("time that its rounds took, seconds")] = None
     sampled_seconds: Annotated[Amount | None, says("of that, inside timed samples")] = None
@@ -123,7 +123,7 @@ class Environment(Shape):
     packages: Annotated[dict[str, Text | None] | None, says("version by package")] = None
     malloc: Annotated[dict[str, Any] | None, says("environment variables of the allocator")] = None
     device: Device | None = None
-    commit: Annotated[dict[str, Any] | None, says("commit of the workbench, and whether files differed from it")] = None
+    commit: Annotated[dict[str, Any] | None, says("commit of the code, and whether files differed from it")] = None
 
 
 @dataclass(frozen=True)
@@ -164,6 +164,9 @@ class Noise:
 
     controls: Annotated[tuple[Control, ...], says("every control")] = ()
     line: Annotated[Text, says("the summary")] = ""
+    typical: Annotated[
+        Amount, ABSENT_AT_0, says("log units by which controls differ typically, where all together show that they do")
+    ] = 0.0
     damaged: Annotated[tuple[Text, ...], Field(exclude=True), SkipJsonSchema()] = ()
 
     @model_validator(mode="before")
@@ -190,6 +193,7 @@ class Manifest(Shape):
     sources: Annotated[Sources | None, says("the code, so that a run that goes on is still one run")] = None
     passes: Annotated[list[Text], says("metrics whose pass was made")] = []
     alpha: Annotated[Alpha, says("chance that a verdict is wrong")] = 0.01
+    unit: Annotated[Text, says('what gives one log ratio: "life" (a process of its own), "round"')] = "round"
     ad_hoc: Annotated[list[tuple[Text, Text]], says("pairs [baseline, variant] that --compare asked for")] = []
     fail_if: Annotated[list[Annotated[Text, AfterValidator(checked)]], says('when it fails, such as "slower:5"')] = []
     dispute: Annotated[dict[str, Any], says("what is asked about the claims, as `dispute.toml` has it")] = {}
@@ -204,81 +208,6 @@ class Manifest(Shape):
     noise: Annotated[Noise | None, says("its controls; only once it was judged")] = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Effect:
-    """One comparison on one workload, or one value of a pass, with its interval.
-
-    In memory `ratio` (for a value with a `unit`: the value itself) is NaN without rounds; while there are too few
-    rounds for an interval, `low` is 0 (of a value minus infinity) and `high` infinite. For a comparison without a claim
-    `verdict` is faster, slower, same, inconclusive or not evidence. `seconds_more` is NaN where nothing can be said.
-    """
-
-    workload: Annotated[Text, says("where it was measured")]
-    variant: Annotated[Text, says("the side that is asked about")]
-    baseline: Annotated[Text, says("the side that it is compared with; may be empty for a value")]
-    metric: Annotated[Text, says('"cpu time", "wall time to first token", ...; for a value, what it is of')] = ""
-    machine: Annotated[Text, says("on which machine; only there in a run of several machines")] = ""
-    unit: Annotated[Text, says("unit of a value; only there for a value")] = ""
-    ratio: Annotated[
-        Value,
-        Field(
-            validation_alias=AliasChoices("ratio", "value"),
-            description="t_baseline / t_variant: above 1 the variant is faster; for a value the key is `value`",
-        ),
-    ] = math.nan
-    low: Annotated[LowEnd, says("lower end of its interval; null: open")] = -math.inf
-    high: Annotated[HighEnd, says("upper end; null: open")] = math.inf
-    rounds: Annotated[Count, says("number of rounds")]
-    seconds: Annotated[Amount, says("wall time of the samples behind it, both sides, seconds")]
-    verdict: Annotated[Text, says("supported, refuted, inconclusive, not evidence or not measurable here")]
-    cause: Annotated[Cause, says("what makes it so, in a word that code may ask for; else none")] = Cause.NONE
-    reason: Annotated[Text, says("why the verdict is as it is, for people; may be empty")] = ""
-    notes: Annotated[tuple[Text, ...], says("what a reader should know besides")] = ()
-    seconds_more: Annotated[SecondsMore, says("seconds more that would settle it; null: none would")] = math.nan
-
-    @property
-    def said(self) -> tuple[str, ...]:
-        """All that there is to say of it: the reason, then the notes."""
-        return (self.reason, *self.notes) if self.reason else self.notes
-
-    @model_serializer(mode="wrap")
-    def _row(self, dump: Callable[[Effect], dict[str, Any]]) -> dict[str, Any]:
-        row, unknown = dump(self), math.isnan(self.seconds_more) and "seconds_more"
-        absent = {unknown, not self.machine and "machine"}
-        if self.unit:
-            return {"value" if key == "ratio" else key: value for key, value in row.items() if key not in absent}
-        no_bound = {name: row[name] or None for name in ("ratio", "low", "high")}  # a ratio of 0 is none
-        return {key: value for key, value in (row | no_bound).items() if key not in {"unit", *absent}}
-
-
-@dataclass(frozen=True)
-class Ends:
-    """What is claimed: ratios, or values in the unit of the effects."""
-
-    low: Annotated[Number | None, says("lower end; null: none")] = None
-    high: Annotated[Number | None, says("upper end; null: none")] = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """What became of one part of a claim."""
-
-    claim: Annotated[Text, says("name of the claim; ad-hoc for a comparison without one")]
-    part: Annotated[Text | None, says("name of the part, where a claim has several")] = None
-    who: Annotated[tuple[Text, ...], says("who said it")]
-    title: Annotated[Text, says("the claim in a few words")] = ""
-    statement: Annotated[Text, says("the claim in a sentence")] = ""
-    verdict: Annotated[Text, says("supported, refuted, depends, inconclusive, not evidence or not measurable here")]
-    reason: Annotated[Text, says("why")]
-    cause: Annotated[Cause, says("what makes it so, in a word that code may ask for; else none")] = Cause.NONE
-    alpha: Annotated[Alpha, null_is(math.nan), says("of each effect; null: bounds from experience")] = math.nan
-    claimed: Annotated[Text, says("`region` in words")] = ""
-    due_to: Annotated[Text, says("of a claim about the split: which sides bring the speed-up")] = ""
-    region: Ends | None = None
-    together: Annotated[bool, says("whether it holds at once with all others that say so (Holm)")] = False
-    effects: Annotated[tuple[Effect, ...], says("the evidence")]
-
-
 Key = tuple[str, str]  # (workload, variant)
 
 
@@ -290,6 +219,15 @@ class WorkloadResult:
     checkpoint: Annotated[Text | None, says("SHA-256 of the weights; null: none")]
     reference: Annotated[Text | None, says("what its variants are compared with")]
     bias: Annotated[Amount, says("by how many log units a ratio may be off, by controls that fired")]
+
+
+@dataclass(frozen=True)
+class OverLives(Mean):
+    """The trimmed mean of a log ratio over lives, by which two runs are compared."""
+
+    centre: Annotated[Log, says("the mean")]
+    error: Annotated[Amount, Field(gt=0), says("its standard error")]
+    freedom: Annotated[Amount, Field(ge=0.5), says("degrees of freedom of the error")]
 
 
 @dataclass(frozen=True)
@@ -308,6 +246,7 @@ class RelativeTime:
     rounds: Annotated[Count, says("number of rounds")]
     unstable: Annotated[StrictBool, says("whether the ratio drifted while it was measured")]
     faults: Annotated[Number, says("page faults a call, more than those of the reference")]
+    over_lives: Annotated[OverLives | None, says("the same over lives; null: the run is not made of lives")] = None
 
     @property
     def interval(self) -> Interval:
@@ -363,7 +302,12 @@ class Standings:
         )
 
 
+def shown(content: Mapping[str, Any]) -> Manifest:
+    """run.json as far as it goes: what only judging asks about counts as missing where it is damaged."""
+    return MANIFEST.validate_python(content)
+
+
 MANIFEST, STANDINGS = TypeAdapter(Manifest), TypeAdapter(Standings)
-NOISE, VERDICTS = TypeAdapter(Noise), TypeAdapter(list[Verdict])
+NOISE = TypeAdapter(Noise)
 Claims = Annotated[list[dict[str, Any]], says("The claims as they stood then, in the form of `claims/*.toml`.")]
 CLAIMS = TypeAdapter(Claims)  # harness/claims/model.py checks each claim

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import StrictBool
 
 from ..spec.comparison import Metric
-from .forms import Amount, Shape, Text, says
+from .forms import Amount, Count, Shape, Text, says
 
 
 class Sitting(Shape):
@@ -35,6 +35,14 @@ class CallSources(Shape):
 
     payload: Annotated[SourceRecord, says("makes the arguments of a call")]
     check: Annotated[SourceRecord | None, says("compares two answers; null: as the workbench does")] = None
+
+
+class LostLife(Shape):
+    """A process that failed while it measured; the rounds that it had finished count."""
+
+    process: Annotated[Count, says("its number")]
+    variant: Annotated[Text | None, says("the side that ran; null: none")] = None
+    reason: Annotated[Text, says("how it failed")]
 
 
 class Sources(Shape):

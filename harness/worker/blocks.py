@@ -23,21 +23,21 @@ from secrets import choice, randbelow, token_hex  # not the run's seed, which a 
 from time import perf_counter_ns, sleep  # bound before any foreign code is imported
 from typing import Any, NamedTuple, NoReturn
 
-from safetensors.torch import load_file, save_file
-from torch import Tensor
-
-from llama_workbench.datasets.workloads import call_lengths, warmup_length
+from llama_workbench.datasets.lengths import call_lengths, warmup_length
 
 from ..machine.lifeline import end_with
 from ..spec.answer import RoundAnswer
 from ..spec.sample import Sample
 from .channel import INTRUDES, in_one_line
 from .round_loop import rebuilt
-from .rounds import Drawn, OpenRound, RoundShape, shape_of_round, wrong_results
+from .rounds import OpenRound, RoundShape, shape_of_round
 from .state import Worker
 
 WAIT_SECONDS = 0.0005
 """Between two looks whether the others are ready."""
+
+DROPPED_SHARE, MOST_DROPPED_NS = 0.1, 200_000_000
+"""Of a block, at its beginning."""
 
 JUDGED_BLOCKS = 4
 """Judging an output takes longer than computing it, and our own code passed its gates."""
@@ -120,7 +120,7 @@ class Block:
         times: dict[str, Any] = {"sample_ns": worker.device.sample_ns, "rebuild_ns": 0.0, "make_ns": bench.make_ns}
         repeats = shape_of_round(bench.workload, call_ns, once=bench.once, **times).repeats
         [length] = call_lengths(bench.workload, round_index=self.round_index, count=1, seed=bench.seed)
-        drawn, first_prompt = Drawn(1), bench.take(0)
+        drawn, first_prompt = bench.kind.drawn(1), bench.take(0)
         warm = warmup_length(bench.workload, lengths=[length])
         this = OpenRound(worker, bench, [name], RoundShape(1, repeats, prime=False), drawn, warm)
         samples: list[TimedSample] = []
@@ -136,7 +136,7 @@ class Block:
                 this.sample(len(samples), length, built)
                 samples.append(TimedSample(begun, perf_counter_ns(), this.samples[-1]))
             this.places.clear()
-            this.changed.update(wrong_results(bench, [name]))
+            this.changed.update(bench.kind.wrong(bench, built.runners))
             gc.freeze()  # this process ends: nobody needs what collecting garbage would give back
         return Side(
             samples=samples,
@@ -164,14 +164,17 @@ def measure_block(
         block = Block(worker, workload, round_index, order, seconds, built_on, cores[0], outputs, ready)
         answers = _answers([block.begin(place) for place in range(len(order))], ready, seconds + limit)
     right = {name: each for name, each in answers.items() if isinstance(each, Side)}
-    failed = {name: each for name, each in answers.items() if isinstance(each, str)}
+    failures = {name: each for name, each in answers.items() if isinstance(each, Failure)}
+    intruding = {name: each.reason for name, each in failures.items() if each.intrudes}
     judged = bool(outputs) and bench.checkpoint is not None
     bench.take(max((side.prompts for side in right.values()), default=0))
-    drawn = _joined(outputs, [answers[name] for name in order], _judged(worker, right)) if judged else []
+    kept = [side.drawn if isinstance(side := answers[name], Side) else [] for name in order]
+    drawn = bench.kind.joined(outputs, kept, _judged(worker, right)) if judged else []
     return RoundAnswer(
         samples=tuple(in_common([side.samples for side in right.values()])) if len(right) == len(order) else (),
         drawn=tuple(drawn),
-        changed=failed | _merged(side.changed for side in right.values()),
+        failed={name: each.reason for name, each in failures.items() if not each.intrudes},
+        changed=intruding | _merged(side.changed for side in right.values()),
         elsewhere=_merged(side.elsewhere for side in right.values()),
     )
 
@@ -185,7 +188,14 @@ def cores_to_build_on(cores: Sequence[int], sides: int, *, foreign: bool) -> lis
     return [spread[place % len(spread)] for place in range(sides)]
 
 
-Answer = Side | str | None
+class Failure(NamedTuple):
+    """Why a process found nothing. intrudes: it wrote into the pipe, and did not only end, hang or raise."""
+
+    reason: str
+    intrudes: bool = False
+
+
+Answer = Side | Failure | None
 """What a process found, or why it found nothing; None where that is the other's fault."""
 
 
@@ -209,7 +219,7 @@ def _answers(children: Sequence[Child], ready: mmap.mmap, limit: float) -> dict[
         for place in hanging:
             os.kill(children[place].pid, signal.SIGKILL)
     answers = {child.name: _answer(child, content[child]) for child in children}
-    stopped = {place: f"hangs: no answer in {limit:.0f} s" if place in guilty else None for place in hanging}
+    stopped = {place: Failure(f"hangs: no answer in {limit:.0f} s") if place in guilty else None for place in hanging}
     return answers | {children[place].name: reason for place, reason in stopped.items()}
 
 
@@ -218,21 +228,22 @@ def _answer(child: Child, content: bytes) -> Answer:
     _, status = os.waitpid(child.pid, 0)
     if not content:
         code = os.waitstatus_to_exitcode(status)
-        return (
-            f"kills its process ({signal.Signals(-code).name})" if code < 0 else f"ends its process (exit code {code})"
-        )
+        killed = f"kills its process ({signal.Signals(-code).name})" if code < 0 else ""
+        return Failure(killed or f"ends its process (exit code {code})")
     token, _, text = content.partition(b" ")
     if token != child.token.encode():
-        return INTRUDES
+        return Failure(INTRUDES, intrudes=True)
     answer = json.loads(text)
     if isinstance(answer, str):
-        return answer
+        return Failure(answer)
     samples = [TimedSample(begun, ended, Sample(*sample)) for begun, ended, sample in answer.pop("samples")]
     return Side(samples=samples, **answer)
 
 
-def in_common(sides: Sequence[Sequence[TimedSample]]) -> list[Sample]:
+def in_common(sides: Sequence[Sequence[TimedSample]], dropped: float = DROPPED_SHARE) -> list[Sample]:
     """What each side did in the time in which all sides sampled, as one sample; none where one did less than a call.
+
+    The first part of that time is `dropped`: it varies twice as much as the rest.
 
     A sample that lies in it in part counts for that part, so that all sides cover the same time: where whole calls
     alone count, what disturbs the machine at either end meets one side and not the other. The times are scaled down to
@@ -242,6 +253,7 @@ def in_common(sides: Sequence[Sequence[TimedSample]]) -> list[Sample]:
     if not all(sides):
         return []
     begun, ended = max(side[0].begun for side in sides), min(side[-1].ended for side in sides)
+    begun += min(int(dropped * (ended - begun)), MOST_DROPPED_NS)
     parts = [[(_part(each, begun, ended), each.sample) for each in side] for side in sides]
     calls = [sum(part * sample.repeats for part, sample in side) for side in parts]
     if min(calls) < 1:
@@ -269,22 +281,6 @@ def _judged(worker: Worker, names: Iterable[str]) -> set[str]:
     every = sorted(names)
     foreign = {name for name in every if worker.is_outside(name)}
     return foreign | ({choice(every)} if every and not randbelow(JUDGED_BLOCKS) else set())
-
-
-def _joined(outputs: str, sides: Iterable[Answer], judged: set[str]) -> list[dict[str, Any]]:
-    """Put the outputs of `judged` into one file, in their order; what the examiner must know of them."""
-    tensors: dict[str, Tensor] = {}
-    drawn: list[dict[str, Any]] = []
-    for place, side in enumerate(sides):
-        file = Path(f"{outputs}.{place}")
-        if isinstance(side, Side) and judged & {each["variant"] for each in side.drawn}:
-            for key, tensor in load_file(file).items():
-                number, _, part = key.partition(".")
-                tensors[f"{len(drawn) + int(number)}.{part}"] = tensor
-            drawn += side.drawn
-        file.unlink(missing_ok=True)
-    save_file(tensors, outputs)
-    return drawn
 
 
 def _merged(reasons: Iterable[dict[str, str]]) -> dict[str, str]:

@@ -17,11 +17,12 @@ from llama_workbench import ROOT
 from llama_workbench.variants import Build, LlamaConfig
 from llama_workbench.variants.outside import OutsideVariantError
 
-from . import reference_logits, runners
+from . import reference_logits
 from .channel import in_one_line
 from .gates.logits import TOLERANCES, Case, fault_of, run_cases
 from .gates.mistakes import MISTAKES, logits_with
 from .gates.small import SMALL_LENGTH, small_cases, small_geometries, small_weights
+from .models import model_variant
 from .state import Worker
 
 ROUNDED = 6e-2
@@ -74,7 +75,7 @@ def check(worker: Worker, variant: str) -> dict[str, Any]:
     float64: as in the gate.
     """
     try:
-        build = runners.variant_of(worker, variant).build
+        build = model_variant(worker, variant).build
     except OutsideVariantError as error:
         return {"refused": str(error)}
     tried: list[Tried] = []

@@ -12,9 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from llama_workbench.datasets.workloads import DECODE_ROOM
+from llama_workbench.datasets.lengths import DECODE_ROOM
 
-from .rounds import Drawn, output_places
+from .outputs import Drawn
+from .rounds import output_places
 from .runners import Runner, runner_of
 from .state import Worker
 

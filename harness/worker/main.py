@@ -1,7 +1,8 @@
 """A fresh process that gates and times variants, one checkpoint at a time.
 
 The parent (`processes`) sends commands and reads answers as `channel` says. Thread count and allocator are set by the
-environment before torch is imported. The process ignores Ctrl-C (the parent decides) and dies with its parent.
+environment before torch is imported; where functions are measured that do not use torch, it is not imported, and the
+process is ready in a tenth of the time. It ignores Ctrl-C (the parent decides) and dies with its parent.
 
 Metrics and profilers have verbs here too: a module of `harness/metrics` or `harness/profilers`, or the module `worker`
 of a package there, may have `VERBS`, a table of functions that take the `Worker` first. Of the worker this module alone
@@ -20,9 +21,10 @@ from typing import Any
 from .. import metrics, profilers
 from ..machine.modules import mentioning
 from ..spec.answer import RoundAnswer
-from . import blocks, checking, gating, loops, rounds, turns
+from . import blocks, gating, rounds, turns
 from .channel import Channel, serve
-from .state import Worker, open_workload
+from .functions import open_functions
+from .state import Worker
 
 
 def freeze(worker: Worker) -> None:
@@ -32,26 +34,25 @@ def freeze(worker: Worker) -> None:
 
 
 VERBS: Mapping[str, Callable[..., Any]] = {
-    "device": lambda worker: worker.device.facts(),
-    "open": open_workload,
+    "open": open_functions,
     "gate": gating.gate,
-    "check": checking.check,
-    "differences": gating.differences,
+    "admit": gating.admit,
     "freeze": freeze,
     "round": rounds.measure_round,
     "block": blocks.measure_block,
     "turns": turns.measure_in_turns,
     "answers": turns.answers,
     "differences_of_answers": turns.differences_of_answers,
-    "loop": loops.loop,
-    "stretch": loops.stretch,
-    "stretch_outputs": loops.stretch_outputs,
 }
+"""Those of every process."""
 
 
-def verbs_of_passes() -> dict[str, Callable[..., Any]]:
-    """The verbs of all passes. They are imported before any foreign code, as everything that measures is."""
-    verbs: dict[str, Callable[..., Any]] = {}
+def verbs_with_torch() -> dict[str, Callable[..., Any]]:
+    """The verbs of a process that imports torch, those of all passes included.
+
+    All are imported before any foreign code, as everything that measures is.
+    """
+    verbs: dict[str, Callable[..., Any]] = dict(import_module(".torch_verbs", __package__).VERBS)
     for package in (metrics, profilers):
         for module in mentioning(package, "VERBS", "worker"):
             verbs |= import_module(module).VERBS
@@ -59,9 +60,13 @@ def verbs_of_passes() -> dict[str, Callable[..., Any]]:
 
 
 def _verbs(channel: Channel, hello: Mapping[str, Any]) -> dict[str, Callable[..., Any]]:
-    verbs = {**VERBS, **verbs_of_passes()}
+    verbs = dict(VERBS)
+    if hello.get("torch", True):
+        verbs |= verbs_with_torch()
     worker = Worker(hello, alone=True, channel=channel)
     gc.freeze()
+    for command in hello.get("prepare", ()):
+        verbs[command["do"]](worker, **{name: value for name, value in command.items() if name != "do"})
     return {verb: partial(_answered, function, worker) for verb, function in verbs.items()}
 
 

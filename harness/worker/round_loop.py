@@ -13,9 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-import torch
-from torch import Tensor
-
 from .runners import Runner
 from .state import Bench, Worker
 
@@ -58,13 +55,13 @@ def rebuilt(
     bench: of any functions, which are called in other modes of torch than models (see `Worker.modes_of`).
     """
     runners: dict[Side, Runner] = {}
-    padding: list[Tensor] = []
+    padding: list[object] = []
     with worker.modes_of(bench):
         for side in rng.sample(list(places), len(places)):
             worker.mark(places[side])
             # Memory placement of one build biases a ratio by 0.2-0.3 % for as long as the build lives: move it.
             size = rng.randrange(1, MOST_PADDING_BYTES)
-            padding.append(torch.empty(size, dtype=torch.uint8, device=worker.device.kind))
+            padding.append(worker.device.padding(size))
             runners[side] = build(side)
         gc.disable()
         try:

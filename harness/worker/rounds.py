@@ -10,24 +10,22 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from secrets import randbelow  # not the run's seed, which a variant could know
 from time import perf_counter_ns  # bound before any foreign code is imported
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from safetensors.torch import save_file
-from torch import Tensor
-
-from llama_workbench.datasets.workloads import DECODE_ROOM, Workload, call_lengths, warmup_length
+from llama_workbench.datasets.lengths import DECODE_ROOM, call_lengths, warmup_length
 
 from ..spec.answer import RoundAnswer
 from ..spec.sample import Sample
-from .channel import in_one_line
-from .devices import Cuda, Spent
-from .gates.logits import TOLERANCE, component_error
+from .devices import Spent
 from .round_loop import Rebuilt, rebuilt
-from .runners import ComponentRunner, GenerateRunner, Runner, runner_of
-from .state import Bench, Worker
+from .runners import Runner, runner_of
+from .state import Bench, DrawnOutputs, Worker
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from llama_workbench.datasets.workloads import Workload
 
 LEAST_SAMPLING_NS, MOST_SAMPLING_NS = 10_000_000, 50_000_000
 """A round samples each variant for as long as its rebuilding took, within these bounds. What remains of the noise
@@ -40,6 +38,10 @@ so many samples does, and rebuilding one is dear."""
 SHORT_SAMPLE_NS = 60_000_000
 """Samples shorter than this come at least three to a round. Their median leaves out what a busy neighbour does to one
 (the spread of one pair was three times that of a round) and averages the effect of a sample's place in its pair."""
+
+CALL_SAMPLE_NS = 3_000_000
+"""Least time of a sample of any function: beside it one call is made untimed, and each call's input, so that samples of
+one short call would be a small part of the time."""
 
 MOST_MAKING_NS = 20_000_000
 """Of the inputs of a sample's calls, for any function: where they are dear, a sample has fewer calls."""
@@ -89,7 +91,7 @@ def shape_of_round(
     rebuild_ns: time to rebuild one variant; 0 where it is not known yet. make_ns: time to make the input of a call.
     parameter_bytes: of the weights; 0 where there are none.
     """
-    repeats = _repeats(work, call_ns, sample_ns)
+    repeats = _repeats(work, call_ns, max(sample_ns, CALL_SAMPLE_NS) if work.kind == "call" else sample_ns)
     if make_ns:
         most = max(1, round(MOST_MAKING_NS / make_ns))
         repeats = {name: min(count, most) for name, count in repeats.items()}
@@ -122,54 +124,6 @@ def _repeats(work: Workload, call_ns: Mapping[str, float], sample_ns: float) -> 
                 count = min(count, DECODE_ROOM // 2)  # there are no more positions
         repeats[name] = count
     return repeats
-
-
-@dataclass(frozen=True)
-class Kept:
-    """An output and the prompt that it answers: the fields of `examiner.Output`, and its tensors by part."""
-
-    variant: str
-    prompt: int
-    length: int
-    tensors: dict[str, Tensor]
-
-
-@dataclass
-class Drawn:
-    """`most` sub-rounds of a round, each as likely as any other, and of each sample in them one call."""
-
-    most: int
-    seen: int = 0
-    now: list[Kept] = field(default_factory=list)
-    chosen: list[list[Kept]] = field(default_factory=list)
-
-    def keep(self, variant: str, asked: list[tuple[int, int]], kept: list[Tensor]) -> dict[str, Tensor]:
-        """Copy the output of one of a sample's calls; `asked` and `kept` have an entry for each of them."""
-        call = randbelow(len(kept))
-        prompt, length = asked[call]
-        out = kept[call].clone()
-        part = "logits" if out.is_floating_point() else "tokens"
-        self.now.append(Kept(variant, prompt, length, {part: out}))
-        return self.now[-1].tensors
-
-    def end_sub_round(self) -> None:
-        """Decide whether the outputs of the sub-round that is over will be checked."""
-        self.seen += 1
-        if len(self.chosen) < self.most:
-            self.chosen.append(self.now)
-        elif (place := randbelow(self.seen)) < self.most:
-            self.chosen[place] = self.now
-        self.now = []
-
-    def write(self, path: Path) -> list[dict[str, Any]]:
-        """Leave the drawn outputs in a file. The result is what `Examiner.judge` must know of them."""
-        kept = [one for outputs in self.chosen for one in outputs]
-        tensors = {f"{i}.{part}": t.cpu().contiguous() for i, one in enumerate(kept) for part, t in one.tensors.items()}
-        save_file(tensors, path)
-        return [
-            {"variant": one.variant, "prompt": one.prompt, "length": one.length, "kind": " and ".join(one.tensors)}
-            for one in kept
-        ]
 
 
 LEAK_LIMIT_BYTES, LEAK_LIMIT_WEIGHTS = 2 << 30, 2
@@ -205,15 +159,15 @@ def measure_round(
     shape = shape_of_round(bench.workload, call_ns, once=bench.once, **times)
     lengths = call_lengths(bench.workload, round_index=round_index, count=shape.sub_rounds, seed=bench.seed)
     worker.watch.beside_foreign = any(map(worker.is_outside, active))
-    drawn = Drawn(2 if worker.watch.beside_foreign else 1)
+    drawn = bench.kind.drawn(2 if worker.watch.beside_foreign else 1)
     this = OpenRound(worker, bench, active, shape, drawn, warmup_length(bench.workload, lengths=lengths))
     with rebuilt(worker, rng, {name: index for index, name in enumerate(active)}, this.build, bench) as built:
         this.note_rebuilding()
         for sub_round, length in enumerate(lengths):
             this.sample(sub_round, length, built)
-        wrong = wrong_results(bench, active) if bench.call else _wrong_components(bench, built.runners)
+        wrong = bench.kind.wrong(bench, built.runners)
         this.places.clear()
-    one_thread = worker.threads == 1 and not isinstance(worker.device, Cuda)
+    one_thread = worker.threads == 1 and worker.device.kind == "cpu"
     return RoundAnswer(
         samples=tuple(this.samples),
         wrong=wrong,
@@ -232,7 +186,7 @@ class OpenRound:
     bench: Bench
     active: Sequence[str]
     shape: RoundShape
-    drawn: Drawn
+    drawn: DrawnOutputs
     warm_length: int
     samples: list[Sample] = field(default_factory=list)
     changed: dict[str, str] = field(default_factory=dict)
@@ -301,9 +255,7 @@ class OpenRound:
     def _look(self, name: str, runner: Runner, spent: Spent, kept: list[Tensor], asked: list[tuple[int, int]]) -> None:
         """After a sample: keep an output for the examiner, and see what the variant left behind."""
         if kept:
-            tensors = self.drawn.keep(name, asked, kept)
-            if isinstance(runner, GenerateRunner):
-                tensors["logits"] = runner.next_logits().clone()
+            self.drawn.keep(name, asked, kept).update(runner.left_behind())
         elif self.bench.checkpoint is None:
             self.bench.subjects[name].last = spent.out
             self.bench.subjects[name].asked = asked[-1][0] if asked else 0
@@ -312,6 +264,8 @@ class OpenRound:
         waits = {"waits": spent.waits if self.worker.is_outside(name) else 0, "queued_ns": spent.queued_ns}
         self.worker.watch.spent(name, calls=max(len(kept), 1), **used, **waits)
         change = self.worker.changed(name)
+        if spent.wall_ns <= 0 or spent.cpu_ns < 0:
+            change = change or "takes no time by the clocks of its process: it must have replaced them"
         if gc.isenabled():
             gc.disable()
             change = change or "turns garbage collection on while it is timed"
@@ -325,34 +279,5 @@ def output_places(places: dict[tuple[Any, ...], list[Tensor]], like: Tensor | No
     if like is None:
         return []
     shared = places.setdefault((like.shape, like.dtype, like.device), [])
-    shared.extend(torch.zeros_like(like) for _ in range(count - len(shared)))
+    shared.extend(like.new_zeros(like.shape) for _ in range(count - len(shared)))
     return shared[:count]
-
-
-def _wrong_components(bench: Bench, runners: Mapping[str, Runner]) -> dict[str, str]:
-    """Parts of a layer whose last timed call gave another result than at the gate; their inputs never change."""
-    wrong: dict[str, str] = {}
-    for name, runner in runners.items() if bench.checkpoint is None else ():
-        subject = bench.subjects[name]
-        assert isinstance(runner, ComponentRunner)
-        if subject.expected is not None and subject.last is not None:
-            error = component_error(runner.component.read(subject.last).float(), subject.expected)
-            if not error <= 2 * TOLERANCE:
-                wrong[name] = f"a timed call is off by {error:.1e} of the largest value"
-        subject.last = None
-    return wrong
-
-
-def wrong_results(bench: Bench, names: Sequence[str]) -> dict[str, str]:
-    """Functions whose last timed call gave another answer than the baseline does to the same input, and where."""
-    wrong: dict[str, str] = {}
-    for name in names if bench.call is not None else ():
-        subject = bench.subjects[name]
-        try:
-            found = bench.called[name].wrong(subject.asked, subject.last)
-        except Exception as error:
-            found = f"raises {in_one_line(error)}"
-        subject.last = None
-        if found:
-            wrong[name] = f"a timed call: {found}"
-    return wrong

@@ -1,154 +1,23 @@
-"""Variants by name, and what a sample calls: a built one on a workload, split into what is timed and what is not."""
+"""What a sample calls: something built on a workload, split into what is timed and what is not."""
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from time import perf_counter_ns, thread_time_ns  # bound before any foreign code is imported
 from types import ModuleType
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 import llama_workbench
 from llama_workbench import variants
-from llama_workbench.datasets import geometries
-from llama_workbench.datasets.workloads import DECODE_ROOM, pieces
-from llama_workbench.variants import LlamaConfig, Model, Variant, components
-from llama_workbench.variants.generation import generate
-from llama_workbench.variants.outside import with_private_source
+from llama_workbench.variants import Variant
 
-from ..calls.built import Built, imported
-from ..calls.called import Called
-from ..calls.payload import Arguments
-from ..calls.source import Source
-from ..spec.entered import EnteredName
-from .devices import Callee, Cuda
-from .state import Bench, Worker, WorkerError
+from .devices import Callee
+from .state import Bench, Worker
 
-
-def function_of(worker: Worker, bench: Bench, entered: str) -> Variant:
-    """Any function, from files that are imported for this side alone (see `Called`)."""
-    assert bench.call is not None
-    source = Source(**worker.functions[EnteredName(entered).original])
-    hide(worker)
-    bench.called[entered] = Called.imported(source, bench.call, f"{worker.draw} {entered}", worker.turn)
-
-    def build(config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int) -> Model:
-        raise WorkerError(f"{source.shown} is any function: it builds no model")
-
-    return Variant(entered, build, source.shown, f"outside: {source.shown}")
-
-
-def variant_of(worker: Worker, entered: str, bench: Bench | None = None) -> Variant:
-    """A variant by the name it was entered under. A control (`NAME@aa`, `NAME@copy`) is NAME once more.
-
-    bench: where it is measured; needed where that is any function.
-    """
-    name = EnteredName(entered).original
-    if bench is not None and bench.call is not None:
-        return function_of(worker, bench, entered)
-    if worker.is_outside(name):
-        for weights in worker.weights():
-            worker.watch.weights_changed(weights)  # as they are before it is imported
-        hide(worker)
-    if name in worker.added:
-        return imported(Source(**worker.added[name]), worker.turn)  # anew each time
-    variant = variants.get(name)
-    if getattr(variant.build, "module", None) == ".library":  # the library's own model cannot be imported twice
-        return variant
-    return with_private_source(variant, EnteredName(entered).identifier)
-
-
-def hide(worker: Worker) -> None:
-    """Remove what measures and judges, and our variants, from `sys.modules` before foreign code is imported.
-
-    What foreign code then imports under these names are copies of its own. Code that searches the stack or the heap
-    still finds the originals; see METHODOLOGY.
-    """
-    if not worker.alone:
-        return
-    packages = ("llama_workbench.harness", "llama_workbench.datasets")
-    private = [name for name in sys.modules if name.startswith(f"{variants.__name__}.") and "__" in name]
-    gone = [name for name in sys.modules if name.startswith(packages)]
-    worker.hidden += [sys.modules.pop(name) for name in (*gone, *private, "__main__")]
-    sys.modules["__main__"] = ModuleType("__main__")
-    for package in packages:
-        with suppress(AttributeError):
-            delattr(llama_workbench, package.rpartition(".")[2])
-
-
-def takes_requests(variant: Variant) -> bool:
-    """Whether it is an engine that answers requests with tokens, in threads of its own."""
-    return variant.engine is not None and variant.engine.outputs == "log-probabilities"
-
-
-def model_of(bench: Bench, variant: Variant) -> Model:
-    """The variant's model with the bench's checkpoint, built anew."""
-    with torch.inference_mode():
-        return variant.build(bench.loaded.config, bench.loaded.weights, max_length=bench.max_length)
-
-
-def engine_of(worker: Worker, bench: Bench, variant: Variant, entered: str) -> Model:
-    """The model of an engine that is too slow to load in every round: one for all workloads that it is long enough for.
-
-    Other engines are loaded anew as our variants are built anew. One load of a model may be slower than another for as
-    long as it lives, and no number of rounds with the same two loads would show that.
-    """
-    key = (entered, id(bench.checkpoint))
-    longest, model = worker.engines.get(key, (0, None))
-    if model is None or longest < bench.max_length:
-        model = model_of(bench, variant)
-        worker.engines[key] = (bench.max_length, model)
-    return model
-
-
-def component_of(worker: Worker, bench: Bench, variant: Variant) -> components.Component:
-    """The part of a layer that the bench times, as the variant has it. Raises WorkerError where it has none."""
-    work = bench.workload
-    config = geometries.get(work.geometry).config
-    if variant.component is not None and work.component is not None:
-        return variant.component(work.component, config, tokens=work.tokens, seed=bench.seed)
-    if variant.settings is None or work.component is None:
-        raise WorkerError(f"{variant.name} has no separate {work.component}: only variants of ours do")
-    return components.build(
-        work.component, variant.settings, config, tokens=work.tokens, seed=bench.seed, device=worker.device.kind
-    )
-
-
-def runner_of(worker: Worker, bench: Bench, variant: Variant) -> Runner:
-    """The variant built anew, with what a sample calls on this workload."""
-    if bench.call is not None:
-        return CallRunner(bench.called[variant.name])
-    worker.turn.end()
-    if bench.checkpoint is None:
-        return ComponentRunner(component_of(worker, bench, variant))
-    runner = _model_runner(worker, bench, variant)
-    if isinstance(variant.build, Built):
-        runner.enter = variant.build.enter
-    return runner
-
-
-def _model_runner(worker: Worker, bench: Bench, variant: Variant) -> Runner:
-    model = model_of(bench, variant)
-    work = bench.workload
-    if takes_requests(variant):
-        return RequestRunner(model, bench)
-    if work.kind == "generate":
-        if isinstance(worker.device, Cuda):
-            return QueuedGenerateRunner(model, bench, worker.device)
-        return GenerateRunner(model, bench)
-    if work.kind == "decode":
-        return DecodeRunner(model, bench)
-    return ChunkedPrefillRunner(model, bench) if work.chunk else PrefillRunner(model, bench)
-
-
-DECODED = 32
-"""Tokens of a decode sample where an engine generates them in one request."""
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Runner(Callee):
@@ -180,159 +49,13 @@ class Runner(Callee):
         self.asked = [(number, length) for number in range(prompt, prompt + repeats)]
         self.calls = deque(self.bench.tokens(number, length) for number, _ in self.asked)
 
+    def left_behind(self) -> dict[str, Tensor]:
+        """What the last call left behind that the examiner must see beside its output, by part."""
+        return {}
+
     def first_ns(self) -> tuple[int, int, int]:
         """CPU, wall and device time until the last call's first token was there; 0 for what there is none of."""
         return 0, 0, 0
-
-
-class PrefillRunner(Runner):
-    """A new sequence: `reset` and one forward, both timed (a new sequence may cost a new cache)."""
-
-    def set_up(self, length: int, prompt: int, repeats: int) -> None:
-        context = self.bench.workload.context
-        super().set_up(context + length, prompt, repeats)
-        if context:
-            self.model.reset()
-            self.model.forward(self.calls[0][:, :context], 0)
-            self.calls = deque(tokens[:, context:] for tokens in self.calls)
-
-    def call(self) -> Tensor:
-        tokens = self.calls.popleft()
-        if self.bench.workload.context:
-            return self.model.forward(tokens, self.bench.workload.context)
-        self.model.reset()
-        return self.model.forward(tokens, 0)
-
-
-class ChunkedPrefillRunner(PrefillRunner):
-    """The same prompt in chunks, all of them timed."""
-
-    def set_up(self, length: int, prompt: int, repeats: int) -> None:
-        super().set_up(length, prompt, repeats)
-        sizes = pieces(self.bench.workload, length)
-        starts = [self.bench.workload.context + start for start in itertools.accumulate(sizes[:-1], initial=0)]
-        self.steps = deque(list(zip(tokens.split(sizes, dim=1), starts, strict=True)) for tokens in self.calls)
-        self.calls.clear()
-
-    def call(self) -> Tensor:
-        if not self.bench.workload.context:
-            self.model.reset()
-        for tokens, position in self.steps.popleft():
-            logits = self.model.forward(tokens, position)
-        return logits
-
-
-class DecodeRunner(Runner):
-    """One token after another, at rising positions. The context is filled once and not timed."""
-
-    def __init__(self, model: Model, bench: Bench) -> None:
-        super().__init__(model, bench)
-        self.position = 0
-        self.prompt = 0
-        self.steps: list[Tensor] = []
-
-    def set_up(self, length: int, prompt: int, repeats: int) -> None:
-        """Continue the last sequence. A new one starts, from `prompt`, only where it has no room for so many tokens."""
-        context = self.bench.workload.context
-        if not self.steps or self.position + repeats > context + DECODE_ROOM:
-            sequence = self.bench.tokens(prompt, min(context + DECODE_ROOM, self.bench.max_length))
-            self.model.reset()
-            if context:
-                self.model.forward(sequence[:, :context], 0)
-            self.prompt, self.position = prompt, context
-            self.steps = list(sequence[:, context:].split(1, dim=1))  # here, so that slicing them is not timed
-        self.asked = [(self.prompt, self.position + call + 1) for call in range(repeats)]
-
-    def call(self) -> Tensor:
-        logits = self.model.forward(self.steps[self.position - self.bench.workload.context], self.position)
-        self.position += 1
-        return logits
-
-
-class GenerateRunner(Runner):
-    """A new sequence from its prompt to its last token, [B, N]. The clocks are read at the first token as well.
-
-    marks: at the start of the last call, and at its first token.
-    """
-
-    marks: tuple[Any, Any]
-
-    def __init__(self, model: Model, bench: Bench) -> None:
-        super().__init__(model, bench)
-        self.count = bench.workload.new_tokens or 0
-        self.tokens = self.generated = bench.gate_prompt[:, :1]
-        self.first_token = torch.empty(bench.workload.batch, dtype=torch.long, device=self.tokens.device)
-
-    def mark(self) -> Any:
-        """CPU and wall time now."""
-        return thread_time_ns(), perf_counter_ns()
-
-    def call(self) -> Tensor:
-        begun = self.mark()
-        self.tokens = self.calls.popleft()
-        stream = generate(self.model, self.tokens, self.count)
-        first = next(stream)
-        self.first_token.copy_(first)  # it is there when it has been read
-        self.marks = begun, self.mark()
-        self.generated = torch.stack([first, *stream], dim=1)
-        return self.generated
-
-    def first_ns(self) -> tuple[int, int, int]:
-        (begun_cpu, begun_wall), (cpu, wall) = self.marks
-        return cpu - begun_cpu, wall - begun_wall, 0
-
-    def next_logits(self) -> Tensor:
-        """Logits [B, V] after the last token: what the timed call left in the caches shows in them."""
-        return self.model.forward(self.generated[:, -1:], self.tokens.shape[1] + self.count - 1)
-
-
-class QueuedGenerateRunner(GenerateRunner):
-    """The same on a device with a queue: only an event in the queue can tell when a token is there."""
-
-    def __init__(self, model: Model, bench: Bench, device: Cuda) -> None:
-        super().__init__(model, bench)
-        self.device = device
-
-    def mark(self) -> torch.cuda.Event:
-        return self.device.mark()
-
-    def first_ns(self) -> tuple[int, int, int]:
-        return 0, 0, self.device.between_ns(*self.marks)
-
-
-class RequestRunner(Runner):
-    """An engine that takes a whole prompt and gives tokens: one of them for a prefill, many for decode.
-
-    Directly before a decode or a generation, a request for one token is timed on its own. It says how long the prompt
-    takes, and when a generation's first token is there. Its time does not count.
-    """
-
-    def __init__(self, model: Any, bench: Bench) -> None:
-        super().__init__(model, bench)
-        self.work = bench.workload
-        if self.work.kind == "decode":
-            self.counts_as = DECODED
-        self.first = (0, 0, 0)
-
-    def set_up(self, length: int, prompt: int, repeats: int) -> None:
-        super().set_up(max(1, self.work.context) if self.work.kind == "decode" else length, prompt, repeats)
-
-    def call(self) -> Tensor:
-        tokens = self.calls.popleft()
-        if self.work.kind == "prefill":
-            return self.model.generate(tokens, 1)
-        wall = perf_counter_ns()
-        cpu = thread_time_ns()
-        self.model.generate(tokens, 1)
-        cpu = thread_time_ns() - cpu
-        self.uncounted_ns = perf_counter_ns() - wall
-        if self.work.kind == "decode":
-            return self.model.generate(tokens, 1 + DECODED)
-        self.first = (cpu, self.uncounted_ns, 0)
-        return self.model.generate(tokens, self.work.new_tokens)
-
-    def first_ns(self) -> tuple[int, int, int]:
-        return self.first
 
 
 class PlainRunner(Runner):
@@ -346,33 +69,35 @@ class PlainRunner(Runner):
         pass
 
 
-class ComponentRunner(PlainRunner):
-    """One part of a layer, without a model."""
-
-    def __init__(self, component: components.Component) -> None:
-        super().__init__(component.run)
-        self.component = component
+def variant_of(worker: Worker, entered: str, bench: Bench) -> Variant:
+    """A variant by the name it was entered under, for this workload. A control (`NAME@aa`, `NAME@copy`) is NAME once
+    more."""
+    return bench.kind.variant(worker, bench, entered)
 
 
-class CallRunner(Runner):
-    """Any function, made anew where a factory makes it. Each call has an input of its own, if they differ at all."""
+def runner_of(worker: Worker, bench: Bench, variant: Variant) -> Runner:
+    """The variant built anew, with what a sample calls on this workload."""
+    return bench.kind.runner(worker, bench, variant)
 
-    def __init__(self, called: Called) -> None:
-        self.asked = []
-        self.called = called
-        self.function = called.make()
-        self.inputs: Iterator[Arguments] = iter(())
 
-    def set_up(self, length: int, prompt: int, repeats: int) -> None:
-        self.asked = [(prompt + repeats - 1, length)]
-        self.inputs = iter(self.called.inputs(prompt, repeats))
+def hide(worker: Worker) -> None:
+    """Remove what measures and judges, and our variants, from `sys.modules` before foreign code is imported.
 
-    def call(self) -> Any:
-        return self.function(*next(self.inputs))
+    What foreign code then imports under these names are copies of its own. Code that searches the stack or the heap
+    still finds the originals; see METHODOLOGY.
+    """
+    if not worker.alone:
+        return
+    packages = ("llama_workbench.harness", "llama_workbench.datasets")
+    private = [name for name in sys.modules if name.startswith(f"{variants.__name__}.") and "__" in name]
+    gone = [name for name in sys.modules if name.startswith(packages)]
+    worker.hidden += [sys.modules.pop(name) for name in (*gone, *private, "__main__")]
+    sys.modules["__main__"] = ModuleType("__main__")
+    for package in packages:
+        with suppress(AttributeError):
+            delattr(llama_workbench, package.rpartition(".")[2])
 
-    def many(self, count: int) -> Any:
-        """Here in a loop of its own: a function may take less time than a step of the other one."""
-        function = self.function
-        for arguments in itertools.islice(self.inputs, count):
-            out = function(*arguments)
-        return out
+
+def takes_requests(variant: Variant) -> bool:
+    """Whether it is an engine that answers requests with tokens, in threads of its own."""
+    return variant.engine is not None and variant.engine.outputs == "log-probabilities"

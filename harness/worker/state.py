@@ -5,20 +5,15 @@ from __future__ import annotations
 import math
 import mmap
 import os
-from collections.abc import Callable, Hashable, Iterator, Mapping
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import torch
-from torch import Tensor
-
-from llama_workbench.datasets import geometries, tokenizer
-from llama_workbench.datasets.checkpoints import Checkpoint, load
-from llama_workbench.datasets.tokenizer import Prompts
-from llama_workbench.datasets.workloads import Workload, longest_call
 from llama_workbench.variants import Model, Variant
 from llama_workbench.variants.presets import presets
 
@@ -27,8 +22,19 @@ from ..calls.world import WorldTurn
 from ..spec.entered import EnteredName
 from .channel import CUT_OFF, Channel
 from .devices import Device, device_of
-from .gates.op_trace import OpTrace
+from .gates.outcome import LogitsGate
 from .watch import CLOSED, Watch
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from llama_workbench.datasets.checkpoints import Checkpoint
+    from llama_workbench.datasets.tokenizer import Prompts
+    from llama_workbench.datasets.workloads import Workload
+
+    from .gates.op_trace import OpTrace
+    from .runners import Runner
 
 GATE_PROMPT = -1
 """Number of the prompt that gates use: the same in every run of a seed, so that the reference's logits can be kept."""
@@ -52,21 +58,81 @@ class Subject:
     asked: int = 0
 
 
+class DrawnOutputs:
+    """Outputs of timed calls that are kept for the examiner; here, where it judges none."""
+
+    def keep(self, variant: str, asked: list[tuple[int, int]], kept: list[Tensor]) -> dict[str, Tensor]:
+        """Copy the output of one of a sample's calls; `asked` and `kept` have an entry for each of them."""
+        return {}
+
+    def end_sub_round(self) -> None:
+        """Decide whether the outputs of the sub-round that is over will be checked."""
+
+    def write(self, path: Path) -> list[dict[str, Any]]:
+        """Leave the drawn outputs in a file. The result is what `Examiner.judge` must know of them."""
+        return []
+
+
+class BenchKind(ABC):
+    """What is compared on a workload: models, parts of a layer, or any functions."""
+
+    @abstractmethod
+    def variant(self, worker: Worker, bench: Bench, entered: str) -> Variant:
+        """The variant of this name, imported for this side alone where it is foreign code."""
+
+    @abstractmethod
+    def gate(self, worker: Worker, bench: Bench, subject: Subject, entered: str) -> LogitsGate:
+        """Whether what it answers is right."""
+
+    @abstractmethod
+    def runner(self, worker: Worker, bench: Bench, variant: Variant) -> Runner:
+        """The variant built anew, with what a sample calls."""
+
+    @abstractmethod
+    def admit(self, worker: Worker, bench: Bench, subject: Subject, entered: str, learnt: Mapping[str, Any]) -> None:
+        """Fill in what its gate would have, by what a gate in an earlier process found out."""
+
+    def traced(self, bench: Bench, subject: Subject) -> dict[str, Any] | None:
+        """What there is to say of its op trace; None where it has none."""
+        return None
+
+    def called_once(self, bench: Bench, subject: Subject, runner: Runner) -> None:
+        """Keep what an output looks like, where outputs are kept."""
+        return None
+
+    def learnt(self, bench: Bench, subject: Subject, entered: str) -> dict[str, Any]:
+        """What `admit` must be told in a later process."""
+        return {}
+
+    def wrong(self, bench: Bench, runners: Mapping[str, Runner]) -> dict[str, str]:
+        """Variant → what is wrong with its last timed call, where this process can tell."""
+        return {}
+
+    def drawn(self, most: int) -> DrawnOutputs:
+        """Where outputs of a round are kept: at most so many sub-rounds of them."""
+        return DrawnOutputs()
+
+    def joined(self, file: str, drawn: Sequence[list[dict[str, Any]]], judged: set[str]) -> list[dict[str, Any]]:
+        """Join what the sides of a block kept in files of their own (see `outputs.joined`)."""
+        return []
+
+
 @dataclass
 class Bench:
     """One workload with its inputs, ready to be measured.
 
-    gate_prompt: [B, max_length]. generated: of a `generate` workload, the reference's tokens after the gate prompt and
-    their lead, [B, N] each. idle_bytes: least memory seen between rounds. source: the checkpoint's folder. call: what
-    functions are compared on; called: each side of that, by the name it was entered under.
+    kind: what is compared on it. prompt_tokens: of `gate_prompt`, None where no model is measured. generated: of a
+    `generate` workload, the reference's tokens after the gate prompt and their lead, [B, N] each. idle_bytes: least
+    memory seen between rounds. source: the checkpoint's folder. call: what functions are compared on; called: each side
+    of that, by the name it was entered under.
     """
 
     workload: Workload
-    checkpoint: Checkpoint | None
-    gate_prompt: Tensor
-    max_length: int
+    kind: BenchKind
     seed: int
-    dtype: torch.dtype
+    checkpoint: Checkpoint | None = None
+    prompt_tokens: Tensor | None = None
+    max_length: int = 0
     prompts: Prompts | None = None
     subjects: dict[str, Subject] = field(default_factory=dict)
     generated: tuple[Tensor, Tensor] | None = None
@@ -76,6 +142,20 @@ class Bench:
     call: Call | None = None
     called: dict[str, Called] = field(default_factory=dict)
     numbers: int = 0
+
+    @property
+    def gate_prompt(self) -> Tensor:
+        """Tokens of the prompt that gates use, [B, max_length]."""
+        assert self.prompt_tokens is not None
+        return self.prompt_tokens
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the weights."""
+        import torch  # a process in which somebody asks has it
+
+        dtype: torch.dtype = getattr(torch, self.workload.dtype)
+        return dtype
 
     @property
     def once(self) -> bool:
@@ -114,7 +194,8 @@ class Bench:
         if prompt == GATE_PROMPT:
             return self.gate_prompt[:, :length].clone()
         assert self.prompts is not None
-        return torch.from_numpy(self.prompts.tokens(prompt, length)).to(self.gate_prompt.device)
+        tokens = self.prompts.tokens(prompt, length)
+        return self.gate_prompt.new_tensor(tokens)
 
 
 OURS = frozenset(presets())
@@ -134,13 +215,15 @@ class Worker:
     any other function; turn: whose modules Python knows, of these. draw: decides which prompts are
     timed. benches: by workload. engines: (entered name, id of the checkpoint) → longest sequence and model of an engine
     that is loaded once. wall_variants: variants that compute in threads of their own and are timed by wall time.
-    hidden: modules that were removed from `sys.modules`, so that they stay alive.
+    ballast: memory that it holds and does not use. hidden: modules that were removed from `sys.modules`, so that they
+    stay alive.
     """
 
     def __init__(self, hello: Mapping[str, Any], *, alone: bool = False, channel: Channel | None = None) -> None:
         """`hello` is the parent's first message. `alone`: nothing else runs in this process."""
         self.alone = alone
         self.channel = channel
+        self.ballast = bytearray(hello.get("ballast", 0))  # what comes after lies elsewhere in each process
         self.process: int = hello.get("process", 0)
         self.added: dict[str, dict[str, Any]] = hello.get("added", {})
         self.functions: dict[str, dict[str, Any]] = hello.get("functions", {})
@@ -156,9 +239,11 @@ class Worker:
         self.hidden: list[ModuleType] = []
         self._made: dict[Hashable, Any] = {}
         self._running = mmap.mmap(hello["inflight_fd"], 8) if hello.get("inflight_fd") is not None else None
-        torch.set_num_threads(self.threads)
-        torch.manual_seed(0)
-        torch.set_grad_enabled(False)
+        self.torch: Any = sys.modules.get("torch")  # None in a process of functions that do not use it
+        if self.torch is not None:
+            self.torch.set_num_threads(self.threads)
+            self.torch.manual_seed(0)
+            self.torch.set_grad_enabled(False)
         self.watch = Watch()
 
     def mark(self, index: int) -> None:
@@ -176,11 +261,14 @@ class Worker:
     def modes_of(self, bench: Bench | None) -> Iterator[None]:
         """The modes of torch in which a bench's calls are made: models infer; any function finds torch as it is by
         default, or it could not train."""
+        if self.torch is None:
+            yield
+            return
         if bench is None or bench.call is None:
-            with torch.inference_mode():
+            with self.torch.inference_mode():
                 yield
             return
-        with torch.inference_mode(False), torch.enable_grad(), self.watch.gradients_on():
+        with self.torch.inference_mode(False), self.torch.enable_grad(), self.watch.gradients_on():
             yield
 
     def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
@@ -210,31 +298,3 @@ class Worker:
         if not change and foreign and any(map(self.watch.weights_changed, self.weights())):
             change = "writes into the weights that everybody is given"
         return change
-
-
-def open_workload(
-    worker: Worker, workload: dict[str, Any], folder: str | None, seed: int, call: dict[str, Any] | None = None
-) -> dict[str, Any]:
-    """Load the checkpoint (once a process) and cut the prompts of a workload; no folder for a component, nor for any
-    function, of which `call` is what `Call` holds."""
-    dtype = getattr(torch, workload["dtype"])
-    if folder is None:
-        work = Workload.model_validate(workload)
-        what = None if call is None else Call.from_json(call)
-        worker.benches[work.name] = Bench(work, None, torch.empty(0, 0), 0, seed, dtype, call=what)
-        return {"parameters": 0, "digest": "", "synthetic": True}
-    source, cache, device = Path(folder), worker.cache, worker.device.kind
-    key = (folder, workload["dtype"])
-    if key not in worker.checkpoints:
-        worker.checkpoints[key] = load(source, dtype=dtype, device=device, cache=cache)
-    checkpoint = worker.checkpoints[key]
-    geometry = geometries.Geometry(workload["geometry"], checkpoint.config, "", "")
-    work = Workload.model_validate(workload, context={"geometries": {geometry.name: geometry}})
-    longest = min(work.context + longest_call(work) + 1, checkpoint.config.max_position_embeddings)
-    words = checkpoint.config.vocab_size
-    text = tokenizer.text_ids(source, vocab_size=words, cache=cache)
-    prompt = torch.from_numpy(Prompts(text, batch=work.batch, draw=f"prompts {seed}").tokens(0, longest)).to(device)
-    prompts = Prompts(text, batch=work.batch, draw=worker.draw, repeated=work.prompts == "repeated")
-    worker.benches[work.name] = Bench(work, checkpoint, prompt, longest, seed, dtype, prompts=prompts, source=source)
-    sizes = {"parameters": checkpoint.parameters, "hidden_size": checkpoint.config.hidden_size}
-    return {**sizes, "digest": checkpoint.digest, "synthetic": checkpoint.synthetic}

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
-from llama_workbench.datasets.workloads import call_lengths, warmup_length
+from llama_workbench.datasets.lengths import call_lengths, warmup_length
 
 from ..calls import carried
 from ..spec.answer import RoundAnswer
 from .channel import in_one_line
 from .round_loop import rebuilt
-from .rounds import Drawn, OpenRound, RoundShape, shape_of_round, wrong_results
+from .rounds import OpenRound, RoundShape, shape_of_round
 from .state import Worker
 
 LEAST_SAMPLE_NS = 5_000_000
@@ -50,7 +50,9 @@ def measure_in_turns(
     whole = shape_of_round(bench.workload, call_ns, once=bench.once, **times)
     [length] = call_lengths(bench.workload, round_index=round_index, count=1, seed=bench.seed)
     shape = RoundShape(1, {variant: whole.repeats[variant]}, whole.prime)
-    this = OpenRound(worker, bench, [variant], shape, Drawn(1), warmup_length(bench.workload, lengths=[length]))
+    this = OpenRound(
+        worker, bench, [variant], shape, bench.kind.drawn(1), warmup_length(bench.workload, lengths=[length])
+    )
     rng = random.Random(f"turns {bench.seed} {workload} {worker.process}")
     with rebuilt(worker, rng, {variant: 0}, this.build, bench) as built:
         sub_round = 0
@@ -61,7 +63,7 @@ def measure_in_turns(
                 break
             this.sample(sub_round, length, built)
             sub_round += 1
-        wrong = wrong_results(bench, [variant])
+        wrong = bench.kind.wrong(bench, built.runners)
         this.places.clear()
     elsewhere = worker.watch.elsewhere(frozenset(worker.wall_variants)) if worker.threads == 1 else {}
     return RoundAnswer(tuple(this.samples), wrong, changed=this.changed, elsewhere=elsewhere)

@@ -19,15 +19,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import torch
-from torch.nn import functional
-from torch.nn.modules import module as modules
+from typing import TYPE_CHECKING, Any
 
 from llama_workbench.datasets.files import shortened
 
 from ..machine.environment import cpu_ns_of
+from .shared_state import GRADIENTS, Names, Watched
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 OWN_THREADS_SHARE, OWN_THREADS_NS = 0.1, 500_000
 """More CPU time than both of these outside the calling thread means that another thread computes."""
@@ -41,9 +41,6 @@ MOST_CORES = 1.2
 WAITING_SHARE = 0.2
 """A call that waits at least once, and for more than this share of its time, lets something else compute for it."""
 
-SAMPLED = 4099
-"""Distance between the values of the weights that are checked."""
-
 OF_OURS = 1 << 62
 """Stands for the CPU time of a process that our code started: it may use any amount."""
 
@@ -51,51 +48,9 @@ CLOSED = "closes files that it did not open"
 
 _open, _read, _close = os.open, os.read, os.close  # bound before any foreign code is imported
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
-_TINY = float.fromhex("0x1p-1060")
-_HOOKS = [table for name, table in vars(modules).items() if name.startswith("_global_") and name.endswith("hooks")]
-_OPS = [name for name in dir(torch._C._VariableFunctions) if name in vars(torch) and not name.startswith("__")]
 
-
-class Watched(NamedTuple):
-    """One setting that all code in the process shares: how to read it, and how to restore it (None: impossible)."""
-
-    what: str
-    read: Callable[[], Any]
-    restore: Callable[[Any], Any] | None = None
-
-
-def _fused_attention() -> tuple[bool, ...]:
-    cuda = torch.backends.cuda
-    return cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled(), cuda.math_sdp_enabled()
-
-
-def _set_fused_attention(value: tuple[bool, ...]) -> None:
-    cuda = torch.backends.cuda
-    enables = (cuda.enable_flash_sdp, cuda.enable_mem_efficient_sdp, cuda.enable_math_sdp)
-    for enable, wanted in zip(enables, value, strict=True):
-        enable(wanted)
-
-
-GRADIENTS = Watched("whether gradients are on", torch.is_grad_enabled, torch.set_grad_enabled)
 
 SETTINGS = (
-    Watched("the number of torch threads", torch.get_num_threads, torch.set_num_threads),
-    Watched("torch's default dtype", torch.get_default_dtype, torch.set_default_dtype),
-    GRADIENTS,
-    Watched("whether tiny numbers count as 0", lambda: _TINY * 1.0 == 0.0, torch.set_flush_denormal),
-    Watched("the precision of matrix products", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
-    Watched(
-        "deterministic algorithms", torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms
-    ),
-    Watched("anomaly detection", torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
-    Watched("whether oneDNN is used", torch._C._get_mkldnn_enabled, torch._C._set_mkldnn_enabled),
-    Watched("which fused attention is allowed", _fused_attention, _set_fused_attention),
-    Watched("autocast", lambda: torch.is_autocast_enabled("cpu"), lambda on: torch.set_autocast_enabled("cpu", on)),
-    Watched("torch's profiler", torch._C._autograd._profiler_enabled),
-    Watched("torch's default device or function modes", torch._C._len_torch_function_stack),
-    Watched("torch's dispatch modes", torch._C._len_torch_dispatch_stack),
-    Watched("torch's hooks for all modules", lambda: [*map(len, _HOOKS)], lambda _: [each.clear() for each in _HOOKS]),
-    Watched("whether CUDA is used", torch.cuda.is_initialized),
     Watched("the profiler (sys.setprofile)", sys.getprofile, sys.setprofile),
     Watched("the tracer (sys.settrace)", sys.gettrace, sys.settrace),
     Watched("the profiler of threads", threading.getprofile, threading.setprofile),
@@ -122,32 +77,6 @@ SLOW_SETTINGS = (
 """Checked after foreign code only: each takes ten microseconds."""
 
 
-class _Names:
-    """Everything that a module or class holds, or these `names` of it, to detect what was replaced."""
-
-    def __init__(self, what: str, owner: Any, names: list[str] | None = None) -> None:
-        self.what, self.owner, self.names = what, owner, names
-        self.content = vars(owner)  # bound here: foreign code may replace `vars`
-        self.save()
-
-    def save(self) -> None:
-        """Take the present content for the right one."""
-        self.saved = dict(self.content) if self.names is None else {name: self.content[name] for name in self.names}
-
-    def changed(self) -> list[str]:
-        """Names that were replaced, added or removed; they are restored."""
-        content, gone = self.content, object()
-        if self.names is None and content == self.saved:
-            return []
-        replaced = [name for name, value in self.saved.items() if content.get(name, gone) is not value]
-        added = [name for name in content if name not in self.saved] if self.names is None else []
-        for name in replaced:
-            setattr(self.owner, name, self.saved[name])
-        for name in added:
-            delattr(self.owner, name)
-        return replaced + added
-
-
 @dataclass
 class Turn:
     """What one variant used in its turns."""
@@ -171,14 +100,10 @@ class Watch:
     def __post_init__(self) -> None:
         self._settings = [(setting, setting.read()) for setting in SETTINGS]
         self._slow_settings = [(setting, setting.read()) for setting in SLOW_SETTINGS]
-        self._names = [
-            _Names("torch.{}", torch, _OPS),
-            _Names("torch.nn.functional.{}", functional),
-            _Names("torch.Tensor.{}", torch.Tensor),
-            _Names("the built-in {}", builtins),
-            _Names("time.{}", time),
-            _Names("gc.{}", gc),
-        ]
+        self._names = [Names("the built-in {}", builtins), Names("time.{}", time), Names("gc.{}", gc)]
+        self._sums_of: Callable[[Mapping[str, Tensor]], dict[str, float]] = lambda weights: {}
+        if "torch" in sys.modules:
+            self._see_torch()
         self._weights: dict[int, dict[str, float]] = {}
         self._helpers: dict[int, int] = {}  # process that may stay → its CPU time when that was found
         self._threads: set[str] = set()
@@ -192,6 +117,14 @@ class Watch:
             names.save()
         self._accept_files()
 
+    def _see_torch(self) -> None:
+        """Watch torch too. Its modules are looked for now: foreign code may hide ours later."""
+        from .watch_torch import TORCH_SETTINGS, torch_names, weight_sums
+
+        self._settings += [(setting, setting.read()) for setting in TORCH_SETTINGS]
+        self._names += torch_names()
+        self._sums_of = weight_sums
+
     @contextmanager
     def gradients_on(self) -> Iterator[None]:
         """In this block gradients are on for everybody, and that is nobody's doing."""
@@ -201,8 +134,8 @@ class Watch:
         finally:
             self._expect(GRADIENTS, False)
 
-    def _expect(self, setting: Watched, value: Any) -> None:
-        self._settings = [(each, value if each is setting else before) for each, before in self._settings]
+    def _expect(self, what: str, value: Any) -> None:
+        self._settings = [(each, value if each.what == what else before) for each, before in self._settings]
 
     def _accept_files(self) -> None:
         self._open = _descriptors()
@@ -276,9 +209,9 @@ class Watch:
         self._helpers |= {child: _cpu_ns(child) for child in children if not timed or child not in self._helpers}
         return change
 
-    def weights_changed(self, weights: Mapping[str, torch.Tensor]) -> bool:
+    def weights_changed(self, weights: Mapping[str, Tensor]) -> bool:
         """Whether somebody wrote into the weights that all variants share, judged by a sample of their values."""
-        sums = {name: float(weight.flatten()[::SAMPLED].double().sum()) for name, weight in weights.items()}
+        sums = self._sums_of(weights)
         before = self._weights.setdefault(id(weights), sums)
         return sums != before
 

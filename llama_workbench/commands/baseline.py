@@ -121,16 +121,13 @@ def show_baseline(
 def _outcomes(run: RunFolder) -> dict[tuple[str, str], str]:
     """How each verdict of a run stands, by claim and part; empty where they cannot be read."""
     from llama_workbench.harness.report.outcome import outcome
-    from llama_workbench.harness.store import schema
     from llama_workbench.harness.store.errors import RunError
     from llama_workbench.harness.store.files import VERDICTS
-    from llama_workbench.harness.store.forms import plain
 
     try:
-        verdicts = schema.VERDICTS.validate_python(run.records(VERDICTS))
+        return {(each.claim, each.part): outcome(each) for each in run.read(VERDICTS)}
     except RunError:
         return {}
-    return {(each.claim, each.part or ""): outcome(plain(each)) for each in verdicts}
 
 
 @command.command("rm")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
+import random
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,95 +18,133 @@ from rich.text import Text
 from .shared import AsJson, Failure, print_json, show, table
 
 if TYPE_CHECKING:
-    from llama_workbench.harness.calibrate.rates import RateRow
+    from llama_workbench.harness.calibrate.choice import Selection
     from llama_workbench.harness.calibrate.record import Trial
 
 FILE = Path("results/calibration.jsonl")
-SECONDS_IN_ALL = 60.0
+MINUTES = 5.0
+BUDGETS = {"functions": 8.0, "models": 60.0}
+"""Seconds of rounds where none were given: a verdict needs a dozen lives, and those with torch begin slowly."""
+
+MOST_FAILURES = 3
+"""Trials in a row that end the measuring if none of them could be made."""
 
 
-class _Progress:
-    """Phases and notes on standard error; a trial has no progress of its own."""
-
-    def phase(self, text: str) -> None:
-        """Not shown."""
-
-    def note(self, text: str) -> None:
-        sys.stderr.write(f"{text}\n")
-
-    def step(self, text: str, done: float, seconds_left: float) -> None:
-        """Not shown."""
+Trials = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Go on until the file has so many trials of what is asked.")
+]
+Minutes = Annotated[
+    float | None, typer.Option(min=0.0, metavar="M", help=f"Begin no trial later (without --trials: {MINUTES:g}).")
+]
+Budget = Annotated[
+    float | None,
+    typer.Option(min=0.5, metavar="S", help="Seconds of rounds of a trial (default: functions 8, models 60)."),
+]
+Kinds = Annotated[str, typer.Option(metavar="KIND,KIND", help="functions, models (default: both).")]
+Only = Annotated[
+    str, typer.Option(metavar="WORK,WORK", help="twins, identical, planted, or a size of planted work: planted-3.")
+]
+Cases = Annotated[str, typer.Option(metavar="NAME,NAME", help="Only these cases (default: all).")]
+File = Annotated[Path, typer.Option(metavar="FILE", help="Where trials are kept and continued.")]
+Write = Annotated[
+    list[Path] | None,
+    typer.Option("--write", metavar="FILE", help="Put what was found between the markers of this file; repeatable."),
+]
 
 
 def command(
-    trials: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Go on until the file has so many; without it, for a minute.")
-    ] = None,
-    seconds: Annotated[float, typer.Option(min=0.5, metavar="S", help="Most seconds that a trial measures.")] = 8.0,
-    file: Annotated[Path, typer.Option(metavar="FILE", help="Where trials are kept and continued.")] = FILE,
-    into: Annotated[
-        Path | None, typer.Option("--write", metavar="FILE", help="Put a sentence between the markers of this file.")
-    ] = None,
+    trials: Trials = None,
+    minutes: Minutes = None,
+    budget: Budget = None,
+    kinds: Kinds = "",
+    only: Only = "",
+    cases: Cases = "",
+    file: File = FILE,
+    into: Write = None,
     as_json: AsJson = False,
 ) -> None:
-    """How often is a verdict wrong on this machine, and how soon does one come?
+    """How often is a verdict wrong on this machine, and does the next run say the same?
 
-    Measures comparisons whose outcome is known: a model against itself, and against itself with 1, 2, 3, 5 or 10 % more
-    calls of the same forward. Each goes through gates, measuring, stopping and judging as in a run. Half of them run
-    beside busy neighbours, one process for each core. Trials are kept in a file, and the next call continues it.
-    --write fills the lines between <!-- calibration:begin --> and <!-- calibration:end -->.
+    Measures comparisons whose outcome is known, each as you would: two files in a fresh folder, and `pytest --benchmark
+    --compare OLD NEW --budget S` in a process of its own. Each is measured twice, several trials apart, half of the
+    time beside busy neighbours. Trials are kept in a file; Ctrl-C keeps what there is, and the next call goes on.
+
+    \b
+    identical   the same text in two files
+    twins       the same work in other clothes: other keys of dicts, attributes and globals, definitions and
+                imports in another order, an unused import, other docstrings, another module; drawn anew each time
+    planted     1, 2, 3, 5 or 10 % more of the same work on one side
+
+    --write fills the lines between <!-- calibration:begin --> and <!-- calibration:end --> with a sentence, and those
+    of calibration-tables with the tables.
 
     \b
     --json prints:
-      {"format": 1, "file", "machine", "rows": [{"name", "trials", "false": {"count", "of"}, "covered": {..},
-       "decided": {..}, "seconds"}]}
-      false: wrong verdicts. covered: intervals that hold the truth. seconds: the median time to a verdict.
+      {"format": 2, "file", "machine", "rows": [{"name", "trials", "given": {"count", "of"}, "wrong": {..},
+       "missed": {..}, "found": {..}, "fired": {..}, "half_width", "seconds", "inside", "wrong_at_most"}],
+       "pairs": [{"name", "pairs", "apart": {..}, "contradicted": {..}}]}
+      given: trials with a verdict; wrong: of these. missed: intervals that leave out the truth. found: planted work
+      called on the right side, the same work called the same within 1 %. fired: trials in which a control fired.
+      wrong_at_most: with 95 % confidence. apart: pairs of runs without a common point. contradicted: with other words.
 
     \b
     Examples:
-      workbench calibrate                   a minute of trials
-      workbench calibrate --trials 1000     some two hours; may be stopped (Ctrl-C) and continued
+      workbench calibrate                       five minutes of trials
+      workbench calibrate --minutes 240         unattended
+      workbench calibrate --trials 20 --only planted-3 --kinds functions --budget 20 --file three.jsonl
     """
-    from llama_workbench.cache import CacheError
-    from llama_workbench.harness.calibrate.rates import in_a_sentence, rows
+    asked = _selection(kinds, only, cases)
+    with _failures(file):
+        facts, every = _continued(file)
+        interrupted = _interrupted(file, every, asked, budget, trials, minutes)
+        found = [trial for trial in every if trial in asked and budget in (None, trial.budget)]
+        _show(file, facts, found, as_json)
+    if interrupted:
+        raise typer.Exit(130)
+    _write(into or (), found)
+
+
+@contextmanager
+def _failures(file: Path) -> Iterator[None]:
+    """What can go wrong becomes one line."""
     from llama_workbench.harness.calibrate.record import CalibrationError
-    from llama_workbench.harness.measure.participants import MeasureError
-    from llama_workbench.harness.report.markdown import ReadmeError, update_file
 
     try:
-        facts, known = _continued(file)
-        interrupted = False
-        try:
-            _measure(file, known, trials, seconds)
-        except KeyboardInterrupt:
-            interrupted = True
-            sys.stderr.write(f"interrupted: {len(known)} trials are kept in {file}\n")
-    except (CalibrationError, CacheError, MeasureError) as error:
+        yield
+    except CalibrationError as error:
         raise Failure(str(error)) from error
     except OSError as error:
         raise Failure(f"{error.filename or file}: {error.strerror}; name another --file, or make room") from error
-    summed = rows(known)
-    if as_json:
-        print_json({"format": 1, "file": str(file), "machine": facts, "rows": [asdict(each) for each in summed]})
-    else:
-        show(Group(*_shown(file, facts, summed)))
-    if interrupted:
-        raise typer.Exit(130)
-    if into is not None:
-        try:
-            update_file(into, {"calibration": in_a_sentence(known)})
-        except ReadmeError as error:
-            raise Failure(str(error)) from error
+
+
+def _selection(kinds: str, only: str, cases: str) -> Selection:
+    """What is asked for. Raises Failure for an unknown word."""
+    from llama_workbench.harness.calibrate.choice import WORKS, Selection
+    from llama_workbench.harness.calibrate.known import CASES, KINDS
+    from llama_workbench.harness.plan.options import words
+
+    named = {work: [piece for piece in WORKS if piece[0] == work] for work, _ in WORKS}
+    named |= {f"{work}-{percent}": [(work, percent)] for work, percent in WORKS if percent}
+    every = [case for kind in KINDS for case in CASES[kind]]
+    given = {"--kinds": (words(kinds), KINDS), "--only": (words(only), (*named,)), "--cases": (words(cases), every)}
+    for option, (asked, known) in given.items():
+        if unknown := [word for word in asked if word not in known]:
+            raise Failure(f"{option} {unknown[0]}: there is {', '.join(known)}")
+    works = [piece for word in words(only) or named for piece in named[word]]
+    asked_for = Selection(words(kinds) or KINDS, tuple(dict.fromkeys(works)), words(cases))
+    if not any(map(asked_for.cases_of, asked_for.kinds)):
+        raise Failure(f"--cases {cases}: none of them is of --kinds {kinds}")
+    return asked_for
 
 
 def _continued(file: Path) -> tuple[dict[str, Any], list[Trial]]:
     """The machine, and the trials that the file has already; a new file gets its first line."""
-    from llama_workbench.harness.calibrate.record import CalibrationError, append, read_trials
+    from llama_workbench.harness.calibrate.record import CalibrationError, begin, read_trials
     from llama_workbench.harness.calibrate.trials import machine
 
     here = machine()
     if not file.exists():
-        append(file, [json.dumps({"machine": here})])
+        begin(file, here)
         return here, []
     there, known = read_trials(file)
     if differ := [name for name in here if here[name] != there.get(name)]:
@@ -114,41 +153,98 @@ def _continued(file: Path) -> tuple[dict[str, Any], list[Trial]]:
     return here, known
 
 
-def _measure(file: Path, known: list[Trial], wanted: int | None, seconds: float) -> None:
-    """Add trials to the file and to `known`: until there are so many, or for a minute."""
-    from llama_workbench.harness.calibrate.record import append
-    from llama_workbench.harness.calibrate.trials import Trials
+def _interrupted(
+    file: Path, every: list[Trial], asked: Selection, budget: float | None, wanted: int | None, minutes: float | None
+) -> bool:
+    """Whether the user ended the measuring."""
+    try:
+        _measure(file, every, asked, budget, wanted, minutes)
+    except KeyboardInterrupt:
+        sys.stderr.write(f"interrupted: {len(every)} trials are kept in {file}\n")
+        return True
+    return False
+
+
+def _measure(
+    file: Path, every: list[Trial], asked: Selection, budget: float | None, wanted: int | None, minutes: float | None
+) -> None:
+    """Add trials to the file and to `every`: until there are so many of what is asked, or for some minutes."""
+    from llama_workbench.harness.calibrate import trials
+    from llama_workbench.harness.calibrate.choice import following, is_busy
+    from llama_workbench.harness.calibrate.record import CalibrationError, append
+
+    draw, by, begun = random.Random(), trials.rule(), time.monotonic()
+    minutes = MINUTES if minutes is None and wanted is None else minutes
+    failures = made = 0
+    while True:
+        mine = [trial for trial in every if trial in asked and trial.budget == (budget or BUDGETS[trial.kind])]
+        spent, left = time.monotonic() - begun, None if wanted is None else wanted - len(mine)
+        if (left is not None and left <= 0) or (minutes is not None and made and spent >= 60 * minutes):
+            return
+        mine = [trial for trial in mine if trial.rule == by]
+        comparison = following(mine, asked, draw, left)
+        trial = trials.measured(
+            comparison, budget=budget or BUDGETS[comparison.kind], busy=is_busy(mine, comparison, draw), by=by
+        )
+        append(file, [trial.model_dump_json()])
+        every.append(trial)
+        made += 1
+        _say(len(every), trial, _seconds_left(time.monotonic() - begun, made, left, minutes))
+        failures = failures + 1 if trial.trouble else 0
+        if failures == MOST_FAILURES:
+            raise CalibrationError(f"{failures} trials in a row could not be made; the last: {trial.trouble}")
+
+
+def _seconds_left(spent: float, made: int, left: int | None, minutes: float | None) -> float:
+    """An estimate, by the trials made so far. left: before the last of them."""
+    ends = [] if minutes is None else [60 * minutes - spent]
+    if left is not None:
+        ends.append(spent / made * (left - 1))
+    return max(min(ends), 0.0)
+
+
+def _say(number: int, trial: Trial, left: float) -> None:
+    from llama_workbench.harness.calibrate.rates import work_text
     from llama_workbench.harness.evidence.numbers import duration
 
-    if wanted is not None and len(known) >= wanted:
+    around = "busy neighbours" if trial.busy else "quiet"
+    answer = f"{trial.answer} ({trial.trouble})" if trial.trouble else trial.answer
+    sys.stderr.write(
+        f"trial {number}: {trial.kind}, {trial.case}, {work_text(trial)}, {around}: {answer}, {trial.seconds:.0f} s; "
+        f"about {duration(left)} left\n"
+    )
+
+
+def _show(file: Path, facts: dict[str, Any], found: Sequence[Trial], as_json: bool) -> None:
+    from llama_workbench.harness.calibrate import rates
+
+    summed, pairs = rates.rows(found), rates.pair_rows(found)
+    if as_json:
+        content = [asdict(each) | {"wrong_at_most": each.wrong.at_most} for each in summed]
+        print_json({"format": 2, "file": str(file), "machine": facts, "rows": content, "pairs": [*map(asdict, pairs)]})
         return
-    begun, before = time.monotonic(), len(known)
-    with Trials.prepared(_Progress()) as prepared:
-        while True:
-            spent, made = time.monotonic() - begun, len(known) - before
-            if (made and spent > SECONDS_IN_ALL) if wanted is None else len(known) >= wanted:
-                return
-            trial = prepared.one(known[-1].number + 1 if known else 0, seconds)
-            append(file, [trial.model_dump_json()])
-            known.append(trial)
-            spent, made = time.monotonic() - begun, made + 1
-            left = SECONDS_IN_ALL - spent if wanted is None else spent / made * (wanted - len(known))
-            about = f"about {duration(max(left, 0.0))} left"
-            sys.stderr.write(f"trial {len(known)}: {_what(trial)}: {trial.answer}, {trial.seconds:.1f} s; {about}\n")
-
-
-def _what(trial: Trial) -> str:
-    planted = f"{trial.percent} % more work" if trial.percent else "identical code"
-    return f"{planted}, {trial.method}, {'busy neighbours' if trial.busy else 'no neighbours of ours'}"
-
-
-def _shown(file: Path, facts: dict[str, Any], summed: Sequence[RateRow]) -> list[Any]:
-    lines = table("trials of", "n", "wrong verdicts", "intervals with the truth", "decided", "seconds")
-    for row in summed:
-        seconds = "" if row.seconds is None else f"{row.seconds:.1f}"
-        lines.add_row(
-            *map(Text, (row.name, str(row.trials), *map(str, (row.false, row.covered, row.decided)), seconds))
-        )
+    shown: list[Any] = []
+    for headings, rows in ((rates.RATE_HEADINGS, summed), (rates.PAIR_HEADINGS, pairs)):
+        lines = table(*headings)
+        for each in rows:
+            lines.add_row(*map(Text, rates.cells(each)))
+        shown += [lines] if rows else []
     about = f"{file}; {facts.get('cpu_model')}, {facts.get('cores')} cores, torch {facts.get('torch')}"
-    said = "[ ]: 95 % interval of the rate. Seconds: how long half of the verdicts took at most."
-    return [lines, Text(said, style="dim"), Text(about, style="dim")]
+    notes = [rates.EXPLAINED, about]
+    if (rules := len({trial.rule for trial in found})) > 1:
+        notes.insert(1, f"Measured by {rules} states of the code that measures and judges.")
+    if troubled := [trial for trial in found if trial.trouble]:
+        notes.insert(1, f"{len(troubled)} could not be measured or lost a side; the last: {troubled[-1].trouble}")
+    show(Group(*shown, *(Text(note, style="dim") for note in notes)))
+
+
+def _write(files: Sequence[Path], found: Sequence[Trial]) -> None:
+    """What was found, between the markers of documents. Raises Failure."""
+    from llama_workbench.harness.calibrate.rates import in_a_sentence, in_tables
+    from llama_workbench.harness.report.markdown import ReadmeError, update_file
+
+    for path in files:
+        try:
+            update_file(path, {"calibration-tables": in_tables(found), "calibration": in_a_sentence(found)})
+        except ReadmeError as error:
+            raise Failure(str(error)) from error

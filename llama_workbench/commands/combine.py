@@ -46,6 +46,6 @@ def command(
     fleet = combine([find_run(name) for name in runs], into)
     for machine in fleet.machines():
         show(Text(f"{machine.name}: {machine.kind}"))
-    for verdict in fleet.run.records(VERDICTS):
+    for verdict in fleet.run.read(VERDICTS):
         show(Text(f"{verdict_text(verdict)} · {claim_text(verdict)}"))
     show(Text(f"{fleet.path} (workbench judge {fleet.path} says more)"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,7 @@ from ..results import find_run
 from .shared import AsJson, RunArgument, print_json, show, warn_changed, write
 
 if TYPE_CHECKING:
+    from llama_workbench.harness.fleet.rejudge import Rejudged
     from llama_workbench.harness.store.folder import RunFolder
 
 
@@ -70,7 +71,8 @@ def command(
     folder, stays = find_run(run), check or is_url(run)
     targets = files or ([Path("README.md")] if check else [])
     warn_changed(folder, read=judged_files(), rewritten=() if stays else JUDGED_ANEW)
-    verdicts, manifest = rejudge(folder, claims_dir)
+    judged = rejudge(folder, claims_dir)
+    verdicts, manifest = judged
     if is_fleet(manifest) and not stays:
         judge_fleet(folder.path, dispute=manifest["dispute"])
     elif not stays:
@@ -79,45 +81,42 @@ def command(
         if folder.finished_rounds():
             write_standings(folder)
     if markdown:
-        write(markdown_table(verdicts, manifest, command=_again(folder.path, [Path("README.md")])))
+        write(markdown_table(*judged, command=_again(folder.path, [Path("README.md")])))
     elif as_json:
         print_json(verdicts)
     elif not targets:
-        _show(folder, verdicts, manifest)
+        _show(folder, judged)
     if targets:
-        _update(targets, verdicts, manifest, folder.path, check)
+        _update(targets, judged, folder.path, check)
 
 
-def _show(folder: RunFolder, verdicts: list[dict[str, Any]], manifest: dict[str, Any]) -> None:
+def _show(folder: RunFolder, judged: Rejudged) -> None:
     """The report; of a fleet also each effect over its machines, and the command that settles what is open."""
     from llama_workbench.harness.fleet.report import machine_lines
     from llama_workbench.harness.report.further import further
     from llama_workbench.harness.report.terminal import verdict_report
-    from llama_workbench.harness.store import machine_schema, schema
+    from llama_workbench.harness.store import schema
     from llama_workbench.harness.store.files import MACHINES
 
-    show(verdict_report(verdicts, manifest))
-    over = folder.records(MACHINES) if manifest.get("machines") else []
-    if lines := machine_lines(machine_schema.MACHINES.validate_python(over)):
+    show(verdict_report(*judged))
+    if lines := machine_lines(folder.read(MACHINES) if judged.manifest.get("machines") else []):
         write("".join(f"{line}\n" for line in ("", *lines)))
-    if command := further(folder.path, schema.VERDICTS.validate_python(verdicts), manifest):
+    if command := further(folder.path, judged.verdicts, schema.shown(judged.manifest)):
         write(f"go on: {command}\n")
 
 
-def _update(
-    targets: list[Path], verdicts: list[dict[str, Any]], manifest: dict[str, Any], run: Path, check: bool
-) -> None:
+def _update(targets: list[Path], judged: Rejudged, run: Path, check: bool) -> None:
     """Write or check the files. Exit code 1 where one is out of date."""
     from llama_workbench.harness.report.answer import answer_markdown, headlines
     from llama_workbench.harness.report.markdown import markdown_table, update_file
     from llama_workbench.harness.spec.dispute import dispute_of
 
-    dispute, stale = dispute_of(manifest), False
+    dispute, stale = dispute_of(judged.manifest), False
     for file in targets:
         blocks = {
-            "answer": answer_markdown(verdicts, dispute),
-            "headlines": headlines(verdicts, dispute),
-            "verdicts": markdown_table(verdicts, manifest, command=_again(run, [file])),
+            "answer": answer_markdown(judged.verdicts, dispute),
+            "headlines": headlines(judged.verdicts, dispute),
+            "verdicts": markdown_table(*judged, command=_again(run, [file])),
         }
         changed = update_file(file, blocks, check=check)
         stale |= check and changed

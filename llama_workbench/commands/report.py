@@ -144,14 +144,13 @@ def _print_fleet(folder: RunFolder, everything: bool) -> None:
     from llama_workbench.harness.fleet.report import machine_markdown
     from llama_workbench.harness.report.answer import answer_markdown
     from llama_workbench.harness.spec.dispute import dispute_of
-    from llama_workbench.harness.store.forms import plain
 
     judged, dispute = verdicts_of(FleetFolder(folder.path)), dispute_of(folder.read_manifest())
     runs = [str(folder.path / each.folder) for each in judged.machines if each.folder]
     if not everything:
         raise Failure(f"{folder.path}: a run of several machines; name that of one: workbench report {runs[0]}")
-    verdicts = plain(judged.verdicts)
-    write(f"# The answer\n\n{answer_markdown(verdicts, dispute)}\n{machine_markdown(verdicts, judged.over)}")
+    write(f"# The answer\n\n{answer_markdown(judged.verdicts, dispute)}\n")
+    write(machine_markdown(judged.verdicts, judged.over))
     write("".join(f"\nMore about one machine: workbench report {run}" for run in runs) + "\n")
 
 

@@ -86,11 +86,11 @@ def _gone_on(folder: RunFolder, given: Mapping[str, Any]) -> Result:
 def _show(result: Result) -> None:
     from llama_workbench.harness.report.further import further
     from llama_workbench.harness.report.terminal import verdict_report
-    from llama_workbench.harness.store.forms import plain
+    from llama_workbench.harness.store import schema
 
     if result.verdicts:
-        show(verdict_report(plain(result.verdicts), result.manifest))
-    if command := further(result.folder.path, result.verdicts, result.manifest):
+        show(verdict_report(result.verdicts, result.manifest))
+    if command := further(result.folder.path, result.verdicts, schema.shown(result.manifest)):
         write(f"go on: {command}\n")
     for condition in result.failed_conditions():
         show(Text(f"fails: --fail-if {condition}"))

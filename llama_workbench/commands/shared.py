@@ -136,8 +136,10 @@ def show(content: RenderableType) -> None:
 
 
 def print_json(value: object) -> None:
-    """Print as JSON. Raises OutputLost."""
-    write(json.dumps(value, indent=1, allow_nan=False) + "\n")
+    """Print as JSON, values of a file in its form. Raises OutputLost."""
+    from llama_workbench.harness.store.forms import plain
+
+    write(json.dumps(plain(value), indent=1, allow_nan=False) + "\n")
 
 
 def write(text: str) -> None:

@@ -148,7 +148,8 @@ class CheckMetric(ExactMetric[CheckHypothesis]):
     about = "Whether something works, tried case by case; nothing was timed."
     inside = "nothing"
     hypothesis = CheckHypothesis
-    title = "check: what works and what does not"
+    title = "check"
+    does = "what works and what does not"
     needs_cache = True
 
     def run(self, hypotheses: Sequence[CheckHypothesis], context: PassContext) -> None:

@@ -38,11 +38,11 @@ def change(base: Sequence[Instructions], new: Sequence[Instructions], workload: 
     """What became of a variant's count. Raises ValueError with the reason where nothing can be said."""
     old, now = _record(base, workload, variant, "base"), _record(new, workload, variant, "new")
     changed = _change(old, now)
-    if now.inputs:  # functions have no yardstick
-        return changed
     try:
         beside = _change(_record(base, workload, YARDSTICK, "base"), _record(new, workload, YARDSTICK, "new"))
     except ValueError as error:
+        if now.inputs:  # runs of functions may be older than their yardstick
+            return changed
         raise ValueError(f"the yardstick: {error}; measure both runs with --count-instructions") from error
     if abs(beside.percent) > beside.half_width:
         what = f"the yardstick, whose code never changes, executes {beside.percent:+.2f} % instructions"

@@ -29,14 +29,15 @@ import torch
 
 from llama_workbench import variants
 from llama_workbench.datasets import geometries
-from llama_workbench.datasets.workloads import call_lengths, warmup_length
+from llama_workbench.datasets.lengths import call_lengths, warmup_length
 from llama_workbench.variants import YARDSTICK, Variant
 
 from ...machine.lifeline import tied
 from ...spec.entered import EnteredName
 from ...worker.gates.small import small_weights
+from ...worker.opening import open_workload
 from ...worker.runners import runner_of, variant_of
-from ...worker.state import Bench, Worker, open_workload
+from ...worker.state import Bench, Worker
 
 SMALL_CALLS, WARM_CALLS = 12, 1
 """Calls before the count. Those of a tiny model, which cost next to nothing, let Python specialise the variant's
@@ -121,7 +122,7 @@ def _watch(request: Mapping[str, Any]) -> None:
 
 def _call(worker: Worker, bench: Bench, entered: str, *, counted: int, collect: bool = True) -> None:
     """Build a variant anew, warm it up, and call it `counted` times with callgrind collecting."""
-    variant = variant_of(worker, entered)
+    variant = variant_of(worker, entered, bench)
     toggle = torch._C._valgrind_toggle
     with torch.inference_mode():
         _call_small(variant, bench)

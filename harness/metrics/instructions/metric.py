@@ -22,9 +22,9 @@ from ...measure.measurement import Measurement, measured_by
 from ...measure.participants import ExperimentState
 from ...spec.entered import EnteredName
 from ...spec.hypotheses import Name, Names, RangeHypothesis
-from ...spec.words import Cause
+from ...spec.words import Cause, Word
 from ...store.folder import RunFolder
-from ...store.schema import Effect
+from ...store.verdict_schema import Effect
 from ..base import PassContext, ValueMetric, in_range, no_value, subjects
 from .callgrind import GROUPS
 from .counting import (
@@ -160,21 +160,22 @@ class InstructionsMetric(ValueMetric[InstructionsHypothesis]):
     option = "count_instructions"
     hypothesis = InstructionsHypothesis
     files = (INSTRUCTIONS,)
-    title = "instructions: how much work a call is, counted and not timed"
+    title = "instructions"
+    does = "how much work a call is, counted and not timed"
 
     def run(self, hypotheses: Sequence[InstructionsHypothesis], context: PassContext) -> None:
         """Count every variant that the hypotheses ask about, or all. The file is written after each checkpoint."""
         run_instructions(context, [*subjects(hypotheses), *(everything(context) if context.everything else ())])
 
     def read(self, folder: RunFolder) -> list[Instructions] | None:
-        return INSTRUCTIONS.form.validate_python(folder.records(INSTRUCTIONS)) or None
+        return folder.read(INSTRUCTIONS) or None
 
     def effect(self, hypothesis: InstructionsHypothesis, workload: str, evidence: Evidence, alpha: float) -> Effect:
         """The difference with its verdict; not evidence where the numbers of a side do not count on the workload."""
         effect = no_value(hypothesis, workload, "instructions of a call")
         for name in (hypothesis.variant, hypothesis.baseline):
             if reason := evidence.unusable.get((workload, name)):
-                return replace(effect, verdict="not evidence", cause=Cause.EXCLUDED, reason=f"{name}: {reason}")
+                return replace(effect, verdict=Word.NOT_EVIDENCE, cause=Cause.EXCLUDED, reason=f"{name}: {reason}")
         try:
             records = evidence.passes.get("instructions")
             if not records:

@@ -27,9 +27,9 @@ from ...spec.entered import AA, EnteredName
 from ...spec.hypotheses import Name, Names, Quantity, RangeHypothesis
 from ...stats.confidence import Interval, fixed_interval
 from ...store.folder import RunFolder
-from ...store.schema import Effect
+from ...store.verdict_schema import Effect
 from ..base import IntervalMetric, PassContext
-from .files import LOADING
+from .files import LOADING, Loading
 
 BASELINE = "safetensors-mmap"
 CONTROL = EnteredName.of_control(BASELINE, AA)
@@ -164,28 +164,25 @@ def _round(tasks: Sequence[tuple[dict[str, Any], str]], number: int, rng: random
             record[key].append({"round": number, "position": position, **sample})
 
 
-def load_effects(
-    records: Sequence[Mapping[str, Any]], *, alpha: float
-) -> dict[tuple[str, str, str], dict[str, Interval]]:
+def load_effects(records: Sequence[Loading], *, alpha: float) -> dict[tuple[str, str, str], dict[str, Interval]]:
     """Every loader against BASELINE: log ratios t_baseline / t_loader of wall time (above 0 the loader is faster).
 
     By (checkpoint, loader, cache), and then "open" until the loader returned, "touched" until every byte was read too,
     "first_token" with the building of the model and a prefill. That of `@aa`, the baseline once more, is the pass's own
     noise. `alpha` is divided by the number of intervals.
     """
-    bases = {(base["checkpoint"], base["cache"]): base for base in records if base["loader"] == BASELINE}
-    others = [record for record in records if record["loader"] != BASELINE]
-    others = [record for record in others if (record["checkpoint"], record["cache"]) in bases]
+    bases = {(base.checkpoint, base.cache): base for base in records if base.loader == BASELINE}
+    others = [record for record in records if record.loader != BASELINE and (record.checkpoint, record.cache) in bases]
     effects: dict[tuple[str, str, str], dict[str, Interval]] = {}
     for record, metric in itertools.product(others, METRICS):
-        ours, theirs = _times(record, metric), _times(bases[record["checkpoint"], record["cache"]], metric)
+        ours, theirs = _times(record, metric), _times(bases[record.checkpoint, record.cache], metric)
         values = [math.log(theirs[number] / ours[number]) for number in sorted(ours.keys() & theirs.keys())]
-        about = (record["checkpoint"], record["loader"], record["cache"])
-        effects.setdefault(about, {})[metric] = fixed_interval(values, alpha / (len(others) * len(METRICS)))
+        about = effects.setdefault((record.checkpoint, record.loader, record.cache), {})
+        about[metric] = fixed_interval(values, alpha / (len(others) * len(METRICS)))
     return effects
 
 
-def load_shares(records: Sequence[Mapping[str, Any]], *, alpha: float) -> list[Interval]:
+def load_shares(records: Sequence[Loading], *, alpha: float) -> list[Interval]:
     """Of each record, the share (0 to 1) of the time to first token that is saved if the weights are in memory already.
 
     That is opening the file, and all that building the model and the first prefill take longer than they do a second
@@ -195,17 +192,16 @@ def load_shares(records: Sequence[Mapping[str, Any]], *, alpha: float) -> list[I
     shares = []
     for record in records:
         whole = _times(record, "first_token")
-        again = {one["round"]: one["build_again_ns"] + one["first_again_ns"] for one in record["first_tokens"]}
+        again = {first.round: first.build_again_ns + first.first_again_ns for first in record.first_tokens}
         shares.append(fixed_interval([1 - again[number] / whole[number] for number in whole], alpha / len(records)))
     return shares
 
 
-def _times(record: Mapping[str, Any], metric: str) -> dict[int, float]:
+def _times(record: Loading, metric: str) -> dict[int, float]:
     """Nanoseconds by round."""
-    if metric != "first_token":
-        return {one["round"]: float(one[f"{metric}_ns"]) for one in record["loads"]}
-    parts = ("open_ns", "build_ns", "first_ns")
-    return {one["round"]: float(sum(one[part] for part in parts)) for one in record["first_tokens"]}
+    if metric == "first_token":
+        return {first.round: first.open_ns + first.build_ns + first.first_ns for first in record.first_tokens}
+    return {load.round: load.open_ns if metric == "open" else load.touched_ns for load in record.loads}
 
 
 class LoadingHypothesis(RangeHypothesis):
@@ -231,7 +227,8 @@ class LoadingMetric(IntervalMetric[LoadingHypothesis]):
     inside = "nothing"
     hypothesis = LoadingHypothesis
     files = (LOADING,)
-    title = "loading: how long weights take from their files"
+    title = "loading"
+    does = "how long weights take from their files"
     needs_cache = True
 
     def run(self, hypotheses: Sequence[LoadingHypothesis], context: PassContext) -> None:
@@ -248,25 +245,25 @@ class LoadingMetric(IntervalMetric[LoadingHypothesis]):
                 folder,
                 cache=context.cache,
                 log=context.log("loading"),
-                seed=context.seed,
+                seed=context.measurement.setting.seed,
                 progress=context.progress,
                 asked={(hypothesis.quantity, hypothesis.of) for hypothesis in hypotheses},
             )
             context.folder.write_json(LOADING, records)
 
-    def read(self, folder: RunFolder) -> list[dict[str, Any]] | None:
-        return folder.records(LOADING) or None
+    def read(self, folder: RunFolder) -> list[Loading] | None:
+        return folder.read(LOADING) or None
 
     def words(self, hypothesis: LoadingHypothesis) -> str:
         return f"share of the time to first token: {hypothesis.quantity}, {hypothesis.of} page cache"
 
     def measured(self, effect: Effect, hypothesis: LoadingHypothesis, evidence: Evidence, alpha: float) -> Effect:
         asked = (evidence.geometries.get(effect.workload), hypothesis.quantity, hypothesis.of)
-        records = {(one["checkpoint"], one["loader"], one["cache"]): one for one in evidence.passes.get("loading", ())}
+        records = {(one.checkpoint, one.loader, one.cache): one for one in evidence.passes.get("loading", ())}
         if asked not in records:
             raise ValueError("this run has not loaded it")
         [share] = load_shares([records[asked]], alpha=alpha)
-        if (reason := records[asked]["reason"]) or not share.n:
+        if (reason := records[asked].reason) or not share.n:
             raise ValueError(reason or "no rounds")
         few = f"too few rounds for an interval ({share.n} of about {LEAST_ROUNDS})" if math.isinf(share.low) else ""
         value, low, high = (100 * end for end in (share.centre, share.low, share.high))

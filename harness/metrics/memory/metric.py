@@ -188,7 +188,8 @@ class MemoryMetric(ExactMetric[MemoryHypothesis]):
     page = "memory"
     hypothesis = MemoryHypothesis
     files_beside = (MEMORY_SWEEP,)
-    title = "memory: how many bytes each variant holds"
+    title = "memory"
+    does = "how many bytes each variant holds"
 
     def run(self, hypotheses: Sequence[MemoryHypothesis], context: PassContext) -> None:
         """Sweep each (workload, variant); write memory_sweep.json anew after each, and in the end the results.

@@ -16,13 +16,13 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from llama_workbench.datasets.workloads import longest_call
+from llama_workbench.datasets.lengths import longest_call
 from llama_workbench.variants import LlamaConfig
 from llama_workbench.variants.memory_policy import KINDS, doublings, expected, kv_bytes, served_lengths
 
-from ...worker import runners
 from ...worker.devices import Device
-from ...worker.runners import PrefillRunner, Runner, runner_of
+from ...worker.models import PrefillRunner, model_variant
+from ...worker.runners import Runner, runner_of
 from ...worker.state import Bench, Worker, WorkerError
 
 
@@ -56,7 +56,7 @@ def memory_peak(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
         tensor.sum()  # weights are mapped: what nobody has read takes no memory yet
     loaded = worker.device.most_held_bytes()
     with torch.inference_mode():
-        runner = runner_of(worker, bench, runners.variant_of(worker, variant))
+        runner = runner_of(worker, bench, model_variant(worker, variant))
         steps = [(lengths, worker.device.most_held_bytes()) for lengths in _serve(runner, bench, worker.device)]
     return {
         "device": worker.device.kind,
@@ -79,7 +79,7 @@ def memory_held(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
     assert checkpoint is not None
     positions = (work.context + longest_call(work), bench.max_length)
     before = live_tensors()
-    entered = runners.variant_of(worker, variant)
+    entered = model_variant(worker, variant)
     if entered.engine is not None:
         raise WorkerError("an engine's tensors are not torch's: of its memory only the resident part is known")
     sizes = {"item_bytes": bench.dtype.itemsize, "batch": work.batch}
@@ -112,7 +112,7 @@ def memory_transients(worker: Worker, workload: str, variant: str) -> list[dict[
     bench = worker.benches[workload]
     longest = longest_call(bench.workload)
     with torch.inference_mode():
-        runner = runner_of(worker, bench, runners.variant_of(worker, variant))
+        runner = runner_of(worker, bench, model_variant(worker, variant))
         return [
             {"tokens": length, "peak_bytes": _peak_of_call(runner, bench, length, worker.device)}
             for length in dict.fromkeys(longest // part for part in (1, 2, 4, 8) if longest >= part)

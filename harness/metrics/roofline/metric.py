@@ -25,7 +25,7 @@ from ...machine.environment import last_level_cache_bytes
 from ...measure.measurement import PASS_SECONDS, ask_about, measured_by
 from ...stats.confidence import fixed_interval
 from ...store.folder import RunFolder
-from ...store.schema import Effect
+from ...store.verdict_schema import Effect
 from ..base import IntervalMetric, PassContext, VariantHypothesis, subjects
 from .files import ROOFLINE, CallSample, Roof, RoofSample
 from .files import Roofline as Record
@@ -187,7 +187,8 @@ class RooflineMetric(IntervalMetric[RooflineHypothesis]):
     page = "breakdown"
     hypothesis = RooflineHypothesis
     files = (ROOFLINE,)
-    title = "roofline: how much of this machine's peak each variant reaches"
+    title = "roofline"
+    does = "how much of this machine's peak each variant reaches"
 
     def run(self, hypotheses: Sequence[RooflineHypothesis], context: PassContext) -> None:
         """Time each (workload, variant) beside what this machine can do (`files.Roofline` says what is written).

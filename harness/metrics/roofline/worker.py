@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from llama_workbench.datasets.workloads import DECODE_ROOM, call_lengths, warmup_length
+from llama_workbench.datasets.lengths import DECODE_ROOM, call_lengths, warmup_length
 
 from ...machine.environment import last_level_cache_bytes
 from ...spec.sample import Sample

@@ -13,16 +13,16 @@ from pydantic import AfterValidator, Field, model_validator
 from llama_workbench.variants.phase_map import DENOMINATORS
 
 from ...evidence.evidence import Evidence
-from ...measure.measurement import PASS_SECONDS, ask_about, measured_by
+from ...measure.measurement import PASS_SECONDS, ask_in_lives, measured_by
 from ...spec.hypotheses import Name, no_repeats
 from ...store.folder import RunFolder
-from ...store.schema import Effect
+from ...store.verdict_schema import Effect
 from ..base import IntervalMetric, PassContext, VariantHypothesis, subjects
 from .files import PHASE_FACTS, PHASES
 from .shares import share
 
-PHASE_ROUNDS = 12
-"""Rounds of the pass: fixed beforehand, as the t interval over them asks for."""
+PHASE_LIVES = 12
+"""Lives of the pass, with a round each: fixed beforehand, as the t interval over them asks for."""
 
 
 class ShareHypothesis(VariantHypothesis):
@@ -60,7 +60,8 @@ class ShareMetric(IntervalMetric[ShareHypothesis]):
     hypothesis = ShareHypothesis
     files = (PHASES,)
     files_beside = (PHASE_FACTS,)
-    title = "time breakdown: how long each phase of a forward takes"
+    title = "time breakdown"
+    does = "how long each phase of a forward takes"
 
     def run(self, hypotheses: Sequence[ShareHypothesis], context: PassContext) -> None:
         """Time the phases of each (workload, variant); those of a workload take turns, in every round.
@@ -89,15 +90,17 @@ class ShareMetric(IntervalMetric[ShareHypothesis]):
         for index, (workload, group, book, names) in enumerate(work):
             context.progress.step(f"phases {workload}: {len(names)} variants", index / len(work), math.nan)
             wall = book.experiment.workload.threads > 1 or any(name in book.wall_variants for name in names)
-            limits, what = (PASS_SECONDS, 20 * PHASE_ROUNDS), {"rounds": PHASE_ROUNDS, "wall": wall}
-            answer, lost = ask_about(context.measurement, group, book, names, "phases", *limits, **what)
-            of_variants = {name: {"reason": reason} for name, reason in lost.items()} | (
-                answer["facts"] if answer else {}
+            answers, lost = ask_in_lives(
+                context.measurement, group, book, names, "phases", PASS_SECONDS, PHASE_LIVES, rounds=1, wall=wall
             )
-            facts |= {(workload, name): {"rounds": PHASE_ROUNDS, **fact} for name, fact in of_variants.items()}
+            of_variants = {name: fact for _, answer in reversed(answers) for name, fact in answer["facts"].items()}
+            of_variants |= {name: {"reason": reason} for name, reason in lost.items()}
+            facts |= {(workload, name): {"rounds": len(answers), **fact} for name, fact in of_variants.items()}
             rows += [
-                [workload, name, group.processes, round_index, call, tokens, phase, ns, plain_ns]
-                for name, round_index, call, tokens, plain_ns, spent in (answer["rows"] if answer else ())
+                [workload, name, process, round_index, call, tokens, phase, ns, plain_ns]
+                for process, answer in answers
+                for name, round_index, call, tokens, plain_ns, spent in answer["rows"]
+                if name not in lost
                 for phase, ns in spent.items()
             ]
             write()

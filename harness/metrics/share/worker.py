@@ -14,11 +14,11 @@ from typing import Any
 import torch
 
 from llama_workbench import variants
-from llama_workbench.datasets.workloads import call_lengths, warmup_length
+from llama_workbench.datasets.lengths import call_lengths, warmup_length
 
 from ...spec.entered import EnteredName
 from ...worker.channel import in_one_line
-from ...worker.gating import own_case
+from ...worker.model_gating import own_case
 from ...worker.round_loop import rebuilt
 from ...worker.rounds import PRIME_NS, SHORT_SAMPLE_NS
 from ...worker.runners import Runner, runner_of

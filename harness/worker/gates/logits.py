@@ -14,6 +14,8 @@ from torch import Tensor
 from llama_workbench.variants import Engine, Model
 from llama_workbench.variants.generation import generate
 
+from .outcome import LogitsGate
+
 TOLERANCES = {torch.float64: 1e-5, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 6e-2}
 """Largest allowed |logit - reference| as a share of the largest reference logit of the case.
 
@@ -39,17 +41,6 @@ def case_of(name: str, tokens: Tensor, lengths: Iterable[int]) -> Case:
             steps.append((tokens[:, position : position + length], position))
             position += length
     return Case(name, tuple(steps))
-
-
-@dataclass(frozen=True)
-class LogitsGate:
-    """Whether a variant's logits may be trusted. Errors and tolerance are shares of the largest reference logit."""
-
-    passed: bool
-    detail: str
-    cases: int = 0
-    max_error: float = math.inf
-    tolerance: float = 0.0
 
 
 def run_cases(model: Model, cases: Sequence[Case], device: str = "cpu") -> list[list[Tensor]]:

@@ -14,7 +14,8 @@ from llama_workbench.datasets.geometries import stored_shapes
 from llama_workbench.variants import Build, Engine, LlamaConfig, RopeScaling
 
 from ..channel import in_one_line
-from .logits import TOLERANCES, Case, LogitsGate, beyond, case_of, greedy, judge_logits, judge_tokens, run_cases
+from .logits import TOLERANCES, Case, beyond, case_of, greedy, judge_logits, judge_tokens, run_cases
+from .outcome import LogitsGate
 
 SMALL_LENGTH = 48
 """max_length of the small gate's models; its last case fills it."""

@@ -1,0 +1,34 @@
+"""What was fixed about a run's series before any was measured: what one value is, and how many there will be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..spec.regions import Region
+from ..stats.confidence import LookPlan
+
+
+@dataclass(frozen=True)
+class Design:
+    """How the series of a run are looked at.
+
+    lives: whether each value is of a process of its own; runs of before are of rounds, and judged as they were then.
+    horizons: workload → how many values its budget is expected to give; none where nobody knows.
+    """
+
+    lives: bool = False
+    horizons: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, manifest: Mapping[str, Any]) -> Design:
+        """That of a run, by its run.json."""
+        experiments = manifest.get("experiments", ())
+        horizons = {each["workload"]["name"]: each["horizon"] for each in experiments if each.get("horizon")}
+        return cls(manifest.get("unit") == "life", horizons)
+
+    def plan(self, workload: str, alpha: float, region: Region | None = None) -> LookPlan:
+        """How a series of this workload is looked at. `region`: about which it is asked; None: for its interval."""
+        one_sided = self.lives and region is not None and region.one_sided
+        return LookPlan(alpha, self.horizons.get(workload), one_sided)

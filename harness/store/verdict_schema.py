@@ -1,0 +1,187 @@
+"""The verdicts of a run, verdicts.json: what became of each part of a claim, and the effects behind it.
+
+What is judged, printed, exported and drawn is these values. An open end is infinite in memory, null in the file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import AliasChoices, Field, PlainSerializer, StrictBool, TypeAdapter, WrapValidator, model_serializer
+from pydantic.json_schema import SkipJsonSchema
+
+from ..spec.conditions import FAIL_IF
+from ..spec.sides import ARCHITECTURE, OPERATIONS, factor_of
+from ..spec.words import Cause, Word
+from ..stats.confidence import LookPlan
+from .forms import Alpha, Amount, Count, HighEnd, LowEnd, Number, SecondsMore, Some, Text, Value, null_is, says
+
+AD_HOC = "ad-hoc"
+"""The name under which a comparison without a claim is judged."""
+
+PartName = Annotated[
+    Text,
+    WrapValidator(lambda raw, read: "" if raw is None else read(raw), json_schema_input_type=str | None),
+    PlainSerializer(lambda part: part or None, return_type=str | None),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effect:
+    """One comparison on one workload, or one value of a pass, with its interval.
+
+    In memory `ratio` (for a value with a `unit`: the value itself) is NaN without rounds; while there are too few
+    rounds for an interval, `low` is 0 (of a value minus infinity) and `high` infinite. For a comparison without a claim
+    `verdict` is faster, slower, same, inconclusive or not evidence. `seconds_more` is NaN where nothing can be said.
+    """
+
+    workload: Annotated[Text, says("where it was measured")]
+    variant: Annotated[Text, says("the side that is asked about")]
+    baseline: Annotated[Text, says("the side that it is compared with; may be empty for a value")]
+    metric: Annotated[Text, says('"cpu time", "wall time to first token", ...; for a value, what it is of')] = ""
+    machine: Annotated[Text, says("on which machine; only there in a run of several machines")] = ""
+    unit: Annotated[Text, says("unit of a value; only there for a value")] = ""
+    ratio: Annotated[
+        Value,
+        Field(
+            validation_alias=AliasChoices("ratio", "value"),
+            description="t_baseline / t_variant: above 1 the variant is faster; for a value the key is `value`",
+        ),
+    ] = math.nan
+    low: Annotated[LowEnd, says("lower end of its interval; null: open")] = -math.inf
+    high: Annotated[HighEnd, says("upper end; null: open")] = math.inf
+    rounds: Annotated[Count, says("number of rounds")]
+    seconds: Annotated[Amount, says("wall time of the samples behind it, both sides, seconds")]
+    verdict: Annotated[Word, says("what became of it")]
+    cause: Annotated[Cause, says("what makes it so, in a word that code may ask for; else none")] = Cause.NONE
+    reason: Annotated[Text, says("why the verdict is as it is, for people; may be empty")] = ""
+    notes: Annotated[tuple[Text, ...], says("what a reader should know besides")] = ()
+    seconds_more: Annotated[SecondsMore, says("seconds more that would settle it; null: none would")] = math.nan
+    horizon: Annotated[Some | None, says("values along which alpha was spent; absent: it was not known")] = None
+    one_sided: Annotated[StrictBool, says("whether each end holds at alpha, and not both together")] = False
+    named: Annotated[str, Field(exclude=True), SkipJsonSchema()] = ""  # the workload in words, where it is shown
+
+    def plan(self, alpha: float) -> LookPlan:
+        """How it was looked at."""
+        return LookPlan(alpha, self.horizon, self.one_sided)
+
+    @property
+    def value(self) -> float | None:
+        """The ratio, or the value in its unit; None where there is none."""
+        return self._finite(self.ratio)
+
+    @property
+    def lower(self) -> float | None:
+        """The lower end of its interval; None where that is open."""
+        return self._finite(self.low)
+
+    @property
+    def upper(self) -> float | None:
+        """The upper end; None where that is open."""
+        return self._finite(self.high)
+
+    def _finite(self, number: float) -> float | None:
+        return number if math.isfinite(number) and (self.unit or number > 0) else None
+
+    @property
+    def place(self) -> str:
+        """The workload; of a value without one, what was measured."""
+        return self.workload or self.metric
+
+    @property
+    def where(self) -> str:
+        """The same in words. Of several machines also the machine."""
+        return " on ".join(filter(None, (self.named or self.place, self.machine)))
+
+    @property
+    def sides(self) -> str:
+        """Who was measured: "NAME against BASELINE", or what was measured where no variant was."""
+        return " against ".join(name for name in (self.variant, self.baseline) if name) or self.metric
+
+    @property
+    def factor(self) -> str:
+        """The factor, interaction or side of a grid that it is the effect of; "" for any other effect."""
+        return factor_of(self.variant, self.baseline)
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """All that there is to say of it: the reason, then the notes."""
+        return (self.reason, *self.notes) if self.reason else self.notes
+
+    @model_serializer(mode="wrap")
+    def _row(self, dump: Callable[[Effect], dict[str, Any]]) -> dict[str, Any]:
+        row, unknown = dump(self), math.isnan(self.seconds_more) and "seconds_more"
+        absent = {unknown, *(name for name in ("machine", "horizon", "one_sided") if not getattr(self, name))}
+        if self.unit:
+            return {"value" if key == "ratio" else key: value for key, value in row.items() if key not in absent}
+        ends = {"ratio": self.value, "low": self.lower, "high": self.upper}  # a ratio of 0 is none
+        return {key: value for key, value in (row | ends).items() if key not in {"unit", *absent}}
+
+
+@dataclass(frozen=True)
+class Ends:
+    """What is claimed: ratios, or values in the unit of the effects."""
+
+    low: Annotated[Number | None, says("lower end; null: none")] = None
+    high: Annotated[Number | None, says("upper end; null: none")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What became of one part of a claim."""
+
+    claim: Annotated[Text, says("name of the claim; ad-hoc for a comparison without one")]
+    part: Annotated[PartName, says("name of the part, where a claim has several; else null")] = ""
+    who: Annotated[tuple[Text, ...], says("who said it")]
+    title: Annotated[Text, says("the claim in a few words")] = ""
+    statement: Annotated[Text, says("the claim in a sentence")] = ""
+    verdict: Annotated[Word, says("what became of it")]
+    reason: Annotated[Text, says("why")]
+    cause: Annotated[Cause, says("what makes it so, in a word that code may ask for; else none")] = Cause.NONE
+    alpha: Annotated[Alpha, null_is(math.nan), says("of each effect; null: bounds from experience")] = math.nan
+    claimed: Annotated[Text, says("`region` in words")] = ""
+    due_to: Annotated[Text, says("of a claim about the split: which sides bring the speed-up")] = ""
+    region: Ends | None = None
+    together: Annotated[bool, says("whether it holds at once with all others that say so (Holm)")] = False
+    effects: Annotated[tuple[Effect, ...], says("the evidence")]
+
+    @property
+    def low(self) -> float | None:
+        """The lower end of what is claimed; None where there is none."""
+        return self.region.low if self.region else None
+
+    @property
+    def high(self) -> float | None:
+        """The upper end; None where there is none."""
+        return self.region.high if self.region else None
+
+    @property
+    def is_comparison(self) -> bool:
+        """Whether it is of `--compare A B`: nobody claimed anything, and the region is the margin of "same"."""
+        return self.claim == AD_HOC
+
+    @property
+    def is_condition(self) -> bool:
+        """Whether it is of `--fail-if`: nobody claimed anything, and the region is what was asked about."""
+        return self.claim == FAIL_IF
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is not settled."""
+        return self.verdict is Word.INCONCLUSIVE
+
+    @property
+    def is_factorial(self) -> bool:
+        """Whether its rows are effects of a grid's factors, with both sides of the split among them."""
+        return {ARCHITECTURE, OPERATIONS} <= {effect.factor for effect in self.effects}
+
+    @property
+    def unit(self) -> str:
+        """The unit of its effects; empty where they are ratios of times."""
+        return next((effect.unit for effect in self.effects if effect.unit), "")
+
+
+VERDICTS = TypeAdapter(tuple[Verdict, ...])

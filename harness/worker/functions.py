@@ -1,0 +1,109 @@
+"""Any functions as what is compared: imported for one side alone, gated by the baseline's answers, and called.
+
+Importing this module does not import torch: where no side uses it, their process has none.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+from llama_workbench.variants import LlamaConfig, Model, Variant
+
+from ..calls.called import GATED, Call, Called
+from ..calls.payload import Arguments
+from ..calls.source import Source
+from ..spec.entered import EnteredName
+from .channel import in_one_line
+from .gates.outcome import LogitsGate
+from .runners import Runner, hide
+from .state import Bench, BenchKind, Subject, Worker, WorkerError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from llama_workbench.datasets.workloads import Workload
+
+
+def open_functions(
+    worker: Worker, workload: dict[str, Any], folder: str | None, seed: int, call: dict[str, Any] | None
+) -> dict[str, Any]:
+    """Open a workload of functions; `call` is what `Call` holds."""
+    assert call is not None
+    # What the parent sends was checked there, and pydantic is half of what a process of functions would import.
+    work = cast("Workload", SimpleNamespace(**workload))
+    worker.benches[work.name] = Bench(work, FunctionsKind(), seed, call=Call.from_json(call))
+    return {"parameters": 0, "digest": "", "synthetic": True}
+
+
+class FunctionsKind(BenchKind):
+    """Two functions or more, with what they are called with."""
+
+    def variant(self, worker: Worker, bench: Bench, entered: str) -> Variant:
+        """The function, from files that are imported for this side alone (see `Called`)."""
+        assert bench.call is not None
+        source = Source(**worker.functions[EnteredName(entered).original])
+        hide(worker)
+        bench.called[entered] = Called.imported(source, bench.call, worker.draw, worker.turn)
+
+        def build(config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int) -> Model:
+            raise WorkerError(f"{source.shown} is any function: it builds no model")
+
+        return Variant(entered, build, source.shown, f"outside: {source.shown}")
+
+    def gate(self, worker: Worker, bench: Bench, subject: Subject, entered: str) -> LogitsGate:
+        """The baseline's answers to a few inputs."""
+        called = bench.called[entered]
+        with worker.modes_of(bench):
+            wrong = called.gate()
+        same = "" if called.makes_inputs else ", each of them the same: what remembers answers would look fast"
+        return LogitsGate(not wrong, wrong or f"{len(GATED)} inputs{same}", len(GATED))
+
+    def learnt(self, bench: Bench, subject: Subject, entered: str) -> dict[str, Any]:
+        return bench.called[entered].learnt()
+
+    def admit(self, worker: Worker, bench: Bench, subject: Subject, entered: str, learnt: Mapping[str, Any]) -> None:
+        bench.called[entered].learn(learnt)
+
+    def runner(self, worker: Worker, bench: Bench, variant: Variant) -> Runner:
+        return CallRunner(bench.called[variant.name])
+
+    def wrong(self, bench: Bench, runners: Mapping[str, Runner]) -> dict[str, str]:
+        """Functions whose last timed call gave another answer than the baseline does to the same input, and where."""
+        wrong: dict[str, str] = {}
+        for name in runners:
+            subject = bench.subjects[name]
+            try:
+                found = bench.called[name].wrong(subject.asked, subject.last)
+            except Exception as error:
+                found = f"raises {in_one_line(error)}"
+            subject.last = None
+            if found:
+                wrong[name] = f"a timed call: {found}"
+        return wrong
+
+
+class CallRunner(Runner):
+    """Any function, made anew where a factory makes it. Each call has an input of its own, if they differ at all."""
+
+    def __init__(self, called: Called) -> None:
+        self.asked = []
+        self.called = called
+        self.function = called.make()
+        self.inputs: Iterator[Arguments] = iter(())
+
+    def set_up(self, length: int, prompt: int, repeats: int) -> None:
+        self.asked = [(prompt + repeats - 1, length)]
+        self.inputs = iter(self.called.inputs(prompt, repeats))
+
+    def call(self) -> Any:
+        return self.function(*next(self.inputs))
+
+    def many(self, count: int) -> Any:
+        """Here in a loop of its own: a function may take less time than a step of the other one."""
+        function = self.function
+        for arguments in itertools.islice(self.inputs, count):
+            out = function(*arguments)
+        return out

@@ -1,0 +1,267 @@
+"""Models and parts of their layers as what is compared: built from a checkpoint, and called on its workload."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from time import perf_counter_ns, thread_time_ns  # bound before any foreign code is imported
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from llama_workbench import variants
+from llama_workbench.datasets import geometries
+from llama_workbench.datasets.lengths import DECODE_ROOM, pieces
+from llama_workbench.variants import Model, Variant, components
+from llama_workbench.variants.generation import generate
+from llama_workbench.variants.outside import with_private_source
+
+from ..calls.built import Built, imported
+from ..calls.source import Source
+from ..spec.entered import EnteredName
+from .cuda import Cuda
+from .runners import PlainRunner, Runner, hide, takes_requests
+from .state import Bench, Worker, WorkerError
+
+
+def model_variant(worker: Worker, entered: str) -> Variant:
+    """A variant by the name it was entered under. A control (`NAME@aa`, `NAME@copy`) is NAME once more."""
+    name = EnteredName(entered).original
+    if worker.is_outside(name):
+        for weights in worker.weights():
+            worker.watch.weights_changed(weights)  # as they are before it is imported
+        hide(worker)
+    if name in worker.added:
+        return imported(Source(**worker.added[name]), worker.turn)  # anew each time
+    variant = variants.get(name)
+    if getattr(variant.build, "module", None) == ".library":  # the library's own model cannot be imported twice
+        return variant
+    return with_private_source(variant, EnteredName(entered).identifier)
+
+
+def model_of(bench: Bench, variant: Variant) -> Model:
+    """The variant's model with the bench's checkpoint, built anew."""
+    with torch.inference_mode():
+        return variant.build(bench.loaded.config, bench.loaded.weights, max_length=bench.max_length)
+
+
+def engine_of(worker: Worker, bench: Bench, variant: Variant, entered: str) -> Model:
+    """The model of an engine that is too slow to load in every round: one for all workloads that it is long enough for.
+
+    Other engines are loaded anew as our variants are built anew. One load of a model may be slower than another for as
+    long as it lives, and no number of rounds with the same two loads would show that.
+    """
+    key = (entered, id(bench.checkpoint))
+    longest, model = worker.engines.get(key, (0, None))
+    if model is None or longest < bench.max_length:
+        model = model_of(bench, variant)
+        worker.engines[key] = (bench.max_length, model)
+    return model
+
+
+def component_of(worker: Worker, bench: Bench, variant: Variant) -> components.Component:
+    """The part of a layer that the bench times, as the variant has it. Raises WorkerError where it has none."""
+    work = bench.workload
+    config = geometries.get(work.geometry).config
+    if variant.component is not None and work.component is not None:
+        return variant.component(work.component, config, tokens=work.tokens, seed=bench.seed)
+    if variant.settings is None or work.component is None:
+        raise WorkerError(f"{variant.name} has no separate {work.component}: only variants of ours do")
+    return components.build(
+        work.component, variant.settings, config, tokens=work.tokens, seed=bench.seed, device=worker.device.kind
+    )
+
+
+def component_runner(worker: Worker, bench: Bench, variant: Variant) -> Runner:
+    """What a sample of a part of a layer calls."""
+    worker.turn.end()
+    return ComponentRunner(component_of(worker, bench, variant))
+
+
+def model_runner(worker: Worker, bench: Bench, variant: Variant) -> Runner:
+    """What a sample of a model calls, in the variant's own world."""
+    worker.turn.end()
+    runner = _model_runner(worker, bench, variant)
+    if isinstance(variant.build, Built):
+        runner.enter = variant.build.enter
+    return runner
+
+
+def _model_runner(worker: Worker, bench: Bench, variant: Variant) -> Runner:
+    model = model_of(bench, variant)
+    work = bench.workload
+    if takes_requests(variant):
+        return RequestRunner(model, bench)
+    if work.kind == "generate":
+        if isinstance(worker.device, Cuda):
+            return QueuedGenerateRunner(model, bench, worker.device)
+        return GenerateRunner(model, bench)
+    if work.kind == "decode":
+        return DecodeRunner(model, bench)
+    return ChunkedPrefillRunner(model, bench) if work.chunk else PrefillRunner(model, bench)
+
+
+DECODED = 32
+"""Tokens of a decode sample where an engine generates them in one request."""
+
+
+class PrefillRunner(Runner):
+    """A new sequence: `reset` and one forward, both timed (a new sequence may cost a new cache)."""
+
+    def set_up(self, length: int, prompt: int, repeats: int) -> None:
+        context = self.bench.workload.context
+        super().set_up(context + length, prompt, repeats)
+        if context:
+            self.model.reset()
+            self.model.forward(self.calls[0][:, :context], 0)
+            self.calls = deque(tokens[:, context:] for tokens in self.calls)
+
+    def call(self) -> Tensor:
+        tokens = self.calls.popleft()
+        if self.bench.workload.context:
+            return self.model.forward(tokens, self.bench.workload.context)
+        self.model.reset()
+        return self.model.forward(tokens, 0)
+
+
+class ChunkedPrefillRunner(PrefillRunner):
+    """The same prompt in chunks, all of them timed."""
+
+    def set_up(self, length: int, prompt: int, repeats: int) -> None:
+        super().set_up(length, prompt, repeats)
+        sizes = pieces(self.bench.workload, length)
+        starts = [self.bench.workload.context + start for start in itertools.accumulate(sizes[:-1], initial=0)]
+        self.steps = deque(list(zip(tokens.split(sizes, dim=1), starts, strict=True)) for tokens in self.calls)
+        self.calls.clear()
+
+    def call(self) -> Tensor:
+        if not self.bench.workload.context:
+            self.model.reset()
+        for tokens, position in self.steps.popleft():
+            logits = self.model.forward(tokens, position)
+        return logits
+
+
+class DecodeRunner(Runner):
+    """One token after another, at rising positions. The context is filled once and not timed."""
+
+    def __init__(self, model: Model, bench: Bench) -> None:
+        super().__init__(model, bench)
+        self.position = 0
+        self.prompt = 0
+        self.steps: list[Tensor] = []
+
+    def set_up(self, length: int, prompt: int, repeats: int) -> None:
+        """Continue the last sequence. A new one starts, from `prompt`, only where it has no room for so many tokens."""
+        context = self.bench.workload.context
+        if not self.steps or self.position + repeats > context + DECODE_ROOM:
+            sequence = self.bench.tokens(prompt, min(context + DECODE_ROOM, self.bench.max_length))
+            self.model.reset()
+            if context:
+                self.model.forward(sequence[:, :context], 0)
+            self.prompt, self.position = prompt, context
+            self.steps = list(sequence[:, context:].split(1, dim=1))  # here, so that slicing them is not timed
+        self.asked = [(self.prompt, self.position + call + 1) for call in range(repeats)]
+
+    def call(self) -> Tensor:
+        logits = self.model.forward(self.steps[self.position - self.bench.workload.context], self.position)
+        self.position += 1
+        return logits
+
+
+class GenerateRunner(Runner):
+    """A new sequence from its prompt to its last token, [B, N]. The clocks are read at the first token as well.
+
+    marks: at the start of the last call, and at its first token.
+    """
+
+    marks: tuple[Any, Any]
+
+    def __init__(self, model: Model, bench: Bench) -> None:
+        super().__init__(model, bench)
+        self.count = bench.workload.new_tokens or 0
+        self.tokens = self.generated = bench.gate_prompt[:, :1]
+        self.first_token = torch.empty(bench.workload.batch, dtype=torch.long, device=self.tokens.device)
+
+    def mark(self) -> Any:
+        """CPU and wall time now."""
+        return thread_time_ns(), perf_counter_ns()
+
+    def call(self) -> Tensor:
+        begun = self.mark()
+        self.tokens = self.calls.popleft()
+        stream = generate(self.model, self.tokens, self.count)
+        first = next(stream)
+        self.first_token.copy_(first)  # it is there when it has been read
+        self.marks = begun, self.mark()
+        self.generated = torch.stack([first, *stream], dim=1)
+        return self.generated
+
+    def first_ns(self) -> tuple[int, int, int]:
+        (begun_cpu, begun_wall), (cpu, wall) = self.marks
+        return cpu - begun_cpu, wall - begun_wall, 0
+
+    def left_behind(self) -> dict[str, Tensor]:
+        return {"logits": self.next_logits().clone()}
+
+    def next_logits(self) -> Tensor:
+        """Logits [B, V] after the last token: what the timed call left in the caches shows in them."""
+        return self.model.forward(self.generated[:, -1:], self.tokens.shape[1] + self.count - 1)
+
+
+class QueuedGenerateRunner(GenerateRunner):
+    """The same on a device with a queue: only an event in the queue can tell when a token is there."""
+
+    def __init__(self, model: Model, bench: Bench, device: Cuda) -> None:
+        super().__init__(model, bench)
+        self.device = device
+
+    def mark(self) -> torch.cuda.Event:
+        return self.device.mark()
+
+    def first_ns(self) -> tuple[int, int, int]:
+        return 0, 0, self.device.between_ns(*self.marks)
+
+
+class RequestRunner(Runner):
+    """An engine that takes a whole prompt and gives tokens: one of them for a prefill, many for decode.
+
+    Directly before a decode or a generation, a request for one token is timed on its own. It says how long the prompt
+    takes, and when a generation's first token is there. Its time does not count.
+    """
+
+    def __init__(self, model: Any, bench: Bench) -> None:
+        super().__init__(model, bench)
+        self.work = bench.workload
+        if self.work.kind == "decode":
+            self.counts_as = DECODED
+        self.first = (0, 0, 0)
+
+    def set_up(self, length: int, prompt: int, repeats: int) -> None:
+        super().set_up(max(1, self.work.context) if self.work.kind == "decode" else length, prompt, repeats)
+
+    def call(self) -> Tensor:
+        tokens = self.calls.popleft()
+        if self.work.kind == "prefill":
+            return self.model.generate(tokens, 1)
+        wall = perf_counter_ns()
+        cpu = thread_time_ns()
+        self.model.generate(tokens, 1)
+        cpu = thread_time_ns() - cpu
+        self.uncounted_ns = perf_counter_ns() - wall
+        if self.work.kind == "decode":
+            return self.model.generate(tokens, 1 + DECODED)
+        self.first = (cpu, self.uncounted_ns, 0)
+        return self.model.generate(tokens, self.work.new_tokens)
+
+    def first_ns(self) -> tuple[int, int, int]:
+        return self.first
+
+
+class ComponentRunner(PlainRunner):
+    """One part of a layer, without a model."""
+
+    def __init__(self, component: components.Component) -> None:
+        super().__init__(component.run)
+        self.component = component

@@ -1,0 +1,49 @@
+"""The verb `open` for models and parts of a layer: the checkpoint, and prompts cut for a workload."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from llama_workbench.datasets import geometries, tokenizer
+from llama_workbench.datasets.checkpoints import load
+from llama_workbench.datasets.lengths import longest_call
+from llama_workbench.datasets.tokenizer import Prompts
+from llama_workbench.datasets.workloads import Workload
+
+from .functions import open_functions
+from .model_gating import ComponentsKind, ModelsKind
+from .state import Bench, Worker
+
+
+def open_workload(
+    worker: Worker, workload: dict[str, Any], folder: str | None, seed: int, call: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Load the checkpoint (once a process) and cut the prompts of a workload; no folder for a component, nor for any
+    function, of which `call` is what `Call` holds."""
+    if call is not None:
+        return open_functions(worker, workload, folder, seed, call)
+    if folder is None:
+        work = Workload.model_validate(workload)
+        worker.benches[work.name] = Bench(work, ComponentsKind(), seed)
+        return {"parameters": 0, "digest": "", "synthetic": True}
+    dtype = getattr(torch, workload["dtype"])
+    source, cache, device = Path(folder), worker.cache, worker.device.kind
+    key = (folder, workload["dtype"])
+    if key not in worker.checkpoints:
+        worker.checkpoints[key] = load(source, dtype=dtype, device=device, cache=cache)
+    checkpoint = worker.checkpoints[key]
+    geometry = geometries.Geometry(workload["geometry"], checkpoint.config, "", "")
+    work = Workload.model_validate(workload, context={"geometries": {geometry.name: geometry}})
+    longest = min(work.context + longest_call(work) + 1, checkpoint.config.max_position_embeddings)
+    words = checkpoint.config.vocab_size
+    text = tokenizer.text_ids(source, vocab_size=words, cache=cache)
+    prompt = torch.from_numpy(Prompts(text, batch=work.batch, draw="gate").tokens(0, longest)).to(device)
+    prompts = Prompts(text, batch=work.batch, draw=worker.draw, repeated=work.prompts == "repeated")
+    worker.benches[work.name] = Bench(
+        work, ModelsKind(), seed, checkpoint, prompt, longest, prompts=prompts, source=source
+    )
+    sizes = {"parameters": checkpoint.parameters, "hidden_size": checkpoint.config.hidden_size}
+    return {**sizes, "digest": checkpoint.digest, "synthetic": checkpoint.synthetic}

@@ -1,0 +1,43 @@
+"""One thing that all code in a process shares: how to see that somebody changed it, and how to put it back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+GRADIENTS = "whether gradients are on"
+"""The one setting of torch that is another one while any functions are called."""
+
+
+class Watched(NamedTuple):
+    """One setting that all code in the process shares: how to read it, and how to restore it (None: impossible)."""
+
+    what: str
+    read: Callable[[], Any]
+    restore: Callable[[Any], Any] | None = None
+
+
+class Names:
+    """Everything that a module or class holds, or these `names` of it, to detect what was replaced."""
+
+    def __init__(self, what: str, owner: Any, names: list[str] | None = None) -> None:
+        self.what, self.owner, self.names = what, owner, names
+        self.content = vars(owner)  # bound here: foreign code may replace `vars`
+        self.save()
+
+    def save(self) -> None:
+        """Take the present content for the right one."""
+        self.saved = dict(self.content) if self.names is None else {name: self.content[name] for name in self.names}
+
+    def changed(self) -> list[str]:
+        """Names that were replaced, added or removed; they are restored."""
+        content, gone = self.content, object()
+        if self.names is None and content == self.saved:
+            return []
+        replaced = [name for name, value in self.saved.items() if content.get(name, gone) is not value]
+        added = [name for name in content if name not in self.saved] if self.names is None else []
+        for name in replaced:
+            setattr(self.owner, name, self.saved[name])
+        for name in added:
+            delattr(self.owner, name)
+        return replaced + added

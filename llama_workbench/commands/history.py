@@ -1,0 +1,80 @@
+"""`workbench history`"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from ..results import RUNS
+from .shared import AsJson, Failure, print_json, show, table
+
+if TYPE_CHECKING:
+    from llama_workbench.harness.baselines.course import DatedRun
+
+
+def command(
+    folder: Annotated[str, typer.Argument(help="Folder that holds the runs, or its URL.")] = str(RUNS),
+    as_json: AsJson = False,
+) -> None:
+    """At which commit did a variant become slower or faster, by all runs together?
+
+    Runs of the same commit on one machine configuration are put together. Of each variant on each workload the time,
+    as its ratio to the yardstick, is looked through for changes between two commits (E-divisive means): a history
+    without a change gets one with a probability of at most 1 %. A change is found from the third run behind it on. A
+    run of files that differ from their commit stands for itself.
+
+    \b
+    --json prints a list, newest commit last:
+      [{"workload", "variant", "before", "after", "first_run", "change_percent", "low_percent", "high_percent",
+        "runs_before", "runs_after"}]
+      before, after: the commits beside the change. change_percent: above 0 it became slower, with its interval (99 %).
+    """
+    from llama_workbench.harness.baselines.course import all_change_points
+
+    runs = sorted(_runs(folder), key=lambda run: run.standings.started)
+    steps = all_change_points(runs)
+    if as_json:
+        print_json([asdict(step) for step in steps])
+        return
+    if not steps:
+        show(Text(f"No change point in {len(runs)} runs."))
+        return
+    rows = table("variant", "workload", "from", "to", "change of its time", "runs")
+    for step in steps:
+        counts = f"{step.runs_before} and {step.runs_after}"
+        cells = (step.variant, step.workload, step.before, step.after, step.change_text(), counts)
+        rows.add_row(*map(Text, cells))
+    show(rows)
+
+
+def _runs(folder: str) -> Iterator[DatedRun]:
+    """The runs there that can be read; of the others the reason goes to stderr. Raises Failure."""
+    from pathlib import Path
+
+    from llama_workbench.harness.baselines.course import DatedRun
+    from llama_workbench.harness.remote.place import is_url
+    from llama_workbench.harness.remote.publish import listed
+    from llama_workbench.harness.remote.rows import standings_of
+    from llama_workbench.harness.report.standings import read_standings
+    from llama_workbench.harness.store.errors import RunError
+    from llama_workbench.harness.store.folder import list_runs
+
+    if is_url(folder):
+        rows, note = listed(folder.rstrip("/"))
+        sys.stderr.write(f"{note}\n" * bool(note))
+        for row in rows.newest(len(rows)):
+            if not row["problem"]:
+                yield DatedRun(row["name"], standings_of(row, f"{folder}/{row['name']}"))
+        return
+    if not Path(folder).is_dir():
+        raise Failure(f"{folder}: there is no such folder")
+    for run in list_runs(folder):
+        try:
+            yield DatedRun(run.path.name, read_standings(run))
+        except RunError as error:
+            sys.stderr.write(f"{error}\n")

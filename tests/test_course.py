@@ -1,0 +1,137 @@
+"""Runs over time: the same code is put together, and planted steps get their commit and their size."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from llama_workbench.commands.app import main
+from llama_workbench.harness.baselines import course
+from llama_workbench.harness.baselines.course import DatedRun, all_change_points, change_points_of, stages
+from llama_workbench.harness.store.schema import RelativeTime, Standings, WorkloadResult
+from tests.runs import ENVIRONMENT, write_run
+
+KEY = ("decode-15m-c64", "fast")
+
+
+def dated(number: int, commit: str, log_ratio: float, *, dirty: bool = False, **environment: Any) -> DatedRun:
+    """A run of one variant: the log of its ratio to the yardstick, above 0 faster."""
+    facts = {**ENVIRONMENT, "commit": {"id": commit * 10, "dirty": dirty} if commit else None, **environment}
+    time = RelativeTime(*KEY, "cpu", log_ratio, log_ratio - 0.01, log_ratio + 0.01, 30, False, 0.0)
+    return DatedRun(
+        f"run-{number}",
+        Standings(
+            name=f"run-{number}",
+            started=f"2026-01-01T00:{number:02}:00+00:00",
+            status="complete",
+            environment=facts,
+            noise="",
+            workloads={KEY[0]: WorkloadResult({"name": KEY[0], "kind": "decode"}, "weights", "yardstick", 0.0)},
+            subjects=(KEY,),
+            rows=(time,),
+            dropped=(),
+            fired=(),
+        ),
+    )
+
+
+def history(commits: Sequence[str], slower: Sequence[float], noise: float = 0.01, seed: int = 0) -> list[DatedRun]:
+    """A run for each commit, whose time is that many percent more than at the beginning."""
+    rng = np.random.default_rng(seed)
+    times = enumerate(zip(commits, slower, strict=True))
+    return [dated(n, commit, -math.log1p(more / 100) + noise * rng.normal()) for n, (commit, more) in times]
+
+
+def test_runs_of_the_same_code_on_one_machine_are_one_stage() -> None:
+    runs = [
+        dated(0, "a", 0.0),
+        dated(1, "b", 0.0),
+        dated(2, "a", 0.0),  # measured again later
+        dated(3, "b", 0.0, dirty=True),
+        dated(4, "", 0.0),
+        dated(5, "b", 0.0, cpu_model="Another CPU"),
+    ]
+    names = [[[run.name for run in stage] for stage in each] for each in stages(runs, KEY)]
+    assert names == [[["run-0", "run-2"], ["run-1"], ["run-3"], ["run-4"]], [["run-5"]]]
+
+
+def test_a_planted_step_has_its_commit_and_its_size() -> None:
+    commits = [name for name in "abcdefgh" for _ in range(3)]
+    for seed in range(5):
+        found = change_points_of(history(commits, [0.0] * 15 + [5.0] * 9, seed=seed), KEY)
+        [step] = [each for each in found if each.first_run == "run-15"]
+        assert (step.before, step.after) == ("e" * 10, "f" * 10) and found == [step]
+        assert (step.runs_before, step.runs_after) == (15, 9)
+        assert 3 < step.low_percent < step.change_percent < step.high_percent < 7
+
+
+def test_a_slow_down_and_its_repair_are_two_steps() -> None:
+    found = change_points_of(history("abcdefghijklmnopqrstuvwx", [0.0] * 9 + [8.0] * 6 + [0.0] * 9), KEY)
+    assert [(step.before[0], step.after[0], step.change_percent > 0) for step in found] == [
+        ("i", "j", True),
+        ("o", "p", False),
+    ]
+
+
+def test_histories_without_a_change_get_one_as_rarely_as_promised() -> None:
+    alarms = sum(
+        bool(change_points_of(history("abcdefghijklmnopqrst", [0.0] * 20, seed=seed), KEY)) for seed in range(300)
+    )
+    assert alarms <= 8  # 3 are expected
+
+
+def test_a_step_within_one_commit_is_none_of_the_code() -> None:
+    assert change_points_of(history("a" * 24, [0.0] * 12 + [8.0] * 12), KEY) == []
+
+
+def test_another_machine_has_a_course_of_its_own() -> None:
+    runs = history("abcdefghijkl", [0.0] * 12)
+    other = [dated(20 + n, "abcdefghijkl"[n], 0.5 + 0.001 * (n % 2), cpu_model="Another CPU") for n in range(12)]
+    assert all_change_points([*runs, *other]) == []
+
+
+def test_only_the_newest_runs_of_a_long_course_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = history("abcdefghijklmnopqrstuvwx", [0.0] * 9 + [8.0] * 15)
+    assert len(change_points_of(runs, KEY)) == 1
+    monkeypatch.setattr(course, "MOST_RUNS", 14)
+    assert change_points_of(runs, KEY) == []
+
+
+def test_the_command_names_commit_and_size(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(12):
+        commit = {"id": f"{number // 2:x}" * 40, "dirty": False}
+        write_run(
+            tmp_path / "runs" / f"run-{number}",
+            seed=number,
+            rounds=15,
+            only=["decode-15m-c64"],
+            judged=False,
+            factors={"team005_hybrid": 1.09 * (1.1 if number >= 6 else 1.0)},
+            environment={"commit": commit},
+            manifest={"started": f"2026-01-01T00:{number:02}:00+00:00"},
+        )
+    (tmp_path / "runs" / "broken").mkdir()
+    (tmp_path / "runs" / "broken" / "run.json").write_text("{")
+
+    def said(*words: str) -> str:
+        with pytest.raises(SystemExit) as ended:
+            main(["history", *words])
+        out = capsys.readouterr()
+        assert not ended.value.code and "broken" in out.err
+        return out.out
+
+    text = said(str(tmp_path / "runs"))
+    assert "team005_hybrid" in text and "2222222222" in text and "3333333333" in text and "6 and 6" in text
+    [step] = json.loads(said(str(tmp_path / "runs"), "--json"))
+    assert step["low_percent"] < 10 < step["high_percent"] and step["after"] == "3" * 10
+    with pytest.raises(SystemExit) as ended:
+        main(["history", str(tmp_path / "nowhere")])
+    assert ended.value.code == 2 and "there is no such folder" in capsys.readouterr().err

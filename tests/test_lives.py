@@ -1,0 +1,178 @@
+"""Lives: processes that are begun anew, with what a process draws once; the unit of every interval."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from llama_workbench.harness.calls.payload import Payload
+from llama_workbench.harness.judge.open_lives import OpenLives
+from llama_workbench.harness.measure.groups import Group
+from llama_workbench.harness.measure.horizon import LEAST_LIVES, MOST_LIVES, set_horizons
+from llama_workbench.harness.measure.measurement import Schedule
+from llama_workbench.harness.measure.participants import ExperimentState
+from llama_workbench.harness.measure.processes import WorkerProcess
+from llama_workbench.harness.plan.options import Options, Request
+from llama_workbench.harness.session import run as session
+from llama_workbench.harness.spec.sample import Round, Sample
+from llama_workbench.harness.stats.samples import differences, log_times_of_rounds
+from tests.runs import Quiet
+from tests.test_measure import FixedRounds
+
+SIDES = """
+import os
+from pathlib import Path
+
+LIFE = Path(__file__).with_name("lives.txt")
+with LIFE.open("a") as lives:
+    lives.write(f"{os.getpid()} {hash('a text')} {len(os.environ['WORKBENCH_LIFE'])} {__name__}\\n")
+BAD = len({line.split()[0] for line in LIFE.read_text().splitlines()}) == 4
+
+
+def numbers(seed):
+    return list(range(seed % 50 + 2000))
+
+
+def old(values):
+    return sum(value * value for value in values)
+
+
+def new(values):
+    return sum([value * value for value in values])
+
+
+def ends(values):
+    if BAD:
+        os._exit(7)
+    return sum([value * value for value in values])
+"""
+
+
+def measured(folder: Path, variant: str, rounds: int, monkeypatch: pytest.MonkeyPatch) -> session.Result:
+    """A real run of functions in real processes, with so many rounds."""
+    (folder / "sides.py").write_text(SIDES)
+    monkeypatch.chdir(folder)
+    real = Schedule.run
+
+    def fixed(self: Schedule, rule: Any, keep: Any, *, seconds: float) -> None:
+        real(self, FixedRounds(rule, rounds), keep, seconds=seconds)
+
+    monkeypatch.setattr(Schedule, "run", fixed)
+    options = Options(run_dir=folder / "run", budget_seconds=600.0)
+    request = Request(compare=("sides.py:old", f"sides.py:{variant}"), calls=("sides.py:numbers",))
+    return session.Run(session.plan_run(request, options), options, Quiet()).measure()
+
+
+def test_each_life_draws_its_hashes_and_gives_one_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = measured(tmp_path, "new", 12, monkeypatch)
+    lives: dict[str, set[tuple[str, str]]] = {}
+    for line in (tmp_path / "lives.txt").read_text().splitlines():
+        process, of_text, filling, _ = line.split()
+        lives.setdefault(process, set()).add((of_text, filling))
+    assert len(lives) > 2 and all(len(drawn) == 1 for drawn in lives.values())
+    assert len({next(iter(drawn)) for drawn in lives.values()}) == len(lives), "no two lives draw the same"
+    samples, [effect] = result.folder.read_samples(), result.verdicts[0].effects
+    assert effect.rounds == samples["process"].nunique() > 1 and result.manifest["unit"] == "life"
+    assert result.manifest["seed"] == result.folder.read_manifest()["seed"] != 0
+
+
+def test_a_life_that_fails_is_lost_and_named_and_its_side_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = measured(tmp_path, "ends", 12, monkeypatch)
+    [experiment] = result.manifest["experiments"]
+    [lost] = experiment["lost_lives"]
+    assert (lost["variant"], lost["reason"]) == ("ends", "ends its process (exit code 7)")
+    assert not experiment["excluded"] and lost["process"] not in set(result.folder.read_samples()["process"])
+    assert result.verdicts[0].effects[0].rounds > 1
+
+
+def test_a_process_of_functions_imports_what_is_heavy_only_where_a_side_does() -> None:
+    heavy = "{'torch', 'numpy', 'pandas', 'pydantic', 'scipy'} & set(sys.modules)"
+    code = f"import sys, llama_workbench.harness.worker.main; sys.exit(bool({heavy}))"
+    assert subprocess.run([sys.executable, "-P", "-c", code], check=False).returncode == 0
+
+
+def test_a_side_that_imports_torch_has_it_before_it_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its gate begins again with torch, which is watched from then on; later lives have it from the start."""
+    begun: list[bool] = []
+    init = WorkerProcess.__init__
+
+    def spy(self: WorkerProcess, **given: Any) -> None:
+        begun.append((given.get("hello") or {}).get("torch", True))
+        init(self, **given)
+
+    monkeypatch.setattr(WorkerProcess, "__init__", spy)
+    monkeypatch.setattr(sys.modules[__name__], "SIDES", SIDES + "\nimport torch\n")
+    result = measured(tmp_path, "new", 2, monkeypatch)
+    assert begun[0] is False and all(begun[1:]) and result.verdicts[0].effects[0].rounds >= 1
+
+
+@pytest.mark.parametrize(
+    ("make", "used"),
+    [
+        (lambda seed: random.Random(seed).random(), ()),
+        (lambda: random.random(), ("random",)),
+        (lambda: np.random.rand(), ("numpy",)),
+        (lambda: (random.random(), np.random.rand()), ("random", "numpy")),
+    ],
+)
+def test_only_generators_that_inputs_draw_from_are_seeded(make: Any, used: tuple[str, ...]) -> None:
+    payload = Payload(make, "a draw")
+    payload.generators = payload.used((-1, -2, -3))
+    assert payload.generators == used
+    assert payload.arguments(5) == payload.arguments(5) != payload.arguments(6)
+    assert Payload(make, "a draw").arguments(5) == payload.arguments(5), "both sides are given the same"
+
+
+def round_of(process: int, number: int, slower: float) -> Round:
+    times = {"old": 1000, "new": round(1000 / slower)}
+    samples = tuple(Sample(name, 0, place, 1, 1, ns, ns, 0) for place, (name, ns) in enumerate(times.items()))
+    return Round("w", process, number, samples)
+
+
+def test_a_life_counts_once_it_is_over() -> None:
+    lives = OpenLives()
+    first, second, third = round_of(1, 0, 1.1), round_of(1, 1, 1.2), round_of(2, 2, 1.3)
+    assert [*lives.add(first), *lives.add(second)] == []
+    assert list(lives.add(third)) == [[first, second]]
+    assert list(lives.end(1)) == [] and list(lives.end(2)) == [[third]] and list(lives.end()) == []
+
+
+def test_rounds_of_a_life_give_one_value() -> None:
+    rounds = [round_of(1, 0, 1.1), round_of(1, 1, 1.2), round_of(1, 2, 1.6), round_of(2, 3, 1.0)]
+    by_rounds, by_lives = (
+        np.exp(
+            differences(
+                log_times_of_rounds(rounds, clock="cpu", by_lives=by_lives), baseline="old", variant="new"
+            ).values
+        )
+        for by_lives in (False, True)
+    )
+    assert by_rounds == pytest.approx([1.1, 1.2, 1.6, 1.0], rel=1e-3)
+    assert by_lives == pytest.approx([1.2, 1.0], rel=1e-3), "the median of its rounds"
+
+
+def test_the_horizon_is_known_by_costs_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sides.py").write_text(SIDES)
+    monkeypatch.chdir(tmp_path)
+    request = Request(compare=("sides.py:old", "sides.py:new"), calls=("sides.py:numbers",))
+    plan = session.plan_run(request, Options())
+    horizons = []
+    for seconds in (1.0, 20.0, 60.0, 3600.0):
+        state = ExperimentState(plan.experiments[0], None, call_ns={"old": 1e5, "new": 1e5})
+        group = Group(None, 0, 1, [state], torch=False)
+        set_horizons([group], seconds)
+        horizons.append(state.horizon)
+        set_horizons([group], 2 * seconds)
+        assert state.horizon == horizons[-1], "a run that goes on keeps it"
+    assert horizons == sorted(horizons) and (horizons[0], horizons[-1]) == (LEAST_LIVES, MOST_LIVES)
+    assert len(set(horizons)) > 2
