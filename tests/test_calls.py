@@ -7,7 +7,7 @@ import json
 import random
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from llama_workbench.harness.calls.payload import Payload, random_state_kept
 from llama_workbench.harness.calls.source import Source, SourceError, named_apart, parse, source_of
 from llama_workbench.harness.calls.world import WorldTurn, modules_kept
 from llama_workbench.harness.calls.written import written
+from llama_workbench.harness.calls.yardstick import WORK
 
 # -- answers -----------------------------------------------------------------------------------------------------------
 
@@ -294,6 +295,18 @@ def test_two_folders_may_have_modules_of_the_same_names(tmp_path: Path) -> None:
         assert sides["old"].make() is not again.make(), "a control shares no code with what it repeats"
     assert {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "pack"} == before
     assert not any(folder.startswith(str(tmp_path)) for folder in sys.path)
+
+
+def test_the_yardstick_has_inputs_of_its_own_and_is_held_against_itself(mine: Path) -> None:
+    """Whatever the others are called with, and however their answers are compared."""
+    call = Call(*(parse(text, option="x", folder=mine) for text in ("mine.py:f", "mine.py:f", "mine.py:f")))
+    with modules_kept() as turn:
+        called = Called.imported(WORK, Call.from_json(asdict(call)), "", turn)
+        assert called.gate() == "" and called.makes_inputs and not called.changes_inputs
+        [arguments] = called.inputs(7, 1)
+        answer = called.make()(*arguments)
+        assert called.wrong(7, answer) == ""
+        assert "function_yardstick.py:inputs" in called.wrong(7, [*answer[:-1], -1])
 
 
 # -- where a function is -----------------------------------------------------------------------------------------------

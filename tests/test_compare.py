@@ -213,6 +213,54 @@ def test_lives_on_another_machine_decide_nothing(tmp_path: Path) -> None:
     assert {each.verdict for each in times(found)} == {"cannot tell"} and found.tolerance_percent == 20.0
 
 
+# -- functions ---------------------------------------------------------------------------------------------------------
+
+
+def of_functions(folder: Path, *, slower_by: float = 0.0, yardstick: bool = True, **options: Any) -> RunFolder:
+    """A run of two functions, both of which take so many percent more time than in others."""
+    left_out = [name for name in FACTORS if "/" not in name and name not in ("yardstick", *BOTH, f"{BOTH[0]}@aa")]
+    factors = {name: FACTORS[name] * (1 + slower_by / 100) for name in (*BOTH, f"{BOTH[0]}@aa")}
+    left_out += ["yardstick"] * (not yardstick)
+    run = a_run(folder, without=left_out, factors=factors, **LIVES | options)
+    frame = run.read_samples()
+    frame["variant"] = frame["variant"].cat.rename_categories({"yardstick": "function_yardstick"} if yardstick else {})
+    frame.to_parquet(run.path / "samples.parquet")
+    manifest = run.read_manifest()
+    [experiment] = manifest["experiments"]
+    experiment["workload"] |= {"kind": "call", "geometry": "", "payload": "mine.py:texts"}
+    renamed = ["function_yardstick" if name == "yardstick" else name for name in experiment["variants"]]
+    run.write_json("run.json", manifest | {"experiments": [experiment | {"variants": renamed}]})
+    return run
+
+
+BOTH = ("team006_before", "team006_after")
+OF_CALLS = Thresholds(sessions=(Shift(variant="*", kind="call", sessions=20, between=0.2, at_most=0.4),))
+
+
+def test_two_functions_that_both_became_slower_are_seen_by_the_yardstick(tmp_path: Path) -> None:
+    base = of_functions(tmp_path / "base", seed=1)
+    found = compare(base, of_functions(tmp_path / "slow", seed=2, slower_by=11), thresholds=OF_CALLS)
+    assert found.exit_code == 1
+    assert {each.variant: each.verdict for each in times(found)} == dict.fromkeys(BOTH, "regression")
+    assert {each.against for each in times(found)} == {"function_yardstick"}
+    assert not any("that moved" in each.reason for each in times(found))
+    assert compare(base, of_functions(tmp_path / "same", seed=3), thresholds=OF_CALLS).exit_code == 0
+
+
+def test_functions_of_another_python_are_other_work(tmp_path: Path) -> None:
+    base = of_functions(tmp_path / "base", seed=1)
+    patch = of_functions(tmp_path / "patch", seed=2, environment={"python": "3.11.9"})
+    minor = of_functions(tmp_path / "minor", seed=2, environment={"python": "3.12.1"})
+    assert compare(base, patch, thresholds=OF_CALLS).exit_code == 0
+    assert {each.reason for each in times(compare(base, minor, thresholds=OF_CALLS))} == {"Python 3.11 against 3.12"}
+
+
+def test_a_run_of_functions_from_before_their_yardstick_says_so(tmp_path: Path) -> None:
+    older = of_functions(tmp_path / "older", seed=1, yardstick=False)
+    found = compare(older, of_functions(tmp_path / "new", seed=2), thresholds=OF_CALLS)
+    assert {each.reason for each in times(found)} == {"no yardstick in both runs"}
+
+
 # -- what sessions differ by -------------------------------------------------------------------------------------------
 
 

@@ -136,6 +136,20 @@ def test_a_function_is_counted_over_many_calls_and_has_no_yardstick(
         assert row.verdict == "regression" and (row.low_percent, row.high_percent) == pytest.approx((0.6, 1.0))
 
 
+def test_the_yardstick_of_functions_is_counted_beside_them(tmp_path: Path) -> None:
+    def run(name: str, work: float) -> RunFolder:
+        counted = {"calls": 2_000, "inputs": 4, "work": 10e6}
+        made = a_run(tmp_path / name, {"yardstick": {"calls": None}, "team005_hybrid": counted})
+        yardstick = a_count("function_yardstick", **counted | {"work": work})
+        made.write_json("instructions.json", [*made.read_json("instructions.json"), yardstick])
+        return made
+
+    one, two, three = run("one", 10e6), run("two", 10e6), run("three", 10.2e6)
+    assert rows(compare(one, two, thresholds=COUNTED), "instructions")["team005_hybrid"].verdict == "no regression"
+    reason = rows(compare(one, three, thresholds=COUNTED), "instructions")["team005_hybrid"].reason
+    assert "the yardstick, whose code never changes, executes +2.00 % instructions" in reason
+
+
 def test_what_others_are_compared_with_is_counted_as_well(tmp_path: Path) -> None:
     """Two functions without a yardstick: the first stands for it in the times, and may need more work itself."""
     calls: dict[str, Any] = {"without": ["yardstick", "team006_after"], "noise": 0.01}

@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,9 @@ from llama_workbench.harness.measure.measurement import Measurement
 from llama_workbench.harness.measure.participants import Setting
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import Options, PlanError, Request
+from llama_workbench.harness.report.standings import measure_standings
 from llama_workbench.harness.session.run import plan_run
+from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.worker import gating, rounds
 from llama_workbench.harness.worker.opening import open_workload
 from llama_workbench.harness.worker.state import Worker
@@ -166,9 +168,34 @@ def test_functions_are_compared_on_each_payload_and_with_a_control(mine: Path) -
         Request(compare=("mine.py:once", "new=mine.py:twice"), calls=("mine.py:words", "mine.py:matrix")), []
     )
     assert [experiment.workload.name for experiment in plan.experiments] == ["words", "matrix"]
-    assert {experiment.entered() for experiment in plan.experiments} == {("once", "new", "once@aa")}
+    assert {experiment.entered() for experiment in plan.experiments} == {
+        ("once", "new", "once@aa", "function_yardstick")
+    }
     assert plan.calls()["words"].payload.function == "words"
     assert plan.experiments[0].workload.payload == "mine.py:words", "no folder of this machine is stored"
+
+
+def test_the_yardstick_of_functions_is_not_asked_for_where_it_cannot_take_part() -> None:
+    asked = Request(compare=("json:dumps", "json:loads"), calls=("random:random",))
+    for request in (replace(asked, device="cuda"), replace(asked, environments=(("", sys.prefix),))):
+        [experiment] = make_plan(request, []).experiments
+        assert "function_yardstick" not in experiment.entered()
+    named = replace(asked, compare=("json:dumps", "function_yardstick=json:loads"))
+    assert make_plan(named, []).ad_hoc == (("dumps", "json.function_yardstick"),)
+
+
+def test_a_run_of_functions_has_a_yardstick_with_work_of_its_own(mine: Path) -> None:
+    compared = wb.compare("mine.py:once", "mine.py:twice", payload="mine.py:words", budget=600)
+    run = RunFolder(compared.run.path)
+    found = measure_standings(run)
+    assert found.workloads["words"].reference == "function_yardstick"
+    assert found.subjects == (("words", "once"), ("words", "twice"))
+    assert all(time.over_lives is not None for time in found.rows)
+    sources = run.read_manifest()["sources"]["variants"]
+    assert sources["function_yardstick"].get("file") is None and sources["once"]["file"] == "mine.py"
+    samples = run.read_samples()
+    lives = samples.groupby("variant", observed=True)[["process", "round"]].nunique()
+    assert lives["process"]["function_yardstick"] == lives["round"]["function_yardstick"]  # one round a life
 
 
 @pytest.mark.parametrize(
@@ -195,7 +222,7 @@ def test_a_claim_names_functions_and_what_they_are_called_with(mine: Path) -> No
     claims = load_claims(mine / "claims")
     plan = make_plan(Request(), claims)
     assert plan.functions.sources["one-sort"].factory
-    assert plan.experiments[0].entered() == ("one-sort", "two-sorts", "one-sort@aa")
+    assert plan.experiments[0].entered() == ("one-sort", "two-sorts", "one-sort@aa", "function_yardstick")
     for wrong, told in (
         ('evidence = "architecture"', "any function has no op trace"),
         ('baseline = "fast"', "words calls functions, and fast is a model"),

@@ -166,7 +166,7 @@ def test_a_run_of_functions_goes_on(
     with pytest.raises(RunError, match=f"measured functions, and runs keep no paths.*Give them again: {asked}"):
         go_on(RunFolder(of_functions), Options(), budget=1.0)
     earlier, options = go_on(RunFolder(of_functions), Options(), Request(**COMPARED), budget=600.0)
-    assert earlier.plan.functions.sources.keys() == {"words", "new"}
+    assert earlier.plan.functions.sources.keys() == {"words", "new", "function_yardstick"}
     result, knew = measured(session.Run(earlier.plan, options, Quiet(), earlier), 2)
     assert 1 <= knew["new words"] <= 3 and result.folder.finished_rounds() == {"texts": 5}
     said = run_pytest("--benchmark", f"--continue={of_functions}", "--budget=1", *asked.split())

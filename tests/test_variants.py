@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -276,6 +277,18 @@ def test_the_yardstick_is_frozen():
     assert digest == "2801c751ce50cbd56bcc8b580ec78174e08b48b2c064787b7ce715bbadc17a28", (
         "yardstick.py must not change: saved runs are compared by it"
     )
+
+
+def test_the_yardstick_of_functions_is_frozen():
+    file = FOLDER / "function_yardstick.py"
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    assert digest == "00a84f65dedce66ee9133397e06fdbfd6c9e646db26a0b3fdaeb1aa30ad89756", (
+        "function_yardstick.py must not change: saved runs are compared by it"
+    )
+    module = outside.import_file(file)
+    answer = hashlib.sha256(json.dumps(module.work(module.inputs(2026))).encode()).hexdigest()
+    assert answer == "bb8fd30b22b9387400c9047e03c6fb878f5a667a8d09c37910ab7958fcfdfb6c"
+    assert module.inputs(1) != module.inputs(2)
 
 
 def test_single_file_and_modular_do_not_know_each_other():

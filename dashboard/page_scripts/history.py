@@ -27,7 +27,7 @@ from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.files import STANDINGS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import Standings
-from llama_workbench.variants import YARDSTICK
+from llama_workbench.variants import YARDSTICKS
 
 MOST_TOLD = 12
 """Lines of a list on this page."""
@@ -169,7 +169,7 @@ def show_meaning(points: Sequence[history.Point]) -> None:
     against = points[-1].against
     what = (
         "the frozen yardstick, code that is never edited"
-        if against == YARDSTICK
+        if against in YARDSTICKS
         else f"{words.markdown(against)}, its own baseline, for this workload has no yardstick"
     )
     last = words.markdown(figures.text(points[-1]))

@@ -17,7 +17,7 @@ from llama_workbench.harness.stats.confidence import fixed_interval
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import Control
-from llama_workbench.variants import YARDSTICK
+from llama_workbench.variants import YARDSTICKS
 
 from .. import words
 from . import data, samples
@@ -125,7 +125,7 @@ def drift(noise: Noise, baselines: Mapping[str, str]) -> pd.DataFrame:
         return pd.DataFrame(columns=["workload", "variant", "seconds", "relative"])
     counts = Counter(zip(rows["workload"].astype(str), rows["variant"].astype(str), strict=True))
     wanted = {
-        name: max((YARDSTICK, baselines.get(name, "")), key=lambda variant: counts[name, variant])
+        name: max((*YARDSTICKS, baselines.get(name, "")), key=lambda variant: counts[name, variant])
         for name in rows["workload"].astype(str).unique()
     }
     kept = rows[rows["variant"].astype(str) == rows["workload"].astype(str).map(wanted)].copy()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from llama_workbench.variants import YARDSTICK
+from llama_workbench.variants import YARDSTICKS
 
 from ..machine.environment import device_kind
 from ..metrics.instructions.across import change
@@ -188,7 +188,7 @@ def unlike(key: Key, old: Standings, now: Standings) -> str:
 
 def _is_subject(key: Key) -> bool:
     """Neither a control nor what others are compared with."""
-    return not EnteredName(key[1]).is_control and key[1] != YARDSTICK
+    return not EnteredName(key[1]).is_control and key[1] not in YARDSTICKS
 
 
 def _cannot_tell(key: Key, what: What, thresholds: Thresholds, reason: str) -> Row:

@@ -32,7 +32,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from llama_workbench.variants import YARDSTICK
+from llama_workbench.variants import YARDSTICKS
 
 from ..evidence.effect import ALPHA
 from ..machine.environment import comparable
@@ -198,7 +198,7 @@ def _row(key: Key, old: Standings, now: Standings, limits: _Limits, shift: Shift
     between = 0.0 if shift is None else math.log1p(shift.at_most / 100)
     slow_down = _slow_down(saved, fresh, ALPHA, between)
     limits = limits if shift is None else replace(limits, tolerance=0.0)
-    pair = None if against == YARDSTICK else against
+    pair = None if against in YARDSTICKS else against
     verdict, reason = _answer(slow_down.low, slow_down.high, limits, slack, pair=pair)
     if before.unstable or today.unstable:
         verdict, reason = "cannot tell", f"the ratio moved while {(old if before.unstable else now).name} was measured"
@@ -248,11 +248,19 @@ def why_not(key: Key, old: Standings, now: Standings) -> str:
     before, today = old.workloads[key[0]], now.workloads[key[0]]
     if before.reference is None or before.reference != today.reference:
         return "no yardstick in both runs"
-    if before.reference != YARDSTICK and before.workload.get("kind") not in ("component", "call"):
+    if before.reference not in YARDSTICKS and before.workload.get("kind") not in ("component", "call"):
         return "no yardstick in either run"
+    if before.workload.get("kind") == "call" and (differ := _pythons(old, now)):
+        return differ
     if old.times[key].clock != now.times[key].clock:
         return "one run has CPU time, the other wall time"
     return ""
+
+
+def _pythons(old: Standings, now: Standings) -> str:
+    """How the Pythons of two runs differ, in which functions are not the same work; empty where they do not."""
+    base, new = (".".join(str(run.environment.get("python")).split(".")[:2]) for run in (old, now))
+    return f"Python {base} against {new}" if base != new else ""
 
 
 def _saved(interval: Interval) -> Saved:

@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
-from llama_workbench.variants import YARDSTICK
+from llama_workbench.variants import YARDSTICKS
 
 from ..report.markdown import markdown_cell, markdown_rows
 from ..report.text import measured_text
@@ -46,7 +46,7 @@ def render(comparison: RunComparison) -> Group:
     change = max((len(change_text(row)) for row in worth), default=0)
     for workload in dict.fromkeys(row.workload for row in worth):
         rows = [row for row in worth if row.workload == workload]
-        against = {row.against for row in rows if row.against and row.against != YARDSTICK}
+        against = {row.against for row in rows if row.against and row.against not in YARDSTICKS}
         note = f" (against {', '.join(sorted(against))})" if against else ""
         blocks.append(Text(f"{workload}{note}"))
         for row in rows:

@@ -11,6 +11,7 @@ from .answers import UNKNOWN, difference, gives_what_counts
 from .payload import Arguments, Payload
 from .source import Source
 from .world import World, WorldTurn, folders_of
+from .yardstick import INPUTS, WORK
 
 GATED = (-1, -2, -3)
 """Numbers of the inputs on which every side must agree with the baseline before anything is timed."""
@@ -32,6 +33,11 @@ class Call:
     baseline: Source
     payload: Source
     check: Source | None = None
+
+    def of(self, side: Source) -> Call:
+        """What a side is held against. The yardstick does other work: it has inputs of its own, and its answers need
+        only be the same again."""
+        return Call(WORK, INPUTS) if side == WORK else self
 
     @classmethod
     def from_json(cls, table: Mapping[str, Any]) -> Call:
@@ -69,6 +75,7 @@ class Called:
     def imported(cls, source: Source, call: Call, draw: str, turn: WorldTurn) -> Called:
         """With its modules imported for it alone. The baseline is from the same world where its modules would be the
         same ones: objects of one class then are of one class on both sides of the check. Raises OutsideVariantError."""
+        call = call.of(source)
         shared = [call.payload, *filter(None, [call.check])]
         folders = [folders_of([each, *shared]) for each in (source, call.baseline)]
         world = World(turn, folders[0])

@@ -21,6 +21,10 @@ class OpenLives:
             yield self.rounds.pop(finished.workload)
         self.rounds.setdefault(finished.workload, []).append(finished)
 
+    def had(self, workload: str, variant: str) -> bool:
+        """Whether a variant was timed in the life that measures the workload now."""
+        return any(sample.variant == variant for each in self.rounds.get(workload, ()) for sample in each.samples)
+
     def end(self, process: int | None = None) -> Iterator[list[Round]]:
         """The rounds of the life of this process, by workload; without a number those of every life."""
         over = [workload for workload, rounds in self.rounds.items() if process in (None, rounds[0].process)]

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from llama_workbench.variants import FUNCTION_YARDSTICK, YARDSTICKS
+
 from ..evidence.design import Design
 from ..evidence.effect import ALPHA, FAULT_COST_NS, NO_STRETCH, Stretch, decided, fault_stretch, rounds_needed
 from ..measure.remaining import Remaining, Wait, WaitsFor
@@ -31,9 +33,10 @@ PRECISION = 0.03
 ENOUGH_ROUNDS = 24
 """... or until it had this many rounds."""
 
-CONTROL_PRECISION = 0.02
+CONTROL_PRECISION, YARDSTICK_PRECISION = 0.02, 0.01
 """Identical copy and yardstick take part until they are known this well; the A/A control always does in rounds of many
-variants, and in blocks of a pair as long as they do."""
+variants, and in blocks of a pair as long as they do. By the yardstick saved runs are compared, which are to tell 5 %
+more time from none. That of functions takes part in one round of a life: another life tells more than another round."""
 
 Apart = Callable[[Comparison], bool]
 """Whether a pair is measured alone."""
@@ -144,9 +147,7 @@ class StoppingRule:
         """
         names = (name for name in experiment.controls if EnteredName(name).control != COPY)
         pairs = [experiment.control_pair(name) for name in names]
-        return [
-            pair for pair in pairs if is_apart(pair) and not _is_known(self._interval(pair, ALPHA), CONTROL_PRECISION)
-        ]
+        return [pair for pair in pairs if is_apart(pair) and not _control_is_known(pair, self._interval(pair, ALPHA))]
 
     def _controls_left(self, experiment: Experiment, is_apart: Apart) -> Iterator[Remaining]:
         """Where all effects are settled: the first interval of the controls that say how noisy the run was, and by
@@ -226,7 +227,8 @@ class StoppingRule:
         pairs = list(dict.fromkeys(target.comparison for target in left))
         for name in experiment.controls:
             pair = experiment.control_pair(name)
-            if EnteredName(name).control == AA or not _is_known(self._interval(pair, ALPHA), CONTROL_PRECISION):
+            done = name == FUNCTION_YARDSTICK and self.lives.had(pair.workload, name)
+            if EnteredName(name).control == AA or not (done or _control_is_known(pair, self._interval(pair, ALPHA))):
                 pairs.append(pair)
         wanted = {name for pair in pairs for name in (pair.baseline, pair.variant)}
         wanted |= set(experiment.grid) if open_ else set()
@@ -299,6 +301,10 @@ def open_contrasts(
         if not decided(running_interval(values, alpha), contrast.region):
             open_.append((contrast, values))
     return open_
+
+
+def _control_is_known(pair: Comparison, interval: Interval) -> bool:
+    return _is_known(interval, YARDSTICK_PRECISION if pair.variant in YARDSTICKS else CONTROL_PRECISION)
 
 
 def _is_known(interval: Interval, precision: float) -> bool:

@@ -15,7 +15,7 @@ from llama_workbench import variants
 from llama_workbench.datasets import workloads as workload_data
 from llama_workbench.datasets.geometries import Geometry, geometries, parameter_count
 from llama_workbench.datasets.workloads import Workload
-from llama_workbench.variants import YARDSTICK
+from llama_workbench.variants import FUNCTION_YARDSTICK, YARDSTICK
 
 from ..calls.called import Call
 from ..calls.source import Source
@@ -284,4 +284,6 @@ def _experiment(
             controls.append(EnteredName.of_control(other, COPY))
         if YARDSTICK not in names:
             controls.append(YARDSTICK)
+    elif workload.kind == "call" and controls and FUNCTION_YARDSTICK in functions.sources:
+        controls.append(FUNCTION_YARDSTICK)
     return Experiment(workload, names, baseline, tuple(controls), tuple(targets), contrasts)

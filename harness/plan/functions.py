@@ -15,6 +15,7 @@ from ..calls.called import Call
 from ..calls.environments import PythonEnvironment, environments_at
 from ..calls.revisions import parse_at
 from ..calls.source import Source, named_apart
+from ..calls.yardstick import WORK
 from ..claims.model import Claim
 from .options import CALL, CHECK, COMPARE, ENV, PlanError, Request
 from .selection import added_sources
@@ -53,7 +54,7 @@ def functions_of(request: Request, claims: Sequence[Claim]) -> tuple[Request, Fu
 
     Raises PlanError and SourceError.
     """
-    taken = [*variants.names()]
+    taken = [*variants.names(), WORK.name]
     sources: list[Source] = []
     made_by: dict[str, tuple[Source, Source | None]] = {}
     workloads: dict[str, Workload] = {}
@@ -91,7 +92,10 @@ def functions_of(request: Request, claims: Sequence[Claim]) -> tuple[Request, Fu
             workloads[call.name] = _workload(
                 call.name, payload, checked or None, threads=call.threads, description=call.description
             )
-    return request, Functions(_by_name(sources, taken), workloads, made_by, environments)
+    by_name = _by_name(sources, taken)
+    if made_by and not environments and request.device == "cpu":
+        by_name[WORK.name] = WORK
+    return request, Functions(by_name, workloads, made_by, environments)
 
 
 def _parsed(what: str | Source, option: str, elsewhere: bool = False) -> Source:

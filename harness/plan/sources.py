@@ -9,6 +9,7 @@ from llama_workbench.variants import digests
 
 from ..calls.digest import digest_of
 from ..calls.source import Source as Given
+from ..calls.yardstick import WORK
 from ..spec.entered import EnteredName
 from ..store.sitting_schema import CallSources, SourceRecord, Sources
 from .experiments import Plan
@@ -48,5 +49,7 @@ def _controls(plan: Plan) -> list[str]:
 
 def _source(given: Given) -> SourceRecord:
     """What run.json says of code that the user brought: no folders, for runs are published."""
+    if given == WORK:
+        return SourceRecord(digest=digest_of(given))
     file = Path(given.where).name if given.is_file else None
     return SourceRecord(digest=digest_of(given), file=file, given=given.again, commit=given.commit or None)

@@ -15,7 +15,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
 from functools import reduce
 
-from llama_workbench.variants import YARDSTICK
+from llama_workbench.variants import YARDSTICKS
 
 from ..evidence.evidence import Evidence, evidence_from_manifest
 from ..spec.comparison import Comparison
@@ -29,9 +29,6 @@ from ..store.folder import RunFolder
 from ..store.forms import Fault
 from ..store.schema import STANDINGS as FORM
 from ..store.schema import Key, OverLives, RelativeTime, Standings, WorkloadResult
-
-LIFE = "life"
-"""The `unit` of a run.json whose log ratios are one a process; without it they are one a round."""
 
 
 def measure_standings(folder: RunFolder, workloads: Collection[str] | None = None) -> Standings:
@@ -53,7 +50,7 @@ def measure_standings(folder: RunFolder, workloads: Collection[str] | None = Non
         workload = experiment["workload"]
         weights = (manifest.get("checkpoints") or {}).get(workload.get("geometry")) or {}
         bias = evidence.bias(workload["name"])
-        likely = (name for name in (YARDSTICK, experiment.get("baseline")) if (workload["name"], name) in present)
+        likely = (name for name in (*YARDSTICKS, experiment.get("baseline")) if (workload["name"], name) in present)
         reference = next(likely, None)
         baselines.setdefault(workload["name"], experiment.get("baseline") or "")
         results.setdefault(workload["name"], WorkloadResult(workload, weights.get("digest"), reference, bias))
@@ -75,7 +72,7 @@ def measure_standings(folder: RunFolder, workloads: Collection[str] | None = Non
         workloads=results,
         subjects=subjects,
         rows=tuple(
-            _relative_time(evidence, key, reference, baselines[key[0]], of_lives=manifest.get("unit") == LIFE)
+            _relative_time(evidence, key, reference, baselines[key[0]])
             for key in subjects
             if (reference := results[key[0]].reference) and (workloads is None or key[0] in workloads)
         ),
@@ -108,9 +105,7 @@ def read_standings(folder: RunFolder, workloads: Collection[str] | None = None) 
     return measure_standings(folder, workloads)
 
 
-def _relative_time(
-    evidence: Evidence, key: Key, reference: str, baseline: str, *, of_lives: bool = False
-) -> RelativeTime:
+def _relative_time(evidence: Evidence, key: Key, reference: str, baseline: str) -> RelativeTime:
     workload, variant = key
     steps = [Comparison(workload, variant, reference)]
     if not len(evidence.differences(steps[0]).values):
@@ -130,7 +125,7 @@ def _relative_time(
         rounds=min(each.n for each in intervals),
         unstable=any(each.unstable for each in intervals),
         faults=sum(each.faults_variant - each.faults_baseline for each in measured),
-        over_lives=_over_lives(measured) if of_lives else None,
+        over_lives=_over_lives(measured) if evidence.design.lives else None,
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from llama_workbench.variants import YARDSTICK
+from llama_workbench.variants import FUNCTION_YARDSTICK, YARDSTICK
 
 from .callgrind import ALLOCATORS, GROUPS
 from .files import Instructions
@@ -38,8 +38,9 @@ def change(base: Sequence[Instructions], new: Sequence[Instructions], workload: 
     """What became of a variant's count. Raises ValueError with the reason where nothing can be said."""
     old, now = _record(base, workload, variant, "base"), _record(new, workload, variant, "new")
     changed = _change(old, now)
+    yardstick = FUNCTION_YARDSTICK if now.inputs else YARDSTICK
     try:
-        beside = _change(_record(base, workload, YARDSTICK, "base"), _record(new, workload, YARDSTICK, "new"))
+        beside = _change(_record(base, workload, yardstick, "base"), _record(new, workload, yardstick, "new"))
     except ValueError as error:
         if now.inputs:  # runs of functions may be older than their yardstick
             return changed

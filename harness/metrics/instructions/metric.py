@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from llama_workbench.variants import YARDSTICK
+from llama_workbench.variants import YARDSTICKS
 
 from ...calls.called import Call
 from ...evidence.evidence import Evidence
@@ -196,7 +196,7 @@ def everything(context: PassContext) -> list[Pair]:
     return [
         (book.experiment.workload.name, name)
         for book in context.measurement.participants.books
-        for name in sorted(book.experiment.entered(), key=lambda name: name != YARDSTICK)
+        for name in sorted(book.experiment.entered(), key=lambda name: name not in YARDSTICKS)
         if not EnteredName(name).is_control and not cannot_count(book.experiment.workload, name, added)
     ]
 
