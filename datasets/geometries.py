@@ -6,19 +6,20 @@ One model of a shape's numbers serves geometries.toml, config.json and GGUF; a t
 from __future__ import annotations
 
 import math
+import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic_core import PydanticCustomError
 
 from llama_workbench import ROOT
 from llama_workbench.variants.config import LlamaConfig, RopeScaling
 
+from .faults import faults, impossible
 from .files import SMALL_BYTES, nearest, parse_toml, read_bytes, short, shortened, shown
 
 GEOMETRIES_FILE = ROOT / "datasets" / "geometries.toml"
@@ -44,11 +45,6 @@ class CheckpointError(DataError):
 def fail(where: Path | str, problem: str, fix: str) -> NoReturn:
     """Raises `CheckpointError`."""
     raise CheckpointError(f"{where}: {problem}; {fix}")
-
-
-def impossible(key: str, value: object, expected: str) -> PydanticCustomError:
-    """The error a validator raises for a value that does not fit the others of its table."""
-    return PydanticCustomError("impossible", "{key}", {"key": key, "value": value, "expected": expected})
 
 
 class Scaling(BaseModel):
@@ -186,17 +182,32 @@ class _Table(Shape):
 Model = TypeVar("Model", bound=BaseModel)
 Entry = TypeVar("Entry")
 
-MOST_MISTAKES = 20  # shown of one table
-
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The tables of a TOML file. Raises `DataError` if there is no such file or it is not TOML."""
+    """The tables of a TOML file. Raises `DataError`, with line and column, if it cannot be read or is not TOML."""
+    file, text = shown(path), ""
     try:
-        return parse_toml(read_bytes(path, at_most=SMALL_BYTES).decode("utf-8"))
+        raw = read_bytes(path, at_most=SMALL_BYTES)
+        return parse_toml(text := raw.decode("utf-8"))
     except OSError as error:
-        raise DataError(f"{shown(path)}: cannot be read ({error.strerror})") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise DataError(f"{shown(path)}: not TOML: {error}") from error
+        raise DataError(f"{file}: cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        line, column = raw.count(b"\n", 0, error.start) + 1, error.start - raw.rfind(b"\n", 0, error.start)
+        raise DataError(f"{file}:{line}:{column}: not UTF-8 text, which TOML has to be") from error
+    except tomllib.TOMLDecodeError as error:
+        place, problem = _place_in(text, str(error))
+        raise DataError(f"{file}{place}: not valid TOML: {problem}") from error
+
+
+def _place_in(text: str, message: str) -> tuple[str, str]:
+    """Line and column of a fault, and what it is: tomllib tells the place in its message, of a text that ends too
+    early not in numbers."""
+    match = re.search(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$", message)
+    if match is None:
+        return "", message
+    lines = text.split("\n")
+    line, column = (match[1], match[2]) if match[1] else (len(lines), len(lines[-1]) + 1)
+    return f":{line}:{column}", message[: match.start()]
 
 
 def checked(
@@ -208,8 +219,8 @@ def checked(
     try:
         return model.model_validate(dict(values), context=dict(context or {}))
     except ValidationError as error:
-        lines = mistakes(error, keys=model.model_fields)
-        raise DataError("\n".join(f"{file}: {shortened(table)}: {mistake}" for mistake in lines)) from None
+        lines = faults(error, values, model)
+        raise DataError("\n".join(f"{file}: {shortened(table)}: {fault}" for fault in lines)) from None
 
 
 def named(by_name: Mapping[str, Entry], name: str, missing: str) -> Entry:
@@ -217,38 +228,3 @@ def named(by_name: Mapping[str, Entry], name: str, missing: str) -> Entry:
     if name not in by_name:
         raise DataError(f"{missing} {name!r}; {nearest(name, by_name)}")
     return by_name[name]
-
-
-def mistakes(error: ValidationError, names: Mapping[str, str] | None = None, keys: Iterable[str] = ()) -> list[str]:
-    """What is wrong with the values of a model, a line a mistake: key, value, what was expected. `names`: what a file
-    calls a key of the model. `keys`: those that the table knows."""
-    return [shortened(_mistake(dict(details), names or {}, keys), 800) for details in error.errors()[:MOST_MISTAKES]]
-
-
-def _mistake(error: dict[str, Any], names: Mapping[str, str], keys: Iterable[str]) -> str:
-    details, value = error.get("ctx", {}), error["input"]
-    location: tuple[str | int, ...] = tuple(error["loc"])
-    if error["type"] == "impossible":
-        location, value = tuple(details["key"].split(".")), details["value"]
-    steps = (f"[{part}]" if isinstance(part, int) else f".{names.get(part, part)}" for part in location)
-    key = "".join(step for step in steps if step != ".[key]").removeprefix(".") or "it"
-    match error["type"]:
-        case "value_error":  # raised by a check of ours
-            return f"{key}: {details['error']}" if location else str(details["error"])
-        case "impossible":
-            return f"{key} = {short(value)}, expected {details['expected']}"
-        case "missing":
-            return f"{key} is missing"
-        case "extra_forbidden":
-            valid = keys if len(location) == 1 else Scaling.model_fields
-            return f"{key} = {short(value)}: no such key; {nearest(str(location[-1]), valid)}"
-        case "literal_error":
-            choices = details["expected"].replace(" or ", ", ").replace("'", "").split(", ")
-            hint = f"; {nearest(value, choices)}" if isinstance(value, str) else ""
-            return f"{key} = {short(value)}, expected {details['expected']}{hint}"
-        case "model_type" | "model_attributes_type" | "dict_type" | "dataclass_type":
-            return f"{key} = {short(value)}, expected an object"
-        case "too_short":
-            return f"{key} = {short(value)}, expected {details['min_length']} or more entries"
-        case _:
-            return f"{key} = {short(value)}, expected {error['msg'].removeprefix('Input should be ')}"

@@ -15,8 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validat
 
 from llama_workbench import ROOT
 
+from .faults import impossible
 from .files import nearest, short, shortened, shown
-from .geometries import MOST_COUNT, Count, DataError, Geometry, Text, checked, geometries, impossible, named, read_toml
+from .geometries import MOST_COUNT, Count, DataError, Geometry, Text, checked, geometries, named, read_toml
 from .lengths import drawn_length, longest_call
 
 WORKLOADS_FILE = ROOT / "datasets" / "workloads.toml"

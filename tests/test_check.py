@@ -193,7 +193,7 @@ def test_a_claim_is_read_and_planned(tmp_path: Path) -> None:
     assert output("check", path).startswith("rope-3x-5x: right; 3 parts, ")
     path.write_text(source.replace("title =", "titel ="))
     done = command("check", path)
-    assert done.returncode == 1 and 'unknown key; did you mean "title"?' in " ".join(done.stdout.split())
+    assert done.returncode == 1 and "unknown key; did you mean 'title'?" in " ".join(done.stdout.split())
     path.write_text(source.replace('"rope-t32"', '"rope-t33"'))
     problems = json.loads(command("check", path, "--json").stdout)["problems"]
     assert any("rope-t33" in problem for problem in problems)

@@ -174,23 +174,27 @@ def test_judging_gives_a_run_the_questions_of_a_folder(tmp_path: Path, capsys: p
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ('claim = "one-sort-is-enough"', 'claim = "one-sort"', r'question\[0\].claim = "one-sort": expected a claim'),
-        ('where = "on text"', 'part = "time"', r"question\[0\].part = 'time': expected none"),
-        ('where = "on text"', 'wher = "on text"', r'question\[0\].wher = "on text": unknown key; did you mean "where"'),
-        ("percent = 5", "percent = 'five'", r'rule\[0\].pick\[0\].percent = "five": expected a limit in percent'),
+        ('claim = "one-sort-is-enough"', 'claim = "one-sort"', r"question\[0\].claim = 'one-sort', expected a claim"),
+        ('where = "on text"', 'part = "time"', r"question\[0\].part = 'time', expected none"),
+        ('where = "on text"', 'wher = "on text"', r"question\[0\].wher = 'on text': unknown key; did you mean 'where'"),
+        ("percent = 5", "percent = 'five'", r"rule\[0\].pick\[0\].percent = 'five', expected a limit in percent"),
         ("percent = 5\n", "", "percent: expected together with above or not_above"),
         ('above = "gain of sort"\npercent = 5\n', "", "pick: expected a condition .* in each but the last"),
-        ('"gain of sort"', '"gain of sorts"', r'rule\[0\].pick\[0\]: "gain of sorts": expected one of gain of sort'),
-        ('option = "D"', 'option = "E"', r'rule\[0\].pick\[0\].option = "E": expected one of K, D'),
-        ('team = "Blue"\n', "", r"rule\[0\].team: missing; expected who goes by it"),
-        ('K = "keep', 'K = 3 # "keep', r"options.K = 3: expected a table from letters"),
+        (
+            '"gain of sort"',
+            '"gain of sorts"',
+            r"rule\[0\].pick\[0\] asks about 'gain of sorts', expected one of gain of sort",
+        ),
+        ('option = "D"', 'option = "E"', r"rule\[0\].pick\[0\].option = 'E', expected one of K, D"),
+        ('team = "Blue"\n', "", r"rule\[0\].team is missing, expected who goes by it"),
+        ('K = "keep', 'K = 3 # "keep', r"options.K = 3, expected a table from letters"),
         (
             "sort = { variant",
             "sort = 3 # { variant",
-            r"numbers.gains.sort = 3: expected a table with variant, baseline",
+            r"numbers.gains.sort = 3, expected a table from a name to variant and baseline",
         ),
-        ('claim = "one-sort-is-enough"', "claim = []", r"question\[0\].claim = \[\]: expected the id of a claim"),
-        ("[options]", "[options", "not TOML"),
+        ('claim = "one-sort-is-enough"', "claim = []", r"question\[0\].claim = \[\], expected the id of a claim"),
+        ("[options]", "[options", "not valid TOML"),
     ],
 )
 def test_a_mistake_names_the_file_the_key_and_what_was_expected(claims: Path, old: str, new: str, told: str) -> None:

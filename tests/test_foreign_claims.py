@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from llama_workbench.datasets.faults import MOST_FAULTS
 from llama_workbench.datasets.files import SMALL_BYTES
-from llama_workbench.harness.claims.faults import MOST_FAULTS, ClaimError
+from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.claims.reading import check_claim, read_claim
 from tests.fuzz.foreign import CLAIM
 
@@ -30,7 +31,7 @@ def test_a_claim_with_a_number_of_5000_digits(tmp_path: Path) -> None:
         (told,) = claim_problems(tmp_path, "[6, 11.5]", f"[6, {number}]")
         assert told.endswith("not valid TOML: a number of too many digits")
     (told,) = claim_problems(tmp_path, "[6, 11.5]", f"0x{'f' * 5000}")  # this many TOML's reader takes
-    assert "gain_percent = a number of 20,000 bits: expected [low, high]" in told
+    assert "gain_percent = a number of 20,000 bits, expected [low, high]" in told
 
 
 @pytest.mark.parametrize("deep", ["[" * 5000 + "]" * 5000, "{ " + ".".join("a" * 5000) + " = 1 }", "{ a = " * 60 + "1"])

@@ -306,8 +306,7 @@ AS_WRITTEN = {
         harness.machine.environment.device_differences harness.machine.environment.device_kind
         harness.machine.environment.fingerprint harness.machine.environment.one_line""",
     "a file that a user or another program wrote, before it is checked": """
-        datasets.files.parse_toml datasets.geometries.checked datasets.geometries.read_toml
-        harness.claims.faults.problems_of variants.config.config_json""",
+        datasets.geometries.checked datasets.geometries.read_toml variants.config.config_json""",
     "what goes to a measuring process, or comes from one": """
         harness.measure.measurement.ask_about harness.measure.measurement.ask_in_lives
         harness.metrics.instructions.counting.count harness.metrics.instructions.counting.no_count

@@ -171,6 +171,7 @@ def test_the_horizon_is_known_by_costs_and_kept(tmp_path: Path, monkeypatch: pyt
         state = ExperimentState(plan.experiments[0], None, call_ns={"old": 1e5, "new": 1e5})
         group = Group(None, 0, 1, [state], torch=False)
         set_horizons([group], seconds)
+        assert state.horizon is not None
         horizons.append(state.horizon)
         set_horizons([group], 2 * seconds)
         assert state.horizon == horizons[-1], "a run that goes on keeps it"

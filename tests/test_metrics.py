@@ -137,9 +137,9 @@ def test_faults_in_a_claim_about_it_are_told_like_any_other(toy: Path) -> None:
     with pytest.raises(ClaimError) as caught:
         load_claims(toy)
     told = str(caught.value)
-    assert "hypothesis[0].variant: missing; expected a name of letters" in told
-    assert 'hypothesis[0].at_most = "4": expected a number' in told
-    assert 'hypothesis[0].workload = "x": unknown key for metric = "toy"; did you mean "workloads"?' in told
+    assert "hypothesis[0].variant is missing, expected a name of letters" in told
+    assert "hypothesis[0].at_most = '4', expected a number" in told
+    assert "hypothesis[0].workload = 'x': unknown key; did you mean 'workloads'?" in told
 
 
 def test_without_the_file_there_is_no_such_metric(toy: Path) -> None:
@@ -147,7 +147,7 @@ def test_without_the_file_there_is_no_such_metric(toy: Path) -> None:
     package.__path__.pop()
     metrics.cache_clear()
     try:
-        with pytest.raises(ClaimError, match=r'metric = "toy": expected one of attribution, check, .*, trend'):
+        with pytest.raises(ClaimError, match=r"metric = 'toy', expected one of attribution, check, .*, trend"):
             load_claims(toy)
         with pytest.raises(KeyError, match="no metric 'toy'; there are attribution"):
             metric_of("toy")

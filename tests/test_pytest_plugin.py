@@ -190,7 +190,7 @@ def test_plain_pytest_runs_no_benchmarks(run_pytest):
     [
         (NAMES, ["--seed", "3"], 0, "1 passed"),
         (NAMES, ["--workbench-benchmark", "--seed=3", "--workbench-workloads=none"], 4, "no workload 'none'"),
-        (("seed", "claims"), ["--benchmark", "--seed", "3", "--workbench-claims", "none"], 4, 'no claim "none"'),
+        (("seed", "claims"), ["--benchmark", "--seed", "3", "--workbench-claims", "none"], 4, "no claim 'none'"),
         (("seed",), ["--benchmark", "--budget", "."], 4, "argument --budget: invalid float value: '.'"),
         (("seed",), ["--budget", "3"], 4, "unrecognized arguments: --budget"),
     ],
@@ -246,7 +246,7 @@ def test_a_malformed_claim_names_file_and_key(run_pytest, tmp_path):
     result = run_pytest("--benchmark", f"--claims-dir={tmp_path}")
     assert result.returncode == 4
     assert "mine.toml" in result.stderr
-    assert 'did you mean "title"' in result.stderr
+    assert "did you mean 'title'" in result.stderr
 
 
 def test_a_checkpoint_with_nan_is_refused_before_anything_is_measured(run_pytest, tmp_path):

@@ -74,7 +74,7 @@ def judged(*results: ExactResult, samples: pd.DataFrame | None = None, **hypothe
 @pytest.mark.parametrize(
     ("hypothesis", "problem"),
     [
-        ({"metric": "count", "quantity": "lines"}, "hypothesis[0].variant: missing; expected a name of letters"),
+        ({"metric": "count", "quantity": "lines"}, "hypothesis[0].variant is missing, expected a name of letters"),
         ({"metric": "count", "quantity": "lines", "variant": "v"}, "exactly one of range, above, at_most; found none"),
         (
             {"metric": "count", "quantity": "lines", "variant": "v", "above": 1, "at_most": 2},
@@ -82,12 +82,12 @@ def judged(*results: ExactResult, samples: pd.DataFrame | None = None, **hypothe
         ),
         (
             {"metric": "check", "quantity": "q", "above": 1},
-            'above = 1: unknown key for metric = "check" (keys here',
+            "above = 1: unknown key (keys here",
         ),
-        ({"metric": "none"}, "hypothesis[0].reason: missing; expected a text of one sentence"),
+        ({"metric": "none"}, "hypothesis[0].reason is missing, expected a text of one sentence"),
         (
             {"metric": "share", "variant": "v", "workloads": ["w"], "above": 1},
-            "hypothesis[0].phases: missing; expected a list of one or more phases without repeats",
+            "hypothesis[0].phases is missing, expected a list of one or more phases without repeats",
         ),
         (
             {"metric": "share", "variant": "v", "workloads": ["w"], "above": 1, "phases": ["mlp"], "of": "attention"},
@@ -99,11 +99,11 @@ def judged(*results: ExactResult, samples: pd.DataFrame | None = None, **hypothe
         ),
         (
             {"metric": "trend", "variant": "v", "baseline": "u", "workloads": ["w"], "above": 1},
-            'workloads = ["w"]: expected a list of two or more names without repeats',
+            "workloads = ['w'], expected a list of two or more names without repeats",
         ),
-        ({"metric": "count", "variant": "v", "quantity": "lines", "above": "1"}, 'above = "1": expected a number'),
+        ({"metric": "count", "variant": "v", "quantity": "lines", "above": "1"}, "above = '1', expected a number"),
         ({"metric": "count", "variant": "v", "quantity": "lines", "over": 1}, "over = 1: unknown key"),
-        ({"metric": "counts"}, 'did you mean "count"?'),
+        ({"metric": "counts"}, "did you mean 'count'?"),
     ],
 )
 def test_a_faulty_reading_is_told_with_the_fix(hypothesis: dict[str, Any], problem: str) -> None:

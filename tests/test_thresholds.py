@@ -50,21 +50,21 @@ def test_the_nearest_file_with_our_table_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[tool.llama-workbench]\ncomparee = {}", 'comparee = {}: unknown key; did you mean "compare"?'),
-        (HEAD + "tiem = 5", 'compare.tiem = 5: unknown key; did you mean "time"?'),
-        (f'{FOR}variant = "x"\nmemroy = 3', 'compare.for[0].memroy = 3: unknown key; did you mean "memory"?'),
-        (HEAD + "time = 0", "compare.time = 0: expected a number of percent above 0"),
-        (HEAD + "time = nan", "compare.time = nan: expected a number of percent above 0"),
-        (HEAD + "memory = true", "compare.memory = true: expected a number of percent above 0"),
-        (HEAD + 'instructions = "1"', 'compare.instructions = "1": expected a number of percent above 0'),
-        (HEAD + 'gate = ["tmie"]', 'did you mean "time"?'),
-        (HEAD + "gate = []", "compare.gate = []: expected a list of one or more of time, instructions"),
+        ("[tool.llama-workbench]\ncomparee = {}", "comparee = {}: unknown key; did you mean 'compare'?"),
+        (HEAD + "tiem = 5", "compare.tiem = 5: unknown key; did you mean 'time'?"),
+        (f'{FOR}variant = "x"\nmemroy = 3', "compare.for[0].memroy = 3: unknown key; did you mean 'memory'?"),
+        (HEAD + "time = 0", "compare.time = 0, expected a number of percent above 0"),
+        (HEAD + "time = nan", "compare.time = nan, expected a number of percent above 0"),
+        (HEAD + "memory = true", "compare.memory = True, expected a number of percent above 0"),
+        (HEAD + 'instructions = "1"', "compare.instructions = '1', expected a number of percent above 0"),
+        (HEAD + 'gate = ["tmie"]', "did you mean 'time'?"),
+        (HEAD + "gate = []", "compare.gate = [], expected a list of one or more of time, instructions"),
         (HEAD + 'gate = ["time", "time"]', "without repeats"),
-        (HEAD + "for = 3", "compare.for = 3: expected tables [[for]]"),
+        (HEAD + "for = 3", "compare.for = 3, expected tables [[for]]"),
         (FOR + "time = 3", "compare.for[0]: names no variant and no workload"),
         (FOR + 'variant = "x"', "compare.for[0]: has no threshold"),
-        (FOR + "variant = 3\ntime = 3", "compare.for[0].variant = 3: expected a name, or a pattern"),
-        ("[tool]\nllama-workbench = 3", "tool.llama-workbench = 3: expected a table"),
+        (FOR + "variant = 3\ntime = 3", "compare.for[0].variant = 3, expected a name, or a pattern"),
+        ("[tool]\nllama-workbench = 3", "tool.llama-workbench = 3, expected a table"),
         ("[tool.llama-workbench", "pyproject.toml:1:22: not valid TOML"),
     ],
 )
@@ -89,7 +89,7 @@ def test_the_command_refuses_them(
     assert "nowhere.toml: cannot be read" in said("--config", "nowhere.toml")
     Path("other.toml").write_text("[tool.ruff]\n", encoding="utf-8")
     assert "other.toml: has no table [tool.llama-workbench]" in said("--config", "other.toml")
-    assert 'did you mean "instructions"?' in said("--gate", "time,instruction")
+    assert "did you mean 'instructions'?" in said("--gate", "time,instruction")
     Path("pyproject.toml").write_text(HEAD + "tiem = 5", encoding="utf-8")
     assert "tiem = 5: unknown key" in said()
     assert gate_of("instructions, time") == ("time", "instructions")

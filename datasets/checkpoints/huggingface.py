@@ -27,8 +27,9 @@ from llama_workbench.cache import keep
 from llama_workbench.variants.config import LlamaConfig
 
 from .. import tokenizer
+from ..faults import faults
 from ..files import CONFIG_BYTES, TOKENIZER_BYTES, open_regular, parse_json, read_bytes, short, shortened
-from ..geometries import CheckpointError, Scaling, Shape, fail, mistakes, stored_shapes
+from ..geometries import CheckpointError, Scaling, Shape, fail, stored_shapes
 from ..synthetic_files import CONFIG, SINGLE, SYNTHETIC
 
 DTYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
@@ -326,7 +327,7 @@ def _llama_config(path: Path, raw: Mapping[str, Any]) -> LlamaConfig:
     try:
         return Shape.model_validate(values).config()
     except ValidationError as error:
-        fail(path, mistakes(error, names)[0], COPY)
+        fail(path, faults(error, values, Shape, names=names)[0], COPY)
 
 
 def _rope(path: Path, raw: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:

@@ -21,8 +21,9 @@ from pydantic import ValidationError
 from llama_workbench.variants.config import LlamaConfig, RopeScaling
 from llama_workbench.variants.engines.gguf_file import ARCHITECTURE, NAMES, ROPE_FACTORS, rope_factors, wavelengths
 
+from ..faults import faults
 from ..files import open_regular, short, shortened
-from ..geometries import LARGEST_FACTOR, MOST_COUNT, CheckpointError, Shape, fail, mistakes
+from ..geometries import LARGEST_FACTOR, MOST_COUNT, CheckpointError, Shape, fail
 
 MOST_KEYS, MOST_TENSORS, MOST_TEXTS = 1 << 12, 1 << 17, 1 << 21
 """Of a file: keys, tensors, and texts in all its lists (a large tokenizer has 0.3 million words and as many merges)."""
@@ -208,7 +209,7 @@ def llama_config(reader: Reader) -> LlamaConfig:
     try:
         config = Shape.model_validate(values).config()
     except ValidationError as error:
-        fail(path, mistakes(error, names)[0], AGAIN)
+        fail(path, faults(error, values, Shape, names=names)[0], AGAIN)
     for template in (Keys.Attention.VALUE_LENGTH, Keys.Rope.DIMENSION_COUNT):
         key = template.format(arch=ARCHITECTURE)
         if (value := reader.number(key)) not in (None, config.head_dim):

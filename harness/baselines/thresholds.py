@@ -20,8 +20,7 @@ at_most = 0.2
 from __future__ import annotations
 
 import math
-import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -29,7 +28,10 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from ..claims.faults import nearest, problems_of, shown, syntax_problem
+from llama_workbench.datasets.faults import faults
+from llama_workbench.datasets.files import nearest, short
+from llama_workbench.datasets.geometries import DataError, read_toml
+
 from ..spec.hypotheses import no_repeats
 
 What = Literal["time", "instructions", "memory", "operations"]
@@ -174,7 +176,7 @@ def gate_of(text: str) -> tuple[What, ...]:
     words = tuple(word.strip() for word in text.split(","))
     for word in words:
         if word not in WHATS:
-            raise ConfigError(f"--gate {text}: expected one or more of {', '.join(WHATS)}{nearest(word, WHATS)}")
+            raise ConfigError(f"--gate {text}: expected one or more of {', '.join(WHATS)}; {nearest(word, WHATS)}")
     return tuple(what for what in WHATS if what in words)
 
 
@@ -185,35 +187,18 @@ def _shipped() -> tuple[Shift, ...]:
 
 def _table_of(path: Path) -> Any:
     """Our table of a file; None where it has none."""
-    text = ""
     try:
-        text = path.read_bytes().decode("utf-8")
-        whole = tomllib.loads(text)
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: is no text in UTF-8") from error
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(syntax_problem(path, text, str(error))) from error
-    tools = whole.get("tool")
+        tools = read_toml(path).get("tool")
+    except DataError as error:
+        raise ConfigError(str(error)) from error
     return tools.get("llama-workbench") if isinstance(tools, Mapping) else None
 
 
 def _checked(table: Any, path: Path) -> Thresholds:
     if not isinstance(table, Mapping):
-        raise ConfigError(f"{path}: {TABLE} = {shown(table)}: expected a table")
+        raise ConfigError(f"{path}: {TABLE} = {short(table)}, expected a table")
     try:
         return _Settings.model_validate(table).compare
     except ValidationError as error:
-        raise ConfigError("\n".join(problems_of(error, table, f"{path}: {TABLE}", _model_at))) from error
-
-
-def _model_at(table: Mapping[str, Any], location: Sequence[str | int]) -> type[BaseModel]:
-    match location:
-        case ["compare", "for", int(), str(), *_]:
-            return ForSome
-        case ["compare", "sessions", int(), str(), *_]:
-            return Shift
-        case ["compare", str(), *_]:
-            return Thresholds
-    return _Settings
+        lines = (f"{path}: {TABLE}: {fault}" for fault in faults(error, table, _Settings))
+        raise ConfigError("\n".join(lines)) from error

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from llama_workbench import ROOT
+from llama_workbench.datasets.faults import faults
 from llama_workbench.datasets.geometries import DataError, read_toml
+from llama_workbench.variants.spelling import did_you_mean
 
 from ..spec.dispute import Dispute
-from .faults import ClaimError, model_below, nearest, problems_of
+from .faults import ClaimError
 from .model import Claim
 from .reading import DISPUTE_FILE, load_claims
 
@@ -25,13 +26,13 @@ def load_dispute(folder: Path = SHIPPED, claims: Sequence[Claim] | None = None) 
     path = Path(folder) / DISPUTE_FILE
     if not path.is_file():
         return Dispute()
-    table: dict[str, Any] = {}
     try:
-        dispute = Dispute.model_validate(table := read_toml(path))
+        table = read_toml(path)
+        dispute = Dispute.model_validate(table)
     except DataError as error:
-        raise ClaimError(str(error).splitlines()) from error
+        raise ClaimError([str(error)]) from error
     except ValidationError as error:
-        raise ClaimError(problems_of(error, table, str(path), _model_at, has_named_tables=True)) from error
+        raise ClaimError(f"{path}: {fault}" for fault in faults(error, table, Dispute)) from error
     if problems := list(_unknown(dispute, load_claims(folder) if claims is None else claims)):
         raise ClaimError(f"{path}: {problem}" for problem in problems)
     return dispute
@@ -49,17 +50,17 @@ def _unknown(dispute: Dispute, claims: Sequence[Claim]) -> Iterator[str]:
     for table in ("question", "headline"):
         for index, row in enumerate(getattr(dispute, table)):
             if row.claim not in parts:
-                yield f'{table}[{index}].claim = "{row.claim}": expected a claim here{nearest(row.claim, parts)}'
+                yield f"{table}[{index}].claim = {row.claim!r}, expected a claim here{_hint(row.claim, parts)}"
             elif row.part not in parts[row.claim]:
                 known = [part for part in parts[row.claim] if part]
                 expected = f"one of {', '.join(known)}" if known else "none: this claim has one part without a label"
-                yield f"{table}[{index}].part = {row.part!r}: expected {expected}{nearest(row.part or '', known)}"
+                yield f"{table}[{index}].part = {row.part!r}, expected {expected}{_hint(row.part or '', known)}"
     for shown, names in dispute.measured_by.items():
         for name in names:
             if name not in parts:
-                yield f'measured_by.{shown}: "{name}": expected a claim here{nearest(name, parts)}'
+                yield f"measured_by.{shown} names {name!r}, expected a claim here{_hint(name, parts)}"
 
 
-def _model_at(_: Mapping[str, Any], location: Sequence[str | int]) -> type[BaseModel]:
-    """The model that the key at a location belongs to."""
-    return model_below(Dispute, location)
+def _hint(name: str, names: Iterable[str]) -> str:
+    hint = did_you_mean(name, names)
+    return f"; {hint}" if hint else ""

@@ -12,8 +12,9 @@ from typing import Annotated, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, model_validator
 
 from llama_workbench import ROOT
+from llama_workbench.datasets.faults import impossible
 from llama_workbench.datasets.files import nearest, shown
-from llama_workbench.datasets.geometries import DataError, Text, checked, impossible, read_toml
+from llama_workbench.datasets.geometries import DataError, Text, checked, read_toml
 from llama_workbench.variants.phase_map import DENOMINATORS
 
 from .model import Citation

@@ -5,17 +5,19 @@ CONTRIBUTING.md shows such a file. Whether there is a variant or a workload of t
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from llama_workbench.datasets.files import SMALL_BYTES, parse_toml, read_bytes, shortened
+from llama_workbench.datasets.faults import MOST_FAULTS
+from llama_workbench.datasets.files import short, shortened
+from llama_workbench.datasets.geometries import DataError, read_toml
+from llama_workbench.variants.spelling import did_you_mean
 
 from ..store.files import CLAIMS
-from .faults import MOST_FAULTS, ClaimError, nearest, noted_by_runs, problems_of, shown, syntax_problem
+from .faults import ClaimError, noted_by_runs, problems_of
 from .model import Claim
 
 if TYPE_CHECKING:
@@ -58,19 +60,9 @@ def load_claims(folder: Path) -> list[Claim]:
 def read_claim(path: Path) -> Claim:
     """Read one file. Raises ClaimError that names the file, and the line and column or the key at fault."""
     try:
-        raw = read_bytes(path, at_most=SMALL_BYTES)
-    except OSError as error:
-        raise ClaimError([f"{path}: cannot be read ({error.strerror})"]) from error
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        column = error.start - raw.rfind(b"\n", 0, error.start)
-        raise ClaimError([f"{path}:{line}:{column}: not UTF-8 text, which TOML has to be"]) from error
-    try:
-        table = parse_toml(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ClaimError([syntax_problem(path, text, str(error))]) from error
+        table = read_toml(path)
+    except DataError as error:
+        raise ClaimError([str(error)]) from error
     noted = noted_by_runs(table, str(path))
     try:
         claim = check_claim(table, str(path))
@@ -91,7 +83,7 @@ def stored_claims(run: RunFolder) -> list[Claim]:
 def check_claim(table: Any, where: str) -> Claim:
     """Check one claim that was read already; `where` stands at the start of each problem of a ClaimError."""
     if not isinstance(table, Mapping):
-        raise ClaimError([f"{where} = {shown(table)}: expected a table of keys"])
+        raise ClaimError([f"{where} = {short(table)}, expected a table of keys"])
     if long := [f"{where}: {shortened(place)}: {found}" for place, found in _long_lists(table)]:
         raise ClaimError(long[:MOST_FAULTS])
     try:
@@ -123,5 +115,6 @@ def select(claims: Sequence[Claim], names: Sequence[str] | None) -> list[Claim]:
     ids = [claim.id for claim in claims]
     unknown = [name for name in dict.fromkeys(names) if name not in ids]
     if unknown:
-        raise ClaimError(f'no claim "{name}"{nearest(name, ids)} (claims: {", ".join(ids)})' for name in unknown)
+        hints = {name: f"; {hint}" if (hint := did_you_mean(name, ids)) else "" for name in unknown}
+        raise ClaimError(f"no claim {name!r}{hints[name]} (claims: {', '.join(ids)})" for name in unknown)
     return [claim for claim in claims if claim.id in set(names)]

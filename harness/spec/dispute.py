@@ -150,9 +150,9 @@ class Dispute(_DisputeTable):
             for number, pick in enumerate(rule.pick):
                 where = f"rule[{place}].pick[{number}]"
                 if pick.quantity is not None and pick.quantity not in known:
-                    raise ValueError(f'{where}: "{pick.quantity}": expected one of {", ".join(known)}')
+                    raise ValueError(f"{where} asks about {pick.quantity!r}, expected one of {', '.join(known)}")
                 if pick.option not in self.options:
-                    raise ValueError(f'{where}.option = "{pick.option}": expected one of {", ".join(self.options)}')
+                    raise ValueError(f"{where}.option = {pick.option!r}, expected one of {', '.join(self.options)}")
         if self.numbers.shares and not self.numbers.shares_of:
             raise ValueError("numbers.shares_of: expected the variant whose shares these are")
         return self

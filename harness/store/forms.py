@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, Field, PlainSerializer, TypeAdapter, ValidationError, WrapValidator
 
-from llama_workbench.datasets.geometries import mistakes
+from llama_workbench.datasets.faults import faults
 
 
 class Shape(BaseModel):
@@ -118,7 +118,7 @@ def check(form: TypeAdapter[Any], value: Any) -> None:
     try:
         form.validate_python(value)
     except ValidationError as error:
-        raise Fault(mistakes(error)[0]) from error
+        raise Fault(faults(error, value)[0]) from error
 
 
 def without_damaged(content: Any, key: str, kind: type) -> Any:

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import ValidationError
 
-from llama_workbench.datasets.geometries import mistakes
+from llama_workbench.datasets.faults import faults
 
 from ...evidence.evidence import Evidence
 from ...machine.environment import last_level_cache_bytes
@@ -82,7 +82,7 @@ def reached(records: Iterable[Mapping[str, Any]], workload: str, variant: str, *
     try:
         record = Record.model_validate(plain)
     except ValidationError as error:
-        raise ValueError(f"roofline.json is damaged: {mistakes(error)[0]}") from error
+        raise ValueError(f"roofline.json is damaged: {faults(error, plain)[0]}") from error
     entry = record.variants.get(variant)
     reason = record.reason or (entry.reason if entry else f"this run has not measured {variant}")
     if entry is None or reason:
