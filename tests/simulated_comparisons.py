@@ -87,8 +87,8 @@ def main(pairs: int) -> None:
         histories = rng.standard_normal((pairs // of_row, 24))
         histories[:, 24 - last :] += size
         cuts = [change_points(values, alpha=ALPHA, seed=number) for number, values in enumerate(histories)]
-        found, right = sum(map(bool, cuts)) / len(cuts), sum(24 - last in each for each in cuts) / len(cuts)
-        sys.stdout.write(f"  {size:g}, in the last {last} runs: {found:.1%} have a change point, {right:.0%} there\n")
+        some, right = sum(map(bool, cuts)) / len(cuts), sum(24 - last in each for each in cuts) / len(cuts)
+        sys.stdout.write(f"  {size:g}, in the last {last} runs: {some:.1%} have a change point, {right:.0%} there\n")
 
 
 if __name__ == "__main__":

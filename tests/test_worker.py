@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,15 @@ def test_variants_have_as_many_calls_in_a_sample_unless_they_differ_by_more_than
     assert shape(PREFILL, 50_000, 90_000, 500_000).repeats == {"v0": 4, "v1": 4, "v2": 4}
     assert shape(PREFILL, 50_000, 501_000, 20_000).repeats == {"v2": 10, "v0": 10, "v1": 1}
     assert shape(PREFILL, 50_000, once=True) == RoundShape(MOST_SUB_ROUNDS, {"v0": 1}, prime=False)
+
+
+@pytest.mark.parametrize("function_ms", [0.001, 0.2, 5.0])
+def test_the_yardstick_of_functions_changes_nothing_of_the_samples_of_others(function_ms: float) -> None:
+    work = Workload(name="texts", kind="call", geometry="", tokens=1, payload="mine.py:texts")
+    times, how = {"old": function_ms * MS, "new": 1.2 * function_ms * MS}, {"sample_ns": 200_000, "rebuild_ns": 0.0}
+    alone = shape_of_round(work, times, once=False, **how)
+    beside = shape_of_round(work, {**times, "function_yardstick": 0.9 * MS}, once=False, **how)
+    assert beside == replace(alone, repeats={**alone.repeats, "function_yardstick": 4})
 
 
 def test_a_round_samples_for_as_long_as_rebuilding_takes_within_bounds() -> None:

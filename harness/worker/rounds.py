@@ -14,6 +14,7 @@ from time import perf_counter_ns  # bound before any foreign code is imported
 from typing import TYPE_CHECKING, Any
 
 from llama_workbench.datasets.lengths import DECODE_ROOM, call_lengths, warmup_length
+from llama_workbench.variants import FUNCTION_YARDSTICK
 
 from ..spec.answer import RoundAnswer
 from ..spec.sample import Sample
@@ -91,7 +92,11 @@ def shape_of_round(
     rebuild_ns: time to rebuild one variant; 0 where it is not known yet. make_ns: time to make the input of a call.
     parameter_bytes: of the weights; 0 where there are none.
     """
-    repeats = _repeats(work, call_ns, max(sample_ns, CALL_SAMPLE_NS) if work.kind == "call" else sample_ns)
+    # The yardstick of functions takes a time that has nothing to do with theirs: it has samples by its own count.
+    yardstick = {name: call_ns[name] for name in call_ns if name == FUNCTION_YARDSTICK}
+    call_ns = {name: call_ns[name] for name in call_ns if name not in yardstick} or yardstick
+    sample_ns = max(sample_ns, CALL_SAMPLE_NS) if work.kind == "call" else sample_ns
+    repeats = _repeats(work, call_ns, sample_ns)
     if make_ns:
         most = max(1, round(MOST_MAKING_NS / make_ns))
         repeats = {name: min(count, most) for name, count in repeats.items()}
@@ -106,7 +111,7 @@ def shape_of_round(
     if work.kind == "decode":
         pairs = min(pairs, (DECODE_ROOM - 2) // (max(repeats.values()) + 1))
     pairs = max(1, min(MOST_SUB_ROUNDS, pairs))
-    return RoundShape(pairs - (pairs % 2 == 0), repeats, prime)
+    return RoundShape(pairs - (pairs % 2 == 0), repeats | _repeats(work, yardstick, sample_ns), prime)
 
 
 def _repeats(work: Workload, call_ns: Mapping[str, float], sample_ns: float) -> dict[str, int]:
