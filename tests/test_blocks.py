@@ -291,17 +291,6 @@ def test_a_slow_minute_at_its_first_round_does_not_keep_a_pair_from_its_blocks()
     assert first_round(1.4 * usual, 1.04 * usual), "the least times are"
 
 
-def test_rounds_that_are_forgotten_lend_the_next_ones_no_random_choices() -> None:
-    state = book(lost_blocks=2)
-    state.apart.add(1.0)
-    state.sliced[PAIR], begun = True, state.begun
-    assert begun == 3
-    state.forget_rounds()
-    assert (state.begun, state.rounds, state.lost_blocks, state.sliced) == (3, 0, 0, {})
-    state.apart.add(1.0)
-    assert state.begun == 4
-
-
 def test_a_block_is_long_against_what_it_takes_beside_its_samples() -> None:
     assert block_seconds(book(), PAIR.sides) == LEAST_BLOCK_SECONDS
     assert block_seconds(book(), [*PAIR.sides, "yardstick"]) == 1.5 * LEAST_BLOCK_SECONDS

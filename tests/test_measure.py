@@ -274,9 +274,6 @@ class Pretended:
         learnt = {"call_ns": 1000, "own_threads": False}
         return {"gate": {"passed": True, "cases": 1}, "learnt": learnt, "cheap": True}
 
-    def dismiss(self) -> None:
-        pass
-
     def close(self) -> None:
         if self.open:
             os.close(self.reader)

@@ -113,14 +113,12 @@ class Gates:
         """The same once; whether all of them passed or failed their gates without bringing the process down."""
         if group.in_environments:
             return (yield from self._gating_crews(group))
-        life = self.processes.start(group)
-        process = life.process
+        process = self.processes.start(group).process
         names = [(book, name) for book in group.books for name in book.remaining().entered()]
         # Foreign code comes last: until then nothing here was in its reach.
         for book, name in sorted(names, key=lambda entry: self.participants.is_outside(entry[1])):
             if not (yield from self._gating(process, group, book, name)):
                 return False
-            life.admitted.append((book.experiment.workload.name, name))
         for book in group.books:
             pairs = dict.fromkeys((t.comparison.baseline, t.comparison.variant) for t in book.remaining().targets)
             if book.traces:

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ..machine.environment import granted_cores
 from ..spec.comparison import Comparison
 from ..spec.entered import EnteredName
 from .crews import Crew, blamed, shuffled
@@ -128,9 +129,14 @@ class Processes:
         group.life = ahead or self._begun(group, group.used)
         return group.life
 
+    def is_beside(self, group: Group) -> bool:
+        """Whether a life begins while the one before measures: where there is a core for each."""
+        return self.setting.device == "cpu" and granted_cores() > group.threads
+
     def begin_ahead(self, group: Group) -> None:
-        """Begin the next life beside this one, with all that this one and the last one measured, and do not wait."""
-        if group.ahead is None and group.life is not None:
+        """Begin the next life beside this one, where there is a core for it, with all that this one and the last one
+        measured; nobody waits for it."""
+        if self.is_beside(group) and group.ahead is None and group.life is not None:
             group.ahead = self._begun(group, group.used | group.life.used)
 
     def take_in(self, group: Group, book: ExperimentState, names: Sequence[str]) -> None:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..machine.environment import granted_cores
 from ..spec.answer import RoundAnswer
 from ..spec.experiments import Experiment
 from ..spec.sample import Round
@@ -61,6 +60,8 @@ class Schedule:
         keep others waiting.
         """
         start, books = time.monotonic(), self.participants.books
+        for group in self.processes.groups:
+            self.processes.end(group)  # what passed the gates is warm, and its sides were imported in a fixed order
         if any(book.pairs_apart is None for book in books):  # else an earlier sitting decided
             choose_apart(books, rule, seconds)
             self.participants.changed()
@@ -106,33 +107,28 @@ class Schedule:
             self._measure_once(group, book, chosen, rule, keep, pace)
             rule.end_life(group.processes)
             return
-        if group.life is not None and (group.life.whole or self._had(group, best)):
-            if group.life.whole or not self._waits(group):
+        if self._had(group, best):
+            if not self._waits(group):
                 self._end_life(group, rule, begin=True)
             elif fresh := [other for other in open_ if other[0] in group.books and not self._had(group, other)]:
                 book, chosen = next_to_measure(fresh, seconds_left)
         if group.life is None or not group.life.process.alive():
             self._end_life(group, rule, begin=True)
-        if self._is_beside(group) and group.used:
+        if group.used:  # else nobody knows yet what the next life will measure
             self.processes.begin_ahead(group)
         self._measure_once(group, book, chosen, rule, keep, pace)
-        if self._is_beside(group):
-            self.processes.begin_ahead(group)
+        self.processes.begin_ahead(group)
 
     def _had(self, group: Group, what: Open) -> bool:
         """Whether the group's life has measured this already."""
         book, chosen = what
         return group.life is not None and (book.experiment.workload.name, chosen.pair) in group.life.had
 
-    def _is_beside(self, group: Group) -> bool:
-        """Whether a life begins while the one before measures: where there is a core for each."""
-        return self.setting.device == "cpu" and granted_cores() > group.threads
-
     def _waits(self, group: Group) -> bool:
         """Whether this life should go on: the next one is not ready, or could not be begun beside it and this one has
         not measured for as long as beginning it took."""
         assert group.life is not None
-        if self._is_beside(group):
+        if self.processes.is_beside(group):
             return group.ahead is not None and not group.ahead.process.is_ready()
         return group.life.measured_seconds < group.life.start_seconds
 
@@ -336,10 +332,15 @@ def ask_about(
             limit = limit_seconds + limit_calls * calls_seconds
             return measurement.gates.standing(group).ask(verb, limit, **what), lost
         except WorkerFailed as failure:
-            guilty = left if failure.variant_index is None else [left[failure.variant_index]]
-            lost |= dict.fromkeys(guilty, failure.reason)
-            left = [name for name in left if name not in guilty]
+            lost |= _blamed_on(failure, left)
+            left = [name for name in left if name not in lost]
     return None, lost
+
+
+def _blamed_on(failure: WorkerFailed, names: Sequence[str]) -> dict[str, str]:
+    """Who is out after a failure, and why: the variant that ran, or all of them where nobody knows."""
+    guilty = names if failure.variant_index is None else [names[failure.variant_index]]
+    return dict.fromkeys(guilty, failure.reason)
 
 
 def ask_in_lives(
@@ -363,8 +364,7 @@ def ask_in_lives(
             what = {"workload": book.experiment.workload.name, "variants": left, **arguments}
             answers.append((life.number, life.process.ask(verb, limit_seconds, **what)))
         except WorkerFailed as failure:
-            guilty = left if failure.variant_index is None else [left[failure.variant_index]]
-            lost |= dict.fromkeys(guilty, failure.reason)
+            lost |= _blamed_on(failure, left)
             processes.end(group)
             group.used = {}
     processes.end(group)

@@ -170,14 +170,6 @@ class ExperimentState:
         # A virtual machine's CPU clock may stand still for a sample.
         return {name: each for name, each in typical.items() if each > 0}
 
-    def forget_rounds(self) -> None:
-        """As if none had been measured. What the gates found and how long calls take stays, and so do the numbers of
-        rounds, or the next ones would make the same random choices."""
-        self.forgotten = self.begun
-        self.together, self.apart, self.sliced, self.pairs_apart = Tally(), Tally(), {}, None
-        self.blocks = self.lost_blocks = 0
-        self.beside_seconds, self.sampled_seconds = math.inf, 0.0
-
     def is_apart(self, pair: Comparison) -> bool:
         """Whether the pair is measured in rounds of its own (see `measure.apart`)."""
         return pair in (self.pairs_apart or ())

@@ -127,15 +127,11 @@ class WorkerProcess:
         """False once the process has ended."""
         return self._process.poll() is None
 
-    def dismiss(self) -> None:
-        """Tell the process that there are no more commands, and do not wait until it has ended."""
+    def close(self) -> None:
+        """End the process, kindly first: there are no more commands."""
         if self._process.stdin:
             with suppress(OSError):
                 self._process.stdin.close()
-
-    def close(self) -> None:
-        """End the process, kindly first."""
-        self.dismiss()
         try:
             self._process.wait(2)
         except subprocess.TimeoutExpired:
@@ -341,11 +337,7 @@ class Examination:
         where = {"folder": str(folder), "file": str(self.file), "workload": workload.model_dump()}
         return self._process.ask("judge", JUDGE_SECONDS, **where, draw=draw, outputs=list(drawn))
 
-    def dismiss(self) -> None:
-        """As `WorkerProcess.dismiss`."""
-        self._process.dismiss()
-
     def close(self) -> None:
         """End the process and remove the folder."""
-        self._process.close()
+        self._process.end()
         self._scratch.cleanup()

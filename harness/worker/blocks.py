@@ -243,7 +243,7 @@ def _answer(child: Child, content: bytes) -> Answer:
 def in_common(sides: Sequence[Sequence[TimedSample]], dropped: float = DROPPED_SHARE) -> list[Sample]:
     """What each side did in the time in which all sides sampled, as one sample; none where one did less than a call.
 
-    The first part of that time is `dropped`: it varies twice as much as the rest.
+    The first part of that time is `dropped`: there the sides have only begun to take turns.
 
     A sample that lies in it in part counts for that part, so that all sides cover the same time: where whole calls
     alone count, what disturbs the machine at either end meets one side and not the other. The times are scaled down to

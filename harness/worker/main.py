@@ -2,7 +2,7 @@
 
 The parent (`processes`) sends commands and reads answers as `channel` says. Thread count and allocator are set by the
 environment before torch is imported; where functions are measured that do not use torch, it is not imported, and the
-process is ready in a tenth of the time. It ignores Ctrl-C (the parent decides) and dies with its parent.
+process is ready many times sooner. It ignores Ctrl-C (the parent decides) and dies with its parent.
 
 Metrics and profilers have verbs here too: a module of `harness/metrics` or `harness/profilers`, or the module `worker`
 of a package there, may have `VERBS`, a table of functions that take the `Worker` first. Of the worker this module alone
