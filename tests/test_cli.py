@@ -320,7 +320,7 @@ def test_the_readme_is_written_and_checked(results: Path) -> None:
         ("run.json", "{", "run.json: not JSON at line 1"),
         ("run.json", '{"format": 7}', "run.json: format 7, and this workbench reads format 1"),
         ("run.json", None, "run.json: missing"),
-        ("claims.json", '[{"id": "x"}]', "claims.json[0]: title: missing"),
+        ("claims.json", '[{"id": "x"}]', "claims.json[0]: title is missing"),
         ("claims.json", None, "claims.json: missing"),
         ("samples.parquet", "rubbish", "samples.parquet: not a whole Parquet file"),
         ("samples.parquet", None, "holds no samples"),
