@@ -57,6 +57,7 @@ from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.parquet import NO_SAMPLES
 from llama_workbench.harness.store.verdict_schema import Verdict
+from llama_workbench.variants import FUNCTION_YARDSTICK
 
 OUTSIDE = ROOT / "tests" / "outside_variants.py"
 PREFILL = "prefill-tiny-t16"
@@ -407,7 +408,7 @@ def test_functions_are_counted_in_a_process_of_their_own_as_often_as_they_are_sh
     measurement.participants.books[0].call_ns |= {"sorts": 20_000.0, "sorts_twice": 40_000.0}
     run_instructions(context, everything(context))
     [wanted] = asked
-    assert wanted.folder is None and [name for _, name in wanted.pairs] == ["sorts", "sorts_twice"]
+    assert wanted.folder is None and [name for _, name in wanted.pairs] == [FUNCTION_YARDSTICK, "sorts", "sorts_twice"]
     assert wanted.called["words"][1] == 500 == counting.COUNTED_NS / 20_000
     assert counting.calls_of_functions([90e6]) == counting.INPUTS
     assert counting.calls_of_functions([10.0]) == counting.MOST_CALLS == counting.calls_of_functions([0.0])

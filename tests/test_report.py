@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from llama_workbench.harness.claims.dispute import load_dispute
 from llama_workbench.harness.report import answer as answers
@@ -32,7 +33,7 @@ from llama_workbench.harness.report.text import Bounds, duration_text, effect_te
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.schema import shown
+from llama_workbench.harness.store.schema import manifest_of
 from llama_workbench.harness.store.verdict_schema import Effect, Ends, Verdict
 from tests.runs import write_run
 from tests.verdicts import a_verdict, an_effect
@@ -501,15 +502,15 @@ def test_the_command_repeats_what_the_run_chose() -> None:
     pair = a_verdict(an_effect(verdict="same"), claim="ad-hoc", verdict="same")
     run = {"seed": 0, "experiments": [{"workload": {"name": "w"}, "variants": []}]}
     models = {**run, "command": ["pytest", "--benchmark", "--compare", "b", "v", "--threads", "2"]}
-    assert command_of(pair, shown(models)) == "pytest --benchmark --compare b v --workloads w --threads 2"
+    assert command_of(pair, manifest_of(models)) == "pytest --benchmark --compare b v --workloads w --threads 2"
     functions = {**run, "command": ["pytest", "--benchmark", "--compare", "a.py:f", "b.py:f", "--call", "a.py:make"]}
-    assert command_of(pair, shown(functions)) == "pytest --benchmark --compare a.py:f b.py:f --call a.py:make"
+    assert command_of(pair, manifest_of(functions)) == "pytest --benchmark --compare a.py:f b.py:f --call a.py:make"
     part = a_verdict(an_effect(), part="time")
-    assert command_of(part, shown({**run, "command": "--device cuda"})) == (
-        "pytest --benchmark --claims a-claim --workloads w"
-    )
+    assert command_of(part, manifest_of(run)) == "pytest --benchmark --claims a-claim --workloads w"
+    with pytest.raises(ValidationError, match="command"):
+        manifest_of({**run, "command": "--device cuda"})
     spanning = a_verdict(an_effect(workload="w to x"), part="trend")
-    assert command_of(spanning, shown(run)) == "pytest --benchmark --claims a-claim"
+    assert command_of(spanning, manifest_of(run)) == "pytest --benchmark --claims a-claim"
 
 
 def test_a_grid_s_rows_are_its_workloads() -> None:

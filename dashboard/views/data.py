@@ -208,7 +208,7 @@ def read_run(path: Path) -> Run:
     claims = {claim.id: claim for claim in definitions}
     memory = read_or_none(folder, MEMORY, problems)
     profiles = read_or_none(folder, py_spy.PROFILES, problems)
-    manifest = schema.shown(content)
+    manifest = schema.manifest_of(content)
     noise = manifest.noise or schema.Noise()
     problems += [f"{MANIFEST}: {problem}" for problem in noise.damaged]
     names = workloads.all_named(manifest)

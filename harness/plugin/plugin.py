@@ -320,7 +320,7 @@ class Session:
         if self.result.trouble:
             terminalreporter.write_line(self.result.trouble, red=True)
         terminalreporter.write_line(f"run: {shown} (workbench judge, workbench compare, make dashboard)")
-        if command := further(path, self.result.verdicts, schema.shown(self.result.manifest)):
+        if command := further(path, self.result.verdicts, schema.manifest_of(self.result.manifest)):
             terminalreporter.write_line(f"go on: {command}")
 
 

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from ..store.schema import Manifest, shown
+from ..store.schema import Manifest, manifest_of
 from ..store.verdict_schema import Effect, Verdict
 from .again import command_of
 from .outcome import cost_text, outcome
@@ -39,7 +39,7 @@ def markdown_table(verdicts: Sequence[Verdict], manifest: Json, *, command: str 
         rows.append(cells)
     headings = ("claim", "said by", "verdict", "smallest effect", "largest effect", counted_in(manifest))
     table = markdown_rows(headings, rows)
-    if opened := _open_list(verdicts, shown(manifest)):
+    if opened := _open_list(verdicts, manifest_of(manifest)):
         table += f"\n\nWhat would settle the open ones:\n\n{opened}"
     notes = [markdown_text(line) for line in run_notes(verdicts, manifest)]
     notes += [f"Excluded: {markdown_text(line)}" for line in excluded_lines(manifest)]

@@ -18,7 +18,7 @@ from rich.text import Text
 from ..evidence.verdict import DAY_S
 from ..spec.dispute import dispute_of
 from ..spec.words import Word
-from ..store.schema import Manifest, shown
+from ..store.schema import Manifest, manifest_of
 from ..store.verdict_schema import Effect, Verdict
 from .again import command_of
 from .answer import answer
@@ -74,7 +74,7 @@ def verdict_report(verdicts: Sequence[Verdict], manifest: Json) -> Group:
     ]
     effects = [effect for verdict in verdicts for effect in verdict.effects]
     widths = [max((len(column(effect)) for effect in effects), default=0) for column in COLUMNS]  # all line up
-    book = shown(manifest)
+    book = manifest_of(manifest)
     before: tuple[str, Sequence[Effect]] = "", ()
     for verdict in verdicts:
         blocks += ["", *_heading(verdict, book)]

@@ -302,8 +302,8 @@ class Standings:
         )
 
 
-def shown(content: Mapping[str, Any]) -> Manifest:
-    """run.json as far as it goes: what only judging asks about counts as missing where it is damaged."""
+def manifest_of(content: Mapping[str, Any]) -> Manifest:
+    """run.json as a value. Raises ValidationError where something in it is not as a run writes it."""
     return MANIFEST.validate_python(content)
 
 

@@ -101,7 +101,7 @@ def _show(folder: RunFolder, judged: Rejudged) -> None:
     show(verdict_report(*judged))
     if lines := machine_lines(folder.read(MACHINES) if judged.manifest.get("machines") else []):
         write("".join(f"{line}\n" for line in ("", *lines)))
-    if command := further(folder.path, judged.verdicts, schema.shown(judged.manifest)):
+    if command := further(folder.path, judged.verdicts, schema.manifest_of(judged.manifest)):
         write(f"go on: {command}\n")
 
 

@@ -90,7 +90,7 @@ def _show(result: Result) -> None:
 
     if result.verdicts:
         show(verdict_report(result.verdicts, result.manifest))
-    if command := further(result.folder.path, result.verdicts, schema.shown(result.manifest)):
+    if command := further(result.folder.path, result.verdicts, schema.manifest_of(result.manifest)):
         write(f"go on: {command}\n")
     for condition in result.failed_conditions():
         show(Text(f"fails: --fail-if {condition}"))
