@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import mmap
 import os
+import random
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -208,6 +209,19 @@ class WorkerError(Exception):
     """A command cannot be carried out; the text goes to the parent."""
 
 
+POOL_BYTES, LARGEST_SMALL = 1 << 14, 512
+"""Python keeps small objects of one size side by side in pools of the one number of bytes, up to the other in size."""
+
+
+def _ballast(most: int) -> list[bytes]:
+    """A block of up to so many bytes, and of each size of small objects a drawn number, up to a pool of them."""
+    drawn, head = random.Random(most), sys.getsizeof(b"")
+    small = (
+        bytes(size - head) for size in range(48, LARGEST_SMALL, 16) for _ in range(drawn.randrange(POOL_BYTES // size))
+    )
+    return [bytes(most), *small]
+
+
 class Worker:
     """The state of a measuring process: what the parent sent at its start, and what its verbs keep for each other.
 
@@ -223,7 +237,7 @@ class Worker:
         """`hello` is the parent's first message. `alone`: nothing else runs in this process."""
         self.alone = alone
         self.channel = channel
-        self.ballast = bytearray(hello.get("ballast", 0))  # what comes after lies elsewhere in each process
+        self.ballast = _ballast(hello.get("ballast", 0))  # what comes after lies elsewhere in each process
         self.process: int = hello.get("process", 0)
         self.added: dict[str, dict[str, Any]] = hello.get("added", {})
         self.functions: dict[str, dict[str, Any]] = hello.get("functions", {})
