@@ -56,7 +56,7 @@ def what_would_change(run: data.Run, claim: data.Claim) -> str:
     other = ", or a GPU" if kind == "cpu" and not run.is_of_functions else ""
     decided = {Word.SUPPORTED: "lies inside the claimed range", Word.REFUTED: "lies outside the claimed range"}
     return (
-        f"More rounds would not: every interval {decided.get(claim.verdict, 'decides it')} already. "
+        f"More {claim.counted} would not: every interval {decided.get(claim.verdict, 'decides it')} already. "
         f"Other workloads, another machine{other} could: this verdict is about {about} on this {kind.upper()}."
     )
 
@@ -217,7 +217,7 @@ def _how_sure(run: data.Run, claim: data.Claim) -> str:
     floors = [run.floors[effect.workload] for effect in known if effect.workload in run.floors]
     same = "" if claim.unit else data.identical_code(floors)
     beside = f" On these workloads {same}." if same else ""
-    return f"Each interval holds with {sure}. Rounds: {spread}{spent}.{beside}"
+    return f"Each interval holds with {sure}. {words.capital(claim.counted)}: {spread}{spent}.{beside}"
 
 
 # -- beside the verdict ------------------------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ def how(run: data.Run, claim: data.Claim) -> dict[str, str]:
     return {
         "Decided by": claim.decided_by,
         "Error rate": rate if has_rate else "",
-        claim.counted.capitalize(): f"{rounds} over {count} effect{'s' * (count > 1)}" if count else "",
+        words.capital(claim.counted): f"{rounds} over {count} effect{'s' * (count > 1)}" if count else "",
         "Time spent": duration_text(seconds) if seconds else "",
         "Noise": run.noise.line or "not recorded",
         "Seed": "not recorded" if run.manifest.seed is None else str(run.manifest.seed),

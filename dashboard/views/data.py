@@ -147,6 +147,7 @@ class Run:
     noise: schema.Noise = field(default_factory=schema.Noise)
     environment: Mapping[str, Any] = field(default_factory=dict)  # as in run.json
     names: Mapping[str, str] = field(default_factory=dict)  # of its workloads in words
+    counted: str = "rounds"  # what the values of its effects are
 
     @property
     def id(self) -> str:
@@ -211,14 +212,15 @@ def read_run(path: Path) -> Run:
     manifest = schema.manifest_of(content)
     noise = manifest.noise or schema.Noise()
     problems += [f"{MANIFEST}: {problem}" for problem in noise.damaged]
-    names = workloads.all_named(manifest)
+    names, counted = workloads.all_named(manifest), counted_in(content)
     return Run(
         path=path,
         manifest=manifest,
         claims=tuple(
-            replace(claim_of(verdict, claims.get(verdict.claim, Definition()), names), counted=counted_in(content))
+            replace(claim_of(verdict, claims.get(verdict.claim, Definition()), names), counted=counted)
             for verdict in verdicts
         ),
+        counted=counted,
         floors=_floors(noise.controls),
         profiles={(row.workload, row.variant): row for row in profiles},
         memory={(row.workload, row.variant): row for row in memory},

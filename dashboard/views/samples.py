@@ -154,7 +154,7 @@ def versus(run: data.Run, baseline: str, variant: str) -> Versus:
         effect.workload: _paired(evidence, Comparison(effect.workload, variant, baseline), effect.plan(verdict.alpha))
         for effect in verdict.effects
     }
-    return Versus(data.claim_of(verdict, Definition(), run.names), rounds)
+    return Versus(replace(data.claim_of(verdict, Definition(), run.names), counted=run.counted), rounds)
 
 
 def _paired(evidence: Evidence, comparison: Comparison, plan: LookPlan) -> Paired:
