@@ -433,16 +433,20 @@ def test_page_faults_confound_where_they_could_have_made_the_effect() -> None:
     assert everything.verdict == "inconclusive"
 
 
-def test_values_that_depend_on_each_other_settle_nothing_where_each_is_of_a_process_of_its_own() -> None:
+def test_values_that_depend_on_each_other_settle_only_what_a_wider_interval_would() -> None:
     rng = np.random.default_rng(0)
     independent = rng.normal(0.05, 0.001, 60)
     drifting = independent + np.linspace(-0.001, 0.001, 60)
-    region = Region.faster_than_percent(0)
+    region = Region.faster_than_percent(5.04)
+    (low, high), limit = (math.log(getattr(effect(drifting, region), end)) for end in ("low", "high")), math.log(1.0504)
+    assert low - (high - low) < limit < low, "three times as wide it would lie on both sides"
     for lives, verdict, cause in ((True, "inconclusive", Cause.DEPENDENT), (False, "supported", Cause.NONE)):
         found = effect(drifting, region, lives=lives)
         assert (found.verdict, found.cause, found.said) == (verdict, cause, (DEPENDENT,))
         assert found.cause.is_doubtful == lives
         assert effect(independent, region, lives=lives).said == ()
+    far = effect(drifting, Region.faster_than_percent(4), lives=True)
+    assert (far.verdict, far.cause, far.said) == ("supported", Cause.NONE, (DEPENDENT,))
     still_open = effect(drifting, Region.faster_than_percent(5.08), lives=True)
     assert still_open.cause == Cause.ACROSS_LIMIT and still_open.notes == (DEPENDENT,)
 

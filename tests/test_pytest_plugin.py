@@ -54,7 +54,10 @@ def test_it_measures_replays_and_judges(quick):
     assert "Identical code: " in result.stdout
     assert "faster" in result.stdout
     (verdict,) = json.loads((folder / "run" / "verdicts.json").read_text())
-    assert (verdict["claim"], verdict["verdict"]) == ("ad-hoc", "faster")
+    assert verdict["claim"] == "ad-hoc"
+    # Open where the machine drifts under the lives (they depend on each other then); with the opposite word never.
+    assert verdict["verdict"] in ("faster", "inconclusive")
+    assert all(effect["ratio"] > 1.2 for effect in verdict["effects"])
     keys = {
         "workload",
         "variant",

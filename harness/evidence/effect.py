@@ -27,7 +27,7 @@ from ..store.verdict_schema import Effect
 from .numbers import exp, percent
 
 UNSTABLE = "unstable: the effect drifted while it was measured"
-DEPENDENT = "dependent: each value resembles the one before, or they drift, so that the interval is too narrow"
+DEPENDENT = "dependent: values resemble the one before, or they drift, so the interval may be three times as wide"
 TOO_FEW = "too few rounds for an interval"
 INVALID = "confounded: {} of rounds without a valid time"
 BY_CONTROL = "confounded: controls differ, and {} of bias may have made this effect"
@@ -46,6 +46,11 @@ us where the processor is not shared."""
 
 HUGE_FAULT_COST_NS = 300_000.0
 """The same where the kernel backs any memory with 2 MiB pages: clearing one is most of it."""
+
+
+DEPENDENT_FACTOR = 3.0
+"""So many times as wide an interval must carry a word where values depend on each other. That wide it is for values of
+which each is correlated by 0.8 with the next: the root of (1 + 0.8) / (1 - 0.8)."""
 
 
 class Stretch(NamedTuple):
@@ -132,7 +137,8 @@ def judge_effect(
     known size: the interval is stretched by the most that they can have done, and the effect is confounded if its
     verdict does not survive that. Page faults: without them the side that has more would take at most (difference) *
     `fault_cost_ns` less. `bias` (log units): what a control that fired shows; stretched both ways. `lives`:
-    each value is of a process of its own; where such values depend on each other they settle nothing.
+    each value is of a process of its own; where such values depend on each other they settle what an interval
+    `DEPENDENT_FACTOR` times as wide would.
     """
     plan, interval = LookPlan.at(alpha), running_interval(measured.values, alpha)
     effect = Effect(
@@ -226,4 +232,7 @@ def _why_open(interval: Interval, region: Region, faults: Stretch, bias: float, 
         return Cause.CONFOUNDED, BY_FAULTS
     if _settled(interval.low - bias, interval.high + bias, region) != verdict:
         return Cause.CONFOUNDED, BY_CONTROL.format(percent(math.expm1(bias)))
-    return (Cause.DEPENDENT, DEPENDENT) if dependent else None
+    wider = (DEPENDENT_FACTOR - 1) * (interval.high - interval.low) / 2
+    if dependent and _settled(interval.low - wider, interval.high + wider, region) != verdict:
+        return Cause.DEPENDENT, DEPENDENT
+    return None
