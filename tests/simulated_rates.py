@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from llama_workbench.harness.evidence.effect import ALPHA
+from llama_workbench.harness.evidence.effect import ALPHA, DEPENDENT_FACTOR
 from llama_workbench.harness.judge.verdicts import shared_alpha
 from llama_workbench.harness.spec.regions import Region
 from llama_workbench.harness.stats.confidence import Level, LookPlan, looks_reached, running_interval
-from llama_workbench.harness.evidence.effect import DEPENDENT_FACTOR
 from llama_workbench.harness.stats.dependence import is_dependent
 
 ROUNDS = 300
