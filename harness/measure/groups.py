@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import tempfile
 import time
@@ -55,6 +56,7 @@ class Group:
 
     processes: the number of the last one that was begun. life: the process that measures now; ahead: the next one,
     begun already. used: what the last life measured, as (workload, variant). torch: whether they import it.
+    start_seconds: the least that a life took until it measured (one that was begun ahead may have waited).
     in_environments: a side has an environment of its own, so that each side has a process of its own, a fresh one in
     every round (see `measure.crews`).
     """
@@ -67,6 +69,7 @@ class Group:
     ahead: Life | None = None
     used: dict[tuple[str, str], None] = field(default_factory=dict)
     processes: int = 0
+    start_seconds: float = math.inf
     in_environments: bool = False
     torch: bool = True
 
@@ -155,6 +158,7 @@ class Processes:
                 life.process.ask("admit", ADMIT_SECONDS, workload=workload, variant=name, learnt=book.learnt[name])
             life.admitted.append((workload, name))
         life.start_seconds = life.start_seconds or time.monotonic() - life.begun
+        group.start_seconds = min(group.start_seconds, life.start_seconds)
         life.used |= dict.fromkeys((workload, name) for name in names)
         if new:
             life.process.ask("freeze", ASKING_SECONDS)

@@ -116,7 +116,8 @@ class Schedule:
             self._end_life(group, rule, begin=True)
         if group.used:  # else nobody knows yet what the next life will measure
             self.processes.begin_ahead(group)
-        self._measure_once(group, book, chosen, rule, keep, pace)
+        alike = sum(other in group.books for other, _ in open_)
+        self._measure_once(group, book, chosen, rule, keep, pace, alike)
         self.processes.begin_ahead(group)
 
     def _had(self, group: Group, what: Open) -> bool:
@@ -157,8 +158,12 @@ class Schedule:
         rule: Stopping,
         keep: Callable[[Round], None],
         pace: float,
+        alike: int = 1,
     ) -> None:
-        """One round, or one block of a pair: measure, exclude what was wrong, keep the rest."""
+        """One round, or one block of a pair: measure, exclude what was wrong, keep the rest.
+
+        pace: see `block_seconds`. alike: how much is open in the group, which this life should measure.
+        """
         begun = time.monotonic()
         active = list(chosen.variants)
         try:
@@ -168,7 +173,8 @@ class Schedule:
                 answer = self._in_turns(group, book, active)
             else:
                 self.processes.take_in(group, book, active)
-                answer = self._asked(group.life.process, book, active, seconds)
+                each_seconds = group.start_seconds / (max(alike, 1) * len(active))
+                answer = self._asked(group.life.process, book, active, seconds, each_seconds)
         except WorkerFailed as failure:
             if failure.variant_index is None or failure.variant_index >= len(active):
                 self._lost(group, book, None, failure.reason, rule)
@@ -227,14 +233,22 @@ class Schedule:
             self.participants.exclude(name, reason, book)
 
     def _asked(
-        self, process: WorkerProcess, book: ExperimentState, active: Sequence[str], seconds: float | None
+        self,
+        process: WorkerProcess,
+        book: ExperimentState,
+        active: Sequence[str],
+        seconds: float | None,
+        each_seconds: float,
     ) -> RoundAnswer:
-        """The process's answer to a round, or to a block that samples for so many seconds."""
+        """The process's answer to a block that samples for so many seconds, or else to a round. each_seconds: for which
+        each of its sides is sampled, so that its life measures as long as it took to begin."""
         limit = ROUND_SECONDS + 20 * 60 * sum(book.call_ns.get(name, 0.0) for name in active) / 1e9
         outputs = str(self.processes.examination.file) if self.processes.examination else ""
         where = {"workload": book.experiment.workload.name, "round_index": book.begun, "outputs": outputs}
         if seconds is None:
-            return RoundAnswer.from_json(process.ask("round", limit, active=active, **where))
+            return RoundAnswer.from_json(
+                process.ask("round", limit, active=active, least_ns=each_seconds * 1e9, **where)
+            )
         asked = {"sides": active, "seconds": seconds, "limit": limit}
         return RoundAnswer.from_json(process.ask("block", 2 * limit, **asked, **where))
 

@@ -32,6 +32,9 @@ LEAST_SAMPLING_NS, MOST_SAMPLING_NS = 10_000_000, 50_000_000
 """A round samples each variant for as long as its rebuilding took, within these bounds. What remains of the noise
 within a round and between rounds then costs at most twice what the best split would."""
 
+MOST_FOR_A_LIFE_NS = 300_000_000
+"""Of each variant, where its process took longer to begin: then a round samples for its part of that time."""
+
 COMPONENT_FACTOR = 3
 """Parts of a layer, and any functions, are sampled so many times as long: their rounds spread no more than the mean of
 so many samples does, and rebuilding one is dear."""
@@ -87,10 +90,11 @@ def shape_of_round(
     rebuild_ns: float,
     make_ns: float = 0.0,
     parameter_bytes: int = 0,
+    least_ns: float = 0.0,
 ) -> RoundShape:
     """call_ns: time of a call by variant. once: each call is a sample of its own. sample_ns: least time of a sample.
     rebuild_ns: time to rebuild one variant; 0 where it is not known yet. make_ns: time to make the input of a call.
-    parameter_bytes: of the weights; 0 where there are none.
+    parameter_bytes: of the weights; 0 where there are none. least_ns: of samples of a variant, all together.
     """
     # The yardstick of functions takes a time that has nothing to do with theirs: it has samples by its own count.
     yardstick = {name: call_ns[name] for name in call_ns if name == FUNCTION_YARDSTICK}
@@ -105,7 +109,8 @@ def shape_of_round(
     prime = (max(call_ns.values()) < PRIME_NS or 0 < parameter_bytes <= CACHED_BYTES) and not once
     typical_ns = statistics.median((call_ns[name] + make_ns) * (repeats[name] + prime) for name in call_ns)
     sampling_ns = min(max(rebuild_ns, LEAST_SAMPLING_NS), MOST_SAMPLING_NS)
-    pairs = round(sampling_ns * (COMPONENT_FACTOR if work.kind in ("component", "call") else 1) / typical_ns)
+    sampling_ns *= COMPONENT_FACTOR if work.kind in ("component", "call") else 1
+    pairs = round(max(sampling_ns, min(least_ns, MOST_FOR_A_LIFE_NS)) / typical_ns)
     if typical_ns < SHORT_SAMPLE_NS:
         pairs = max(pairs, 3)
     if work.kind == "decode":
@@ -149,18 +154,18 @@ def leaks(worker: Worker, bench: Bench) -> dict[str, int]:
 
 
 def measure_round(
-    worker: Worker, workload: str, round_index: int, active: Sequence[str], outputs: str = ""
+    worker: Worker, workload: str, round_index: int, active: Sequence[str], outputs: str = "", least_ns: float = 0.0
 ) -> RoundAnswer:
     """One round: all of `active` rebuilt in random order, then sub-rounds, each with all of them in random order.
 
-    outputs: the file for what the examiner judges.
+    outputs: the file for what the examiner judges. least_ns: see `shape_of_round`.
     """
     bench = worker.benches[workload]
     rng = random.Random(f"round {bench.seed} {workload} {worker.process} {round_index}")
     call_ns = {name: bench.subjects[name].call_ns for name in active}
     sample_ns, rebuild_ns = worker.device.sample_ns, bench.rebuild_ns
     times: dict[str, Any] = {"sample_ns": sample_ns, "rebuild_ns": rebuild_ns, "make_ns": bench.make_ns}
-    times["parameter_bytes"] = bench.parameter_bytes
+    times |= {"parameter_bytes": bench.parameter_bytes, "least_ns": least_ns}
     shape = shape_of_round(bench.workload, call_ns, once=bench.once, **times)
     lengths = call_lengths(bench.workload, round_index=round_index, count=shape.sub_rounds, seed=bench.seed)
     worker.watch.beside_foreign = any(map(worker.is_outside, active))
