@@ -8,6 +8,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import DynamicCache, LlamaForCausalLM, StaticCache
+from transformers import LlamaConfig as TheirConfig
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from .config import LlamaConfig, config_json
 
@@ -25,10 +28,6 @@ class LibraryLlama:
         attention: str,
         static: bool = False,
     ) -> None:
-        from transformers import DynamicCache, LlamaForCausalLM, StaticCache
-        from transformers import LlamaConfig as TheirConfig
-        from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
-
         embedding = weights["model.embed_tokens.weight"]
         described = config_json(config, str(embedding.dtype).removeprefix("torch."))
         theirs = TheirConfig.from_dict(described, attn_implementation=attention)

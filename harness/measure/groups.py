@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 import tempfile
 import time
@@ -32,7 +31,7 @@ class Life:
     """A process of a group from its beginning to its end: whatever a process draws once (the hashes of its strings, the
     addresses of its memory, which side was imported first) is drawn anew in each.
 
-    number: in the run. begun: when (`time.monotonic`); start_seconds: from then until it measured. whole: everything
+    number: in the run. begun: when (`time.monotonic`); start_seconds: from then until it could measure. whole: all
     of its group is in it, with the verbs of all passes. opened: workloads; admitted: (workload, variant) that it has
     gated or taken in; used: those that it measured. had: what has had a round in it, as (workload, pair); None for what
     is measured together.
@@ -56,7 +55,6 @@ class Group:
 
     processes: the number of the last one that was begun. life: the process that measures now; ahead: the next one,
     begun already. used: what the last life measured, as (workload, variant). torch: whether they import it.
-    start_seconds: the least that a life took until it measured (one that was begun ahead may have waited).
     in_environments: a side has an environment of its own, so that each side has a process of its own, a fresh one in
     every round (see `measure.crews`).
     """
@@ -69,7 +67,6 @@ class Group:
     ahead: Life | None = None
     used: dict[tuple[str, str], None] = field(default_factory=dict)
     processes: int = 0
-    start_seconds: float = math.inf
     in_environments: bool = False
     torch: bool = True
 
@@ -147,7 +144,7 @@ class Processes:
 
         They passed their gates before. Raises WorkerFailed with the place of the variant in `names`.
         """
-        life, workload = group.life, book.experiment.workload.name
+        life, workload, asked = group.life, book.experiment.workload.name, time.monotonic()
         assert life is not None
         if workload not in life.opened:
             self._open(life.process, book)
@@ -157,8 +154,8 @@ class Processes:
             with blamed(names, name):
                 life.process.ask("admit", ADMIT_SECONDS, workload=workload, variant=name, learnt=book.learnt[name])
             life.admitted.append((workload, name))
-        life.start_seconds = life.start_seconds or time.monotonic() - life.begun
-        group.start_seconds = min(group.start_seconds, life.start_seconds)
+        ready = life.process.ready_at()
+        life.start_seconds = life.start_seconds or ready - life.begun + time.monotonic() - max(ready, asked)
         life.used |= dict.fromkeys((workload, name) for name in names)
         if new:
             life.process.ask("freeze", ASKING_SECONDS)

@@ -17,7 +17,7 @@ from ..spec.answer import RoundAnswer
 from ..spec.experiments import Experiment
 from ..spec.sample import Round
 from ..worker.channel import INTRUDES
-from .apart import block_seconds, choose_apart, decide_sliced, is_sliced, pace_of, round_seconds
+from .apart import MOST_BLOCK_SECONDS, block_seconds, choose_apart, decide_sliced, is_sliced, pace_of, round_seconds
 from .choosing import nearly_settled, next_to_measure
 from .crews import blamed
 from .gating import Gates
@@ -168,13 +168,14 @@ class Schedule:
         active = list(chosen.variants)
         try:
             sliced = chosen.pair is not None and is_sliced(book, chosen.pair)
-            seconds = block_seconds(book, active, pace if chosen.needs_precision else 0.0) if sliced else None
             if group.life is None:
                 answer = self._in_turns(group, book, active)
             else:
                 self.processes.take_in(group, book, active)
-                each_seconds = group.start_seconds / (max(alike, 1) * len(active))
-                answer = self._asked(group.life.process, book, active, seconds, each_seconds)
+                part = group.life.start_seconds / max(alike, 1)  # a life measures for as long as it took to begin
+                usual = block_seconds(book, active, pace if chosen.needs_precision else 0.0)
+                seconds = max(usual, min(part, MOST_BLOCK_SECONDS)) if sliced else None
+                answer = self._asked(group.life.process, book, active, seconds, part / len(active))
         except WorkerFailed as failure:
             if failure.variant_index is None or failure.variant_index >= len(active):
                 self._lost(group, book, None, failure.reason, rule)
@@ -240,8 +241,8 @@ class Schedule:
         seconds: float | None,
         each_seconds: float,
     ) -> RoundAnswer:
-        """The process's answer to a block that samples for so many seconds, or else to a round. each_seconds: for which
-        each of its sides is sampled, so that its life measures as long as it took to begin."""
+        """The process's answer to a block that samples for so many seconds, or else to a round that samples each side
+        for `each_seconds` at least."""
         limit = ROUND_SECONDS + 20 * 60 * sum(book.call_ns.get(name, 0.0) for name in active) / 1e9
         outputs = str(self.processes.examination.file) if self.processes.examination else ""
         where = {"workload": book.experiment.workload.name, "round_index": book.begun, "outputs": outputs}

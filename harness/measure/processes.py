@@ -119,6 +119,10 @@ class WorkerProcess:
         """Whether it has begun, so that a command would not wait."""
         return bool(PendingAnswer.first_of([self._starting], wait=False))
 
+    def ready_at(self) -> float:
+        """When it had begun (`time.monotonic`); waits for that. Raises WorkerFailed."""
+        return float(self._starting.result())
+
     def cpu_ns(self) -> int:
         """CPU time of the process so far, all its threads, by the kernel's count."""
         return cpu_ns_of(self.pid)

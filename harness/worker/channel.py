@@ -14,6 +14,7 @@ import fcntl
 import os
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable, Mapping
 from json import dumps, loads
@@ -87,7 +88,7 @@ def serve(verbs_for: Callable[[Channel, dict[str, Any]], Mapping[str, Callable[.
     if hello is None:
         return
     verbs = verbs_for(channel, hello)
-    channel.answer({"ok": True})
+    channel.answer({"ok": time.monotonic()})  # the parent's clock, too
     while (command := channel.receive()) is not None:
         verb = command.pop("do")
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
+from importlib import import_module
 from time import perf_counter_ns, thread_time_ns  # bound before any foreign code is imported
 from typing import Any
 
@@ -36,6 +37,7 @@ def model_variant(worker: Worker, entered: str) -> Variant:
         return imported(Source(**worker.added[name]), worker.turn)  # anew each time
     variant = variants.get(name)
     if getattr(variant.build, "module", None) == ".library":  # the library's own model cannot be imported twice
+        import_module(".library", variants.__name__)  # now: it takes seconds, and a life may begin beside another
         return variant
     return with_private_source(variant, EnteredName(entered).identifier)
 
