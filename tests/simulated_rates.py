@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from llama_workbench.harness.evidence.effect import ALPHA, DEPENDENT_FACTOR
+from llama_workbench.harness.evidence.effect import ALPHA
 from llama_workbench.harness.judge.verdicts import shared_alpha
 from llama_workbench.harness.spec.regions import Region
 from llama_workbench.harness.stats.confidence import Level, LookPlan, looks_reached, running_interval
@@ -179,18 +179,14 @@ def stops(d: NDArray[np.float64], level: Level) -> NDArray[np.int_]:
     return found
 
 
-def settled(d: NDArray[np.float64], stopped: NDArray[np.int_], level: Level) -> float:
+def settled(d: NDArray[np.float64], stopped: NDArray[np.int_]) -> float:
     """Share of the series that stopped after so many values and settle something then: they do not look dependent, or
-    a wider interval leaves out 0 as well."""
-    return float(np.mean([bool(n) and _settles(row[:n], level) for row, n in zip(d, stopped, strict=True)]))
+    each of them says so by itself."""
+    return float(np.mean([bool(n) and _settles(row[:n]) for row, n in zip(d, stopped, strict=True)]))
 
 
-def _settles(values: NDArray[np.float64], level: Level) -> bool:
-    if not is_dependent(values):
-        return True
-    interval = running_interval(values, level)
-    wider = (DEPENDENT_FACTOR - 1) * (interval.high - interval.low) / 2
-    return interval.low - wider > 0 or interval.high + wider < 0
+def _settles(values: NDArray[np.float64]) -> bool:
+    return not is_dependent(values) or bool(values.min() > 0 or values.max() < 0)
 
 
 def worth(level: Level, rng: np.random.Generator) -> str:
@@ -210,14 +206,14 @@ def print_plans(series: int, rng: np.random.Generator) -> None:
     print(
         f"any look of {HORIZON} values leaves out the truth (one-sided: at one end); -> where dependent values settle"
     )
-    print("what a wider interval would, judged when it is decided; (in brackets: with all values)")
+    print("what each says by itself, judged when it is decided; (in brackets: with all values)")
     for name, noise in UNITS.items():
         d = noise(rng, (series // 2, HORIZON))
         rates = []
         for plan in (PLANS["alpha alone"], PLANS["horizon"]):
             stopped = stops(d, plan)
-            whole = settled(d, np.where(stopped, HORIZON, 0), plan)
-            rates.append(f"{np.mean(stopped > 0):.2%} -> {settled(d, stopped, plan):.2%} ({whole:.2%})")
+            whole = settled(d, np.where(stopped, HORIZON, 0))
+            rates.append(f"{np.mean(stopped > 0):.2%} -> {settled(d, stopped):.2%} ({whole:.2%})")
         low, high = outside(d, PLANS["horizon, one-sided"], 0.0)
         one_end = float(max(low.mean(), high.mean()))
         print(f"  {name}: alpha alone {rates[0]}, horizon {rates[1]}, one-sided {one_end:.2%}", flush=True)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from llama_workbench.harness.stats.dependence import LEVEL, dependence, is_dependent, mid_ranks
-from tests.simulated_rates import HORIZON, PLANS, normal, not_seen, stops, wandering
+from tests.simulated_rates import HORIZON, PLANS, normal, settled, stops, wandering
 
 
 def share_seen(series: NDArray[np.float64]) -> float:
@@ -40,7 +40,7 @@ def test_a_drift_is_seen_either_way(deviations: float, least: float) -> None:
 def test_what_is_decided_early_hides_its_dependence_and_all_values_show_it() -> None:
     d = wandering(np.random.default_rng(8), (600, HORIZON), correlation=0.5)
     stopped = stops(d, PLANS["horizon"])
-    early, whole = not_seen(d, stopped), not_seen(d, np.where(stopped, HORIZON, 0))
+    early, whole = settled(d, stopped), settled(d, np.where(stopped, HORIZON, 0))
     assert whole < 0.01 < 0.05 < early < 0.15 < np.mean(stopped > 0)
 
 

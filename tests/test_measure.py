@@ -284,6 +284,9 @@ class Pretended:
     def is_ready(self) -> bool:
         return True
 
+    def ready_at(self) -> float:
+        return 0.0
+
     end = close
 
 

@@ -27,7 +27,7 @@ from ..store.verdict_schema import Effect
 from .numbers import exp, percent
 
 UNSTABLE = "unstable: the effect drifted while it was measured"
-DEPENDENT = "dependent: values resemble the one before, or they drift, so the interval may be three times as wide"
+DEPENDENT = "dependent: each value resembles the one before, or they drift, so that the interval is too narrow"
 TOO_FEW = "too few rounds for an interval"
 INVALID = "confounded: {} of rounds without a valid time"
 BY_CONTROL = "confounded: controls differ, and {} of bias may have made this effect"
@@ -46,11 +46,6 @@ us where the processor is not shared."""
 
 HUGE_FAULT_COST_NS = 300_000.0
 """The same where the kernel backs any memory with 2 MiB pages: clearing one is most of it."""
-
-
-DEPENDENT_FACTOR = 3.0
-"""So many times as wide an interval must carry a word where values depend on each other. That wide it is for values of
-which each is correlated by 0.8 with the next: the root of (1 + 0.8) / (1 - 0.8)."""
 
 
 class Stretch(NamedTuple):
@@ -137,8 +132,8 @@ def judge_effect(
     known size: the interval is stretched by the most that they can have done, and the effect is confounded if its
     verdict does not survive that. Page faults: without them the side that has more would take at most (difference) *
     `fault_cost_ns` less. `bias` (log units): what a control that fired shows; stretched both ways. `lives`:
-    each value is of a process of its own; where such values depend on each other they settle what an interval
-    `DEPENDENT_FACTOR` times as wide would.
+    each value is of a process of its own; where such values depend on each other they settle only what each of
+    them says by itself.
     """
     plan, interval = LookPlan.at(alpha), running_interval(measured.values, alpha)
     effect = Effect(
@@ -171,7 +166,8 @@ def judge_effect(
         more = remaining_seconds(measured.values, measured.seconds, region, alpha=alpha, stretch=faults)
         effect = replace(effect, seconds_more=more)
     verdict = _settled(interval.low, interval.high, region)
-    if why := _why_open(interval, region, faults, bias, dependent and lives):
+    alike = dependent and _settled(float(np.min(measured.values)), float(np.max(measured.values)), region) == verdict
+    if why := _why_open(interval, region, faults, bias, lives and dependent and not alike):
         return ends(Word.INCONCLUSIVE, *why)
     return ends(verdict or Word.INCONCLUSIVE)
 
@@ -232,7 +228,4 @@ def _why_open(interval: Interval, region: Region, faults: Stretch, bias: float, 
         return Cause.CONFOUNDED, BY_FAULTS
     if _settled(interval.low - bias, interval.high + bias, region) != verdict:
         return Cause.CONFOUNDED, BY_CONTROL.format(percent(math.expm1(bias)))
-    wider = (DEPENDENT_FACTOR - 1) * (interval.high - interval.low) / 2
-    if dependent and _settled(interval.low - wider, interval.high + wider, region) != verdict:
-        return Cause.DEPENDENT, DEPENDENT
-    return None
+    return (Cause.DEPENDENT, DEPENDENT) if dependent else None

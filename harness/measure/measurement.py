@@ -22,16 +22,14 @@ from .choosing import nearly_settled, next_to_measure
 from .crews import blamed
 from .gating import Gates
 from .groups import Group, Processes
+from .one_round import ask_for_block, ask_for_round
 from .participants import ExperimentState, MeasureError, Participants, Setting
-from .processes import WorkerFailed, WorkerProcess
+from .processes import WorkerFailed
 from .remaining import Open, Remaining, Stopping
 
 OVERTIME_SHARE = 0.1
 """For this share of their time rounds go on beyond it, as long as that should settle an effect: nobody wants to read
 that a second more would have done."""
-
-ROUND_SECONDS = 30.0
-"""A variant that has not answered after this long hangs (a round: and 20 times what its calls should take)."""
 
 FORGIVEN_SHARE = 0.1
 """Of its lives a variant may lose so many and stay in the run; one in any case."""
@@ -165,17 +163,9 @@ class Schedule:
         pace: see `block_seconds`. alike: how much is open in the group, which this life should measure.
         """
         begun = time.monotonic()
-        active = list(chosen.variants)
+        active, sliced = list(chosen.variants), chosen.pair is not None and is_sliced(book, chosen.pair)
         try:
-            sliced = chosen.pair is not None and is_sliced(book, chosen.pair)
-            if group.life is None:
-                answer = self._in_turns(group, book, active)
-            else:
-                self.processes.take_in(group, book, active)
-                part = group.life.start_seconds / max(alike, 1)  # a life measures for as long as it took to begin
-                usual = block_seconds(book, active, pace if chosen.needs_precision else 0.0)
-                seconds = max(usual, min(part, MOST_BLOCK_SECONDS)) if sliced else None
-                answer = self._asked(group.life.process, book, active, seconds, part / len(active))
+            answer = self._answered(group, book, chosen, pace, alike)
         except WorkerFailed as failure:
             if failure.variant_index is None or failure.variant_index >= len(active):
                 self._lost(group, book, None, failure.reason, rule)
@@ -233,25 +223,19 @@ class Schedule:
         else:
             self.participants.exclude(name, reason, book)
 
-    def _asked(
-        self,
-        process: WorkerProcess,
-        book: ExperimentState,
-        active: Sequence[str],
-        seconds: float | None,
-        each_seconds: float,
-    ) -> RoundAnswer:
-        """The process's answer to a block that samples for so many seconds, or else to a round that samples each side
-        for `each_seconds` at least."""
-        limit = ROUND_SECONDS + 20 * 60 * sum(book.call_ns.get(name, 0.0) for name in active) / 1e9
+    def _answered(self, group: Group, book: ExperimentState, chosen: Remaining, pace: float, alike: int) -> RoundAnswer:
+        """What the processes answer to a round or block. Raises WorkerFailed with the place of the side in `active`."""
+        active = list(chosen.variants)
+        if group.life is None:
+            return self._in_turns(group, book, active)
+        self.processes.take_in(group, book, active)
+        part = group.life.start_seconds / max(alike, 1)  # a life measures for as long as it took to begin
         outputs = str(self.processes.examination.file) if self.processes.examination else ""
-        where = {"workload": book.experiment.workload.name, "round_index": book.begun, "outputs": outputs}
-        if seconds is None:
-            return RoundAnswer.from_json(
-                process.ask("round", limit, active=active, least_ns=each_seconds * 1e9, **where)
-            )
-        asked = {"sides": active, "seconds": seconds, "limit": limit}
-        return RoundAnswer.from_json(process.ask("block", 2 * limit, **asked, **where))
+        if chosen.pair is None or not is_sliced(book, chosen.pair):
+            return ask_for_round(group.life.process, book, active, outputs, part / len(active))
+        usual = block_seconds(book, active, pace if chosen.needs_precision else 0.0)
+        seconds = max(usual, min(part, MOST_BLOCK_SECONDS))
+        return ask_for_block(group.life.process, book, active, outputs, seconds)
 
     def _in_turns(self, group: Group, book: ExperimentState, active: Sequence[str]) -> RoundAnswer:
         """A round between environments: begin the sides anew, gate them, compare their answers, and let them take
