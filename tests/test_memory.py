@@ -142,7 +142,7 @@ def known_parts(model: Any, given: set[int]) -> dict[int, str]:
         for mask in kept:
             if mask is not None:
                 parts[address(mask)] = "mask"
-        parts |= {address(table): "rope" for table in (attention.rotary.tables.cos, attention.rotary.tables.sin)}
+        parts |= {address(table): "rope" for table in attention.rotary.tables.parts}
         for projection in (attention.q_proj, attention.k_proj):
             if address(projection.weight) not in given:
                 parts[address(projection.weight)] = "repacked"

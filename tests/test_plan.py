@@ -69,15 +69,15 @@ def test_a_claim_can_be_tried_on_a_workload_it_does_not_list():
 
 
 def test_variants_cut_claims_down_and_the_rest_is_compared_ad_hoc():
-    request = Request(variants=("team006_before", "team006_after", "fast"), workloads=("prefill-15m-t128",))
+    request = Request(variants=("team006_before", "team006_after", "candle"), workloads=("prefill-15m-t128",))
     plan = make_plan(request, CLAIMS)
     assert {claim.id for claim in plan.claims} == {
         "mask-caching-10-30-overall",
         "mask-caching-6-11",
         "mask-caching-helps",
     }
-    assert plan.ad_hoc == (("team006_before", "fast"),)
-    assert set(plan.experiments[0].variants) == {"team006_before", "team006_after", "fast"}
+    assert plan.ad_hoc == (("team006_before", "candle"),)
+    assert set(plan.experiments[0].variants) == {"team006_before", "team006_after", "candle"}
 
 
 def test_an_added_variant_joins_the_workloads_of_the_claims():

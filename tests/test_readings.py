@@ -160,7 +160,7 @@ def test_a_part_may_be_measured_on_some_of_its_workloads_without_all() -> None:
     table = claim.hypothesis[0].model_dump(exclude_defaults=True) | {"quick": ["prefill-tiny-t16"]}
     with pytest.raises(ClaimError, match="quick names prefill-tiny-t16, which workloads does not"):
         a_claim(**table)
-    [trend] = [part for claim in CLAIMS for part in claim.hypothesis if part.part == "whole prefill, 7B width"]
+    [trend, *_] = [part for claim in CLAIMS for part in claim.hypothesis if part.metric == "trend"]
     with pytest.raises(ClaimError, match="quick needs at least 2 workloads, has 1"):
         a_claim(**trend.model_dump(exclude_defaults=True) | {"quick": [trend.workload_names()[0]]})
 
@@ -200,19 +200,23 @@ class Silent:
     def step(self, text: str, done: float, seconds_left: float) -> None: ...
 
 
-def checked(tmp_path: Path, *quantities: str) -> list[ExactResult]:
-    """What the pass stores of checks of these names."""
+def checked(tmp_path: Path, *checks: tuple[str, str]) -> list[ExactResult]:
+    """What the pass stores of checks of these names, and of these variants."""
     folder = RunFolder.create(tmp_path / "run")
     (folder.path / "log").mkdir()
     context = PassContext(None, folder, Silent(), tmp_path, 0)  # type: ignore[arg-type]
-    check_metric.METRIC.run([CheckHypothesis(metric="check", quantity=name) for name in quantities], context)
+    asked = [CheckHypothesis(metric="check", quantity=name, variant=variant) for name, variant in checks]
+    check_metric.METRIC.run(asked, context)
     stored = check_metric.METRIC.read(folder)
-    return [stored["check", name, "", "", ""] for name in quantities]
+    return [stored["check", name, "", variant, ""] for name, variant in checks]
 
 
 def test_a_check_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
-    passed, missing = checked(tmp_path, "own-unified-cache-correct", "no-such-check")
+    like = "like-the-library"
+    passed, theirs = checked(tmp_path / "a", (like, "team005_hybrid"), (like, "team008_cache_literal"))
+    [missing] = checked(tmp_path / "b", ("no-such-check", ""))
     assert passed.value == 100 and passed.count == 16, passed
+    assert theirs.value == 62.5 and theirs.detail.count("off by") == 6 and "chunk" in theirs.detail
     assert math.isnan(missing.value) and "no-such-check" in missing.reason
 
 
@@ -225,7 +229,7 @@ def test_a_count_may_be_over_that_of_a_baseline() -> None:
 def test_a_case_that_fails_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     cases = [CheckedCase("one", True), CheckedCase("two", False, "off by 3")]
     monkeypatch.setattr(check_metric, "run_check", lambda *args, **more: (cases, 0.1))
-    [found] = checked(tmp_path, "q")
+    [found] = checked(tmp_path, ("q", ""))
     assert found.value == 50 and found.detail == "two: off by 3"
     verdict = judged(found, metric="check", quantity="q")
     assert verdict.verdict == "refuted" and "two: off by 3" in verdict.effects[0].said
@@ -314,6 +318,8 @@ def test_shares_of_several_workloads_are_judged_at_alpha_each() -> None:
         ({"metric": "memory", "variant": "fast", "quantity": "mask_of_weights"}, 'did you mean "masks_of_weights"'),
         ({"metric": "count", "variant": "fast", "quantity": "commits"}, "there are: lines, "),
         ({"metric": "check", "quantity": "gguf-load"}, 'did you mean "gguf-loads"'),
+        ({"metric": "check", "quantity": "like-the-library"}, "needs a variant"),
+        ({"metric": "check", "quantity": "gguf-loads", "variant": "fast"}, "no other check has one"),
     ],
 )
 def test_a_quantity_that_nobody_finds_out_is_refused(table: dict[str, object], said: str, tmp_path: Path) -> None:
@@ -348,3 +354,30 @@ def test_a_share_of_loading_says_when_its_rounds_are_too_few(rounds: int, verdic
     assert (found.verdict, effect.rounds) == (verdict, rounds)
     assert why in found.reason
     assert (plain(effect)["low"] is None) is (rounds == 1)
+
+
+# -- arithmetic on what documents state --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("quantity", "figures", "value", "region", "verdict"),
+    [
+        ("gain", [9.9, 9.1], 8.791, {"above": 10}, "refuted"),
+        ("gain", [2.1, 1.9], 10.526, {"above": 10}, "supported"),
+        ("less_time", [9.9, 9.1], 8.081, {"range": [8.85, 8.95]}, "refuted"),
+        ("share", [1.9, 107], 1.776, {"above": 5}, "refuted"),
+        ("times", [260, 238], 1.092, {"range": [15, 25]}, "refuted"),
+    ],
+)
+def test_what_a_document_states_is_computed_and_needs_no_run(quantity, figures, value, region, verdict) -> None:
+    claim_of = a_claim(metric="stated", quantity=quantity, figures=figures, **region)
+    [judged] = judge_claims([claim_of], evidence_from_manifest({"experiments": []}, NO_SAMPLES))
+    [effect] = judged.effects
+    assert judged.verdict == verdict and effect.ratio == pytest.approx(value, abs=5e-4)
+    assert effect.said == (f"from {figures[0]:g} and {figures[1]:g}",)
+
+
+@pytest.mark.parametrize("figures", [[1], [0, 1], [1, float("inf")], ["one", 2]])
+def test_what_is_no_number_is_not_computed_with(figures) -> None:
+    with pytest.raises(ClaimError, match="figures"):
+        a_claim(metric="stated", quantity="gain", figures=figures, above=10)

@@ -142,7 +142,7 @@ def build(
     if name == "rope":
         if config.rope_scaling is not None:
             raise ValueError("the RoPE component knows no RoPE scaling; use a geometry without it")
-        rotary = Rotary(settings.rope, RopeTables(config, tokens, dtype, place), settings.boundary)
+        rotary = Rotary(settings.rope, RopeTables(settings.rope, config, tokens, dtype, place), settings.boundary)
         q, k, expected_q = given.q(), given.k(), given.rotated(settings.interleaved)
         if settings.boundary == "bhtd":
             q, k, expected_q = q.transpose(1, 2), k.transpose(1, 2), expected_q.transpose(1, 2)

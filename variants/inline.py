@@ -1,8 +1,8 @@
 """Llama as one function over plain tensors: no module calls, no policy objects (axis B, level `inline`).
 
 The same operations in the same order as `single_file` with team005_proposal's settings: unified cache, masks by
-(T, S), pair-stack RoPE behind a [B, T, H, D] boundary, preallocated KV, composite softmax. What differs is the number
-of Python calls between the operations, nothing else.
+(T, S), RoPE by complex numbers behind a [B, T, H, D] boundary, preallocated KV, composite softmax. What differs is
+the number of Python calls between the operations, nothing else.
 """
 
 from __future__ import annotations
@@ -61,8 +61,9 @@ class InlineLlama:
             smooth = ((turns - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor)).clamp(0, 1)
             frequencies = (1 - smooth) * frequencies / s.factor + smooth * frequencies
         angles = torch.outer(torch.arange(max_length).float(), frequencies)
-        self.cos = angles.cos().to(self.embedding.device, self.embedding.dtype)  # [max, D/2]
-        self.sin = angles.sin().to(self.embedding.device, self.embedding.dtype)
+        wide = torch.float64 if self.embedding.dtype == torch.float64 else torch.float32
+        turns = torch.complex(angles.cos().to(wide), angles.sin().to(wide))
+        self.turns = turns.to(self.embedding.device)  # [max, D/2]
         self.masks: dict[tuple[int, int], Tensor] = {}
         self.kvs: list[tuple[Tensor, Tensor]] = []
 
@@ -80,6 +81,7 @@ class InlineLlama:
         scale = head_dim**-0.5  # phase: other
         x = F.embedding(tokens, self.embedding)  # [B, T, E]  # phase: embedding
         shape = (x.shape[-1],)  # phase: other
+        sixteen_bit = x.dtype in (torch.float16, torch.bfloat16)
         if not self.kvs or self.kvs[0][0].shape[0] != batch:
             # phase: cache
             size = (batch, kv_heads, self.max_length, head_dim)
@@ -97,12 +99,13 @@ class InlineLlama:
             # phase: rope
             q = q.transpose(1, 2).contiguous()  # [B, H, T, D]
             k = k.transpose(1, 2).contiguous()
-            cos = self.cos.narrow(0, position, length)
-            sin = self.sin.narrow(0, position, length)
-            even, odd = q.unflatten(-1, (-1, 2)).unbind(-1)
-            q = torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2)
-            even, odd = k.unflatten(-1, (-1, 2)).unbind(-1)
-            k = torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2)
+            turns = self.turns.narrow(0, position, length)
+            if sixteen_bit:
+                q, k = q.float(), k.float()
+            turned = torch.view_as_complex(q.unflatten(-1, (-1, 2))) * turns
+            q = torch.view_as_real(turned).flatten(-2).to(x.dtype)
+            turned = torch.view_as_complex(k.unflatten(-1, (-1, 2))) * turns
+            k = torch.view_as_real(turned).flatten(-2).to(x.dtype)
             q = q.transpose(1, 2).contiguous()  # [B, T, H, D]
             k = k.transpose(1, 2).contiguous()
             q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)

@@ -23,9 +23,10 @@ MOST_LENGTHS = 32
 class Policy:
     """The levels that decide what a variant holds.
 
-    `mask`: none, fresh, per_layer, per_model, per_forward or static. `boolean_mask`: one byte an element, else as the
-    weights. `kv`: preallocated, static or cat. `rope`: half (tables of D/2 columns), full (of D) or frequencies (D/2
-    numbers, twice, float32). `repacked`: none, qk, qkv, or matrices (all but the embedding). `counters`: int64 a layer.
+    `mask`: none, static, or a level of that axis. `boolean_mask`: one byte an element, else as the
+    weights. `kv`: preallocated, static or cat. `rope`: half (tables of D/2 columns), complex (the same, of float32 at
+    least), full (of D) or frequencies (D/2 numbers, twice, float32). `repacked`: none, qk, qkv, or matrices (all but
+    the embedding). `counters`: int64 a layer.
     """
 
     mask: str
@@ -42,7 +43,7 @@ def policy_of(settings: Settings) -> Policy:
     return Policy(
         mask="per_model" if per_model else settings.mask,
         kv=settings.kv,
-        rope="half",
+        rope="complex" if settings.rope == "complex" else "half",
         repacked="qk" if settings.interleaved else "none",
         boolean_mask=settings.mask_application == "masked_fill",
     )
@@ -94,10 +95,15 @@ def expected(
     kv = kv_bytes(config, positions=positions, batch=batch, item_bytes=item_bytes)
     table = max_length * config.head_dim * item_bytes  # cosine and sine, D/2 columns each
     shared = {
-        "rope": {"half": table, "full": 2 * table, "frequencies": 4 * config.head_dim}[policy.rope],
+        "rope": {
+            "half": table,
+            "complex": max_length * config.head_dim * max(item_bytes, 4),
+            "full": 2 * table,
+            "frequencies": 4 * config.head_dim,
+        }[policy.rope],
         "mask": _mask_bytes(policy, config, calls, max_length, item_bytes),
         "repacked": _repacked_bytes(policy, config, item_bytes),
-        "other": 8 * config.num_hidden_layers if policy.counters and calls else 0,
+        "other": _other_bytes(policy, config, calls, item_bytes),
     }
     return {"held": {"kv": kv, **shared}, "kept": {"kv": 0 if policy.kv == "cat" else kv, **shared}}
 
@@ -108,11 +114,19 @@ def _mask_bytes(
     size = 1 if policy.boolean_mask else item_bytes
     if policy.mask == "static":
         return max_length * max_length * size
-    # per_forward: forgotten when the next call begins, not before
+    # One query row sees everything before it, and gets no mask; per_forward forgets when the next call begins.
     kept = {"per_layer": calls, "per_model": calls, "per_forward": calls[-1:]}.get(policy.mask, ())
-    copies = config.num_hidden_layers if policy.mask == "per_layer" else 1
-    # One query row sees everything before it, and gets no mask.
+    if policy.mask.endswith("_by_length"):  # asked only where all keys are new
+        kept = [(rows, columns) for rows, columns in calls if rows == columns]
+    copies = config.num_hidden_layers if policy.mask.startswith("per_layer") else 1
     return copies * size * sum(rows * columns for rows, columns in set(kept) if rows > 1)
+
+
+def _other_bytes(policy: Policy, config: LlamaConfig, calls: Sequence[tuple[int, int]], item_bytes: int) -> int:
+    if policy.counters and calls:
+        return 8 * config.num_hidden_layers
+    layers = {"per_layer_by_length": config.num_hidden_layers, "per_model_by_length": 1}.get(policy.mask, 0)
+    return layers * item_bytes * ((1, 1) in calls)  # a mask of one place, which hides nothing
 
 
 def _repacked_bytes(policy: Policy, config: LlamaConfig, item_bytes: int) -> int:

@@ -41,13 +41,11 @@ class Engine:
 
     `modules` maps each module that must be there to the distribution that brings it. `outputs` is what `forward`
     gives: logits, or their log-softmax. An engine of the second kind also has `generate(tokens [1, T], count)`, which
-    gives tokens, and that is what is timed (see `mistral_rs`). `cannot` maps what the engine cannot do ("batch",
-    "chunks") to the reason: the gates leave those cases out and say so. `loads_once`: a model is kept, not built anew.
+    gives tokens, and that is what is timed (see `mistral_rs`). `loads_once`: a model is kept, not built anew.
     """
 
     modules: Mapping[str, str]
     outputs: Literal["logits", "log-probabilities"] = "logits"
-    cannot: Mapping[str, str] = field(default_factory=dict)
     loads_once: bool = False
 
     def missing(self) -> str | None:
@@ -64,7 +62,8 @@ class Variant:
     is None for code that is not ours to configure. `engine` is there for what runs outside torch; of an engine whose
     parts can be measured alone, `component(name, config, *, tokens, seed)` makes one as `components.build` does.
     `compiled`: its operations are torch.compile's own, which no op trace and no names of phases can see.
-    `memory`: what it must hold, where that is known.
+    `memory`: what it must hold, where that is known. `cannot` maps what it does not do rightly ("batch", "chunks") to
+    the reason: the gates leave those cases out and say so, and no workload that has them is measured.
     """
 
     name: str
@@ -77,6 +76,7 @@ class Variant:
     compiled: bool = False
     component: Callable[..., Component] | None = None
     memory: Policy | None = None
+    cannot: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -90,10 +90,10 @@ class _Lazy:
         return import_module(self.module, __package__).build(*args, **kwargs, **self.options)
 
 
-def _ours(name: str, settings: Settings, description: str, source: str) -> Variant:
+def _ours(name: str, settings: Settings, description: str, source: str, **more: Any) -> Variant:
     module = ".modular.model" if settings.layout == "modular" else ".single_file"
     build = _Lazy(".inline") if settings.granularity == "inline" else _Lazy(module, {"settings": settings})
-    return Variant(name, build, description, source, settings.factors(), settings, memory=policy_of(settings))
+    return Variant(name, build, description, source, settings.factors(), settings, memory=policy_of(settings), **more)
 
 
 def _plain(name: str, module: str, memory: Policy, description: str, source: str, **options: Any) -> Variant:
@@ -106,6 +106,8 @@ _BEFORE = Settings()
 _AFTER = replace(_BEFORE, mask="per_layer")
 _HYBRID = replace(_BEFORE, cache="unified", mask="per_model")
 _PROPOSAL = replace(_HYBRID, layout="single_file")
+_INTEGRATED = replace(_PROPOSAL, boundary="bhtd")
+_PLANNED = replace(_INTEGRATED, mask_application="masked_fill", rope="rotate_half")
 _CANDLE = replace(
     _PROPOSAL, mask_application="masked_fill", kv="cat", rope="rotate_half", boundary="bhtd", softmax="fused"
 )
@@ -113,15 +115,34 @@ _WORKER, _CANDLE_RS = "the Rust/Candle worker of the dispute", "candle models/ll
 
 # The ladder: each preset changes one axis of the one before (the last changes several, as Candle does).
 _HISTORY = (
-    _ours("team003", replace(_BEFORE, rope="narrow_cat"),
-          "the layered worker with its oldest RoPE: pair by pair", _WORKER),
+    _ours("team003", replace(_BEFORE, rope="gathered"),
+          "the layered worker with its oldest RoPE, which gathers columns; its scores, masks and softmax, which came "
+          "later, are those of team006_before", _WORKER),
     _ours("team006_before", _BEFORE, "the layered worker: a fresh mask per layer and call", _WORKER),
     _ours("team006_after", _AFTER, "the same with a dict of masks in each Attention", _WORKER),
     _ours("team005_hybrid", _HYBRID, "layered files, but one Cache for KV, RoPE tables and masks by (T, kv)",
-          "TEAM-005's analysis names it; never written"),
-    _ours("team005_proposal", _PROPOSAL, "TEAM-005's rewrite: team005_hybrid in a single file",
-          "TEAM-005's refactor plan"),
+          "TEAM-005's analysis, its short-term step; never written"),
+    _ours("team005_proposal", _PROPOSAL, "team005_hybrid in a single file: the layout alone of TEAM-005's rewrite",
+          "TEAM-005's analysis"),
+    _ours("team005_integrated", _INTEGRATED, "the same with RoPE inside attention: heads first once, no copies there "
+          "and back", "TEAM-005's analysis: an integrated pipeline"),
+    _ours("team005_planned", _PLANNED, "TEAM-005's rewrite as planned: one file, one Cache, heads first once, boolean "
+          "masks, half-split RoPE", "TEAM-005's refactor plan; never written"),
     _ours("candle", _CANDLE, "Candle's Llama: single file, cat KV, half-split RoPE", _CANDLE_RS),
+)  # fmt: skip
+
+# The worker's own rules for masks, to the letter: no model of theirs ran a prompt in chunks, where they are wrong.
+_NO_MASK_LATER = {"chunks": "its rule masks nothing where a prompt goes on after earlier tokens"}
+_TO_THE_LETTER = (
+    _ours("team006_before_literal", replace(_BEFORE, mask="fresh_or_zeros"),
+          "team006_before by its own rule: zeros are made and added where T differs from the number of keys",
+          _WORKER, cannot=_NO_MASK_LATER),
+    _ours("team006_after_literal", replace(_BEFORE, mask="per_layer_by_length"),
+          "team006_after by its own rule: a dict by T in each Attention, and no mask where T differs from the keys",
+          _WORKER, cannot=_NO_MASK_LATER),
+    _ours("team008_cache_literal", replace(_HYBRID, mask="per_model_by_length"),
+          "TEAM-008's unified cache by its own rule: masks by T, and none where T differs from the keys",
+          "TEAM-008's migration plan; deleted before it was committed", cannot=_NO_MASK_LATER),
 )  # fmt: skip
 
 # Variants that isolate one axis the ladder does not step along.
@@ -206,7 +227,6 @@ CANDLE = Engine({"candle": "candle-nn"})
 MISTRAL_RS = Engine(
     {"mistralrs": "mistralrs"},
     outputs="log-probabilities",
-    cannot={"batch": "a request is one sequence", "chunks": "a request starts from the first token"},
     loads_once=True,  # each load leaves some ten MiB behind
 )
 LLAMA_CPP = Engine({"llama_cpp": "llama-cpp-python", "gguf": "gguf"})
@@ -221,7 +241,8 @@ _ENGINES = (
             engine=CANDLE, component=_Lazy(".engines.candle_components", _FRESH)),
     Variant("mistralrs", _Lazy(".engines.mistral_rs"),
             "mistral.rs: requests for tokens to an engine with threads of its own", "the mistralrs wheel",
-            engine=MISTRAL_RS),
+            engine=MISTRAL_RS,
+            cannot={"batch": "a request is one sequence", "chunks": "a request starts from the first token"}),
     Variant("llama_cpp", _Lazy(".engines.llama_cpp"), "llama.cpp in float32, through its C interface",
             "llama-cpp-python", engine=LLAMA_CPP),
 )  # fmt: skip
@@ -238,4 +259,4 @@ GENERATING = ("team006_before", "team006_after", "team005_hybrid", "team005_prop
 @lru_cache
 def presets() -> Mapping[str, Variant]:
     """Every variant that ships with the workbench, by name, in the order of the story."""
-    return {variant.name: variant for variant in (*_HISTORY, *_STEPS, *_GRID, *_OTHERS, *_ENGINES)}
+    return {variant.name: variant for variant in (*_HISTORY, *_TO_THE_LETTER, *_STEPS, *_GRID, *_OTHERS, *_ENGINES)}

@@ -10,7 +10,9 @@ from typing import Literal
 
 Layout = Literal["modular", "single_file"]
 Cache = Literal["split", "unified", "rope_unified"]
-Mask = Literal["fresh", "per_layer", "per_model", "per_forward"]
+Mask = Literal[
+    "fresh", "per_layer", "per_model", "per_forward", "fresh_or_zeros", "per_layer_by_length", "per_model_by_length"
+]
 Ops = Literal["composite", "fused"]
 
 
@@ -27,14 +29,16 @@ class Settings:
     cache: Cache = "split"
     # D. fresh: per layer and call (the worker before). per_layer: a dict in each Attention (the worker after).
     #    per_model: one dict by (T, kv) (Candle). per_forward: built once, shared by the layers (meta, mistral.rs).
+    #    The worker's rules to the letter, wrong in later chunks: fresh_or_zeros (zeros added where T is not kv),
+    #    per_layer_by_length and per_model_by_length (a dict by T, and no mask where T is not kv).
     mask: Mask = "fresh"
     # E. additive: scores + mask (the worker). masked_fill: boolean mask (Candle). in_sdpa: handed to the fused op.
     mask_application: Literal["additive", "masked_fill", "in_sdpa"] = "additive"
     # F. preallocated: one buffer, a view of its used part (meta, candle_nn's KvCache). cat: grows (Candle's Llama).
     kv: Literal["preallocated", "cat"] = "preallocated"
-    # H. narrow_cat: pair by pair (the worker's oldest). pair_stack: interleaved (torchtune). complex: meta.
-    #    rotate_half: half-split (Hugging Face, Candle).
-    rope: Literal["narrow_cat", "pair_stack", "complex", "rotate_half"] = "pair_stack"
+    # H. gathered: even and odd columns joined, turned, and put back, in [B, T, H, D] (the worker's oldest).
+    #    complex: neighbours in one pass (meta; the worker's rope_i). rotate_half: half-split (Hugging Face, Candle).
+    rope: Literal["gathered", "complex", "rotate_half"] = "complex"
     # I. bthd: RoPE takes and gives [B, T, H, D], rotating in [B, H, T, D]: four extra copies in prefill (the worker).
     #    bhtd: transposed once after the projections (Candle).
     boundary: Literal["bthd", "bhtd"] = "bthd"

@@ -20,23 +20,33 @@ from .settings import Settings
 # --- rotary position embedding -------------------------------------------------------------------------------------
 
 
-def rope_tables(config: LlamaConfig, length: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-    """cos and sin, each [length, D/2], computed in float32; Llama-3 scaling where the checkpoint asks for it."""
+def rope_tables(
+    config: LlamaConfig, length: int, dtype: torch.dtype, device: torch.device, kernel: str
+) -> tuple[Tensor, ...]:
+    """cos and sin, or both as one complex table (float32 or float64), [length, D/2] each; computed in float32, with
+    Llama-3 scaling where the checkpoint asks for it."""
     frequencies = 1.0 / (config.rope_theta ** (torch.arange(0, config.head_dim, 2).float() / config.head_dim))
     if (s := config.rope_scaling) is not None:
         turns = s.original_max_position_embeddings * frequencies / (2 * math.pi)  # over the original context
         smooth = ((turns - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor)).clamp(0, 1)
         frequencies = (1 - smooth) * frequencies / s.factor + smooth * frequencies
     angles = torch.outer(torch.arange(length).float(), frequencies)
-    return angles.cos().to(device, dtype), angles.sin().to(device, dtype)
+    if kernel == "complex" and dtype != torch.float64:
+        dtype = torch.float32
+    cos, sin = angles.cos().to(device, dtype), angles.sin().to(device, dtype)
+    return (torch.complex(cos, sin),) if kernel == "complex" else (cos, sin)
 
 
-def rotate(x: Tensor, cos: Tensor, sin: Tensor, kernel: str) -> Tensor:
-    """x [B, H, T, D] turned by its position; cos and sin [T, D/2]."""
-    if kernel == "pair_stack":  # neighbours (2i, 2i + 1)
-        even, odd = x.unflatten(-1, (-1, 2)).unbind(-1)
-        return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2)
-    first, second = x.chunk(2, dim=-1)  # rotate_half: (i, i + D/2)
+def rotate_complex(x: Tensor, turns: Tensor) -> Tensor:
+    """x [B, H, T, D]: neighbours (2i, 2i + 1) turned by their position; turns [T, D/2]. 16-bit values in float32."""
+    wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    turned = torch.view_as_complex(wide.unflatten(-1, (-1, 2))) * turns
+    return torch.view_as_real(turned).flatten(-2).to(x.dtype)
+
+
+def rotate_half(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """x [B, H, T, D]: pairs (i, i + D/2) turned by their position; cos and sin [T, D/2]."""
+    first, second = x.chunk(2, dim=-1)
     return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
 
 
@@ -110,12 +120,14 @@ class KV:
 class Tables:
     """RoPE tables on their own, when caches are split."""
 
-    def __init__(self, config: LlamaConfig, max_length: int, dtype: torch.dtype, device: torch.device) -> None:
-        self.cos, self.sin = rope_tables(config, max_length, dtype, device)
+    def __init__(
+        self, config: LlamaConfig, settings: Settings, max_length: int, dtype: torch.dtype, device: torch.device
+    ) -> None:
+        self.parts = rope_tables(config, max_length, dtype, device, settings.rope)
 
-    def rows(self, position: int, length: int) -> tuple[Tensor, Tensor]:
+    def rows(self, position: int, length: int) -> tuple[Tensor, ...]:
         """[T, D/2] each."""
-        return self.cos.narrow(0, position, length), self.sin.narrow(0, position, length)
+        return tuple(part.narrow(0, position, length) for part in self.parts)
 
 
 class Cache(Tables, Masks):
@@ -124,7 +136,7 @@ class Cache(Tables, Masks):
     def __init__(
         self, config: LlamaConfig, settings: Settings, max_length: int, dtype: torch.dtype, device: torch.device
     ) -> None:
-        Tables.__init__(self, config, max_length, dtype, device)
+        Tables.__init__(self, config, settings, max_length, dtype, device)
         Masks.__init__(self, settings.mask, settings.mask_application, dtype, device)
         self.kvs = [KV(settings.kv, max_length) for _ in range(config.num_hidden_layers)]
 
@@ -171,16 +183,16 @@ class Rotary(nn.Module):
     def __init__(self, settings: Settings, tables: Tables) -> None:
         super().__init__()
         self.tables = tables
-        self.kernel = settings.rope
+        self.rotate = rotate_complex if settings.rope == "complex" else rotate_half
         self.round_trip = settings.boundary == "bthd"
 
     def forward(self, q: Tensor, k: Tensor, position: int) -> tuple[Tensor, Tensor]:
         if self.round_trip:  # [B, T, H, D] at the boundary, [B, H, T, D] inside
             q = q.transpose(1, 2).contiguous()
             k = k.transpose(1, 2).contiguous()
-        cos, sin = self.tables.rows(position, q.shape[2])
-        q = rotate(q, cos, sin, self.kernel)
-        k = rotate(k, cos, sin, self.kernel)
+        rows = self.tables.rows(position, q.shape[2])
+        q = self.rotate(q, *rows)
+        k = self.rotate(k, *rows)
         if self.round_trip:
             q = q.transpose(1, 2).contiguous()
             k = k.transpose(1, 2).contiguous()
@@ -306,7 +318,7 @@ class Llama(nn.Module):
             masks: Masks = cache
             self.kvs = cache.kvs
         else:
-            tables = Tables(config, max_length, dtype, device)
+            tables = Tables(config, settings, max_length, dtype, device)
             masks = Masks(settings.mask, settings.mask_application, dtype, device)
             self.kvs = [KV(settings.kv, max_length) for _ in range(config.num_hidden_layers)]
         rotary = Rotary(settings, tables)
@@ -351,7 +363,7 @@ def qk_rows(weight: Tensor, config: LlamaConfig, settings: Settings) -> Tensor:
 
 def build(config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int, settings: Settings) -> Llama:
     """A model over `weights` (Hugging Face names) with the branches that `settings` names."""
-    offered = {"mask": ("fresh", "per_model"), "rope": ("pair_stack", "rotate_half"), "cache": ("split", "unified")}
+    offered = {"mask": ("fresh", "per_model"), "rope": ("complex", "rotate_half"), "cache": ("split", "unified")}
     for axis, levels in offered.items():
         if getattr(settings, axis) not in levels:
             raise ValueError(f"single_file has no {axis} = {getattr(settings, axis)!r}; it has {', '.join(levels)}")

@@ -104,15 +104,16 @@ class ComponentsKind(BenchKind):
 
 def _model_gate(worker: Worker, bench: Bench, subject: Subject, entered: str) -> LogitsGate:
     """The small gate once for all workloads, then the workload's own calls, then the tokens of a generation."""
-    engine, device = subject.variant.engine, worker.device.kind
+    engine, device, cannot = subject.variant.engine, worker.device.kind, subject.variant.cannot
 
     reference = partial(reference_logits.of_small_gate, worker)
-    small = worker.once(("small gate", entered), lambda: small_gate(subject.variant.build, reference, engine, device))
+    build = subject.variant.build
+    small = worker.once(("small gate", entered), lambda: small_gate(build, reference, engine, device, cannot))
     if not small.passed:
         return small
     case = own_case(worker, bench)
-    if engine is not None and (what := beyond(case, engine)) is not None:
-        why = f"cannot do this workload ({what}: {engine.cannot[what]})"
+    if (what := beyond(case, cannot)) is not None:
+        why = f"cannot do this workload ({what}: {cannot[what]})"
         return replace(small, passed=False, unable=True, detail=why)
     if engine is None or not engine.loads_once:
         model = models.model_of(bench, subject.variant)

@@ -8,7 +8,7 @@ from torch import Tensor
 from ..config import LlamaConfig
 from .kv_cache import STORAGE
 from .masks import POLICIES
-from .rope import angle_tables
+from .rope import rope_parts
 
 
 class Cache:
@@ -21,16 +21,17 @@ class Cache:
         dtype: torch.dtype,
         device: torch.device,
         *,
+        rope: str,
         kv: str,
         mask: str,
         application: str,
     ) -> None:
         self.kvs = [STORAGE[kv](max_length) for _ in range(config.num_hidden_layers)]
-        self.cos, self.sin = angle_tables(config, max_length, dtype, device)
+        self.parts = rope_parts(rope, config, max_length, dtype, device)
         self.masks = POLICIES[mask](application, dtype, device)
         self.begin = self.masks.begin
         self.get = self.masks.get
 
-    def rows(self, position: int, length: int) -> tuple[Tensor, Tensor]:
-        """cos and sin of positions [position, position + length), each [T, D/2]."""
-        return self.cos.narrow(0, position, length), self.sin.narrow(0, position, length)
+    def rows(self, position: int, length: int) -> tuple[Tensor, ...]:
+        """As rope.Tables.rows."""
+        return tuple(part.narrow(0, position, length) for part in self.parts)

@@ -30,7 +30,7 @@ def apply_mask(scores: Tensor, mask: Tensor, application: str) -> Tensor:
 
 
 class Masks(Protocol):
-    """A mask policy. One query row sees everything before it, so no policy makes a mask at decode."""
+    """A mask policy. One query row sees everything before it, so no policy needs a mask at decode."""
 
     def begin(self, length: int, kv_length: int) -> None:
         """Called once at the start of every forward."""
@@ -82,6 +82,47 @@ class CachedMasks:
         return mask
 
 
+class FreshOrZeros:
+    """The worker before its change, to the letter: a mask if T = kv; at decode and in later chunks zeros are made and
+    added, so that a later chunk sees what it should not."""
+
+    def __init__(self, application: str, dtype: torch.dtype, device: torch.device) -> None:
+        self.make = MAKERS[application]
+        self.dtype = dtype
+        self.device = device
+
+    def begin(self, length: int, kv_length: int) -> None:
+        pass
+
+    def get(self, length: int, kv_length: int) -> Tensor | None:
+        if length != kv_length:
+            return torch.zeros(length, kv_length, dtype=self.dtype, device=self.device)
+        # Made on the host, as there; on a CPU that is where it stays.
+        return self.make(length, kv_length, self.dtype, torch.device("cpu")).to(self.device)
+
+
+class MasksByLength:
+    """The worker after its change, and TEAM-008's cache, to the letter: a dict by T alone, asked only if T = kv. At
+    decode and in later chunks nothing is added."""
+
+    def __init__(self, application: str, dtype: torch.dtype, device: torch.device) -> None:
+        self.make = MAKERS[application]
+        self.dtype = dtype
+        self.device = device
+        self.masks: dict[int, Tensor] = {}
+
+    def begin(self, length: int, kv_length: int) -> None:
+        pass
+
+    def get(self, length: int, kv_length: int) -> Tensor | None:
+        if length != kv_length:
+            return None
+        mask = self.masks.get(length)
+        if mask is None:
+            mask = self.masks[length] = self.make(length, kv_length, self.dtype, self.device)
+        return mask
+
+
 class ForwardMasks:
     """One mask per forward, shared by the layers and then forgotten (meta's reference code, mistral.rs)."""
 
@@ -103,4 +144,11 @@ POLICIES: dict[str, Callable[[str, torch.dtype, torch.device], Masks]] = {
     "per_layer": CachedMasks,
     "per_model": CachedMasks,
     "per_forward": ForwardMasks,
+    "fresh_or_zeros": FreshOrZeros,
+    "per_layer_by_length": MasksByLength,
+    "per_model_by_length": MasksByLength,
 }
+"""By level of the mask axis."""
+
+OF_EACH_LAYER = frozenset({"per_layer", "per_layer_by_length"})
+"""Policies of which each Attention has one of its own."""

@@ -12,7 +12,7 @@ from .attention import Attention, ManualAttention, SdpaAttention
 from .cache import Cache
 from .kv_cache import STORAGE, CatKV, PreallocatedKV
 from .linear import Embedding, Linear, interleave_rows
-from .masks import POLICIES, Masks
+from .masks import OF_EACH_LAYER, POLICIES, Masks
 from .mlp import SwiGLU
 from .norm import CompositeRMSNorm, FusedRMSNorm
 from .rope import RopeTables, Rotary
@@ -80,6 +80,7 @@ def build(config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int
             max_length,
             dtype,
             device,
+            rope=settings.rope,
             kv=settings.kv,
             mask=settings.mask,
             application=settings.mask_application,
@@ -89,7 +90,7 @@ def build(config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int
         kvs = cache.kvs
     else:
         make_masks = POLICIES[settings.mask]
-        if settings.mask == "per_layer":
+        if settings.mask in OF_EACH_LAYER:
             masks = [make_masks(settings.mask_application, dtype, device) for _ in layers]
         else:
             masks = [make_masks(settings.mask_application, dtype, device)] * config.num_hidden_layers
@@ -100,12 +101,13 @@ def build(config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int
                 max_length,
                 dtype,
                 device,
+                rope=settings.rope,
                 kv=settings.kv,
                 mask=settings.mask,
                 application=settings.mask_application,
             )
         else:
-            tables = RopeTables(config, max_length, dtype, device)
+            tables = RopeTables(settings.rope, config, max_length, dtype, device)
 
     rotary = Rotary(settings.rope, tables, settings.boundary)
     attend = (

@@ -2,7 +2,7 @@
 
 Each check runs in a process of its own (it imports torch, and what it tries may crash) and prints its cases as JSON:
 
-    python -m llama_workbench.harness.metrics.check.metric own-unified-cache-correct CACHE SEED
+    python -m llama_workbench.harness.metrics.check.metric like-the-library CACHE SEED VARIANT
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ class CheckedCase(NamedTuple):
     detail: str = ""
 
 
-Check = Callable[[Path, int], Iterable[tuple[str, bool, str]]]
-"""From a cache directory and a seed to cases."""
+Check = Callable[[Path, int, str], Iterable[tuple[str, bool, str]]]
+"""From a cache directory, a seed and a variant (empty where it is about none) to cases."""
 
 
 class CheckError(Exception):
     """A check could not be carried out; the text says why."""
 
 
-def run_check(name: str, *, cache: Path, seed: int, log: Path) -> tuple[list[CheckedCase], float]:
+def run_check(name: str, variant: str = "", *, cache: Path, seed: int, log: Path) -> tuple[list[CheckedCase], float]:
     """The cases of a check, and how many seconds it took. Raises CheckError where it did not come to its end."""
     if name not in CHECKS:
         raise CheckError(f"there is no check {name!r}; there are: {', '.join(CHECKS)}")
-    command = [sys.executable, "-P", "-m", __name__, name, str(cache), str(seed)]
+    command = [sys.executable, "-P", "-m", __name__, name, str(cache), str(seed), variant]
     begun = time.monotonic()
     try:
         with log.open("ab") as errors:
@@ -62,8 +62,8 @@ def run_check(name: str, *, cache: Path, seed: int, log: Path) -> tuple[list[Che
     return [CheckedCase(*case) for case in json.loads(done.stdout)], time.monotonic() - begun
 
 
-def _unified_cache_correct(cache: Path, seed: int) -> Iterator[CheckedCase]:
-    """The modular code with its own shared cache, against the library: every case of the logits gate on its own."""
+def _like_the_library(cache: Path, seed: int, variant: str) -> Iterator[CheckedCase]:
+    """A variant against the library's model: every case of the logits gate on its own."""
     import torch
 
     from llama_workbench import variants
@@ -75,7 +75,7 @@ def _unified_cache_correct(cache: Path, seed: int) -> Iterator[CheckedCase]:
         weights = small_weights(config, torch.float64)
         library, ours = (
             variants.get(name).build(config, weights, max_length=SMALL_LENGTH)
-            for name in ("transformers_eager", variants.MODULAR)
+            for name in ("transformers_eager", variant)
         )
         for case in small_cases(config):
             gate = judge_logits([case], run_cases(ours, [case]), run_cases(library, [case]), torch.float64)
@@ -85,10 +85,10 @@ def _unified_cache_correct(cache: Path, seed: int) -> Iterator[CheckedCase]:
 
 def _of_gguf(function: str) -> Check:
     """A check in `gguf`, which imports torch."""
-    return lambda cache, seed: getattr(import_module(".gguf", __package__), function)(cache, seed)
+    return lambda cache, seed, _: getattr(import_module(".gguf", __package__), function)(cache, seed)
 
 
-def _streaming(cache: Path, seed: int) -> Iterator[CheckedCase]:
+def _streaming(cache: Path, seed: int, variant: str) -> Iterator[CheckedCase]:
     """Each token of a generation comes after exactly one more forward, and is the library's most likely one."""
     from unittest.mock import Mock
 
@@ -115,9 +115,11 @@ def _streaming(cache: Path, seed: int) -> Iterator[CheckedCase]:
             yield CheckedCase(f"{name}: the library's tokens", tokens == expected, f"{tokens} for {expected}")
 
 
+LIKE_THE_LIBRARY = "like-the-library"
+
 CHECKS: Mapping[str, Check] = {
     "gguf-loads": _of_gguf("check_gguf_loads"),
-    "own-unified-cache-correct": _unified_cache_correct,
+    LIKE_THE_LIBRARY: _like_the_library,
     "streaming": _streaming,
     "tokenizer-matches": _of_gguf("check_tokenizer_matches"),
 }
@@ -125,10 +127,11 @@ CHECKS: Mapping[str, Check] = {
 
 
 class CheckHypothesis(ValueHypothesis):
-    """Every case of the check `quantity` passes."""
+    """Every case of the check `quantity` passes, with `variant` where it is about one."""
 
     metric: Literal["check"]
     quantity: Quantity
+    variant: str = ""
 
     @property
     def region(self) -> Range:
@@ -138,6 +141,8 @@ class CheckHypothesis(ValueHypothesis):
         return "every case passes"
 
     def fault(self) -> str:
+        if (self.quantity == LIKE_THE_LIBRARY) != bool(self.variant):
+            return f'quantity = "{LIKE_THE_LIBRARY}" needs a variant, and no other check has one'
         return no_such_quantity(self.metric, self.quantity, CHECKS)
 
 
@@ -154,18 +159,18 @@ class CheckMetric(ExactMetric[CheckHypothesis]):
 
     def run(self, hypotheses: Sequence[CheckHypothesis], context: PassContext) -> None:
         """Run every check once."""
-        quantities = dict.fromkeys(hypothesis.quantity for hypothesis in hypotheses)
+        checks = dict.fromkeys((hypothesis.quantity, hypothesis.variant) for hypothesis in hypotheses)
         results = []
-        for index, quantity in enumerate(quantities):
-            context.progress.step(f"check {quantity}", index / len(quantities), math.nan)
-            results.append(_checked(quantity, context))
+        for index, (quantity, variant) in enumerate(checks):
+            context.progress.step(f"check {quantity} {variant}".rstrip(), index / len(checks), math.nan)
+            results.append(_checked(quantity, variant, context))
         self.store(results, context)
 
 
-def _checked(quantity: str, context: PassContext) -> ExactResult:
-    subject = ("check", quantity, "", "", "")
+def _checked(quantity: str, variant: str, context: PassContext) -> ExactResult:
+    subject = ("check", quantity, "", variant, "")
     try:
-        cases, seconds = run_check(quantity, cache=context.cache, seed=context.seed, log=context.log("checks"))
+        cases, seconds = run_check(quantity, variant, cache=context.cache, seed=context.seed, log=context.log("checks"))
     except CheckError as error:
         return ExactResult(*subject, math.nan, 0, reason=str(error))
     if not cases:
@@ -179,4 +184,4 @@ METRIC = CheckMetric()
 
 
 if __name__ == "__main__":
-    print(json.dumps(list(CHECKS[sys.argv[1]](Path(sys.argv[2]), int(sys.argv[3])))))
+    print(json.dumps(list(CHECKS[sys.argv[1]](Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4]))))

@@ -134,9 +134,8 @@ def judge_tokens(got: Tensor, expected: Tensor, margins: Tensor, dtype: torch.dt
     return None
 
 
-def beyond(case: Case, engine: Engine | None) -> str | None:
-    """What of a case an engine cannot do ("batch" or "chunks"), None where it can do all."""
-    cannot: Mapping[str, str] = {} if engine is None else engine.cannot
+def beyond(case: Case, cannot: Mapping[str, str]) -> str | None:
+    """What of a case a variant cannot do ("batch" or "chunks"), None where it can do all; see `Variant.cannot`."""
     if "batch" in cannot and any(tokens.shape[0] > 1 for tokens, _ in case.steps):
         return "batch"
     if "chunks" in cannot and any(tokens.shape[1] > 1 and position for tokens, position in case.steps):

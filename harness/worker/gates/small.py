@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -93,24 +94,38 @@ def generated_gate(model: Any, prompts: Sequence[Tensor], dtype: torch.dtype) ->
     return LogitsGate(True, f"{len(prompts)} generated", len(prompts), 0.0, TOLERANCES[dtype])
 
 
-def small_gate(build: Build, reference: Reference, engine: Engine | None = None, device: str = "cpu") -> LogitsGate:
+NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+def small_gate(
+    build: Build,
+    reference: Reference,
+    engine: Engine | None = None,
+    device: str = "cpu",
+    cannot: Mapping[str, str] = NOTHING,
+) -> LogitsGate:
     """All cases on both small geometries, in float64, or in float32 where the variant cannot do float64.
 
-    The variant computes on `device`. If it raises, the gate fails. What an `engine` cannot do is left out, and the
-    detail says so; the tokens that it generates are checked as well.
+    The variant computes on `device`. If it raises, the gate fails. What it `cannot` do is left out, and the
+    detail says so; the tokens that an `engine` generates are checked as well.
     """
     try:
-        return _small_gate(build, reference, torch.float64, engine, device)
+        return _small_gate(build, reference, torch.float64, engine, device, cannot)
     except Exception as in_double:
         try:
-            gate = _small_gate(build, reference, torch.float32, engine, device)
+            gate = _small_gate(build, reference, torch.float32, engine, device, cannot)
         except Exception as error:
             return LogitsGate(False, f"raises {in_one_line(error)}")
         return replace(gate, detail=f"{gate.detail}, in float32 (float64: {type(in_double).__name__})")
 
 
 def _small_gate(
-    build: Build, reference: Reference, dtype: torch.dtype, engine: Engine | None, device: str
+    build: Build,
+    reference: Reference,
+    dtype: torch.dtype,
+    engine: Engine | None,
+    device: str,
+    cannot: Mapping[str, str],
 ) -> LogitsGate:
     gates: list[LogitsGate] = []
     left_out: Counter[str] = Counter()
@@ -119,7 +134,7 @@ def _small_gate(
         model = build(config, weights, max_length=SMALL_LENGTH)
         cases, expected = [], []
         for case, logits in zip(small_cases(config), reference(name, dtype), strict=True):
-            if (missing := beyond(case, engine)) is not None:
+            if (missing := beyond(case, cannot)) is not None:
                 left_out[missing] += 1
             else:
                 cases.append(case)
@@ -134,7 +149,7 @@ def _small_gate(
         gates.append(gate)
     count = sum(gate.cases for gate in gates)
     detail = f"{count} cases"
-    if engine is not None and left_out:
-        reasons = (f"{missing} with {what}: {engine.cannot[what]}" for what, missing in left_out.items())
+    if left_out:
+        reasons = (f"{missing} with {what}: {cannot[what]}" for what, missing in left_out.items())
         detail += f", left out {'; '.join(reasons)}"
     return LogitsGate(True, detail, count, max(gate.max_error for gate in gates), gates[0].tolerance)
