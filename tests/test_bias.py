@@ -26,4 +26,4 @@ def test_every_part_that_is_named_is_one_of_its_claim() -> None:
 def test_there_is_a_row_for_each_of_some_seventy_statements() -> None:
     rows = [line for line in TEXT.splitlines() if line.startswith("| ") and not line.startswith("| statement")]
     assert len(rows) > 70 and len(set(rows)) == len(rows)
-    assert all(line.count("|") == 4 and "`" in line or "none: " in line or "the gate: " in line for line in rows)
+    assert all((line.count("|") == 4 and "`" in line) or "none: " in line or "the gate: " in line for line in rows)

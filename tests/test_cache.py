@@ -166,7 +166,7 @@ class Silent:
             Request(compare=("fast", "yardstick"), workloads=("decode-tiny-c16",)),
             "file/checkpoints/tiny-float32-seed0-.*: cannot be written, .* bytes are needed",
         ),
-        (Request(claims=("gguf-loads",)), 'file: cannot be written .*, and claims with metric = "check" need it'),
+        (Request(claims=("own-checks",)), 'file: cannot be written .*, and claims with metric = "check" need it'),
         (
             Request(claims=("weight-loading-bottleneck",)),
             'file: cannot be written .*, and claims with metric = "loading" need it',

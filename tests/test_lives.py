@@ -111,7 +111,7 @@ def test_a_side_that_imports_torch_has_it_before_it_is_imported(
         init(self, **given)
 
     monkeypatch.setattr(WorkerProcess, "__init__", spy)
-    monkeypatch.setattr(sys.modules[__name__], "SIDES", SIDES + "\nimport torch\n")
+    monkeypatch.setitem(globals(), "SIDES", SIDES + "\nimport torch\n")
     result = measured(tmp_path, "new", 2, monkeypatch)
     assert begun[0] is False and all(begun[1:]) and result.verdicts[0].effects[0].rounds >= 1
 

@@ -45,7 +45,8 @@ ONE_OF_EACH = (
     "team003", "team006_after", "team005_proposal", "candle", "modular_per_forward", "single_file_inline",
     "grid_modular_split_fresh_fused", "grid_single_file_unified_per_model_composite",
     "grid_single_file_split_fresh_fused", "transformers_eager", "transformers_sdpa", "transformers_static", "fast",
-    "gpt_fast", "yardstick",
+    "gpt_fast", "yardstick", "ladder_inlined", "ladder_heads_first", "ladder_one_kernel", "ladder_fused",
+    "ladder_transposed",
 )  # fmt: skip
 
 

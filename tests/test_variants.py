@@ -165,11 +165,16 @@ def test_a_variant_that_cannot_do_float64_is_judged_in_float32():
 
 
 def _trace(name: str, *, tokens: int, geometry: str = "plain") -> OpTrace:
+    """As `_traced`, of a preset."""
+    return _traced(variants.get(name).build, tokens=tokens, geometry=geometry)
+
+
+def _traced(build: variants.Build, *, tokens: int, geometry: str = "plain") -> OpTrace:
     """The op trace of a warm prefill of `tokens`, or of a decode step after 12 where it is 1."""
     config = small_geometries()[geometry]
     ids = torch.arange(2 * SMALL_LENGTH).view(2, -1) % config.vocab_size
     with torch.no_grad():
-        model = variants.get(name).build(config, small_weights(config, torch.float32), max_length=SMALL_LENGTH)
+        model = build(config, small_weights(config, torch.float32), max_length=SMALL_LENGTH)
         for _ in range(2):
             model.reset()
             model.forward(ids[:, : max(tokens, 12)], 0)
@@ -260,6 +265,21 @@ def test_each_step_of_the_ladder_changes_what_it_says():
     assert _changed("team005_integrated", "team005_planned") == {"mask_application", "rope"}
     assert _changed("team005_proposal", "single_file_inline") == {"granularity"}
     assert _changed("team006_before", "modular_per_forward") == {"mask"}
+
+
+def test_the_ladder_begins_with_the_worker_and_ends_with_the_best_code():
+    from llama_workbench.variants.ladder import build as rung
+
+    for tokens in (1, 16):
+        assert _trace("ladder_inlined", tokens=tokens).ops == _trace("team006_after", tokens=tokens).ops
+    rungs: list[Any] = [variants.get(name).build for name in variants.names() if name.startswith("ladder_")]
+    steps = [dict(build.options) for build in rungs]
+    assert [len(taken) for taken in steps] == list(range(len(steps))), "each takes one step more"
+    top = functools.partial(rung, **steps[-1], last_only=True)
+    assert small_gate(top, reference).passed
+    for tokens in (1, 16):
+        # (The views of a product are taken in another order, which is no work.)
+        assert sorted(_traced(top, tokens=tokens).ops) == sorted(_trace("fast", tokens=tokens).ops)
 
 
 def test_the_grid_is_whole():

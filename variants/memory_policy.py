@@ -25,8 +25,8 @@ class Policy:
 
     `mask`: none, static, or a level of that axis. `boolean_mask`: one byte an element, else as the
     weights. `kv`: preallocated, static or cat. `rope`: half (tables of D/2 columns), complex (the same, of float32 at
-    least), full (of D) or frequencies (D/2 numbers, twice, float32). `repacked`: none, qk, qkv, or matrices (all but
-    the embedding). `counters`: int64 a layer.
+    least), full (of D) or frequencies (D/2 numbers, twice, float32). `repacked`: none, qk, qkv, joined
+    (qkv, gate and up) or matrices (all but the embedding). `counters`: int64 a layer.
     """
 
     mask: str
@@ -133,6 +133,8 @@ def _repacked_bytes(policy: Policy, config: LlamaConfig, item_bytes: int) -> int
     query = config.num_attention_heads * config.head_dim
     key = config.num_key_value_heads * config.head_dim
     matrices = 2 * query + 2 * key + 3 * config.intermediate_size
-    rows = {"none": 0, "qk": query + key, "qkv": query + 2 * key, "matrices": matrices}[policy.repacked]
+    joined = query + 2 * key + 2 * config.intermediate_size
+    of_level = {"none": 0, "qk": query + key, "qkv": query + 2 * key, "joined": joined, "matrices": matrices}
+    rows = of_level[policy.repacked]
     head = config.vocab_size if policy.repacked == "matrices" else 0
     return (config.num_hidden_layers * rows + head) * config.hidden_size * item_bytes

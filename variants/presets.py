@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib import import_module
@@ -198,6 +198,30 @@ def grid_cells() -> tuple[str, ...]:
     return tuple(cell.name for cell in _GRID)
 
 
+_LADDER_STEPS = (
+    ("ladder_inlined", "", Policy(mask="per_layer", kv="preallocated", rope="complex", repacked="qk"),
+     "team006_after as one function, without calls of Modules"),
+    ("ladder_heads_first", "heads_first", Policy(mask="per_layer", kv="preallocated", rope="half", repacked="none"),
+     "ladder_inlined with heads first before RoPE, which turns halves: no copies there and back"),
+    ("ladder_one_kernel", "one_kernel", Policy(mask="none", kv="preallocated", rope="half", repacked="none"),
+     "ladder_heads_first with one kernel for scores, mask, softmax and output"),
+    ("ladder_fused", "fused", Policy(mask="none", kv="preallocated", rope="full", repacked="joined"),
+     "ladder_one_kernel with one product for Q, K and V, and one for gate and up"),
+    ("ladder_transposed", "transposed", Policy(mask="none", kv="preallocated", rope="full", repacked="matrices"),
+     "ladder_fused with weights [in, out] and residuals added by the product; fast leaves out what only the last "
+     "position does not need"),
+)  # fmt: skip
+
+
+def _ladder() -> Iterator[Variant]:
+    """From team006_after to fast, each with the steps of those before it."""
+    taken: dict[str, bool] = {}
+    for name, step, memory, description in _LADDER_STEPS:
+        taken |= {step: True} if step else {}
+        factors = {} if taken else replace(_AFTER, granularity="inline").factors()
+        yield Variant(name, _Lazy(".ladder", dict(taken)), description, "this project", factors, memory=memory)
+
+
 _LIBRARY, _GPT_FAST = "transformers modeling_llama.py", "pytorch-labs/gpt-fast model.py"
 _DYNAMIC = Policy(mask="none", kv="cat", rope="frequencies", repacked="none")
 _FAST = Policy(mask="none", kv="preallocated", rope="full", repacked="matrices")
@@ -259,4 +283,7 @@ GENERATING = ("team006_before", "team006_after", "team005_hybrid", "team005_prop
 @lru_cache
 def presets() -> Mapping[str, Variant]:
     """Every variant that ships with the workbench, by name, in the order of the story."""
-    return {variant.name: variant for variant in (*_HISTORY, *_TO_THE_LETTER, *_STEPS, *_GRID, *_OTHERS, *_ENGINES)}
+    return {
+        variant.name: variant
+        for variant in (*_HISTORY, *_TO_THE_LETTER, *_STEPS, *_GRID, *_ladder(), *_OTHERS, *_ENGINES)
+    }
