@@ -280,8 +280,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunFolder, 
     slow, fast = {"team005_proposal": 1.2}, {"team005_proposal": 0.5}
     settings = {"only": only, "rounds": 60, "claims": asked, "factors": slow, "judged": False}
     yield (
-        write_run(folder / "cpu", **settings),  # type: ignore[arg-type]
-        write_run(folder / "cuda", device_factors=fast, **settings),  # type: ignore[arg-type]
+        write_run(folder / "cpu", **settings),
+        write_run(folder / "cuda", device_factors=fast, **settings),
     )
 
 

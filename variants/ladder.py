@@ -213,13 +213,14 @@ def _layer(config: LlamaConfig, weights: Mapping[str, Tensor], steps: Steps, i: 
             parts = (torch.cat(parts),) if len(parts) > 1 else parts
         return tuple(part.t().contiguous() for part in parts) if steps.transposed else parts
 
+    [o], [down] = together("self_attn.o"), together("mlp.down")
     return Layer(
         weights[f"model.layers.{i}.input_layernorm.weight"],
         together("self_attn.q", "self_attn.k", "self_attn.v"),
-        *together("self_attn.o"),
+        o,
         weights[f"model.layers.{i}.post_attention_layernorm.weight"],
         together("mlp.gate", "mlp.up"),
-        *together("mlp.down"),
+        down,
     )
 
 
