@@ -24,6 +24,7 @@ import numpy as np
 import psutil
 
 from ..evidence.effect import ALPHA
+from ..machine import extras
 from ..machine.environment import fingerprint, read_text
 from ..stats.confidence import Interval, running_interval
 
@@ -195,15 +196,15 @@ def _memory(facts: Mapping[str, Any]) -> Iterator[Check]:
 
 def _tools(facts: Mapping[str, Any]) -> Iterator[Check]:
     torch, refusal = facts.get("torch"), facts.get("py_spy")
-    text = torch or "not installed: nothing can be measured"
-    yield _check("torch", text, "make bench, or pip install torch", bad=not torch)
+    text = torch or "not installed: functions can be measured, models cannot"
+    yield _check("torch", text, extras.install("models"), warn=not torch)
     text = f"may not look into other processes: {refusal}" if refusal else "may look into other processes"
     fix = "In a container: --cap-add SYS_PTRACE. Elsewhere: echo 1 | sudo tee /proc/sys/kernel/yama/ptrace_scope"
     if refusal is None:
-        text, fix = "not installed: no flamegraphs", "pip install py-spy"
+        text, fix = "not installed: no flamegraphs", extras.install("profile")
     yield _check("py-spy", text, fix, warn=refusal != "")
     text = "installed" if facts.get("memray") else "not installed: no memory peaks"
-    yield _check("memray", text, "pip install memray", warn=not facts.get("memray"))
+    yield _check("memray", text, extras.install("profile"), warn=not facts.get("memray"))
     text = "installed" if facts.get("valgrind") else "not installed: no counts of instructions"
     yield _check("valgrind", text, "apt-get install valgrind", warn=not facts.get("valgrind"))
 

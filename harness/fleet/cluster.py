@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from ..machine.extras import install
 from ..plan.options import PlanError
 from .worker import NodeWorker
 
@@ -63,7 +64,7 @@ class Cluster:
         try:
             import ray
         except ImportError as error:
-            raise PlanError(f"--on {on} needs Ray, which is not installed: pip install '.[fleet]'") from error
+            raise PlanError(f"--on {on} needs Ray, which is not installed: {install('fleet')}") from error
         address = os.environ.get("RAY_ADDRESS", "auto") if on == "ray" else on if ":" in on[6:] else f"{on}:{PORT}"
         try:
             _knock(address)

@@ -153,7 +153,7 @@ def one_line(environment: Mapping[str, Any]) -> str:
         str(environment.get("cpu_model") or "unknown CPU"),
         f"{environment.get('cores', '?')} cores",
         f"{threads} thread{'' if threads == 1 else 's'}",
-        f"torch {environment.get('torch') or '?'}",
+        *([f"torch {environment['torch']}"] if environment.get("torch") else []),
         str(environment.get("libc") or "unknown libc"),
         f"Python {environment.get('python', '?')}",
     ]

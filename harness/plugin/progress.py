@@ -42,7 +42,7 @@ class LiveProgress:
         self._progress.console.print(text, style="yellow", markup=False, emoji=False)
 
     def step(self, text: str, done: float, seconds_left: float) -> None:
-        self._progress.update(self._task, description=text, completed=done, left=_left(seconds_left))
+        _advance(self._progress, self._task, text, done, seconds_left)
 
     def of(self, name: str) -> ProgressOfNode:
         """A bar of its own for a machine; that of the whole is gone then."""
@@ -68,7 +68,7 @@ class _Bar:
         self._progress.console.print(f"{self._name}: {text}", style="yellow", markup=False, emoji=False)
 
     def step(self, text: str, done: float, seconds_left: float) -> None:
-        self._progress.update(self._task, description=text, completed=done, left=_left(seconds_left))
+        _advance(self._progress, self._task, text, done, seconds_left)
 
     def close(self) -> None:
         self._progress.remove_task(self._task)
@@ -81,24 +81,34 @@ class LineProgress:
         self._console = console
         self._name = name
         self._said = 0.0
+        self._done = 0.0
 
     def of(self, name: str) -> ProgressOfNode:
         """Lines of its own for a machine, which begin with its name."""
         return LineProgress(self._console, name)
 
     def phase(self, text: str) -> None:
+        self.note(text)
+        self._done = 0.0
+
+    def note(self, text: str) -> None:
         self._console.print(f"{self._name}: {text}", markup=False, emoji=False)
         self._said = time.monotonic()
 
-    note = phase
-
     def step(self, text: str, done: float, seconds_left: float) -> None:
+        self._done = max(self._done, done)  # an estimate may take back what it said; a reader need not see that
         if time.monotonic() - self._said >= REPORT_SECONDS:
             left = _left(seconds_left)
-            self.phase(f"{100 * done:3.0f} %{', ' + left if left else ''}: {text}")
+            self.note(f"{100 * self._done:3.0f} %{', ' + left if left else ''}: {text}")
 
     def close(self) -> None:
         pass
+
+
+def _advance(progress: Progress, task: TaskID, text: str, done: float, seconds_left: float) -> None:
+    """Move a bar, never backwards within a phase: an estimate may take back what it said."""
+    [bar] = [each for each in progress.tasks if each.id == task]
+    progress.update(task, description=text, completed=max(bar.completed, done), left=_left(seconds_left))
 
 
 def _left(seconds: float) -> str:

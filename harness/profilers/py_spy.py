@@ -23,6 +23,7 @@ from typing import Annotated, Any
 
 from pydantic import StrictBool
 
+from ..machine import extras
 from ..machine.lifeline import tied
 from ..machine.places import place
 from ..measure.measurement import PASS_SECONDS
@@ -79,7 +80,7 @@ def _py_spy(at: ProfiledVariant) -> dict[str, Any]:
     entry: dict[str, Any] = {"rate_hz": RATE_HZ, "samples": 0, "native": False, "calls": 0, **empty}
     tool = shutil.which("py-spy", path=str(Path(sys.executable).parent)) or shutil.which("py-spy")
     if tool is None:
-        return entry | {"reason": "py-spy is not installed: pip install py-spy"}
+        return entry | {"reason": f"py-spy is not installed: {extras.install('profile')}"}
     try:
         lead = NATIVE_LEAD_SECONDS if at.native else 0.0
         timing = {"lead_seconds": lead, "seconds": SECONDS}

@@ -15,7 +15,8 @@ from ..store.verdict_schema import Effect, Verdict
 MARGIN = 1.5
 """How much more than the estimate: measuring ends by itself once all is settled."""
 
-LEAST_SECONDS = 5
+LEAST_SECONDS, MOST_SECONDS = 5, 4 * 3600
+"""Of the command's budget. An effect that would need more alone is left open: it lies on its limit."""
 
 
 def goes_on(manifest: Manifest) -> bool:
@@ -28,7 +29,8 @@ def further(run: Path, verdicts: Iterable[Verdict], manifest: Manifest) -> str:
     if manifest.sources is None or not goes_on(manifest):
         return ""
     open_ = [effect for verdict in verdicts if verdict.is_open for effect in verdict.effects]
-    seconds = sum(_rounds_seconds(effect, manifest) for effect in open_)
+    needed = [_rounds_seconds(effect, manifest) for effect in open_]
+    seconds = sum(each for each in needed if each <= MOST_SECONDS / MARGIN)
     if not seconds:
         return ""
     here, path = Path.cwd(), run.resolve()

@@ -27,6 +27,7 @@ from ..evidence.effect import ALPHA
 from ..evidence.evidence import fault_cost_ns
 from ..judge.stopping import StoppingRule
 from ..machine.environment import fingerprint, usable_cores
+from ..machine.extras import lacking
 from ..machine.interrupts import Interrupts
 from ..machine.locks import Lock
 from ..machine.places import called_as
@@ -82,7 +83,13 @@ class Result:
 def plan_run(request: Request, options: Options) -> Plan:
     """What would be measured; raises before anything is written (see `make_plan`, `load_folder`)."""
     claims, dispute = load_folder(options.claims_folder)
-    return replace(make_plan(request, claims, checkpoint=real_geometry(options)), dispute=dispute)
+    missing = lacking("models")
+    if missing and options.checkpoint is not None:
+        raise PlanError(f"--checkpoint needs what is {missing}")
+    plan = make_plan(request, claims, checkpoint=real_geometry(options))
+    if missing and any(each.workload.kind != "call" for each in plan.experiments):
+        raise PlanError(f"models cannot be measured, for of what they need is {missing}. Functions need none of it.")
+    return replace(plan, dispute=dispute)
 
 
 def real_geometry(options: Options) -> Geometry | None:

@@ -130,11 +130,14 @@ def _message(error: Exception) -> list[str] | None:
     from llama_workbench.dashboard.flames.viewer import SpeedscopeError
     from llama_workbench.datasets.geometries import DataError
     from llama_workbench.harness.claims.faults import ClaimError
+    from llama_workbench.harness.machine import extras
     from llama_workbench.harness.report.markdown import ReadmeError
     from llama_workbench.harness.store.errors import RunError
     from llama_workbench.variants import UnknownVariant
 
     ours = (CacheError, ClaimError, DataError, Failure, ReadmeError, RunError, SpeedscopeError, UnknownVariant)
+    if isinstance(error, ModuleNotFoundError) and (missing := extras.told(error)):
+        return [missing]
     if not isinstance(error, ours):
         return None
     return [_one_line(line) for line in str(error).splitlines()] or [type(error).__name__]

@@ -1,0 +1,89 @@
+"""What works where only the core is installed: functions are compared, and what else is missing is named."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from llama_workbench.harness.machine.extras import EXTRAS, lacking, told
+
+HIDES = """
+import importlib.machinery
+
+HIDDEN = {hidden!r}
+found = importlib.machinery.PathFinder.find_spec
+
+
+def find_spec(name, path=None, target=None):
+    return None if name.partition(".")[0] in HIDDEN else found(name, path, target)
+
+
+importlib.machinery.PathFinder.find_spec = staticmethod(find_spec)
+"""
+"""A sitecustomize.py: every process finds no package of any extra."""
+
+SIDES = """
+def adds(n):
+    total = 0
+    for i in range(n):
+        total += i
+    return total
+
+
+def sums(n):
+    return sum(range(n))
+
+
+def given():
+    return 20_000
+"""
+
+
+@pytest.fixture
+def light(tmp_path: Path) -> dict[str, str]:
+    """The variables of an environment that has the core alone."""
+    (tmp_path / "site").mkdir()
+    hidden = sorted({module for modules in EXTRAS.values() for module in modules})
+    (tmp_path / "site" / "sitecustomize.py").write_text(HIDES.format(hidden=hidden))
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    return ours | {"PYTHONPATH": str(tmp_path / "site")}
+
+
+def run_in(folder: Path, environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=300,
+        check=False,
+    )  # fmt: skip
+
+
+def test_functions_are_compared_without_any_extra(light: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "sides.py").write_text(SIDES)
+    words = ("--benchmark", "--compare", "sides.py:adds", "sides.py:sums", "--call", "sides.py:given", "--budget", "20")
+    done = run_in(tmp_path, light, "pytest", "-p", "no:cacheprovider", *words, "--run-dir", "run")
+    assert done.returncode == 0, done.stdout + done.stderr
+    [verdict] = json.loads((tmp_path / "run" / "verdicts.json").read_text())
+    assert verdict["verdict"] in ("faster", "inconclusive") and verdict["effects"][0]["ratio"] > 1
+    assert "torch" not in done.stdout
+    said = run_in(tmp_path, light, "llama_workbench.commands.app", "report", "run")
+    assert said.returncode == 0, said.stderr
+
+
+def test_a_model_is_refused_with_the_line_that_installs_what_it_needs(light: dict[str, str], tmp_path: Path) -> None:
+    words = ("--benchmark", "--compare", "fast", "yardstick", "--workloads", "decode-tiny-c16", "--run-dir", "run")
+    done = run_in(tmp_path, light, "pytest", "-p", "no:cacheprovider", *words)
+    assert done.returncode != 0 and not (tmp_path / "run").exists()
+    assert "pip install 'llama-workbench[models]'" in done.stdout + done.stderr
+
+
+def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert told(ModuleNotFoundError("no", name="torch.nn")) == (
+        "torch is not installed: pip install 'llama-workbench[models]'"
+    )
+    assert told(ModuleNotFoundError("no", name="numpy")) == ""
+    monkeypatch.setattr("llama_workbench.harness.machine.extras.find_spec", lambda name: None)
+    assert lacking("profile") == "memray not installed: pip install 'llama-workbench[profile]'"
