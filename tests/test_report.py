@@ -255,6 +255,23 @@ def test_no_rise_at_all_is_a_fall() -> None:
     assert span_text(Bounds(-3.0, 6.0, "% rise"), "at most") == "at most 6 % rise"
 
 
+@pytest.mark.parametrize(
+    ("effects", "said"),
+    [
+        ([(3.2, 4.0), (5.0, 9.0)], "understated"),
+        ([(3.2, 4.0), (0.9, 1.1)], "refuted"),
+        ([(0.9, 1.1)], "refuted"),
+        ([(3.2, None)], "understated"),
+    ],
+)
+def test_a_claim_that_says_less_than_the_truth_is_called_so(
+    effects: list[tuple[float, float | None]], said: str
+) -> None:
+    rows = [an_effect(verdict="refuted", ratio=low, low=low, high=high) for low, high in effects]
+    assert outcome(a_verdict(*rows, verdict="refuted", low=2.0, high=3.0)) == said
+    assert outcome(a_verdict(*rows, verdict="refuted", low=None, high=0.5)) == "refuted", "no range was claimed"
+
+
 def test_a_comparison_with_several_answers_is_counted_and_not_called_dependent() -> None:
     effects = [an_effect(verdict=word) for word in ("faster", "faster", "same")]
     assert outcome(a_verdict(*effects, claim="ad-hoc", verdict="depends")) == "faster on 2, the same on 1"

@@ -7,6 +7,7 @@ imports wait until that is seen.
 
 from __future__ import annotations
 
+import shlex
 import signal
 import threading
 from collections.abc import Collection, Generator, Sequence
@@ -319,7 +320,8 @@ class Session:
         shown = self.result.published or local
         if self.result.trouble:
             terminalreporter.write_line(self.result.trouble, red=True)
-        terminalreporter.write_line(f"run: {shown} (workbench judge, workbench compare, make dashboard)")
+        terminalreporter.write_line(f"run: {shown} (workbench judge, workbench compare)")
+        terminalreporter.write_line(f"look at it: workbench dashboard {shlex.quote(str(shown))}")
         if command := further(path, self.result.verdicts, schema.manifest_of(self.result.manifest)):
             terminalreporter.write_line(f"go on: {command}")
 

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from ..spec.dispute import Dispute, dispute_of
 from ..store.schema import Manifest, manifest_of
 from ..store.verdict_schema import Effect, Verdict
 from .again import command_of
@@ -19,11 +20,13 @@ class ReadmeError(Exception):
 
 
 def markdown_table(verdicts: Sequence[Verdict], manifest: Json, *, command: str | None = None) -> str:
-    """The verdicts as a Markdown table, one row a verdict, with the smallest and the largest of its effects.
+    """The verdicts as a Markdown table, one row a verdict, with the smallest and the largest of its effects. First come
+    the claims that the dispute asks about, in its order, then all others by name.
 
     Below it: what the numbers mean, the machine, the session's noise, and `command`, which makes the table again.
     """
     rows = []
+    verdicts = _by_question(verdicts, dispute_of(manifest))
     for verdict in verdicts:
         effects = sorted((each for each in verdict.effects if each.value is not None), key=lambda each: each.ratio)
         rounds = [effect.rounds for effect in effects]
@@ -46,6 +49,11 @@ def markdown_table(verdicts: Sequence[Verdict], manifest: Json, *, command: str 
     if command:
         notes.append(f"This table is made by `{command}`.")
     return "\n\n".join([table, *notes]) + "\n"
+
+
+def _by_question(verdicts: Sequence[Verdict], dispute: Dispute) -> list[Verdict]:
+    asked = list(dict.fromkeys(claim for claim, _ in dispute.headlines()))
+    return sorted(verdicts, key=lambda each: asked.index(each.claim) if each.claim in asked else len(asked))
 
 
 def _open_list(verdicts: Sequence[Verdict], manifest: Manifest) -> str:

@@ -21,6 +21,9 @@ from .text import Bounds, hull, span_text
 
 UNSETTLED = ("open", "no evidence", "not measurable")
 
+UNDERSTATED = "understated"
+"""Of a claim that is wrong because the truth is more than it says."""
+
 
 def row_words(verdict: Verdict) -> list[str]:
     """What became of each row: of a workload, or of a value without one. A grid has one row a workload."""
@@ -76,11 +79,19 @@ def standing(verdict: Verdict) -> Standing:
     if verdict.verdict == Word.DEPENDS and verdict.is_comparison:
         return Standing(tally_text(counts) if counts.keys().isdisjoint(UNSETTLED) else settled_text(counts))
     if not verdict.is_open:
-        return Standing(verdict.verdict)
+        return Standing(UNDERSTATED if is_understated(verdict) else verdict.verdict)
     if told := settled_text(counts):
         return Standing(told)
     bound = bound_text(verdict, [effect for effect in verdict.effects if effect.verdict == Word.INCONCLUSIVE])
     return Standing("open", bound or "no interval yet")
+
+
+def is_understated(verdict: Verdict) -> bool:
+    """Whether a range was claimed, and every effect lies above it."""
+    lows = [effect.lower for effect in verdict.effects]
+    if verdict.verdict is not Word.REFUTED or verdict.low is None or verdict.high is None or not lows:
+        return False
+    return all(low is not None and low > verdict.high for low in lows)
 
 
 def outcome(verdict: Verdict) -> str:

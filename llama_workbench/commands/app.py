@@ -24,7 +24,8 @@ from .shared import Failure, OutputLost, write
 
 FIRST = (
     "claims", "variants", "workloads", "new", "check", "runs", "resume", "combine", "compare", "compare-revisions",
-    "bisect", "baseline", "publish", "index", "judge", "report", "count", "calibrate", "doctor", "speedscope",
+    "bisect", "baseline", "publish", "index", "judge", "report", "dashboard", "count", "calibrate", "doctor",
+    "speedscope",
 )  # fmt: skip
 """The order of the help; what is not named here comes behind."""
 
@@ -45,6 +46,7 @@ Examples:
   workbench resume results/runs/ID         continue a run that was cut off, or has open verdicts
   workbench combine RUN RUN                runs of several machines: what holds on each of them?
   workbench judge results/runs/ID          judge a run again, even one that was killed
+  workbench dashboard results/runs/ID      the same in a browser, with all its evidence
   workbench report RUN --claim ID --html F one claim's evidence as a page to share
   workbench count BASE NEW                 how many instructions a call of each executes
   workbench calibrate                      how often verdicts are wrong on this machine

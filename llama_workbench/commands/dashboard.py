@@ -1,0 +1,98 @@
+"""`workbench dashboard`"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import quote
+
+import typer
+
+from .shared import Failure, write
+
+WAIT_SECONDS = 60.0
+"""For the server, before the browser is opened."""
+
+
+def command(
+    run: Annotated[str, typer.Argument(metavar="[RUN]", help="The run to show (default: the newest).")] = "",
+    results: Annotated[
+        str, typer.Option(metavar="PATH", help="Where runs lie: a folder or a URL (default: ./results, or RUN's own).")
+    ] = "",
+    port: Annotated[int, typer.Option(metavar="PORT", min=0, help="Of this machine; 0: a free one.")] = 0,
+    browser: Annotated[bool, typer.Option(help="Open a browser, where there is one.")] = True,
+) -> None:
+    """Show results in a browser, until Ctrl-C: each run with its verdicts, evidence, flamegraphs and history.
+
+    \b
+    Examples:
+      workbench dashboard                        the newest run below ./results
+      workbench dashboard results/runs/ID        that run
+      workbench dashboard --no-browser           print the address and open nothing
+      workbench dashboard --results s3://bucket/runs
+    """
+    from llama_workbench import dashboard
+    from llama_workbench.harness.machine.extras import lacking
+
+    if missing := lacking("dashboard"):
+        raise Failure(f"the dashboard cannot be shown: {missing}")
+    folder, name = _places(run, results)
+    port = port or _free_port()
+    address = f"http://localhost:{port}/" + (f"?run={quote(name, safe='')}" if name else "")
+    app = Path(dashboard.__file__).with_name("app.py")
+    words = ["--server.headless=true", "--server.address=localhost", "--server.showEmailPrompt=false"]
+    words += [f"--server.port={port}", "--browser.gatherUsageStats=false", str(app), "--", "--results", folder]
+    write(f"{address}  (Ctrl-C ends it)\n")
+    if browser:
+        threading.Thread(target=_open_browser, args=(port, address), daemon=True).start()
+    with subprocess.Popen([sys.executable, "-m", "streamlit", "run", *words], env=dict(os.environ)) as server:
+        try:
+            code = server.wait()
+        except KeyboardInterrupt:
+            server.terminate()
+            code = 0
+    raise typer.Exit(2 if code else 0)
+
+
+def _places(run: str, results: str) -> tuple[str, str]:
+    """The folder of all results, and the run's name in it."""
+    from llama_workbench.harness.remote.place import is_url
+    from llama_workbench.results import BASELINES, RUNS, find_run
+
+    if not run or is_url(run):
+        return results or run or "results", ""
+    folder = find_run(run)
+    folder.read_manifest()  # or say at once that it is no run
+    path = folder.path.resolve()
+    home = path.parent
+    if home.name not in (RUNS.name, BASELINES.name):
+        return results or str(path), path.name
+    prefix = f"{home.name}/" if home.name == BASELINES.name else ""
+    return results or str(home.parent), prefix + path.name
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _open_browser(port: int, address: str) -> None:
+    """Once the server answers."""
+    end = time.monotonic() + WAIT_SECONDS
+    while time.monotonic() < end:
+        try:
+            urllib.request.urlopen(f"http://localhost:{port}/_stcore/health", timeout=1).close()
+        except OSError:
+            time.sleep(0.2)
+        else:
+            webbrowser.open(address)
+            return
