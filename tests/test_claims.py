@@ -311,24 +311,27 @@ def test_select_takes_claims_by_id(tmp_path: Path) -> None:
 SHIPPED = {claim.id: claim for claim in load_claims(ROOT / "claims")}
 
 EXPECTED = {
-    "already-optimised": ["at most 10 % faster"],
+    "already-optimised": ["at most 10 % faster"] * 2,
     "call-overhead-negligible": ["same within ±1 %"] * 2,
     "cpu-only": ["more than 1 % faster"],
     "decode-mask-gain": ["more than 1 % faster"],
     "gpu-kernels": ["more than 1 % faster"],
     "integrated-pipeline": ["more than 1 % faster"],
+    "is-causal-faster": ["more than 1 % faster"],
     "kv-cache-optimal": ["at most 1 % faster"],
     "left-to-gain": ["more than 1 % faster"] * 8,
     "lookup-slower-than-creation": ["more than 1 % slower"],
     "mask-caching-10-30-overall": ["10-30 % faster"],
+    "enable-gqa-faster": ["more than 1 % faster"],
     "fast-is-level": ["at most 5 % faster"] * 5 + ["more than 1 % faster"],
     "mask-caching-6-11": ["6-11 % faster"] * 4,
     "mask-caching-helps": ["more than 1 % faster"] * 3,
     "mask-time-halved": ["2-5x"],
-    "own-layers-slower": ["more than 5 % slower"],
+    "own-layers-slower": ["more than 5 % slower"] * 2,
     "refactor-2x-3x": ["2-3x"] * 5,
     "rope-3x-5x": ["3-5x"] * 2,
     "rope-cache-no-benefit": ["same within ±1 %"],
+    "static-cache-faster": ["more than 1 % faster"] * 2,
     "single-file-faster": ["more than 1 % faster"],
     "unified-cache-faster": ["more than 1 % faster"],
 }
@@ -376,7 +379,7 @@ def test_the_claims_of_the_dispute_are_there() -> None:
 
 @pytest.mark.parametrize("claim", SHIPPED.values(), ids=SHIPPED)
 def test_a_claim_stands_where_it_could_hold_and_where_it_could_not(claim: Claim) -> None:
-    whole = [name for name in claim.workloads() if name.startswith(("prefill-", "decode-"))]
+    whole = [name for name in claim.workloads() if name.startswith(("prefill-", "decode-")) and "-gqa-" not in name]
     both = claim.id != "arch-or-ops"  # sixteen cells at 7B width would take as long as all else
     assert not whole or {"15m", "7b"} & {name.split("-")[1] for name in whole} == ({"15m", "7b"} if both else {"15m"})
 

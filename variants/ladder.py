@@ -29,6 +29,9 @@ class Steps:
     scores, mask, softmax and output; no mask is made from position 0 on. fused: Q, K and V are one product, gate and up
     another, and RoPE turns Q and K together. transposed: weights [in, out], products of matrices that add the residual.
     last_only: the last layer computes what the last position needs.
+
+    Off the ladder, to be compared with `one_kernel`: explicit_mask hands SDPA a mask from a dict where it could be told
+    that attention is causal; repeated repeats keys and values for grouped queries where SDPA can group them itself.
     """
 
     heads_first: bool = False
@@ -36,6 +39,8 @@ class Steps:
     fused: bool = False
     transposed: bool = False
     last_only: bool = False
+    explicit_mask: bool = False
+    repeated: bool = False
 
 
 class Layer(NamedTuple):
@@ -73,8 +78,10 @@ class LadderLlama:
             x = x.flatten(0, 1)  # [B·T, E]  # phase: embedding
         shape = (x.shape[-1],)  # phase: other
         rows = self._rows(position, end) if s.fused else []  # phase: rope
-        causal, mask = s.one_kernel and length > 1 and position == 0, None
-        if s.one_kernel and length > 1 and not causal:
+        causal, mask = s.one_kernel and length > 1 and position == 0 and not s.explicit_mask, None
+        if s.explicit_mask:
+            mask = self._mask(0, length, end, x)  # phase: mask_create
+        elif s.one_kernel and length > 1 and not causal:
             # phase: mask_create
             mask = torch.ones(length, end, dtype=torch.bool, device=x.device).tril_(position)  # True = seen
         for i, (layer, (k_all, v_all)) in enumerate(zip(self.layers, self.kvs, strict=True)):
@@ -89,6 +96,8 @@ class LadderLlama:
             if s.one_kernel:
                 # phase: attention_fused
                 grouped = c.num_attention_heads != c.num_key_value_heads
+                if s.repeated and grouped:
+                    k, v = (each.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for each in (k, v))
                 y = F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal, enable_gqa=grouped)
             else:
                 y = self._attended(q, k, v, i)  # phase: enter
@@ -148,11 +157,7 @@ class LadderLlama:
 
     def _attended(self, q: Tensor, k: Tensor, v: Tensor, layer: int) -> Tensor:
         """[B, H, T, D], by separate operations and a mask from the layer's dict."""
-        # phase: mask_create
-        key = length, end = q.shape[2], k.shape[2]
-        mask = self.masks[layer].get(key)
-        if mask is None and length > 1:
-            mask = self.masks[layer][key] = additive_mask(length, end, q.dtype, q.device)
+        mask = self._mask(layer, q.shape[2], k.shape[2], q)  # phase: mask_create
         if k.shape[1] != q.shape[1]:
             k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)  # [B, H, S, D]  # phase: scores
             v = v.repeat_interleave(q.shape[1] // v.shape[1], dim=1)  # phase: output
@@ -161,6 +166,14 @@ class LadderLlama:
             scores = scores + mask  # phase: mask_apply
         shifted = torch.exp(scores - scores.amax(-1, keepdim=True))  # phase: softmax
         return torch.matmul(shifted / shifted.sum(-1, keepdim=True), v)  # phase: output; /: softmax
+
+    def _mask(self, layer: int, length: int, end: int, like: Tensor) -> Tensor | None:
+        """[T, S] from a layer's dict; None for one query row, which sees everything before it."""
+        # phase: mask_create
+        mask = self.masks[layer].get((length, end))
+        if mask is None and length > 1:
+            mask = self.masks[layer][length, end] = additive_mask(length, end, like.dtype, like.device)
+        return mask
 
     def _with_attention(self, x: Tensor, y: Tensor, layer: Layer) -> Tensor:
         """x plus the output projection of y [B, H, T, D]."""
@@ -234,6 +247,9 @@ def build(
     fused: bool = False,
     transposed: bool = False,
     last_only: bool = False,
+    explicit_mask: bool = False,
+    repeated: bool = False,
 ) -> LadderLlama:
     """A model over `weights` (Hugging Face names) with these steps taken; see `Steps`."""
-    return LadderLlama(config, weights, max_length, Steps(heads_first, one_kernel, fused, transposed, last_only))
+    steps = Steps(heads_first, one_kernel, fused, transposed, last_only, explicit_mask, repeated)
+    return LadderLlama(config, weights, max_length, steps)

@@ -222,6 +222,18 @@ def _ladder() -> Iterator[Variant]:
         yield Variant(name, _Lazy(".ladder", dict(taken)), description, "this project", factors, memory=memory)
 
 
+_ONE_KERNEL = {"heads_first": True, "one_kernel": True}
+_OFF_THE_LADDER = (
+    Variant("sdpa_explicit_mask", _Lazy(".ladder", {**_ONE_KERNEL, "explicit_mask": True}),
+            "ladder_one_kernel with a cached mask handed to SDPA, which could be told is_causal", "many models' code",
+            memory=Policy(mask="per_model", kv="preallocated", rope="half", repacked="none")),
+    Variant("sdpa_repeated_heads", _Lazy(".ladder", {**_ONE_KERNEL, "repeated": True}),
+            "ladder_one_kernel with keys and values repeated for grouped queries, which SDPA can group itself",
+            "transformers' repeat_kv",
+            memory=Policy(mask="none", kv="preallocated", rope="half", repacked="none")),
+)  # fmt: skip
+
+
 _LIBRARY, _GPT_FAST = "transformers modeling_llama.py", "pytorch-labs/gpt-fast model.py"
 _DYNAMIC = Policy(mask="none", kv="cat", rope="frequencies", repacked="none")
 _FAST = Policy(mask="none", kv="preallocated", rope="full", repacked="matrices")
@@ -285,5 +297,5 @@ def presets() -> Mapping[str, Variant]:
     """Every variant that ships with the workbench, by name, in the order of the story."""
     return {
         variant.name: variant
-        for variant in (*_HISTORY, *_TO_THE_LETTER, *_STEPS, *_GRID, *_ladder(), *_OTHERS, *_ENGINES)
+        for variant in (*_HISTORY, *_TO_THE_LETTER, *_STEPS, *_GRID, *_ladder(), *_OFF_THE_LADDER, *_OTHERS, *_ENGINES)
     }
