@@ -567,3 +567,14 @@ def test_a_sample_lacks_no_column_whatever_was_timed(run: RunFolder) -> None:
     pq.write_table(pq.read_table(path).drop_columns(["first_cpu_ns"]), path)
     with pytest.raises(RunError, match="lacks the column first_cpu_ns"):
         run.read_samples()
+
+
+def test_the_first_run_of_a_project_leaves_a_gitignore_and_no_other_touches_it(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    RunFolder.create(under=results)
+    assert "runs/" in (results / ".gitignore").read_text().splitlines()
+    (results / ".gitignore").write_text("mine\n")
+    RunFolder.create(under=results)
+    assert (results / ".gitignore").read_text() == "mine\n"
+    RunFolder.create(tmp_path / "elsewhere" / "run")
+    assert not list((tmp_path / "elsewhere").glob("**/.gitignore"))

@@ -25,7 +25,10 @@ def made(path: Path | str | None, under: Path | str, lock: Lock | None) -> Path:
         if folder.is_dir() and not _is_bare(folder) and not looks_like_a_run(folder):
             fix = "Name a new or empty folder, so that nothing of yours is overwritten."
             raise RunError(folder, "the folder is not empty and holds no run", fix)
+        is_first = path is None and not Path(under).exists()
         folder.mkdir(parents=True, exist_ok=True)
+        if is_first:  # nobody wants to commit samples by accident
+            (Path(under) / ".gitignore").write_text("# what is meant to stay is saved under baselines/\nruns/\n")
         held.take(folder)  # before an earlier run is moved: it may be going on
         if not _is_bare(folder):
             kept = _free_name(folder)
