@@ -321,3 +321,26 @@ def test_beyond_the_time_only_what_is_nearly_settled_is_measured_the_soonest_fir
     a_control = replace(early(1), effects=0)
     assert nearly_settled([(cheap, only_wide), (dear, a_control)], 10) == []
     assert nearly_settled([(cheap, replace(early(1), rounds_next=float("inf")))], 10) == []
+
+
+def test_a_run_that_others_are_compared_with_goes_on_until_the_yardstick_is_known() -> None:
+    plan = make_plan(Request(compare=("team006_before", "fast"), workloads=("prefill-15m-t128",)), [])
+    [experiment] = plan.experiments
+    rng, left = random.Random(5), {}
+    rules = {wanted: stopping_rule(plan, {}, to_compare=wanted) for wanted in (False, True)}
+    for index in range(400):
+        samples = [
+            Sample(name, 0, place, 128, 1, int((2e6 if name == "fast" else 9e6) * rng.uniform(0.95, 1.05)), 9_000_000, 0)
+            for place, name in enumerate(experiment.entered())
+        ]
+        for wanted, rule in rules.items():
+            rule.add(Round(experiment.workload.name, index, index, tuple(samples)))
+            rule.end_life()
+            if not (remaining := rule.remaining(experiment, lambda pair: False)) and wanted not in left:
+                left[wanted] = index
+            elif wanted and index > 60 and wanted not in left:
+                [one] = remaining
+                assert (one.effects, one.pair) == (0, None) and set(one.variants) == {
+                    "team006_before", "fast", "yardstick",
+                }  # fmt: skip
+    assert left[False] < 30 < left[True]

@@ -52,10 +52,13 @@ class StoppingRule:
         alpha: float,
         fault_cost_ns: float = FAULT_COST_NS,
         design: Design | None = None,
+        *,
+        to_compare: bool = False,
     ) -> None:
         """`alpha`: chance that a verdict is wrong. `fault_cost_ns`: of a page fault at most, as the judge takes it.
-        `design`: what was fixed about the series beforehand, as the run's manifest says it."""
-        self.alpha = alpha
+        `design`: what was fixed about the series beforehand, as the run's manifest says it. `to_compare`: whether times
+        relative to the yardstick are wanted within YARDSTICK_PRECISION, for saved runs are compared by them."""
+        self.alpha, self.to_compare = alpha, to_compare
         self.clocks = clocks
         self.fault_cost_ns = fault_cost_ns
         self.design = design or Design()
@@ -118,7 +121,8 @@ class StoppingRule:
             if target not in together:
                 apart.setdefault(target.comparison, {})[target] = rounds
         pairs = [self._apart(experiment, pair, of_pair, is_apart) for pair, of_pair in apart.items()]
-        return [*self._together(experiment, together), *pairs] or list(self._controls_left(experiment, is_apart))
+        open_ = [*self._together(experiment, together), *pairs] or list(self._controls_left(experiment, is_apart))
+        return open_ or list(self._relative_left(experiment))
 
     def _apart(
         self, experiment: Experiment, pair: Comparison, left: Mapping[Target, float], is_apart: Apart
@@ -155,6 +159,20 @@ class StoppingRule:
         for pair in self._controls(experiment, is_apart):
             if (missing := self._missing(pair, self.alpha)) > 0:
                 yield Remaining((pair.baseline, pair.variant), True, float(missing), float(missing), 0, False, pair)
+
+    def _relative_left(self, experiment: Experiment) -> Iterator[Remaining]:
+        """Where nothing else is wanted: rounds of all variants with the yardstick, until it is known well."""
+        for name in YARDSTICKS if self.to_compare else ():
+            pair = experiment.control_pair(name) if name in experiment.controls else None
+            values = self.series.get(pair, []) if pair else []
+            interval = self._interval(pair, ALPHA) if pair and values else None
+            half = (interval.high - interval.low) / 2 if interval else math.inf
+            if pair is None or half <= YARDSTICK_PRECISION:
+                continue
+            lacking = max(self._missing(pair, ALPHA), 1)
+            more = len(values) * ((half / YARDSTICK_PRECISION) ** 2 - 1) if math.isfinite(half) else lacking
+            names = tuple(each for each in experiment.entered() if not EnteredName(each).is_control)
+            yield Remaining(names, False, max(more, 1.0), max(more, 1.0), 0)
 
     def _verdicts(self, left: Collection[Target]) -> tuple[WaitsFor, ...]:
         """For each verdict that waits for one of these effects: all that it waits for. These are all its open effects;

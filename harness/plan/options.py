@@ -180,6 +180,9 @@ class Options:
         metavar="SECONDS", typed=float, default=DEFAULT_BUDGET_SECONDS, sent=True,
         again="Of rounds; by default as many as its last sitting had.")
     budget_has_gates: bool = field(default=False, metadata={"sent": True})  # see `for_rounds`
+    to_compare: bool = flag("to-compare",
+        "go on when all is settled, until times relative to the yardstick are known within 1 % or the budget is over: "
+        "for a run that `workbench compare` reads", sent=True)
     seed: int = field(default_factory=drawn_seed, metadata={"option": Option("seed",
         "seed of random orders and of what each life draws (default: another one for each run, kept in run.json; "
         "two runs with one seed are no independent check of each other)", metavar="N", typed=int), "sent": True})

@@ -106,13 +106,17 @@ def stopping_rule(
     wall: Mapping[str, frozenset[str]],
     environment: Mapping[str, Any] | None = None,
     horizons: Mapping[str, int] | None = None,
+    *,
+    to_compare: bool = False,
 ) -> StoppingRule:
     """The rule for a plan. `wall`: workload → variants that must be timed by wall. `environment`: as in run.json.
-    `horizons`: workload → how many lives it should have."""
+    `horizons`: workload → how many lives it should have. `to_compare`: see `StoppingRule`."""
     threaded = frozenset(experiment.workload.name for experiment in plan.experiments if experiment.workload.threads > 1)
     clocks = Clocks(plan.device, threaded, wall)
     design = Design(True, horizons or {})
-    return StoppingRule(plan.experiments, clocks, ALPHA, fault_cost_ns(environment or {}), design)
+    return StoppingRule(
+        plan.experiments, clocks, ALPHA, fault_cost_ns(environment or {}), design, to_compare=to_compare
+    )
 
 
 class Run:
@@ -229,7 +233,7 @@ class Run:
             set_horizons(measurement.processes.groups, max(seconds, 1.0))
             self._write_manifest("running")
             horizons = {book.experiment.workload.name: book.horizon for book in books if book.horizon}
-            rule = stopping_rule(self.plan, wall, self.environment, horizons)
+            rule = stopping_rule(self.plan, wall, self.environment, horizons, to_compare=self.options.to_compare)
             for finished in self.earlier.rounds if self.earlier else ():
                 rule.add(finished)
             rule.end_life()
