@@ -330,7 +330,9 @@ def test_a_run_that_others_are_compared_with_goes_on_until_the_yardstick_is_know
     rules = {wanted: stopping_rule(plan, {}, to_compare=wanted) for wanted in (False, True)}
     for index in range(400):
         samples = [
-            Sample(name, 0, place, 128, 1, int((2e6 if name == "fast" else 9e6) * rng.uniform(0.95, 1.05)), 9_000_000, 0)
+            Sample(
+                name, 0, place, 128, 1, int((2e6 if name == "fast" else 9e6) * rng.uniform(0.95, 1.05)), 9_000_000, 0
+            )
             for place, name in enumerate(experiment.entered())
         ]
         for wanted, rule in rules.items():
