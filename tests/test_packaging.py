@@ -116,7 +116,7 @@ def test_metadata(wheel: Path) -> None:
     metadata = message_from_string(archive.read(f"{folder}/METADATA").decode())
     assert (metadata["Name"], metadata["Version"]) == ("llama-workbench", llama_workbench.__version__)
     assert metadata["Requires-Python"] == ">=3.11"
-    extras = {"dashboard", "dev", "engines", "export", "fleet", "remote"}
+    extras = {"all", "dashboard", "dev", "engines", "export", "fleet", "models", "profile", "remote"}
     assert set(metadata.get_all("Provides-Extra", [])) == extras
     [torch] = [line for line in metadata.get_all("Requires-Dist", []) if line.startswith("torch")]
     assert torch.startswith("torch>=2.9;"), "a machine with a GPU brings its own torch: no upper bound, no pin"
