@@ -149,7 +149,10 @@ def known_parts(model: Any, given: set[int]) -> dict[int, str]:
     return parts
 
 
-@pytest.mark.parametrize("name", [name for name in PRESETS if variants.get(name).factors.get("layout") == "modular"])
+@pytest.mark.parametrize(
+    "name",
+    [name for name in PRESETS if variants.get(name).settings and variants.get(name).factors["layout"] == "modular"],
+)
 @pytest.mark.parametrize("tokens", [2, 8, 16], ids="T={}".format)  # 8 and 16: masks shaped like RoPE tables of D = 16
 def test_each_tensor_of_the_modular_model_gets_its_kind(name: str, tokens: int) -> None:
     config = geometries.get("tiny-gqa").config

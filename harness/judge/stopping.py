@@ -121,8 +121,8 @@ class StoppingRule:
             if target not in together:
                 apart.setdefault(target.comparison, {})[target] = rounds
         pairs = [self._apart(experiment, pair, of_pair, is_apart) for pair, of_pair in apart.items()]
-        open_ = [*self._together(experiment, together), *pairs] or list(self._controls_left(experiment, is_apart))
-        return open_ or list(self._relative_left(experiment))
+        open_ = [*self._together(experiment, together), *pairs] or list(_controls_left(self, experiment, is_apart))
+        return open_ or list(_relative_left(self, experiment))
 
     def _apart(
         self, experiment: Experiment, pair: Comparison, left: Mapping[Target, float], is_apart: Apart
@@ -152,27 +152,6 @@ class StoppingRule:
         names = (name for name in experiment.controls if EnteredName(name).control != COPY)
         pairs = [experiment.control_pair(name) for name in names]
         return [pair for pair in pairs if is_apart(pair) and not _control_is_known(pair, self._interval(pair, ALPHA))]
-
-    def _controls_left(self, experiment: Experiment, is_apart: Apart) -> Iterator[Remaining]:
-        """Where all effects are settled: the first interval of the controls that say how noisy the run was, and by
-        which saved runs are compared."""
-        for pair in self._controls(experiment, is_apart):
-            if (missing := self._missing(pair, self.alpha)) > 0:
-                yield Remaining((pair.baseline, pair.variant), True, float(missing), float(missing), 0, False, pair)
-
-    def _relative_left(self, experiment: Experiment) -> Iterator[Remaining]:
-        """Where nothing else is wanted: rounds of all variants with the yardstick, until it is known well."""
-        for name in YARDSTICKS if self.to_compare else ():
-            pair = experiment.control_pair(name) if name in experiment.controls else None
-            values = self.series.get(pair, []) if pair else []
-            interval = self._interval(pair, ALPHA) if pair and values else None
-            half = (interval.high - interval.low) / 2 if interval else math.inf
-            if pair is None or half <= YARDSTICK_PRECISION:
-                continue
-            lacking = max(self._missing(pair, ALPHA), 1)
-            more = len(values) * ((half / YARDSTICK_PRECISION) ** 2 - 1) if math.isfinite(half) else lacking
-            names = tuple(each for each in experiment.entered() if not EnteredName(each).is_control)
-            yield Remaining(names, False, max(more, 1.0), max(more, 1.0), 0)
 
     def _verdicts(self, left: Collection[Target]) -> tuple[WaitsFor, ...]:
         """For each verdict that waits for one of these effects: all that it waits for. These are all its open effects;
@@ -307,6 +286,27 @@ class StoppingRule:
         if known is None or known.n != len(values):
             known = self.intervals[pair, plan] = running_interval(values, plan)
         return known
+
+
+def _controls_left(rule: StoppingRule, experiment: Experiment, is_apart: Apart) -> Iterator[Remaining]:
+    """Where all effects are settled: the first interval of the controls that say how noisy the run was, and by
+    which saved runs are compared."""
+    for pair in rule._controls(experiment, is_apart):
+        if (missing := rule._missing(pair, rule.alpha)) > 0:
+            yield Remaining((pair.baseline, pair.variant), True, float(missing), float(missing), 0, False, pair)
+
+
+def _relative_left(rule: StoppingRule, experiment: Experiment) -> Iterator[Remaining]:
+    """Where nothing else is wanted: rounds of all variants with the yardstick, until it is known well."""
+    for name in {*YARDSTICKS} & {*experiment.controls} if rule.to_compare else ():
+        pair = experiment.control_pair(name)
+        interval = rule._interval(pair, ALPHA)
+        half = (interval.high - interval.low) / 2
+        if half > YARDSTICK_PRECISION:
+            more = interval.n * ((half / YARDSTICK_PRECISION) ** 2 - 1) if interval.n else math.inf
+            needed = max(more if math.isfinite(more) else rule._missing(pair, ALPHA), 1.0)
+            names = tuple(each for each in experiment.entered() if not EnteredName(each).is_control)
+            yield Remaining(names, False, needed, needed, 0)
 
 
 def open_contrasts(
