@@ -85,4 +85,4 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
     )
     assert told(ModuleNotFoundError("no", name="numpy")) == ""
     monkeypatch.setattr("llama_workbench.harness.machine.extras.find_spec", lambda name: None)
-    assert lacking("profile") == "memray not installed: pip install 'llama-workbench[profile]'"
+    assert lacking("profile") == "memray is not installed: pip install 'llama-workbench[profile]'"

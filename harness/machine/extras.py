@@ -24,7 +24,7 @@ def install(extra: str) -> str:
 def lacking(extra: str) -> str:
     """What of an extra is not installed, with the line that installs it; empty where all is there."""
     gone = [module for module in EXTRAS[extra] if find_spec(module) is None]
-    return f"{' and '.join(gone)} not installed: {install(extra)}" if gone else ""
+    return f"{', '.join(gone)} {'is' if len(gone) == 1 else 'are'} not installed: {install(extra)}" if gone else ""
 
 
 def told(error: ModuleNotFoundError) -> str:

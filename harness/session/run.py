@@ -85,10 +85,10 @@ def plan_run(request: Request, options: Options) -> Plan:
     claims, dispute = load_folder(options.claims_folder)
     missing = lacking("models")
     if missing and options.checkpoint is not None:
-        raise PlanError(f"--checkpoint needs what is {missing}")
+        raise PlanError(f"--checkpoint: {missing}")
     plan = make_plan(request, claims, checkpoint=real_geometry(options))
     if missing and any(each.workload.kind != "call" for each in plan.experiments):
-        raise PlanError(f"models cannot be measured, for of what they need is {missing}. Functions need none of it.")
+        raise PlanError(f"models cannot be measured: {missing}. Functions need none of it.")
     return replace(plan, dispute=dispute)
 
 
