@@ -20,7 +20,14 @@ from llama_workbench.harness.worker.gates.small import SMALL_LENGTH, small_cases
 from llama_workbench.variants.one_file import cannot_copy, one_file
 from llama_workbench.variants.presets import presets
 
-COPIED = [name for name in presets() if not cannot_copy(name)]
+LEFT_OUT = ("grid_", "ladder_")
+"""They are points between others; the two ends of each are copied."""
+
+ENDS = (
+    "grid_modular_split_fresh_composite", "grid_single_file_unified_per_model_fused", "ladder_inlined",
+    "ladder_transposed",
+)  # fmt: skip
+COPIED = [name for name in presets() if not cannot_copy(name) and (name in ENDS or not name.startswith(LEFT_OUT))]
 OURS = [name for name in COPIED if not name.startswith("transformers")]
 """Without the library, whose import takes longer than all of these; its adapter is copied as it stands."""
 
