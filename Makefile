@@ -25,7 +25,7 @@ bench-all: $(INSTALLED) ## the same for the whole register, with the long parts 
 
 # In the order of their names: by default files with few tests come last, and those are the long ones.
 test: $(INSTALLED) ## run the tests
-	$(BIN)/pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/pytest --numprocesses=4 --dist=loadfile --no-loadscope-reorder $(ARGS)
 
 dashboard: $(INSTALLED) ## show the results in a browser
 	$(BIN)/streamlit run --server.address=localhost --server.showEmailPrompt=false dashboard/app.py -- $(ARGS)

@@ -100,7 +100,7 @@ def test_five_percent_more_work_is_caught_and_unchanged_code_passes(tmp_path: Pa
     """
     scratch = Scratch(tmp_path / "scratch", MEASURE.replace("--budget 12", "--budget 3"))
     scratch.write(calls=20)
-    settings = "[tool.llama-workbench.compare]\ntime = 100\n"
+    settings = "[tool.llama-workbench.compare]\ntime = 100\ninstructions = 1\n"
     (scratch.folder / "pyproject.toml").write_text(settings, encoding="utf-8")
     scratch.measure()
     scratch.keep()
