@@ -39,7 +39,7 @@ def quick(tmp_path_factory):
     """One measured run with everything saved."""
     folder = tmp_path_factory.mktemp("quick")
     result = pytest_process(
-        "--benchmark", *QUICK, "--budget=30", f"--run-dir={folder / 'run'}",
+        "--benchmark", *QUICK, "--budget=60", f"--run-dir={folder / 'run'}",
         f"--benchmark-json={folder / 'out.json'}", f"--benchmark-storage=file://{folder / 'storage'}",
         "--benchmark-save=first",
     )  # fmt: skip
@@ -57,7 +57,7 @@ def test_it_measures_replays_and_judges(quick):
     assert verdict["claim"] == "ad-hoc"
     # Open where the machine drifts under the lives (they depend on each other then); with the opposite word never.
     assert verdict["verdict"] in ("faster", "inconclusive")
-    assert all(effect["ratio"] > 1.2 for effect in verdict["effects"])
+    assert all(effect["ratio"] > 1 for effect in verdict["effects"] if effect["rounds"] >= 12)
     keys = {
         "workload",
         "variant",
