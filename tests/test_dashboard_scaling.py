@@ -208,7 +208,7 @@ def test_a_link_leads_to_its_series(page: Any, home: Path) -> None:
 
 def test_a_run_without_series_says_which_command_makes_one(page: Any, tmp_path: Path) -> None:
     runs.write_run(tmp_path / "runs" / "one", rounds=20, only=("prefill-15m-t128",))
-    assert "--claims call-overhead-negligible,refactor-2x-3x" in everything(page(tmp_path))
+    assert "--claims python-calls-negligible,refactor-2x-3x" in everything(page(tmp_path))
 
 
 def test_damaged_samples_and_hostile_names_leave_the_ratio(page: Any, tmp_path: Path) -> None:
