@@ -12,7 +12,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from llama_workbench.harness.report.text import effect_text, measured_text, one_text_line, short
+from llama_workbench.harness.report.text import byte_unit as byte_unit
+from llama_workbench.harness.report.text import effect_text, measured_text, one_text_line, short, size_text
 from llama_workbench.harness.spec.words import LOOKS as LOOKS
 from llama_workbench.harness.spec.words import Appearance as Appearance
 from llama_workbench.harness.store.errors import RunError
@@ -76,18 +77,9 @@ def percent(share: float) -> str:
     return f"{100 * share:.4g} %"
 
 
-def byte_unit(largest: float) -> tuple[float, str]:
-    """Divisor and name of the binary unit in which `largest` is below a thousand."""
-    power = next((power for power in range(4) if abs(largest) < 1000 * 1024**power), 4)
-    return 1024.0**power, ("B", "KiB", "MiB", "GiB", "TiB")[power]
-
-
 def size(count: float | None) -> str:
     """A number of bytes in binary units, three significant digits."""
-    if count is None:
-        return "not measured"
-    divisor, unit = byte_unit(count)
-    return f"{count:.0f} B" if unit == "B" else f"{count / divisor:.3g} {unit}"
+    return "not measured" if count is None else size_text(count)
 
 
 def milliseconds(value_ns: float | None) -> str:

@@ -92,19 +92,42 @@ def test_there_is_one_comment_and_it_is_updated(tmp_path: Path) -> None:
 # -- measured ----------------------------------------------------------------------------------------------------------
 
 
+WORK = """\
+def before(numbers):
+    return [sum(numbers) for _ in range(2000)][-1]
+
+
+def mine(numbers):
+    return [sum(numbers) for _ in range({additions})][-1]
+"""
+
+
 @pytest.mark.skipif(not shutil.which("valgrind"), reason=NOT_INSTALLED)
 def test_five_percent_more_work_is_caught_and_unchanged_code_passes(tmp_path: Path) -> None:
-    """Two real runs: the main branch, and a pull request that changes one of two variants.
+    """Two real runs: the main branch, and a pull request that changes one of two functions.
 
-    Other tests compute beside them, now more and now less, so a few seconds of time decide nothing here.
+    Other tests compute beside them, now more and now less, so a few seconds of time decide nothing here. Functions are
+    counted in seconds where torch takes minutes; `workflow_trials` does the same with models.
     """
-    scratch = Scratch(tmp_path / "scratch", MEASURE.replace("--budget 12", "--budget 3"))
-    scratch.write(calls=20)
+    scratch = Scratch(
+        tmp_path / "scratch",
+        "--compare work.py:before work.py:mine --call inputs.py:numbers --budget 3 --count-instructions",
+    )
+
+    def write(additions: int) -> None:
+        scratch.folder.mkdir(exist_ok=True)
+        (scratch.folder / "work.py").write_text(WORK.format(additions=additions), encoding="utf-8")
+
+    write(2000)
+    inputs = (
+        "def numbers(seed):\n    return ([seed, *range(20)],)\n"  # counts compare only where these stay as they are
+    )
+    (scratch.folder / "inputs.py").write_text(inputs, encoding="utf-8")
     settings = "[tool.llama-workbench.compare]\ntime = 100\ninstructions = 1\n"
     (scratch.folder / "pyproject.toml").write_text(settings, encoding="utf-8")
     scratch.measure()
     scratch.keep()
-    scratch.write(calls=21)
+    write(2100)
     scratch.measure()
     caught = scratch.run("Compare")
     assert caught.returncode == 1, caught.stdout + caught.stderr

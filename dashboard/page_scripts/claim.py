@@ -13,7 +13,7 @@ import streamlit as st
 from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.export import evidence
 from llama_workbench.dashboard.flames import section as flames
-from llama_workbench.dashboard.sections import answer, blocks, machines, named, sides
+from llama_workbench.dashboard.sections import answer, blocks, comparison, machines, named, sides
 from llama_workbench.dashboard.sections import claim as section
 from llama_workbench.dashboard.views import answers, beside, data, gates, outcomes, scaling, why
 from llama_workbench.harness.metrics.base import FINDINGS, Metric
@@ -34,6 +34,9 @@ def main() -> None:
     ]
     claim = section.choose(run, st.selectbox, "Claim", format_func=names.__getitem__)
     show_answer(opened, claim)
+    screens = [screen for screen in comparison.screens_of(opened, claim) if screen.found is not None]
+    for number, screen in enumerate(screens):
+        comparison.show(screen, number)
     if claim.effects:
         if not machines.show(opened, claim):
             section.show_forest(claim, run.floors)

@@ -8,12 +8,15 @@ from collections.abc import Sequence
 import streamlit as st
 
 from llama_workbench.dashboard import state, words
-from llama_workbench.dashboard.sections import answer, blocks
+from llama_workbench.dashboard.sections import answer, blocks, comparison
 from llama_workbench.dashboard.sections import claim as section
 from llama_workbench.dashboard.strips import picture
 from llama_workbench.dashboard.strips import section as strips
 from llama_workbench.dashboard.views import answers, data, outcomes, why
 from llama_workbench.harness.spec.words import Word
+
+MOST_COMPARED = 3
+"""Comparisons that are each shown whole; of more there is a list."""
 
 BY = "by "  # what a search for the claims of a team begins with
 
@@ -24,6 +27,9 @@ def main() -> None:
         return
     run = opened.run
     section.warn_of_unknown(run.claims)
+    compared = all(claim.is_comparison or claim.is_condition for claim in run.claims)
+    if compared and len(run.claims) <= MOST_COMPARED and show_comparisons(opened):
+        return
     st.header(answer.headline(run), anchor="answer")
     blocks.name_tab(outcomes.answer_of(run).headline)
     main = run.claims[outcomes.main_claim(run, run.claims)]
@@ -34,7 +40,6 @@ def main() -> None:
     blocks.answers(texts)
     strips.show_answer(opened)
     show_claim(opened)
-    compared = all(claim.is_comparison or claim.is_condition for claim in run.claims)
     blocks.header("All comparisons" if compared else "All claims", anchor="claims")
     shown = filtered(run.claims) if len(run.claims) > picture.MANY else list(run.claims)
     if not shown:
@@ -46,6 +51,17 @@ def main() -> None:
             f"{count} claims with {len(shown)} verdicts: some have parts, and each part has a verdict of its own."
         )
     strips.show_claims(opened, shown, wrong_first=st.query_params.get("search", "").startswith(BY))
+
+
+def show_comparisons(opened: state.Opened) -> bool:
+    """Each comparison of a run that makes no claims, on a screen of its own; False where there is none."""
+    shown = 0
+    for claim in opened.run.claims:
+        for screen in comparison.screens_of(opened, claim) if claim.is_comparison else ():
+            comparison.show(screen, shown)
+            blocks.link("claim", "All its evidence", "arrow_forward", section.link(opened.name, claim))
+            shown += 1
+    return bool(shown)
 
 
 def show_claim(opened: state.Opened) -> None:

@@ -111,6 +111,15 @@ class StoppingRule:
         """t_baseline / t_variant of every comparison that has rounds: the median over them."""
         return {pair: math.exp(float(np.median(values))) for pair, values in self.series.items() if values}
 
+    def differing(self, pair: Comparison) -> tuple[float, float] | None:
+        """Where the interval leaves out that both sides take the same time: typical times of a call of baseline and
+        variant, which fit the ratio. Else None."""
+        interval = running_interval(self.series.get(pair, ()), self.design.plan(pair.workload, self.alpha))
+        if interval.low <= 0 <= interval.high:
+            return None
+        baseline = float(np.median([each.call_baseline_ns for each in self.found[pair]]))
+        return baseline, baseline / math.exp(interval.centre)
+
     def remaining(self, experiment: Experiment, is_apart: Apart) -> list[Remaining]:
         """What the experiment still needs: all that is measured together first, then each pair that is measured apart.
         `is_apart`: whether a pair is."""

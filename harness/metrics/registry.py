@@ -7,6 +7,7 @@ from typing import Any
 
 from .. import metrics as package
 from ..machine.modules import defined
+from ..profilers.causes import CAUSES
 from ..profilers.registry import profilers
 from ..store.declared import DataFile
 from ..store.files import CLAIMS, JOURNAL, MANIFEST, SAMPLES
@@ -35,7 +36,7 @@ def metric_of(name: str) -> Metric[Any]:
 def declared_files() -> tuple[DataFile, ...]:
     """Every file that a pass declares, by name."""
     files = [file for metric in metrics() for file in (*metric.files, *metric.files_beside)]
-    return tuple(sorted({*files, *(profiler.file for profiler in profilers())}))
+    return tuple(sorted({*files, CAUSES, *(profiler.file for profiler in profilers())}))
 
 
 def judged_files() -> tuple[str, ...]:

@@ -304,6 +304,7 @@ class Session:
     def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
         if self.result is None:
             return
+        from ..report.causes import found_in
         from ..report.further import further
         from ..report.terminal import show, verdict_report
         from ..store import schema
@@ -312,7 +313,8 @@ class Session:
         if self.options.gates_only:
             terminalreporter.write_line("--benchmark-disable: gates only, nothing was timed and nothing judged")
         else:
-            show(verdict_report(self.result.verdicts, self.result.manifest), _console(config))
+            causes = found_in(self.result.folder)
+            show(verdict_report(self.result.verdicts, self.result.manifest, causes), _console(config))
         for condition in self.result.failed_conditions():
             terminalreporter.write_line(f"fails: --fail-if {condition}", red=True)
         path, here = self.result.folder.path, Path.cwd()

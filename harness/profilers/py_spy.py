@@ -42,6 +42,8 @@ NATIVE_LEAD_SECONDS = 6.0
 
 ATTACH_SECONDS = 10.0
 
+NOT_INSTALLED = f"py-spy is not installed: {extras.install('profile')}"
+
 
 class Profile(OfVariant):
     """A sampling profile of a variant."""
@@ -78,9 +80,9 @@ def _py_spy(at: ProfiledVariant) -> dict[str, Any]:
     """Attach for as long as the variant is called in a loop; an entry of profiles.json."""
     empty = dict.fromkeys(("path", "native_reason", "median_ns", "median_error_ns", "reason"))
     entry: dict[str, Any] = {"rate_hz": RATE_HZ, "samples": 0, "native": False, "calls": 0, **empty}
-    tool = shutil.which("py-spy", path=str(Path(sys.executable).parent)) or shutil.which("py-spy")
+    tool = installed()
     if tool is None:
-        return entry | {"reason": f"py-spy is not installed: {extras.install('profile')}"}
+        return entry | {"reason": NOT_INSTALLED}
     try:
         lead = NATIVE_LEAD_SECONDS if at.native else 0.0
         timing = {"lead_seconds": lead, "seconds": SECONDS}
@@ -90,7 +92,7 @@ def _py_spy(at: ProfiledVariant) -> dict[str, Any]:
             refusal = ""  # of the first try
             # --nonblocking needs no ptrace stop; py-spy walks no native stack without one.
             for extra in (["--native"], [], ["--nonblocking"]) if at.native else ([], ["--nonblocking"]):
-                recorder, answer = _attach(tool, at.process.pid, raw, extra)
+                recorder, answer = attach(tool, at.process.pid, raw, extra)
                 refusal = refusal or answer
                 if recorder is not None:
                     entry["native"] = "--native" in extra
@@ -101,14 +103,11 @@ def _py_spy(at: ProfiledVariant) -> dict[str, Any]:
                 entry |= go()
                 if recorder is None:
                     return entry | {"reason": f"py-spy cannot attach: {refusal}"}
-                recorder.send_signal(signal.SIGINT)
-                with suppress(subprocess.TimeoutExpired):
-                    recorder.communicate(timeout=PASS_SECONDS)
+                text = recorded(recorder, raw)
             finally:
                 if recorder is not None and recorder.poll() is None:
                     recorder.kill()
                     recorder.communicate()
-            text = raw.read_text(encoding="utf-8", errors="replace") if raw.is_file() else ""
     except WorkerFailed as failure:
         return entry | {"reason": failure.reason}
     stacks, samples = _in_loop(text, at.added)
@@ -120,10 +119,25 @@ def _py_spy(at: ProfiledVariant) -> dict[str, Any]:
     return entry | {"path": stacks_path.relative_to(at.folder).as_posix(), "samples": samples}
 
 
-def _attach(tool: str, pid: int, raw: Path, extra: list[str]) -> tuple[subprocess.Popen[bytes] | None, str]:
+def installed() -> str | None:
+    """Where py-spy is; None where it is not installed."""
+    return shutil.which("py-spy", path=str(Path(sys.executable).parent)) or shutil.which("py-spy")
+
+
+def recorded(recorder: subprocess.Popen[bytes], raw: Path) -> str:
+    """End the recording: its folded stacks."""
+    recorder.send_signal(signal.SIGINT)
+    with suppress(subprocess.TimeoutExpired):
+        recorder.communicate(timeout=PASS_SECONDS)
+    return raw.read_text(encoding="utf-8", errors="replace") if raw.is_file() else ""
+
+
+def attach(
+    tool: str, pid: int, raw: Path, extra: Sequence[str] = (), rate_hz: int = RATE_HZ
+) -> tuple[subprocess.Popen[bytes] | None, str]:
     """py-spy, once it samples; or None and its output."""
     # It says that it samples only after its first look at the process, so the loop does not start too early.
-    command = [tool, "record", "--pid", str(pid), "--rate", str(RATE_HZ), "--format", "raw", "--output", str(raw)]
+    command = [tool, "record", "--pid", str(pid), "--rate", str(rate_hz), "--format", "raw", "--output", str(raw)]
     process = subprocess.Popen(
         tied([*command, "--full-filenames", *extra]),
         stdin=subprocess.DEVNULL,

@@ -6,7 +6,7 @@ import io
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TextIO
 
@@ -22,6 +22,7 @@ from ..store.schema import Manifest, manifest_of
 from ..store.verdict_schema import Effect, Verdict
 from .again import command_of
 from .answer import answer
+from .causes import Found, Key, of_effect
 from .further import goes_on
 from .outcome import to_settle, verdict_text
 from .text import Json, claim_text, counted_in, effect_text, excluded_lines, one_text_line, row_text, run_notes
@@ -63,9 +64,9 @@ AT_THE_END = "go on with this run, by the command at the end"
 """Instead of one that begins anew. Whoever prints a report knows where its run lies."""
 
 
-def verdict_report(verdicts: Sequence[Verdict], manifest: Json) -> Group:
-    """All verdicts, one block a verdict, one line an effect; below them the session's noise, what was excluded, and
-    the answer: the end of it is what stands above the prompt."""
+def verdict_report(verdicts: Sequence[Verdict], manifest: Json, causes: Mapping[Key, Found] | None = None) -> Group:
+    """All verdicts, one block a verdict, one line an effect, with where its difference is as far as `causes` has it;
+    below them the session's noise, what was excluded, and the answer: the end of it is what stands above the prompt."""
     blocks: list[RenderableType] = [
         Text.assemble(
             ("verdict · claim · who said it", "bold"),
@@ -81,7 +82,7 @@ def verdict_report(verdicts: Sequence[Verdict], manifest: Json) -> Group:
         if verdict.effects and verdict.effects == before[1]:
             blocks.append(Padding(Text(f"effects: those of {one_text_line(before[0])}"), (0, 0, 0, 2)))
             continue
-        blocks += _effects(verdict, widths)
+        blocks += _effects(verdict, widths, causes or {})
         before = claim_text(verdict), verdict.effects
     if not verdicts:
         blocks += ["", Text("No verdicts: nothing was measured.")]
@@ -118,7 +119,7 @@ def _heading(verdict: Verdict, manifest: Manifest) -> Iterator[RenderableType]:
     yield from (Padding(Text(line), (0, 0, 0, 2)) for line in lines)
 
 
-def _effects(verdict: Verdict, widths: Sequence[int]) -> Iterator[RenderableType]:
+def _effects(verdict: Verdict, widths: Sequence[int], causes: Mapping[Key, Found]) -> Iterator[RenderableType]:
     """A claim's effects by what they compare. A note that several share comes once, before them; what the verdict's
     reason says already is not repeated."""
     effects = verdict.effects
@@ -135,6 +136,9 @@ def _effects(verdict: Verdict, widths: Sequence[int]) -> Iterator[RenderableType
         for index, effect in enumerate(effects):
             if pairs[index] == pair:
                 yield _Row(effect, widths)
+                if found := of_effect(causes, effect):
+                    lines = (found.times, f"where: {found.sentence}" if found.sentence else "")
+                    yield from (Padding(Text(one_text_line(line, 400)), (0, 0, 0, 6)) for line in filter(None, lines))
                 yield from (_note(note, 6) for note in notes[index] if note not in shared)
 
 

@@ -21,6 +21,9 @@ RISE, FALL = "% rise", "% fall"
 MOST_PACKAGES = 5
 """Packages that differ between environments, in one line."""
 
+UNITS = ((1e9, 1e9, "s"), (1e5, 1e6, "ms"), (1e2, 1e3, "µs"), (0.0, 1.0, "ns"))
+"""From how many nanoseconds on a unit is used, how many one of it has, and the unit."""
+
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]|\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -36,6 +39,29 @@ def interval_text(low: float | None, high: float | None, unit: str = "") -> str:
     if not low and high is None:
         return "[no interval yet]"
     return f"[{_digits(low or 0.0)}, {'open' if high is None else _digits(high)}]"
+
+
+def call_time(ns: float) -> str:
+    """A time with its unit, three significant digits: "7.85 ms"."""
+    one, unit = unit_of(ns)
+    return f"{ns / one:.3g} {unit}"
+
+
+def unit_of(ns: float) -> tuple[float, str]:
+    """The unit in which a time is told: how many nanoseconds it has, and its name."""
+    return next((one, unit) for least, one, unit in UNITS if abs(ns) >= least)
+
+
+def byte_unit(largest: float) -> tuple[float, str]:
+    """Divisor and name of the binary unit in which `largest` is below a thousand."""
+    power = next((power for power in range(4) if abs(largest) < 1000 * 1024**power), 4)
+    return 1024.0**power, ("B", "KiB", "MiB", "GiB", "TiB")[power]
+
+
+def size_text(count: float) -> str:
+    """A number of bytes in binary units, three significant digits."""
+    divisor, unit = byte_unit(count)
+    return f"{count:.0f} B" if unit == "B" else f"{count / divisor:.3g} {unit}"
 
 
 def effect_text(effect: Effect) -> str:

@@ -42,6 +42,7 @@ from ..plan.experiments import Plan, make_plan
 from ..plan.options import Options, PlanError, Request, kept
 from ..plan.sources import sources_of
 from ..report.standings import write_standings
+from ..spec.comparison import Comparison
 from ..spec.conditions import FAIL_IF, Condition, conditions_in
 from ..spec.hypotheses import DEVICES
 from ..spec.sample import Round
@@ -240,6 +241,7 @@ class Run:
             measurement.schedule.run(rule, self._keep, seconds=max(seconds, 1.0))
             confirm(measurement, rule.ratios())
             self._make_passes(measurement)
+            self._look_for_causes(measurement, rule)
             if self.options.profile or self.options.profile_native:
                 from ..profilers.registry import run_passes
 
@@ -271,6 +273,21 @@ class Run:
                 self._write_manifest("running")
             except (WorkerFailed, MeasureError) as error:
                 self.progress.note(f"{metric.title}: nothing found, {error}")
+
+    def _look_for_causes(self, measurement: Measurement, rule: StoppingRule) -> None:
+        """Where the difference is, of each comparison that found one: of functions always, of models with --profile."""
+        from ..profilers.causes import look_for_causes
+
+        pairs: list[Comparison] = []
+        for group in measurement.processes.groups:
+            for book in () if group.in_environments else group.books:
+                is_asked = self.options.profile or book.experiment.workload.kind == "call"
+                targets = book.remaining().targets if is_asked else ()
+                pairs += [target.comparison for target in targets if target.comparison.metric == "time"]
+        differing = {pair: call_ns for pair in pairs if (call_ns := rule.differing(pair))}
+        if differing:
+            self.progress.phase("causes: where the difference is")
+            look_for_causes(measurement, self.folder, self.progress, differing)
 
     def _check_cache(self) -> None:
         """Warn of a cache that cannot be written; `CacheError` where something that is asked for needs it. Missing

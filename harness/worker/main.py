@@ -21,7 +21,7 @@ from typing import Any
 from .. import metrics, profilers
 from ..machine.modules import mentioning
 from ..spec.answer import RoundAnswer
-from . import blocks, gating, rounds, turns
+from . import alternating, blocks, gating, rounds, turns
 from .channel import Channel, serve
 from .functions import open_functions
 from .state import Worker
@@ -41,6 +41,7 @@ VERBS: Mapping[str, Callable[..., Any]] = {
     "round": rounds.measure_round,
     "block": blocks.measure_block,
     "turns": turns.measure_in_turns,
+    "alternate": alternating.alternate,
     "answers": turns.answers,
     "differences_of_answers": turns.differences_of_answers,
 }

@@ -1,0 +1,70 @@
+"""One comparison on one screen: who is faster, what a call costs, where the difference is and in which lines, what to do."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from llama_workbench.harness.report.causes import changes
+from llama_workbench.harness.report.comparison import Screen, code_text, measure_rows
+from llama_workbench.harness.report.text import effect_text
+
+from .. import state, words
+from ..figures import causes as figures
+from ..views import comparison, data
+from . import blocks
+
+CODE_LETTERS = 70  # in half of a page
+
+
+def screens_of(opened: state.Opened, claim: data.Claim) -> list[Screen]:
+    """The screens of a claim; none where its files cannot be read, and the page says so."""
+    read = comparison.read_screens
+    return blocks.computed("The comparison cannot be shown.", opened, read, claim.claim, claim.part) or []
+
+
+def show(screen: Screen, number: int = 0) -> None:
+    """The whole screen. `number`: of several on one page."""
+    look = screen.way.look
+    st.header(
+        f":{look.colour}[:material/{look.icon}:] {words.markdown(screen.headline)}",
+        anchor="answer" if not number else f"answer-{number}",
+    )
+    effect = screen.effect
+    blocks.caption(
+        f"{effect.where}: {effect_text(effect)} as fast, for another run of the same command too "
+        f"({effect.rounds} {screen.counted}, {effect.seconds:.1f} s of timing)."
+    )
+    st.markdown(f"**{words.markdown(screen.advice)}**")
+    left, right = st.columns(2, gap="large")
+    with left:
+        st.subheader("What a call costs", anchor=False)
+        names = ("", effect.baseline, effect.variant, "change")
+        rows = [dict(zip(names, row, strict=True)) for row in measure_rows(screen.measures)]
+        blocks.table(rows, "What a call costs on both sides")
+    with right:
+        show_causes(screen, number)
+    show_code(screen)
+
+
+def show_causes(screen: Screen, number: int = 0) -> None:
+    """The places that make up the difference."""
+    found = screen.found
+    if found is None:
+        return
+    st.subheader("Where the difference is", anchor=False)
+    rows = changes(found)
+    if not rows or not found.causes:
+        blocks.say(words.capital(found.sentence))
+        return
+    blocks.plot(figures.cause_bars(rows, state.colours()), figures.cause_text(rows), f"causes {number}")
+
+
+def show_code(screen: Screen) -> None:
+    """The lines of both sides that take time."""
+    found = screen.found
+    if found is None or found.division is None:
+        return
+    for column, side in zip(st.columns(2, gap="large"), ("baseline", "variant"), strict=True):
+        with column:
+            st.caption(f"Lines of {words.markdown(getattr(screen.effect, side))} that take time in a call")
+            st.code(code_text(found, side, CODE_LETTERS), language=None)

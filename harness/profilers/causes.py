@@ -1,0 +1,238 @@
+"""Where two sides of a comparison spend their time, place by place: causes.json.
+
+Both sides are called in turns in one process, under py-spy, and again in a few more processes that are begun anew. So
+each place has a share of either side's time in every life, and what two places differ by has an interval over lives
+(`stats.causes`). A sample counts for the innermost function that is neither of Python's own library nor of torch or
+numpy: what these do is done for the line that calls them.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import re
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
+
+from ..machine.places import place
+from ..measure.groups import Group
+from ..measure.measurement import PASS_SECONDS, Measurement, measured_by
+from ..measure.participants import ExperimentState, Progress
+from ..measure.processes import WorkerFailed, WorkerProcess
+from ..spec.comparison import Comparison
+from ..store.declared import JsonFile
+from ..store.folder import RunFolder
+from ..store.forms import Amount, Count, Nanoseconds, Shape, Text, says
+from . import py_spy
+
+LIVES, SECONDS, RATE_HZ = 10, 0.35, 1000
+"""So many processes, each sampled for so long. Lives differ by more than the samples of one do: in the same time an
+interval over ten of them is half as wide as one over five."""
+
+LONG_CALL_SECONDS = 0.1
+"""Longer calls are sampled for as long as LEAST_CALLS of them take, up to MOST_SECONDS."""
+LEAST_CALLS, MOST_SECONDS = 6, 10.0
+
+LEAST_SHARE = 0.002
+"""A place with less of both sides' samples is not kept by itself."""
+
+MOST_TEXT = 160  # characters of a line of code
+
+SIDES = ("baseline", "variant")
+
+_HARNESS = ("harness/", "<")
+_NOT_OWN = ("stdlib/", "torch/", "site-packages/numpy/")
+"""Whose time is that of the line that calls them, unless one of theirs is what is compared."""
+
+_FRAME = re.compile(r"(.*) \(([^()]*?)(?::(\d{1,9}))?\)")  # name, file, line
+_SIDE = re.compile(r"^(baseline|variant)_turn \(")
+
+
+class Place(Shape):
+    """A line of a function, with the samples that one side has there."""
+
+    side: Annotated[Text, says("baseline or variant")]
+    function: Annotated[Text, says("with its class, as in its file")]
+    file: Annotated[Text, says("where it stands")]
+    line: Annotated[Count, says("the line that was executed; 0: not known")]
+    text: Annotated[Text, says("what stands in that line")]
+    samples: Annotated[list[Count], says("in each life")]
+
+
+class Places(Shape):
+    """Where both sides of a comparison spend their time."""
+
+    workload: Annotated[Text, says("on which workload")]
+    variant: Annotated[Text, says("of which variant")]
+    baseline: Annotated[Text, says("against which variant")]
+    call_ns: Annotated[dict[Text, Nanoseconds], says("side → time of a call in the rounds")] = {}
+    roots: Annotated[dict[Text, Text], says("side → the function that is compared")] = {}
+    samples: Annotated[dict[Text, list[Count]], says("side → all of its samples, in each life")] = {}
+    places: Annotated[list[Place], says("lines with samples")] = []
+    seconds: Annotated[Amount, says("that looking took")] = 0.0
+    reason: Annotated[Text | None, says("why there are none")] = None
+
+
+CAUSES = JsonFile("causes.json", list[Places])
+
+
+def look_for_causes(
+    measurement: Measurement, folder: RunFolder, progress: Progress, pairs: Mapping[Comparison, tuple[float, float]]
+) -> None:
+    """Sample both sides of each pair. `pairs`: with the times of a call of baseline and variant in the rounds. What a
+    tool refuses is the entry's `reason`."""
+    found: list[dict[str, Any]] = []
+    where = measured_by(measurement)
+    for pair, call_ns in pairs.items():
+        group, book = where[pair.workload]
+        begun = time.monotonic()
+        entry: dict[str, Any] = {"workload": pair.workload, "variant": pair.variant, "baseline": pair.baseline}
+        entry["call_ns"] = dict(zip(SIDES, call_ns, strict=True))
+        try:
+            entry |= _sampled(measurement, group, book, pair, progress)
+        except WorkerFailed as failure:
+            entry["reason"] = failure.reason
+        found.append(entry | {"seconds": time.monotonic() - begun})
+        folder.write_json(CAUSES, found)
+
+
+def _sampled(
+    measurement: Measurement, group: Group, book: ExperimentState, pair: Comparison, progress: Progress
+) -> dict[str, Any]:
+    tool = py_spy.installed()
+    if tool is None:
+        return {"reason": py_spy.NOT_INSTALLED}
+    if gone := [side for side in pair.sides if side not in book.remaining().entered()]:
+        return {"reason": f"{gone[0]} is not measured on this workload"}
+    sources = (*measurement.setting.added.values(), *measurement.setting.functions.values())
+    reader = _Reader([source.file for source in sources if source.file])
+    seconds = SECONDS
+    call_seconds = sum(book.call_ns[side] for side in pair.sides) / 1e9
+    if call_seconds > LONG_CALL_SECONDS:
+        seconds = min(LEAST_CALLS * call_seconds, MOST_SECONDS)
+    processes = measurement.processes
+    processes.end(group)
+    group.used = dict.fromkeys((pair.workload, side) for side in pair.sides)
+    for number in range(LIVES):
+        progress.step(f"causes {pair.workload}: {pair.variant}", number / LIVES, (LIVES - number) * (seconds + 0.7))
+        life = processes.next_life(group)
+        processes.take_in(group, book, pair.sides)
+        if number + 1 < LIVES:
+            processes.begin_ahead(group)
+        reason = reader.take(_stacks(tool, life.process, pair, seconds))
+        if reason:
+            return {"reason": reason}
+    processes.end(group)
+    return reader.entry()
+
+
+def _stacks(tool: str, process: WorkerProcess, pair: Comparison, seconds: float) -> str:
+    """Folded stacks of one life. Raises WorkerFailed."""
+    what = {"workload": pair.workload, "baseline": pair.baseline, "variant": pair.variant, "seconds": seconds}
+    go = process.ask_in_two("alternate", PASS_SECONDS, **what)
+    with tempfile.TemporaryDirectory() as scratch:
+        raw = Path(scratch) / "stacks.folded"
+        for extra in ((), ("--nonblocking",)):
+            recorder, answer = py_spy.attach(tool, process.pid, raw, extra, RATE_HZ)
+            if recorder is not None:
+                break
+        else:
+            go()
+            raise WorkerFailed(f"py-spy cannot attach: {answer}")
+        try:
+            go()
+            return py_spy.recorded(recorder, raw)
+        finally:
+            if recorder.poll() is None:
+                recorder.kill()
+                recorder.communicate()
+
+
+class _Reader:
+    """Adds up samples by place, life after life. `added`: files that the run was given."""
+
+    def __init__(self, added: Sequence[Path]) -> None:
+        self.named = cache(lambda path: place(path, added))
+        self.lives: list[Counter[tuple[str, str, str, int]]] = []
+        self.roots: dict[str, str] = {}
+        self.paths: dict[str, str] = {}  # a file as profiles name it → where it lies
+
+    def take(self, stacks: str) -> str:
+        """Read one life; why that cannot be, else empty."""
+        counts: Counter[tuple[str, str, str, int]] = Counter()
+        for line in stacks.splitlines():
+            stack, _, count = line.rpartition(" ")
+            if count.isdecimal() and (key := self._key(stack.split(";"))):
+                counts[key] += int(count)
+        self.lives.append(counts)
+        empty = [side for side in SIDES if not any(key[0] == side for key in counts)]
+        return f"py-spy saw no call of the {empty[0]}" if empty else ""
+
+    def _key(self, frames: Sequence[str]) -> tuple[str, str, str, int] | None:
+        """Side, function, file and line that a stack counts for; None of one that is outside of a turn."""
+        begin = next((index for index, frame in enumerate(frames) if _SIDE.match(frame)), None)
+        if begin is None:
+            return None
+        side = frames[begin].partition("_turn")[0]
+        parts = filter(None, map(_FRAME.fullmatch, frames[begin + 1 :]))
+        below = [(match[2], int(match[3] or 0)) for match in parts if not self.named(match[2]).startswith(_HARNESS)]
+        if not below:  # the loop around the calls, and what has no source
+            return side, "", "", 0
+        root = self.named(below[0][0])
+        self.roots.setdefault(side, function_at(*below[0]))
+        others = tuple(prefix for prefix in _NOT_OWN if not root.startswith(prefix))
+        own = [below[0], *(each for each in below[1:] if not self.named(each[0]).startswith(others))]
+        path, line = own[-1]
+        self.paths[self.named(path)] = path
+        return side, function_at(path, line), self.named(path), line
+
+    def entry(self) -> dict[str, Any]:
+        """The rest of an entry of causes.json."""
+        totals = {side: [sum(n for key, n in life.items() if key[0] == side) for life in self.lives] for side in SIDES}
+        whole = sum(self.lives, Counter[tuple[str, str, str, int]]())
+        kept = [key for key, n in whole.most_common() if key[1] and n >= LEAST_SHARE * sum(totals[key[0]])]
+        places = [
+            {
+                "side": side,
+                "function": function,
+                "file": file,
+                "line": line,
+                "text": linecache.getline(self.paths[file], line).strip()[:MOST_TEXT] if line else "",
+                "samples": [life[side, function, file, line] for life in self.lives],
+            }
+            for side, function, file, line in kept
+        ]
+        return {"roots": self.roots, "samples": totals, "places": places}
+
+
+def function_at(path: str, line: int) -> str:
+    """The function that a line of a file belongs to, with its class; of a comprehension or lambda that around it."""
+    inner = [(end - begin, name) for begin, end, name in _functions(path) if begin <= line <= end]
+    return min(inner)[1] if inner else "<module>"
+
+
+@cache
+def _functions(path: str) -> tuple[tuple[int, int, str], ...]:
+    """First line, last line and name of each function of a file; none where it cannot be read."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(path)))
+    except (SyntaxError, ValueError):
+        return ()
+    found: list[tuple[int, int, str]] = []
+
+    def look(node: ast.AST, outer: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            name = outer
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                name = f"{outer}.{child.name}" if outer else child.name
+                if not isinstance(child, ast.ClassDef):
+                    found.append((child.lineno, child.end_lineno or child.lineno, name))
+            look(child, name)
+
+    look(tree, "")
+    return tuple(found)

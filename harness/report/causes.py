@@ -1,0 +1,171 @@
+"""Where a difference is, in words: of each comparison whose sides were sampled (`profilers.causes`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ..evidence.effect import ALPHA
+from ..profilers.causes import CAUSES, Place, Places
+from ..stats.causes import Division, Row, divide
+from ..store.folder import RunFolder
+from ..store.verdict_schema import Effect
+from .text import call_time, one_text_line, unit_of
+
+MOSTLY = 0.8
+"""A place that makes up this share of a difference is its cause; beside it nothing else is named."""
+
+MOST_NAMED = 3
+
+Key = tuple[str, str, str]
+"""(workload, variant, baseline)"""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A function whose time differs between the two sides. `name`: of the compared functions themselves both names.
+
+    `lines`: its lines with samples, those with the most time first.
+    """
+
+    name: str
+    row: Row
+    lines: tuple[Place, ...]
+
+    @property
+    def where(self) -> str:
+        """The line with the most time on the side that takes longer: "a.py:17"."""
+        side = "baseline" if self.row.ns > 0 else "variant"
+        line = next((line for line in self.lines if line.side == side), self.lines[0])
+        return f"{line.file.rpartition('/')[2]}:{line.line}" if line.line else line.file.rpartition("/")[2]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the difference of two sides is made of."""
+
+    places: Places
+
+    @property
+    def key(self) -> Key:
+        """Which comparison it is about."""
+        return self.places.workload, self.places.variant, self.places.baseline
+
+    @property
+    def call_ns(self) -> tuple[float, float]:
+        """Times of a call, of the baseline and of the variant."""
+        return self.places.call_ns["baseline"], self.places.call_ns["variant"]
+
+    @cached_property
+    def by_function(self) -> dict[str, list[Place]]:
+        """The lines of each function: functions of both sides are one where they have one name, and so are the two that
+        are compared."""
+        lines: dict[str, list[Place]] = {}
+        for place in self.places.places:
+            lines.setdefault(self._name(place), []).append(place)
+        return lines
+
+    def _name(self, place: Place) -> str:
+        roots = dict.fromkeys(self.places.roots.get(side, "") for side in ("baseline", "variant"))
+        return " → ".join(roots) if place.function == self.places.roots.get(place.side) else place.function
+
+    @cached_property
+    def division(self) -> Division | None:
+        """The difference by function; None where nothing was sampled."""
+        if self.places.reason or not self.places.samples or not self.places.call_ns:
+            return None
+        samples = {name: _summed(lines, self.places) for name, lines in self.by_function.items()}
+        totals = self.places.samples["baseline"], self.places.samples["variant"]
+        return divide(samples, totals, self.call_ns, alpha=ALPHA)
+
+    @cached_property
+    def causes(self) -> tuple[Cause, ...]:
+        """Functions whose times can be told apart, the largest difference first."""
+        rows = self.division.rows if self.division else ()
+        return tuple(
+            Cause(row.key, row, tuple(sorted(self.by_function[row.key], key=lambda line: -sum(line.samples))))
+            for row in rows
+        )
+
+    @property
+    def times(self) -> str:
+        """ "f 7.85 ms, g 1.68 ms a call"."""
+        before, after = map(call_time, self.call_ns)
+        return f"{self.places.baseline} {before}, {self.places.variant} {after} a call"
+
+    @property
+    def sentence(self) -> str:
+        """Where the difference is: "mostly normalise (5.5 of 6.2 ms a call, a.py:17)". Empty where nobody looked."""
+        if self.division is None:
+            return f"not known: {self.places.reason}" if self.places.reason else ""
+        more = self.call_ns[0] - self.call_ns[1]
+        if not self.causes:
+            rest = self.division.rest
+            return f"no single place: each differs by less than {call_time(rest.high - rest.ns)}, or cannot be told"
+        one, unit = unit_of(max(self.call_ns))
+        first = self.causes[0]
+        if first.row.ns * more > 0 and MOSTLY <= first.row.ns / more <= 1 / MOSTLY:
+            part, whole = (f"{abs(ns) / one:.2g}" for ns in (first.row.ns, more))
+            return f"mostly {first.name} ({part} of {whole} {unit} a call, {first.where})"
+        named = self.causes[:MOST_NAMED]
+        left = more - sum(each.row.ns for each in named)
+        parts = [f"{each.name} {-each.row.ns / one:+.2g} {unit} ({each.where})" for each in named]
+        return f"{', '.join(parts)}, the rest {-left / one:+.2g} {unit} a call"
+
+
+@dataclass(frozen=True)
+class Change:
+    """A row of the list behind the sentence: what a place adds to a call of the variant (below 0: saves), in `unit`."""
+
+    name: str
+    unit: str
+    value: float
+    low: float
+    high: float
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the interval leaves out that there is no change."""
+        return self.low > 0 or self.high < 0
+
+    def __str__(self) -> str:
+        """ "-0.68 ms [-0.87, -0.48]"."""
+        return f"{self.value:+.2g} {self.unit} [{self.low:+.2g}, {self.high:+.2g}]"
+
+
+def changes(found: Found) -> list[Change]:
+    """A row for each cause, the largest first, and one for the rest: together they are the difference."""
+    if found.division is None:
+        return []
+    rows = [(f"{each.name} ({each.where})", each.row) for each in found.causes]
+    rows.append(
+        ("the rest, which cannot be told apart" if rows else "all of it: no part can be told", found.division.rest)
+    )
+    one, unit = unit_of(max(found.call_ns))
+    return [Change(name, unit, -row.ns / one, -row.high / one, -row.low / one) for name, row in rows]
+
+
+def found_in(folder: RunFolder) -> dict[Key, Found]:
+    """What a run found, by comparison. Raises RunError."""
+    found = (Found(places) for places in folder.read(CAUSES))
+    return {each.key: each for each in found}
+
+
+def of_effect(found: Mapping[Key, Found], effect: Effect) -> Found | None:
+    """What was found of the comparison that an effect is about."""
+    return found.get((effect.workload, effect.variant, effect.baseline))
+
+
+def why(found: Mapping[Key, Found], effects: Iterable[Effect]) -> list[str]:
+    """The sentence of each of these effects, once."""
+    told = (of_effect(found, effect) for effect in effects)
+    return [one_text_line(each.sentence, 300) for each in dict.fromkeys(filter(None, told)) if each.sentence]
+
+
+def _summed(lines: Sequence[Place], places: Places) -> tuple[list[int], list[int]]:
+    lives = len(places.samples["baseline"])
+    sums: dict[str, list[int]] = {"baseline": [0] * lives, "variant": [0] * lives}
+    for line in lines:
+        sums[line.side] = [one + more for one, more in zip(sums[line.side], line.samples, strict=True)]
+    return sums["baseline"], sums["variant"]

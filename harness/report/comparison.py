@@ -1,0 +1,226 @@
+"""One comparison on one screen: who is faster and by how much, what a call costs on both sides, where the difference
+is, in which lines, and what to do. The terminal and the page show the same."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ..evidence.evidence import Evidence
+from ..metrics.instructions.files import INSTRUCTIONS
+from ..metrics.instructions.metric import difference
+from ..profilers.causes import Place
+from ..profilers.peak_memory import MEMORY
+from ..spec.comparison import Comparison
+from ..spec.words import Word
+from ..store.folder import RunFolder
+from ..store.verdict_schema import Effect, Verdict
+from .causes import Found, found_in, of_effect
+from .text import call_time, size_text, unit_of
+
+DEAR = 1.1
+"""A side that needs this many times the memory of the other has its price named beside its gain."""
+
+PLAIN_RATIO = 1.1
+"""Below it a difference is told in percent, above it in times."""
+
+SAME_WITHIN = 1.01
+"""Within this ratio two times are the same, as in a comparison without a claim."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What a call costs on both sides, as text. `change`: of the variant, with its interval where there is one.
+
+    ratio, low, high: the variant's over the baseline's; low and high are the ratio where it was counted.
+    """
+
+    what: str
+    before: str
+    after: str
+    ratio: float
+    low: float
+    high: float
+
+    @property
+    def change(self) -> str:
+        """ "-27 % [-31, -25]"."""
+        value, low, high = (100 * (each - 1) for each in (self.ratio, self.low, self.high))
+        if not math.isfinite(value):
+            return ""
+        ends = "" if low == high else f" [{low:+.3g}, {high:+.3g}]" if math.isfinite(high) else " [no interval yet]"
+        return f"{value:+.3g} %{ends}"
+
+
+@dataclass(frozen=True)
+class Screen:
+    """One comparison. `counted`: what its rounds are called. `found`: where its difference is, as far as somebody
+    looked."""
+
+    verdict: Verdict
+    effect: Effect
+    call_ns: tuple[float, float]
+    measures: tuple[Measure, ...]
+    counted: str
+    found: Found | None
+
+    @property
+    def way(self) -> Word:
+        """Whether the variant is faster, slower, or neither, by the interval; open where that leaves it open."""
+        effect = self.effect
+        if effect.verdict == Word.NOT_EVIDENCE:
+            return Word.NOT_EVIDENCE
+        if effect.low > 1 or effect.high < 1:
+            within = effect.verdict == Word.SAME
+            return Word.SAME if within else Word.FASTER if effect.low > 1 else Word.SLOWER
+        return Word.SAME if effect.low >= 1 / SAME_WITHIN and effect.high <= SAME_WITHIN else Word.INCONCLUSIVE
+
+    @property
+    def headline(self) -> str:
+        """Who is faster and by how much, in one sentence with the times of a call."""
+        variant, baseline, ratio = self.effect.variant, self.effect.baseline, self.effect.ratio
+        before, after = map(call_time, self.call_ns)
+        times = "" if any(map(math.isnan, self.call_ns)) else f": {before} → {after} a call"
+        if self.way == Word.SAME:
+            return f"{variant} takes the same time as {baseline}, within {100 * (SAME_WITHIN - 1):.0f} %{times}"
+        if self.way not in (Word.FASTER, Word.SLOWER):
+            return f"{variant} against {baseline}: {self.way.look.word.lower()}{times}"
+        if (times_as := max(ratio, 1 / ratio)) >= PLAIN_RATIO:
+            return f"{variant} is {times_as:.3g} times as {'fast' if ratio > 1 else 'slow'} as {baseline}{times}"
+        return f"{variant} is {100 * abs(ratio - 1):.2g} % {'faster' if ratio > 1 else 'slower'} than {baseline}{times}"
+
+    @property
+    def advice(self) -> str:
+        """What to do, by the rule that METHODOLOGY has."""
+        variant, baseline = self.effect.variant, self.effect.baseline
+        if self.way == Word.FASTER:
+            dear = next((each for each in self.measures if each.what == PEAK and each.ratio >= DEAR), None)
+            return f"Take {variant}{f', if {dear.ratio:.3g} times the memory is no matter' if dear else ''}."
+        if self.way == Word.SLOWER:
+            return f"Keep {baseline}."
+        if self.way == Word.SAME:
+            return f"Keep {baseline}, or whichever is simpler: the time is the same."
+        if self.way == Word.INCONCLUSIVE:
+            return "Measure on before you decide."
+        return "Do not decide by this: it is no evidence."
+
+
+TIME, PEAK = "time", "peak memory"
+
+
+def screens(folder: RunFolder, verdicts: Iterable[Verdict], evidence: Evidence, counted: str) -> list[Screen]:
+    """The screen of every comparison of two sides by time, in the order of the verdicts. `counted`: what the rounds of
+    the run are called. Raises RunError."""
+    found = found_in(folder)
+    return [
+        _screen(folder, evidence, verdict, effect, counted, of_effect(found, effect))
+        for verdict in verdicts
+        for effect in verdict.effects
+        if effect.baseline and not effect.unit and not effect.factor
+    ]
+
+
+def _screen(
+    folder: RunFolder, evidence: Evidence, verdict: Verdict, effect: Effect, counted: str, found: Found | None
+) -> Screen:
+    comparison = Comparison(effect.workload, effect.variant, effect.baseline)
+    call_ns, faults = (math.nan, math.nan), (0.0, 0.0)
+    if evidence.has(comparison):
+        apart = evidence.differences(comparison)
+        call_ns = apart.call_baseline_ns, apart.call_baseline_ns / (effect.value or math.nan)
+        faults = apart.faults_baseline, apart.faults_variant
+    if found is not None:  # the same times as beside its places
+        call_ns = found.call_ns
+    measures = [Measure(TIME, *map(call_time, call_ns), *(1 / each if each else math.inf for each in _ends(effect)))]
+    measures += _instructions(folder, effect)
+    measures += _peak(folder, effect)
+    if max(faults) >= 1:
+        ratio = faults[1] / faults[0] if faults[0] else math.nan
+        measures.append(Measure("page faults", *(f"{each:,.1f}" for each in faults), ratio, ratio, ratio))
+    return Screen(verdict, effect, call_ns, tuple(measures), counted, found)
+
+
+def _ends(effect: Effect) -> tuple[float, float, float]:
+    return effect.ratio, effect.high, effect.low
+
+
+def _instructions(folder: RunFolder, effect: Effect) -> list[Measure]:
+    try:
+        counted = difference(folder.read(INSTRUCTIONS), effect.workload, effect.variant, effect.baseline)
+    except ValueError:  # not counted
+        return []
+    ratio = counted.variant / counted.baseline
+    ends = sorted(100 / (100 + end) for end in (counted.low, counted.high))
+    return [Measure("instructions", f"{counted.baseline:,.0f}", f"{counted.variant:,.0f}", ratio, ends[0], ends[1])]
+
+
+def _peak(folder: RunFolder, effect: Effect) -> list[Measure]:
+    records = {record.variant: record for record in folder.read(MEMORY) if record.workload == effect.workload}
+    peaks = [
+        records[name].peak_transient_bytes if name in records else None for name in (effect.baseline, effect.variant)
+    ]
+    if None in peaks:
+        return []
+    before, after = (float(peak or 0) for peak in peaks)
+    ratio = after / before if before else math.nan
+    return [Measure(PEAK, size_text(before), size_text(after), ratio, ratio, ratio)]
+
+
+# -- code -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CodeLine:
+    """A line of one side, with the time of a call that is spent there."""
+
+    function: str
+    line: int
+    text: str
+    ns: float
+
+
+LEAST_OF_CALL = 0.01
+"""Lines with less of a call are not shown."""
+
+BAR = 8  # letters of the bar of a line that takes a whole call
+
+
+def code_of(found: Found, side: str) -> list[CodeLine]:
+    """The lines of a side that take time, function by function, that with the most time first."""
+    total, call_ns = sum(found.places.samples[side]), found.places.call_ns[side]
+    shares = [
+        (place, sum(place.samples) / total)
+        for place in found.places.places
+        if place.side == side and sum(place.samples) >= LEAST_OF_CALL * total
+    ]
+    weight: dict[tuple[str, str], float] = {}
+    for place, share in shares:
+        weight[place.file, place.function] = weight.get((place.file, place.function), 0.0) + share
+
+    def order(item: tuple[Place, float]) -> tuple[float, str, str, int]:
+        place = item[0]
+        return -weight[place.file, place.function], place.file, place.function, place.line
+
+    return [CodeLine(p.function, p.line, p.text, share * call_ns) for p, share in sorted(shares, key=order)]
+
+
+def code_text(found: Found, side: str, width: int = 88) -> str:
+    """The same as lines of text: number, code, time of a call with a bar. A function's name stands above its lines."""
+    one, unit = unit_of(max(found.call_ns))
+    room = width - 18 - BAR
+    lines = [f"{'':>{room + 7}} {unit:>8}"]
+    function = None
+    for each in code_of(found, side):
+        if each.function != function:
+            lines.append(each.function)
+            function = each.function
+        text = each.text if len(each.text) <= room else f"{each.text[: room - 1]}…"
+        bar = "█" * round(BAR * each.ns / max(found.call_ns))
+        lines.append(f"{each.line:>5}  {text:<{room}} {each.ns / one:>8.3g}  {bar}".rstrip())
+    return "\n".join(lines)
+
+
+def measure_rows(measures: Sequence[Measure]) -> list[tuple[str, str, str, str]]:
+    """Rows of a table: what, before, after, change."""
+    return [(each.what, each.before, each.after, each.change) for each in measures]

@@ -1,0 +1,82 @@
+"""`workbench show`"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from ..results import find_run
+from .shared import Failure, RunArgument, show, write
+
+if TYPE_CHECKING:
+    from llama_workbench.harness.report.comparison import Screen
+
+BAR = 32  # characters of the longest bar
+
+
+def command(
+    run: RunArgument,
+    code: Annotated[bool, typer.Option("--code/--no-code", help="Whether the lines that cost are shown.")] = True,
+) -> None:
+    """Show each comparison of a run on one screen: who is faster, what a call costs, where the difference is, in which
+    lines, and what to do.
+
+    Where the difference is was looked at in functions whose times differ, and in models measured with --profile.
+
+    \b
+    Examples:
+      pytest --benchmark --compare old.py:f new.py:f --call inputs.py:texts
+      workbench show results/runs/20260102T030405Z-1a2b
+    """
+    from llama_workbench.harness.fleet.folder import is_fleet
+    from llama_workbench.harness.fleet.rejudge import rejudge
+    from llama_workbench.harness.report.comparison import screens
+    from llama_workbench.harness.report.stored import evidence_of
+    from llama_workbench.harness.report.text import counted_in
+
+    folder = find_run(run)
+    if is_fleet(folder.read_manifest()):
+        raise Failure(f"{folder.path}: a run of several machines; name that of one, below {folder.path}/machines")
+    verdicts, manifest = rejudge(folder)
+    compared = [verdict for verdict in verdicts if verdict.is_comparison]
+    found = screens(folder, compared, evidence_of(folder, manifest), counted_in(manifest)) if compared else []
+    if not found:
+        raise Failure(f"{folder.path}: this run compares no two sides by name (workbench judge {folder.path})")
+    for number, screen in enumerate(found):
+        write("\n" * bool(number))
+        _show(screen, code)
+
+
+def _show(screen: Screen, code: bool) -> None:
+    from llama_workbench.harness.report.causes import changes
+    from llama_workbench.harness.report.comparison import code_text, measure_rows
+    from llama_workbench.harness.report.text import effect_text
+
+    effect, found = screen.effect, screen.found
+    show(Text(screen.headline, style=f"bold {screen.way.look.terminal}".strip()))
+    show(Text(f"{effect.where}: {effect_text(effect)}, {effect.rounds} {screen.counted}", style="dim"))
+    table = Table.grid(padding=(0, 2))
+    for row in measure_rows(screen.measures):
+        table.add_row(*(Text(cell) for cell in (row[0], f"{row[1]} → {row[2]}", row[3])))
+    show(Padding(table, (1, 0, 0, 2)))
+    if found is not None:
+        reason = f": {found.sentence}" if not found.causes else ""
+        show(Padding(Text(f"Where the difference is{reason}"), (1, 0, 0, 0)))
+        bars = Table.grid(padding=(0, 2))
+        rows = changes(found)
+        largest = max((abs(row.value) for row in rows), default=0.0) or 1.0
+        for row in rows:
+            colour = ("green" if row.value < 0 else "red") if row.is_told else "dim"
+            bar = Text("█" * max(1, round(BAR * abs(row.value) / largest)), style=colour)
+            bars.add_row(Text(row.name), Text(str(row), justify="right"), bar)
+        show(Padding(bars, (0, 0, 0, 2)))
+    for side in ("baseline", "variant") if found is not None and found.division and code else ():
+        show(Padding(Text(getattr(effect, side), style="bold"), (1, 0, 0, 0)))
+        show(Padding(Text(code_text(found, side)), (0, 0, 0, 2)))
+    show(Padding(Text(screen.advice, style="bold"), (1, 0, 0, 0)))
+    sys.stdout.flush()
