@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 import streamlit as st
@@ -32,8 +33,9 @@ PAGES = (  # file, path in the URL, title, icon, help
 )
 
 
-def page(file: str, path: str, title: str, icon: str, text: str) -> StreamlitPage:
-    """The page whose URL ends in `path`; the first is the one that the address alone leads to.
+def page(file: str, path: str, title: str, icon: str, text: str, hidden: Collection[str] = ()) -> StreamlitPage:
+    """The page whose URL ends in `path`; the first is the one that the address alone leads to. `hidden`: files of pages
+    that a link still leads to, and the menu does not.
 
     The folder is not called `pages`: Streamlit would take its files for the pages until this script has run once, and
     say "Page not found" to the first visitor of one whose path is not its file's name.
@@ -45,10 +47,12 @@ def page(file: str, path: str, title: str, icon: str, text: str) -> StreamlitPag
         url_path=path or None,
         default=not path,
         help=text,
+        visibility="hidden" if file in hidden else "visible",
     )
 
 
-shown = st.navigation([page(*each) for each in PAGES], position="top")
+empty = head.pages_to_hide()
+shown = st.navigation([page(*each, hidden=empty) for each in PAGES], position="top")
 state.keep_thread(shown.url_path)
 contents = frame.begin()
 shown.run()

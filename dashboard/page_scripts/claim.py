@@ -33,8 +33,10 @@ def main() -> None:
         for name, each in zip(section.names(run.claims), run.claims, strict=True)
     ]
     claim = section.choose(run, st.selectbox, "Claim", format_func=names.__getitem__)
-    show_answer(opened, claim)
-    screens = [screen for screen in comparison.screens_of(opened, claim) if screen.found is not None]
+    screens = comparison.screens_of(opened, claim)
+    if not claim.is_comparison:
+        show_answer(opened, claim)
+        screens = [screen for screen in screens if screen.found is not None]
     for number, screen in enumerate(screens):
         comparison.show(screen, number)
     if claim.effects:

@@ -1,4 +1,4 @@
-"""One comparison on one screen: who is faster, what a call costs, where the difference is and in which lines, what to do."""
+"""One comparison on one screen: who is faster, what a call costs, where the difference is and what to do."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from llama_workbench.harness.report.text import environments_text
 from llama_workbench.harness.store.errors import RunError
 
 from .. import state, words
-from ..views import data, entries
+from ..views import data, entries, menu
 from . import blocks, machines
 
 
@@ -60,20 +60,18 @@ def _choose_run(title: str, listed: Sequence[entries.Entry]) -> tuple[DeltaGener
     left, box = st.columns([6, 7], gap="large")
     left.title(title, anchor=False)
     blocks.name_tab(title)
-    by_name = {entry.name: entry for entry in listed if entry.summary.problem is None}
-    if not by_name:
+    by_name, shown = _readable(listed)
+    if shown is None:
         return left, None
     wanted = st.query_params.get("run") or None
-    remote = state.remote_list()
-    if remote and wanted and wanted not in by_name and (older := remote.entry(wanted)) and not older.summary.problem:
-        by_name[wanted] = older
-    shown = entries.first_shown(list(by_name.values()))
     if wanted is not None and wanted not in by_name:
         problem = next((entry.summary.problem for entry in listed if entry.name == wanted), "there is no such run")
         there = words.some([*by_name])
         blocks.warn(f"Run {wanted} cannot be shown: {problem}. There is: {there}. Shown instead: {shown.name}.")
         wanted = None
     st.session_state["run"] = wanted or shown.name
+    if wanted is None:
+        st.query_params["run"] = shown.name  # so that a copied address leads here, whatever is measured after this
 
     def follow() -> None:
         state.mark_changed("run")
@@ -83,6 +81,30 @@ def _choose_run(title: str, listed: Sequence[entries.Entry]) -> tuple[DeltaGener
         "Run", list(by_name), key="run", format_func=lambda name: entries.label(by_name[name]), on_change=follow
     )
     return left, by_name.get(name, shown)
+
+
+def _readable(listed: Sequence[entries.Entry]) -> tuple[dict[str, entries.Entry], entries.Entry | None]:
+    """The runs that can be shown by name, and the one that is shown where the URL names none; None where none can."""
+    by_name = {entry.name: entry for entry in listed if entry.summary.problem is None}
+    if not by_name:
+        return by_name, None
+    wanted, remote = st.query_params.get("run") or "", state.remote_list()
+    if remote and wanted and wanted not in by_name and (older := remote.entry(wanted)) and not older.summary.problem:
+        by_name[wanted] = older
+    return by_name, entries.first_shown(list(by_name.values()))
+
+
+def pages_to_hide() -> frozenset[str]:
+    """The pages, by their files in page_scripts, that have nothing of the run that will be shown."""
+    by_name, first = _readable(state.all_entries())
+    entry = by_name.get(st.query_params.get("run") or "", first)
+    if entry is None or entry.url:  # what is not here yet is fetched by the page, with a word on what is going on
+        return frozenset()
+    try:
+        path = entry.summary.path
+        return menu.without_content(state.read_run(path, entries.stamp_of_run(path)))
+    except RunError:
+        return frozenset()  # the page says what is wrong
 
 
 def _show_list(entry: entries.Entry, folder: Path) -> None:

@@ -116,7 +116,8 @@ RUN = "run"
 
 def _run(folder: Path, words: list[str], limit: float) -> str:
     """Measure there. The end of what a run said that failed; empty where it did not."""
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--benchmark", *words, "--run-dir", RUN]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--benchmark", "--no-causes", *words]
+    command += ["--run-dir", RUN]
     environment = {name: value for name, value in child_environment().items() if not name.startswith("PYTEST_")}
     with subprocess.Popen(
         tied(command),

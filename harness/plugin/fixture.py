@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -80,6 +81,7 @@ class Comparisons:
         from ..session.away import keep_within
         from .progress import progress_on
 
+        options = replace(options, no_causes=True)  # a test waits for one condition
         options = keep_within(options, re.sub(r"[^A-Za-z0-9.-]+", "-", f"{request.node.name}-{len(self.outcomes)}"))
         capture = request.config.pluginmanager.getplugin("capturemanager")
         with capture.global_and_fixture_disabled():

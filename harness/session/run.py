@@ -241,7 +241,8 @@ class Run:
             measurement.schedule.run(rule, self._keep, seconds=max(seconds, 1.0))
             confirm(measurement, rule.ratios())
             self._make_passes(measurement)
-            self._look_for_causes(measurement, rule)
+            if not self.options.no_causes:
+                self._look_for_causes(measurement, rule)
             if self.options.profile or self.options.profile_native:
                 from ..profilers.registry import run_passes
 
@@ -275,13 +276,15 @@ class Run:
                 self.progress.note(f"{metric.title}: nothing found, {error}")
 
     def _look_for_causes(self, measurement: Measurement, rule: StoppingRule) -> None:
-        """Where the difference is, of each comparison that found one: of functions always, of models with --profile."""
+        """Where the difference is, of each comparison that found one: of functions, and of models that `--compare`
+        names with `--profile`."""
         from ..profilers.causes import look_for_causes
 
         pairs: list[Comparison] = []
         for group in measurement.processes.groups:
             for book in () if group.in_environments else group.books:
-                is_asked = self.options.profile or book.experiment.workload.kind == "call"
+                is_named = self.plan.mode == "compare" and self.options.profile
+                is_asked = book.experiment.workload.kind == "call" or is_named
                 targets = book.remaining().targets if is_asked else ()
                 pairs += [target.comparison for target in targets if target.comparison.metric == "time"]
         differing = {pair: call_ns for pair in pairs if (call_ns := rule.differing(pair))}

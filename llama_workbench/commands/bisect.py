@@ -80,7 +80,7 @@ def _found(
     from llama_workbench.harness.session.versus import Disagreement
 
     def measure(commit: str, percent: float) -> Step:
-        step: Step = _step(measured(subject, (good, commit), inputs, percent, budget), commit)
+        step: Step = _step(measured(subject, (good, commit), inputs, percent, budget, causes=False), commit)
         words = {True: "slower", False: "not slower", None: "open"}[step.slow]
         typer.echo(f"{subject_of(repository_of(Path.cwd()), commit)}: {words}", err=True)
         return step

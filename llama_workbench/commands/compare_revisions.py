@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -67,8 +68,10 @@ def command(
     \b
     --json prints:
       {"format": 1, "base", "new", "slower_percent", "exit_code", "rows": [{"subject", "workload", "ratio", "low",
-       "high", "rounds", "verdict", "reason", "run"}], "environments": {side: {"python", "packages", "differs"}}}
+       "high", "rounds", "verdict", "reason", "where", "run"}],
+       "environments": {side: {"python", "packages", "differs"}}}
       ratio: time in REV_A over time in REV_B; below 1 it became slower. verdict: slower, not slower or cannot tell.
+      where: in which functions the difference is; empty where there is none, or nobody could look.
 
     \b
     Examples:
@@ -111,8 +114,11 @@ def options_for(budget: float) -> Options:
     return Options(budget_seconds=budget)
 
 
-def measured(subject: str, revisions: tuple[str, str], inputs: Inputs, percent: float, budget: float) -> Any:
-    """The run that compares one function. Raises Failure; progress goes to standard error."""
+def measured(
+    subject: str, revisions: tuple[str, str], inputs: Inputs, percent: float, budget: float, *, causes: bool = True
+) -> Any:
+    """The run that compares one function. `causes`: whether it looks where a difference is. Raises Failure; progress
+    goes to standard error."""
     import sys
 
     from llama_workbench.harness.plugin.progress import progress_on
@@ -124,9 +130,10 @@ def measured(subject: str, revisions: tuple[str, str], inputs: Inputs, percent: 
     if not 0 <= percent < float("inf"):
         raise Failure(f"--slower {percent:g}: expected a number of percent, 0 or more")
     condition = Condition("maybe-slower", percent)
+    options = replace(options_for(budget), no_causes=not causes)
     try:
         with closing(progress_on(console(sys.stderr))) as progress:
-            result = compare_revisions(subject, revisions, inputs, condition, options_for(budget), progress)
+            result = compare_revisions(subject, revisions, inputs, condition, options, progress)
     except USER_ERRORS as error:
         raise Failure(str(error)) from error
     if result.interrupted:
@@ -138,8 +145,10 @@ WORDS = {"supported": "slower", "refuted": "not slower"}
 
 
 def _rows(subject: str, result: Any) -> list[dict[str, Any]]:
+    from llama_workbench.harness.report.causes import found_in, why
     from llama_workbench.harness.spec.conditions import FAIL_IF
 
+    found = found_in(result.folder)
     effects = [effect for verdict in result.verdicts if verdict.claim == FAIL_IF for effect in verdict.effects]
     if not effects:
         excluded = result.manifest["excluded"] or [{"variant": subject, "reason": "nothing was measured"}]
@@ -154,6 +163,7 @@ def _rows(subject: str, result: Any) -> list[dict[str, Any]]:
             "rounds": effect.rounds,
             "verdict": WORDS.get(effect.verdict, "cannot tell"),
             "reason": "; ".join(effect.said),
+            "where": "; ".join(why(found, [effect])),
             "run": str(_shown(result.folder.path)),
         }
         for effect in effects
@@ -183,5 +193,8 @@ def _show(rows: list[dict[str, Any]], base: str, new: str, percent: float) -> No
     for row in rows:
         if row["verdict"] == "cannot tell" and row["reason"]:
             show(Text(f"{row['subject']}: {row['reason']}"))
+    for row in rows:
+        if row["where"]:
+            show(Text(f"{row['subject']}: where the difference is: {row['where']}"))
     for run in dict.fromkeys(row["run"] for row in rows):
         show(Text(f"run: {run}"))
