@@ -15,7 +15,7 @@ import pytest
 from llama_workbench import ROOT
 from llama_workbench.harness.baselines.text import MARKER
 from llama_workbench.harness.metrics.instructions.counting import NOT_INSTALLED
-from tests.workflow import MEASURE, Scratch, script, workflow
+from tests.workflow import Scratch, script, workflow
 from tests.workflow_trials import KEPT, table
 
 

@@ -341,7 +341,7 @@ class _Looping:
 
 
 @pytest.mark.parametrize("native", [False, True])
-def test_where_attaching_is_refused_the_profile_says_so(
+def test_whereattaching_is_refused_the_profile_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, native: bool
 ) -> None:
     tool = tmp_path / "py-spy"
@@ -364,7 +364,7 @@ def test_py_spy_refuses_a_process_that_is_gone(tmp_path: Path) -> None:
         pytest.skip("py-spy is not installed")
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    recorder, said = py_spy._attach(tool, gone.pid, tmp_path / "raw", [])
+    recorder, said = py_spy.attach(tool, gone.pid, tmp_path / "raw", [])
     assert recorder is None and said
 
 

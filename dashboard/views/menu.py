@@ -19,9 +19,9 @@ def without_content(run: data.Run) -> frozenset[str]:
         return OF_MODELS
     if run.manifest.machines:
         return frozenset()  # they lead to the runs of its machines
-    folder = RunFolder(run.path)
+    folder, grids = RunFolder(run.path), run.dispute.measured_by.get("attribution", ())
     there = {
-        "attribution": any(one.grid for one in run.manifest.experiments),
+        "attribution": any(claim.is_factorial or claim.claim in grids for claim in run.claims),
         "breakdown": bool(run.profiles) or folder.has(PHASES) or folder.has(ROOFLINE),
         "memory": bool(run.memory) or folder.has(MEMORY_SWEEP) or folder.has(LOADING),
     }

@@ -121,7 +121,7 @@ def _sampled(
     for number in range(LIVES):
         progress.step(f"causes {pair.workload}: {pair.variant}", number / LIVES, (LIVES - number) * (seconds + 0.7))
         life = processes.next_life(group)
-        processes.take_in(group, book, pair.sides)
+        processes.take_in(group, book, (pair.baseline, pair.variant))
         if number + 1 < LIVES:
             processes.begin_ahead(group)
         reason = reader.take(_stacks(tool, life.process, pair, seconds))

@@ -14,7 +14,7 @@ from ..store.verdict_schema import Effect
 from .text import call_time, one_text_line, unit_of
 
 MOSTLY = 0.8
-"""A place that makes up this share of a difference is its cause; beside it nothing else is named."""
+"""A place that makes up this share of a difference is its cause, unless another one has more than the rest of it."""
 
 MOST_NAMED = 3
 
@@ -104,14 +104,18 @@ class Found:
             rest = self.division.rest
             return f"no single place: each differs by less than {call_time(rest.high - rest.ns)}, or cannot be told"
         one, unit = unit_of(max(self.call_ns))
-        first = self.causes[0]
-        if first.row.ns * more > 0 and MOSTLY <= first.row.ns / more <= 1 / MOSTLY:
-            part, whole = (f"{abs(ns) / one:.2g}" for ns in (first.row.ns, more))
+        first, *others = self.causes
+        if first.row.ns * more > 0 and first.row.ns / more >= MOSTLY and not any(map(self._is_large, others)):
+            part, whole = (f"{abs(ns) / one:.2g}" for ns in (min(first.row.ns, more, key=abs), more))
             return f"mostly {first.name} ({part} of {whole} {unit} a call, {first.where})"
         named = self.causes[:MOST_NAMED]
         left = more - sum(each.row.ns for each in named)
-        parts = [f"{each.name} {-each.row.ns / one:+.2g} {unit} ({each.where})" for each in named]
-        return f"{', '.join(parts)}, the rest {-left / one:+.2g} {unit} a call"
+        parts = [f"{each.name} {_signed(-each.row.ns / one)} {unit} ({each.where})" for each in named]
+        return f"{', '.join(parts)}, the rest {_signed(-left / one)} {unit} a call"
+
+    def _is_large(self, cause: Cause) -> bool:
+        before, after = self.call_ns
+        return abs(cause.row.ns) > (1 - MOSTLY) * abs(before - after)
 
 
 @dataclass(frozen=True)
@@ -131,7 +135,7 @@ class Change:
 
     def __str__(self) -> str:
         """ "-0.68 ms [-0.87, -0.48]"."""
-        return f"{self.value:+.2g} {self.unit} [{self.low:+.2g}, {self.high:+.2g}]"
+        return f"{_signed(self.value)} {self.unit} [{_signed(self.low)}, {_signed(self.high)}]"
 
 
 def changes(found: Found) -> list[Change]:
@@ -169,3 +173,7 @@ def _summed(lines: Sequence[Place], places: Places) -> tuple[list[int], list[int
     for line in lines:
         sums[line.side] = [one + more for one, more in zip(sums[line.side], line.samples, strict=True)]
     return sums["baseline"], sums["variant"]
+
+
+def _signed(value: float) -> str:
+    return f"{round(value, 9) + 0.0:+.2g}"  # + 0.0: no "-0"

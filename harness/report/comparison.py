@@ -132,17 +132,14 @@ def _screen(
         faults = apart.faults_baseline, apart.faults_variant
     if found is not None:  # the same times as beside its places
         call_ns = found.call_ns
-    measures = [Measure(TIME, *map(call_time, call_ns), *(1 / each if each else math.inf for each in _ends(effect)))]
+    ends = (1 / each if each else math.inf for each in (effect.ratio, effect.high, effect.low))
+    measures = [Measure(TIME, call_time(call_ns[0]), call_time(call_ns[1]), *ends)]
     measures += _instructions(folder, effect)
     measures += _peak(folder, effect)
     if max(faults) >= 1:
         ratio = faults[1] / faults[0] if faults[0] else math.nan
-        measures.append(Measure("page faults", *(f"{each:,.1f}" for each in faults), ratio, ratio, ratio))
+        measures.append(Measure("page faults", f"{faults[0]:,.1f}", f"{faults[1]:,.1f}", ratio, ratio, ratio))
     return Screen(verdict, effect, call_ns, tuple(measures), counted, found)
-
-
-def _ends(effect: Effect) -> tuple[float, float, float]:
-    return effect.ratio, effect.high, effect.low
 
 
 def _instructions(folder: RunFolder, effect: Effect) -> list[Measure]:

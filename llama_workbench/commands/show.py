@@ -68,15 +68,16 @@ def _show(screen: Screen, code: bool) -> None:
         reason = f": {found.sentence}" if not found.causes else ""
         show(Padding(Text(f"Where the difference is{reason}"), (1, 0, 0, 0)))
         bars = Table.grid(padding=(0, 2))
-        rows = changes(found)
-        largest = max((abs(row.value) for row in rows), default=0.0) or 1.0
-        for row in rows:
-            colour = ("green" if row.value < 0 else "red") if row.is_told else "dim"
-            bar = Text("█" * max(1, round(BAR * abs(row.value) / largest)), style=colour)
-            bars.add_row(Text(row.name), Text(str(row), justify="right"), bar)
+        causes = changes(found)
+        largest = max((abs(each.value) for each in causes), default=0.0) or 1.0
+        for each in causes:
+            colour = ("green" if each.value < 0 else "red") if each.is_told else "dim"
+            bar = Text("█" * max(1, round(BAR * abs(each.value) / largest)), style=colour)
+            bars.add_row(Text(each.name), Text(str(each), justify="right"), bar)
         show(Padding(bars, (0, 0, 0, 2)))
-    for side in ("baseline", "variant") if found is not None and found.division and code else ():
-        show(Padding(Text(getattr(effect, side), style="bold"), (1, 0, 0, 0)))
-        show(Padding(Text(code_text(found, side)), (0, 0, 0, 2)))
+    if found is not None and found.division is not None and code:
+        for name, side in ((effect.baseline, "baseline"), (effect.variant, "variant")):
+            show(Padding(Text(name, style="bold"), (1, 0, 0, 0)))
+            show(Padding(Text(code_text(found, side)), (0, 0, 0, 2)))
     show(Padding(Text(screen.advice, style="bold"), (1, 0, 0, 0)))
     sys.stdout.flush()

@@ -1,0 +1,199 @@
+"""Is the planted cause found, and none where there is none? `python -m tests.cause_trials 20 100` prints a table.
+
+Each trial is a pair of functions in a folder of its own, measured as `--compare` does, and sampled whether they differ
+or not. Planted are causes of several kinds; twenty of each, and a hundred of identical code. Trials are kept in a file,
+which the next call continues.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from llama_workbench.harness.calibrate.rates import Rate
+from llama_workbench.harness.judge.stopping import StoppingRule
+from llama_workbench.harness.report.causes import found_in
+from llama_workbench.harness.session.versus import FunctionQuestion
+from llama_workbench.harness.store.folder import RunFolder
+from tests.runs import Quiet
+
+KEPT = Path("results/cause-trials.jsonl")
+
+SLOW_LINE = '"".join(letter for letter in word if letter.isalpha())'
+
+
+@dataclass(frozen=True)
+class Planted:
+    """The new code of a pair, what was put in the place of what, and the function in which that is."""
+
+    new: str
+    function: str
+    torch: bool = False
+
+
+WORK = """
+def cleaned(word):
+    return word.strip(".,")
+
+
+def counted(words):
+    counts = {}
+    for word in words:
+        counts[cleaned(word)] = counts.get(cleaned(word), 0) + 1
+    return counts
+
+
+def sorted_counts(text):
+    return sorted(counted(text.split()).items())
+
+
+def NAME(text):
+    return [word for word, count in sorted_counts(text) if count > 1]
+"""
+
+TENSORS = """
+import torch
+
+
+def product(x):
+    return x @ x
+
+
+def scaled(x):
+    y = x * 0.5
+    return y + 1.0
+
+
+def NAME(x):
+    for _ in range(4):
+        x = scaled(product(x)).tanh()
+    return x
+"""
+
+INPUTS = """
+import random
+
+
+def text(seed):
+    rng = random.Random(seed)
+    words = ["".join(rng.choices("abcdefgh", k=rng.randrange(2, 7))) + rng.choice(["", ",", "."]) for _ in range(1500)]
+    return (" ".join(words),)
+
+
+def tensor(seed):
+    import torch
+
+    return (torch.randn(192, 192, generator=torch.Generator().manual_seed(seed)),)
+"""
+
+PLANTED = {
+    "a helper three calls deep": Planted(WORK.replace('word.strip(".,")', SLOW_LINE), "cleaned"),
+    "an allocation in a loop": Planted(
+        WORK.replace("    for word in words:\n", "    for word in words:\n        _ = [None] * 400\n"), "counted"
+    ),
+    "an extra copy of a tensor": Planted(TENSORS.replace("    y = x * 0.5\n", (
+        "    x = x.clone().clone().clone().clone().clone().clone().clone().clone()\n    y = x * 0.5\n"
+    )), "scaled", torch=True),
+    "another kernel": Planted(
+        TENSORS.replace("return x @ x", "return (x[:, :, None] * x[None]).sum(1)"), "product", torch=True
+    ),
+    "identical code": Planted(WORK, ""),
+}  # fmt: skip
+
+
+@contextmanager
+def always_sampled() -> Iterator[None]:
+    """As if every pair differed."""
+    found = StoppingRule.differing
+
+    def differing(rule: StoppingRule, pair: Any) -> tuple[float, float]:
+        if told := found(rule, pair):
+            return told
+        baseline = float(np.median([each.call_baseline_ns for each in rule.found[pair]]))
+        return baseline, baseline * 1.0001
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StoppingRule, "differing", differing)
+        yield
+
+
+def measure(folder: Path, planted: Planted, seconds: float = 3.0) -> RunFolder:
+    """A run that compares the old and the new code."""
+    from llama_workbench.harness.plan.options import Options
+
+    old = TENSORS if planted.torch else WORK
+    (folder / "before.py").write_text(old.replace("NAME", "old"), encoding="utf-8")
+    (folder / "work.py").write_text(planted.new.replace("NAME", "new"), encoding="utf-8")
+    (folder / "inputs.py").write_text(INPUTS, encoding="utf-8")
+    payload = f"{folder / 'inputs.py'}:{'tensor' if planted.torch else 'text'}"
+    question = FunctionQuestion(f"{folder / 'work.py'}:new", f"{folder / 'before.py'}:old", payload)
+    with always_sampled():
+        return question.measure(Options(budget_seconds=seconds, run_dir=folder / "run"), Quiet()).folder
+
+
+def one(kind: str) -> dict[str, Any]:
+    """A trial: the first row, what it carries of the difference, and how many rows are told."""
+    with tempfile.TemporaryDirectory(prefix="cause-trials-") as folder:
+        run = measure(Path(folder), PLANTED[kind])
+        [found] = found_in(run).values()
+    if found.division is None:
+        return {"kind": kind, "reason": found.sentence}
+    more = found.call_ns[0] - found.call_ns[1]
+    first = found.causes[0] if found.causes else None
+    return {
+        "kind": kind,
+        "first": first and first.name,
+        "carries": first and round(first.row.ns / more, 3),
+        "told": len(found.causes),
+        "seconds": round(found.places.seconds, 1),
+    }
+
+
+def right(trial: dict[str, Any]) -> bool:
+    """Whether the planted function comes first with four fifths of the difference or more; or nothing where nothing
+    was planted."""
+    if not PLANTED[trial["kind"]].function:
+        return trial.get("told") == 0
+    return trial.get("first") == PLANTED[trial["kind"]].function and trial["carries"] >= 0.8
+
+
+def table(known: list[dict[str, Any]]) -> str:
+    """In Markdown: how often each kind was told rightly, and what it took."""
+    lines = ["| planted | told rightly | seconds |", "|---|---|---|"]
+    for kind in PLANTED:
+        here = [trial for trial in known if trial["kind"] == kind]
+        if here:
+            rate = Rate(sum(map(right, here)), len(here))
+            seconds = np.median([trial.get("seconds", np.nan) for trial in here])
+            lines.append(f"| {kind} | {rate.count} of {rate.of}: {rate} | {seconds:.1f} |")
+    return "\n".join(lines) + "\n"
+
+
+def main(planted: int, identical: int, file: Path = KEPT) -> None:
+    """Go on until there are so many of each kind, in turns, and print the table."""
+    known = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    while True:
+        have = Counter(trial["kind"] for trial in known)
+        wanted = {kind: planted if each.function else identical for kind, each in PLANTED.items()}
+        left = [kind for kind in wanted if have[kind] < wanted[kind]]
+        if not left:
+            break
+        known.append(one(min(left, key=lambda kind: have[kind] / wanted[kind])))
+        with file.open("a", encoding="utf-8") as out:
+            out.write(json.dumps(known[-1]) + "\n")
+        sys.stderr.write(f"{len(known)}: {known[-1]}\n")
+    sys.stdout.write(table(known))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), *map(Path, sys.argv[3:]))

@@ -1,0 +1,191 @@
+"""Where a difference is: the arithmetic, what counts for which function, the words, and real functions to the end."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from llama_workbench.harness.profilers.causes import Place, Places, _Reader, function_at
+from llama_workbench.harness.report.causes import Found, changes, found_in
+from llama_workbench.harness.report.comparison import code_of, screens
+from llama_workbench.harness.report.stored import evidence_of
+from llama_workbench.harness.spec.words import Word
+from llama_workbench.harness.stats.causes import divide
+from llama_workbench.harness.store.files import VERDICTS
+from llama_workbench.harness.store.folder import RunFolder
+from tests import cause_trials
+from tests.test_cli import output
+
+# -- the arithmetic ----------------------------------------------------------------------------------------------------
+
+
+def test_rows_and_the_rest_add_up_to_the_difference() -> None:
+    places = {"slow": ([60, 62, 58, 61], [0, 0, 0, 0]), "both": ([40, 38, 42, 39], [100, 101, 99, 100])}
+    found = divide(places, ([100] * 4, [200, 202, 198, 200]), (10.0, 5.0), alpha=0.01)
+    assert [row.key for row in found.rows] == ["slow"]
+    assert sum(row.ns for row in (*found.rows, found.rest)) == pytest.approx(5.0)
+    assert found.rows[0].ns == pytest.approx(6.025) and found.rows[0].low > 4
+    assert found.rows[0].baseline_ns == pytest.approx(6.025) and found.rows[0].variant_ns == 0
+
+
+def test_of_identical_code_no_row_is_told_in_ninety_nine_of_a_hundred() -> None:
+    """Shares that differ from life to life by more than their samples do."""
+    rng = np.random.default_rng(3)
+    told = 0
+    for _ in range(1000):
+        shares = rng.dirichlet([120, 60, 30, 15, 8, 4], size=10)
+        sides = [np.array([rng.multinomial(250, share) for share in shares]).T for _ in "ab"]
+        places = {str(row): (sides[0][row].tolist(), sides[1][row].tolist()) for row in range(6)}
+        told += bool(divide(places, ([250] * 10, [250] * 10), (1e6, 1e6), alpha=0.01).rows)
+    assert told <= 20  # 10 are promised; 21 or more come in one of a thousand such tests
+
+
+def test_one_life_tells_nothing() -> None:
+    with pytest.raises(ValueError, match="two lives or more"):
+        divide({}, ([100], [100]), (1.0, 1.0), alpha=0.01)
+    with pytest.raises(ValueError, match="samples of both sides"):
+        divide({}, ([100, 100], [100, 0]), (1.0, 1.0), alpha=0.01)
+
+
+# -- what a sample counts for ------------------------------------------------------------------------------------------
+
+CODE = """
+import re
+
+
+class Text:
+    def clean(self, words):
+        return [re.sub("x", "", word) for word in words]
+
+
+def f(words):
+    def inner():
+        return Text().clean(words)
+
+    return inner()
+"""
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    file = tmp_path / "mine.py"
+    file.write_text(CODE, encoding="utf-8")
+    return file
+
+
+def test_a_line_belongs_to_the_innermost_function_with_a_name(code: Path) -> None:
+    assert [function_at(str(code), line) for line in (7, 11, 14, 2)] == ["Text.clean", "f.inner", "f", "<module>"]
+    assert function_at(str(code.with_name("gone.py")), 3) == "<module>"
+
+
+def test_a_sample_counts_for_the_innermost_function_of_theirs(code: Path) -> None:
+    library = f"{re_file()}:12"
+    begin = "serve (/x/llama_workbench/harness/worker/main.py:1);baseline_turn (/x/a.py:3)"
+    within = f"f ({code}:13);inner ({code}:11);clean ({code}:7);<listcomp> ({code}:7);sub ({library})"
+    reader = _Reader([code])
+    stacks = (
+        f"{begin};{within} 7\n{begin};f ({code}:13) 2\nidle (/x/a.py:3) 9\n{begin.replace('baseline', 'variant')} 4\n"
+    )
+    assert reader.take(stacks) == ""
+    entry = Places.model_validate({"workload": "w", "variant": "g", "baseline": "f"} | reader.entry())
+    assert entry.samples == {"baseline": [9], "variant": [4]} and entry.roots == {"baseline": "f"}
+    assert [(each.function, each.line, each.samples) for each in entry.places] == [
+        ("Text.clean", 7, [7]), ("f", 13, [2]),
+    ]  # fmt: skip
+    assert entry.places[0].text == 'return [re.sub("x", "", word) for word in words]'
+    assert entry.places[0].file == "added/mine.py"
+    assert _Reader([code]).take(f"{begin};{within} 7\n") == "py-spy saw no call of the variant"
+
+
+def re_file() -> str:
+    import re
+
+    return str(re.__file__)
+
+
+# -- the words ---------------------------------------------------------------------------------------------------------
+
+
+def found(*functions: tuple[str, str, int, int], call_ns: tuple[float, float] = (10e6, 4e6)) -> Found:
+    """functions: (side, name, line, percent of its samples)."""
+    places = [
+        Place(side=side, function=name, file="added/a.py", line=line, text=f"{name}()", samples=[10 * percent] * 6)
+        for side, name, line, percent in functions
+    ]
+    sides = {"baseline": [1000] * 6, "variant": [1000] * 6}
+    return Found(
+        Places(
+            workload="w",
+            variant="g",
+            baseline="f",
+            call_ns=dict(zip(sides, call_ns, strict=True)),
+            roots={"baseline": "f", "variant": "g"},
+            samples=sides,
+            places=places,
+        )
+    )
+
+
+def test_one_place_that_makes_up_the_difference_is_the_cause() -> None:
+    told = found(("baseline", "normalise", 7, 60), ("baseline", "f", 9, 40), ("variant", "g", 12, 100))
+    assert told.sentence == "mostly normalise (6 of 6 ms a call, a.py:7)"
+    assert told.times == "f 10 ms, g 4 ms a call"
+
+
+def test_several_places_are_listed_with_the_rest() -> None:
+    told = found(
+        ("baseline", "old", 7, 70), ("baseline", "f", 9, 30), ("variant", "new", 20, 40), ("variant", "g", 12, 60)
+    )
+    assert told.sentence == "old -7 ms (a.py:7), new +1.6 ms (a.py:20), f → g -0.6 ms (a.py:9), the rest +0 ms a call"
+    rows = changes(told)
+    assert [str(row)[:7] for row in rows] == ["-7 ms [", "+1.6 ms", "-0.6 ms", "+0 ms ["]
+    assert sum(row.value for row in rows) == pytest.approx(-6)
+
+
+def test_the_lines_that_take_time_are_those_of_each_side() -> None:
+    told = found(("baseline", "old", 7, 70), ("baseline", "f", 9, 29), ("variant", "g", 12, 100))
+    assert [(each.function, each.line, each.ns) for each in code_of(told, "baseline")] == [
+        ("old", 7, 7e6), ("f", 9, 2.9e6),
+    ]  # fmt: skip
+
+
+def test_where_nothing_can_be_told_it_says_so() -> None:
+    assert found(("baseline", "f", 9, 100), ("variant", "g", 12, 100), call_ns=(4e6, 4e6)).sentence.startswith(
+        "no single place: each differs by less than "
+    )
+    refused = Found(Places(workload="w", variant="g", baseline="f", reason="py-spy is not installed"))
+    assert refused.sentence == "not known: py-spy is not installed" and changes(refused) == []
+
+
+# -- measured ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """A helper three calls deep is slower."""
+    return cause_trials.measure(
+        tmp_path_factory.mktemp("causes"), cause_trials.PLANTED["a helper three calls deep"], 8.0
+    )
+
+
+def test_the_planted_cause_is_the_first_row(measured: RunFolder) -> None:
+    [entry] = found_in(measured).values()
+    assert entry.causes[0].name == "cleaned", entry.sentence
+    assert entry.causes[0].where == "work.py:3" and entry.causes[0].row.ns < 0
+    assert measured.changed() == []
+
+
+def test_the_screen_has_all_of_it(measured: RunFolder) -> None:
+    manifest = measured.read_manifest()
+    [screen] = screens(measured, measured.read(VERDICTS), evidence_of(measured, manifest), "lives")
+    if screen.way != Word.INCONCLUSIVE:  # beside other tests there may be too few lives
+        assert screen.headline.startswith("new is ") and " times as slow as old: " in screen.headline
+        assert screen.advice == "Keep old."
+    assert screen.measures[0].what == "time" and screen.measures[0].ratio > 1
+    shown = output("show", str(measured.path))
+    assert screen.headline in shown and "Where the difference is" in shown and "cleaned (work.py:3)" in shown
+    assert textwrap.shorten(cause_trials.SLOW_LINE, 60) in shown
+    assert "where: " in output("judge", str(measured.path))
