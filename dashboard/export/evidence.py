@@ -18,11 +18,14 @@ from markupsafe import Markup
 
 from llama_workbench import __version__
 from llama_workbench.harness.machine.environment import one_line
+from llama_workbench.harness.report.causes import changes
+from llama_workbench.harness.report.comparison import Screen, code_text, measure_rows
 from llama_workbench.variants.spelling import did_you_mean
 
 from .. import words
 from ..figures.colours import DARK, LIGHT, Palette
 from ..views import answers, breakdown, data, forest, gates, outcomes, why
+from ..views.comparison import read_screens
 from .svg import FIGURE_PX, forest_svg, verdict_mark
 
 PNG_ZOOM = 2  # pixels of the picture for each of the figure's: sharp on a screen of twice the density, and in print
@@ -116,6 +119,7 @@ def evidence_html(run: data.Run, claim: data.Claim) -> str:
         answer=answers.answer(run, claim, why.explain(run, claim, breakdown.read(run))),
         figure=Markup(forest_svg(claim, run.floors, colours)) if claim.effects else "",
         caption=("" if claim.unit else "Above 1 the variant is faster. ") + forest.caption(claim, run.floors),
+        screens=[_screen(each) for each in read_screens(run, claim.claim, claim.part) if each.found is not None],
         effects=_effect_rows(run, claim),
         numbers=NUMBERS,
         checks=[gates.row(run, effect) for effect in claim.effects if effect.variant and effect.workload in known],
@@ -171,6 +175,28 @@ def _variables() -> Palette:
         name: f"var(--{name.replace('_', '-')})" for name, each in vars(LIGHT).items() if isinstance(each, str)
     }
     return replace(LIGHT, verdict={name: f"var(--{name})" for name in LIGHT.verdict}, **plain)
+
+
+def _screen(screen: Screen) -> dict[str, Any]:
+    """One comparison as the page has it: sentences, rows and code."""
+    found = screen.found
+    assert found is not None
+    causes = changes(found)
+    largest = max((abs(each.value) for each in causes), default=0.0) or 1.0
+    sides = (("baseline", screen.effect.baseline), ("variant", screen.effect.variant))
+    return {
+        "headline": screen.headline,
+        "advice": screen.advice,
+        "sides": [name for _, name in sides],
+        "measures": measure_rows(screen.measures),
+        "reason": "" if found.causes else found.sentence,
+        "causes": [
+            {"name": each.name, "change": str(each), "percent": round(100 * abs(each.value) / largest),
+             "way": ("less" if each.value < 0 else "more") if each.is_told else "open"}
+            for each in causes
+        ],
+        "code": [(name, code_text(found, side)) for side, name in sides] if found.division else [],
+    }  # fmt: skip
 
 
 def _effect_rows(run: data.Run, claim: data.Claim) -> list[dict[str, str]]:
