@@ -14,6 +14,7 @@ from llama_workbench.dashboard.sections import claim as section
 from llama_workbench.dashboard.views import attribution, data, outcomes, samples
 from llama_workbench.dashboard.views import forest as forest_rows
 from llama_workbench.harness.metrics.attribution import DUMMY, MARGIN_PERCENT
+from llama_workbench.harness.report.ladder import ladder_headings, ladder_of, ladder_rows
 
 
 def main() -> None:
@@ -21,6 +22,8 @@ def main() -> None:
     if opened is None:
         return
     claims = [claim for claim in opened.run.claims if claim.is_factorial]
+    if not claims and show_ladder(opened.run):
+        return
     if not claims:
         refused = [
             claim for claim in opened.run.claims if claim.claim in opened.run.dispute.measured_by.get("attribution", ())
@@ -40,6 +43,7 @@ def main() -> None:
     show_effects(opened.run, asked[0], workload, measured)
     if measured is not None:
         show_cells(measured, opened.run.named(workload))
+    show_ladder(opened.run)
 
 
 def show_answer(opened: state.Opened, claims: Sequence[data.Claim]) -> None:
@@ -63,6 +67,21 @@ def show_workload(run: data.Run, claim: data.Claim, workload: str, measured: att
         st.markdown(f"**On {words.markdown(run.named(workload))}**")
         for sentence in attribution.sentences(claim, workload, measured):
             st.text(sentence)
+
+
+def show_ladder(run: data.Run) -> bool:
+    """What is left to gain, step by step; False where the run did not measure it."""
+    found = ladder_of(run.claims, run.dispute, run.manifest)
+    if found is None:
+        return False
+    blocks.header("What is left to gain, step by step", anchor="ladder")
+    headings = ladder_headings(found)
+    blocks.table([dict(zip(headings, row, strict=True)) for row in ladder_rows(found)], "Gain and memory of each step")
+    st.caption(
+        "Each step is measured against the one before it. Multiplied, the steps are what they gain together, which is "
+        "also measured as one. Memory: what a model holds more (or less) after a prompt, in percent of its weights."
+    )
+    return True
 
 
 def show_effects(run: data.Run, claim: data.Claim, workload: str, measured: attribution.Measured | None) -> None:

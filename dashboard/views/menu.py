@@ -19,9 +19,10 @@ def without_content(run: data.Run) -> frozenset[str]:
         return OF_MODELS
     if run.manifest.machines:
         return frozenset()  # they lead to the runs of its machines
-    folder, grids = RunFolder(run.path), run.dispute.measured_by.get("attribution", ())
+    folder, asked = RunFolder(run.path), {*run.dispute.measured_by.get("attribution", ())}
+    asked |= {run.dispute.ladder.claim} if run.dispute.ladder else set()
     there = {
-        "attribution": any(claim.is_factorial or claim.claim in grids for claim in run.claims),
+        "attribution": any(claim.is_factorial or claim.claim in asked for claim in run.claims),
         "breakdown": bool(run.profiles) or folder.has(PHASES) or folder.has(ROOFLINE),
         "memory": bool(run.memory) or folder.has(MEMORY_SWEEP) or folder.has(LOADING),
     }

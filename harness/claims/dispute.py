@@ -55,6 +55,10 @@ def _unknown(dispute: Dispute, claims: Sequence[Claim]) -> Iterator[str]:
                 known = [part for part in parts[row.claim] if part]
                 expected = f"one of {', '.join(known)}" if known else "none: this claim has one part without a label"
                 yield f"{table}[{index}].part = {row.part!r}, expected {expected}{_hint(row.part or '', known)}"
+    if (ladder := dispute.ladder) and ladder.whole not in parts.get(ladder.claim, ()):
+        known = [part for part in parts.get(ladder.claim, ()) if part]
+        named = f"ladder names {ladder.claim!r}, part {ladder.whole!r}"
+        yield f"{named}, expected a claim here and a part of it{_hint(ladder.whole, known)}"
     for shown, names in dispute.measured_by.items():
         for name in names:
             if name not in parts:

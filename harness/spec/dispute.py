@@ -126,6 +126,13 @@ class ProfilingForm(_DisputeTable):
     beyond: Annotated[str, Field(description="what is said of every other phase")] = ""
 
 
+class LadderClaim(_DisputeTable):
+    """A claim whose parts are the steps from one variant to another."""
+
+    claim: Annotated[Text, Field(description="the id of a claim in this folder")]
+    whole: Annotated[Text, Field(description="the part of it that measures all steps as one")]
+
+
 class Dispute(_DisputeTable):
     """All of it; the empty one asks nothing and has no rules."""
 
@@ -135,6 +142,7 @@ class Dispute(_DisputeTable):
     options: Annotated[Mapping[str, Text], Field(description="a table from letters to what they stand for")] = {}
     rule: Annotated[tuple[Rule, ...], Field(description="tables, each under [[rule]]")] = ()
     form: Annotated[ProfilingForm, Field(description="a table")] = ProfilingForm()
+    ladder: Annotated[LadderClaim | None, Field(description="a table")] = None
     measured_by: Annotated[
         Mapping[str, Annotated[tuple[Text, ...], Field(min_length=1)]],
         Field(description="a table from what a page shows to the claims that measure it"),

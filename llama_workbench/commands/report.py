@@ -95,7 +95,9 @@ def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool
     from llama_workbench.harness.metrics.share.files import PHASES
     from llama_workbench.harness.report.answer import answer_markdown
     from llama_workbench.harness.report.decision import decision_markdown, decisions_of
+    from llama_workbench.harness.report.ladder import ladder_markdown, ladder_of
     from llama_workbench.harness.spec.dispute import dispute_of
+    from llama_workbench.harness.store.schema import manifest_of
 
     warn_changed(folder, read=judged_files())
     everything = not (profiling or decision or roofline)
@@ -112,11 +114,14 @@ def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool
     verdicts, manifest = rejudge(folder)
     dispute = dispute_of(manifest)
     no_phases = f"this run has no phases; measure some: {dispute.command('phases_of_one')}"
+    ladder = ladder_of(verdicts, dispute, manifest_of(manifest)) if everything else None
     if table.empty and (profiling or (decision and dispute.numbers.shares)):
         raise Failure(f"{folder.path}: {no_phases}")
     alpha = float(manifest.get("alpha") or 0.01)
     if everything:
         write(f"# The answer\n\n{answer_markdown(verdicts, dispute)}\n")
+    if ladder is not None:
+        write(f"{ladder_markdown(ladder)}\n")
     if peaks:
         _print_roofline(peaks, alpha)
         write("\n" if everything else "")

@@ -1,0 +1,132 @@
+"""What is left to gain, step by step: each step of a ladder of variants with its gain and what it holds in memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from llama_workbench import variants
+from llama_workbench.datasets import geometries
+from llama_workbench.datasets.geometries import DataError
+from llama_workbench.variants.config import LlamaConfig
+from llama_workbench.variants.memory_policy import expected
+
+from ..spec.dispute import Dispute
+from ..store.schema import Manifest
+from ..store.verdict_schema import Effect, Verdict
+from .markdown import markdown_cell, markdown_rows
+from .text import effect_text
+
+LENGTH, ITEM_BYTES = 128, 4
+"""Tokens of the prompt after which memory is compared, and the bytes of a weight."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: the part of the claim that measured it, its effects by workload, and what it adds to what the model
+    holds, in percent of the weights, by workload (what is not known is left out)."""
+
+    name: str
+    baseline: str
+    variant: str
+    effects: Mapping[str, Effect]
+    memory: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """The steps from the first variant to the last, what lies beyond, and all steps measured as one."""
+
+    steps: tuple[Step, ...]
+    beyond: tuple[Step, ...]
+    whole: Step
+    workloads: Mapping[str, str]  # name → in words
+
+    def product(self, workload: str) -> tuple[float, float, float] | None:
+        """The steps' ratios multiplied, with the least and the largest that their intervals allow; None where one has
+        no interval."""
+        effects = [step.effects.get(workload) for step in self.steps]
+        if not effects or any(each is None or each.lower is None or each.upper is None for each in effects):
+            return None
+        known = [each for each in effects if each is not None]
+        ratio, low, high = (math.prod(getattr(each, end) for each in known) for end in ("ratio", "low", "high"))
+        return ratio, low, high
+
+
+def ladder_of(verdicts: Sequence[Verdict], dispute: Dispute, manifest: Manifest) -> Ladder | None:
+    """The ladder that a run measured; None where its dispute has none, or the run lacks it."""
+    asked = dispute.ladder
+    if asked is None:
+        return None
+    weights = {one.workload.name: one.workload.geometry or "" for one in manifest.experiments}
+    found = [_step(each, weights) for each in verdicts if each.claim == asked.claim and each.effects]
+    whole = next((step for step in found if step.name == asked.whole), None)
+    if whole is None:
+        return None
+    after = {step.baseline: step for step in found if step is not whole}
+    steps, beyond, at = list[Step](), list[Step](), whole.baseline
+    while at in after:
+        step = after.pop(at)
+        (steps if not steps or steps[-1].variant != whole.variant else beyond).append(step)
+        at = step.variant
+    names = {workload: effect.named or workload for workload, effect in whole.effects.items()}
+    return Ladder(tuple(steps), tuple(beyond), whole, names)
+
+
+def _step(verdict: Verdict, geometry_of: Mapping[str, str]) -> Step:
+    effects = {effect.workload: effect for effect in verdict.effects}
+    first = verdict.effects[0]
+    memory = {
+        workload: percent
+        for workload in effects
+        if (percent := _more_memory(first.baseline, first.variant, geometry_of.get(workload, ""))) is not None
+    }
+    return Step(verdict.part, first.baseline, first.variant, effects, memory)
+
+
+def _more_memory(baseline: str, variant: str, geometry: str) -> float | None:
+    """By how many percent of the weights the variant holds more; None where a side's policy is not known."""
+    try:
+        config = geometries.get(geometry).config
+    except DataError:
+        return None
+    held = [_held(name, config) for name in (baseline, variant)]
+    if None in held:
+        return None
+    before, after = (float(each or 0) for each in held)
+    return 100 * (after - before) / (ITEM_BYTES * geometries.parameter_count(config))
+
+
+def _held(name: str, config: LlamaConfig) -> int | None:
+    if name not in variants.names() or (policy := variants.get(name).memory) is None:
+        return None
+    return sum(expected(policy, config, [LENGTH], max_length=LENGTH, item_bytes=ITEM_BYTES)["held"].values())
+
+
+def ladder_rows(ladder: Ladder) -> list[list[str]]:
+    """Rows of the table: the steps, all of them together, and what lies beyond."""
+    rows = [_row(ladder, step, f"{number}. {step.name}") for number, step in enumerate(ladder.steps, 1)]
+    products = {workload: ladder.product(workload) for workload in ladder.workloads}
+    told = [f"{each[0]:.3f}× [{each[1]:.3f}, {each[2]:.3f}]" if each else "" for each in products.values()]
+    rows.append(["these multiplied", "", *told, ""])
+    rows.append(_row(ladder, ladder.whole, f"measured as one: {ladder.whole.name}"))
+    return rows + [_row(ladder, step, f"beyond: {step.name}") for step in ladder.beyond]
+
+
+def _row(ladder: Ladder, step: Step, name: str) -> list[str]:
+    gains = [effect_text(step.effects[w]) if w in step.effects else "" for w in ladder.workloads]
+    prices = dict.fromkeys(f"{end(step.memory.values()):+.3g} %" for end in (min, max) if step.memory)
+    return [name, f"{step.baseline} → {step.variant}", *gains, " to ".join(prices)]
+
+
+def ladder_headings(ladder: Ladder) -> list[str]:
+    """Of these rows."""
+    return ["step", "from → to", *ladder.workloads.values(), "memory, of the weights"]
+
+
+def ladder_markdown(ladder: Ladder) -> str:
+    """The same as Markdown."""
+    cells = [[markdown_cell(cell) for cell in row] for row in ladder_rows(ladder)]
+    table = markdown_rows([markdown_cell(each) for each in ladder_headings(ladder)], cells)
+    return f"# What is left to gain, step by step\n\n{table}\n"

@@ -1,0 +1,83 @@
+"""What is left to gain, step by step: the steps follow each other, multiply, and have their price in memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from llama_workbench import ROOT
+from llama_workbench.harness.claims.dispute import _unknown, load_folder
+from llama_workbench.harness.report.ladder import ladder_markdown, ladder_of
+from llama_workbench.harness.spec.dispute import Dispute, LadderClaim
+from llama_workbench.harness.store.schema import manifest_of
+from llama_workbench.harness.store.verdict_schema import Verdict
+from tests.verdicts import a_verdict, an_effect
+
+CLAIMS, DISPUTE = load_folder(ROOT / "claims")
+MANIFEST = manifest_of(
+    {"experiments": [{"workload": {"name": "prefill-15m-t128", "kind": "prefill", "geometry": "15m"}, "variants": []}]}
+)
+
+
+def verdicts() -> list[Verdict]:
+    """Of the claim that ships: each step 1.1 times as fast, all of them together what that comes to."""
+    assert DISPUTE.ladder is not None
+    [claim] = [claim for claim in CLAIMS if claim.id == DISPUTE.ladder.claim]
+    eager = len(claim.hypothesis) - 2
+    found = []
+    for part in reversed(claim.hypothesis):  # the order of a file does not matter
+        ratio = 1.1**eager if part.part == DISPUTE.ladder.whole else 1.1
+        [baseline] = part.baseline
+        effect = an_effect(
+            workload="prefill-15m-t128", variant=part.variant, baseline=baseline,
+            value=ratio, low=0.99 * ratio, high=1.01 * ratio,
+        )  # fmt: skip
+        found.append(a_verdict(effect, claim=claim.id, part=part.part))
+    return found
+
+
+def test_the_steps_lead_from_the_first_variant_to_the_last_and_multiply() -> None:
+    found = ladder_of(verdicts(), DISPUTE, MANIFEST)
+    assert found is not None
+    path = [found.steps[0].baseline, *(step.variant for step in found.steps)]
+    assert (path[0], path[-1]) == (found.whole.baseline, found.whole.variant) == ("team006_after", "fast")
+    assert [step.variant for step in found.beyond] == ["fast_compiled"]
+    ratio, low, high = found.product("prefill-15m-t128") or (0, 0, 0)
+    whole = found.whole.effects["prefill-15m-t128"]
+    assert ratio == pytest.approx(whole.ratio) and low <= whole.ratio <= high
+
+
+def test_each_step_has_its_price_in_memory_and_they_add_up() -> None:
+    found = ladder_of(verdicts(), DISPUTE, MANIFEST)
+    assert found is not None
+    prices = {step.name: step.memory["prefill-15m-t128"] for step in found.steps}
+    assert sum(prices.values()) == pytest.approx(found.whole.memory["prefill-15m-t128"])
+    assert prices["products joined"] > 20 and prices["calls written out"] == 0  # copies of Q, K and V, gate and up
+
+
+def test_the_table_has_a_row_a_step_and_the_product() -> None:
+    found = ladder_of(verdicts(), DISPUTE, MANIFEST)
+    assert found is not None
+    rows = [line.split(" | ") for line in ladder_markdown(found).splitlines() if line.startswith("| ")][1:]
+    assert len(rows) == len(found.steps) + len(found.beyond) + 2
+    assert rows[-3][0] == "| these multiplied" and rows[-3][2].startswith("1.772×")
+    assert rows[0][2] == "1.100× [1.089, 1.111]"
+
+
+def test_a_step_without_an_interval_leaves_the_product_open() -> None:
+    found = verdicts()
+    short = replace(found[3], effects=(replace(found[3].effects[0], high=float("inf")),))
+    ladder = ladder_of([*found[:3], short, *found[4:]], DISPUTE, MANIFEST)
+    assert ladder is not None and ladder.product("prefill-15m-t128") is None
+
+
+def test_without_a_ladder_there_is_none() -> None:
+    assert ladder_of(verdicts(), Dispute(), MANIFEST) is None
+    assert ladder_of([], DISPUTE, MANIFEST) is None
+
+
+def test_a_ladder_that_is_no_claim_is_named() -> None:
+    wrong = Dispute(ladder=LadderClaim(claim="left-to-gain", whole="all eager step"))
+    [said] = _unknown(wrong, CLAIMS)
+    assert "ladder names 'left-to-gain', part 'all eager step'" in said and "did you mean 'all eager steps'" in said
