@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from llama_workbench.harness.calls.answers import difference
+from llama_workbench.harness.calls.awaited import Awaited
 from llama_workbench.harness.calls.called import GATED, Call, Called, Function, PayloadError
 from llama_workbench.harness.calls.payload import Payload, random_state_kept
 from llama_workbench.harness.calls.source import Source, SourceError, named_apart, parse, source_of
@@ -260,6 +261,44 @@ def test_a_payload_that_cannot_be_used_is_told() -> None:
         side(sorted, payload=raises).gate()
     with pytest.raises(PayloadError, match=r"another input for the same seed .* take a seed"):
         side(sorted, payload=lambda: [random.SystemRandom().random()]).gate()
+
+
+# -- coroutine functions -----------------------------------------------------------------------------------------------
+
+AWAITED = """
+import asyncio
+
+async def doubled(x):
+    await asyncio.sleep(0)
+    return 2 * x
+
+async def tripled(x):
+    return 3 * x
+
+def make():
+    return doubled
+
+def at_once(x):
+    return 2 * x
+
+def number(seed):
+    return seed % 7
+"""
+
+
+def test_a_coroutine_function_is_run_to_its_end(tmp_path: Path) -> None:
+    (tmp_path / "later.py").write_text(AWAITED)
+    names = ("doubled", "tripled", "make()", "at_once")
+    doubled, tripled, made, at_once, payload = (
+        parse(f"later.py:{name}", option="x", folder=tmp_path) for name in (*names, "number")
+    )
+    with modules_kept() as turn:
+        sides = [Called.imported(each, Call(at_once, payload), "", turn) for each in (doubled, tripled, made, at_once)]
+        assert [side.is_awaited for side in sides] == [True, True, True, False]
+        assert sides[0].gate() == sides[2].gate() == "" and "for" in sides[1].gate()
+        function = sides[0].make()
+        assert isinstance(function, Awaited) and function(4) == 8 and function.many(iter([(1,), (2,), (3,)])) == 6
+        assert sides[0].make()(5) == 10, "made anew it shares its event loop"
 
 
 # -- each side's modules ---------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import torch
 from llama_workbench import ROOT
 from llama_workbench.cache import cache_directory
 from llama_workbench.harness.calls.source import parse
-from llama_workbench.harness.worker import checking, reference_logits
+from llama_workbench.harness.worker import channel, checking, reference_logits
 from llama_workbench.harness.worker.gates.mistakes import MISTAKES, logits_with
 from llama_workbench.harness.worker.gates.small import small_cases, small_geometries, small_weights
 from llama_workbench.harness.worker.state import Worker
@@ -154,9 +154,9 @@ def test_an_error_is_told_with_its_line(written: Callable[..., Path]) -> None:
 
 def test_one_s_own_file_may_lie_in_the_checkout() -> None:
     theirs = (ROOT / "mine.py", ROOT / "examples" / "mine.py", Path("/somewhere/else/mine.py"))
-    assert not any(checking._is_known(str(path)) for path in theirs)
+    assert not any(channel._is_known(str(path)) for path in theirs)
     ours = (ROOT / "variants" / "fast.py", Path(json.__file__), Path(torch.__file__), Path("<string>"))
-    assert all(checking._is_known(str(path)) for path in ours)
+    assert all(channel._is_known(str(path)) for path in ours)
 
 
 def test_what_cannot_do_float64_is_checked_in_float32_as_in_the_gate(written: Callable[..., Path]) -> None:

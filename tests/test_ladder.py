@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,8 @@ def verdicts() -> list[Verdict]:
     [claim] = [claim for claim in CLAIMS if claim.id == DISPUTE.ladder.claim]
     eager = len(claim.hypothesis) - 2
     found = []
-    for part in reversed(claim.hypothesis):  # the order of a file does not matter
+    parts: list[Any] = list(reversed(claim.hypothesis))
+    for part in parts:  # the order of a file does not matter
         ratio = 1.1**eager if part.part == DISPUTE.ladder.whole else 1.1
         [baseline] = part.baseline
         effect = an_effect(

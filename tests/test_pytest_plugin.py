@@ -231,6 +231,8 @@ def test_a_folder_given_to_an_option_is_not_searched_for_tests(tmp_path):
         (("--add-variant", "tests/outside_variants.py:biuld"), "no function 'biuld'"),
         (("--fail-if", "slower:5"), "only for --compare"),
         (("--budget", "-3"), "--budget -3"),
+        (("--budgt", "3"), "--budgt: there is no such option; did you mean --budget?"),
+        (("--compare", "fast", "gpt_fast", "candle"), "--compare takes two sides, and candle is left over"),
         (("--threads", "999"), "--threads 999"),
         (("--checkpoint", "no/such/folder"), "no such folder"),
         (("--claims-dir", "no/such/folder"), "no/such/folder"),

@@ -8,6 +8,7 @@ from time import perf_counter_ns  # bound before any foreign code is imported
 from typing import Any
 
 from .answers import UNKNOWN, difference, gives_what_counts
+from .awaited import Awaited, Loop
 from .payload import Arguments, Payload
 from .source import Source
 from .world import World, WorldTurn, folders_of
@@ -164,6 +165,11 @@ class Called:
             payload.generators = tuple(facts["generators"])
 
     @property
+    def is_awaited(self) -> bool:
+        """Whether it is a coroutine function: what it waits for is part of its time."""
+        return isinstance(self.make(), Awaited)
+
+    @property
     def makes_inputs(self) -> bool:
         """Whether each call is given an input of its own."""
         return self.changes_inputs or not self.one_input
@@ -187,14 +193,15 @@ class Called:
 
 
 def maker(source: Source, function: Callable[..., Any]) -> Make:
-    """What gives the function of a source: itself, or what the factory makes."""
+    """What gives the function of a source: itself, or what the factory makes; of a coroutine function what runs it."""
+    loop = Loop()
     if not source.factory:
-        return lambda: function
+        return lambda: loop.called(function)
 
     def make() -> Callable[..., Any]:
         made = function()
         if not callable(made):
             raise TypeError(f"{source.shown} makes a {type(made).__name__}, which cannot be called")
-        return made
+        return loop.called(made)
 
     return make

@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ..plan.options import Option, Options, Request, Start, every_option, typed
+from llama_workbench.variants.spelling import did_you_mean
+
+from ..plan.options import COMPARE, Option, Options, Request, Start, every_option, typed
 from .fixture import Comparisons
 
 if TYPE_CHECKING:
@@ -61,7 +63,16 @@ def pytest_load_initial_conftests(
         early_config.known_args_namespace.file_or_dir = known.file_or_dir
     result = yield
     add_short_names(parser)
+    _refuse_unknown(args, parser)
     return result
+
+
+def _refuse_unknown(args: Sequence[str], parser: pytest.Parser) -> None:
+    """Raises UsageError for a word that looks like an option, is none, and has a name near it."""
+    known = _names_taken(parser)
+    for word in (word.partition("=")[0] for word in args if word.startswith("--") and len(word) > 2):
+        if word not in known and (hint := did_you_mean(word, known, quote="")):
+            raise pytest.UsageError(f"{word}: there is no such option; {hint}")
 
 
 def add_short_names(parser: pytest.Parser) -> None:
@@ -123,6 +134,8 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     try:
         request, options = typed(Request, _line(config)), options_of(config)
+        if request.compare is not None:
+            _refuse_third_side(request.compare, _paths(config))
         earlier, fleet = None, _fleet(config, start, request, options)
         if fleet is not None:
             plan, options = fleet.plan, fleet.options
@@ -176,6 +189,14 @@ def options_of(config: pytest.Config) -> Options:
 def _paths(config: pytest.Config) -> list[str]:
     """The tests that the user named."""
     return list(config.args) if config.args_source is pytest.Config.ArgsSource.ARGS else []
+
+
+def _refuse_third_side(sides: tuple[Any, Any], paths: Sequence[str]) -> None:
+    """Raises UsageError where words are left that are no tests: `--compare` has taken two."""
+    third = [path for path in paths if not Path(path.partition("::")[0]).exists()]
+    if third:
+        told = f"{COMPARE} takes two sides, and {', '.join(third)} is left over"
+        raise pytest.UsageError(f"{told}: compare it with {sides[0]} in a run of its own, or write a claim about all")
 
 
 def _only_tests(config: pytest.Config) -> bool:

@@ -49,6 +49,11 @@ _HARNESS = ("harness/", "<")
 _NOT_OWN = ("stdlib/", "torch/", "site-packages/numpy/")
 """Whose time is that of the line that calls them, unless one of theirs is what is compared."""
 
+_LOOP = ("stdlib/asyncio/", "stdlib/selectors.py")
+
+WAITING, EVENT_LOOP = "waiting for what is awaited", "the event loop"
+"""In place of a function, where an event loop has nothing to run, and where it runs itself."""
+
 _FRAME = re.compile(r"(.*) \(([^()]*?)(?::(\d{1,9}))?\)")  # name, file, line
 _SIDE = re.compile(r"^(baseline|variant)_turn \(")
 
@@ -181,6 +186,11 @@ class _Reader:
         side = frames[begin].partition("_turn")[0]
         parts = filter(None, map(_FRAME.fullmatch, frames[begin + 1 :]))
         below = [(match[2], int(match[3] or 0)) for match in parts if not self.named(match[2]).startswith(_HARNESS)]
+        if below and self.named(below[0][0]).startswith(_LOOP):  # what runs a coroutine function
+            waits = self.named(below[-1][0]).startswith(_LOOP[1])
+            below = [each for each in below if not self.named(each[0]).startswith((*_LOOP, "stdlib/contextvars"))]
+            if not below:
+                return side, WAITING if waits else EVENT_LOOP, "", 0
         if not below:  # the loop around the calls, and what has no source
             return side, "", "", 0
         root = self.named(below[0][0])
@@ -202,7 +212,7 @@ class _Reader:
                 "function": function,
                 "file": file,
                 "line": line,
-                "text": linecache.getline(self.paths[file], line).strip()[:MOST_TEXT] if line else "",
+                "text": linecache.getline(self.paths[file], line).strip()[:MOST_TEXT] if line else function,
                 "samples": [life[side, function, file, line] for life in self.lives],
             }
             for side, function, file, line in kept

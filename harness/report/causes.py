@@ -11,7 +11,7 @@ from ..profilers.causes import CAUSES, Place, Places
 from ..stats.causes import Division, Row, divide
 from ..store.folder import RunFolder
 from ..store.verdict_schema import Effect
-from .text import call_time, one_text_line, unit_of
+from .text import call_time, call_times, one_text_line, unit_of
 
 MOSTLY = 0.8
 """A place that makes up this share of a difference is its cause, unless another one has more than the rest of it."""
@@ -35,7 +35,7 @@ class Cause:
 
     @property
     def where(self) -> str:
-        """The line with the most time on the side that takes longer: "a.py:17"."""
+        """The line with the most time on the side that takes longer: "a.py:17"; empty where there is no file."""
         side = "baseline" if self.row.ns > 0 else "variant"
         line = next((line for line in self.lines if line.side == side), self.lines[0])
         return f"{line.file.rpartition('/')[2]}:{line.line}" if line.line else line.file.rpartition("/")[2]
@@ -91,7 +91,7 @@ class Found:
     @property
     def times(self) -> str:
         """ "f 7.85 ms, g 1.68 ms a call"."""
-        before, after = map(call_time, self.call_ns)
+        before, after = call_times(self.call_ns)
         return f"{self.places.baseline} {before}, {self.places.variant} {after} a call"
 
     @property
@@ -107,10 +107,11 @@ class Found:
         first, *others = self.causes
         if first.row.ns * more > 0 and first.row.ns / more >= MOSTLY and not any(map(self._is_large, others)):
             part, whole = (f"{abs(ns) / one:.2g}" for ns in (min(first.row.ns, more, key=abs), more))
-            return f"mostly {first.name} ({part} of {whole} {unit} a call, {first.where})"
+            where = f", {first.where}" if first.where else ""
+            return f"mostly {first.name} ({part} of {whole} {unit} a call{where})"
         named = self.causes[:MOST_NAMED]
         left = more - sum(each.row.ns for each in named)
-        parts = [f"{each.name} {_signed(-each.row.ns / one)} {unit} ({each.where})" for each in named]
+        parts = [f"{each.name} {_signed(-each.row.ns / one)} {unit}{_in_brackets(each.where)}" for each in named]
         return f"{', '.join(parts)}, the rest {_signed(-left / one)} {unit} a call"
 
     def _is_large(self, cause: Cause) -> bool:
@@ -142,7 +143,7 @@ def changes(found: Found) -> list[Change]:
     """A row for each cause, the largest first, and one for the rest: together they are the difference."""
     if found.division is None:
         return []
-    rows = [(f"{each.name} ({each.where})", each.row) for each in found.causes]
+    rows = [(f"{each.name}{_in_brackets(each.where)}", each.row) for each in found.causes]
     rows.append(
         ("the rest, which cannot be told apart" if rows else "all of it: no part can be told", found.division.rest)
     )
@@ -173,6 +174,10 @@ def _summed(lines: Sequence[Place], places: Places) -> tuple[list[int], list[int
     for line in lines:
         sums[line.side] = [one + more for one, more in zip(sums[line.side], line.samples, strict=True)]
     return sums["baseline"], sums["variant"]
+
+
+def _in_brackets(text: str) -> str:
+    return f" ({text})" if text else ""
 
 
 def _signed(value: float) -> str:

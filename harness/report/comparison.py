@@ -17,7 +17,7 @@ from ..spec.words import Word
 from ..store.folder import RunFolder
 from ..store.verdict_schema import Effect, Verdict
 from .causes import Found, found_in, of_effect
-from .text import call_time, size_text, unit_of
+from .text import call_times, size_text, unit_of
 
 DEAR = 1.1
 """A side that needs this many times the memory of the other has its price named beside its gain."""
@@ -80,7 +80,7 @@ class Screen:
     def headline(self) -> str:
         """Who is faster and by how much, in one sentence with the times of a call."""
         variant, baseline, ratio = self.effect.variant, self.effect.baseline, self.effect.ratio
-        before, after = map(call_time, self.call_ns)
+        before, after = call_times(self.call_ns)
         times = "" if any(map(math.isnan, self.call_ns)) else f": {before} → {after} a call"
         if self.way == Word.SAME:
             return f"{variant} takes the same time as {baseline}, within {100 * (SAME_WITHIN - 1):.0f} %{times}"
@@ -133,7 +133,7 @@ def _screen(
     if found is not None:  # the same times as beside its places
         call_ns = found.call_ns
     ends = (1 / each if each else math.inf for each in (effect.ratio, effect.high, effect.low))
-    measures = [Measure(TIME, call_time(call_ns[0]), call_time(call_ns[1]), *ends)]
+    measures = [Measure(TIME, *call_times(call_ns), *ends)]
     measures += _instructions(folder, effect)
     measures += _peak(folder, effect)
     if max(faults) >= 1:

@@ -47,6 +47,13 @@ def call_time(ns: float) -> str:
     return f"{ns / one:.3g} {unit}"
 
 
+def call_times(both: tuple[float, float]) -> tuple[str, str]:
+    """Two times that stand beside each other, in one unit."""
+    one, unit = unit_of(max(both))
+    before, after = (f"{ns / one:.3g} {unit}" for ns in both)
+    return before, after
+
+
 def unit_of(ns: float) -> tuple[float, str]:
     """The unit in which a time is told: how many nanoseconds it has, and its name."""
     return next((one, unit) for least, one, unit in UNITS if abs(ns) >= least)
@@ -195,7 +202,9 @@ def excluded_lines(manifest: Json) -> list[str]:
     for experiment in manifest.get("experiments") or ():
         where = f" on {experiment['workload'].get('name', '?')}"
         entries += [(item, where) for item in experiment.get("excluded") or ()]
-    return list(dict.fromkeys(f"{item['variant']}{on}: {one_text_line(item['reason'])}" for item, on in entries))
+    everywhere = {(item["variant"], item["reason"]) for item in manifest.get("excluded") or ()}
+    told = [(item, on) for item, on in entries if not on or (item["variant"], item["reason"]) not in everywhere]
+    return list(dict.fromkeys(f"{item['variant']}{on}: {one_text_line(item['reason'])}" for item, on in told))
 
 
 OVER_LIVES = "for another run of the same command on this machine: it is over processes that were begun anew"

@@ -28,7 +28,7 @@ from llama_workbench.datasets.lengths import call_lengths, warmup_length
 from ..machine.lifeline import end_with
 from ..spec.answer import RoundAnswer
 from ..spec.sample import Sample
-from .channel import INTRUDES, in_one_line
+from .channel import INTRUDES, raised_by
 from .round_loop import rebuilt
 from .rounds import OpenRound, RoundShape, shape_of_round
 from .state import Worker
@@ -105,7 +105,7 @@ class Block:
             os.sched_setaffinity(0, {self.built_on[place]})
             answer: Any = self.side(place).__dict__
         except BaseException as error:
-            answer = f"raises {in_one_line(error)}"
+            answer = raised_by(error)
         rest = f"{token} {json.dumps(answer)}".encode()
         while rest:
             rest = rest[os.write(number, rest) :]

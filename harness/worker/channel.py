@@ -14,12 +14,15 @@ import fcntl
 import os
 import signal
 import sys
+import sysconfig
 import time
 import traceback
 from collections.abc import Callable, Mapping
 from json import dumps, loads
 from os import write
 from typing import Any
+
+from llama_workbench import ROOT
 
 _PR_SET_CHILD_SUBREAPER, _PR_SET_PTRACER, _ANY = 36, 0x59616D61, -1
 
@@ -101,3 +104,22 @@ def serve(verbs_for: Callable[[Channel, dict[str, Any]], Mapping[str, Callable[.
 def in_one_line(error: BaseException, limit: int = 300) -> str:
     """An exception for people: its type and the first `limit` characters of its text, without line breaks."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:limit]}"
+
+
+KNOWN = (*(f"{ROOT / name}/" for name in ("variants", "harness", "datasets")), f"{sysconfig.get_path('stdlib')}/")
+"""Folders of code that no author of a variant or function wrote."""
+
+
+def raised_by(error: BaseException) -> str:
+    """What code from outside raised, and the last line of its author's on the way there: "raises ValueError: no room
+    (mine.py, line 7)". The traceback goes to the log."""
+    traceback.print_exception(error)
+    passed = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_known(frame.filename)]
+    where = f" ({os.path.basename(passed[-1].filename)}, line {passed[-1].lineno})" if passed else ""
+    return f"raises {in_one_line(error)}{where}"
+
+
+def _is_known(file: str) -> bool:
+    """Whether a file is the workbench's, Python's or an installed library's. One's own may lie in the checkout."""
+    path = os.path.realpath(file)
+    return "/site-packages/" in path or file.startswith("<") or path.startswith(KNOWN)

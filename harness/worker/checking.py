@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import math
-import sysconfig
-import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from llama_workbench import ROOT
 from llama_workbench.variants import Build, LlamaConfig
 from llama_workbench.variants.outside import OutsideVariantError
 
 from . import reference_logits
-from .channel import in_one_line
+from .channel import raised_by
 from .gates.logits import TOLERANCES, Case, fault_of, run_cases
 from .gates.mistakes import MISTAKES, logits_with
 from .gates.small import SMALL_LENGTH, small_cases, small_geometries, small_weights
@@ -28,9 +24,6 @@ from .state import Worker
 ROUNDED = 6e-2
 """Errors up to here may come from a type with fewer digits (see TOLERANCES)."""
 
-
-KNOWN = (*(ROOT / name for name in ("variants", "harness", "datasets")), Path(sysconfig.get_path("stdlib")))
-"""Folders of code that no author of a variant wrote."""
 
 NOT_REACHED = "not reached"
 
@@ -109,21 +102,9 @@ def _tried(worker: Worker, build: Build, dtype: torch.dtype) -> Iterator[Tried]:
                     for tokens, position in case.steps:
                         got.append(model.forward(tokens.clone(), position).clone().cpu())
             except Exception as error:
-                model, raised = None, f"raises {in_one_line(error)}{_line_of(error)}"
+                model, raised = None, raised_by(error)
             done = Tried(name, case, expected, got, list(_calls(name, case, expected, got, raised, dtype)))
             yield done if done.right or raised else replace(done, fresh=_is_right_alone(build, config, done, dtype))
-
-
-def _line_of(error: BaseException) -> str:
-    """The last line on the way to an error that is the author's own, " (FILE, line N)"."""
-    passed = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_known(frame.filename)]
-    return f" ({Path(passed[-1].filename).name}, line {passed[-1].lineno})" if passed else ""
-
-
-def _is_known(file: str) -> bool:
-    """Whether a file is the workbench's, Python's or an installed library's. One's own may lie in the checkout."""
-    path = Path(file).resolve()
-    return "site-packages" in path.parts or file.startswith("<") or any(map(path.is_relative_to, KNOWN))
 
 
 def _calls(

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from llama_workbench.variants import LlamaConfig, Model, Variant
 
+from ..calls.awaited import Awaited
 from ..calls.called import GATED, Call, Called
 from ..calls.payload import Arguments
 from ..calls.source import Source
 from ..spec.entered import EnteredName
-from .channel import in_one_line
+from .channel import raised_by
 from .gates.outcome import LogitsGate
 from .runners import Runner, hide
 from .state import Bench, BenchKind, Subject, Worker, WorkerError
@@ -78,7 +79,7 @@ class FunctionsKind(BenchKind):
             try:
                 found = bench.called[name].wrong(subject.asked, subject.last)
             except Exception as error:
-                found = f"raises {in_one_line(error)}"
+                found = raised_by(error)
             subject.last = None
             if found:
                 wrong[name] = f"a timed call: {found}"
@@ -103,7 +104,9 @@ class CallRunner(Runner):
 
     def many(self, count: int) -> Any:
         """Here in a loop of its own: a function may take less time than a step of the other one."""
-        function = self.function
-        for arguments in itertools.islice(self.inputs, count):
+        function, inputs = self.function, itertools.islice(self.inputs, count)
+        if isinstance(function, Awaited):
+            return function.many(inputs)
+        for arguments in inputs:
             out = function(*arguments)
         return out

@@ -11,7 +11,7 @@ from typing import Any
 from llama_workbench.variants.outside import OutsideVariantError
 
 from ..calls.called import PayloadError
-from .channel import in_one_line
+from .channel import raised_by
 from .gates.outcome import LogitsGate
 from .runners import Runner, runner_of, takes_requests, variant_of
 from .state import Bench, Subject, Worker
@@ -46,7 +46,7 @@ def _gated(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
     except (OutsideVariantError, PayloadError) as error:
         return {"gate": asdict(LogitsGate(False, str(error)))}
     except Exception as error:
-        return {"gate": asdict(LogitsGate(False, f"raises {in_one_line(error)}"))}
+        return {"gate": asdict(LogitsGate(False, raised_by(error)))}
     answer: dict[str, Any] = {"gate": asdict(result)}
     if not result.passed:
         return answer
@@ -57,7 +57,7 @@ def _gated(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
         answer["cheap"] = subject.variant.engine is None and not subject.variant.compiled
         answer["learnt"] |= bench.kind.learnt(bench, subject, variant)
     except Exception as error:
-        return {"gate": asdict(replace(result, passed=False, detail=f"raises {in_one_line(error)}"))}
+        return {"gate": asdict(replace(result, passed=False, detail=raised_by(error)))}
     bench.subjects[variant] = subject
     return answer
 
@@ -109,7 +109,8 @@ def calibrate(worker: Worker, bench: Bench, subject: Subject, entered: str) -> d
         if worker.device.kind == "cuda" and bench.checkpoint is None:
             subject.call_ns = _call_ns_of_many(worker, bench, runner)
     alone = worker.device.kind == "cpu" and worker.threads == 1
-    own_threads = takes_requests(subject.variant) or (alone and elsewhere)
+    is_awaited = entered in bench.called and bench.called[entered].is_awaited
+    own_threads = takes_requests(subject.variant) or is_awaited or (alone and elsewhere)
     if own_threads:
         worker.wall_variants.add(entered)
     return {"learnt": {"call_ns": subject.call_ns, "own_threads": own_threads}}

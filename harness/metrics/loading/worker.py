@@ -38,7 +38,7 @@ from llama_workbench.variants import LlamaConfig
 from llama_workbench.variants.generation import generate
 
 from ...machine.lifeline import end_with
-from ...worker.channel import in_one_line
+from ...worker.channel import in_one_line, raised_by
 from ...worker.state import Worker
 
 SMALL, SMALL_PROMPT = "tiny-gqa", 4
@@ -178,7 +178,7 @@ def forked(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         try:
             answer = work()
         except BaseException as error:
-            answer = {"reason": f"raises {in_one_line(error)}"}
+            answer = {"reason": raised_by(error)}
         os.write(writer, json.dumps(answer).encode())
         os._exit(0)  # and nothing of the parent's: no exit handlers, no buffers written twice
     os.close(writer)

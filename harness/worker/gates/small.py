@@ -14,7 +14,7 @@ from torch import Tensor
 from llama_workbench.datasets.geometries import stored_shapes
 from llama_workbench.variants import Build, Engine, LlamaConfig, RopeScaling
 
-from ..channel import in_one_line
+from ..channel import raised_by
 from .logits import TOLERANCES, Case, beyond, case_of, greedy, judge_logits, judge_tokens, run_cases
 from .outcome import LogitsGate
 
@@ -115,7 +115,7 @@ def small_gate(
         try:
             gate = _small_gate(build, reference, torch.float32, engine, device, cannot)
         except Exception as error:
-            return LogitsGate(False, f"raises {in_one_line(error)}")
+            return LogitsGate(False, raised_by(error))
         return replace(gate, detail=f"{gate.detail}, in float32 (float64: {type(in_double).__name__})")
 
 
