@@ -19,11 +19,13 @@ import torch
 from llama_workbench.harness.calls.answers import difference
 from llama_workbench.harness.calls.awaited import Awaited
 from llama_workbench.harness.calls.called import GATED, Call, Called, Function, PayloadError
+from llama_workbench.harness.calls.digest import digest_of
 from llama_workbench.harness.calls.payload import Payload, random_state_kept
 from llama_workbench.harness.calls.source import Source, SourceError, named_apart, parse, source_of
 from llama_workbench.harness.calls.world import WorldTurn, modules_kept
 from llama_workbench.harness.calls.written import written
 from llama_workbench.harness.calls.yardstick import WORK
+from llama_workbench.harness.plan.functions import NOTHING
 
 # -- answers -----------------------------------------------------------------------------------------------------------
 
@@ -299,6 +301,41 @@ def test_a_coroutine_function_is_run_to_its_end(tmp_path: Path) -> None:
         function = sides[0].make()
         assert isinstance(function, Awaited) and function(4) == 8 and function.many(iter([(1,), (2,), (3,)])) == 6
         assert sides[0].make()(5) == 10, "made anew it shares its event loop"
+
+
+# -- commands ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_command_is_a_side() -> None:
+    said = parse("said=cmd:echo one 'two three'", option="x")
+    assert (said.name, said.shown, said.again) == ("said", "cmd:echo one 'two three'", "said=cmd:echo one 'two three'")
+    other = parse("cmd:printf", option="x")
+    assert other.name == "printf" and not said.folders and said.file is None
+    with modules_kept() as turn:
+        side = Called.imported(said, Call(said, NOTHING), "", turn)
+        assert side.is_awaited and side.gate() == "" and side.make()() == b"one two three\n"
+        with pytest.raises(RuntimeError, match=r"ls ends with exit code 2: .*no-such-file"):
+            Called.imported(parse("cmd:ls", option="x"), Call(said, NOTHING), "", turn).make()("no-such-file")
+
+
+def test_an_import_is_a_side_in_a_fresh_process() -> None:
+    source = parse("import:email.message", option="x")
+    assert source.name == "email.message" and source.shown == "import:email.message"
+    assert digest_of(source) != digest_of(parse("import:json", option="x"))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("cmd:", "expected a command"),
+        ("cmd:no-such-program -x", "no program 'no-such-program'"),
+        ("cmd:echo 'a", "No closing quotation"),
+        ("import:not a module", "is not the name of a module"),
+    ],
+)
+def test_a_command_that_is_none_is_told(text: str, told: str) -> None:
+    with pytest.raises(SourceError, match=told):
+        parse(text, option="--compare")
 
 
 # -- each side's modules ---------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 
 from .answers import UNKNOWN, difference, gives_what_counts
 from .awaited import Awaited, Loop
+from .command import Command
 from .payload import Arguments, Payload
 from .source import Source
 from .world import World, WorldTurn, folders_of
@@ -166,8 +167,8 @@ class Called:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether it is a coroutine function: what it waits for is part of its time."""
-        return isinstance(self.make(), Awaited)
+        """Whether it is a coroutine function or a command: what it waits for is part of its time."""
+        return isinstance(self.make(), Awaited | Command)
 
     @property
     def makes_inputs(self) -> bool:

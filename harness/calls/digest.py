@@ -15,10 +15,12 @@ from .world import INSTALLED, STANDARD
 
 def digest_of(source: Source) -> str:
     """SHA-256 of what a source stands for: of a revision its commit; of a file or module its code, and what that
-    imports by name from its folders; of an installed module the version of its package.
+    imports by name from its folders; of an installed module the version of its package; of a command its words.
 
     Data files, and modules whose names are made while the code runs, are not seen. Raises OutsideVariantError.
     """
+    if source.command:
+        return hashlib.sha256(source.command.encode()).hexdigest()
     what = f"{source.function}{'()' * source.factory}"
     if source.commit:
         place = f"{source.commit} {Path(source.where).relative_to(source.folder) if source.is_file else source.where}"

@@ -1,8 +1,11 @@
-"""Where a function is: `FILE:FUNCTION` or `MODULE:FUNCTION`, with `()` behind it for a factory, `NAME=` in front."""
+"""Where a function is: `FILE:FUNCTION` or `MODULE:FUNCTION`, with `()` behind it for a factory, `NAME=` in front. Or
+what is timed in its place, in a fresh process each time: `cmd:COMMAND`, or `import:MODULE`."""
 
 from __future__ import annotations
 
 import re
+import shlex
+import shutil
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -12,6 +15,8 @@ from types import ModuleType
 from typing import Any
 
 from llama_workbench.variants.outside import OutsideVariantError, function_of, look_for
+
+from .command import IMPORT, PREFIX, command_of
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
@@ -24,7 +29,7 @@ class SourceError(OutsideVariantError):
 
 @dataclass(frozen=True)
 class Source:
-    """A function in a file or in a module."""
+    """A function in a file or in a module, or a command."""
 
     name: str  # what reports call it
     where: str  # an absolute path, or the name of a module
@@ -34,6 +39,8 @@ class Source:
     revision: str = ""  # of which revision the files are, where they are no files of the working tree
     commit: str = ""  # its full name
     environment: str = ""  # the Python that it runs in, where that is another one than this
+    command: str = ""  # in place of a function: the words of a command, as in a shell
+    given: str = ""  # the command as the user wrote it
 
     @property
     def is_file(self) -> bool:
@@ -43,6 +50,8 @@ class Source:
     @property
     def shown(self) -> str:
         """As a user would write it, without folders."""
+        if self.command:
+            return self.given
         where = Path(self.where).name if self.is_file else self.where
         at = f"@{self.revision}" if self.revision else ""
         return f"{where}:{self.function}{'()' if self.factory else ''}{at}"
@@ -50,7 +59,7 @@ class Source:
     @property
     def again(self) -> str:
         """As a user gives it again, without folders: under the same name, of the same commit."""
-        name = "" if self.name == self.function and not self.commit else f"{self.name}="
+        name = "" if self.name == (self.function or self.home) and not self.commit else f"{self.name}="
         at = f"@{self.commit}" if self.commit else ""
         return f"{name}{replace(self, revision='').shown}{at}"
 
@@ -76,7 +85,9 @@ class Source:
 
     @property
     def home(self) -> str:
-        """The file or module in one word."""
+        """The file, module or program in one word."""
+        if self.command:
+            return _program(self.given, self.command)
         return Path(self.where).stem if self.is_file else self.where.rpartition(".")[2]
 
 
@@ -90,6 +101,8 @@ def parse(text: str, *, option: str, folder: Path | None = None, elsewhere: bool
     name, equals, rest = text.partition("=")
     if not equals or not NAME.fullmatch(name):
         name, rest = "", text  # a path may have a "=" in it
+    if rest.startswith((PREFIX, IMPORT)):
+        return _command(rest, name, option)
     where, colon, function = rest.rpartition(":")
     factory = function.endswith("()")
     function = function.removesuffix("()")
@@ -107,6 +120,29 @@ def parse(text: str, *, option: str, folder: Path | None = None, elsewhere: bool
     elif not elsewhere and not _is_found(where.partition(".")[0], folder):
         raise SourceError(f"{given}: no module {where.partition('.')[0]!r}, neither installed nor in {folder.name}/")
     return Source(name or function, where, function, factory, str(folder))
+
+
+def _command(given: str, name: str, option: str) -> Source:
+    """The side that a command is. Raises SourceError where there is no such program, or module."""
+    try:
+        command = command_of(given)
+        words = shlex.split(command)
+    except ValueError as error:
+        raise SourceError(f"{option} {given!r}: {error}") from None
+    if not words:
+        raise SourceError(
+            f"{option} {given!r}: expected a command behind {PREFIX}, for example {PREFIX}'jq . data.json'"
+        )
+    if shutil.which(words[0]) is None:
+        raise SourceError(f"{option} {given!r}: there is no program {words[0]!r} on the PATH")
+    module = given.removeprefix(IMPORT)
+    if given.startswith(IMPORT) and not all(part.isidentifier() for part in module.split(".")):
+        raise SourceError(f"{option} {given!r}: {module!r} is not the name of a module")
+    return Source(name or _program(given, command), "", "", command=command, given=given)
+
+
+def _program(given: str, command: str) -> str:
+    return given.removeprefix(IMPORT) if given.startswith(IMPORT) else Path(shlex.split(command)[0]).name
 
 
 def _is_found(module: str, folder: Path) -> bool:

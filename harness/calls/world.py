@@ -6,6 +6,7 @@ was imported first would serve both.
 
 from __future__ import annotations
 
+import shlex
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +20,7 @@ from typing import Any
 
 from llama_workbench.variants.outside import import_file
 
+from .command import Command
 from .source import Source, SourceError, function_in
 
 INSTALLED = ("site-packages", "dist-packages")
@@ -83,6 +85,8 @@ class World:
     def function(self, source: Source) -> Callable[..., Any]:
         """The function of a source, imported into this world; the code of its file runs here. Raises
         OutsideVariantError."""
+        if source.command:
+            return Command(shlex.split(source.command))
         self.enter()
         return function_in(self._module(source), source)
 

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from llama_workbench import variants
+from llama_workbench import ROOT, variants
 from llama_workbench.datasets.workloads import Workload
 
 from ..calls.called import Call
+from ..calls.command import IMPORT, PREFIX
 from ..calls.environments import PythonEnvironment, environments_at
 from ..calls.revisions import parse_at
 from ..calls.source import Source, named_apart
@@ -60,11 +61,14 @@ def functions_of(request: Request, claims: Sequence[Claim]) -> tuple[Request, Fu
     workloads: dict[str, Workload] = {}
     environments: dict[str, PythonEnvironment] = {}
     elsewhere = bool(request.environments)
+    commands = [side for side in request.compare or () if _is_command(side)]
+    if commands and elsewhere:
+        raise PlanError(f"{ENV} {request.environments[0][1]}: a command finds its own environment; leave it out")
     if elsewhere and not request.calls:
         raise PlanError(
             f"{ENV} {request.environments[0][1]}: only with {CALL}: models have no environments of their own"
         )
-    if request.calls:
+    if request.calls or len(commands) == 2:
         if request.compare is None:
             raise PlanError(f"{CALL} {request.calls[0]}: only for --compare A B, and there is none")
         found = [_parsed(side, COMPARE, elsewhere) for side in request.compare]
@@ -73,7 +77,8 @@ def functions_of(request: Request, claims: Sequence[Claim]) -> tuple[Request, Fu
         sources += sides
         request = replace(request, compare=(sides[0].name, sides[1].name))
         check = request.check and _parsed(request.check, CHECK, elsewhere)
-        for payload in named_apart(_parsed(text, CALL, elsewhere) for text in request.calls):
+        payloads = [_parsed(text, CALL, elsewhere) for text in request.calls] or [NOTHING]
+        for payload in named_apart(payloads):
             made_by[name := _slug(payload.name)] = (payload, check or None)
             workloads[name] = _workload(name, *made_by[name], threads=request.threads or 1)
     elif request.check is not None:
@@ -96,6 +101,16 @@ def functions_of(request: Request, claims: Sequence[Claim]) -> tuple[Request, Fu
     if made_by and not environments and request.device == "cpu":
         by_name[WORK.name] = WORK
     return request, Functions(by_name, workloads, made_by, environments)
+
+
+NOTHING = Source("run", str(ROOT / "harness" / "calls" / "command.py"), "nothing")
+"""What makes no arguments: two commands need none."""
+
+
+def _is_command(side: str | Source) -> bool:
+    if isinstance(side, Source):
+        return bool(side.command)
+    return side.startswith((PREFIX, IMPORT)) or side.partition("=")[2].startswith((PREFIX, IMPORT))
 
 
 def _parsed(what: str | Source, option: str, elsewhere: bool = False) -> Source:
@@ -160,7 +175,7 @@ def variants_in(request: Request) -> Request:
 
     Raises PlanError where that function does not look like one that builds a model, and SourceError.
     """
-    if request.compare is None or request.calls:
+    if request.compare is None or request.calls or any(map(_is_command, request.compare)):
         return request
     added = added_sources(request.added)
     parsed = {place: _parsed(side, COMPARE) for place, side in enumerate(request.compare) if not _is_name(side)}

@@ -144,7 +144,8 @@ class Request:
         "it; may be given several times",
         again="A variant of yours that the run measured.", asks=True, repeated=True)
     compare: tuple[Any, Any] | None = one(COMPARE,  # baseline, variant: a name, FILE:FUNCTION, or a Source
-        "no claim: is B faster or slower than A (the baseline), or the same within 1 %?",
+        "no claim: is B faster or slower than A (the baseline), or the same within 1 %? A variant, FILE:FUNCTION (with "
+        "--call), cmd:COMMAND or import:MODULE",
         metavar=("A", "B"), typed=tuple[str, str], sent=True, asks=True,
         again="The functions that the run compares: FILE:FUNCTION each.")
     calls: tuple[str | Source, ...] = several(CALL,

@@ -280,12 +280,17 @@ class Run:
         names with `--profile`."""
         from ..profilers.causes import look_for_causes
 
+        commands = {
+            name for name, source in self.plan.functions.sources.items() if source.command
+        }  # nobody sees inside
         pairs: list[Comparison] = []
         for group in measurement.processes.groups:
             for book in () if group.in_environments else group.books:
                 is_named = self.plan.mode == "compare" and self.options.profile
                 is_asked = book.experiment.workload.kind == "call" or is_named
-                targets = book.remaining().targets if is_asked else ()
+                targets = [
+                    each for each in book.remaining().targets if is_asked and not commands & each.comparison.sides
+                ]
                 pairs += [target.comparison for target in targets if target.comparison.metric == "time"]
         differing = {pair: call_ns for pair in pairs if (call_ns := rule.differing(pair))}
         if differing:

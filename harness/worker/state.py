@@ -292,8 +292,10 @@ class Worker:
         return self._made[key]
 
     def is_outside(self, entered: str) -> bool:
-        """Whether a variant is foreign code."""
+        """Whether a variant is foreign code in this process; a command is in one of its own."""
         name = EnteredName(entered).original
+        if self.functions.get(name, {}).get("command"):
+            return False
         return name in self.added or name in self.functions or name not in OURS
 
     def weights(self) -> list[dict[str, Tensor]]:
