@@ -161,11 +161,12 @@ def _paired(evidence: Evidence, comparison: Comparison, plan: LookPlan) -> Paire
     measured = evidence.differences(comparison)
     lows, highs = running_bounds(measured.values, plan) if len(measured.values) else (np.empty(0), np.empty(0))
     means = np.cumsum(measured.values) / np.arange(1, len(measured.values) + 1)
-    typical_ns = (measured.call_baseline_ns, measured.call_variant_ns)
+    interval = running_interval(measured.values, plan)
+    typical_ns = (measured.call_baseline_ns, measured.call_baseline_ns / math.exp(interval.centre))  # so they fit it
     baseline_ns, variant_ns = (ns if ns > 0 and math.isfinite(ns) else None for ns in typical_ns)
     sides = {name: getattr(comparison, name) for name in ("workload", "variant", "baseline")}
     return Paired(
-        effect=data.unasked(running_interval(measured.values, plan), **sides),
+        effect=data.unasked(interval, **sides),
         clock=evidence.clocks.of(*sides.values()),
         metric=comparison.metric,
         alpha=plan.of_both_ends,

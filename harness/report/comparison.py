@@ -3,6 +3,7 @@ is, in which lines, and what to do. The terminal and the page show the same."""
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,8 @@ from ..spec.words import Word
 from ..store.folder import RunFolder
 from ..store.verdict_schema import Effect, Verdict
 from .causes import Found, found_in, of_effect
-from .text import call_times, size_text, unit_of
+from .markdown import markdown_cell, markdown_rows, markdown_text
+from .text import call_times, effect_text, size_text, unit_of
 
 DEAR = 1.1
 """A side that needs this many times the memory of the other has its price named beside its gain."""
@@ -203,21 +205,44 @@ def code_of(found: Found, side: str) -> list[CodeLine]:
 
 
 def code_text(found: Found, side: str, width: int = 88) -> str:
-    """The same as lines of text: number, code, time of a call with a bar. A function's name stands above its lines."""
+    """The same as lines of text: time of a call with a bar, number, code. A function's name stands above its lines."""
     one, unit = unit_of(max(found.call_ns))
-    room = width - 18 - BAR
-    lines = [f"{'':>{room + 7}} {unit:>8}"]
+    room = width - 17 - BAR
+    lines = [f"{unit:>7}"]
     function = None
     for each in code_of(found, side):
         if each.function != function:
-            lines.append(each.function)
+            lines.append(f"{'':>{10 + BAR}}{each.function}")
             function = each.function
         text = each.text if len(each.text) <= room else f"{each.text[: room - 1]}…"
         bar = "█" * round(BAR * each.ns / max(found.call_ns))
-        lines.append(f"{each.line:>5}  {text:<{room}} {each.ns / one:>8.3g}  {bar}".rstrip())
+        number = each.line or ""
+        lines.append(f"{each.ns / one:>7.3g}  {bar:<{BAR}} {number:>5}  {text}")
     return "\n".join(lines)
 
 
 def measure_rows(measures: Sequence[Measure]) -> list[tuple[str, str, str, str]]:
     """Rows of a table: what, before, after, change."""
     return [(each.what, each.before, each.after, each.change) for each in measures]
+
+
+def screen_markdown(screen: Screen) -> str:
+    """The screen for a pull request: sentence, costs, causes, and the lines of both sides folded."""
+    effect, found = screen.effect, screen.found
+    blocks = [
+        f"### {markdown_text(screen.headline)}",
+        f"{markdown_text(effect.where)}: {markdown_text(effect_text(effect))}, {effect.rounds} {screen.counted}. "
+        f"**{markdown_text(screen.advice)}**",
+        markdown_rows(
+            ("of a call", markdown_cell(effect.baseline), markdown_cell(effect.variant), "change"),
+            (list(map(markdown_cell, row)) for row in measure_rows(screen.measures)),
+        ),
+    ]
+    if found is not None and found.sentence:
+        blocks.append(f"Where the difference is: {markdown_text(found.sentence)}.")
+    if found is not None and found.division is not None:
+        for name, side in ((effect.baseline, "baseline"), (effect.variant, "variant")):
+            code = html.escape(code_text(found, side), quote=False)
+            title = f"Lines of {html.escape(name)} that take time in a call"
+            blocks.append(f"<details><summary>{title}</summary>\n\n<pre>\n{code}\n</pre>\n</details>")
+    return "\n\n".join(blocks) + "\n"

@@ -22,6 +22,7 @@ BAR = 32  # characters of the longest bar
 def command(
     run: RunArgument,
     code: Annotated[bool, typer.Option("--code/--no-code", help="Whether the lines that cost are shown.")] = True,
+    markdown: Annotated[bool, typer.Option("--markdown", help="As Markdown, for a pull request.")] = False,
 ) -> None:
     """Show each comparison of a run on one screen: who is faster, what a call costs, where the difference is, in which
     lines, and what to do.
@@ -32,10 +33,11 @@ def command(
     Examples:
       pytest --benchmark --compare old.py:f new.py:f --call inputs.py:texts
       workbench show results/runs/20260102T030405Z-1a2b
+      workbench show results/runs/20260102T030405Z-1a2b --markdown > comment.md
     """
     from llama_workbench.harness.fleet.folder import is_fleet
     from llama_workbench.harness.fleet.rejudge import rejudge
-    from llama_workbench.harness.report.comparison import screens
+    from llama_workbench.harness.report.comparison import screen_markdown, screens
     from llama_workbench.harness.report.stored import evidence_of
     from llama_workbench.harness.report.text import counted_in
 
@@ -49,7 +51,10 @@ def command(
         raise Failure(f"{folder.path}: this run compares no two sides by name (workbench judge {folder.path})")
     for number, screen in enumerate(found):
         write("\n" * bool(number))
-        _show(screen, code)
+        if markdown:
+            write(screen_markdown(screen))
+        else:
+            _show(screen, code)
 
 
 def _show(screen: Screen, code: bool) -> None:
