@@ -726,7 +726,7 @@ def test_where_all_runs_are_baselines_the_one_with_most_verdicts_is_shown_first(
 def test_a_killed_run_says_how_to_judge_it(page: Any, home: Path) -> None:
     app = page(home, run="killed")
     assert not app.exception
-    assert "it still goes on, or was killed" in app.info[0].value
+    assert "was killed and has no verdicts yet" in app.info[0].value
     assert app.code[0].value == f"workbench judge {home / 'runs' / 'killed'}"
 
 

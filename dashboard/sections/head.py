@@ -10,6 +10,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from llama_workbench.harness.machine.environment import one_line
+from llama_workbench.harness.machine.locks import is_held
 from llama_workbench.harness.remote.rows import digest_of
 from llama_workbench.harness.report.text import environments_text
 from llama_workbench.harness.store.errors import RunError
@@ -18,12 +19,16 @@ from .. import state, words
 from ..views import data, entries, menu
 from . import blocks, machines
 
+REFRESH_SECONDS = 5.0
+"""Between two looks at runs that are being measured."""
+
 
 def open_run(title: str, *, over_machines: bool = False) -> state.Opened | None:
     """The run that the page shows. Returns None where there is none; the page has then said why, and what to do.
 
     over_machines: whether the page can show a run of several machines, which has verdicts and no samples.
     """
+    show_going_on()
     below, entry = _choose_run(title, state.all_entries())
     if entry is None:
         show_first_run(state.results())
@@ -35,10 +40,9 @@ def open_run(title: str, *, over_machines: bool = False) -> state.Opened | None:
         run = state.read_run(path, stamp)
     except RunError as error:
         if error.path.name == "verdicts.json" and not error.path.exists():
-            st.info(
-                "This run has no verdicts: it still goes on, or was killed. This command judges what it finished:",
-                icon=":material/hourglass:",
-            )
+            word = "goes on" if is_held(path) else "was killed"
+            told = f"This run {word} and has no verdicts yet. This command judges what it finished:"
+            st.info(told, icon=":material/hourglass:")
             blocks.command(shlex.join(["workbench", "judge", entry.url or str(path)]))
         else:
             st.error("This run cannot be read.", icon=":material/error:")
@@ -53,6 +57,14 @@ def open_run(title: str, *, over_machines: bool = False) -> state.Opened | None:
         machines.show_links(opened, {"Where time goes": "breakdown"}.get(title, title.lower()))
         return None
     return opened
+
+
+@st.fragment(run_every=REFRESH_SECONDS)
+def show_going_on() -> None:
+    """A line for each run that is being measured now, which keeps itself up to date; other runs are shown meanwhile."""
+    if state.remote_list() is None:
+        for run in entries.going_on(state.all_entries()):
+            st.info(words.markdown(run), icon=":material/hourglass_top:")
 
 
 def _choose_run(title: str, listed: Sequence[entries.Entry]) -> tuple[DeltaGenerator, entries.Entry | None]:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, get_args
 
 from llama_workbench.harness.evidence.effect import ALPHA
 from llama_workbench.harness.evidence.numbers import exp, percent
+from llama_workbench.harness.machine.locks import is_held
 from llama_workbench.harness.metrics.base import Metric
 from llama_workbench.harness.metrics.registry import metric_of, names
 from llama_workbench.harness.metrics.share.shares import calls_alone
@@ -176,8 +177,13 @@ class Run:
     @property
     def unfinished(self) -> str:
         """What to know of a run that did not end by itself; empty of one that did."""
-        told = f"This run is {self.manifest.status or 'of unknown status'}: it shows what it had measured by then."
-        return "" if self.manifest.status == "complete" else told
+        status = self.manifest.status or "of unknown status"
+        if status == "complete":
+            return ""
+        if status == "running":
+            word = "goes on" if is_held(self.path) else "was killed"
+            return f"This run {word}: it shows what it had measured by then."
+        return f"This run is {status}: it shows what it had measured by then."
 
     @property
     def doubts(self) -> list[str]:

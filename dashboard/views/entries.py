@@ -13,10 +13,15 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from llama_workbench.harness.fleet.folder import FLEET, HOME
+from llama_workbench.harness.machine.locks import is_held
 from llama_workbench.harness.remote.place import is_url
-from llama_workbench.harness.store import files, folder
+from llama_workbench.harness.store import files, folder, schema
+from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.files import JOURNAL, MANIFEST, SAMPLES, STANDINGS, SUMS, VERDICTS, data_files
 from llama_workbench.harness.store.folder import RunFolder, RunSummary, describe, run_folders
+
+RUNNING = "running"
+"""Status of a run that goes on, or was killed."""
 
 BASELINES = "baselines/"
 """What the names of saved runs begin with."""
@@ -168,9 +173,42 @@ def _measured(entry: Entry) -> tuple[str, str]:
 
 
 def first_shown(runs: Sequence[Entry]) -> Entry:
-    """The run that a reader sees first: the newest of their own; where all are baselines, that with most verdicts."""
+    """The run that a reader sees first: the newest of their own that does not go on; where all are baselines, that with
+    most verdicts."""
     own = [entry for entry in runs if not entry.is_baseline and not entry.is_machine]
-    return own[0] if own else max(runs, key=lambda entry: sum(entry.summary.verdicts.values()))
+    ended = [entry for entry in own if entry.summary.status != RUNNING]
+    if ended or own:
+        return (ended or own)[0]
+    return max(runs, key=lambda entry: sum(entry.summary.verdicts.values()))
+
+
+@dataclass(frozen=True)
+class GoingOn:
+    """A run that is being measured now. share: of its budget that its rounds have used so far."""
+
+    name: str
+    share: float
+
+    def __str__(self) -> str:
+        return f"{self.name} is being measured: {100 * self.share:.0f} % of the time for its rounds is used."
+
+
+def going_on(runs: Sequence[Entry]) -> list[GoingOn]:
+    """The runs of this machine that somebody writes into."""
+    return [
+        GoingOn(entry.name, _share_used(entry.summary.path))
+        for entry in runs
+        if entry.summary.status == RUNNING and not entry.url and is_held(entry.summary.path)
+    ]
+
+
+def _share_used(path: Path) -> float:
+    try:
+        manifest = schema.manifest_of(RunFolder(path).read_manifest())
+    except RunError:
+        return 0.0
+    seconds = sum(one.seconds or 0.0 for one in manifest.experiments)
+    return min(seconds / manifest.budget_seconds, 1.0) if manifest.budget_seconds else 0.0
 
 
 def label(entry: Entry) -> str:

@@ -19,6 +19,23 @@ class Taken(Exception):
         super().__init__(f"held by process {pid}")
 
 
+def is_held(folder: Path) -> bool:
+    """Whether a run writes into the folder now. Of one that was killed the file is still there, and nobody holds it."""
+    try:
+        descriptor = os.open(folder / LOCK, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return False
+
+
 class Lock:
     """The right to write into a folder, from `take` until `close`, or until this process ends."""
 
