@@ -152,9 +152,9 @@ class Compared:
     def why(self) -> str:
         """Where the difference is: "mostly normalise (5.5 of 6.2 ms a call, a.py:17)". Empty where there is none, or
         nobody could look."""
-        from .harness.report.causes import found_in, why
+        from .harness.report.causes import explanations_in, why
 
-        return "; ".join(why(found_in(self.run._folder), self._outcome.judged.effects))
+        return "; ".join(why(explanations_in(self.run._folder), self._outcome.judged.effects))
 
     def __repr__(self) -> str:
         return f"<{self._outcome}{f' Where: {self.why}.' if self.why else ''}>"

@@ -21,8 +21,10 @@ import numpy as np
 import pytest
 
 from llama_workbench.harness.calibrate.rates import Rate
+from llama_workbench.harness.judge import stopping
 from llama_workbench.harness.judge.stopping import StoppingRule
-from llama_workbench.harness.report.causes import found_in
+from llama_workbench.harness.report.causes import explanations_in
+from llama_workbench.harness.session import run
 from llama_workbench.harness.session.versus import FunctionQuestion
 from llama_workbench.harness.store.folder import RunFolder
 from tests.runs import Quiet
@@ -114,7 +116,7 @@ PLANTED = {
 @contextmanager
 def always_sampled() -> Iterator[None]:
     """As if every pair differed."""
-    found = StoppingRule.differing
+    found = stopping.differing
 
     def differing(rule: StoppingRule, pair: Any) -> tuple[float, float]:
         if told := found(rule, pair):
@@ -123,7 +125,7 @@ def always_sampled() -> Iterator[None]:
         return baseline, baseline * 1.0001
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(StoppingRule, "differing", differing)
+        patch.setattr(run, "differing", differing)
         yield
 
 
@@ -144,8 +146,7 @@ def measure(folder: Path, planted: Planted, seconds: float = 3.0) -> RunFolder:
 def one(kind: str) -> dict[str, Any]:
     """A trial: the first row, what it carries of the difference, and how many rows are told."""
     with tempfile.TemporaryDirectory(prefix="cause-trials-") as folder:
-        run = measure(Path(folder), PLANTED[kind])
-        [found] = found_in(run).values()
+        [found] = explanations_in(measure(Path(folder), PLANTED[kind])).values()
     if found.division is None:
         return {"kind": kind, "reason": found.sentence}
     more = found.call_ns[0] - found.call_ns[1]
@@ -155,7 +156,7 @@ def one(kind: str) -> dict[str, Any]:
         "first": first and first.name,
         "carries": first and round(first.row.ns / more, 3),
         "told": len(found.causes),
-        "seconds": round(found.places.seconds, 1),
+        "seconds": round(found.sampled.seconds, 1),
     }
 
 

@@ -41,7 +41,8 @@ from llama_workbench.harness.measure.remaining import Remaining
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import Options, Request
 from llama_workbench.harness.report.standings import _relative_time
-from llama_workbench.harness.session.run import Run, plan_run, stopping_rule
+from llama_workbench.harness.session.judging import stopping_rule
+from llama_workbench.harness.session.run import Run, plan_run
 from llama_workbench.harness.spec.answer import RoundAnswer
 from llama_workbench.harness.spec.comparison import Comparison
 from llama_workbench.harness.spec.experiments import Experiment

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from llama_workbench.harness.profilers.causes import Place, Places, _Reader, function_at
-from llama_workbench.harness.report.causes import Found, changes, found_in
+from llama_workbench.harness.profilers.causes import SampledLine, SampledPair, _Reader, function_at
+from llama_workbench.harness.report.causes import Explanation, changes, explanations_in
 from llama_workbench.harness.report.comparison import code_of, screens
 from llama_workbench.harness.report.stored import evidence_of
 from llama_workbench.harness.spec.words import Word
@@ -90,13 +90,13 @@ def test_a_sample_counts_for_the_innermost_function_of_theirs(code: Path) -> Non
         f"{begin};{within} 7\n{begin};f ({code}:13) 2\nidle (/x/a.py:3) 9\n{begin.replace('baseline', 'variant')} 4\n"
     )
     assert reader.take(stacks) == ""
-    entry = Places.model_validate({"workload": "w", "variant": "g", "baseline": "f"} | reader.entry())
+    entry = SampledPair.model_validate({"workload": "w", "variant": "g", "baseline": "f"} | reader.entry())
     assert entry.samples == {"baseline": [9], "variant": [4]} and entry.roots == {"baseline": "f"}
-    assert [(each.function, each.line, each.samples) for each in entry.places] == [
+    assert [(each.function, each.line, each.samples) for each in entry.lines] == [
         ("Text.clean", 7, [7]), ("f", 13, [2]),
     ]  # fmt: skip
-    assert entry.places[0].text == 'return [re.sub("x", "", word) for word in words]'
-    assert entry.places[0].file == "added/mine.py"
+    assert entry.lines[0].text == 'return [re.sub("x", "", word) for word in words]'
+    assert entry.lines[0].file == "added/mine.py"
     assert _Reader([code]).take(f"{begin};{within} 7\n") == "py-spy saw no call of the variant"
 
 
@@ -109,22 +109,24 @@ def re_file() -> str:
 # -- the words ---------------------------------------------------------------------------------------------------------
 
 
-def found(*functions: tuple[str, str, int, int], call_ns: tuple[float, float] = (10e6, 4e6)) -> Found:
+def found(*functions: tuple[str, str, int, int], call_ns: tuple[float, float] = (10e6, 4e6)) -> Explanation:
     """functions: (side, name, line, percent of its samples)."""
     places = [
-        Place(side=side, function=name, file="added/a.py", line=line, text=f"{name}()", samples=[10 * percent] * 6)
+        SampledLine(
+            side=side, function=name, file="added/a.py", line=line, text=f"{name}()", samples=[10 * percent] * 6
+        )
         for side, name, line, percent in functions
     ]
     sides = {"baseline": [1000] * 6, "variant": [1000] * 6}
-    return Found(
-        Places(
+    return Explanation(
+        SampledPair(
             workload="w",
             variant="g",
             baseline="f",
             call_ns=dict(zip(sides, call_ns, strict=True)),
             roots={"baseline": "f", "variant": "g"},
             samples=sides,
-            places=places,
+            lines=places,
         )
     )
 
@@ -156,7 +158,7 @@ def test_where_nothing_can_be_told_it_says_so() -> None:
     assert found(("baseline", "f", 9, 100), ("variant", "g", 12, 100), call_ns=(4e6, 4e6)).sentence.startswith(
         "no single place: each differs by less than "
     )
-    refused = Found(Places(workload="w", variant="g", baseline="f", reason="py-spy is not installed"))
+    refused = Explanation(SampledPair(workload="w", variant="g", baseline="f", reason="py-spy is not installed"))
     assert refused.sentence == "not known: py-spy is not installed" and changes(refused) == []
 
 
@@ -172,7 +174,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 
 def test_the_planted_cause_is_the_first_row(measured: RunFolder) -> None:
-    [entry] = found_in(measured).values()
+    [entry] = explanations_in(measured).values()
     assert entry.causes[0].name == "cleaned", entry.sentence
     assert entry.causes[0].where == "work.py:3" and entry.causes[0].row.ns < 0
     assert measured.changed() == []

@@ -338,6 +338,7 @@ EXPECTED = {
 
 READ_OFF = {
     "arch-or-ops",
+    "call-overhead-negligible",
     "claims-inflated-20-50x",
     "decision-rule",
     "fragmentation-10pct",

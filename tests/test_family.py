@@ -15,8 +15,7 @@ from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.evidence.effect import judge_effect
 from llama_workbench.harness.plan.experiments import Plan, make_plan
 from llama_workbench.harness.plan.options import Request
-from llama_workbench.harness.session.judging import judge_run
-from llama_workbench.harness.session.run import stopping_rule
+from llama_workbench.harness.session.judging import judge_run, stopping_rule
 from llama_workbench.harness.spec.comparison import Comparison
 from llama_workbench.harness.spec.experiments import Target
 from llama_workbench.harness.spec.regions import ANSWERS

@@ -19,7 +19,7 @@ from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.examiner.main import Examiner
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import Request
-from llama_workbench.harness.session.run import stopping_rule
+from llama_workbench.harness.session.judging import stopping_rule
 from llama_workbench.harness.spec.answer import RoundAnswer
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.store.folder import RunFolder

@@ -20,7 +20,7 @@ from llama_workbench.harness.measure.participants import ExperimentState, Tally
 from llama_workbench.harness.measure.remaining import Remaining, Wait
 from llama_workbench.harness.plan.experiments import Plan, make_plan
 from llama_workbench.harness.plan.options import Request
-from llama_workbench.harness.session.run import stopping_rule
+from llama_workbench.harness.session.judging import stopping_rule
 from llama_workbench.harness.spec.comparison import Comparison
 from llama_workbench.harness.spec.experiments import Experiment, Target
 from llama_workbench.harness.spec.regions import Region

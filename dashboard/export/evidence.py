@@ -119,7 +119,7 @@ def evidence_html(run: data.Run, claim: data.Claim) -> str:
         answer=answers.answer(run, claim, why.explain(run, claim, breakdown.read(run))),
         figure=Markup(forest_svg(claim, run.floors, colours)) if claim.effects else "",
         caption=("" if claim.unit else "Above 1 the variant is faster. ") + forest.caption(claim, run.floors),
-        screens=[_screen(each) for each in read_screens(run, claim.claim, claim.part) if each.found is not None],
+        screens=[_screen(each) for each in read_screens(run, claim.claim, claim.part) if each.explained is not None],
         effects=_effect_rows(run, claim),
         numbers=NUMBERS,
         checks=[gates.row(run, effect) for effect in claim.effects if effect.variant and effect.workload in known],
@@ -179,9 +179,9 @@ def _variables() -> Palette:
 
 def _screen(screen: Screen) -> dict[str, Any]:
     """One comparison as the page has it: sentences, rows and code."""
-    found = screen.found
-    assert found is not None
-    causes = changes(found)
+    explained = screen.explained
+    assert explained is not None
+    causes = changes(explained)
     largest = max((abs(each.value) for each in causes), default=0.0) or 1.0
     sides = (("baseline", screen.effect.baseline), ("variant", screen.effect.variant))
     return {
@@ -189,13 +189,13 @@ def _screen(screen: Screen) -> dict[str, Any]:
         "advice": screen.advice,
         "sides": [name for _, name in sides],
         "measures": measure_rows(screen.measures),
-        "reason": "" if found.causes else found.sentence,
+        "reason": "" if explained.causes else explained.sentence,
         "causes": [
-            {"name": each.name, "change": str(each), "percent": round(100 * abs(each.value) / largest),
-             "way": ("less" if each.value < 0 else "more") if each.is_told else "open"}
-            for each in causes
+            {"name": cause.name, "change": str(cause), "percent": round(100 * abs(cause.value) / largest),
+             "way": ("less" if cause.value < 0 else "more") if cause.is_told else "open"}
+            for cause in causes
         ],
-        "code": [(name, code_text(found, side)) for side, name in sides] if found.division else [],
+        "code": [(name, code_text(explained, side)) for side, name in sides] if explained.division else [],
     }  # fmt: skip
 
 

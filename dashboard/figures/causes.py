@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from llama_workbench.harness.report.causes import Change
+from llama_workbench.harness.report.causes import CauseRow
 
 from .. import words
 from .colours import Palette
@@ -15,7 +15,7 @@ from .drawing import Layout, axis, figure, row_notes, rows_axis, rule
 ROW_PX, BAR_PX = 46, 14
 
 
-def cause_bars(rows: Sequence[Change], colours: Palette) -> go.Figure:
+def cause_bars(rows: Sequence[CauseRow], colours: Palette) -> go.Figure:
     """To the left what the variant saves, to the right what it costs; above each bar its place and its change."""
     height = ROW_PX * len(rows)
     middles = [height - ROW_PX * number - 32 for number in range(len(rows))]
@@ -51,6 +51,6 @@ def cause_bars(rows: Sequence[Change], colours: Palette) -> go.Figure:
     )
 
 
-def cause_text(rows: Sequence[Change]) -> str:
+def cause_text(rows: Sequence[CauseRow]) -> str:
     """The bars in words."""
     return f"Where the difference is. {'; '.join(f'{row.name}: {row}' for row in rows)}."

@@ -48,23 +48,23 @@ def show(screen: Screen, number: int = 0) -> None:
 
 def show_causes(screen: Screen, number: int = 0) -> None:
     """The places that make up the difference."""
-    found = screen.found
-    if found is None:
+    explained = screen.explained
+    if explained is None:
         return
     st.subheader("Where the difference is", anchor=False)
-    rows = changes(found)
-    if not rows or not found.causes:
-        blocks.say(words.capital(found.sentence))
+    rows = changes(explained)
+    if not rows or not explained.causes:
+        blocks.say(words.capital(explained.sentence))
         return
     blocks.plot(figures.cause_bars(rows, state.colours()), figures.cause_text(rows), f"causes {number}")
 
 
 def show_code(screen: Screen) -> None:
     """The lines of both sides that take time."""
-    found = screen.found
-    if found is None or found.division is None:
+    explained = screen.explained
+    if explained is None or explained.division is None:
         return
     for column, side in zip(st.columns(2, gap="large"), ("baseline", "variant"), strict=True):
         with column:
             st.caption(f"Lines of {words.markdown(getattr(screen.effect, side))} that take time in a call")
-            st.code(code_text(found, side, CODE_LETTERS), language=None)
+            st.code(code_text(explained, side, CODE_LETTERS), language=None)

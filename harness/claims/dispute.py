@@ -56,9 +56,9 @@ def _unknown(dispute: Dispute, claims: Sequence[Claim]) -> Iterator[str]:
                 expected = f"one of {', '.join(known)}" if known else "none: this claim has one part without a label"
                 yield f"{table}[{index}].part = {row.part!r}, expected {expected}{_hint(row.part or '', known)}"
     if (ladder := dispute.ladder) and ladder.whole not in parts.get(ladder.claim, ()):
-        known = [part for part in parts.get(ladder.claim, ()) if part]
+        steps = [part for part in parts.get(ladder.claim, ()) if part]
         named = f"ladder names {ladder.claim!r}, part {ladder.whole!r}"
-        yield f"{named}, expected a claim here and a part of it{_hint(ladder.whole, known)}"
+        yield f"{named}, expected a claim here and a part of it{_hint(ladder.whole, steps)}"
     for shown, names in dispute.measured_by.items():
         for name in names:
             if name not in parts:

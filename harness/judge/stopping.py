@@ -111,15 +111,6 @@ class StoppingRule:
         """t_baseline / t_variant of every comparison that has rounds: the median over them."""
         return {pair: math.exp(float(np.median(values))) for pair, values in self.series.items() if values}
 
-    def differing(self, pair: Comparison) -> tuple[float, float] | None:
-        """Where the interval leaves out that both sides take the same time: typical times of a call of baseline and
-        variant, which fit the ratio. Else None."""
-        interval = running_interval(self.series.get(pair, ()), self.design.plan(pair.workload, self.alpha))
-        if interval.low <= 0 <= interval.high:
-            return None
-        baseline = float(np.median([each.call_baseline_ns for each in self.found[pair]]))
-        return baseline, baseline / math.exp(interval.centre)
-
     def remaining(self, experiment: Experiment, is_apart: Apart) -> list[Remaining]:
         """What the experiment still needs: all that is measured together first, then each pair that is measured apart.
         `is_apart`: whether a pair is."""
@@ -338,3 +329,13 @@ def _control_is_known(pair: Comparison, interval: Interval) -> bool:
 
 def _is_known(interval: Interval, precision: float) -> bool:
     return (interval.high - interval.low) / 2 <= precision or interval.n >= ENOUGH_ROUNDS
+
+
+def differing(rule: StoppingRule, pair: Comparison) -> tuple[float, float] | None:
+    """Where a pair's interval leaves out that both sides take the same time: typical times of a call of baseline and
+    variant, which fit the ratio. Else None."""
+    interval = running_interval(rule.series.get(pair, ()), rule.design.plan(pair.workload, rule.alpha))
+    if interval.low <= 0 <= interval.high:
+        return None
+    baseline = float(np.median([lives.call_baseline_ns for lives in rule.found[pair]]))
+    return baseline, baseline / math.exp(interval.centre)

@@ -69,9 +69,9 @@ def pytest_load_initial_conftests(
 
 def _refuse_unknown(args: Sequence[str], parser: pytest.Parser) -> None:
     """Raises UsageError for a word that looks like an option, is none, and has a name near it."""
-    known = _names_taken(parser)
+    names = _names_taken(parser)
     for word in (word.partition("=")[0] for word in args if word.startswith("--") and len(word) > 2):
-        if word not in known and (hint := did_you_mean(word, known, quote="")):
+        if word not in names and (hint := did_you_mean(word, names, quote="")):
             raise pytest.UsageError(f"{word}: there is no such option; {hint}")
 
 
@@ -325,7 +325,7 @@ class Session:
     def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
         if self.result is None:
             return
-        from ..report.causes import found_in
+        from ..report.causes import explanations_in
         from ..report.further import further
         from ..report.terminal import show, verdict_report
         from ..store import schema
@@ -334,7 +334,7 @@ class Session:
         if self.options.gates_only:
             terminalreporter.write_line("--benchmark-disable: gates only, nothing was timed and nothing judged")
         else:
-            causes = found_in(self.result.folder)
+            causes = explanations_in(self.result.folder)
             show(verdict_report(self.result.verdicts, self.result.manifest, causes), _console(config))
         for condition in self.result.failed_conditions():
             terminalreporter.write_line(f"fails: --fail-if {condition}", red=True)

@@ -14,7 +14,7 @@ import re
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -58,7 +58,7 @@ _FRAME = re.compile(r"(.*) \(([^()]*?)(?::(\d{1,9}))?\)")  # name, file, line
 _SIDE = re.compile(r"^(baseline|variant)_turn \(")
 
 
-class Place(Shape):
+class SampledLine(Shape):
     """A line of a function, with the samples that one side has there."""
 
     side: Annotated[Text, says("baseline or variant")]
@@ -69,7 +69,7 @@ class Place(Shape):
     samples: Annotated[list[Count], says("in each life")]
 
 
-class Places(Shape):
+class SampledPair(Shape):
     """Where both sides of a comparison spend their time."""
 
     workload: Annotated[Text, says("on which workload")]
@@ -78,32 +78,43 @@ class Places(Shape):
     call_ns: Annotated[dict[Text, Nanoseconds], says("side → time of a call in the rounds")] = {}
     roots: Annotated[dict[Text, Text], says("side → the function that is compared")] = {}
     samples: Annotated[dict[Text, list[Count]], says("side → all of its samples, in each life")] = {}
-    places: Annotated[list[Place], says("lines with samples")] = []
+    lines: Annotated[list[SampledLine], says("lines with samples")] = []
     seconds: Annotated[Amount, says("that looking took")] = 0.0
     reason: Annotated[Text | None, says("why there are none")] = None
 
 
-CAUSES = JsonFile("causes.json", list[Places])
+CAUSES = JsonFile("causes.json", list[SampledPair])
 
 
 def look_for_causes(
-    measurement: Measurement, folder: RunFolder, progress: Progress, pairs: Mapping[Comparison, tuple[float, float]]
+    measurement: Measurement,
+    folder: RunFolder,
+    progress: Progress,
+    differing: Callable[[Comparison], tuple[float, float] | None],
+    *,
+    of_models: bool,
 ) -> None:
-    """Sample both sides of each pair. `pairs`: with the times of a call of baseline and variant in the rounds. What a
-    tool refuses is the entry's `reason`."""
-    found: list[dict[str, Any]] = []
-    where = measured_by(measurement)
-    for pair, call_ns in pairs.items():
-        group, book = where[pair.workload]
-        begun = time.monotonic()
-        entry: dict[str, Any] = {"workload": pair.workload, "variant": pair.variant, "baseline": pair.baseline}
-        entry["call_ns"] = dict(zip(SIDES, call_ns, strict=True))
-        try:
-            entry |= _sampled(measurement, group, book, pair, progress)
-        except WorkerFailed as failure:
-            entry["reason"] = failure.reason
-        found.append(entry | {"seconds": time.monotonic() - begun})
-        folder.write_json(CAUSES, found)
+    """Sample both sides of each pair of functions that differ, `of_models` of models too. differing: the times of a
+    call of baseline and variant, None where a pair does not differ. What a tool refuses is the entry's `reason`."""
+    entries: list[dict[str, Any]] = []
+    commands = {name for name, source in measurement.setting.functions.items() if source.command}  # nobody sees inside
+    for group, book in measured_by(measurement).values():
+        is_asked = not group.in_environments and (of_models or book.experiment.workload.kind == "call")
+        pairs = [target.comparison for target in book.remaining().targets] if is_asked else []
+        for pair in dict.fromkeys(pair for pair in pairs if pair.metric == "time" and not commands & pair.sides):
+            if (call_ns := differing(pair)) is None:
+                continue
+            if not entries:
+                progress.phase("causes: where the difference is")
+            begun = time.monotonic()
+            entry: dict[str, Any] = {"workload": pair.workload, "variant": pair.variant, "baseline": pair.baseline}
+            entry["call_ns"] = dict(zip(SIDES, call_ns, strict=True))
+            try:
+                entry |= _sampled(measurement, group, book, pair, progress)
+            except WorkerFailed as failure:
+                entry["reason"] = failure.reason
+            entries.append(entry | {"seconds": time.monotonic() - begun})
+            folder.write_json(CAUSES, entries)
 
 
 def _sampled(
@@ -206,7 +217,7 @@ class _Reader:
         totals = {side: [sum(n for key, n in life.items() if key[0] == side) for life in self.lives] for side in SIDES}
         whole = sum(self.lives, Counter[tuple[str, str, str, int]]())
         kept = [key for key, n in whole.most_common() if key[1] and n >= LEAST_SHARE * sum(totals[key[0]])]
-        places = [
+        lines = [
             {
                 "side": side,
                 "function": function,
@@ -217,7 +228,7 @@ class _Reader:
             }
             for side, function, file, line in kept
         ]
-        return {"roots": self.roots, "samples": totals, "places": places}
+        return {"roots": self.roots, "samples": totals, "lines": lines}
 
 
 def function_at(path: str, line: int) -> str:
@@ -233,7 +244,7 @@ def _functions(path: str) -> tuple[tuple[int, int, str], ...]:
         tree = ast.parse("".join(linecache.getlines(path)))
     except (SyntaxError, ValueError):
         return ()
-    found: list[tuple[int, int, str]] = []
+    functions: list[tuple[int, int, str]] = []
 
     def look(node: ast.AST, outer: str) -> None:
         for child in ast.iter_child_nodes(node):
@@ -241,8 +252,8 @@ def _functions(path: str) -> tuple[tuple[int, int, str], ...]:
             if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 name = f"{outer}.{child.name}" if outer else child.name
                 if not isinstance(child, ast.ClassDef):
-                    found.append((child.lineno, child.end_lineno or child.lineno, name))
+                    functions.append((child.lineno, child.end_lineno or child.lineno, name))
             look(child, name)
 
     look(tree, "")
-    return tuple(found)
+    return tuple(functions)

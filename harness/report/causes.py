@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ..evidence.effect import ALPHA
-from ..profilers.causes import CAUSES, Place, Places
-from ..stats.causes import Division, Row, divide
+from ..profilers.causes import CAUSES, SampledLine, SampledPair
+from ..stats.causes import Division, PlaceDifference, divide
 from ..store.folder import RunFolder
 from ..store.verdict_schema import Effect
 from .text import call_time, call_times, one_text_line, unit_of
@@ -23,15 +23,15 @@ Key = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
-class Cause:
+class FunctionCause:
     """A function whose time differs between the two sides. `name`: of the compared functions themselves both names.
 
     `lines`: its lines with samples, those with the most time first.
     """
 
     name: str
-    row: Row
-    lines: tuple[Place, ...]
+    row: PlaceDifference
+    lines: tuple[SampledLine, ...]
 
     @property
     def where(self) -> str:
@@ -42,49 +42,49 @@ class Cause:
 
 
 @dataclass(frozen=True)
-class Found:
+class Explanation:
     """What the difference of two sides is made of."""
 
-    places: Places
+    sampled: SampledPair
 
     @property
     def key(self) -> Key:
         """Which comparison it is about."""
-        return self.places.workload, self.places.variant, self.places.baseline
+        return self.sampled.workload, self.sampled.variant, self.sampled.baseline
 
     @property
     def call_ns(self) -> tuple[float, float]:
         """Times of a call, of the baseline and of the variant."""
-        return self.places.call_ns["baseline"], self.places.call_ns["variant"]
+        return self.sampled.call_ns["baseline"], self.sampled.call_ns["variant"]
 
     @cached_property
-    def by_function(self) -> dict[str, list[Place]]:
+    def by_function(self) -> dict[str, list[SampledLine]]:
         """The lines of each function: functions of both sides are one where they have one name, and so are the two that
         are compared."""
-        lines: dict[str, list[Place]] = {}
-        for place in self.places.places:
+        lines: dict[str, list[SampledLine]] = {}
+        for place in self.sampled.lines:
             lines.setdefault(self._name(place), []).append(place)
         return lines
 
-    def _name(self, place: Place) -> str:
-        roots = dict.fromkeys(self.places.roots.get(side, "") for side in ("baseline", "variant"))
-        return " → ".join(roots) if place.function == self.places.roots.get(place.side) else place.function
+    def _name(self, place: SampledLine) -> str:
+        roots = dict.fromkeys(self.sampled.roots.get(side, "") for side in ("baseline", "variant"))
+        return " → ".join(roots) if place.function == self.sampled.roots.get(place.side) else place.function
 
     @cached_property
     def division(self) -> Division | None:
         """The difference by function; None where nothing was sampled."""
-        if self.places.reason or not self.places.samples or not self.places.call_ns:
+        if self.sampled.reason or not self.sampled.samples or not self.sampled.call_ns:
             return None
-        samples = {name: _summed(lines, self.places) for name, lines in self.by_function.items()}
-        totals = self.places.samples["baseline"], self.places.samples["variant"]
+        samples = {name: _summed(lines, self.sampled) for name, lines in self.by_function.items()}
+        totals = self.sampled.samples["baseline"], self.sampled.samples["variant"]
         return divide(samples, totals, self.call_ns, alpha=ALPHA)
 
     @cached_property
-    def causes(self) -> tuple[Cause, ...]:
+    def causes(self) -> tuple[FunctionCause, ...]:
         """Functions whose times can be told apart, the largest difference first."""
         rows = self.division.rows if self.division else ()
         return tuple(
-            Cause(row.key, row, tuple(sorted(self.by_function[row.key], key=lambda line: -sum(line.samples))))
+            FunctionCause(row.key, row, tuple(sorted(self.by_function[row.key], key=lambda line: -sum(line.samples))))
             for row in rows
         )
 
@@ -92,13 +92,13 @@ class Found:
     def times(self) -> str:
         """ "f 7.85 ms, g 1.68 ms a call"."""
         before, after = call_times(self.call_ns)
-        return f"{self.places.baseline} {before}, {self.places.variant} {after} a call"
+        return f"{self.sampled.baseline} {before}, {self.sampled.variant} {after} a call"
 
     @property
     def sentence(self) -> str:
         """Where the difference is: "mostly normalise (5.5 of 6.2 ms a call, a.py:17)". Empty where nobody looked."""
         if self.division is None:
-            return f"not known: {self.places.reason}" if self.places.reason else ""
+            return f"not known: {self.sampled.reason}" if self.sampled.reason else ""
         more = self.call_ns[0] - self.call_ns[1]
         if not self.causes:
             rest = self.division.rest
@@ -114,13 +114,13 @@ class Found:
         parts = [f"{each.name} {_signed(-each.row.ns / one)} {unit}{_in_brackets(each.where)}" for each in named]
         return f"{', '.join(parts)}, the rest {_signed(-left / one)} {unit} a call"
 
-    def _is_large(self, cause: Cause) -> bool:
+    def _is_large(self, cause: FunctionCause) -> bool:
         before, after = self.call_ns
         return abs(cause.row.ns) > (1 - MOSTLY) * abs(before - after)
 
 
 @dataclass(frozen=True)
-class Change:
+class CauseRow:
     """A row of the list behind the sentence: what a place adds to a call of the variant (below 0: saves), in `unit`."""
 
     name: str
@@ -139,37 +139,37 @@ class Change:
         return f"{_signed(self.value)} {self.unit} [{_signed(self.low)}, {_signed(self.high)}]"
 
 
-def changes(found: Found) -> list[Change]:
+def changes(explained: Explanation) -> list[CauseRow]:
     """A row for each cause, the largest first, and one for the rest: together they are the difference."""
-    if found.division is None:
+    if explained.division is None:
         return []
-    rows = [(f"{each.name}{_in_brackets(each.where)}", each.row) for each in found.causes]
+    rows = [(f"{each.name}{_in_brackets(each.where)}", each.row) for each in explained.causes]
     rows.append(
-        ("the rest, which cannot be told apart" if rows else "all of it: no part can be told", found.division.rest)
+        ("the rest, which cannot be told apart" if rows else "all of it: no part can be told", explained.division.rest)
     )
-    one, unit = unit_of(max(found.call_ns))
-    return [Change(name, unit, -row.ns / one, -row.high / one, -row.low / one) for name, row in rows]
+    one, unit = unit_of(max(explained.call_ns))
+    return [CauseRow(name, unit, -row.ns / one, -row.high / one, -row.low / one) for name, row in rows]
 
 
-def found_in(folder: RunFolder) -> dict[Key, Found]:
+def explanations_in(folder: RunFolder) -> dict[Key, Explanation]:
     """What a run found, by comparison. Raises RunError."""
-    found = (Found(places) for places in folder.read(CAUSES))
-    return {each.key: each for each in found}
+    explanations = [Explanation(sampled) for sampled in folder.read(CAUSES)]
+    return {explanation.key: explanation for explanation in explanations}
 
 
-def of_effect(found: Mapping[Key, Found], effect: Effect) -> Found | None:
+def of_effect(explained: Mapping[Key, Explanation], effect: Effect) -> Explanation | None:
     """What was found of the comparison that an effect is about."""
-    return found.get((effect.workload, effect.variant, effect.baseline))
+    return explained.get((effect.workload, effect.variant, effect.baseline))
 
 
-def why(found: Mapping[Key, Found], effects: Iterable[Effect]) -> list[str]:
+def why(explained: Mapping[Key, Explanation], effects: Iterable[Effect]) -> list[str]:
     """The sentence of each of these effects, once."""
-    told = (of_effect(found, effect) for effect in effects)
+    told = (of_effect(explained, effect) for effect in effects)
     return [one_text_line(each.sentence, 300) for each in dict.fromkeys(filter(None, told)) if each.sentence]
 
 
-def _summed(lines: Sequence[Place], places: Places) -> tuple[list[int], list[int]]:
-    lives = len(places.samples["baseline"])
+def _summed(lines: Sequence[SampledLine], sampled: SampledPair) -> tuple[list[int], list[int]]:
+    lives = len(sampled.samples["baseline"])
     sums: dict[str, list[int]] = {"baseline": [0] * lives, "variant": [0] * lives}
     for line in lines:
         sums[line.side] = [one + more for one, more in zip(sums[line.side], line.samples, strict=True)]

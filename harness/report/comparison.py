@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from ..evidence.evidence import Evidence
 from ..metrics.instructions.files import INSTRUCTIONS
 from ..metrics.instructions.metric import difference
-from ..profilers.causes import Place
+from ..profilers.causes import SampledLine
 from ..profilers.peak_memory import MEMORY
 from ..spec.comparison import Comparison
 from ..spec.words import Word
 from ..store.folder import RunFolder
 from ..store.verdict_schema import Effect, Verdict
-from .causes import Found, found_in, of_effect
+from .causes import Explanation, explanations_in, of_effect
 from .markdown import markdown_cell, markdown_rows, markdown_text
 from .text import call_times, effect_text, size_text, unit_of
 
@@ -57,7 +57,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class Screen:
-    """One comparison. `counted`: what its rounds are called. `found`: where its difference is, as far as somebody
+    """One comparison. `counted`: what its rounds are called. `explained`: where its difference is, as far as somebody
     looked."""
 
     verdict: Verdict
@@ -65,7 +65,7 @@ class Screen:
     call_ns: tuple[float, float]
     measures: tuple[Measure, ...]
     counted: str
-    found: Found | None
+    explained: Explanation | None
 
     @property
     def way(self) -> Word:
@@ -114,9 +114,9 @@ TIME, PEAK = "time", "peak memory"
 def screens(folder: RunFolder, verdicts: Iterable[Verdict], evidence: Evidence, counted: str) -> list[Screen]:
     """The screen of every comparison of two sides by time, in the order of the verdicts. `counted`: what the rounds of
     the run are called. Raises RunError."""
-    found = found_in(folder)
+    explained = explanations_in(folder)
     return [
-        _screen(folder, evidence, verdict, effect, counted, of_effect(found, effect))
+        _screen(folder, evidence, verdict, effect, counted, of_effect(explained, effect))
         for verdict in verdicts
         for effect in verdict.effects
         if effect.baseline and not effect.unit and not effect.factor
@@ -124,7 +124,7 @@ def screens(folder: RunFolder, verdicts: Iterable[Verdict], evidence: Evidence, 
 
 
 def _screen(
-    folder: RunFolder, evidence: Evidence, verdict: Verdict, effect: Effect, counted: str, found: Found | None
+    folder: RunFolder, evidence: Evidence, verdict: Verdict, effect: Effect, counted: str, explained: Explanation | None
 ) -> Screen:
     comparison = Comparison(effect.workload, effect.variant, effect.baseline)
     call_ns, faults = (math.nan, math.nan), (0.0, 0.0)
@@ -132,8 +132,8 @@ def _screen(
         apart = evidence.differences(comparison)
         call_ns = apart.call_baseline_ns, apart.call_baseline_ns / (effect.value or math.nan)
         faults = apart.faults_baseline, apart.faults_variant
-    if found is not None:  # the same times as beside its places
-        call_ns = found.call_ns
+    if explained is not None:  # the same times as beside its places
+        call_ns = explained.call_ns
     ends = (1 / each if each else math.inf for each in (effect.ratio, effect.high, effect.low))
     measures = [Measure(TIME, *call_times(call_ns), *ends)]
     measures += _instructions(folder, effect)
@@ -141,7 +141,7 @@ def _screen(
     if max(faults) >= 1:
         ratio = faults[1] / faults[0] if faults[0] else math.nan
         measures.append(Measure("page faults", f"{faults[0]:,.1f}", f"{faults[1]:,.1f}", ratio, ratio, ratio))
-    return Screen(verdict, effect, call_ns, tuple(measures), counted, found)
+    return Screen(verdict, effect, call_ns, tuple(measures), counted, explained)
 
 
 def _instructions(folder: RunFolder, effect: Effect) -> list[Measure]:
@@ -185,39 +185,38 @@ LEAST_OF_CALL = 0.01
 BAR = 8  # letters of the bar of a line that takes a whole call
 
 
-def code_of(found: Found, side: str) -> list[CodeLine]:
+def code_of(explained: Explanation, side: str) -> list[CodeLine]:
     """The lines of a side that take time, function by function, that with the most time first."""
-    total, call_ns = sum(found.places.samples[side]), found.places.call_ns[side]
+    total, call_ns = sum(explained.sampled.samples[side]), explained.sampled.call_ns[side]
     shares = [
         (place, sum(place.samples) / total)
-        for place in found.places.places
+        for place in explained.sampled.lines
         if place.side == side and sum(place.samples) >= LEAST_OF_CALL * total
     ]
     weight: dict[tuple[str, str], float] = {}
     for place, share in shares:
         weight[place.file, place.function] = weight.get((place.file, place.function), 0.0) + share
 
-    def order(item: tuple[Place, float]) -> tuple[float, str, str, int]:
+    def order(item: tuple[SampledLine, float]) -> tuple[float, str, str, int]:
         place = item[0]
         return -weight[place.file, place.function], place.file, place.function, place.line
 
     return [CodeLine(p.function, p.line, p.text, share * call_ns) for p, share in sorted(shares, key=order)]
 
 
-def code_text(found: Found, side: str, width: int = 88) -> str:
+def code_text(explained: Explanation, side: str, width: int = 88) -> str:
     """The same as lines of text: time of a call with a bar, number, code. A function's name stands above its lines."""
-    one, unit = unit_of(max(found.call_ns))
+    one, unit = unit_of(max(explained.call_ns))
     room = width - 17 - BAR
     lines = [f"{unit:>7}"]
     function = None
-    for each in code_of(found, side):
-        if each.function != function:
-            lines.append(f"{'':>{10 + BAR}}{each.function}")
-            function = each.function
-        text = each.text if len(each.text) <= room else f"{each.text[: room - 1]}…"
-        bar = "█" * round(BAR * each.ns / max(found.call_ns))
-        number = each.line or ""
-        lines.append(f"{each.ns / one:>7.3g}  {bar:<{BAR}} {number:>5}  {text}")
+    for line in code_of(explained, side):
+        if line.function != function:
+            lines.append(f"{'':>{10 + BAR}}{line.function}")
+            function = line.function
+        text = line.text if len(line.text) <= room else f"{line.text[: room - 1]}…"
+        bar = "█" * round(BAR * line.ns / max(explained.call_ns))
+        lines.append(f"{line.ns / one:>7.3g}  {bar:<{BAR}} {line.line or '':>5}  {text}")
     return "\n".join(lines)
 
 
@@ -228,7 +227,7 @@ def measure_rows(measures: Sequence[Measure]) -> list[tuple[str, str, str, str]]
 
 def screen_markdown(screen: Screen) -> str:
     """The screen for a pull request: sentence, costs, causes, and the lines of both sides folded."""
-    effect, found = screen.effect, screen.found
+    effect, explained = screen.effect, screen.explained
     blocks = [
         f"### {markdown_text(screen.headline)}",
         f"{markdown_text(effect.where)}: {markdown_text(effect_text(effect))}, {effect.rounds} {screen.counted}. "
@@ -238,11 +237,11 @@ def screen_markdown(screen: Screen) -> str:
             (list(map(markdown_cell, row)) for row in measure_rows(screen.measures)),
         ),
     ]
-    if found is not None and found.sentence:
-        blocks.append(f"Where the difference is: {markdown_text(found.sentence)}.")
-    if found is not None and found.division is not None:
+    if explained is not None and explained.sentence:
+        blocks.append(f"Where the difference is: {markdown_text(explained.sentence)}.")
+    if explained is not None and explained.division is not None:
         for name, side in ((effect.baseline, "baseline"), (effect.variant, "variant")):
-            code = html.escape(code_text(found, side), quote=False)
+            code = html.escape(code_text(explained, side), quote=False)
             title = f"Lines of {html.escape(name)} that take time in a call"
             blocks.append(f"<details><summary>{title}</summary>\n\n<pre>\n{code}\n</pre>\n</details>")
     return "\n\n".join(blocks) + "\n"

@@ -23,7 +23,7 @@ LENGTH, ITEM_BYTES = 128, 4
 
 
 @dataclass(frozen=True)
-class Step:
+class LadderStep:
     """One step: the part of the claim that measured it, its effects by workload, and what it adds to what the model
     holds, in percent of the weights, by workload (what is not known is left out)."""
 
@@ -38,9 +38,9 @@ class Step:
 class Ladder:
     """The steps from the first variant to the last, what lies beyond, and all steps measured as one."""
 
-    steps: tuple[Step, ...]
-    beyond: tuple[Step, ...]
-    whole: Step
+    steps: tuple[LadderStep, ...]
+    beyond: tuple[LadderStep, ...]
+    whole: LadderStep
     workloads: Mapping[str, str]  # name → in words
 
     def product(self, workload: str) -> tuple[float, float, float] | None:
@@ -49,8 +49,8 @@ class Ladder:
         effects = [step.effects.get(workload) for step in self.steps]
         if not effects or any(each is None or each.lower is None or each.upper is None for each in effects):
             return None
-        known = [each for each in effects if each is not None]
-        ratio, low, high = (math.prod(getattr(each, end) for each in known) for end in ("ratio", "low", "high"))
+        bounded = [effect for effect in effects if effect is not None]
+        ratio, low, high = (math.prod(getattr(effect, end) for effect in bounded) for end in ("ratio", "low", "high"))
         return ratio, low, high
 
 
@@ -65,7 +65,7 @@ def ladder_of(verdicts: Sequence[Verdict], dispute: Dispute, manifest: Manifest)
     if whole is None:
         return None
     after = {step.baseline: step for step in found if step is not whole}
-    steps, beyond, at = list[Step](), list[Step](), whole.baseline
+    steps, beyond, at = list[LadderStep](), list[LadderStep](), whole.baseline
     while at in after:
         step = after.pop(at)
         (steps if not steps or steps[-1].variant != whole.variant else beyond).append(step)
@@ -74,7 +74,7 @@ def ladder_of(verdicts: Sequence[Verdict], dispute: Dispute, manifest: Manifest)
     return Ladder(tuple(steps), tuple(beyond), whole, names)
 
 
-def _step(verdict: Verdict, geometry_of: Mapping[str, str]) -> Step:
+def _step(verdict: Verdict, geometry_of: Mapping[str, str]) -> LadderStep:
     effects = {effect.workload: effect for effect in verdict.effects}
     first = verdict.effects[0]
     memory = {
@@ -82,7 +82,7 @@ def _step(verdict: Verdict, geometry_of: Mapping[str, str]) -> Step:
         for workload in effects
         if (percent := _more_memory(first.baseline, first.variant, geometry_of.get(workload, ""))) is not None
     }
-    return Step(verdict.part, first.baseline, first.variant, effects, memory)
+    return LadderStep(verdict.part, first.baseline, first.variant, effects, memory)
 
 
 def _more_memory(baseline: str, variant: str, geometry: str) -> float | None:
@@ -114,7 +114,7 @@ def ladder_rows(ladder: Ladder) -> list[list[str]]:
     return rows + [_row(ladder, step, f"beyond: {step.name}") for step in ladder.beyond]
 
 
-def _row(ladder: Ladder, step: Step, name: str) -> list[str]:
+def _row(ladder: Ladder, step: LadderStep, name: str) -> list[str]:
     gains = [effect_text(step.effects[w]) if w in step.effects else "" for w in ladder.workloads]
     prices = dict.fromkeys(f"{end(step.memory.values()):+.3g} %" for end in (min, max) if step.memory)
     return [name, f"{step.baseline} → {step.variant}", *gains, " to ".join(prices)]

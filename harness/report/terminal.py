@@ -22,7 +22,7 @@ from ..store.schema import Manifest, manifest_of
 from ..store.verdict_schema import Effect, Verdict
 from .again import command_of
 from .answer import answer
-from .causes import Found, Key, of_effect
+from .causes import Explanation, Key, of_effect
 from .further import goes_on
 from .outcome import to_settle, verdict_text
 from .text import Json, claim_text, counted_in, effect_text, excluded_lines, one_text_line, row_text, run_notes
@@ -64,7 +64,7 @@ AT_THE_END = "go on with this run, by the command at the end"
 """Instead of one that begins anew. Whoever prints a report knows where its run lies."""
 
 
-def verdict_report(verdicts: Sequence[Verdict], manifest: Json, causes: Mapping[Key, Found] | None = None) -> Group:
+def verdict_report(verdicts: Sequence[Verdict], manifest: Json, causes: Mapping[Key, Explanation] = {}) -> Group:
     """All verdicts, one block a verdict, one line an effect, with where its difference is as far as `causes` has it;
     below them the session's noise, what was excluded, and the answer: the end of it is what stands above the prompt."""
     blocks: list[RenderableType] = [
@@ -82,7 +82,7 @@ def verdict_report(verdicts: Sequence[Verdict], manifest: Json, causes: Mapping[
         if verdict.effects and verdict.effects == before[1]:
             blocks.append(Padding(Text(f"effects: those of {one_text_line(before[0])}"), (0, 0, 0, 2)))
             continue
-        blocks += _effects(verdict, widths, causes or {})
+        blocks += _effects(verdict, widths, causes)
         before = claim_text(verdict), verdict.effects
     if not verdicts:
         blocks += ["", Text("No verdicts: nothing was measured.")]
@@ -119,7 +119,7 @@ def _heading(verdict: Verdict, manifest: Manifest) -> Iterator[RenderableType]:
     yield from (Padding(Text(line), (0, 0, 0, 2)) for line in lines)
 
 
-def _effects(verdict: Verdict, widths: Sequence[int], causes: Mapping[Key, Found]) -> Iterator[RenderableType]:
+def _effects(verdict: Verdict, widths: Sequence[int], causes: Mapping[Key, Explanation]) -> Iterator[RenderableType]:
     """A claim's effects by what they compare. A note that several share comes once, before them; what the verdict's
     reason says already is not repeated."""
     effects = verdict.effects

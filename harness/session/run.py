@@ -22,10 +22,8 @@ from llama_workbench.variants.outside import OutsideVariantError
 from ..calls.environments import facts_of
 from ..claims.dispute import load_folder
 from ..claims.faults import ClaimError
-from ..evidence.design import Design
 from ..evidence.effect import ALPHA
-from ..evidence.evidence import fault_cost_ns
-from ..judge.stopping import StoppingRule
+from ..judge.stopping import differing
 from ..machine.environment import fingerprint, usable_cores
 from ..machine.extras import lacking
 from ..machine.interrupts import Interrupts
@@ -41,18 +39,18 @@ from ..metrics.registry import metric_of, metrics
 from ..plan.experiments import Plan, make_plan
 from ..plan.options import Options, PlanError, Request, kept
 from ..plan.sources import sources_of
+from ..profilers.causes import look_for_causes
+from ..profilers.registry import run_passes
 from ..report.standings import write_standings
-from ..spec.comparison import Comparison
 from ..spec.conditions import FAIL_IF, Condition, conditions_in
 from ..spec.hypotheses import DEVICES
 from ..spec.sample import Round
-from ..stats.samples import Clocks
 from ..store.errors import RunError
 from ..store.files import CLAIMS, MANIFEST, VERDICTS
 from ..store.folder import RunFolder
 from ..store.schema import FORMAT
 from ..store.verdict_schema import Verdict
-from .judging import counted, judge_run
+from .judging import counted, judge_run, stopping_rule
 from .unfinished import Unfinished
 
 SNAPSHOT_SECONDS = 15.0
@@ -100,24 +98,6 @@ def real_geometry(options: Options) -> Geometry | None:
     from llama_workbench.datasets.checkpoints import geometry_of
 
     return geometry_of(options.checkpoint, "given by --checkpoint")
-
-
-def stopping_rule(
-    plan: Plan,
-    wall: Mapping[str, frozenset[str]],
-    environment: Mapping[str, Any] | None = None,
-    horizons: Mapping[str, int] | None = None,
-    *,
-    to_compare: bool = False,
-) -> StoppingRule:
-    """The rule for a plan. `wall`: workload → variants that must be timed by wall. `environment`: as in run.json.
-    `horizons`: workload → how many lives it should have. `to_compare`: see `StoppingRule`."""
-    threaded = frozenset(experiment.workload.name for experiment in plan.experiments if experiment.workload.threads > 1)
-    clocks = Clocks(plan.device, threaded, wall)
-    design = Design(True, horizons or {})
-    return StoppingRule(
-        plan.experiments, clocks, ALPHA, fault_cost_ns(environment or {}), design, to_compare=to_compare
-    )
 
 
 class Run:
@@ -242,10 +222,9 @@ class Run:
             confirm(measurement, rule.ratios())
             self._make_passes(measurement)
             if not self.options.no_causes:
-                self._look_for_causes(measurement, rule)
+                of_models = self.plan.mode == "compare" and self.options.profile
+                look_for_causes(measurement, self.folder, self.progress, partial(differing, rule), of_models=of_models)
             if self.options.profile or self.options.profile_native:
-                from ..profilers.registry import run_passes
-
                 self.progress.phase("profiles and memory")
                 run_passes(measurement, self.folder, self.progress, native=self.options.profile_native)
 
@@ -274,28 +253,6 @@ class Run:
                 self._write_manifest("running")
             except (WorkerFailed, MeasureError) as error:
                 self.progress.note(f"{metric.title}: nothing found, {error}")
-
-    def _look_for_causes(self, measurement: Measurement, rule: StoppingRule) -> None:
-        """Where the difference is, of each comparison that found one: of functions, and of models that `--compare`
-        names with `--profile`."""
-        from ..profilers.causes import look_for_causes
-
-        commands = {
-            name for name, source in self.plan.functions.sources.items() if source.command
-        }  # nobody sees inside
-        pairs: list[Comparison] = []
-        for group in measurement.processes.groups:
-            for book in () if group.in_environments else group.books:
-                is_named = self.plan.mode == "compare" and self.options.profile
-                is_asked = book.experiment.workload.kind == "call" or is_named
-                targets = [
-                    each for each in book.remaining().targets if is_asked and not commands & each.comparison.sides
-                ]
-                pairs += [target.comparison for target in targets if target.comparison.metric == "time"]
-        differing = {pair: call_ns for pair in pairs if (call_ns := rule.differing(pair))}
-        if differing:
-            self.progress.phase("causes: where the difference is")
-            look_for_causes(measurement, self.folder, self.progress, differing)
 
     def _check_cache(self) -> None:
         """Warn of a cache that cannot be written; `CacheError` where something that is asked for needs it. Missing

@@ -26,7 +26,7 @@ Samples = tuple[Sequence[int], Sequence[int]]
 
 
 @dataclass(frozen=True)
-class Row:
+class PlaceDifference:
     """How much longer a call of the baseline is in one place, in nanoseconds: negative where the variant is longer.
 
     baseline_ns, variant_ns: time of a call in that place.
@@ -50,8 +50,8 @@ class Division:
     """rows: those that can be told from none, the largest first. rest: everything else. They add up to the difference
     of the two times."""
 
-    rows: tuple[Row, ...]
-    rest: Row
+    rows: tuple[PlaceDifference, ...]
+    rest: PlaceDifference
 
 
 def divide(places: Mapping[str, Samples], totals: Samples, call_ns: tuple[float, float], *, alpha: float) -> Division:
@@ -66,16 +66,16 @@ def divide(places: Mapping[str, Samples], totals: Samples, call_ns: tuple[float,
     shares = {key: np.asarray(samples, dtype=np.float64) / whole for key, samples in places.items()}
     large = sorted(shares, key=lambda key: -float(shares[key].mean(axis=1).max()))
     looked_at = [key for key in large[:MOST_ROWS] if shares[key].mean(axis=1).max() >= LEAST_SHARE]
-    each = alpha / max(len(looked_at), 1)
-    rows = [_row(key, shares[key], whole, times, each) for key in looked_at]
+    alpha_of_row = alpha / max(len(looked_at), 1)
+    rows = [_row(key, shares[key], whole, times, alpha_of_row) for key in looked_at]
     told = sorted((row for row in rows if row.is_told), key=lambda row: -abs(row.ns))
     others = 1 - sum((shares[row.key] for row in told), np.zeros_like(whole))
-    return Division(tuple(told), _row("", others, whole, times, each))
+    return Division(tuple(told), _row("", others, whole, times, alpha_of_row))
 
 
 def _row(
     key: str, shares: NDArray[np.float64], whole: NDArray[np.float64], times: NDArray[np.float64], alpha: float
-) -> Row:
+) -> PlaceDifference:
     """`shares`, `whole`: [side, life]; `times`: [side, 1]."""
     both = shares * times
     apart = both[0] - both[1]
@@ -87,4 +87,4 @@ def _row(
     reach = float(stats.t.ppf(1 - alpha / 2, lives - 1)) * error
     ns = float(apart.mean())
     baseline_ns, variant_ns = (float(value) for value in both.mean(axis=1))
-    return Row(key, ns, ns - reach, ns + reach, baseline_ns, variant_ns)
+    return PlaceDifference(key, ns, ns - reach, ns + reach, baseline_ns, variant_ns)

@@ -145,10 +145,10 @@ WORDS = {"supported": "slower", "refuted": "not slower"}
 
 
 def _rows(subject: str, result: Any) -> list[dict[str, Any]]:
-    from llama_workbench.harness.report.causes import found_in, why
+    from llama_workbench.harness.report.causes import explanations_in, why
     from llama_workbench.harness.spec.conditions import FAIL_IF
 
-    found = found_in(result.folder)
+    found = explanations_in(result.folder)
     effects = [effect for verdict in result.verdicts if verdict.claim == FAIL_IF for effect in verdict.effects]
     if not effects:
         excluded = result.manifest["excluded"] or [{"variant": subject, "reason": "nothing was measured"}]

@@ -93,13 +93,13 @@ def command(
 def _show(folder: RunFolder, judged: Rejudged) -> None:
     """The report; of a fleet also each effect over its machines, and the command that settles what is open."""
     from llama_workbench.harness.fleet.report import machine_lines
-    from llama_workbench.harness.report.causes import found_in
+    from llama_workbench.harness.report.causes import explanations_in
     from llama_workbench.harness.report.further import further
     from llama_workbench.harness.report.terminal import verdict_report
     from llama_workbench.harness.store import schema
     from llama_workbench.harness.store.files import MACHINES
 
-    show(verdict_report(*judged, causes=found_in(folder)))
+    show(verdict_report(*judged, causes=explanations_in(folder)))
     if lines := machine_lines(folder.read(MACHINES) if judged.manifest.get("machines") else []):
         write("".join(f"{line}\n" for line in ("", *lines)))
     if command := further(folder.path, judged.verdicts, schema.manifest_of(judged.manifest)):

@@ -62,27 +62,27 @@ def _show(screen: Screen, code: bool) -> None:
     from llama_workbench.harness.report.comparison import code_text, measure_rows
     from llama_workbench.harness.report.text import effect_text
 
-    effect, found = screen.effect, screen.found
+    effect, explained = screen.effect, screen.explained
     show(Text(screen.headline, style=f"bold {screen.way.look.terminal}".strip()))
     show(Text(f"{effect.where}: {effect_text(effect)}, {effect.rounds} {screen.counted}", style="dim"))
     table = Table.grid(padding=(0, 2))
     for row in measure_rows(screen.measures):
         table.add_row(*(Text(cell) for cell in (row[0], f"{row[1]} → {row[2]}", row[3])))
     show(Padding(table, (1, 0, 0, 2)))
-    if found is not None:
-        reason = f": {found.sentence}" if not found.causes else ""
+    if explained is not None:
+        reason = f": {explained.sentence}" if not explained.causes else ""
         show(Padding(Text(f"Where the difference is{reason}"), (1, 0, 0, 0)))
         bars = Table.grid(padding=(0, 2))
-        causes = changes(found)
+        causes = changes(explained)
         largest = max((abs(each.value) for each in causes), default=0.0) or 1.0
-        for each in causes:
-            colour = ("green" if each.value < 0 else "red") if each.is_told else "dim"
-            bar = Text("█" * max(1, round(BAR * abs(each.value) / largest)), style=colour)
-            bars.add_row(Text(each.name), Text(str(each), justify="right"), bar)
+        for cause in causes:
+            colour = ("green" if cause.value < 0 else "red") if cause.is_told else "dim"
+            bar = Text("█" * max(1, round(BAR * abs(cause.value) / largest)), style=colour)
+            bars.add_row(Text(cause.name), Text(str(cause), justify="right"), bar)
         show(Padding(bars, (0, 0, 0, 2)))
-    if found is not None and found.division is not None and code:
+    if explained is not None and explained.division is not None and code:
         for name, side in ((effect.baseline, "baseline"), (effect.variant, "variant")):
             show(Padding(Text(name, style="bold"), (1, 0, 0, 0)))
-            show(Padding(Text(code_text(found, side)), (0, 0, 0, 2)))
+            show(Padding(Text(code_text(explained, side)), (0, 0, 0, 2)))
     show(Padding(Text(screen.advice, style="bold"), (1, 0, 0, 0)))
     sys.stdout.flush()
