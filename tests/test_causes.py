@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from llama_workbench import ROOT
 from llama_workbench.harness.profilers.causes import SampledLine, SampledPair, _Reader, function_at
 from llama_workbench.harness.report.causes import Explanation, changes, explanations_in
 from llama_workbench.harness.report.comparison import code_of, screens
@@ -152,6 +153,39 @@ def test_the_lines_that_take_time_are_those_of_each_side() -> None:
     assert [(each.function, each.line, each.ns) for each in code_of(told, "baseline")] == [
         ("old", 7, 7e6), ("f", 9, 2.9e6),
     ]  # fmt: skip
+
+
+def test_of_models_a_row_is_a_phase() -> None:
+    """Lines of two of our variants, whose sources name the phases."""
+
+    def line(side: str, file: str, text: str, percent: int) -> SampledLine:
+        source = (ROOT / file).read_text(encoding="utf-8").splitlines()
+        number = next(number for number, code in enumerate(source, 1) if text in code)
+        function = function_at(str(ROOT / file), number)
+        return SampledLine(
+            side=side, function=function, file=file, line=number, text=text, samples=[10 * percent] * 6
+        )  # fmt: skip
+
+    lines = [
+        line("baseline", "variants/ladder.py", "qk.roll(", 30),
+        line("baseline", "variants/ladder.py", "y = F.silu(gate) * up", 70),
+        line("variant", "variants/fast.py", "qk.roll(", 60),
+        line("variant", "variants/fast.py", "F.silu(", 40),
+    ]
+    sides = {"baseline": [1000] * 6, "variant": [1000] * 6}
+    told = Explanation(
+        SampledPair(
+            workload="w",
+            variant="g",
+            baseline="f",
+            call_ns={"baseline": 10e6, "variant": 4e6},
+            roots={"baseline": "a", "variant": "b"},
+            samples=sides,
+            lines=lines,
+        )  # fmt: skip
+    )
+    assert set(told.phases.values()) == {"rope", "mlp"}
+    assert told.sentence.startswith("mostly mlp (5.4 of 6 ms a call, ladder.py:")
 
 
 def test_where_nothing_can_be_told_it_says_so() -> None:

@@ -38,12 +38,15 @@ LONG_CALL_SECONDS = 0.1
 """Longer calls are sampled for as long as LEAST_CALLS of them take, up to MOST_SECONDS."""
 LEAST_CALLS, MOST_SECONDS = 6, 10.0
 
-LEAST_SHARE = 0.002
-"""A place with less of both sides' samples is not kept by itself."""
+LEAST_SHARE = 0.0005
+"""A line with less of a side's samples is not kept by itself."""
 
 MOST_TEXT = 160  # characters of a line of code
 
 SIDES = ("baseline", "variant")
+
+_DISPATCH = "torch/nn/modules/module.py"
+"""Two frames at every call of a Module, which say nothing."""
 
 _HARNESS = ("harness/", "<")
 _NOT_OWN = ("stdlib/", "torch/", "site-packages/numpy/")
@@ -59,13 +62,15 @@ _SIDE = re.compile(r"^(baseline|variant)_turn \(")
 
 
 class SampledLine(Shape):
-    """A line of a function, with the samples that one side has there."""
+    """A line of a function as it was reached, with the samples that one side has there."""
 
     side: Annotated[Text, says("baseline or variant")]
     function: Annotated[Text, says("with its class, as in its file")]
     file: Annotated[Text, says("where it stands")]
     line: Annotated[Count, says("the line that was executed; 0: not known")]
     text: Annotated[Text, says("what stands in that line")]
+    way: Annotated[list[Text], says("frames on the way to it, FUNCTION (FILE:LINE), outermost first")] = []
+    below: Annotated[list[Text], says("frames of libraries that it called")] = []
     samples: Annotated[list[Count], says("in each life")]
 
 
@@ -169,66 +174,90 @@ def _stacks(tool: str, process: WorkerProcess, pair: Comparison, seconds: float)
                 recorder.communicate()
 
 
+Frame = tuple[str, int]
+"""A file as profiles name it, and a line."""
+
+Stack = tuple[str, tuple[Frame, ...], tuple[Frame, ...]]
+"""A side, its frames, outermost first, to the innermost that is not of a library, and those below it. Without a line,
+in place of a file, what an event loop does."""
+
+
 class _Reader:
-    """Adds up samples by place, life after life. `added`: files that the run was given."""
+    """Adds up samples by stack, life after life. `added`: files that the run was given."""
 
     def __init__(self, added: Sequence[Path]) -> None:
         self.named = cache(lambda path: place(path, added))
-        self.lives: list[Counter[tuple[str, str, str, int]]] = []
+        self.lives: list[Counter[Stack]] = []
         self.roots: dict[str, str] = {}
         self.paths: dict[str, str] = {}  # a file as profiles name it → where it lies
 
     def take(self, stacks: str) -> str:
         """Read one life; why that cannot be, else empty."""
-        counts: Counter[tuple[str, str, str, int]] = Counter()
+        counts: Counter[Stack] = Counter()
         for line in stacks.splitlines():
             stack, _, count = line.rpartition(" ")
             if count.isdecimal() and (key := self._key(stack.split(";"))):
                 counts[key] += int(count)
         self.lives.append(counts)
-        empty = [side for side in SIDES if not any(key[0] == side for key in counts)]
+        empty = [side for side in SIDES if not any(side == of for of, *_ in counts)]
         return f"py-spy saw no call of the {empty[0]}" if empty else ""
 
-    def _key(self, frames: Sequence[str]) -> tuple[str, str, str, int] | None:
-        """Side, function, file and line that a stack counts for; None of one that is outside of a turn."""
+    def _key(self, frames: Sequence[str]) -> Stack | None:
+        """The side and the frames that a stack counts for; None of one that is outside of a turn."""
         begin = next((index for index, frame in enumerate(frames) if _SIDE.match(frame)), None)
         if begin is None:
             return None
         side = frames[begin].partition("_turn")[0]
         parts = filter(None, map(_FRAME.fullmatch, frames[begin + 1 :]))
-        below = [(match[2], int(match[3] or 0)) for match in parts if not self.named(match[2]).startswith(_HARNESS)]
-        if below and self.named(below[0][0]).startswith(_LOOP):  # what runs a coroutine function
-            waits = self.named(below[-1][0]).startswith(_LOOP[1])
-            below = [each for each in below if not self.named(each[0]).startswith((*_LOOP, "stdlib/contextvars"))]
+        below = [(self._file(match[2]), int(match[3] or 0)) for match in parts]
+        below = [frame for frame in below if not frame[0].startswith(_HARNESS) and frame[0] != _DISPATCH]
+        if below and below[0][0].startswith(_LOOP):  # what runs a coroutine function
+            waits = below[-1][0].startswith(_LOOP[1])
+            below = [frame for frame in below if not frame[0].startswith((*_LOOP, "stdlib/contextvars"))]
             if not below:
-                return side, WAITING if waits else EVENT_LOOP, "", 0
+                return side, ((WAITING if waits else EVENT_LOOP, 0),), ()
         if not below:  # the loop around the calls, and what has no source
-            return side, "", "", 0
-        root = self.named(below[0][0])
-        self.roots.setdefault(side, function_at(*below[0]))
-        others = tuple(prefix for prefix in _NOT_OWN if not root.startswith(prefix))
-        own = [below[0], *(each for each in below[1:] if not self.named(each[0]).startswith(others))]
-        path, line = own[-1]
-        self.paths[self.named(path)] = path
-        return side, function_at(path, line), self.named(path), line
+            return side, (), ()
+        self.roots.setdefault(side, self._function(below[0]))
+        others = tuple(prefix for prefix in _NOT_OWN if not below[0][0].startswith(prefix))
+        own = [place for place, frame in enumerate(below) if not place or not frame[0].startswith(others)]
+        return side, tuple(below[: own[-1] + 1]), tuple(below[own[-1] + 1 :])
+
+    def _file(self, path: str) -> str:
+        name = self.named(path)
+        self.paths.setdefault(name, path)
+        return name
+
+    def _function(self, frame: Frame) -> str:
+        file, line = frame
+        return function_at(self.paths[file], line) if line else file
 
     def entry(self) -> dict[str, Any]:
         """The rest of an entry of causes.json."""
         totals = {side: [sum(n for key, n in life.items() if key[0] == side) for life in self.lives] for side in SIDES}
-        whole = sum(self.lives, Counter[tuple[str, str, str, int]]())
-        kept = [key for key, n in whole.most_common() if key[1] and n >= LEAST_SHARE * sum(totals[key[0]])]
+        whole = sum(self.lives, Counter[Stack]())
+        kept = [stack for stack, n in whole.most_common() if stack[1] and n >= LEAST_SHARE * sum(totals[stack[0]])]
         lines = [
             {
                 "side": side,
-                "function": function,
-                "file": file,
-                "line": line,
-                "text": linecache.getline(self.paths[file], line).strip()[:MOST_TEXT] if line else function,
-                "samples": [life[side, function, file, line] for life in self.lives],
+                "function": self._function(way[-1]),
+                "file": way[-1][0] if way[-1][1] else "",
+                "line": way[-1][1],
+                "text": self._text(way[-1]),
+                "way": [self._shown(frame) for frame in way[:-1]],
+                "below": [self._shown(frame) for frame in below],
+                "samples": [life[side, way, below] for life in self.lives],
             }
-            for side, function, file, line in kept
+            for side, way, below in kept
         ]
         return {"roots": self.roots, "samples": totals, "lines": lines}
+
+    def _shown(self, frame: Frame) -> str:
+        return f"{self._function(frame)} ({frame[0]}:{frame[1]})"
+
+    def _text(self, frame: Frame) -> str:
+        file, line = frame
+        return linecache.getline(self.paths[file], line).strip()[:MOST_TEXT] if line else file
 
 
 def function_at(path: str, line: int) -> str:

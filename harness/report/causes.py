@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from llama_workbench.variants.phase_map import FUSED_PARTS, OTHER, PHASES
+
 from ..evidence.effect import ALPHA
+from ..metrics.share.shares import merged_sets, phases_of_stack
+from ..metrics.share.source_lines import lines_in_sources
 from ..profilers.causes import CAUSES, SampledLine, SampledPair
 from ..stats.causes import Division, PlaceDifference, divide
 from ..store.folder import RunFolder
 from ..store.verdict_schema import Effect
 from .text import call_time, call_times, one_text_line, unit_of
+
+_FRAME = re.compile(r"(.*) \(([^()]*):(\d+)\)")  # function, file, line
+
+ATTENTION = FUSED_PARTS | {"attention_fused"}
+"""What one side may compute in one kernel and the other in four: one row then."""
 
 MOSTLY = 0.8
 """A place that makes up this share of a difference is its cause, unless another one has more than the rest of it."""
@@ -58,15 +68,39 @@ class Explanation:
         return self.sampled.call_ns["baseline"], self.sampled.call_ns["variant"]
 
     @cached_property
+    def phases(self) -> dict[str, str]:
+        """Of a model whose source says it: a line, with the way to it, → the phases that it may belong to, in words.
+        Empty where either side has less than half of its samples in a phase."""
+        reached = {_stack(line): line for line in self.sampled.lines}
+        places: dict[str, set[tuple[str, int]]] = {}
+        for stack in reached:
+            for frame in stack:
+                function, file, number = _FRAME.fullmatch(frame).groups()  # type: ignore[union-attr]
+                places.setdefault(file, set()).add((function.rpartition(".")[2], int(number)))
+        lines = lines_in_sources(places)
+        if not lines:
+            return {}
+        sets = {stack: phases_of_stack(stack, lines)[0] for stack in reached}
+        for side, totals in self.sampled.samples.items():
+            here = [stack for stack in reached if reached[stack].side == side and sets[stack] != {OTHER}]
+            if sum(sum(reached[stack].samples) for stack in here) < sum(totals) / 2:
+                return {}
+        fused = [ATTENTION] if any("attention_fused" in phases for phases in sets.values()) else []
+        groups = {phase: group for group in merged_sets([*sets.values(), *fused]) for phase in group}
+        return {";".join(stack): _in_words(groups[min(phases)]) for stack, phases in sets.items()}
+
+    @cached_property
     def by_function(self) -> dict[str, list[SampledLine]]:
         """The lines of each function: functions of both sides are one where they have one name, and so are the two that
-        are compared."""
+        are compared. Of models, by phase where that is known."""
         lines: dict[str, list[SampledLine]] = {}
         for place in self.sampled.lines:
             lines.setdefault(self._name(place), []).append(place)
         return lines
 
     def _name(self, place: SampledLine) -> str:
+        if self.phases:
+            return self.phases[";".join(_stack(place))]
         roots = dict.fromkeys(self.sampled.roots.get(side, "") for side in ("baseline", "variant"))
         return " → ".join(roots) if place.function == self.sampled.roots.get(place.side) else place.function
 
@@ -166,6 +200,18 @@ def why(explained: Mapping[Key, Explanation], effects: Iterable[Effect]) -> list
     """The sentence of each of these effects, once."""
     told = (of_effect(explained, effect) for effect in effects)
     return [one_text_line(each.sentence, 300) for each in dict.fromkeys(filter(None, told)) if each.sentence]
+
+
+def _stack(line: SampledLine) -> tuple[str, ...]:
+    """The frames to a line, as `phases_of_stack` reads them."""
+    return (*line.way, f"{line.function} ({line.file}:{line.line})", *line.below)
+
+
+def _in_words(phases: Collection[str]) -> str:
+    if {*phases} >= ATTENTION:
+        rest = _in_words({*phases} - ATTENTION)
+        return " + ".join(filter(None, ("attention from mask to output", rest)))
+    return " + ".join(phase.replace("_", " ") for phase in PHASES if phase in phases)
 
 
 def _summed(lines: Sequence[SampledLine], sampled: SampledPair) -> tuple[list[int], list[int]]:

@@ -188,11 +188,12 @@ BAR = 8  # letters of the bar of a line that takes a whole call
 def code_of(explained: Explanation, side: str) -> list[CodeLine]:
     """The lines of a side that take time, function by function, that with the most time first."""
     total, call_ns = sum(explained.sampled.samples[side]), explained.sampled.call_ns[side]
-    shares = [
-        (place, sum(place.samples) / total)
-        for place in explained.sampled.lines
-        if place.side == side and sum(place.samples) >= LEAST_OF_CALL * total
-    ]
+    reached: dict[tuple[str, int, str], list[SampledLine]] = {}
+    for line in explained.sampled.lines:
+        if line.side == side:
+            reached.setdefault((line.file, line.line, line.function), []).append(line)
+    samples = [(lines[0], sum(sum(line.samples) for line in lines) / total) for lines in reached.values()]
+    shares = [(line, share) for line, share in samples if share >= LEAST_OF_CALL]
     weight: dict[tuple[str, str], float] = {}
     for place, share in shares:
         weight[place.file, place.function] = weight.get((place.file, place.function), 0.0) + share
