@@ -154,7 +154,11 @@ class Compared:
         nobody could look."""
         from .harness.report.causes import explanations_in, why
 
-        return "; ".join(why(explanations_in(self.run._folder), self._outcome.judged.effects))
+        try:
+            explained = explanations_in(RunFolder(self._outcome.run))
+        except RunError:  # the run is gone
+            return ""
+        return "; ".join(why(explained, self._outcome.judged.effects))
 
     def __repr__(self) -> str:
         return f"<{self._outcome}{f' Where: {self.why}.' if self.why else ''}>"

@@ -182,7 +182,7 @@ def test_of_models_a_row_is_a_phase() -> None:
             roots={"baseline": "a", "variant": "b"},
             samples=sides,
             lines=lines,
-        )  # fmt: skip
+        )
     )
     assert set(told.phases.values()) == {"rope", "mlp"}
     assert told.sentence.startswith("mostly mlp (5.4 of 6 ms a call, ladder.py:")

@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TextIO
+from typing import TYPE_CHECKING, Literal, TextIO
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
@@ -22,10 +22,12 @@ from ..store.schema import Manifest, manifest_of
 from ..store.verdict_schema import Effect, Verdict
 from .again import command_of
 from .answer import answer
-from .causes import Explanation, Key, of_effect
 from .further import goes_on
 from .outcome import to_settle, verdict_text
 from .text import Json, claim_text, counted_in, effect_text, excluded_lines, one_text_line, row_text, run_notes
+
+if TYPE_CHECKING:
+    from .causes import Explanation, Key
 
 _PLAIN = str.maketrans({"×": "x", "→": "->", "±": "+/-", "–": "-", "…": "...", "·": ",", "α": "alpha", "µ": "u"})
 
@@ -136,7 +138,7 @@ def _effects(verdict: Verdict, widths: Sequence[int], causes: Mapping[Key, Expla
         for index, effect in enumerate(effects):
             if pairs[index] == pair:
                 yield _Row(effect, widths)
-                if found := of_effect(causes, effect):
+                if found := causes.get((effect.workload, effect.variant, effect.baseline)):
                     lines = (found.times, f"where: {found.sentence}" if found.sentence else "")
                     yield from (Padding(Text(one_text_line(line, 400)), (0, 0, 0, 6)) for line in filter(None, lines))
                 yield from (_note(note, 6) for note in notes[index] if note not in shared)
