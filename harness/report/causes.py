@@ -148,6 +148,11 @@ class Explanation:
         parts = [f"{each.name} {_signed(-each.row.ns / one)} {unit}{_in_brackets(each.where)}" for each in named]
         return f"{', '.join(parts)}, the rest {_signed(-left / one)} {unit} a call"
 
+    @property
+    def told(self) -> str:
+        """The sentence with what it took to find out: "where: mostly ... (sampled in 9 s)"."""
+        return f"where: {self.sentence} (sampled in {self.sampled.seconds:.0f} s)" if self.sentence else ""
+
     def _is_large(self, cause: FunctionCause) -> bool:
         before, after = self.call_ns
         return abs(cause.row.ns) > (1 - MOSTLY) * abs(before - after)

@@ -139,7 +139,7 @@ def _effects(verdict: Verdict, widths: Sequence[int], causes: Mapping[Key, Expla
             if pairs[index] == pair:
                 yield _Row(effect, widths)
                 if found := causes.get((effect.workload, effect.variant, effect.baseline)):
-                    lines = (found.times, f"where: {found.sentence}" if found.sentence else "")
+                    lines = (found.times, found.told)
                     yield from (Padding(Text(one_text_line(line, 400)), (0, 0, 0, 6)) for line in filter(None, lines))
                 yield from (_note(note, 6) for note in notes[index] if note not in shared)
 
