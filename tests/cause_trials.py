@@ -165,7 +165,7 @@ def right(trial: dict[str, Any]) -> bool:
     was planted."""
     if not PLANTED[trial["kind"]].function:
         return trial.get("told") == 0
-    return trial.get("first") == PLANTED[trial["kind"]].function and trial["carries"] >= 0.8
+    return trial.get("first") == PLANTED[trial["kind"]].function and (trial["carries"] or 0.0) >= 0.8
 
 
 def table(known: list[dict[str, Any]]) -> str:

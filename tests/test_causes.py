@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from pathlib import Path
 
@@ -194,6 +195,24 @@ def test_where_nothing_can_be_told_it_says_so() -> None:
     )
     refused = Explanation(SampledPair(workload="w", variant="g", baseline="f", reason="py-spy is not installed"))
     assert refused.sentence == "not known: py-spy is not installed" and changes(refused) == []
+
+
+# -- how often it is right --------------------------------------------------------------------------------------------
+
+
+def test_the_committed_trials_are_those_of_the_page() -> None:
+    kept = [json.loads(line) for line in (ROOT / cause_trials.KEPT).read_text(encoding="utf-8").splitlines()]
+    assert cause_trials.table(kept) in (ROOT / "results" / "README.md").read_text(encoding="utf-8")
+
+
+def test_right_is_the_planted_function_first_with_four_fifths_of_the_difference() -> None:
+    kind = "an allocation in a loop"
+    assert cause_trials.right({"kind": kind, "first": "counted", "carries": 0.8})
+    assert not cause_trials.right({"kind": kind, "first": "counted", "carries": 0.79})
+    assert not cause_trials.right({"kind": kind, "first": "cleaned", "carries": 0.99})
+    assert not cause_trials.right({"kind": kind, "first": None, "carries": None})
+    assert cause_trials.right({"kind": "identical code", "told": 0})
+    assert not cause_trials.right({"kind": "identical code", "told": 1}) and not cause_trials.right({"kind": kind})
 
 
 # -- measured ----------------------------------------------------------------------------------------------------------
