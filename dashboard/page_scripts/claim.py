@@ -11,7 +11,6 @@ import pandas as pd
 import streamlit as st
 
 from llama_workbench.dashboard import state, words
-from llama_workbench.dashboard.export import evidence
 from llama_workbench.dashboard.flames import section as flames
 from llama_workbench.dashboard.sections import answer, blocks, comparison, machines, named, sides
 from llama_workbench.dashboard.sections import claim as section
@@ -191,14 +190,7 @@ def show_how(run: data.Run, claim: data.Claim) -> None:
         if command := outcomes.go_on(run, claim):
             st.caption("Go on with this run, on its machine, until the claim is settled")
             blocks.command(command)
-        st.download_button(
-            "This claim's evidence as one HTML file",
-            data=lambda: evidence.evidence_html(run, claim),
-            file_name=f"{evidence.file_name(claim)}.html",
-            mime="text/html",
-            icon=":material/download:",
-            on_click="ignore",
-        )
+        section.download(run, claim)
         if run.manifest.command:
             st.caption("This run was made by")
             blocks.command(shlex.join(run.manifest.command))

@@ -59,8 +59,12 @@ def show_comparisons(opened: state.Opened) -> bool:
     for claim in opened.run.claims:
         for screen in comparison.screens_of(opened, claim) if claim.is_comparison else ():
             comparison.show(screen, shown)
-            blocks.link("claim", "All its evidence", "arrow_forward", section.link(opened.name, claim))
             shown += 1
+        if claim.is_comparison and shown:
+            with st.container(horizontal=True):
+                blocks.link("claim", "All its evidence", "arrow_forward", section.link(opened.name, claim))
+                section.download(opened.run, claim)
+            blocks.command(outcomes.reproduce(opened.run, claim))
     return bool(shown)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import streamlit as st
 
 from .. import state, words
+from ..export import evidence
 from ..figures import forest as figures
 from ..views import data, forest, outcomes
 from ..views.attribution import SIDES
@@ -102,6 +103,18 @@ def show_headline(claim: data.Claim) -> None:
     said = (f"Said by {', '.join(claim.who)}" if claim.who else "", claim.source, claim.part and f"part: {claim.part}")
     if origin := " · ".join(filter(None, said)):
         blocks.caption(origin)
+
+
+def download(run: data.Run, claim: data.Claim) -> None:
+    """A button that gives the claim's evidence as one file."""
+    st.download_button(
+        "This claim's evidence as one HTML file" if claim.who else "This as one HTML file",
+        data=lambda: evidence.evidence_html(run, claim),
+        file_name=f"{evidence.file_name(claim)}.html",
+        mime="text/html",
+        icon=":material/download:",
+        on_click="ignore",
+    )
 
 
 def show_forest(claim: data.Claim, floors: Mapping[str, data.Floor]) -> None:

@@ -107,7 +107,7 @@ class Explanation:
     @cached_property
     def division(self) -> Division | None:
         """The difference by function; None where nothing was sampled."""
-        if self.sampled.reason or not self.sampled.samples or not self.sampled.call_ns:
+        if self.sampled.reason or not self.sampled.lines or not self.sampled.call_ns:
             return None
         samples = {name: _summed(lines, self.sampled) for name, lines in self.by_function.items()}
         totals = self.sampled.samples["baseline"], self.sampled.samples["variant"]
