@@ -20,12 +20,13 @@ from llama_workbench import __version__
 from llama_workbench.harness.machine.environment import one_line
 from llama_workbench.harness.report.causes import changes
 from llama_workbench.harness.report.comparison import Screen, code_text, measure_rows
+from llama_workbench.harness.store.errors import RunError
 from llama_workbench.variants.spelling import did_you_mean
 
 from .. import words
 from ..figures.colours import DARK, LIGHT, Palette
 from ..views import answers, breakdown, data, forest, gates, outcomes, why
-from ..views.comparison import read_screens
+from ..views.comparison import explained_screens
 from .svg import FIGURE_PX, forest_svg, verdict_mark
 
 PNG_ZOOM = 2  # pixels of the picture for each of the figure's: sharp on a screen of twice the density, and in print
@@ -119,7 +120,7 @@ def evidence_html(run: data.Run, claim: data.Claim) -> str:
         answer=answers.answer(run, claim, why.explain(run, claim, breakdown.read(run))),
         figure=Markup(forest_svg(claim, run.floors, colours)) if claim.effects else "",
         caption=("" if claim.unit else "Above 1 the variant is faster. ") + forest.caption(claim, run.floors),
-        screens=[_screen(each) for each in read_screens(run, claim.claim, claim.part) if each.explained is not None],
+        screens=_screens(run, claim),
         effects=_effect_rows(run, claim),
         numbers=NUMBERS,
         checks=[gates.row(run, effect) for effect in claim.effects if effect.variant and effect.workload in known],
@@ -175,6 +176,14 @@ def _variables() -> Palette:
         name: f"var(--{name.replace('_', '-')})" for name, each in vars(LIGHT).items() if isinstance(each, str)
     }
     return replace(LIGHT, verdict={name: f"var(--{name})" for name in LIGHT.verdict}, **plain)
+
+
+def _screens(run: data.Run, claim: data.Claim) -> list[dict[str, Any]]:
+    """Those whose difference was looked into; none where a file of the run cannot be read, which the page says."""
+    try:
+        return [_screen(screen) for screen in explained_screens(run, claim.claim, claim.part)]
+    except RunError:
+        return []
 
 
 def _screen(screen: Screen) -> dict[str, Any]:

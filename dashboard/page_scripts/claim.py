@@ -35,7 +35,6 @@ def main() -> None:
     screens = comparison.screens_of(opened, claim)
     if not claim.is_comparison:
         show_answer(opened, claim)
-        screens = [screen for screen in screens if screen.explained is not None]
     for number, screen in enumerate(screens):
         comparison.show(screen, number)
     if claim.effects:

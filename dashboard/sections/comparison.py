@@ -17,8 +17,9 @@ CODE_LETTERS = 70  # in half of a page
 
 
 def screens_of(opened: state.Opened, claim: data.Claim) -> list[Screen]:
-    """The screens of a claim; none where its files cannot be read, and the page says so."""
-    read = comparison.read_screens
+    """The screens of a comparison, or of a claim whose difference was looked into; none where files cannot be read, and
+    the page says so."""
+    read = comparison.read_screens if claim.is_comparison else comparison.explained_screens
     return blocks.computed("The comparison cannot be shown.", opened, read, claim.claim, claim.part) or []
 
 

@@ -49,6 +49,8 @@ def call_time(ns: float) -> str:
 
 def call_times(both: tuple[float, float]) -> tuple[str, str]:
     """Two times that stand beside each other, in one unit."""
+    if any(map(math.isnan, both)):
+        return "not measured", "not measured"
     one, unit = unit_of(max(both))
     before, after = (f"{ns / one:.3g} {unit}" for ns in both)
     return before, after
