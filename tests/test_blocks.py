@@ -124,7 +124,7 @@ def test_the_next_block_has_other_prompts(measuring: Measuring) -> None:
     ("name", "limit", "said"),
     [
         ("kills_in_blocks", 30.0, "ends its process (exit code 7)"),
-        ("fails_in_blocks", 30.0, "raises IndexError: pop from empty list"),
+        ("fails_in_blocks", 30.0, "raises IndexError: pop from empty list (outside_variants.py, line 132)"),
         ("hangs_in_blocks", 4.7, "hangs: no answer in 5 s"),
         ("noisy_in_blocks", 30.0, "writes into the pipe by which its process answers"),
     ],

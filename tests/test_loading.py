@@ -161,7 +161,7 @@ def dies() -> dict[str, Any]:
     ("work", "found"),
     [
         (lambda: {"pid": 1}, {"pid": 1}),
-        (fails, {"reason": "raises RuntimeError: no such format"}),
+        (fails, {"reason": "raises RuntimeError: no such format (test_loading.py, line 152)"}),
         (dies, {"reason": "kills its process (SIGKILL)"}),
     ],
 )

@@ -204,7 +204,8 @@ def of_effect(explained: Mapping[Key, Explanation], effect: Effect) -> Explanati
 def why(explained: Mapping[Key, Explanation], effects: Iterable[Effect]) -> list[str]:
     """The sentence of each of these effects, once."""
     told = (of_effect(explained, effect) for effect in effects)
-    return [one_text_line(each.sentence, 300) for each in dict.fromkeys(filter(None, told)) if each.sentence]
+    sentences = [one_text_line(explanation.sentence, 300) for explanation in told if explanation is not None]
+    return [sentence for sentence in dict.fromkeys(sentences) if sentence]
 
 
 def _stack(line: SampledLine) -> tuple[str, ...]:
