@@ -10,7 +10,9 @@ import pytest
 from llama_workbench import ROOT
 from llama_workbench.harness.claims.dispute import _unknown, load_folder
 from llama_workbench.harness.report.ladder import ladder_markdown, ladder_of
-from llama_workbench.harness.spec.dispute import Dispute, LadderClaim
+from llama_workbench.harness.spec.dispute import Dispute, LadderClaim, dispute_of
+from llama_workbench.harness.store.files import VERDICTS
+from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import manifest_of
 from llama_workbench.harness.store.verdict_schema import Verdict
 from tests.verdicts import a_verdict, an_effect
@@ -72,6 +74,16 @@ def test_a_step_without_an_interval_leaves_the_product_open() -> None:
     short = replace(found[3], effects=(replace(found[3].effects[0], high=float("inf")),))
     ladder = ladder_of([*found[:3], short, *found[4:]], DISPUTE, MANIFEST)
     assert ladder is not None and ladder.product("prefill-15m-t128") is None
+
+
+def test_the_steps_that_were_measured_multiply_to_the_whole_within_their_intervals() -> None:
+    folder = RunFolder(ROOT / "results" / "baselines" / "reference")
+    manifest = folder.read_manifest()
+    ladder = ladder_of(folder.read(VERDICTS), dispute_of(manifest), manifest_of(manifest))
+    assert ladder is not None and len(ladder.steps) == 6
+    for workload, whole in ladder.whole.effects.items():
+        product = ladder.product(workload)
+        assert product is not None and product[1] <= whole.high and whole.low <= product[2], workload
 
 
 def test_without_a_ladder_there_is_none() -> None:

@@ -126,7 +126,7 @@ def ladder_headings(ladder: Ladder) -> list[str]:
 
 
 def ladder_markdown(ladder: Ladder) -> str:
-    """The same as Markdown."""
+    """The same as a table in Markdown."""
     cells = [[markdown_cell(cell) for cell in row] for row in ladder_rows(ladder)]
     table = markdown_rows([markdown_cell(each) for each in ladder_headings(ladder)], cells)
-    return f"# What is left to gain, step by step\n\n{table}\n"
+    return f"{table}\n"

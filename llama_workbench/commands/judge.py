@@ -24,7 +24,8 @@ questions and rules of a folder's dispute.toml. A run of several machines (workb
 Of a run at a URL nothing is rewritten.
 
 --write fills each pair of lines <!-- NAME:begin --> and <!-- NAME:end --> that the file has:
-"answer" (the headline, and a line for each main claim), "headlines" (a row for each), "verdicts" (every verdict).
+"answer" (the headline, and a line for each main claim), "headlines" (a row for each), "ladder" (what is left to
+gain, step by step), "verdicts" (every verdict).
 
 \b
 Exit codes:
@@ -109,14 +110,18 @@ def _show(folder: RunFolder, judged: Rejudged) -> None:
 def _update(targets: list[Path], judged: Rejudged, run: Path, check: bool) -> None:
     """Write or check the files. Exit code 1 where one is out of date."""
     from llama_workbench.harness.report.answer import answer_markdown, headlines
+    from llama_workbench.harness.report.ladder import ladder_markdown, ladder_of
     from llama_workbench.harness.report.markdown import markdown_table, update_file
     from llama_workbench.harness.spec.dispute import dispute_of
+    from llama_workbench.harness.store.schema import manifest_of
 
     dispute, stale = dispute_of(judged.manifest), False
+    ladder = ladder_of(judged.verdicts, dispute, manifest_of(judged.manifest))
     for file in targets:
         blocks = {
             "answer": answer_markdown(judged.verdicts, dispute),
             "headlines": headlines(judged.verdicts, dispute),
+            "ladder": ladder_markdown(ladder) if ladder else "This run has not measured it.",
             "verdicts": markdown_table(*judged, command=_again(run, [file])),
         }
         changed = update_file(file, blocks, check=check)

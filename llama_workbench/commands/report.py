@@ -121,7 +121,7 @@ def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool
     if everything:
         write(f"# The answer\n\n{answer_markdown(verdicts, dispute)}\n")
     if ladder is not None:
-        write(f"{ladder_markdown(ladder)}\n")
+        write(f"# What is left to gain, step by step\n\n{ladder_markdown(ladder)}\n")
     if peaks:
         _print_roofline(peaks, alpha)
         write("\n" if everything else "")
