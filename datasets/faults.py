@@ -12,7 +12,8 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from llama_workbench.variants.spelling import did_you_mean
 
-from .files import short, shortened
+from .files import short
+from .texts import shortened
 
 MOST_FAULTS = 20
 """Of one table are told; who has more has another kind of file."""

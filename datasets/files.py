@@ -20,6 +20,8 @@ from typing import Any, BinaryIO
 from llama_workbench import ROOT
 from llama_workbench.variants.spelling import did_you_mean
 
+from .texts import shortened
+
 SMALL_BYTES = 1 << 18
 """A claim, or a file of workloads or geometries. The largest that ship have 8 KB."""
 
@@ -131,12 +133,6 @@ class _Short(reprlib.Repr):
 def short(value: object) -> str:
     """`repr` of a value out of a file, in one line of about a hundred letters, whatever it is."""
     return shortened(_Short().repr(value), 100)
-
-
-def shortened(text: str, longest: int = 200) -> str:
-    """A text in one line without control characters, its middle left out where it is longer than `longest`."""
-    line = "".join(letter if letter.isprintable() else " " for letter in text[: 10 * longest])
-    return line if len(line) <= longest else f"{line[: longest - 23]}...{line[-20:]}"
 
 
 def nearest(name: str, choices: Iterable[str]) -> str:

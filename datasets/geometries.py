@@ -20,7 +20,8 @@ from llama_workbench import ROOT
 from llama_workbench.variants.config import LlamaConfig, RopeScaling
 
 from .faults import faults, impossible
-from .files import SMALL_BYTES, nearest, parse_toml, read_bytes, short, shortened, shown
+from .files import SMALL_BYTES, nearest, parse_toml, read_bytes, short, shown
+from .texts import shortened
 
 GEOMETRIES_FILE = ROOT / "datasets" / "geometries.toml"
 

@@ -19,8 +19,9 @@ import numpy as np
 
 from llama_workbench.cache import cache_directory, keep
 
-from .files import TOKENIZER_BYTES, read_bytes, shortened
+from .files import TOKENIZER_BYTES, read_bytes
 from .geometries import CheckpointError
+from .texts import shortened
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -16,9 +16,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validat
 from llama_workbench import ROOT
 
 from .faults import impossible
-from .files import nearest, short, shortened, shown
+from .files import nearest, short, shown
 from .geometries import MOST_COUNT, Count, DataError, Geometry, Text, checked, geometries, named, read_toml
 from .lengths import drawn_length, longest_call
+from .texts import shortened
 
 WORKLOADS_FILE = ROOT / "datasets" / "workloads.toml"
 TRACES_FILE = ROOT / "datasets" / "trace_lengths.toml"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import math
-import os
+import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -24,8 +26,9 @@ import llama_workbench as wb
 from conftest import Said
 from llama_workbench.harness.calls import carried, environments
 from llama_workbench.harness.calls.answers import difference
-from llama_workbench.harness.calls.environments import environments_at, facts_of, label_of
+from llama_workbench.harness.calls.environments import environments_at, facts_of, interpreter_at, label_of
 from llama_workbench.harness.calls.source import SourceError
+from llama_workbench.harness.machine import bootstrap
 from llama_workbench.harness.measure import measurement, processes
 from llama_workbench.harness.measure.processes import begin as really_begin
 from llama_workbench.harness.plan.options import Options, PlanError, Request, placed
@@ -222,6 +225,117 @@ def test_sides_of_a_comparison_have_environments_by_name(
     assert list(samples) == ["old", "new"]
 
 
+# -- with nothing of ours ----------------------------------------------------------------------------------------------
+
+
+def test_a_process_of_functions_needs_the_standard_library_alone() -> None:
+    """-S: nothing that is installed can be imported."""
+    words = [sys.executable, "-I", "-S", bootstrap.__file__, "harness.worker.main", "--help"]
+    done = subprocess.run(words, capture_output=True, text=True, cwd="/", check=False)
+    assert done.returncode == 0 and "gates and times" in done.stdout, done.stderr
+
+
+def test_what_it_imports_is_written_for_the_oldest_python() -> None:
+    code = "import llama_workbench.harness.worker.main, sys; print(*(m.__file__ for n, m in sys.modules.items()"
+    code += " if n.startswith('llama_workbench') and getattr(m, '__file__', None)), sep='\\n')"
+    code = f"import runpy; runpy.run_path({bootstrap.__file__!r})['provide']()\n{code}"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
+    files = done.stdout.split()
+    assert len(files) > 40
+    for file in files:
+        tree = ast.parse(Path(file).read_text(encoding="utf-8"), feature_version=bootstrap.OLDEST)
+        strict = [node for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "strict"]
+        assert not strict, f"{file}: Python 3.9 has no zip(strict=)"
+
+
+def other_pythons() -> list[str]:
+    """Interpreters of other minor versions, the oldest and the newest beside the one that runs or on the path."""
+    beside = Path(sys.base_prefix).parent.glob("*/bin/python3.*")
+    known = [file for file in beside if re.fullmatch(r"python3\.\d+", file.name)]
+    named = [Path(path) for minor in range(9, 20) if (path := shutil.which(f"python3.{minor}"))]
+    by_minor = {int(file.name.removeprefix("python3.")): str(file) for file in (*named, *known)}
+    others = [path for minor, path in sorted(by_minor.items()) if minor >= 9 and minor != sys.version_info.minor]
+    return [*others[:1], *others[1:][-1:]]
+
+
+BARE = """
+import random
+
+
+def work(numbers):
+    return sorted(numbers)
+
+
+def half_as_fast(numbers):
+    return sorted(sorted(numbers, key=str), key=float)
+
+
+def numbers(seed):
+    draw = random.Random(seed)
+    return [draw.random() for _ in range(2000)]
+"""
+
+
+@pytest.mark.parametrize("python", other_pythons(), ids=lambda path: Path(path).name)
+def test_another_python_with_nothing_of_ours(
+    project: Path, run_pytest: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, python: str
+) -> None:
+    monkeypatch.chdir(project)
+    place = str(tmp_path / "bare")
+    subprocess.run([python, "-m", "venv", "--without-pip", place], check=True)
+    (project / "plain.py").write_text(BARE)
+    sides = ("--compare", "old=plain.py:work", "new=plain.py:half_as_fast", "--call", "plain.py:numbers")
+    said = run_pytest("--benchmark", *sides, "--env", place, "--budget", "60", f"--run-dir={project / 'run'}")
+    assert said.returncode == 0 and "slower · ad-hoc" in said.stdout, said.stdout
+    run = json.loads((project / "run" / "run.json").read_text())
+    assert {side["python"] for side in run["environments"].values()} == {version_of(python)}
+    assert not run["excluded"] and run["experiments"][0]["rounds"] >= 12
+
+
+def version_of(python: str) -> str:
+    words = [python, "-c", "import platform; print(platform.python_version())"]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+
+
+# -- made by the workbench ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with two versions of a package, from which alone pip installs."""
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    for version, times in (("1.0", 20), ("2.0", 40)):
+        about = f"speedlib-{version}.dist-info"
+        with zipfile.ZipFile(folder / f"speedlib-{version}-py3-none-any.whl", "w") as wheel:
+            wheel.writestr("speedlib.py", SPEEDLIB.format(version=version, times=times))
+            wheel.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: speedlib\nVersion: {version}\n")
+            tag = "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+            wheel.writestr(f"{about}/WHEEL", tag)
+            names = ("speedlib.py", f"{about}/METADATA", f"{about}/WHEEL", f"{about}/RECORD")
+            wheel.writestr(f"{about}/RECORD", "".join(f"{name},,\n" for name in names))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    return folder
+
+
+def test_an_environment_is_made_of_what_it_needs(
+    project: Path, wheels: Path, compare: Compare, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, found, said = compare("work", "--env", "speedlib==1.0", "--env", "speedlib==2.0", "--slower", "20")
+    assert code == 1 and list(found["environments"]) == ["work-speedlib-1.0", "work-speedlib-2.0"], said
+    assert [each["packages"]["speedlib"] for each in found["environments"].values()] == ["1.0", "2.0"]
+    assert "making an environment with speedlib==1.0 (once; kept in" in said
+    again = interpreter_at("speedlib==1.0")
+    assert again.endswith("/speedlib-1.0/bin/python") and not capsys.readouterr().err
+
+
+def test_what_cannot_be_installed_is_told(project: Path, wheels: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):  # and what was left is not taken for one that was made
+        with pytest.raises(SourceError, match=r"--env speedlib==3\.0: pip could not make it: .*speedlib==3\.0"):
+            environments_at(["speedlib==3.0"])
+
+
 # -- what is refused before anything is measured -----------------------------------------------------------------------
 
 
@@ -235,20 +349,16 @@ def interpreter(folder: Path, said: str) -> str:
     return str(folder)
 
 
-RIGHT = {"python": [3, 12, 1], "packages": {}, "version": "0.1.0", "root": "nowhere"}
-
-
 @pytest.mark.parametrize(
     ("said", "told"),
     [
         ("hello", "does not answer as Python does"),
         ("[1]", "does not answer as Python does"),
-        (json.dumps({"python": [3, 9, 2]}), "its Python is 3.9.2, and the workbench needs 3.11 or newer"),
-        (json.dumps(RIGHT | {"version": None}), "the workbench is not installed there: .*/bin/python -m pip install "),
-        (json.dumps(RIGHT | {"version": "0.0.9"}), "has version 0.0.9 of the workbench, and this is 0.1.0: .*pip inst"),
-        (json.dumps(RIGHT | {"missing": "torch"}), "does not run there, for torch is missing: .* -m pip install"),
-        (json.dumps(RIGHT | {"error": "OSError: no libc"}), r"does not run there \(OSError: no libc\)"),
-        (json.dumps(RIGHT), "the same version and other code"),
+        (json.dumps({"python": [3, 8, 2]}), "its Python is 3.8.2; expected 3.9 or newer"),
+        (
+            json.dumps({"python": [3, 12, 1], "packages": {}, "error": "OSError: no libc"}),
+            r"its Python 3.12.1 cannot measure \(OSError: no libc\)",
+        ),
     ],
 )
 def test_an_environment_in_which_nothing_can_be_measured(tmp_path: Path, said: str, told: str) -> None:
@@ -257,18 +367,10 @@ def test_an_environment_in_which_nothing_can_be_measured(tmp_path: Path, said: s
         environments_at([place])
 
 
-def test_an_environment_without_the_workbench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = str(tmp_path / "bare")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True)
-    monkeypatch.setattr(environments, "child_environment", lambda: {"PATH": os.environ["PATH"]})
-    with pytest.raises(SourceError, match="the workbench is not installed there"):
-        environments_at([place])
-
-
 def test_a_place_that_is_no_environment(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("")
     for name, told in (
-        ("gone", "there is no such folder"),
+        ("gone", r"there is no such folder; expected a virtual .*, or what to install: 'numpy==2.1'"),
         ("", "no virtual environment, for there is no bin/python in it: python -m venv"),
         ("notes.txt", "this file is no interpreter"),
     ):
@@ -276,11 +378,20 @@ def test_a_place_that_is_no_environment(tmp_path: Path) -> None:
             environments_at([str(tmp_path / name)])
 
 
+def test_an_interpreter_is_named_that_is_not_on_the_path() -> None:
+    with pytest.raises(SourceError, match=r"--env python3.77 tiny==1: there is no python3.77 on the path"):
+        environments_at(["python3.77 tiny==1"])
+
+
 def test_an_interpreter_is_a_place_too(places: tuple[str, str], looked_once: None) -> None:
     python = f"{places[0]}/bin/python"
     found = environments_at([places[0], python])
     assert found[places[0]].python == found[python].python == python
-    assert label_of(python) == "old" and label_of("/somewhere/.venv/bin/python3") == "venv"
+    assert (
+        label_of(python) == "old"
+        and label_of("/somewhere/.venv/bin/python3") == "venv"
+        and label_of("/usr/bin/python3.13") == "python3.13"
+    )
 
 
 @pytest.mark.parametrize(
@@ -308,11 +419,9 @@ def test_passes_are_for_one_environment() -> None:
 
 
 def test_places_with_and_without_a_side() -> None:
-    assert (
-        placed("new=.venv") == ("new", ".venv")
-        and placed("a/b=c") == ("", "a/b=c")
-        and placed(".venv") == ("", ".venv")
-    )
+    assert placed("new=.venv") == ("new", ".venv") and placed("a/b=c") == ("", "a/b=c")
+    assert placed(".venv") == ("", ".venv") and placed("numpy==2.1") == ("", "numpy==2.1")
+    assert placed("new=numpy==2.1") == ("new", "numpy==2.1") and placed("numpy>=2") == ("", "numpy>=2")
 
 
 def test_what_differs_is_said_in_a_line() -> None:
@@ -325,6 +434,9 @@ def test_what_differs_is_said_in_a_line() -> None:
     }  # fmt: skip
     line = "Environments: a in Python 3.12.1 (left 1, numpy 1.26); b in Python 3.12.1 (left not installed, numpy 2.4)."
     assert environments_text(facts) == line and not environments_text({})
+    assert environments_text(facts_of({"a": one({}), "b": one({})})) == (
+        "Environments: a in Python 3.12.1; b in Python 3.12.1."
+    )
 
 
 # -- answers that go through a file ------------------------------------------------------------------------------------

@@ -124,8 +124,8 @@ def test_metadata(wheel: Path) -> None:
     )
     core = {line.split(">=")[0] for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line}
     assert core == {
-        "fsspec", "numpy", "pandas", "platformdirs", "psutil", "pyarrow", "pydantic", "pytest", "pytest-benchmark",
-        "rich", "scipy", "typer",
+        "fsspec", "numpy", "packaging", "pandas", "platformdirs", "psutil", "pyarrow", "pydantic", "pytest",
+        "pytest-benchmark", "rich", "scipy", "typer",
     }  # fmt: skip
 
 

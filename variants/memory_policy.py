@@ -72,7 +72,7 @@ def forwards(length: int, *, context: int = 0, chunk: int | None = None) -> list
     """(new tokens, positions so far) of each forward of a sequence: the context, then `length` tokens, or in chunks."""
     step = chunk or length
     ends = ([context] if context else []) + [context + min(end, length) for end in range(step, length + step, step)]
-    return [(end - start, end) for start, end in zip([0, *ends], ends, strict=False)]
+    return [(end - start, end) for start, end in zip([0, *ends], ends)]
 
 
 def expected(

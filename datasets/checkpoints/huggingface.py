@@ -28,9 +28,10 @@ from llama_workbench.variants.config import LlamaConfig
 
 from .. import tokenizer
 from ..faults import faults
-from ..files import CONFIG_BYTES, TOKENIZER_BYTES, open_regular, parse_json, read_bytes, short, shortened
+from ..files import CONFIG_BYTES, TOKENIZER_BYTES, open_regular, parse_json, read_bytes, short
 from ..geometries import CheckpointError, Scaling, Shape, fail, stored_shapes
 from ..synthetic_files import CONFIG, SINGLE, SYNTHETIC
+from ..texts import shortened
 
 DTYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 """Types of weights under their names in safetensors and GGUF files."""

@@ -18,8 +18,9 @@ from torch import Tensor
 from llama_workbench.variants.config import LlamaConfig
 from llama_workbench.variants.engines import gguf_file
 
-from ..files import short, shortened
+from ..files import short
 from ..geometries import fail, stored_shapes
+from ..texts import shortened
 from . import metadata as gguf_metadata
 from . import tokenizer as gguf_tokenizer
 from .metadata import AGAIN

@@ -22,8 +22,9 @@ from llama_workbench.variants.config import LlamaConfig, RopeScaling
 from llama_workbench.variants.engines.gguf_file import ARCHITECTURE, NAMES, ROPE_FACTORS, rope_factors, wavelengths
 
 from ..faults import faults
-from ..files import open_regular, short, shortened
+from ..files import open_regular, short
 from ..geometries import LARGEST_FACTOR, MOST_COUNT, CheckpointError, Shape, fail
+from ..texts import shortened
 
 MOST_KEYS, MOST_TENSORS, MOST_TEXTS = 1 << 12, 1 << 17, 1 << 21
 """Of a file: keys, tensors, and texts in all its lists (a large tokenizer has 0.3 million words and as many merges)."""

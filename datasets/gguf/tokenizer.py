@@ -28,8 +28,9 @@ from typing import Any
 from gguf import GGUFWriter, Keys, TokenType
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from ..files import short, shortened
+from ..files import short
 from ..geometries import fail
+from ..texts import shortened
 from .metadata import AGAIN, FOLDER, Reader, opened
 
 BYTE_LEVEL, SENTENCEPIECE = "gpt2", "llama"

@@ -91,7 +91,7 @@ def _differences(got: Any, expected: Any, where: str) -> Iterator[str]:
         if len(got) != len(expected):
             yield f"{at}{len(got)} items for {len(expected)}"
         elif not (set(map(type, expected)) <= PLAIN and got == expected):  # of a million numbers, in one step
-            for index, (ours, theirs) in enumerate(zip(got, expected, strict=True)):
+            for index, (ours, theirs) in enumerate(zip(got, expected)):
                 yield from _differences(ours, theirs, f"{where}[{index}]")
     elif type(got).__qualname__ != type(expected).__qualname__:
         yield f"{at}{type(got).__name__} for {type(expected).__name__}"

@@ -168,7 +168,7 @@ class Called:
     @property
     def is_awaited(self) -> bool:
         """Whether it is a coroutine function or a command: what it waits for is part of its time."""
-        return isinstance(self.make(), Awaited | Command)
+        return isinstance(self.make(), (Awaited, Command))
 
     @property
     def makes_inputs(self) -> bool:

@@ -100,7 +100,7 @@ class _Writer:
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         elif isinstance(value, tuple) and hasattr(kind, "_fields"):
-            fields = dict(zip(kind._fields, value, strict=True))
+            fields = dict(zip(kind._fields, value))
         elif isinstance(value, (list, tuple)):
             return {KIND: "list" if isinstance(value, list) else "tuple", "items": self._items(value, where, depth)}
         else:

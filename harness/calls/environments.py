@@ -1,6 +1,7 @@
 """Another environment, in which a side of a comparison runs: its interpreter, and what is installed there.
 
-The workbench itself must be there too, in the same version: what measures must be the same on both sides.
+Nothing of the workbench need be there: what measures is handed to that interpreter (`machine.bootstrap`), the same code
+for both sides.
 """
 
 from __future__ import annotations
@@ -15,39 +16,33 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from llama_workbench import ROOT, __version__
-from llama_workbench.variants.digests import digest_of_folders
-
-from ..machine.environment import PACKAGES, child_environment
+from ..machine import bootstrap
+from ..machine.environment import PACKAGES
 from ..machine.lifeline import tied
+from .made_environments import EXAMPLE, interpreter_with
 from .source import SourceError
-
-OLDEST = (3, 11)
 
 LOOK_SECONDS = 180.0
 
 INTERPRETERS = ("bin/python", "Scripts/python.exe")
 
-MEASURES = ("calls", "machine", "spec", "worker")
-"""Folders of the harness that run in a measuring process."""
-
 LOOK = """
-import json, sys
+import json, runpy, sys
 said = {"python": list(sys.version_info[:3])}
 sys.path[:] = [path for path in sys.path if path]
-if sys.version_info >= (3, 11):
+if sys.version_info >= tuple(map(int, sys.argv[2:])):
     from importlib.metadata import distributions
     found = [(each.metadata["Name"], each.version) for each in distributions()]
     said["packages"] = {name.lower().replace("_", "-"): version for name, version in reversed(found) if name}
     try:
-        import llama_workbench
-        said["version"], said["root"] = llama_workbench.__version__, str(llama_workbench.ROOT)
+        runpy.run_path(sys.argv[1])["provide"]()
         import llama_workbench.harness.worker.main
     except Exception as error:
-        said["missing"], said["error"] = getattr(error, "name", None), type(error).__name__ + ": " + str(error)
+        said["error"] = type(error).__name__ + ": " + str(error)
 print("\\n" + json.dumps(said))
 """
-"""Run by a Python of any version. What it prints on its last line is read as JSON."""
+"""Run by a Python of any version, with the bootstrap's path and the oldest version that will do. What it prints on its
+last line is read as JSON."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +58,8 @@ class PythonEnvironment:
 def environments_at(places: Iterable[str]) -> dict[str, PythonEnvironment]:
     """Place, as the user named it → the environment there; the interpreters are started, all at the same time.
 
-    A place is the folder of a virtual environment or an interpreter. Raises SourceError: there is none, its Python is
-    too old, or the workbench does not run there.
+    A place is the folder of a virtual environment or an interpreter. Raises SourceError: there is none, or its
+    Python is too old or broken.
     """
     pythons = {place: interpreter_at(place) for place in dict.fromkeys(places)}
     every = sorted(set(pythons.values()))
@@ -74,8 +69,8 @@ def environments_at(places: Iterable[str]) -> dict[str, PythonEnvironment]:
 
 
 def interpreter_at(place: str) -> str:
-    """The interpreter of an environment, as an absolute path. A link is not followed: it is what makes the
-    environment. Raises SourceError."""
+    """The interpreter of an environment, as an absolute path; one that is named by its requirements is made first. A
+    link is not followed: it is what makes the environment. Raises SourceError."""
     path = Path(os.path.abspath(Path(place).expanduser()))
     if path.is_dir():
         for name in INTERPRETERS:
@@ -84,7 +79,10 @@ def interpreter_at(place: str) -> str:
         fault = f"is no virtual environment, for there is no {INTERPRETERS[0]} in it: python -m venv {place} makes one"
         raise SourceError(f"--env {place}: this folder {fault}")
     if not path.is_file():
-        raise SourceError(f"--env {place}: there is no such folder; expected a virtual environment or an interpreter")
+        if made := interpreter_with(place):
+            return made
+        expected = f"a virtual environment, an interpreter, or what to install: {EXAMPLE}"
+        raise SourceError(f"--env {place}: there is no such folder; expected {expected}")
     if not os.access(path, os.X_OK):
         raise SourceError(f"--env {place}: this file is no interpreter; expected a virtual environment, or its python")
     return str(path)
@@ -94,6 +92,8 @@ def label_of(python: str) -> str:
     """The name of an interpreter's environment in one word, for the name of a side."""
     path = Path(python)
     folder = path.parent.parent if path.parent.name in ("bin", "Scripts") else path
+    if "." in path.name and not (folder / "pyvenv.cfg").is_file():  # python3.13 of the system
+        folder = path
     return re.sub(r"[^A-Za-z0-9._+-]", "-", folder.name).strip("._+-") or "env"
 
 
@@ -101,11 +101,10 @@ def _look(python: str) -> Mapping[str, Any] | str:
     """What the interpreter says of its environment, or why it says nothing."""
     try:
         done = subprocess.run(
-            tied([python, "-c", LOOK]),
+            tied([python, "-c", LOOK, bootstrap.__file__, *map(str, bootstrap.OLDEST)]),
             capture_output=True,
             text=True,
             timeout=LOOK_SECONDS,
-            env=child_environment(),
             stdin=subprocess.DEVNULL,
             check=False,
         )
@@ -123,32 +122,12 @@ def _checked(place: str, python: str, facts: Mapping[str, Any] | str) -> PythonE
     if isinstance(facts, str):
         raise SourceError(f"--env {place}: {facts}")
     version = ".".join(map(str, facts["python"]))
-    if tuple(facts["python"]) < OLDEST:
-        oldest = ".".join(map(str, OLDEST))
-        raise SourceError(f"--env {place}: its Python is {version}, and the workbench needs {oldest} or newer")
-    install = f"{python} -m pip install {_this_workbench()}"
-    if facts.get("version") is None:
-        why = f"the workbench is not installed there: {install}"
-    elif facts["version"] != __version__:
-        why = f"it has version {facts['version']} of the workbench, and this is {__version__}: {install}"
-    elif facts.get("missing"):
-        why = f"the workbench does not run there, for {facts['missing']} is missing: {install}"
-    elif facts.get("error"):
-        why = f"the workbench does not run there ({facts['error'][:300]}): {install}"
-    elif _code(facts["root"]) != _code(ROOT):
-        why = "its workbench has the same version and other code: install the same one in both environments"
-    else:
-        return PythonEnvironment(place, python, version, facts["packages"])
-    raise SourceError(f"--env {place}: {why}")
-
-
-def _this_workbench() -> str:
-    """What pip must be told to install this very workbench."""
-    return str(ROOT) if ROOT.joinpath("pyproject.toml").is_file() else f"llama-workbench=={__version__}"
-
-
-def _code(root: str | Path) -> str:
-    return digest_of_folders(Path(root, "harness", name) for name in MEASURES)
+    if tuple(facts["python"]) < bootstrap.OLDEST:
+        oldest = ".".join(map(str, bootstrap.OLDEST))
+        raise SourceError(f"--env {place}: its Python is {version}; expected {oldest} or newer")
+    if facts.get("error"):
+        raise SourceError(f"--env {place}: its Python {version} cannot measure ({facts['error'][:300]})")
+    return PythonEnvironment(place, python, version, facts["packages"])
 
 
 # -- what a run says of them -------------------------------------------------------------------------------------------

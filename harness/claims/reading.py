@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from llama_workbench.datasets.faults import MOST_FAULTS
-from llama_workbench.datasets.files import short, shortened
+from llama_workbench.datasets.files import short
 from llama_workbench.datasets.geometries import DataError, read_toml
+from llama_workbench.datasets.texts import shortened
 from llama_workbench.variants.spelling import did_you_mean
 
 from ..store.files import CLAIMS

@@ -12,7 +12,6 @@ import subprocess
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
-from time import clock_gettime_ns  # bound before any code from outside is imported
 from typing import Any
 
 import psutil
@@ -64,11 +63,6 @@ def fingerprint(
 def usable_cores() -> int:
     """Cores that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def cpu_ns_of(process: int) -> int:
-    """CPU time of a process so far, all its threads, by the kernel's count. Raises OSError where there is none."""
-    return clock_gettime_ns((~process << 3) | 2)  # the clock of another process: clock_getcpuclockid(3)
 
 
 def granted_cores() -> int:

@@ -232,6 +232,7 @@ class Processes:
                 "functions": functions,
                 "draw": draw,
                 "torch": group.torch,
+                "functions_only": bool(python),
                 "ballast": rng.randrange(MOST_BALLAST),
                 "prepare": list(prepare),
             },

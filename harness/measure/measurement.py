@@ -38,7 +38,7 @@ SAMPLING_SHARE = 0.5
 """A round between environments samples for so many times as long as beginning its processes took, within the bounds
 below: beginning is what a round mostly costs, and what processes differ by is what its value mostly varies by."""
 
-LEAST_SECONDS, MOST_SECONDS = 0.5, 4.0
+LEAST_SECONDS, MOST_SECONDS = 0.2, 4.0
 
 
 @dataclass(eq=False)

@@ -24,7 +24,9 @@ from typing import IO, Any
 
 from llama_workbench.datasets.workloads import Workload
 
-from ..machine.environment import child_environment, cpu_ns_of, granted_cores
+from ..machine import bootstrap
+from ..machine.clocks import cpu_ns_of
+from ..machine.environment import child_environment, granted_cores
 from ..machine.lifeline import tied
 from ..worker.channel import CUT_OFF
 
@@ -69,7 +71,7 @@ class WorkerProcess:
         log_file = self._opened.enter_context(log.open("ab"))
         read, write = os.pipe()
         self._opened.callback(os.close, write)  # the lifeline
-        environment = worker_environment(threads, device) | dict(drawn or {})
+        environment = worker_environment(threads, device, elsewhere=bool(python)) | dict(drawn or {})
         try:
             self._process = begin(
                 module, log_file, environment, marker=marker.fileno(), lifeline=read, python=python or sys.executable
@@ -231,10 +233,8 @@ def begin(
 ) -> subprocess.Popen[bytes]:
     """A fresh process that runs a module of the harness, with pipes to it. `marker` and `lifeline`: descriptors that it
     gets under the same numbers."""
-    # -P keeps the current folder, with whatever a user calls `variants` there, off the import path.
-    command = [python, "-P", "-m", f"llama_workbench.harness.{module}"]
     return subprocess.Popen(
-        tied(command, lifeline=lifeline),
+        tied(bootstrap.command(python, f"harness.{module}"), lifeline=lifeline),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=log,
@@ -244,8 +244,9 @@ def begin(
     )
 
 
-def worker_environment(threads: int, device: str) -> dict[str, str]:
-    """What is set for a measuring process before it begins."""
+def worker_environment(threads: int, device: str, *, elsewhere: bool = False) -> dict[str, str]:
+    """What is set for a measuring process before it begins. elsewhere: its interpreter is that of another environment,
+    in which code finds nothing of ours."""
     offline = {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
     one_each = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"), str(threads))
     # The C++ compiler takes every core while a gate waits for it, and leaves idle threads; Triton's, for CUDA,
@@ -255,7 +256,8 @@ def worker_environment(threads: int, device: str) -> dict[str, str]:
         "TORCH_WARM_POOL": "0",
     }
     quiet = {"OMP_WAIT_POLICY": "PASSIVE", "PYTHONUNBUFFERED": "1"}
-    return child_environment() | ALLOCATOR | one_each | quiet | offline | compilers
+    inherited = dict(os.environ) if elsewhere else child_environment()
+    return inherited | ALLOCATOR | one_each | quiet | offline | compilers
 
 
 class PendingAnswer:

@@ -86,11 +86,11 @@ def words(text: str) -> tuple[str, ...]:
 
 
 def placed(text: str) -> tuple[str, str]:
-    """Name of a side, or "" for both, and where its environment is, from NAME=PATH or PATH."""
+    """Name of a side, or "" for both, and which environment it gets, from NAME=WHERE or WHERE ("numpy==2.1", too)."""
     from ..calls.source import NAME
 
     name, equals, place = text.partition("=")
-    return (name, place) if equals and NAME.fullmatch(name) else ("", text)
+    return (name, place) if equals and NAME.fullmatch(name) and not place.startswith("=") else ("", text)
 
 
 def option(name: str, help: str, *, default: Any, sent: bool = False, **more: Any) -> Any:
@@ -155,8 +155,9 @@ class Request:
         "with --call: whether two answers agree (default: tensors and arrays within rounding, all else by ==)",
         metavar="FILE:FUNCTION", again="What compares their answers, if it was given.", repeated=True)
     environments: tuple[tuple[str, str], ...] = several(ENV,
-        "with --call: the virtual environment in which a side runs, by the side's name (PATH alone: both sides)",
-        metavar="NAME=PATH", read=placed)
+        "with --call: the environment in which a side runs, by the side's name (without one: both sides): a virtual "
+        "environment, an interpreter, or what to install, as in new='numpy==2.1'; the workbench need not be there",
+        metavar="NAME=WHERE", read=placed)
     fail_if: tuple[Condition, ...] = several("fail-if",
         "with --compare, exit with 1 if B is slower:P (more than P % slower is proven), maybe-slower:P (it is not "
         "ruled out) or not-faster:P (more than P % faster is not proven); may be given several times",

@@ -267,7 +267,8 @@ def environments_text(environments: Mapping[str, Json]) -> str:
         names = [*list(differs)[:MOST_PACKAGES], *shown]
         versions = [f"{name} {packages.get(name) or 'not installed'}" for name in names]
         more = [f"{len(differs) - MOST_PACKAGES} more that differ"] if len(differs) > MOST_PACKAGES else []
-        parts.append(f"{side} in Python {facts.get('python', '?')} ({', '.join([*versions, *more])})")
+        packages_text = f" ({', '.join([*versions, *more])})" if versions or more else ""
+        parts.append(f"{side} in Python {facts.get('python', '?')}{packages_text}")
     return one_text_line(f"Environments: {'; '.join(parts)}.", 600) if parts else ""
 
 

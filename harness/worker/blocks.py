@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from secrets import choice, randbelow, token_hex  # not the run's seed, which a variant could know
 from time import perf_counter_ns, sleep  # bound before any foreign code is imported
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, Union
 
 from llama_workbench.datasets.lengths import call_lengths, warmup_length
 
@@ -195,7 +195,7 @@ class Failure(NamedTuple):
     intrudes: bool = False
 
 
-Answer = Side | Failure | None
+Answer = Union[Side, Failure, None]
 """What a process found, or why it found nothing; None where that is the other's fault."""
 
 

@@ -13,11 +13,13 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter_ns, process_time_ns, thread_time_ns  # bound before any code from outside is imported
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .watch import queued_ns, waits
 
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     from torch import Tensor
 
     from .cuda import Cuda

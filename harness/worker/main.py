@@ -63,7 +63,8 @@ def verbs_with_torch() -> dict[str, Callable[..., Any]]:
 def _verbs(channel: Channel, hello: Mapping[str, Any]) -> dict[str, Callable[..., Any]]:
     verbs = dict(VERBS)
     if hello.get("torch", True):
-        verbs |= verbs_with_torch()
+        verbs |= {} if hello.get("functions_only") else verbs_with_torch()
+        import_module("torch")  # before any foreign code is
     worker = Worker(hello, alone=True, channel=channel)
     gc.freeze()
     for command in hello.get("prepare", ()):

@@ -103,4 +103,4 @@ def differences_of_answers(worker: Worker, workload: str, variant: str, file: st
     if len(theirs) != len(ours):
         return [f"{len(theirs)} answers for {len(ours)} inputs"]
     with worker.modes_of(bench):
-        return [bench.called[variant].differs(got, right) for got, right in zip(theirs, ours, strict=True)]
+        return [bench.called[variant].differs(got, right) for got, right in zip(theirs, ours)]

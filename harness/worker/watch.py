@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llama_workbench.datasets.files import shortened
+from llama_workbench.datasets.texts import shortened
 
-from ..machine.environment import cpu_ns_of
+from ..machine.clocks import cpu_ns_of
 from .shared_state import GRADIENTS, Names, Watched
 
 if TYPE_CHECKING:
@@ -50,10 +50,15 @@ _open, _read, _close = os.open, os.read, os.close  # bound before any foreign co
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 
 
+def _profile_of_threads() -> object:
+    """Of new threads; Python 3.9 has no function that tells."""
+    return threading._profile_hook
+
+
 SETTINGS = (
     Watched("the profiler (sys.setprofile)", sys.getprofile, sys.setprofile),
     Watched("the tracer (sys.settrace)", sys.gettrace, sys.settrace),
-    Watched("the profiler of threads", threading.getprofile, threading.setprofile),
+    Watched("the profiler of threads", _profile_of_threads, threading.setprofile),
     Watched("whether memory is traced", tracemalloc.is_tracing, lambda _: tracemalloc.stop()),
     Watched("the thresholds of garbage collection", gc.get_threshold, lambda value: gc.set_threshold(*value)),
     Watched("the callbacks of garbage collection", lambda: tuple(gc.callbacks)),

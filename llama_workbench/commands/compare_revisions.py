@@ -28,8 +28,8 @@ EnvOption = Annotated[
     list[str] | None,
     typer.Option(
         "--env",
-        metavar="PATH",
-        help="The virtual environment that the sides run in; given twice: that of REV_A, then that of REV_B.",
+        metavar="WHERE",
+        help="The environment that the sides run in; given twice: that of REV_A, then that of REV_B.",
     ),
 ]
 Slower = Annotated[float, typer.Option(metavar="PERCENT", help="More time than this is a regression.")]
@@ -55,9 +55,10 @@ def command(
     Without --call the subject is a build(config, weights, *, max_length), and the models that it builds are compared,
     on --workloads.
 
-    With --env each side of a function runs in an environment of its own: two versions of torch, of numpy or of a
-    package of yours, with the same revision or two. The workbench must be installed there too. Each round then begins
-    two processes anew, which takes seconds. Modules in this folder come before those that an environment has installed.
+    With --env each side of a function runs in an environment of its own: two versions of torch, of Python or of a
+    package of yours, with the same revision or two. It is a virtual environment, an interpreter, or what to install
+    ('numpy==2.1', or 'python3.9 numpy==1.26': made once, and kept). The workbench need not be there. Each round then
+    begins two processes anew. Modules in this folder come before those that an environment has installed.
 
     \b
     Exit codes:
@@ -78,7 +79,7 @@ def command(
       workbench compare-revisions main . mypackage.text:encode --call bench.py:texts
       workbench compare-revisions v1.2 v1.3 bench.py:encode bench.py:decode --call bench.py:texts --slower 2
       workbench compare-revisions main . mypackage.model:build --workloads prefill-15m-t8
-      workbench compare-revisions . . mypackage.text:encode --call bench.py:texts --env .venv-numpy1 --env .venv-numpy2
+      workbench compare-revisions . . mypackage.text:encode --call bench.py:texts --env .venv-old --env numpy==2.1
     """
     from llama_workbench.harness.session.revisions import Inputs
 

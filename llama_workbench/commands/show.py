@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from llama_workbench.harness.report.comparison import Screen
 
 BAR = 32  # characters of the longest bar
+INDENT = 2
+LEAST_WIDTH = 60  # characters of a line of code with its time and number
 
 
 def command(
@@ -60,6 +62,7 @@ def command(
 def _show(screen: Screen, code: bool) -> None:
     from llama_workbench.harness.report.causes import changes
     from llama_workbench.harness.report.comparison import code_text, measure_rows
+    from llama_workbench.harness.report.terminal import console
     from llama_workbench.harness.report.text import effect_text
 
     effect, explained = screen.effect, screen.explained
@@ -81,8 +84,9 @@ def _show(screen: Screen, code: bool) -> None:
             bars.add_row(Text(cause.name), Text(str(cause), justify="right"), bar)
         show(Padding(bars, (0, 0, 0, 2)))
     if explained is not None and explained.division is not None and code:
+        width = max(console().width - INDENT, LEAST_WIDTH)
         for name, side in ((effect.baseline, "baseline"), (effect.variant, "variant")):
             show(Padding(Text(name, style="bold"), (1, 0, 0, 0)))
-            show(Padding(Text(code_text(explained, side)), (0, 0, 0, 2)))
+            show(Padding(Text(code_text(explained, side, width)), (0, 0, 0, INDENT)))
     show(Padding(Text(screen.advice, style="bold"), (1, 0, 0, 0)))
     sys.stdout.flush()
