@@ -101,6 +101,22 @@ def test_a_sample_counts_for_the_innermost_function_of_theirs(code: Path) -> Non
     assert _Reader([code]).take(f"{begin};{within} 7\n") == "py-spy saw no call of the variant"
 
 
+def test_each_side_has_the_lines_of_its_own_file(tmp_path: Path) -> None:
+    """Two revisions of a file have one name."""
+    files = {}
+    for side, name in (("baseline", "before"), ("variant", "after")):
+        files[side] = tmp_path / side / "work.py"
+        files[side].parent.mkdir()
+        files[side].write_text(f"def {name}(x):\n    return x + len('{name}')\n")
+    reader = _Reader(list(files.values()))
+    reader.take("".join(f"{side}_turn (/x/a.py:3);f ({files[side]}:2) 5\n" for side in files))
+    entry = SampledPair.model_validate({"workload": "w", "variant": "g", "baseline": "f"} | reader.entry())
+    assert {(line.side, line.function, line.text) for line in entry.lines} == {
+        ("baseline", "before", "return x + len('before')"),
+        ("variant", "after", "return x + len('after')"),
+    }
+
+
 def re_file() -> str:
     import re
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
-import sys
 import textwrap
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -19,74 +18,20 @@ from tests.workflow import Scratch, script, workflow
 from tests.workflow_trials import KEPT, table
 
 
-def test_only_the_job_that_runs_nothing_of_a_pull_request_may_write() -> None:
-    jobs = workflow()["jobs"]
+def test_nothing_that_runs_code_of_a_pull_request_may_write() -> None:
     assert workflow()["permissions"] == {"contents": "read"}
-    assert {name: job.get("permissions") for name, job in jobs.items()} == {
-        "test": None,
-        "compare": None,
-        "comment": {"pull-requests": "write"},
-    }
-    steps = jobs["comment"]["steps"]
-    assert [step.get("uses", step.get("name")) for step in steps] == ["actions/download-artifact@v4", "Comment"]
-    assert "head.repo.full_name == github.repository" in jobs["comment"]["if"]  # no forks: their token only reads
-    used = [step["uses"] for job in jobs.values() for step in job["steps"] if "uses" in step]
-    assert all(each.startswith("actions/") for each in used)
+    assert not [job for job in workflow()["jobs"].values() if "permissions" in job]
 
 
-# -- the comment -------------------------------------------------------------------------------------------------------
-
-GH = """\
-#!{python}
-# As much of `gh api` as the workflow uses, on comments in a file.
-import json, pathlib, re, sys
-path, words = pathlib.Path("comments.json"), sys.argv[2:]
-comments = json.loads(path.read_text()) if path.exists() else []
-(place,) = [word for word in words if word.startswith("repos/")]
-if "--jq" in words:
-    program = words[words.index("--jq") + 1]
-    user = re.search(r'login == "([^"]*)"', program)[1]
-    text = re.search(r'contains\\("([^"]*)"\\)', program)[1]
-    print(*(each["id"] for each in comments if each["login"] == user and text in each["body"]), sep="\\n")
-else:
-    (field,) = [word for word in words if word.startswith("body=@")]
-    body = pathlib.Path(field.removeprefix("body=@")).read_text()
-    if "POST" in words:
-        assert place == "repos/us/it/issues/7/comments", place
-        comments.append({{"id": 100 + len(comments), "login": "github-actions[bot]", "body": body}})
-    else:
-        assert "PATCH" in words
-        (found,) = [each for each in comments if place == f"repos/us/it/issues/comments/{{each['id']}}"]
-        found["body"] = body
-path.write_text(json.dumps(comments))
-"""
-"""GitHub itself cannot be asked in a test."""
-
-
-def test_there_is_one_comment_and_it_is_updated(tmp_path: Path) -> None:
-    gh = tmp_path / "bin" / "gh"
-    gh.parent.mkdir()
-    gh.write_text(GH.format(python=sys.executable), encoding="utf-8")
-    gh.chmod(0o755)
-    of_others: list[dict[str, Any]] = [
-        {"id": 1, "login": "somebody", "body": f"they quote us: {MARKER}"},
-        {"id": 2, "login": "github-actions[bot]", "body": "of another workflow"},
+def test_every_action_is_named_by_its_commit() -> None:
+    """A tag can be moved to other code."""
+    files = [ROOT / "action.yml", *(ROOT / ".github" / "workflows").glob("*.yml")]
+    used = [
+        line.split("uses:")[1].strip() for file in files for line in file.read_text().splitlines() if "uses:" in line
     ]
-    (tmp_path / "comments.json").write_text(json.dumps(of_others), encoding="utf-8")
-
-    def comment() -> list[dict[str, Any]]:
-        environment = {"first": str(gh.parent), "GITHUB_REPOSITORY": "us/it", "PULL_REQUEST": "7"}
-        done = Scratch(tmp_path).run("Comment", job="comment", **environment)
-        assert done.returncode == 0, done.stderr
-        found: list[dict[str, Any]] = json.loads((tmp_path / "comments.json").read_text(encoding="utf-8"))
-        assert found[:2] == of_others
-        return found[2:]
-
-    assert comment() == []  # there was no baseline, so there is no comparison
-    for text in ("### first", "### second", "### third"):
-        (tmp_path / "comparison.md").write_text(f"{text}\n\n{MARKER}\n", encoding="utf-8")
-        [found] = comment()
-        assert found["body"] == f"{text}\n\n{MARKER}\n"
+    assert len(used) > 8
+    for each in used:
+        assert re.fullmatch(r"\./( #.*)?|actions/[a-z/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", each), each
 
 
 # -- measured ----------------------------------------------------------------------------------------------------------
@@ -155,8 +100,8 @@ def test_a_comparison_that_cannot_tell_is_a_warning(tmp_path: Path) -> None:
 
 
 def test_scripts_hold_nothing_that_github_would_fill_in() -> None:
-    for job, name in (("compare", "Measure"), ("compare", "Compare"), ("comment", "Comment")):
-        assert script(job, name)
+    for name in ("Measure", "Compare"):
+        assert script("compare", name)
 
 
 def test_the_table_of_trials() -> None:

@@ -189,7 +189,8 @@ class _Reader:
         self.named = cache(lambda path: place(path, added))
         self.lives: list[Counter[Stack]] = []
         self.roots: dict[str, str] = {}
-        self.paths: dict[str, str] = {}  # a file as profiles name it → where it lies
+        # A side, and a file as profiles name it → where it lies: both may have one of that name.
+        self.paths: dict[tuple[str, str], str] = {}
 
     def take(self, stacks: str) -> str:
         """Read one life; why that cannot be, else empty."""
@@ -209,7 +210,7 @@ class _Reader:
             return None
         side = frames[begin].partition("_turn")[0]
         parts = filter(None, map(_FRAME.fullmatch, frames[begin + 1 :]))
-        below = [(self._file(match[2]), int(match[3] or 0)) for match in parts]
+        below = [(self._file(side, match[2]), int(match[3] or 0)) for match in parts]
         below = [frame for frame in below if not frame[0].startswith(_HARNESS) and frame[0] != _DISPATCH]
         if below and below[0][0].startswith(_LOOP):  # what runs a coroutine function
             waits = below[-1][0].startswith(_LOOP[1])
@@ -218,19 +219,19 @@ class _Reader:
                 return side, ((WAITING if waits else EVENT_LOOP, 0),), ()
         if not below:  # the loop around the calls, and what has no source
             return side, (), ()
-        self.roots.setdefault(side, self._function(below[0]))
+        self.roots.setdefault(side, self._function(side, below[0]))
         others = tuple(prefix for prefix in _NOT_OWN if not below[0][0].startswith(prefix))
         own = [place for place, frame in enumerate(below) if not place or not frame[0].startswith(others)]
         return side, tuple(below[: own[-1] + 1]), tuple(below[own[-1] + 1 :])
 
-    def _file(self, path: str) -> str:
+    def _file(self, side: str, path: str) -> str:
         name = self.named(path)
-        self.paths.setdefault(name, path)
+        self.paths.setdefault((side, name), path)
         return name
 
-    def _function(self, frame: Frame) -> str:
+    def _function(self, side: str, frame: Frame) -> str:
         file, line = frame
-        return function_at(self.paths[file], line) if line else file
+        return function_at(self.paths[side, file], line) if line else file
 
     def entry(self) -> dict[str, Any]:
         """The rest of an entry of causes.json."""
@@ -240,24 +241,24 @@ class _Reader:
         lines = [
             {
                 "side": side,
-                "function": self._function(way[-1]),
+                "function": self._function(side, way[-1]),
                 "file": way[-1][0] if way[-1][1] else "",
                 "line": way[-1][1],
-                "text": self._text(way[-1]),
-                "way": [self._shown(frame) for frame in way[:-1]],
-                "below": [self._shown(frame) for frame in below],
+                "text": self._text(side, way[-1]),
+                "way": [self._shown(side, frame) for frame in way[:-1]],
+                "below": [self._shown(side, frame) for frame in below],
                 "samples": [life[side, way, below] for life in self.lives],
             }
             for side, way, below in kept
         ]
         return {"roots": self.roots, "samples": totals, "lines": lines}
 
-    def _shown(self, frame: Frame) -> str:
-        return f"{self._function(frame)} ({frame[0]}:{frame[1]})"
+    def _shown(self, side: str, frame: Frame) -> str:
+        return f"{self._function(side, frame)} ({frame[0]}:{frame[1]})"
 
-    def _text(self, frame: Frame) -> str:
+    def _text(self, side: str, frame: Frame) -> str:
         file, line = frame
-        return linecache.getline(self.paths[file], line).strip()[:MOST_TEXT] if line else file
+        return linecache.getline(self.paths[side, file], line).strip()[:MOST_TEXT] if line else file
 
 
 def function_at(path: str, line: int) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ..evidence.evidence import Evidence
-from ..metrics.instructions.files import INSTRUCTIONS
+from ..metrics.instructions.files import INSTRUCTIONS as INSTRUCTIONS_FILE
 from ..metrics.instructions.metric import difference
 from ..profilers.causes import SampledLine
 from ..profilers.peak_memory import MEMORY
@@ -108,7 +108,7 @@ class Screen:
         return "Do not decide by this: it is no evidence."
 
 
-TIME, PEAK = "time", "peak memory"
+TIME, PEAK, INSTRUCTIONS = "time", "peak memory", "instructions"
 
 
 def screens(folder: RunFolder, verdicts: Iterable[Verdict], evidence: Evidence, counted: str) -> list[Screen]:
@@ -146,12 +146,12 @@ def _screen(
 
 def _instructions(folder: RunFolder, effect: Effect) -> list[Measure]:
     try:
-        counted = difference(folder.read(INSTRUCTIONS), effect.workload, effect.variant, effect.baseline)
+        counted = difference(folder.read(INSTRUCTIONS_FILE), effect.workload, effect.variant, effect.baseline)
     except ValueError:  # not counted
         return []
     ratio = counted.variant / counted.baseline
     ends = sorted(100 / (100 + end) for end in (counted.low, counted.high))
-    return [Measure("instructions", f"{counted.baseline:,.0f}", f"{counted.variant:,.0f}", ratio, ends[0], ends[1])]
+    return [Measure(INSTRUCTIONS, f"{counted.baseline:,.0f}", f"{counted.variant:,.0f}", ratio, ends[0], ends[1])]
 
 
 def _peak(folder: RunFolder, effect: Effect) -> list[Measure]:

@@ -14,7 +14,9 @@ from llama_workbench.harness.plan.options import Options, Request, typed
 from .shared import AsJson, Failure, print_json, takes
 
 if TYPE_CHECKING:
+    from llama_workbench.harness.baselines.revisions import RevisionRow
     from llama_workbench.harness.session.revisions import Inputs
+    from llama_workbench.harness.session.run import Result
 
 Subject = Annotated[
     list[str], typer.Argument(metavar="SUBJECT...", help="FILE:FUNCTION or MODULE:FUNCTION, with () for a factory.")
@@ -32,6 +34,13 @@ EnvOption = Annotated[
         help="The environment that the sides run in; given twice: that of REV_A, then that of REV_B.",
     ),
 ]
+Gate = Annotated[
+    str, typer.Option(metavar="WHAT,WHAT", help="What decides: time, or time,instructions, which needs valgrind.")
+]
+MarkdownFile = Annotated[
+    Path | None,
+    typer.Option("--markdown", metavar="FILE", help="Also write a summary in Markdown, for a pull request."),
+]
 Slower = Annotated[float, typer.Option(metavar="PERCENT", help="More time than this is a regression.")]
 
 
@@ -42,18 +51,18 @@ def command(
     subject: Subject,
     env: EnvOption = None,
     slower: Slower = 5.0,
+    gate: Gate = "time",
+    markdown: MarkdownFile = None,
     as_json: AsJson = False,
     **given: Any,
 ) -> None:
     """Is a function slower in one revision of a repository than in another? Or a model?
 
-    The files of both revisions are written into the cache, and each side imports its own, packages and all; the
-    repository is not touched. Both are timed in the same rounds, or in two processes that share one core, so that
-    what the machine does meets both. Their answers must agree first. Their arguments come from today's files. Run it
-    inside the repository. Compiled code of the repository is not built: it must be installed.
+    Run it inside the repository, which is not touched: the files of both revisions are written into the cache, and each
+    side imports its own, packages and all. Both are timed in the same rounds. Their answers must agree first, and their
+    arguments come from today's files. Compiled code of the repository is not built: it must be installed.
 
-    Without --call the subject is a build(config, weights, *, max_length), and the models that it builds are compared,
-    on --workloads.
+    Without --call the subject is a build(config, weights, *, max_length), and models are compared, on --workloads.
 
     With --env each side of a function runs in an environment of its own: two versions of torch, of Python or of a
     package of yours, with the same revision or two. It is a virtual environment, an interpreter, or what to install
@@ -63,15 +72,16 @@ def command(
     \b
     Exit codes:
       0  no subject is more than --slower percent slower: proven for all
-      1  one is: proven
+      1  one is: proven. With --gate time,instructions also where the time cannot tell, and it executes over 0.5 % more
       2  cannot tell in this time, the answers differ, or it cannot be measured
 
     \b
     --json prints:
       {"format": 1, "base", "new", "slower_percent", "exit_code", "rows": [{"subject", "workload", "ratio", "low",
-       "high", "rounds", "verdict", "reason", "where", "run"}],
+       "high", "rounds", "verdict", "reason", "instructions_percent", "where", "run"}],
        "environments": {side: {"python", "packages", "differs"}}}
       ratio: time in REV_A over time in REV_B; below 1 it became slower. verdict: slower, not slower or cannot tell.
+      reason: why it cannot be told, or what told it in the place of the time. instructions_percent: null if uncounted.
       where: in which functions the difference is; empty where there is none, or nobody could look.
 
     \b
@@ -81,31 +91,79 @@ def command(
       workbench compare-revisions main . mypackage.model:build --workloads prefill-15m-t8
       workbench compare-revisions . . mypackage.text:encode --call bench.py:texts --env .venv-old --env numpy==2.1
     """
+    from llama_workbench.harness.baselines.revisions import exit_code
+    from llama_workbench.harness.report.text import environments_text
     from llama_workbench.harness.session.revisions import Inputs
 
     asked = typed(Request, given)
     inputs = Inputs(asked.calls, asked.check, asked.workloads, tuple(env or ()))
     seconds = given["budget"] if given["budget"] is not None else 240.0 if env else 60.0
-    results = [(each, measured(each, (base, new), inputs, slower, seconds)) for each in subject]
-    raise typer.Exit(_reported(results, base, new, slower, as_json=as_json))
+    counts_decide = _counts_decide(gate)
+    results = [(each, measured(each, (base, new), inputs, slower, seconds, counts=counts_decide)) for each in subject]
+    rows = [row for each, result in results for row in _rows(each, result, counts_decide)]
+    environments = results[-1][1].manifest["environments"]
+    _write(markdown, rows, (base, new), slower, environments_text(environments))
+    _reported(rows, base, new, slower, environments, as_json)
+    raise typer.Exit(exit_code(rows))
 
 
-def _reported(results: list[tuple[str, Any]], base: str, new: str, slower: float, *, as_json: bool) -> int:
-    """The exit code, after all is printed. results: each subject with its run. Raises Failure."""
+def _write(
+    file: Path | None, rows: list[RevisionRow], revisions: tuple[str, str], slower: float, environments: str
+) -> None:
+    from llama_workbench.harness.baselines.revisions import revisions_markdown
+    from llama_workbench.harness.baselines.text import write_text
+    from llama_workbench.harness.session.revisions import WORKING_TREE
+
+    if file is None:
+        return
+    base, new = ("the working tree" if each == WORKING_TREE else each for each in revisions)
+    try:
+        write_text(file, revisions_markdown(rows, base, new, slower, environments))
+    except OSError as error:
+        raise Failure(f"{file}: cannot be written ({error.strerror})") from error
+
+
+def _reported(rows: list[RevisionRow], base: str, new: str, slower: float, environments: Any, as_json: bool) -> None:
+    from llama_workbench.harness.baselines.revisions import exit_code
     from llama_workbench.harness.report.text import environments_text
 
-    rows = [row for subject, result in results for row in _rows(subject, result)]
-    environments = results[-1][1].manifest["environments"]
-    words = {row["verdict"] for row in rows}
-    code = 1 if "slower" in words else 2 if "cannot tell" in words else 0
     if as_json:
-        head = {"format": 1, "base": base, "new": new, "slower_percent": slower, "exit_code": code}
-        print_json(head | {"rows": rows, "environments": environments})
+        head = {"format": 1, "base": base, "new": new, "slower_percent": slower, "exit_code": exit_code(rows)}
+        print_json(head | {"rows": [row.to_json() for row in rows], "environments": environments})
     else:
-        _show(rows, base, new, slower)
-        if said := environments_text(environments):
-            typer.echo(said)
-    return code
+        _show(rows, new, base, slower)
+        if line := environments_text(environments):
+            typer.echo(line)
+
+
+def _rows(subject: str, result: Result, counts_decide: bool) -> list[RevisionRow]:
+    from llama_workbench.harness.baselines.revisions import RevisionRow
+    from llama_workbench.harness.report.comparison import screens
+    from llama_workbench.harness.report.stored import evidence_of
+    from llama_workbench.harness.report.text import counted_in
+    from llama_workbench.harness.spec.conditions import FAIL_IF
+
+    folder, manifest = result.folder, result.manifest
+    asked = [verdict for verdict in result.verdicts if verdict.claim == FAIL_IF and verdict.effects]
+    if not asked:
+        excluded = manifest["excluded"] or [{"variant": subject, "reason": "nothing was measured"}]
+        raise Failure("\n".join(f"{each['variant']}: {each['reason']}" for each in excluded))
+    run = str(_shown(folder.path))
+    found = screens(folder, asked, evidence_of(folder, manifest), counted_in(manifest))
+    return [RevisionRow(subject, screen, counts_decide, run) for screen in found]
+
+
+def _counts_decide(gate: str) -> bool:
+    """Whether instructions decide where times cannot. Raises Failure."""
+    from llama_workbench.harness.baselines.thresholds import ConfigError, gate_of
+
+    try:
+        decides = set(gate_of(gate))
+    except ConfigError as error:
+        raise Failure(str(error)) from error
+    if "time" not in decides or not decides <= {"time", "instructions"}:
+        raise Failure(f"--gate {gate}: here it is time, or time,instructions")
+    return "instructions" in decides
 
 
 def options_for(budget: float) -> Options:
@@ -116,10 +174,17 @@ def options_for(budget: float) -> Options:
 
 
 def measured(
-    subject: str, revisions: tuple[str, str], inputs: Inputs, percent: float, budget: float, *, causes: bool = True
-) -> Any:
-    """The run that compares one function. `causes`: whether it looks where a difference is. Raises Failure; progress
-    goes to standard error."""
+    subject: str,
+    revisions: tuple[str, str],
+    inputs: Inputs,
+    percent: float,
+    budget: float,
+    *,
+    causes: bool = True,
+    counts: bool = False,
+) -> Result:
+    """The run that compares one function. causes: whether it looks where a difference is. counts: whether instructions
+    are counted. Raises Failure; progress goes to standard error."""
     import sys
 
     from llama_workbench.harness.plugin.progress import progress_on
@@ -131,7 +196,7 @@ def measured(
     if not 0 <= percent < float("inf"):
         raise Failure(f"--slower {percent:g}: expected a number of percent, 0 or more")
     condition = Condition("maybe-slower", percent)
-    options = replace(options_for(budget), no_causes=not causes)
+    options = replace(options_for(budget), no_causes=not causes, count_instructions=counts)
     try:
         with closing(progress_on(console(sys.stderr))) as progress:
             result = compare_revisions(subject, revisions, inputs, condition, options, progress)
@@ -142,60 +207,39 @@ def measured(
     return result
 
 
-WORDS = {"supported": "slower", "refuted": "not slower"}
-
-
-def _rows(subject: str, result: Any) -> list[dict[str, Any]]:
-    from llama_workbench.harness.report.causes import explanations_in, why
-    from llama_workbench.harness.spec.conditions import FAIL_IF
-
-    found = explanations_in(result.folder)
-    effects = [effect for verdict in result.verdicts if verdict.claim == FAIL_IF for effect in verdict.effects]
-    if not effects:
-        excluded = result.manifest["excluded"] or [{"variant": subject, "reason": "nothing was measured"}]
-        raise Failure("\n".join(f"{each['variant']}: {each['reason']}" for each in excluded))
-    return [
-        {
-            "subject": subject,
-            "workload": effect.workload,
-            "ratio": effect.ratio if effect.rounds else None,
-            "low": effect.low if effect.rounds else None,
-            "high": effect.high if effect.high < float("inf") else None,
-            "rounds": effect.rounds,
-            "verdict": WORDS.get(effect.verdict, "cannot tell"),
-            "reason": "; ".join(effect.said),
-            "where": "; ".join(why(found, [effect])),
-            "run": str(_shown(result.folder.path)),
-        }
-        for effect in effects
-    ]
-
-
 def _shown(path: Path) -> Path:
     here = Path.cwd()
     return path.resolve().relative_to(here) if path.resolve().is_relative_to(here) else path
 
 
-def _show(rows: list[dict[str, Any]], base: str, new: str, percent: float) -> None:
+def _show(rows: list[RevisionRow], new: str, base: str, percent: float) -> None:
     from rich.text import Text
+
+    from llama_workbench.harness.baselines.revisions import time_text
 
     from .shared import show, table
 
+    counted = any(row.counted for row in rows)
     columns = table(
-        "subject", "called with", f"time in {new} over {base}", "rounds", f"more than {percent:g} % slower?"
+        "subject",
+        "called with",
+        f"time in {new} over {base}",
+        "lives",
+        *["instructions"] * counted,
+        f"more than {percent:g} % slower?",
     )
     for row in rows:
-        size = "not measured"
-        if row["ratio"] is not None:
-            ends = "no interval yet" if row["high"] is None else f"{1 / row['high']:.3f}, {1 / row['low']:.3f}"
-            size = f"{1 / row['ratio']:.3f} [{ends}]"
-        columns.add_row(*map(Text, (row["subject"], row["workload"], size, str(row["rounds"]), row["verdict"])))
+        effect = row.screen.effect
+        counts = [row.counted.change if row.counted else ""] * counted
+        columns.add_row(
+            *map(Text, (row.subject, effect.workload, time_text(row), str(effect.rounds), *counts, row.verdict))
+        )
     show(columns)
     for row in rows:
-        if row["verdict"] == "cannot tell" and row["reason"]:
-            show(Text(f"{row['subject']}: {row['reason']}"))
+        if row.reason and (row.verdict == "cannot tell" or row.verdict != row.by_time):
+            show(Text(f"{row.subject}: {row.reason}"))
     for row in rows:
-        if row["where"]:
-            show(Text(f"{row['subject']}: where the difference is: {row['where']}"))
-    for run in dict.fromkeys(row["run"] for row in rows):
+        if row.where:
+            show(Text(f"{row.subject}: where the difference is: {row.where}"))
+    for run in dict.fromkeys(row.run for row in rows):
         show(Text(f"run: {run}"))

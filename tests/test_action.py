@@ -1,0 +1,128 @@
+"""The action that compares a pull request with its base, and the workflow that comments: their steps run here."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml  # type: ignore[import-untyped] # comes with transformers
+
+from llama_workbench import ROOT
+from llama_workbench.harness.baselines.text import MARKER
+from llama_workbench.harness.metrics.instructions.counting import NOT_INSTALLED
+from tests.action import PullRequest, action, run_step
+
+COMMENT = ROOT / ".github" / "workflows" / "comment.yml"
+
+# -- the comparison ----------------------------------------------------------------------------------------------------
+
+NEEDS = pytest.mark.skipif(not shutil.which("valgrind"), reason=NOT_INSTALLED)
+GIVEN = {"subjects": "work.py:total\n", "call": "inputs.py:numbers\n", "budget": "2", "slower": "100"}
+"""Beside other tests a few seconds of time decide nothing: here the counts do. `action_trials` decides by both."""
+
+
+@NEEDS
+def test_five_percent_more_work_in_a_pull_request_fails(tmp_path: Path) -> None:
+    opened = PullRequest.opened(tmp_path, additions=2100)
+    done = opened.compare(**GIVEN)
+    if opened.outputs()["exit-code"] == "0":  # the time proves that it is not twice as slow, which is right too
+        done = opened.compare(**GIVEN | {"slower": "2", "budget": "20"})
+    assert done.returncode == 1, done.stdout + done.stderr
+    summary = opened.summary
+    assert "→ the working tree: 1 of 1 slower" in summary and summary.endswith(f"{MARKER}\n")
+    assert opened.outputs() == {"exit-code": "1", "summary": str(opened.temporary / "workbench" / "comparison.md")}
+    assert (opened.temporary / "summary.md").read_text() == summary
+
+
+def test_unchanged_code_of_a_fork_passes(tmp_path: Path) -> None:
+    opened = PullRequest.opened(tmp_path, additions=2000, fork=True)
+    done = opened.compare(**GIVEN | {"gate": "time", "budget": "20"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "nothing is slower" in opened.summary and opened.outputs()["exit-code"] == "0"
+
+
+def test_what_cannot_be_measured_fails_and_what_cannot_be_told_is_a_warning(tmp_path: Path) -> None:
+    opened = PullRequest.opened(tmp_path, additions=2000)
+    done = opened.compare(**GIVEN | {"subjects": "work.py:gone"})
+    assert done.returncode == 2 and "gone" in done.stderr and "::warning::" not in done.stdout
+    done = opened.compare(**GIVEN | {"gate": "time", "slower": "0", "budget": "0.5"})
+    assert done.returncode == 0 and "::warning::It cannot be told whether" in done.stdout, done.stdout + done.stderr
+    assert "1 cannot be told" in opened.summary
+
+
+def test_what_a_user_writes_is_not_code_of_a_script() -> None:
+    for step in action()["runs"]["steps"]:
+        assert "${{" not in step.get("run", ""), step["name"]
+
+
+# -- the comment -------------------------------------------------------------------------------------------------------
+
+GH = """\
+#!{python}
+# As much of `gh api` as the workflow uses, on comments in a file.
+import json, pathlib, re, sys
+path, words = pathlib.Path("comments.json"), sys.argv[2:]
+comments = json.loads(path.read_text()) if path.exists() else []
+(place,) = [word for word in words if word.startswith("repos/")]
+if place == "repos/us/it/pulls":
+    assert "head=them:change" in words
+    print(7 if "c0ffee" in words[words.index("--jq") + 1] else "")
+elif "--jq" in words:
+    program = words[words.index("--jq") + 1]
+    user = re.search(r'login == "([^"]*)"', program)[1]
+    text = re.search(r'contains\\("([^"]*)"\\)', program)[1]
+    print(*(each["id"] for each in comments if each["login"] == user and text in each["body"]), sep="\\n")
+else:
+    (field,) = [word for word in words if word.startswith("body=@")]
+    body = pathlib.Path(field.removeprefix("body=@")).read_text()
+    if "POST" in words:
+        assert place == "repos/us/it/issues/7/comments", place
+        comments.append({{"id": 100 + len(comments), "login": "github-actions[bot]", "body": body}})
+    else:
+        assert "PATCH" in words
+        (found,) = [each for each in comments if place == f"repos/us/it/issues/comments/{{each['id']}}"]
+        found["body"] = body
+path.write_text(json.dumps(comments))
+"""
+"""GitHub itself cannot be asked in a test."""
+
+
+def comment(folder: Path, commit: str = "c0ffee") -> list[dict[str, Any]]:
+    """The comments after the workflow that comments has run, as `gh` knows them."""
+    workflow = yaml.safe_load(COMMENT.read_text(encoding="utf-8"))
+    [step] = [step for step in workflow["jobs"]["comment"]["steps"] if step.get("name") == "Comment"]
+    given = {"GITHUB_REPOSITORY": "us/it", "HEAD": "them:change", "COMMIT": commit}
+    done = run_step(step["run"], folder, folder, given, first=folder / "bin")
+    assert done.returncode == 0, done.stderr
+    comments: list[dict[str, Any]] = json.loads((folder / "comments.json").read_text(encoding="utf-8"))
+    return comments
+
+
+def test_there_is_one_comment_and_it_is_updated(tmp_path: Path) -> None:
+    gh = tmp_path / "bin" / "gh"
+    gh.parent.mkdir()
+    gh.write_text(GH.format(python=sys.executable), encoding="utf-8")
+    gh.chmod(0o755)
+    of_others = [
+        {"id": 1, "login": "somebody", "body": f"they quote us: {MARKER}"},
+        {"id": 2, "login": "github-actions[bot]", "body": "of another workflow"},
+    ]
+    (tmp_path / "comments.json").write_text(json.dumps(of_others), encoding="utf-8")
+    assert comment(tmp_path) == of_others  # nothing was measured, so there is no summary
+    for text in ("### first", "### second", "### third"):
+        (tmp_path / "comparison.md").write_text(f"{text}\n\n{MARKER}\n", encoding="utf-8")
+        *others, ours = comment(tmp_path)
+        assert others == of_others and ours["body"] == f"{text}\n\n{MARKER}\n"
+    (tmp_path / "comparison.md").write_text(f"### late\n\n{MARKER}\n", encoding="utf-8")
+    assert comment(tmp_path, "0ther")[-1]["body"].startswith("### third"), "the pull request is at another commit now"
+
+
+def test_only_the_workflow_that_runs_nothing_of_a_pull_request_may_write() -> None:
+    workflow = yaml.safe_load(COMMENT.read_text(encoding="utf-8"))
+    assert workflow["permissions"] == {"actions": "read", "pull-requests": "write"}
+    steps = [step.get("uses", step.get("name")) for step in workflow["jobs"]["comment"]["steps"]]
+    assert len(steps) == 2 and steps[0].startswith("actions/download-artifact@") and steps[1] == "Comment"
