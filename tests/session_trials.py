@@ -1,187 +1,167 @@
-"""How far do ratios to the yardstick shift between sessions? `python -m tests.session_trials 24` prints a table.
+"""What sessions of the same code differ by, and whether saved runs decide. `python -m tests.session_trials 20` goes on
+until there are so many sessions and prints both tables; `python -m tests.session_trials 20 --toml` the shifts.
 
-Each session measures the same code anew, with the commands of the workflow but for counts. Every second one has a busy
-neighbour for each core. What sessions differ by beyond what the rounds within each explain is estimated with
-DerSimonian and Laird's method, by workload and variant. Sessions are kept in a file, which the next call continues.
+A session measures six comparisons anew, for `workbench compare`, each with a command of its own as a job in CI would.
+In all of them but one a side does 5 % more of the same work. Every second session has a busy neighbour for each core.
+Of each, `standings.json` is kept in a file, which the next call continues: sessions should lie hours apart.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
-from scipy.stats import chi2, t
-from statsmodels.stats.meta_analysis import combine_effects
-
+from llama_workbench.harness.baselines.regressions import compare_standings
+from llama_workbench.harness.baselines.sessions import LEAST_SESSIONS, shifts, to_toml
+from llama_workbench.harness.calibrate.known import FUNCTIONS, MODELS, PLANTED, KnownComparison
+from llama_workbench.harness.calibrate.rates import Rate
 from llama_workbench.harness.calibrate.trials import busy_neighbours
-from llama_workbench.harness.evidence.evidence import evidence_from_manifest
-from llama_workbench.harness.spec.comparison import Comparison
-from llama_workbench.harness.stats.confidence import pseudo_median, running_interval
+from llama_workbench.harness.store.files import STANDINGS
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.variants import YARDSTICK
-
-from .workflow import Scratch
+from llama_workbench.harness.store.schema import STANDINGS as FORM
+from llama_workbench.harness.store.schema import Standings
 
 KEPT = Path("results/session-trials.jsonl")
 
-MEASURED = (
-    ("--variants", "team006_before,mine", "--add-variant", "mine.py:mine", "--workloads", "prefill-tiny-t16",
-     "--budget", "12"),
-    ("--variants", "fast,gpt_fast", "--workloads", "prefill-15m-t8", "--budget", "30"),
-)  # fmt: skip
-"""What a session measures, in turns: that of the workflow's test, and that of the README."""
+PERCENT = 5
 
-LEAST_ROUNDS = 4
+CASES = ("words", "sorting", "objects", "patterns")
+KINDS = {case: KnownComparison(FUNCTIONS, PLANTED, case, PERCENT, 7) for case in CASES}
+KINDS["tiny model"] = KnownComparison(MODELS, PLANTED, "fast", PERCENT, 7)
+PRESETS = "presets"
+"""The sixth: two of the variants that ship, which are as they are."""
+
+SECONDS = {"tiny model": 30, PRESETS: 40}
+"""Of rounds; else USUAL_SECONDS."""
+USUAL_SECONDS = 12
 
 
 @dataclass(frozen=True)
-class Ratio:
-    """A variant's time over the yardstick's in one session: its log, its standard error by the rounds within, and the
-    ends of its interval (None: none yet). call_ms: the median time of the variant's call. processes: that measured."""
+class Session:
+    """What one command of a session found. begun: ISO 8601, UTC."""
 
-    session: int
+    number: int
+    begun: str
     busy: bool
-    workload: str
-    variant: str
-    log_ratio: float
-    error: float
-    low: float | None
-    high: float | None
-    rounds: int
-    processes: int
-    call_ms: float
+    kind: str
+    standings: Standings
+
+    @classmethod
+    def read(cls, line: str) -> Session:
+        """From a line of the file."""
+        kept = json.loads(line)
+        return cls(**kept | {"standings": FORM.validate_python(kept["standings"])})
 
 
-def main(sessions: int, file: Path = KEPT) -> None:
-    """Go on until there are so many sessions, and print the table."""
-    known = [Ratio(**json.loads(line)) for line in file.read_text().splitlines()] if file.exists() else []
-    with tempfile.TemporaryDirectory(prefix="session-trials-") as folder:
-        scratch = Scratch(Path(folder))
-        scratch.write(calls=20)
-        for number in range(max((each.session for each in known), default=-1) + 1, sessions):
-            found = one(scratch, number)
+def main(sessions: int, *options: str, file: Path = KEPT) -> None:
+    """Go on until there are so many sessions, and print what they say."""
+    known = [Session.read(line) for line in file.read_text().splitlines()] if file.exists() else []
+    for number in range(len({each.number for each in known}), sessions):
+        for kind in (*KINDS, PRESETS):
+            begun, busy = datetime.now(UTC).isoformat(timespec="seconds"), bool(number % 2)
+            if (standings := measured(kind, busy)) is None:
+                continue
+            kept = {"number": number, "begun": begun, "busy": busy, "kind": kind, "standings": standings}
             with file.open("a", encoding="utf-8") as out:
-                out.writelines(json.dumps(asdict(each)) + "\n" for each in found)
-            known += found
-            sys.stderr.write("".join(f"{each}\n" for each in found))
-    sys.stdout.write(table(known))
+                out.write(json.dumps(kept) + "\n")
+            known.append(Session.read(json.dumps(kept)))
+            sys.stderr.write(f"session {number}: {kind}\n")
+    sys.stdout.write(toml(known) if "--toml" in options else f"{shift_table(known)}\n{decision_table(known)}")
 
 
-def one(scratch: Scratch, number: int) -> list[Ratio]:
-    """The session of this number."""
-    busy = bool(number // len(MEASURED) % 2)
-    run = scratch.folder / f"run-{number}"
-    options = [*MEASURED[number % len(MEASURED)], "--run-dir", str(run)]
-    command = [sys.executable, "-m", "pytest", "--benchmark", *options]
-    with busy_neighbours() if busy else ExitStack():
+def measured(kind: str, busy: bool) -> object:
+    """standings.json of a run of this kind; None where it failed."""
+    with tempfile.TemporaryDirectory(prefix="session-trials-") as name, ExitStack() as stack:
+        folder = Path(name)
+        words = ["--variants", "fast,gpt_fast", "--workloads", "prefill-15m-t8"]
+        if kind in KINDS:
+            KINDS[kind].write(folder)
+            words = KINDS[kind].command
+        if busy:
+            stack.enter_context(busy_neighbours())
+        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--benchmark", "--no-causes", *words]
+        command += ["--to-compare", "--budget", str(SECONDS.get(kind, USUAL_SECONDS)), "--run-dir", "run"]
         done = subprocess.run(
-            command, cwd=scratch.folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+            command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
         )
-    if done.returncode:
-        sys.stderr.write(f"session {number} failed: {done.stdout[-2000:]}\n")
-        return []
-    return read(RunFolder(run), number, busy)
+        if done.returncode:
+            sys.stderr.write(f"{kind} failed: {done.stdout[-2000:]}{done.stderr[-500:]}\n")
+            return None
+        return RunFolder(folder / "run").read_json(STANDINGS)
 
 
-def read(run: RunFolder, number: int, busy: bool) -> list[Ratio]:
-    """What a run says of each variant that was timed beside the yardstick, or beside what was."""
-    samples = run.read_samples()
-    manifest = run.read_manifest()
-    evidence = evidence_from_manifest(manifest, samples)
-    found = []
-    for experiment in manifest["experiments"]:
-        workload, baseline = experiment["workload"]["name"], experiment["baseline"]
-        for variant in experiment["variants"]:
-            if "@" in variant or variant == YARDSTICK:
-                continue
-            steps = [Comparison(workload, variant, YARDSTICK)]
-            if not len(evidence.differences(steps[0]).values):
-                steps = [Comparison(workload, variant, baseline), Comparison(workload, baseline, YARDSTICK)]
-            series = [evidence.differences(each).values for each in steps]
-            if min(map(len, series)) < LEAST_ROUNDS:
-                continue
-            ends = [running_interval(each, evidence.alpha / len(steps)) for each in series]
-            low, high = sum(each.low for each in ends), sum(each.high for each in ends)
-            mine = samples[(samples["workload"] == workload) & (samples["variant"] == variant)]
-            found.append(
-                Ratio(
-                    session=number,
-                    busy=busy,
-                    workload=workload,
-                    variant=variant,
-                    log_ratio=sum(map(pseudo_median, series)),
-                    error=math.sqrt(sum(float(np.var(each, ddof=1)) / len(each) for each in series)),
-                    low=low if math.isfinite(low) else None,
-                    high=high if math.isfinite(high) else None,
-                    rounds=min(map(len, series)),
-                    processes=int(mine["process"].nunique()),
-                    call_ms=float((mine["cpu_ns"] / mine["repeats"]).median() / 1e6),
-                )
-            )
-    return found
+def of_kind(known: Sequence[Session], kind: str) -> list[Session]:
+    """The sessions of a kind, the earliest first."""
+    return [each for each in known if each.kind == kind]
 
 
-@dataclass(frozen=True)
-class Shift:
-    """What sessions of the same code differ by beyond their rounds: standard deviation of the log ratio, the upper end
-    of its 95 % interval where the rounds explain nothing, and the bound that the difference of two sessions keeps to
-    with 95 % probability. `covered`: of all pairs of sessions, how many differ by less than the ends of their intervals
-    allow, in percent; None where there are no intervals."""
-
-    sessions: int
-    call_ms: float
-    inside: float
-    between: float
-    between_high: float
-    bound: float
-    covered: float | None
-
-
-def shift(ratios: Sequence[Ratio]) -> Shift:
-    """Of one variant on one workload."""
-    values = np.array([each.log_ratio for each in ratios])
-    variances = np.array([each.error**2 for each in ratios])
-    between = math.sqrt(max(float(combine_effects(values, variances, method_re="dl").tau2), 0.0))
-    more = len(ratios) - 1
-    high = float(np.std(values, ddof=1)) * math.sqrt(more / chi2.ppf(0.025, more))
-    bound = float(t.ppf(0.975, more)) * math.sqrt(2) * between
-    told = [each for each in ratios if each.low is not None and each.high is not None]
-    pairs = [(a, b) for a in told for b in told if a.session < b.session]
-    held = [a.low <= b.high and b.low <= a.high for a, b in pairs if a.low is not None and b.low is not None]  # type: ignore[operator]
-    covered = 100 * sum(held) / len(held) if held else None
-    calls = float(np.median([each.call_ms for each in ratios]))
-    return Shift(len(ratios), calls, float(np.median(np.sqrt(variances))), between, high, bound, covered)
-
-
-def table(known: Sequence[Ratio]) -> str:
-    """In Markdown: a line for each workload and variant, of all sessions and of those without busy neighbours."""
-    lines = [
-        "| workload | variant | call | sessions | within (s.e.) | between (s.d.) | at most | two differ by "
-        "| intervals meet |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    for busy, told in ((None, ""), (False, ", no busy neighbour"), (True, ", busy neighbours")):
-        for key in dict.fromkeys((each.workload, each.variant) for each in known):
-            of = [each for each in known if (each.workload, each.variant) == key and busy in (None, each.busy)]
-            if len(of) < 3:
-                continue
-            found = shift(of)
-            percent = (found.inside, found.between, found.between_high, found.bound)
-            figures = " | ".join(f"{100 * math.expm1(each):.2f} %" for each in percent)
-            meet = "no intervals" if found.covered is None else f"{found.covered:.0f} %"
+def shift_table(known: Sequence[Session]) -> str:
+    """In Markdown: what sessions differ by beyond their lives, a line for each kind and variant."""
+    lines = ["| measured | variant | sessions | lives | within (s.e.) | between (s.d.) | at most (95 %) |"]
+    lines.append("|---|---|---|---|---|---|---|")
+    for kind in dict.fromkeys(each.kind for each in known):
+        runs = [each.standings for each in of_kind(known, kind)]
+        if len(runs) < LEAST_SESSIONS:
+            continue
+        for shift in shifts(runs):
+            rows = [row for run in runs for row in run.rows if row.variant == shift.variant]
+            errors = sorted(row.over_lives.error for row in rows if row.over_lives)
+            lives = sorted(row.rounds for row in rows)
             lines.append(
-                f"| {key[0]}{told} | {key[1]} | {found.call_ms:.2f} ms | {found.sessions} | {figures} | {meet} |"
+                f"| {kind} | {shift.variant} | {shift.sessions} | {lives[len(lives) // 2]} "
+                f"| {100 * errors[len(errors) // 2]:.2f} % | {shift.between:.2f} % | {shift.at_most:.2f} % |"
             )
     return "\n".join(lines) + "\n"
 
 
+def toml(known: Sequence[Session]) -> str:
+    """Of each kind of workload, the widest of what was measured, as `sessions.toml` has it."""
+    every = [(each, of_kind(known, each)) for each in dict.fromkeys(each.kind for each in known)]
+    found = [shift for _, sessions in every for shift in shifts([each.standings for each in sessions])]
+    widest = {shift.kind: shift for shift in sorted(found, key=lambda shift: shift.at_most)}
+    everything = [shift.model_copy(update={"variant": "*"}) for shift in widest.values()]
+    return to_toml(everything, [each.standings for each in known])
+
+
+def renamed(standings: Standings, variant: str, name: str) -> Standings:
+    """With this variant alone, under another name."""
+    rows = tuple(replace(row, variant=name) for row in standings.rows if row.variant == variant)
+    return replace(standings, rows=rows, subjects=tuple((row.workload, name) for row in rows), dropped=())
+
+
+def decisions(known: Sequence[Session]) -> dict[tuple[str, str], list[str]]:
+    """(kind, "unchanged" or "5 % more") → what `workbench compare` says of each session against the one before it."""
+    answers: dict[tuple[str, str], list[str]] = {}
+    for kind, comparison in KINDS.items():
+        less, more = ("new", "old") if comparison.turned else ("old", "new")
+        sessions = of_kind(known, kind)
+        for before, after in pairwise(sessions):
+            base = renamed(before.standings, less, "mine")
+            for what, variant in (("unchanged", less), (f"{PERCENT} % more", more)):
+                [row] = compare_standings(base, renamed(after.standings, variant, "mine")).rows
+                answers.setdefault((kind, what), []).append(row.verdict)
+    return answers
+
+
+def decision_table(known: Sequence[Session]) -> str:
+    """In Markdown: how often the time alone of a saved run decides rightly."""
+    lines = ["| measured | code | passes | fails | cannot tell | right |", "|---|---|---|---|---|---|"]
+    for (kind, what), verdicts in decisions(known).items():
+        passes = sum(verdict in ("no regression", "improvement") for verdict in verdicts)
+        fails = verdicts.count("regression")
+        right = Rate(passes if what == "unchanged" else fails, len(verdicts))
+        told = f"{passes} | {fails} | {len(verdicts) - passes - fails}"
+        lines.append(f"| {kind} | {what} | {told} | {right.count} of {right.of}: {right} |")
+    return "\n".join(lines) + "\n"
+
+
 if __name__ == "__main__":
-    main(int(sys.argv[1]), *map(Path, sys.argv[2:]))
+    main(int(sys.argv[1]), *sys.argv[2:])
