@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jupyter_client.manager import start_new_kernel
 
 import llama_workbench as wb
 from llama_workbench import ROOT, notebook
@@ -98,3 +99,31 @@ def test_what_is_no_run_or_damaged_is_told(run: Path, tmp_path: Path) -> None:
     (sealed / "verdicts.json").write_text("[]")
     with pytest.raises(RunError, match="its content is not what the run wrote"):
         wb.open(sealed).verdicts  # noqa: B018
+
+
+# -- a real kernel -----------------------------------------------------------------------------------------------------
+
+CELLS = (
+    "import random\nimport llama_workbench as wb",
+    "SEPARATOR = ' '\n\ndef old(text):\n    seen = []\n    for word in text.split(SEPARATOR):\n"
+    "        if word not in seen:\n            seen.append(word)\n    return seen",
+    "def new(text):\n    return list(dict.fromkeys(text.split(SEPARATOR)))",
+    "def texts(seed):\n    draw = random.Random(seed)\n"
+    "    return SEPARATOR.join(str(draw.randrange(500)) for _ in range(2000))",
+    "result = wb.compare(old, new, payload=texts, budget=30)\nresult",
+)
+
+
+def test_cells_of_a_jupyter_kernel_are_compared(tmp_path: Path) -> None:
+    manager, client = start_new_kernel(kernel_name="python3", cwd=str(tmp_path))
+    try:
+        shown: list[Any] = []
+        for cell in CELLS:
+            reply = client.execute_interactive(cell, timeout=300, output_hook=shown.append)
+            assert reply["content"]["status"] == "ok", reply["content"]
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+    [result] = [each["content"]["data"] for each in shown if each["msg_type"] == "execute_result"]
+    assert "times as fast as old" in result["text/plain"] and "faster" in result["text/plain"]
+    assert "<svg" in result["text/html"]

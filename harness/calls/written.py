@@ -8,6 +8,7 @@ import inspect
 import linecache
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -17,8 +18,12 @@ PLAIN = (int, float, complex, str, bytes, bool, type(None))
 
 
 def in_no_file(function: Any) -> bool:
-    """Whether a function was defined in a notebook or at a prompt."""
-    return isinstance(function, FunctionType) and not inspect.getfile(function).endswith(".py")
+    """Whether a function was defined in a notebook or at a prompt. Jupyter's kernel calls its cells after `.py` files,
+    which there are none of."""
+    if not isinstance(function, FunctionType):
+        return False
+    file = inspect.getfile(function)
+    return not (file.endswith(".py") and Path(file).is_file())
 
 
 def written(functions: list[Callable[..., Any]]) -> str:
