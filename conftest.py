@@ -78,7 +78,18 @@ class Said:
 
 
 @pytest.fixture
-def run_pytest(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+def few_causes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a difference is, is looked for in three short lives: ten seconds less of each comparison."""
+    from llama_workbench.harness.profilers import causes
+
+    monkeypatch.setattr(causes, "LIVES", 3)
+    monkeypatch.setattr(causes, "SECONDS", 0.1)
+
+
+@pytest.fixture
+def run_pytest(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], few_causes: None
+) -> Callable[..., Said]:
     """A session of pytest within this process, which starts at once."""
     monkeypatch.chdir(Path(__file__).parent)
     # What pytest-xdist tells its workers is not for a pytest of its own: pytest-benchmark would switch itself off.

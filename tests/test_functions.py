@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -324,6 +325,18 @@ def test_a_wrong_function_fails_its_test(mine: Path, run_pytest: Callable[..., A
     assert result.returncode == 1
     assert "fails on words: raises ValueError: no room for" in result.stdout
     assert "1 failed, 1 passed" in result.stdout
+
+
+def test_a_budget_that_is_too_small_for_one_interval_ends_at_the_gate(
+    mine: Path, run_pytest: Callable[..., Any]
+) -> None:
+    (mine / "mine.py").write_text(MINE + "\n\ndef sleeps(text):\n    import time\n    time.sleep(1.5)\n    return 0\n")
+    result = run_pytest("--benchmark", "--compare", "mine.py:sleeps", "again=mine.py:sleeps", "--call", "mine.py:words",
+                        "--budget=10", "--run-dir=run")  # fmt: skip
+    assert result.returncode == 1
+    assert re.search(r"a call of sleeps takes 1\.\d s: give --budget 3\d\d \(a first interval needs 12", result.stdout)
+    [experiment] = wb.open("run").manifest["experiments"]
+    assert experiment["rounds"] == 0 and {each["variant"] for each in experiment["excluded"]} >= {"sleeps", "again"}
 
 
 def test_where_all_answers_are_wrong_while_timed_there_is_no_verdict(

@@ -50,6 +50,7 @@ from llama_workbench.harness.metrics.instructions.callgrind import (
 )
 from llama_workbench.harness.metrics.instructions.counting import NOT_INSTALLED, Wanted, cannot_count, count
 from llama_workbench.harness.metrics.instructions.metric import METRIC, everything, run_instructions
+from llama_workbench.harness.metrics.instructions.toggle import toggle_of_valgrind
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import Request
 from llama_workbench.harness.report.text import run_notes
@@ -565,3 +566,23 @@ def test_a_real_count_repeats_and_an_identical_copy_has_the_same(
     assert 1.1 < twice["instructions"] / once["instructions"] < 2.1
     assert wrong["instructions"] is None and "gives another answer" in wrong["reason"]
     assert told.steps[-1][1] == 1 and not alive(f"{tmp_path}/workbench-count-")
+
+
+@NEEDS_VALGRIND
+def test_functions_that_use_no_torch_are_counted_without_it(tmp_path: Path) -> None:
+    called, functions = of_functions(tmp_path)
+    pairs = tuple((called.name, name) for name in functions)
+    payload = source.parse(f"{tmp_path}/mine.py:words", option="x")
+    wanted = Wanted(
+        None, (called,), pairs, {}, 0, functions, {called.name: (Call(functions["sorts"], payload), 400)}, torch=False
+    )
+    once, same, twice, wrong = count(wanted, cache=cache_directory(), log=tmp_path / "log", step=Told().step)
+    assert once["versions"].keys() == {"python", "valgrind", "numpy"} and once["capability"] is None
+    assert once["again"] == pytest.approx(once["instructions"], rel=2e-3)
+    assert same["instructions"] == pytest.approx(once["instructions"], rel=2e-3)
+    assert 1.1 < twice["instructions"] / once["instructions"] < 2.1
+    assert wrong["instructions"] is None and "gives another answer" in wrong["reason"]
+
+
+def test_outside_of_valgrind_nobody_takes_a_request() -> None:
+    assert toggle_of_valgrind() is None

@@ -15,7 +15,7 @@ from llama_workbench.harness.calls.source import SourceError
 from llama_workbench.harness.session.revisions import NotSlower, Step, bisect
 from llama_workbench.harness.session.versus import Disagreement
 
-pytestmark = pytest.mark.usefixtures("warm")
+pytestmark = pytest.mark.usefixtures("warm", "few_causes")
 
 COMMITS = 7
 SLOW = 4

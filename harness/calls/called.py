@@ -20,6 +20,9 @@ GATED = (-1, -2, -3)
 
 TIMED_AGAIN = 5
 
+SLOW_NS = 1_000_000_000
+"""Where a call or its input takes longer, one input is gated in the place of all."""
+
 
 Make = Callable[[], Callable[..., Any]]
 
@@ -59,7 +62,8 @@ class Function:
 class Called:
     """A function with its inputs, and the baseline, which gives the right answers.
 
-    payload_name: for messages. make_ns: the mean time that making an input took. changes_inputs: whether a call leaves
+    payload_name: for messages. make_ns: the mean time that making an input took. gated: how many inputs the gate used.
+    changes_inputs: whether a call leaves
     its arguments changed, or may have.
     """
 
@@ -70,6 +74,7 @@ class Called:
         self.payload = side.payload
         self._payload_name = payload_name
         self.make_ns = 0
+        self.gated = 0
         self.one_input = False
         self.changes_inputs = False
 
@@ -103,10 +108,15 @@ class Called:
         function = self.make()
         for number in GATED:
             arguments = self.payload.arguments(number)
+            begun = perf_counter_ns()
             got = function(*arguments)
+            slow = max(perf_counter_ns() - begun, self.make_ns) > SLOW_NS
             self.changes_inputs |= bool(difference(arguments, self.payload.arguments(number)))
+            self.gated += 1
             if wrong := self.wrong(number, got):
                 return wrong
+            if slow:
+                break
         return ""
 
     def wrong(self, number: int, got: Any) -> str:
@@ -138,7 +148,12 @@ class Called:
         """Are inputs the same each time, and how long does one take? Raises PayloadError where they cannot be used."""
         name = self._payload_name
         try:
-            generators = self.payload.used(GATED)
+            begun = perf_counter_ns()
+            generators = self.payload.used(GATED[:1])
+            self.make_ns = perf_counter_ns() - begun
+            if self.make_ns > SLOW_NS:  # whether another one is like it is not asked: that takes as long
+                return
+            generators = tuple(dict.fromkeys((*generators, *self.payload.used(GATED[1:]))))
             for payload in (self._side.payload, self._baseline.payload):
                 payload.generators = generators
             first, again, other = (self.payload.arguments(number) for number in (GATED[0], GATED[0], GATED[1]))

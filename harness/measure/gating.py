@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from typing import Any
 
 from ..machine.environment import granted_cores
 from ..spec.entered import EnteredName
+from ..stats.confidence import FIRST_LOOK
 from ..worker.channel import INTRUDES
 from .groups import Group, Processes
 from .participants import ExperimentState, MeasureError, Participants, Setting
 from .processes import Job, PendingAnswer, WorkerFailed, WorkerProcess, side_by_side
 
 GATE_SECONDS = 60.0
+
+CALLS_OF_A_LIFE = 9
+"""In a life two functions and a copy of one are warmed up, timed and checked: at least so many calls, each with an
+input."""
+
+BEYOND_BUDGET = 1.1
+"""A function is measured where a first interval may take so many times the budget."""
+
 GATE_SECONDS_PER_PARAMETER = 2e-7
 GATE_SECONDS_PER_TOKEN = 0.05
 COMPILE_SECONDS = 600.0
@@ -184,6 +194,9 @@ class Gates:
             book.traces[name] = result["trace"]
         book.learnt[name] = learnt = result["learnt"]
         book.call_ns[name] = learnt["call_ns"]
+        if reason := self._too_dear(book, name, learnt):
+            self.participants.exclude_all(reason, book)  # nobody waits for the others' gates
+            return True
         if learnt["own_threads"] and name not in book.wall_variants:
             book.wall_variants.append(name)
         if not result["cheap"] and name not in book.kept_together:
@@ -192,6 +205,20 @@ class Gates:
             done = sum(len(each.gates) for each in self.participants.books) / self._to_pass
             self.setting.progress.step(f"gate {book.experiment.workload.name}: {name}", done, math.nan)
         return True
+
+    def _too_dear(self, book: ExperimentState, name: str, learnt: Mapping[str, Any]) -> str:
+        """Why a function cannot be measured in the time that there is; empty where there may be a first interval."""
+        if book.experiment.workload.kind != "call":
+            return ""
+        call, make = (learnt.get(name, 0) / 1e9 for name in ("call_ns", "make_ns"))
+        least, budget = FIRST_LOOK * CALLS_OF_A_LIFE * (call + make), self.setting.budget_seconds
+        if least <= BEYOND_BUDGET * budget:
+            return ""
+        dear = f"a call of {name} takes {call:.2g} s" + (f" and its input {make:.2g} s" if make > call / 10 else "")
+        needs = f"a first interval needs {FIRST_LOOK} processes with some {CALLS_OF_A_LIFE} calls each"
+        return (
+            f"{dear}: give --budget {2 * least:.0f} ({needs}, {least:,.0f} s or more, and the budget is {budget:g} s)"
+        )
 
     def standing(self, group: Group) -> WorkerProcess:
         """A process of the group that has all of its workloads and variants, with the verbs of all passes."""

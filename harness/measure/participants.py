@@ -193,6 +193,7 @@ class Setting:
     logs: Path
     seed: int
     progress: Progress
+    budget_seconds: float = math.inf  # of rounds; infinite where nobody waits for a first interval
     # Decides which prompts are timed; nobody can know it before the run, and answers cannot be prepared.
     draw: str = field(default_factory=lambda: secrets.token_hex(8))
 
@@ -251,6 +252,13 @@ class Participants:
             book.excluded[name] = reason
             self.changed()
             self.setting.progress.note(f"{name} is left out of {book.experiment.workload.name}: {reason}")
+
+    def exclude_all(self, reason: str, book: ExperimentState) -> None:
+        """Exclude all that is left of one workload, for the same reason."""
+        for name in book.remaining().entered():
+            book.excluded[name] = reason
+        self.changed()
+        self.setting.progress.note(f"{book.experiment.workload.name} is left out: {reason}")
 
     def _exclude_everywhere(self, name: str, reason: str) -> None:
         if name not in self.excluded:

@@ -199,14 +199,17 @@ def _digits(ratio: float) -> str:
 
 
 def excluded_lines(manifest: Json) -> list[str]:
-    """One line for each variant that was left out: of the whole run, or of one workload."""
+    """One line for each reason and what was left out for it: of the whole run, or of one workload."""
     entries = [(item, "") for item in manifest.get("excluded") or ()]
     for experiment in manifest.get("experiments") or ():
         where = f" on {experiment['workload'].get('name', '?')}"
         entries += [(item, where) for item in experiment.get("excluded") or ()]
     everywhere = {(item["variant"], item["reason"]) for item in manifest.get("excluded") or ()}
     told = [(item, on) for item, on in entries if not on or (item["variant"], item["reason"]) not in everywhere]
-    return list(dict.fromkeys(f"{item['variant']}{on}: {one_text_line(item['reason'])}" for item, on in told))
+    names: dict[tuple[str, str], list[str]] = {}
+    for item, on in told:
+        names.setdefault((on, one_text_line(item["reason"])), []).append(item["variant"])
+    return [f"{', '.join(dict.fromkeys(left_out))}{on}: {reason}" for (on, reason), left_out in names.items()]
 
 
 OVER_LIVES = "for another run of the same command on this machine: it is over processes that were begun anew"

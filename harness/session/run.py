@@ -189,6 +189,7 @@ class Run:
             logs=logs,
             seed=self.options.seed,
             progress=self.progress,
+            budget_seconds=math.inf if self.earlier or self.options.gates_only else self.options.budget_seconds,
         )
         # Rounds are judged by the manifest's gates and exclusions: those are on disk first, whenever the run is killed.
         journal = partial(self._write_manifest, "running")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from llama_workbench.variants import LlamaConfig, Model, Variant
 
 from ..calls.awaited import Awaited
-from ..calls.called import GATED, Call, Called
+from ..calls.called import Call, Called
 from ..calls.payload import Arguments
 from ..calls.source import Source
 from ..spec.entered import EnteredName
@@ -60,7 +60,8 @@ class FunctionsKind(BenchKind):
         with worker.modes_of(bench):
             wrong = called.gate()
         same = "" if called.makes_inputs else ", each of them the same: what remembers answers would look fast"
-        return LogitsGate(not wrong, wrong or f"{len(GATED)} inputs{same}", len(GATED))
+        inputs = f"{called.gated} input{'s' * (called.gated != 1)}"
+        return LogitsGate(not wrong, wrong or f"{inputs}{same}", called.gated)
 
     def learnt(self, bench: Bench, subject: Subject, entered: str) -> dict[str, Any]:
         return bench.called[entered].learnt()

@@ -1,9 +1,10 @@
 """The program that runs under callgrind: it opens a checkpoint, and forks a child for each count.
 
-The request is one JSON object on standard input (see `counting`). Importing torch and opening the checkpoint happen
-while callgrind watches nothing, which is faster; then this process asks valgrind to watch it. All children are forked
-at once and wait: they have the same memory at the same places, so that the same calls execute the same instructions. A
-child that is let go builds its variant, makes a few calls, has the next ones counted, and ends.
+The request is one JSON object on standard input (see `counting`). Importing, of torch too where anything uses it, and
+opening the checkpoint happen while callgrind watches nothing, which is faster; then this process asks valgrind to watch
+it. All children are forked at once and wait: they have the same memory at the same places, so that the same calls
+execute the same instructions. A child that is let go builds its variant, makes a few calls, has the next ones counted,
+and ends.
 
 On standard output stands one JSON object a line: `ready` with what the counts depend on, `begun` with a child's process
 and its job, `ended` with the same and why there is no count. What variants print goes to standard error.
@@ -18,35 +19,28 @@ import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
 
-import torch
-
-from llama_workbench import variants
-from llama_workbench.datasets import geometries
-from llama_workbench.datasets.lengths import call_lengths, warmup_length
-from llama_workbench.variants import YARDSTICK, Variant
-
 from ...machine.lifeline import tied
 from ...spec.entered import EnteredName
-from ...worker.gates.small import small_weights
-from ...worker.opening import open_workload
-from ...worker.runners import runner_of, variant_of
+from ...worker.functions import open_functions
+from ...worker.runners import variant_of
 from ...worker.state import Bench, Worker
+from .toggle import toggle_of_valgrind
 
-SMALL_CALLS, WARM_CALLS = 12, 1
-"""Calls before the count. Those of a tiny model, which cost next to nothing, let Python specialise the variant's
-bytecode (from the eighth call of a function on); those of the workload fill caches."""
-
-WARM_BY = YARDSTICK
-"""Its call, before the forks, lets callgrind translate what all children execute: they share that."""
+SMALL_CALLS = 12
+"""Calls of a function before the count: Python specialises bytecode from the eighth on."""
 
 ON_SECONDS = 60.0
+
+
+Toggle = Callable[[], object]
+"""Lets callgrind begin to collect, and end."""
 
 
 class CannotCount(Exception):
@@ -73,16 +67,20 @@ def main() -> None:
 
     try:
         worker = _opened(request)
+        toggle = _toggle(worker)
         _watch(request)
     except CannotCount as error:
         tell(failed=str(error))
         return
-    for bench in worker.benches.values():
-        if bench.call is None:
-            _call(worker, bench, WARM_BY, counted=1, collect=False)  # children would inherit what it collects
-    pool = _forked(worker, request, answers)
-    versions = {"torch": torch.__version__, "python": sys.version.split()[0]}
-    capability = torch.backends.cpu.get_cpu_capability()
+    if request["folder"]:
+        from .models import WARM_BY, call_model, nothing
+
+        for bench in worker.benches.values():
+            if bench.call is None:
+                call_model(worker, bench, WARM_BY, nothing, counted=1)
+    pool = _forked(worker, request, toggle, answers)
+    versions = ({"torch": worker.torch.__version__} if worker.torch else {}) | {"python": sys.version.split()[0]}
+    capability = worker.torch.backends.cpu.get_cpu_capability() if worker.torch else None
     tell(ready={"capability": capability, "versions": versions}, numpy=version("numpy"))
     for message in _counts(request, pool):
         tell(**message)
@@ -90,20 +88,37 @@ def main() -> None:
 
 def _opened(request: Mapping[str, Any]) -> Worker:
     """A worker with all workloads open and everything imported that children need."""
-    if not torch._C._valgrind_supported_platform():
-        raise CannotCount("this build of torch cannot tell callgrind what to count")
+    if request["torch"]:
+        import_module("torch")  # before the worker looks whether it is there
     hello = {name: request[name] for name in ("cache", "added", "functions")}
     worker = Worker(hello | {"threads": 1, "draw": f"count {request['seed']}"})
     for workload in request["workloads"]:
-        call = request["called"].get(workload["name"])
-        open_workload(worker, workload, None if call else request["folder"], request["seed"], call)
-    named = {EnteredName(job["variant"]).original for job in request["jobs"]} | (
-        {WARM_BY} if request["folder"] else set()
-    )
-    for name in sorted(named - worker.added.keys() - worker.functions.keys()):
-        if module := getattr(variants.get(name).build, "module", None):
-            import_module(module, variants.__name__)
+        if call := request["called"].get(workload["name"]):
+            open_functions(worker, workload, None, request["seed"], call)
+        else:
+            from ...worker.opening import open_workload
+
+            open_workload(worker, workload, request["folder"], request["seed"], None)
+    if request["folder"]:
+        from .models import import_variants
+
+        named = {EnteredName(job["variant"]).original for job in request["jobs"]}
+        import_variants(named - worker.added.keys() - worker.functions.keys())
     return worker
+
+
+def _toggle(worker: Worker) -> Toggle:
+    """What tells callgrind to begin and to end collecting. Raises CannotCount."""
+    if worker.torch is not None and worker.torch._C._valgrind_supported_platform():
+        toggle: Toggle = worker.torch._C._valgrind_toggle
+        return toggle
+    if own := toggle_of_valgrind():
+        return own
+    raise CannotCount(
+        "this build of torch cannot tell callgrind what to count"
+        if worker.torch is not None
+        else "on this machine only torch can tell callgrind what to count: pip install 'llama-workbench[models]'"
+    )
 
 
 def _watch(request: Mapping[str, Any]) -> None:
@@ -120,30 +135,11 @@ def _watch(request: Mapping[str, Any]) -> None:
 # -- the calls ---------------------------------------------------------------------------------------------------------
 
 
-def _call(worker: Worker, bench: Bench, entered: str, *, counted: int, collect: bool = True) -> None:
-    """Build a variant anew, warm it up, and call it `counted` times with callgrind collecting."""
-    variant = variant_of(worker, entered, bench)
-    toggle = torch._C._valgrind_toggle
-    with torch.inference_mode():
-        _call_small(variant, bench)
-        runner = runner_of(worker, bench, variant)
-        lengths = call_lengths(bench.workload, round_index=0, count=counted, seed=bench.seed)
-        for length, calls, counts in _blocks(bench, lengths):
-            collected = counts and collect
-            runner.prepare(length, bench.take(calls), calls)
-            if collected:
-                toggle()
-            for _ in range(calls):
-                runner.call()
-            if collected:
-                toggle()
-
-
-def _call_function(worker: Worker, bench: Bench, entered: str, *, counted: int, inputs: int) -> None:
+def _call_function(worker: Worker, bench: Bench, entered: str, toggle: Toggle, *, counted: int, inputs: int) -> None:
     """Let a function answer the gate's inputs, which tells whether calls change them; then call it `counted` times, on
     `inputs` different ones in turns, with callgrind collecting. The inputs are the same for all and in every run."""
     variant_of(worker, entered, bench)
-    called, toggle = bench.called[entered], torch._C._valgrind_toggle
+    called = bench.called[entered]
     with worker.modes_of(bench):
         if wrong := called.gate():
             raise CannotCount(f"gives another answer: {wrong}")
@@ -158,32 +154,10 @@ def _call_function(worker: Worker, bench: Bench, entered: str, *, counted: int, 
         toggle()
 
 
-def _call_small(variant: Variant, bench: Bench) -> None:
-    """Calls of the variant's code on a model that is hardly there: prefills, and tokens after them."""
-    config = geometries.get("tiny").config
-    model = variant.build(config, small_weights(config, bench.dtype), max_length=SMALL_CALLS)
-    tokens = torch.zeros(bench.workload.batch, SMALL_CALLS, dtype=torch.long)
-    for step in range(1, SMALL_CALLS):
-        model.reset()
-        model.forward(tokens[:, :step], 0)
-        model.forward(tokens[:, step : step + 1], step)
-
-
-def _blocks(bench: Bench, lengths: Sequence[int]) -> Iterator[tuple[int, int, bool]]:
-    """Calls that one `prepare` serves: (tokens of each, how many, whether they are counted)."""
-    warm_length = warmup_length(bench.workload, lengths=lengths)
-    if bench.once:
-        yield from ((warm_length, 1, False) for _ in range(WARM_CALLS))
-        yield from ((length, 1, True) for length in lengths)
-    else:
-        yield warm_length, WARM_CALLS, False
-        yield lengths[0], len(lengths), True
-
-
 # -- the children ------------------------------------------------------------------------------------------------------
 
 
-def _forked(worker: Worker, request: Mapping[str, Any], answers: int) -> list[Waiting]:
+def _forked(worker: Worker, request: Mapping[str, Any], toggle: Toggle, answers: int) -> list[Waiting]:
     """A child for each job, and one more for each workload, all waiting. Between two forks next to nothing happens."""
     count = len(request["jobs"]) + len(request["workloads"])
     pipes = [os.pipe() for _ in range(count)]
@@ -195,7 +169,7 @@ def _forked(worker: Worker, request: Mapping[str, Any], answers: int) -> list[Wa
         processes[index] = os.fork()
         if processes[index] == 0:
             os.close(answers)
-            _be_child(worker, request, pipes[index][0])
+            _be_child(worker, request, toggle, pipes[index][0])
     return [Waiting(process, pipe[1]) for process, pipe in zip(processes, pipes, strict=True)]
 
 
@@ -239,16 +213,18 @@ def _counts(request: Mapping[str, Any], pool: Sequence[Waiting]) -> Iterator[dic
         os.kill(child.process, signal.SIGKILL)
 
 
-def _be_child(worker: Worker, request: Mapping[str, Any], pipe: int) -> NoReturn:
+def _be_child(worker: Worker, request: Mapping[str, Any], toggle: Toggle, pipe: int) -> NoReturn:
     """Wait for a job, count its variant, and end without any of the parent's clean-up."""
     job = request["jobs"][int.from_bytes(os.read(pipe, 2), "little")]
     reason = ""
     try:
         bench = worker.benches[job["workload"]]
         if bench.call is None:
-            _call(worker, bench, job["variant"], counted=job["calls"])
+            from .models import call_model
+
+            call_model(worker, bench, job["variant"], toggle, counted=job["calls"])
         else:
-            _call_function(worker, bench, job["variant"], counted=job["calls"], inputs=request["inputs"])
+            _call_function(worker, bench, job["variant"], toggle, counted=job["calls"], inputs=request["inputs"])
     except BaseException as error:
         reason = f"{type(error).__name__}: {error}"
     with open(os.path.join(request["scratch"], f"reason.{os.getpid()}"), "w", encoding="utf-8") as file:

@@ -80,6 +80,7 @@ class Wanted:
     functions: Mapping[str, Source] = field(default_factory=dict)  # the same of any function
     # workload → what functions are called with, and how often
     called: Mapping[str, tuple[Call, int]] = field(default_factory=dict)
+    torch: bool = True  # whether anything uses it: without it the process begins many times sooner
 
     def calls(self, workload: str) -> int:
         """Calls that a count on a workload is over."""
@@ -252,6 +253,7 @@ class _Session:
             "functions": {name: asdict(source) for name, source in self.wanted.functions.items()},
             "called": {name: asdict(call) for name, (call, _) in self.wanted.called.items()},
             "inputs": INPUTS,
+            "torch": self.wanted.torch,
             "lanes": min(LANES, usable_cores()),
             "scratch": str(self.scratch),
             "vgdb": shutil.which("vgdb"),

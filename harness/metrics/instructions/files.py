@@ -18,7 +18,9 @@ class Instructions(OfVariant):
     again: Annotated[Amount | None, says("the same, counted a second time; null: counted once")] = None
     by: Annotated[dict[str, Amount], says("whose code they lie in → instructions of a call")] = {}
     reason: Annotated[Text | None, says("why there is no count")] = None
-    capability: Annotated[Text | None, says("instruction set that torch's kernels chose under valgrind")] = None
+    capability: Annotated[
+        Text | None, says("instruction set that torch's kernels chose under valgrind; null: no torch")
+    ] = None
     versions: Annotated[
         dict[str, Text], says("version of torch, Python, valgrind and (of functions) numpy by name")
     ] = {}

@@ -227,6 +227,7 @@ def run_instructions(context: PassContext, wanted: Sequence[Pair]) -> None:
                 context.seed,
                 measurement.setting.functions,
                 called,
+                torch=folder is not None or any(places[name][0].torch for name, _ in pairs),
             ),
             cache=context.cache,
             log=context.log("instructions"),
