@@ -28,6 +28,7 @@ from llama_workbench.harness.store.files import STANDINGS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import STANDINGS as FORM
 from llama_workbench.harness.store.schema import Standings
+from llama_workbench.variants import YARDSTICKS
 
 KEPT = Path("results/session-trials.jsonl")
 
@@ -39,7 +40,7 @@ KINDS["tiny model"] = KnownComparison(MODELS, PLANTED, "fast", PERCENT, 7)
 PRESETS = "presets"
 """The sixth: two of the variants that ship, which are as they are."""
 
-SECONDS = {"tiny model": 30, PRESETS: 40}
+SECONDS = {"tiny model": 60, PRESETS: 60}
 """Of rounds; else USUAL_SECONDS."""
 USUAL_SECONDS = 12
 
@@ -103,12 +104,18 @@ def of_kind(known: Sequence[Session], kind: str) -> list[Session]:
     return [each for each in known if each.kind == kind]
 
 
+def with_lives(sessions: Sequence[Session]) -> list[Standings]:
+    """Of those that came as far as the yardstick."""
+    runs = [each.standings for each in sessions]
+    return [run for run in runs if run.rows and all(each.reference in YARDSTICKS for each in run.workloads.values())]
+
+
 def shift_table(known: Sequence[Session]) -> str:
     """In Markdown: what sessions differ by beyond their lives, a line for each kind and variant."""
     lines = ["| measured | variant | sessions | lives | within (s.e.) | between (s.d.) | at most (95 %) |"]
     lines.append("|---|---|---|---|---|---|---|")
     for kind in dict.fromkeys(each.kind for each in known):
-        runs = [each.standings for each in of_kind(known, kind)]
+        runs = with_lives(of_kind(known, kind))
         if len(runs) < LEAST_SESSIONS:
             continue
         for shift in shifts(runs):
@@ -124,8 +131,8 @@ def shift_table(known: Sequence[Session]) -> str:
 
 def toml(known: Sequence[Session]) -> str:
     """Of each kind of workload, the widest of what was measured, as `sessions.toml` has it."""
-    every = [(each, of_kind(known, each)) for each in dict.fromkeys(each.kind for each in known)]
-    found = [shift for _, sessions in every for shift in shifts([each.standings for each in sessions])]
+    every = [with_lives(of_kind(known, kind)) for kind in dict.fromkeys(each.kind for each in known)]
+    found = [shift for runs in every if len(runs) >= LEAST_SESSIONS for shift in shifts(runs)]
     widest = {shift.kind: shift for shift in sorted(found, key=lambda shift: shift.at_most)}
     everything = [shift.model_copy(update={"variant": "*"}) for shift in widest.values()]
     return to_toml(everything, [each.standings for each in known])
@@ -146,8 +153,8 @@ def decisions(known: Sequence[Session]) -> dict[tuple[str, str], list[str]]:
         for before, after in pairwise(sessions):
             base = renamed(before.standings, less, "mine")
             for what, variant in (("unchanged", less), (f"{PERCENT} % more", more)):
-                [row] = compare_standings(base, renamed(after.standings, variant, "mine")).rows
-                answers.setdefault((kind, what), []).append(row.verdict)
+                rows = compare_standings(base, renamed(after.standings, variant, "mine")).rows
+                answers.setdefault((kind, what), []).append(rows[0].verdict if rows else "cannot tell")
     return answers
 
 

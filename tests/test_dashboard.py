@@ -608,7 +608,9 @@ def test_a_strip_has_true_places_and_the_teams_stand_below(page: Any, home: Path
         assert [row["low"], row["at"], row["high"]] == pytest.approx(ends, abs=1e-5)
         assert words.effect(effect) in row["told"] and "inconclusive" not in row["told"]
     columns = {team["name"]: team for team in drawn["teams"]}
-    assert ("Wrong", "refactor 2x 3x") in [(said["look"]["word"], said["text"]) for said in columns["TEAM-005"]["said"]]
+    assert ("Refuted", "refactor 2x 3x") in [
+        (said["look"]["word"], said["text"]) for said in columns["TEAM-005"]["said"]
+    ]
 
 
 def test_what_each_team_s_own_rule_picks_is_told_in_words(tmp_path: Path) -> None:
@@ -645,14 +647,14 @@ def test_of_a_team_s_claims_the_wrong_ones_come_first_in_the_words_of_its_column
     claims = tuple(right(claim) if claim.claim == "refactor-2x-3x" else claim for claim in run.claims)
     run = replace(run, claims=claims)
     places = [place for place, claim in enumerate(claims) if "TEAM-005" in claim.who]
-    shown = [(row["look"]["word"], row["title"]) for row in picture.rows(run, places, wrong_first=True)]
-    assert [word for word, _ in shown] == ["Refuted", "Both ways", "Supported", "Not measurable here"]
+    shown = [(row["look"]["word"], row["title"]) for row in picture.rows(run, places, refuted_first=True)]
+    assert [word for word, _ in shown] == ["Refuted", "Depends", "Supported", "Not measurable here"]
     assert picture.rows(run, places)[0]["title"] == shown[2][1], "by importance it would come first"
     columns = {team["name"]: team for team in picture.teams(run)}
-    assert columns["TEAM-006"]["all"] == "3 claims: 2 wrong in part, 1 other"
+    assert columns["TEAM-006"]["all"] == "3 claims: 2 refuted in part, 1 other"
     column = columns["TEAM-005"]
-    assert column["all"] == "4 claims: 1 wrong, 1 wrong in part, 1 right, 1 other"
-    assert [said["look"]["word"] for said in column["said"]] == ["Wrong", "Right"]
+    assert column["all"] == "4 claims: 1 refuted, 1 refuted in part, 1 supported, 1 other"
+    assert [said["look"]["word"] for said in column["said"]] == ["Refuted", "Supported"]
 
 
 def test_claims_come_by_importance_with_their_parts_inside(home: Path) -> None:
@@ -663,7 +665,7 @@ def test_claims_come_by_importance_with_their_parts_inside(home: Path) -> None:
     assert order[-2:] == ["mask-caching-exactly-8.5", "gpu-kernels"], "open ones, then what cannot be measured"
     row = rows[1]
     assert [part["title"] for part in row["parts"]] == ["micro-op", "whole prefill"]
-    assert (row["tally"], row["look"]["word"]) == ("right on 1, wrong on 2 · 2 parts", "Mostly wrong")
+    assert (row["tally"], row["look"]["word"]) == ("supported on 1, refuted on 2 · 2 parts", "Mostly refuted")
     assert row["sentence"].startswith("TEAM-006 claimed 6-11 % faster (whole prefill); measured: ")
     [part] = next(row for row in rows if row["title"].endswith("8.5"))["parts"]
     assert part["look"]["word"].startswith("Open: ") and part["command"].startswith("pytest --benchmark --claims ")
@@ -675,7 +677,7 @@ def test_claims_come_by_importance_with_their_parts_inside(home: Path) -> None:
         ("refactor-2x-3x", "Refuted", "cancel", "TEAM-005 claimed 2-3x; measured: at most 1.0"),
         (
             "mask-caching-helps",
-            "Both ways",
+            "Depends",
             "call_split",
             "TEAM-005 and TEAM-006 claimed more than 1 % faster; measured: ",
         ),

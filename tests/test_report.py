@@ -394,7 +394,7 @@ QUESTION = "Is the rewrite 2-3x faster?"
         (("refuted", "refuted"), "No: 0.91x to 2.34x at usual lengths."),
         (("refuted", "inconclusive"), "No on 1 of 2, the other open: 0.91x to 2.34x at usual lengths."),
         (("inconclusive", "inconclusive"), "Open: 0.91x to 2.34x."),
-        (("supported", "refuted"), "It depends: right on 1, wrong on 1; 0.91x to 2.34x at usual lengths."),
+        (("supported", "refuted"), "It depends: supported on 1, refuted on 1; 0.91x to 2.34x at usual lengths."),
         (("not evidence", "not evidence"), "Not answered: 0.91x to 2.34x at usual lengths."),
     ],
 )
@@ -430,15 +430,15 @@ def test_the_headline_names_the_end_that_is_nearest_to_the_claim() -> None:
 def test_a_run_without_main_claims_is_summed_up() -> None:
     assert answer([]).headline == "Nothing was measured, so there is no answer." and answer([]).lines == ()
     mine = a_verdict(an_effect(), claim="mine", title="Mine is faster")
-    assert answer([mine]).headline == "Mine is faster: right: at least 0.91 % faster."
+    assert answer([mine]).headline == "Mine is faster: supported: at least 0.91 % faster."
     theirs = a_verdict(an_effect(), claim="theirs", verdict="refuted", title="Theirs")
     found = answer([mine, theirs])
-    assert found.headline == "Of 2 verdicts: 1 right, 1 wrong." and len(found.lines) == 2
+    assert found.headline == "Of 2 verdicts: 1 supported, 1 refuted." and len(found.lines) == 2
     pair = a_verdict(an_effect(verdict="faster"), claim="ad-hoc", verdict="faster", statement="Is v faster than b?")
     pair = replace(pair, region=Ends(0.99, 1.01))
     assert answer([pair]).headline == "Is v faster than b? Yes: 0.91 to 1.8 % faster."
     asked = a_verdict(an_effect(), claim="fail-if", part="not-faster:0", statement="v is at all faster than b.")
-    assert answer([pair, asked]).headline.startswith("v is at all faster than b: right")
+    assert answer([pair, asked]).headline.startswith("v is at all faster than b: supported")
     still_open = replace(asked, verdict=Word.INCONCLUSIVE)
     assert answer([pair, still_open]).headline == answer([pair]).headline, "what is decided is said first"
 
@@ -468,8 +468,12 @@ def open_verdict(*words: str, **more: Any) -> Verdict:
 @pytest.mark.parametrize(
     ("verdict", "said", "tally"),
     [
-        (open_verdict(*["refuted"] * 6, *["inconclusive"] * 3), "wrong on 6 of 9, rest open", "wrong on 6, open on 3"),
-        (open_verdict("supported", "inconclusive"), "right on 1 of 2, rest open", "right on 1, open on 1"),
+        (
+            open_verdict(*["refuted"] * 6, *["inconclusive"] * 3),
+            "refuted on 6 of 9, rest open",
+            "refuted on 6, open on 3",
+        ),
+        (open_verdict("supported", "inconclusive"), "supported on 1 of 2, rest open", "supported on 1, open on 1"),
         (open_verdict("inconclusive"), "open: at most 14 % faster", ""),
         (open_verdict("inconclusive", region={"low": None, "high": 1.05}), "open: at most 14 % faster", ""),
         (open_verdict("inconclusive", region={"low": None, "high": 0.95}), "open: at most 5.3 % slower", ""),
@@ -483,7 +487,7 @@ def open_verdict(*words: str, **more: Any) -> Verdict:
             "open: no interval yet",
             "",
         ),
-        (a_verdict(*[an_effect()] * 3), "supported", "right on all 3"),
+        (a_verdict(*[an_effect()] * 3), "supported", "supported on all 3"),
     ],
 )
 def test_no_reader_is_left_with_inconclusive(verdict: Verdict, said: str, tally: str) -> None:
@@ -542,7 +546,7 @@ def test_a_grid_s_rows_are_its_workloads() -> None:
         side: outcome(a_verdict(*effects, verdict="inconclusive", due_to=side))
         for side in ("operations", "architecture")
     }
-    assert told == {"operations": "right on 1 of 2, rest open", "architecture": "wrong on 1 of 2, rest open"}
+    assert told == {"operations": "supported on 1 of 2, rest open", "architecture": "refuted on 1 of 2, rest open"}
 
 
 def test_an_effect_without_an_interval_is_counted_and_opens_no_other() -> None:

@@ -50,7 +50,7 @@ def main() -> None:
         blocks.caption(
             f"{count} claims with {len(shown)} verdicts: some have parts, and each part has a verdict of its own."
         )
-    strips.show_claims(opened, shown, wrong_first=st.query_params.get("search", "").startswith(BY))
+    strips.show_claims(opened, shown, refuted_first=st.query_params.get("search", "").startswith(BY))
 
 
 def show_comparisons(opened: state.Opened) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 from llama_workbench.harness.report import outcome as outcomes
 from llama_workbench.harness.report.answer import Line, found_words, told_apart
 from llama_workbench.harness.report.decision import Picked, decisions_of, picks_of
+from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.verdict_schema import Effect
 
 from .. import words
@@ -160,19 +161,18 @@ def teams(run: data.Run) -> list[Json]:
 
 
 def _said(run: data.Run, name: str, main: Sequence[data.Claim]) -> list[Json]:
-    """A team's main claims, and those others whose every part is refuted, the wrong ones first. Each is told as a
+    """A team's main claims, and those others whose every part is refuted, the refuted ones first. Each is told as a
     whole, as the list below does."""
     index = {id(each): number for number, each in enumerate(run.claims)}
     theirs = {key: [part for part in parts if name in part.who] for key, parts in _by_claim(run).items()}
-    wrong = [key for key, parts in theirs.items() if {part.verdict for part in parts} == {"refuted"}]
-    keys = dict.fromkeys([*(claim.claim for claim in main if name in claim.who), *wrong])
+    refuted = [key for key, parts in theirs.items() if {part.verdict for part in parts} == {Word.REFUTED}]
+    keys = dict.fromkeys([*(claim.claim for claim in main if name in claim.who), *refuted])
     lines = []
     for key in sorted(keys, key=lambda key: _rank(_standing(run, theirs[key]))):
         claim = _main_of(run, theirs[key])
         shown = stands.look_of_all(stands.apart(theirs[key], claim))
-        word = {"Supported": "Right", "Refuted": "Wrong"}.get(shown.word, shown.word)
         title = words.clip(claim.title, LONGEST)
-        lines.append({"look": {**look(shown), "word": word}, "text": title, "index": index[id(claim)]})
+        lines.append({"look": look(shown), "text": title, "index": index[id(claim)]})
     return lines
 
 
@@ -184,24 +184,31 @@ def _by_claim(run: data.Run) -> dict[str, list[data.Claim]]:
     return groups
 
 
-STANDINGS = ("wrong", "mostly wrong", "wrong so far", "both ways", "mostly right", "right so far", "right")
+STANDINGS = (
+    "refuted", "mostly refuted", "refuted so far", "depends", "mostly supported", "supported so far", "supported",
+)  # fmt: skip
 """How a claim can stand, in the order in which they are told; others follow. So far: a part of it is open."""
 
 
+KINDS = ("refuted", "refuted in part", "supported", "other")
+"""How a claim is counted; in part: some of its rows are."""
+
+
 def _tally_of(run: data.Run, name: str) -> str:
-    """How all of a team's claims stand, on one line: "18 claims: 5 wrong, 8 wrong in part, 3 right, 2 other"."""
+    """How all of a team's claims stand, on one line: "18 claims: 5 refuted, 8 refuted in part, 5 other"."""
     theirs = [[part for part in parts if name in part.who] for parts in _by_claim(run).values()]
     counts = Counter(_kind(run, parts) for parts in theirs if parts)
-    kinds = ", ".join(f"{counts[kind]} {kind}" for kind in ("wrong", "wrong in part", "right", "other") if counts[kind])
+    kinds = ", ".join(f"{counts[kind]} {kind}" for kind in KINDS if counts[kind])
     return f"{counts.total()} claim{'s' * (counts.total() != 1)}: {kinds}"
 
 
 def _kind(run: data.Run, parts: Sequence[data.Claim]) -> str:
-    """How a claim is counted: "wrong", "wrong in part" (some of its rows are), "right" or "other"."""
+    """How a claim is counted: one of KINDS."""
     standing = _standing(run, parts)
-    if standing in ("wrong", "right"):
+    if standing in (Word.REFUTED, Word.SUPPORTED):
         return standing
-    return "wrong in part" if stands.rows_of(stands.apart(parts, _main_of(run, parts))).get("wrong") else "other"
+    counts = stands.rows_of(stands.apart(parts, _main_of(run, parts)))
+    return "refuted in part" if counts.get(Word.REFUTED) else "other"
 
 
 def _standing(run: data.Run, parts: Sequence[data.Claim]) -> str:
@@ -211,7 +218,7 @@ def _standing(run: data.Run, parts: Sequence[data.Claim]) -> str:
     if lean := stands.leaning(counts):
         return lean
     unsettled = sum(counts.get(word, 0) for word in outcomes.UNSETTLED)
-    for word in ("right", "wrong"):
+    for word in (Word.SUPPORTED, Word.REFUTED):
         if counts.get(word):
             return f"{word} so far" if unsettled else word
     return "other"
@@ -255,11 +262,11 @@ def grouped(run: data.Run, places: Sequence[int]) -> dict[str, list[int]]:
     return {name: groups[name] for name in sorted(groups, key=importance)}
 
 
-def rows(run: data.Run, places: Sequence[int], wrong_first: bool = False) -> list[Json]:
+def rows(run: data.Run, places: Sequence[int], refuted_first: bool = False) -> list[Json]:
     """The claims that have parts at these places, in the order of importance, with those parts inside. With
-    `wrong_first` by how they stand before that."""
+    `refuted_first` by how they stand before that."""
     groups = list(grouped(run, places).values())
-    if wrong_first:
+    if refuted_first:
         groups.sort(key=lambda group: _rank(_standing(run, [run.claims[place] for place in group])))
     return [_claim_row(run, [run.claims[place] for place in group], group) for group in groups]
 

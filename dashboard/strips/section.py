@@ -32,11 +32,11 @@ def show_answer(opened: state.Opened) -> None:
     _mount(opened, "answer", state.computed(opened, picture.first_screen), on_search=search)
 
 
-def show_claims(opened: state.Opened, shown: Sequence[data.Claim], *, wrong_first: bool = False) -> None:
+def show_claims(opened: state.Opened, shown: Sequence[data.Claim], *, refuted_first: bool = False) -> None:
     """A row for each claim with those of its parts that are shown; the URL's claim is unfolded."""
     kept = {id(claim) for claim in shown}
     places = tuple(place for place, claim in enumerate(opened.run.claims) if id(claim) in kept)
-    rows = state.computed(opened, picture.rows, places, wrong_first)
+    rows = state.computed(opened, picture.rows, places, refuted_first)
     content = {
         "rows": rows,
         "open": section.wanted(opened.run.claims),

@@ -19,7 +19,7 @@ from llama_workbench.harness.store.verdict_schema import Verdict
 from .. import words
 from . import data
 
-LEANS = {"right": "green", "wrong": "red"}
+LEANS: Mapping[str, str] = {Word.SUPPORTED: "green", Word.REFUTED: "red"}
 
 
 def look_of(verdict: Verdict) -> words.Appearance:
@@ -27,7 +27,7 @@ def look_of(verdict: Verdict) -> words.Appearance:
     told = outcomes.outcome(verdict)
     if verdict.is_open:
         counts = outcomes.tally(verdict)
-        sides = outcomes.by_side(verdict.effects) if outcomes.leaning(counts) == "right" else {}
+        sides = outcomes.by_side(verdict.effects) if outcomes.leaning(counts) == Word.SUPPORTED else {}
         return _open_look(answers.words_of_sides(sides) if sides else told, counts)
     shown = verdict.verdict.look
     return shown if told == verdict.verdict else replace(shown, word=words.capital(told))
@@ -56,11 +56,13 @@ def look_of_all(parts: Sequence[data.Claim]) -> words.Appearance:
 
 
 def leaning(counts: Mapping[str, int]) -> str:
-    """Of rows that are partly right and partly wrong: what most of them are; else empty."""
-    right, wrong = counts.get("right", 0), counts.get("wrong", 0)
-    if not right or not wrong:
+    """Of rows of which some are supported and some refuted: what most of them are; else empty."""
+    supported, refuted = counts.get(Word.SUPPORTED, 0), counts.get(Word.REFUTED, 0)
+    if not supported or not refuted:
         return ""
-    return "both ways" if right == wrong else "mostly right" if right > wrong else "mostly wrong"
+    if supported == refuted:
+        return Word.DEPENDS
+    return f"mostly {Word.SUPPORTED if supported > refuted else Word.REFUTED}"
 
 
 def apart(parts: Sequence[data.Claim], main: data.Claim) -> Sequence[data.Claim]:
@@ -68,7 +70,7 @@ def apart(parts: Sequence[data.Claim], main: data.Claim) -> Sequence[data.Claim]
     return [main] if all(part.effects == main.effects for part in parts) else parts
 
 
-ALONE = {"right": Word.SUPPORTED, "wrong": Word.REFUTED}
+ALONE = {"supported": Word.SUPPORTED, "refuted": Word.REFUTED}
 
 
 def rows_of(parts: Sequence[data.Claim]) -> dict[str, int]:

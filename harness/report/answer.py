@@ -18,7 +18,7 @@ from .markdown import markdown_cell, markdown_rows, markdown_text
 from .outcome import by_side, found_text, leaning, outcome, standing, tally, tally_text
 from .text import claim_text, claimed_text, hull, one_text_line, short
 
-SO_FAR = {"right": "Yes", "wrong": "No"}
+SO_FAR: Mapping[str, str] = {Word.SUPPORTED: "Yes", Word.REFUTED: "No"}
 
 UNDECIDED = (Word.INCONCLUSIVE, Word.NOT_EVIDENCE)
 """Verdicts on a side of a grid that leave it open."""
@@ -170,8 +170,7 @@ def _plain_line(verdict: Verdict) -> Line:
     if verdict.is_open:
         stands = standing(verdict)
         return Line(verdict, f"{said}:", stands.word, stands.bound or found_text(verdict))
-    words = {Word.SUPPORTED: "right", Word.REFUTED: "wrong"}
-    return Line(verdict, f"{said}:", words.get(verdict.verdict, verdict.verdict.value), _found(verdict))
+    return Line(verdict, f"{said}:", verdict.verdict.value, _found(verdict))
 
 
 def _found(verdict: Verdict, question: MainQuestion | None = None) -> str:
@@ -203,8 +202,7 @@ def found_words(verdict: Verdict) -> str:
 
 def _summary(verdicts: Sequence[Verdict]) -> str:
     """How the claims of a run stand, where none of them is a main one."""
-    words = {Word.SUPPORTED: "right", Word.REFUTED: "wrong", Word.INCONCLUSIVE: "open"}
-    words[Word.DEPENDS] = "right in some places only"
+    words: dict[str, str] = {Word.INCONCLUSIVE: "open", Word.DEPENDS: "supported in some places only"}
     counts = Counter(words.get(verdict.verdict, verdict.verdict.value) for verdict in verdicts)
     told = ", ".join(f"{count} {word}" for word, count in counts.items())
     return f"Of {len(verdicts)} verdicts: {told}."

@@ -1,4 +1,4 @@
-"""How a verdict stands: right, wrong and open row by row, and what the open rows would cost. Pure functions.
+"""How a verdict stands: supported, refuted and open row by row, and what the open rows would cost. Pure functions.
 
 The stored word is "inconclusive" as soon as one row is open. That hides the most: a claim that is wrong on six of nine
 rows can never be supported any more, and one whose every interval ends at +1 % is nearly answered. So no reader is
@@ -29,7 +29,7 @@ def row_words(verdict: Verdict) -> list[str]:
     """What became of each row: of a workload, or of a value without one. A grid has one row a workload."""
     by_workload = grid_answers(verdict)
     words = by_workload.values() if by_workload else [effect.verdict for effect in verdict.effects]
-    asked = {"right": "yes", "wrong": "no"} if verdict.is_condition else {}
+    asked = {"supported": "yes", "refuted": "no"} if verdict.is_condition else {}
     told = [word.look.row for word in words if word not in (Word.PASSED, Word.FIRED)]
     return [asked.get(word, word) for word in told]
 
@@ -47,7 +47,7 @@ def counted(rows: Iterable[str]) -> dict[str, int]:
 
 
 def tally_text(counts: Mapping[str, int]) -> str:
-    """ "right on 3, wrong on 6", "wrong on all 5"; nothing for a single row."""
+    """ "supported on 3, refuted on 6", "refuted on all 5"; nothing for a single row."""
     total = sum(counts.values())
     if total < 2:
         return ""
@@ -66,7 +66,7 @@ class Standing:
     bound: str = ""
 
     def __str__(self) -> str:
-        """ "wrong on 6 of 9, rest open", "open: at most 14 % faster"."""
+        """ "refuted on 6 of 9, rest open", "open: at most 14 % faster"."""
         return ": ".join(filter(None, (self.word, self.bound)))
 
 
@@ -121,7 +121,7 @@ def over_machines(verdict: Verdict) -> str:
 
 
 def settled_text(counts: Mapping[str, int]) -> str:
-    """ "wrong on 6 of 9, rest open"; nothing where no row is settled."""
+    """ "refuted on 6 of 9, rest open"; nothing where no row is settled."""
     settled = {word: count for word, count in counts.items() if word not in UNSETTLED}
     told = ", ".join(f"{word} on {count}" for word, count in settled.items())
     return told and f"{told} of {sum(counts.values())}, rest open"
@@ -133,9 +133,9 @@ def verdict_text(verdict: Verdict) -> str:
 
 
 def leaning(counts: Mapping[str, int]) -> str:
-    """Of an open verdict's rows: "right" or "wrong" where all settled ones are that and some are, else "open"."""
+    """Of an open verdict's rows: "supported" or "refuted" where all settled ones are that and some are, else "open"."""
     settled = [word for word in counts if word not in UNSETTLED]
-    return settled[0] if len(settled) == 1 and settled[0] in ("right", "wrong") else "open"
+    return settled[0] if len(settled) == 1 and settled[0] in (Word.SUPPORTED, Word.REFUTED) else "open"
 
 
 def bound_text(verdict: Verdict, effects: Sequence[Effect]) -> str:

@@ -171,8 +171,7 @@ class Run:
         if self.is_open:
             self.folder.write_json(CLAIMS, [claim.stored() for claim in self.plan.claims])
             self._write_manifest("running")
-        models = [each.workload for each in self.plan.experiments if each.workload.has_model]
-        if models:
+        if models := [each.workload for each in self.plan.experiments if each.workload.has_model]:
             self.progress.phase("checkpoints")
         self._check_cache()
         folders, parameters = self._checkpoints()
@@ -199,7 +198,7 @@ class Run:
         with measurement.processes.running():
             self.progress.phase("gates: logits and op traces" if models else "gates: are the answers right?")
             measurement.gates.pass_gates()
-            if self.earlier is not None:  # it goes on from here
+            if self.earlier is not None:
                 self.earlier.check(measurement)
                 self.is_open = True
                 self.folder.reopen(self._manifest("running"))
@@ -211,15 +210,15 @@ class Run:
             wall = {book.experiment.workload.name: frozenset(book.wall_variants) for book in books}
             seconds = self.options.budget_seconds
             if self.options.budget_has_gates:  # gates and overtime are parts of it
-                seconds = (seconds - (time.monotonic() - begun)) / (1 + OVERTIME_SHARE)
-            set_horizons(measurement.processes.groups, max(seconds, 1.0))
+                seconds = max((seconds - (time.monotonic() - begun)) / (1 + OVERTIME_SHARE), 1.0)
+            set_horizons(measurement.processes.groups, seconds)
             self._write_manifest("running")
             horizons = {book.experiment.workload.name: book.horizon for book in books if book.horizon}
             rule = stopping_rule(self.plan, wall, self.environment, horizons, to_compare=self.options.to_compare)
             for finished in self.earlier.rounds if self.earlier else ():
                 rule.add(finished)
             rule.end_life()
-            measurement.schedule.run(rule, self._keep, seconds=max(seconds, 1.0))
+            measurement.schedule.run(rule, self._keep, seconds=seconds)
             confirm(measurement, rule.ratios())
             self._make_passes(measurement)
             if not self.options.no_causes:

@@ -61,12 +61,12 @@ INSIDE, OUTSIDE = "inside the claimed range", "outside the claimed range"
 
 LOOKS: Mapping[Word, Appearance] = {
     Word.SUPPORTED: Appearance(
-        "Supported", "check_circle", "green", "circle", _whole(INSIDE), "green", "right", "Yes", INSIDE
+        "Supported", "check_circle", "green", "circle", _whole(INSIDE), "green", "supported", "Yes", INSIDE
     ),
-    Word.REFUTED: Appearance("Refuted", "cancel", "red", "x-thin", _whole(OUTSIDE), "red", "wrong", "No", OUTSIDE),
+    Word.REFUTED: Appearance("Refuted", "cancel", "red", "x-thin", _whole(OUTSIDE), "red", "refuted", "No", OUTSIDE),
     Word.DEPENDS: Appearance(
         "Depends", "call_split", "violet", "diamond", "it holds in some places and not in others",
-        "magenta", "both ways", "It depends",
+        "magenta", "depends", "It depends",
     ),
     Word.INCONCLUSIVE: Appearance(
         "Open", "help", "gray", "circle-open", "these rounds do not decide it", "yellow", "open", "Open"
