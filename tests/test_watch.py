@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 import subprocess
 import sys
@@ -40,6 +41,19 @@ def test_a_function_that_was_not_there_before_is_told_too() -> None:
     setattr(torch.Tensor, "relu_", lambda *_: None)  # noqa: B010 (would hide the one that it inherits)
     assert "torch.Tensor.relu_" in (watch.changes("x", trusted=False) or "")
     assert "relu_" not in torch.Tensor.__dict__
+
+
+def test_what_pybind11_keeps_for_all_its_modules_stays() -> None:
+    """google-re2 is compiled with it."""
+    watch = Watch()
+    try:
+        builtins.__pybind11_internals_v0__ = object()  # type: ignore[attr-defined]
+        assert watch.changes("theirs", trusted=False) == ""
+        assert hasattr(builtins, "__pybind11_internals_v0__")
+        builtins.__pybind11_internals_v0__ = 3  # type: ignore[attr-defined]
+        assert "__pybind11_internals_v0__" in watch.changes("theirs", trusted=False)
+    finally:
+        del builtins.__pybind11_internals_v0__  # type: ignore[attr-defined]
 
 
 def test_settings_are_put_back() -> None:

@@ -9,6 +9,10 @@ GRADIENTS = "whether gradients are on"
 """The one setting of torch that is another one while any functions are called."""
 
 
+OF_BINDINGS = "__pybind11_"
+"""How names begin that pybind11 adds to the built-in ones, for all modules compiled with it: no one looks them up."""
+
+
 class Watched(NamedTuple):
     """One setting that all code in the process shares: how to read it, and how to restore it (None: impossible)."""
 
@@ -32,6 +36,9 @@ class Names:
     def changed(self) -> list[str]:
         """Names that were replaced, added or removed; they are restored."""
         content, gone = self.content, object()
+        self.saved |= {
+            name: content[name] for name in content if name.startswith(OF_BINDINGS) and name not in self.saved
+        }
         if self.names is None and content == self.saved:
             return []
         replaced = [name for name, value in self.saved.items() if content.get(name, gone) is not value]

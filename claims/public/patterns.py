@@ -1,0 +1,45 @@
+"""Regular expressions by re, regex and re2: words, addresses in lines of a log, and a pattern that makes re go back."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import re2
+import regex
+
+WORD = r"\w+"
+ADDRESS = r"\d+\.\d+\.\d+\.\d+"
+BACK = r"(?:.?){12}(?:.){12}"
+"""That of google/re2#420, on texts that are too short for it."""
+
+
+def words(seed: int) -> tuple[str, str]:
+    draw = random.Random(seed)
+    return WORD, " ".join("".join(draw.choices("abcdefgh", k=draw.randint(2, 9))) for _ in range(500))
+
+
+def lines(seed: int) -> tuple[str, str]:
+    draw = random.Random(seed)
+    text = "\n".join(
+        f"{draw.choice(('GET', 'POST'))} /{draw.randrange(9999)} from {'.'.join(str(draw.randrange(256)) for _ in range(4))}"
+        for _ in range(200)
+    )
+    return ADDRESS, text
+
+
+def too_short(seed: int) -> tuple[str, str]:
+    draw = random.Random(seed)
+    return BACK, "".join(draw.choices("abcdefgh", k=11))
+
+
+def by_re(pattern: str, text: str) -> list[str]:
+    return re.compile(pattern).findall(text)
+
+
+def by_regex(pattern: str, text: str) -> list[str]:
+    return regex.compile(pattern).findall(text)
+
+
+def by_re2(pattern: str, text: str) -> list[str]:
+    return re2.compile(pattern).findall(text)
