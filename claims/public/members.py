@@ -1,4 +1,4 @@
-"""Is a word one of so many? Asked of a list, a set and a frozenset that are made once, and of a set made at each call."""
+"""Is a word one of so many? Asked of a list, a set and a frozenset that are made once."""
 
 from __future__ import annotations
 

@@ -19,12 +19,14 @@ def words(seed: int) -> tuple[str, str]:
     return WORD, " ".join("".join(draw.choices("abcdefgh", k=draw.randint(2, 9))) for _ in range(500))
 
 
+def address(draw: random.Random) -> str:
+    return ".".join(str(draw.randrange(256)) for _ in range(4))
+
+
 def lines(seed: int) -> tuple[str, str]:
     draw = random.Random(seed)
-    text = "\n".join(
-        f"{draw.choice(('GET', 'POST'))} /{draw.randrange(9999)} from {'.'.join(str(draw.randrange(256)) for _ in range(4))}"
-        for _ in range(200)
-    )
+    rows = ((draw.choice(("GET", "POST")), draw.randrange(9999), address(draw)) for _ in range(200))
+    text = "\n".join(f"{method} /{page} from {where}" for method, page, where in rows)
     return ADDRESS, text
 
 

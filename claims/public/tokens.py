@@ -13,36 +13,7 @@ SIZE = 4096
 PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 """How both split a text: that of GPT-2."""
 
-SYLLABLES = tuple(
-    [
-        "ka",
-        "lo",
-        "mi",
-        "ne",
-        "ru",
-        "sa",
-        "to",
-        "vi",
-        "be",
-        "do",
-        "fu",
-        "ga",
-        "hi",
-        "jo",
-        "ku",
-        "la",
-        "me",
-        "no",
-        "pe",
-        "ri",
-        "so",
-        "ta",
-        "un",
-        "wa",
-        "yo",
-        "ze",
-    ]
-)
+SYLLABLES = [first + second for first in "bdfghjklmnprstw" for second in "aeiou"]
 
 
 def words(draw: random.Random, count: int) -> str:
