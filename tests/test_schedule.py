@@ -346,3 +346,14 @@ def test_a_run_that_others_are_compared_with_goes_on_until_the_yardstick_is_know
                     "team006_before", "fast", "yardstick",
                 }  # fmt: skip
     assert left[False] < 30 < left[True]
+
+
+def test_in_such_a_run_the_yardstick_rides_along_from_the_first_life() -> None:
+    """A short run would end before it, where the identical code came first."""
+    plan = make_plan(Request(compare=("team006_before", "fast"), workloads=("prefill-15m-t128",)), [])
+    [experiment] = plan.experiments
+    riding = {}
+    for wanted in (False, True):
+        [one] = stopping_rule(plan, {}, to_compare=wanted).remaining(experiment, lambda pair: True)
+        riding[wanted] = one.variants[2]
+    assert riding == {False: "team006_before@aa", True: "yardstick"}

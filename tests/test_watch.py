@@ -50,7 +50,7 @@ def test_what_pybind11_keeps_for_all_its_modules_stays() -> None:
         builtins.__pybind11_internals_v0__ = object()  # type: ignore[attr-defined]
         assert not watch.changes("theirs", trusted=False)
         assert hasattr(builtins, "__pybind11_internals_v0__")
-        builtins.__pybind11_internals_v0__ = 3  # type: ignore[attr-defined]
+        builtins.__pybind11_internals_v0__ = 3
         assert "__pybind11_internals_v0__" in str(watch.changes("theirs", trusted=False))
     finally:
         del builtins.__pybind11_internals_v0__  # type: ignore[attr-defined]

@@ -144,12 +144,14 @@ class StoppingRule:
         )
 
     def _controls(self, experiment: Experiment, is_apart: Apart) -> list[Comparison]:
-        """The controls of pairs that are measured apart and are not known yet. They take part one after the other.
+        """The controls of pairs that are measured apart and are not known yet. They take part one after the other: in a
+        run that others are compared with, first the yardstick, without which it would say nothing to them.
 
         The identical copy of another variant takes part in rounds of many variants alone: the time of a pair is dear,
         and where each side has a process of its own, the copy would be nothing but A/A.
         """
-        names = (name for name in experiment.controls if EnteredName(name).control != COPY)
+        names = [name for name in experiment.controls if EnteredName(name).control != COPY]
+        names.sort(key=lambda name: self.to_compare and name not in YARDSTICKS)
         pairs = [experiment.control_pair(name) for name in names]
         return [pair for pair in pairs if is_apart(pair) and not _control_is_known(pair, self._interval(pair, ALPHA))]
 

@@ -122,6 +122,7 @@ def _update(targets: list[Path], judged: Rejudged, run: Path, check: bool) -> No
             "answer": answer_markdown(judged.verdicts, dispute),
             "headlines": headlines(judged.verdicts, dispute),
             "ladder": ladder_markdown(ladder) if ladder else "This run has not measured it.",
+            **_gallery(file, judged, run),
             "verdicts": markdown_table(*judged, command=_again(run, [file])),
         }
         changed = update_file(file, blocks, check=check)
@@ -132,6 +133,24 @@ def _update(targets: list[Path], judged: Rejudged, run: Path, check: bool) -> No
             sys.stderr.write(f"{file}: {'written' if changed else 'up to date'}\n")
     if stale:
         raise typer.Exit(1)
+
+
+def _gallery(file: Path, judged: Rejudged, run: Path) -> dict[str, str]:
+    """The block of a page of claims, where the file has its markers: it takes the run's samples."""
+    from llama_workbench.harness.claims.reading import stored_claims
+    from llama_workbench.harness.report.comparison import screens
+    from llama_workbench.harness.report.gallery import gallery_markdown, times_of
+    from llama_workbench.harness.report.stored import evidence_of
+    from llama_workbench.harness.report.text import counted_in
+    from llama_workbench.harness.store.folder import RunFolder
+    from llama_workbench.harness.store.schema import manifest_of
+
+    if not file.is_file() or "<!-- gallery:begin -->" not in file.read_text(encoding="utf-8"):
+        return {}
+    folder, (verdicts, manifest) = RunFolder(run), judged
+    found = screens(folder, verdicts, evidence_of(folder, manifest), counted_in(manifest))
+    claims = stored_claims(folder)
+    return {"gallery": gallery_markdown(claims, verdicts, manifest_of(manifest), times_of(found))}
 
 
 def _again(run: Path, files: list[Path]) -> str:
