@@ -12,7 +12,6 @@ from llama_workbench import ROOT
 from llama_workbench.commands.app import main
 from llama_workbench.harness.claims.dispute import load_folder
 from llama_workbench.harness.report.gallery import gallery_markdown
-from llama_workbench.harness.store.schema import manifest_of
 from llama_workbench.harness.store.verdict_schema import Effect
 from tests.verdicts import a_verdict, an_effect
 
@@ -39,10 +38,10 @@ def test_the_page_is_what_the_committed_run_says(
 ) -> None:
     monkeypatch.chdir(ROOT)
     with pytest.raises(SystemExit) as ended:
-        main(["judge", "public", "--write", "GALLERY.md", "--check"])
+        main(["judge", "public", "--claims-dir", "claims/public", "--write", "GALLERY.md", "--check"])
     assert (ended.value.code, capsys.readouterr().err) == (0, "GALLERY.md: up to date\n")
     page = (ROOT / "GALLERY.md").read_text(encoding="utf-8")
-    assert page.count("\nMeasure it: `pytest --benchmark --claims ") >= 12
+    assert page.count("\nMeasure it: `pytest --benchmark --claims-dir claims/public ") >= 12
     assert "[pydantic/pydantic#8893](https://github.com/pydantic/pydantic/issues/8893)" in page
 
 
@@ -53,9 +52,11 @@ def effect(workload: str) -> Effect:
 def test_a_section_has_what_is_said_what_came_out_and_the_command() -> None:
     claims, _ = load_folder(FOLDER)
     verdict = a_verdict(effect("json-1"), claim="json-in-one-step", part="faster at all")
-    page = gallery_markdown(
-        claims, [verdict], manifest_of({}), {("json-1", "one-step", "json.loads-first"): (3e6, 2e6)}
-    )
+    times = {("json-1", "one-step", "json.loads-first"): (3e6, 2e6)}
+    page = gallery_markdown(claims, [verdict], times, "claims/public")
     assert page.count("\n## ") == 1, "of what the run has not measured there is no section"
     assert "| one entry | one-step against json.loads-first | 2 ms against 3 ms | " in page
-    assert "`pytest --benchmark --claims json-in-one-step" in page and "<summary>What is assumed" in page
+    assert (
+        "`pytest --benchmark --claims-dir claims/public --all --claims json-in-one-step`" in page
+        and "<summary>What is assumed" in page
+    )

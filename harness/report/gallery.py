@@ -8,9 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..claims.model import Claim
-from ..store.schema import Manifest
 from ..store.verdict_schema import Effect, Verdict
-from .again import command_of
 from .comparison import Screen
 from .markdown import markdown_cell, markdown_rows, markdown_text
 from .outcome import outcome
@@ -31,8 +29,8 @@ def times_of(screens: Sequence[Screen]) -> Times:
     return {(each.effect.workload, each.effect.variant, each.effect.baseline): each.call_ns for each in screens}
 
 
-def gallery_markdown(claims: Sequence[Claim], verdicts: Sequence[Verdict], manifest: Manifest, times: Times) -> str:
-    """A table of all claims, then a section for each."""
+def gallery_markdown(claims: Sequence[Claim], verdicts: Sequence[Verdict], times: Times, folder: str) -> str:
+    """A table of all claims, then a section for each. folder: where the claims lie, for the commands."""
     by_claim: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
         by_claim.setdefault(verdict.claim, []).append(verdict)
@@ -48,7 +46,8 @@ def gallery_markdown(claims: Sequence[Claim], verdicts: Sequence[Verdict], manif
         ),
     )
     told = _Cells({call.name: call.description for claim in claims for call in claim.call}, times)
-    sections = [_section(claim, parts, told, command_of(parts[0], manifest)) for claim, parts in measured]
+    again = f"pytest --benchmark --claims-dir {folder} --all --claims"
+    sections = [_section(claim, parts, told, f"{again} {claim.id}") for claim, parts in measured]
     return "\n\n".join([index, *sections]) + "\n"
 
 

@@ -88,7 +88,7 @@ def command(
     elif not targets:
         _show(folder, judged)
     if targets:
-        _update(targets, judged, folder.path, check)
+        _update(targets, judged, folder.path, claims_dir, check)
 
 
 def _show(folder: RunFolder, judged: Rejudged) -> None:
@@ -107,7 +107,7 @@ def _show(folder: RunFolder, judged: Rejudged) -> None:
         write(f"go on: {command}\n")
 
 
-def _update(targets: list[Path], judged: Rejudged, run: Path, check: bool) -> None:
+def _update(targets: list[Path], judged: Rejudged, run: Path, claims_dir: Path | None, check: bool) -> None:
     """Write or check the files. Exit code 1 where one is out of date."""
     from llama_workbench.harness.report.answer import answer_markdown, headlines
     from llama_workbench.harness.report.ladder import ladder_markdown, ladder_of
@@ -122,7 +122,7 @@ def _update(targets: list[Path], judged: Rejudged, run: Path, check: bool) -> No
             "answer": answer_markdown(judged.verdicts, dispute),
             "headlines": headlines(judged.verdicts, dispute),
             "ladder": ladder_markdown(ladder) if ladder else "This run has not measured it.",
-            **_gallery(file, judged, run),
+            **_gallery(file, judged, run, claims_dir),
             "verdicts": markdown_table(*judged, command=_again(run, [file])),
         }
         changed = update_file(file, blocks, check=check)
@@ -135,7 +135,7 @@ def _update(targets: list[Path], judged: Rejudged, run: Path, check: bool) -> No
         raise typer.Exit(1)
 
 
-def _gallery(file: Path, judged: Rejudged, run: Path) -> dict[str, str]:
+def _gallery(file: Path, judged: Rejudged, run: Path, claims_dir: Path | None) -> dict[str, str]:
     """The block of a page of claims, where the file has its markers: it takes the run's samples."""
     from llama_workbench.harness.claims.reading import stored_claims
     from llama_workbench.harness.report.comparison import screens
@@ -143,14 +143,14 @@ def _gallery(file: Path, judged: Rejudged, run: Path) -> dict[str, str]:
     from llama_workbench.harness.report.stored import evidence_of
     from llama_workbench.harness.report.text import counted_in
     from llama_workbench.harness.store.folder import RunFolder
-    from llama_workbench.harness.store.schema import manifest_of
 
     if not file.is_file() or "<!-- gallery:begin -->" not in file.read_text(encoding="utf-8"):
         return {}
-    folder, (verdicts, manifest) = RunFolder(run), judged
-    found = screens(folder, verdicts, evidence_of(folder, manifest), counted_in(manifest))
-    claims = stored_claims(folder)
-    return {"gallery": gallery_markdown(claims, verdicts, manifest_of(manifest), times_of(found))}
+    run_folder, (verdicts, manifest) = RunFolder(run), judged
+    found = screens(run_folder, verdicts, evidence_of(run_folder, manifest), counted_in(manifest))
+    claims = stored_claims(run_folder)
+    folder = claims_dir.as_posix() if claims_dir else "claims"
+    return {"gallery": gallery_markdown(claims, verdicts, times_of(found), folder)}
 
 
 def _again(run: Path, files: list[Path]) -> str:
