@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 
 from packaging.requirements import InvalidRequirement, Requirement
 
@@ -58,12 +59,21 @@ def _made(place: str, python: str, requirements: Sequence[str]) -> str:
             if not (folder / MADE).is_file():
                 sys.stderr.write(f"workbench: making an environment with {place} (once; kept in {folder})\n")
                 shutil.rmtree(folder, ignore_errors=True)
-                _run(place, [python, "-m", "venv", str(folder)])
-                _run(place, [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", *requirements])
+                _make(place, python, str(folder), requirements)
                 (folder / MADE).write_text(wanted, encoding="utf-8")
     except OSError as error:
         raise SourceError(f"--env {place}: {folder} cannot be made ({error.strerror or error})") from error
     return str(folder / "bin" / "python")
+
+
+def _make(place: str, python: str, folder: str, requirements: Sequence[str]) -> None:
+    inside, install = f"{folder}/bin/python", ["install", "--quiet", *requirements]
+    if find_spec("pip"):  # ours can install there: putting another one in takes longer than most packages
+        _run(place, [python, "-m", "venv", "--without-pip", folder])
+        _run(place, [sys.executable, "-m", "pip", "--python", inside, *install])
+    else:
+        _run(place, [python, "-m", "venv", folder])
+        _run(place, [inside, "-m", "pip", *install])
 
 
 def _run(place: str, command: Sequence[str]) -> None:
