@@ -21,6 +21,7 @@ import pandas as pd
 from ..metrics.share.shares import share as time_share
 from ..spec.dispute import GAIN_OF, SHARE_OF, Dispute, Numbers, Rule
 from ..store.verdict_schema import Verdict
+from .markdown import markdown_cell, markdown_rows
 
 CANNOT_TELL = "cannot tell"
 
@@ -220,6 +221,15 @@ def picked(decision: Decision) -> str:
         return actions[0]
     letters = (f"({letter}) {action}" for letter, action in zip("abcdefgh", actions, strict=False))
     return f"undecided: {' or '.join(letters)}"
+
+
+def picks_markdown(picks: Sequence[Picked]) -> str:
+    """One row a rule: whose it is, what it says, and what it has one do by this run's numbers."""
+    rows = (
+        (markdown_cell(pick.rule.team), markdown_cell(pick.rule.says), f"**{markdown_cell(pick.done)}** {pick.where}")
+        for pick in picks
+    )
+    return markdown_rows(("team", "its own rule", "so by these numbers"), rows)
 
 
 def decision_markdown(dispute: Dispute, decisions: Mapping[str, Sequence[Decision]]) -> str:

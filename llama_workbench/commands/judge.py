@@ -122,6 +122,7 @@ def _update(targets: list[Path], judged: Rejudged, run: Path, claims_dir: Path |
             "answer": answer_markdown(judged.verdicts, dispute),
             "headlines": headlines(judged.verdicts, dispute),
             "ladder": ladder_markdown(ladder) if ladder else "This run has not measured it.",
+            "rules": _rules(judged, run),
             **_gallery(file, judged, run, claims_dir),
             "verdicts": markdown_table(*judged, command=_again(run, [file])),
         }
@@ -133,6 +134,18 @@ def _update(targets: list[Path], judged: Rejudged, run: Path, claims_dir: Path |
             sys.stderr.write(f"{file}: {'written' if changed else 'up to date'}\n")
     if stale:
         raise typer.Exit(1)
+
+
+def _rules(judged: Rejudged, run: Path) -> str:
+    """What the teams' own rules pick by the numbers of the run."""
+    from llama_workbench.harness.metrics.share.files import PHASES
+    from llama_workbench.harness.report.decision import decisions_of, picks_markdown, picks_of
+    from llama_workbench.harness.spec.dispute import dispute_of
+    from llama_workbench.harness.store.folder import RunFolder
+
+    alpha = float(judged.manifest.get("alpha") or 0.01)
+    table = RunFolder(run).read_table(PHASES)
+    return picks_markdown(picks_of(decisions_of(dispute_of(judged.manifest), table, judged.verdicts, alpha)))
 
 
 def _gallery(file: Path, judged: Rejudged, run: Path, claims_dir: Path | None) -> dict[str, str]:
