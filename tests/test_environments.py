@@ -331,6 +331,43 @@ def test_an_environment_is_made_of_what_it_needs(
     assert again.endswith("/speedlib-1.0/bin/python") and not capsys.readouterr().err
 
 
+CLAIM = """
+id = "two-is-slower"
+title = "speedlib 2.0 is slower"
+who = ["somebody"]
+source = [{ document = "a/b#1", section = "one" }]
+statement = "The second version is slower."
+assumes = []
+decided_by = "The time of a call."
+function = [
+  { name = "one", source = "speedlib:work", environment = "speedlib==1.0" },
+  { name = "two", source = "speedlib:work", environment = "speedlib==2.0" },
+]
+call = [{ name = "numbers", payload = "bench.py:numbers" }]
+
+[[hypothesis]]
+evidence = "context"
+variant = "two"
+baseline = "one"
+workloads = ["numbers"]
+metric = "time"
+slower_than_percent = 20
+"""
+
+
+def test_functions_of_a_claim_have_environments_too(
+    project: Path, wheels: Path, run_pytest: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    (project / "claims").mkdir()
+    (project / "claims" / "two-is-slower.toml").write_text(CLAIM)
+    (project / "claims" / "bench.py").write_text(BENCH)
+    said = run_pytest("--benchmark", "--claims-dir=claims", "--budget=60", f"--run-dir={project / 'run'}")
+    assert said.returncode == 0 and "supported · two-is-slower" in said.stdout, said.stdout
+    run = json.loads((project / "run" / "run.json").read_text())
+    assert [side["packages"]["speedlib"] for side in run["environments"].values()] == ["1.0", "2.0"]
+
+
 def test_what_cannot_be_installed_is_told(project: Path, wheels: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SourceError, match=r"--env speedlib==3\.0: pip could not make it: .*speedlib==3\.0"):
         environments_at(["speedlib==3.0"])

@@ -50,6 +50,9 @@ class NamedFunction(BaseModel):
 
     name: Annotated[Name, Field(description="the name that variant and baseline give it")]
     source: Annotated[Text, Field(description='FILE:FUNCTION or MODULE:FUNCTION, with "()" behind it for a factory')]
+    environment: Annotated[
+        Text | None, Field(description='where it runs, as for --env: a folder, an interpreter, or "numpy==2.1"')
+    ] = None
 
 
 class NamedCall(BaseModel):

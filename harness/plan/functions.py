@@ -85,9 +85,13 @@ def functions_of(request: Request, claims: Sequence[Claim]) -> tuple[Request, Fu
         raise PlanError(f"{CHECK} {request.check}: only with {CALL} FILE:FUNCTION, which makes what is called with")
     for claim in claims:
         folder = claim.folder or Path.cwd()
+        of_claim = []
         for function in claim.function:
             option = f"claim {claim.id}: function {function.name}: source ="
-            sources.append(replace(parse_at(function.source, option=option, folder=folder), name=function.name))
+            source = parse_at(function.source, option=option, folder=folder, elsewhere=bool(function.environment))
+            of_claim.append(replace(source, name=function.name, environment=function.environment or ""))
+        environments |= _environments(of_claim)
+        sources += of_claim
         for call in claim.call:
             option = f"claim {claim.id}: call {call.name}:"
             payload = parse_at(call.payload, option=f"{option} payload =", folder=folder)
