@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import math
 import re
@@ -24,6 +25,7 @@ import torch
 
 import llama_workbench as wb
 from conftest import Said
+from llama_workbench.commands.app import main
 from llama_workbench.harness.calls import carried, environments
 from llama_workbench.harness.calls.answers import difference
 from llama_workbench.harness.calls.environments import environments_at, facts_of, interpreter_at, label_of
@@ -362,6 +364,9 @@ def test_functions_of_a_claim_have_environments_too(
     (project / "claims").mkdir()
     (project / "claims" / "two-is-slower.toml").write_text(CLAIM)
     (project / "claims" / "bench.py").write_text(BENCH)
+    with contextlib.suppress(SystemExit):
+        main(["check", "claims/two-is-slower.toml"])
+    assert not list(project.rglob(MADE)), "to check a claim nothing is installed"
     said = run_pytest("--benchmark", "--claims-dir=claims", "--budget=60", f"--run-dir={project / 'run'}")
     assert said.returncode == 0 and "supported · two-is-slower" in said.stdout, said.stdout
     run = json.loads((project / "run" / "run.json").read_text())

@@ -92,8 +92,10 @@ class Plan:
 Rename = Callable[[Workload], Workload]
 
 
-def make_plan(request: Request, claims: Sequence[Claim], *, checkpoint: Geometry | None = None) -> Plan:
-    """Plan the measurements for a request.
+def make_plan(
+    request: Request, claims: Sequence[Claim], *, checkpoint: Geometry | None = None, on_paper: bool = False
+) -> Plan:
+    """Plan the measurements for a request. on_paper: environments that claims name are neither made nor looked at.
 
     `checkpoint` is the shape of a real model that stands in for every shipped geometry; workloads are then renamed
     after it and repeated ones fall together.
@@ -103,7 +105,7 @@ def make_plan(request: Request, claims: Sequence[Claim], *, checkpoint: Geometry
             for what nobody can find out, or nothing is left to measure.
     """
     asked_for = [] if request.compare else select(claims, request.claims or None)
-    request, functions = functions_of(variants_in(request), asked_for)
+    request, functions = functions_of(variants_in(request), asked_for, on_paper=on_paper)
     added = added_sources(request.added)
     known = [*variants.names(), *added, *functions.sources]
     for name in (*request.variants, *(request.compare or ())):

@@ -50,8 +50,9 @@ class Functions:
         return ""
 
 
-def functions_of(request: Request, claims: Sequence[Claim]) -> tuple[Request, Functions]:
-    """All functions, and the request with the names of those that it compares. Nothing is imported.
+def functions_of(request: Request, claims: Sequence[Claim], *, on_paper: bool = False) -> tuple[Request, Functions]:
+    """All functions, and the request with the names of those that it compares. Nothing is imported. on_paper: no
+    environment that a claim names is made or looked at.
 
     Raises PlanError and SourceError.
     """
@@ -90,7 +91,7 @@ def functions_of(request: Request, claims: Sequence[Claim]) -> tuple[Request, Fu
             option = f"claim {claim.id}: function {function.name}: source ="
             source = parse_at(function.source, option=option, folder=folder, elsewhere=bool(function.environment))
             of_claim.append(replace(source, name=function.name, environment=function.environment or ""))
-        environments |= _environments(of_claim)
+        environments |= {} if on_paper else _environments(of_claim)
         sources += of_claim
         for call in claim.call:
             option = f"claim {claim.id}: call {call.name}:"

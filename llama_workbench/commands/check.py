@@ -215,7 +215,7 @@ def _check_claim(path: Path, added: tuple[str | Source, ...], as_json: bool) -> 
         raise Failure(f"{path}: no such file")
     try:
         claim = read_claim(path)
-        plan = make_plan(Request(claims=(claim.id,), added=added, everything=True), [claim])
+        plan = make_plan(Request(claims=(claim.id,), added=added, everything=True), [claim], on_paper=True)
     except USER_ERRORS as error:
         if as_json:
             print_json({"format": 1, "right": False, "problems": str(error).splitlines()})
