@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import linecache
+import math
 import re
 import tempfile
 import time
@@ -102,28 +103,46 @@ def look_for_causes(
     """Sample both sides of each pair of functions that differ, `of_models` of models too. differing: the times of a
     call of baseline and variant, None where a pair does not differ. What a tool refuses is the entry's `reason`."""
     entries: list[dict[str, Any]] = []
+    pairs = [each for each in _pairs(measurement, of_models) if differing(each[2]) is not None]
+    if pairs:
+        progress.phase("causes: where the difference is")
+    for group, book, pair in pairs:
+        begun = time.monotonic()
+        entry: dict[str, Any] = {"workload": pair.workload, "variant": pair.variant, "baseline": pair.baseline}
+        entry["call_ns"] = dict(zip(SIDES, differing(pair) or (), strict=True))
+
+        def step(share: float, seconds: float, pair: Comparison = pair) -> None:
+            done = (len(entries) + share) / len(pairs)
+            one = sum(each["seconds"] for each in entries) / len(entries) if entries else 0.0
+            left = seconds + one * (len(pairs) - len(entries) - 1) if entries or len(pairs) == 1 else math.nan
+            progress.step(f"causes {pair.workload}: {pair.variant}", done, left)
+
+        try:
+            entry |= _sampled(measurement, group, book, pair, step)
+        except WorkerFailed as failure:
+            entry["reason"] = failure.reason
+        entries.append(entry | {"seconds": time.monotonic() - begun})
+        folder.write_json(CAUSES, entries)
+
+
+def _pairs(measurement: Measurement, of_models: bool) -> list[tuple[Group, ExperimentState, Comparison]]:
+    """Those that can be sampled, in their order."""
     commands = {name for name, source in measurement.setting.functions.items() if source.command}  # nobody sees inside
+    found: dict[Comparison, tuple[Group, ExperimentState, Comparison]] = {}
     for group, book in measured_by(measurement).values():
-        is_asked = not group.in_environments and (of_models or book.experiment.workload.kind == "call")
-        pairs = [target.comparison for target in book.remaining().targets] if is_asked else []
-        for pair in dict.fromkeys(pair for pair in pairs if pair.metric == "time" and not commands & pair.sides):
-            if (call_ns := differing(pair)) is None:
-                continue
-            if not entries:
-                progress.phase("causes: where the difference is")
-            begun = time.monotonic()
-            entry: dict[str, Any] = {"workload": pair.workload, "variant": pair.variant, "baseline": pair.baseline}
-            entry["call_ns"] = dict(zip(SIDES, call_ns, strict=True))
-            try:
-                entry |= _sampled(measurement, group, book, pair, progress)
-            except WorkerFailed as failure:
-                entry["reason"] = failure.reason
-            entries.append(entry | {"seconds": time.monotonic() - begun})
-            folder.write_json(CAUSES, entries)
+        if not group.in_environments and (of_models or book.experiment.workload.kind == "call"):
+            for pair in (target.comparison for target in book.remaining().targets):
+                if pair.metric == "time" and not commands & pair.sides:
+                    found.setdefault(pair, (group, book, pair))
+    return list(found.values())
 
 
 def _sampled(
-    measurement: Measurement, group: Group, book: ExperimentState, pair: Comparison, progress: Progress
+    measurement: Measurement,
+    group: Group,
+    book: ExperimentState,
+    pair: Comparison,
+    step: Callable[[float, float], None],
 ) -> dict[str, Any]:
     tool = py_spy.installed()
     if tool is None:
@@ -140,7 +159,7 @@ def _sampled(
     processes.end(group)
     group.used = dict.fromkeys((pair.workload, side) for side in pair.sides)
     for number in range(LIVES):
-        progress.step(f"causes {pair.workload}: {pair.variant}", number / LIVES, (LIVES - number) * (seconds + 0.7))
+        step(number / LIVES, (LIVES - number) * (seconds + 0.7))
         life = processes.next_life(group)
         processes.take_in(group, book, (pair.baseline, pair.variant))
         if number + 1 < LIVES:
