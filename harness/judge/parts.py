@@ -65,7 +65,7 @@ def _part_of_claim(claim: Claim, hypothesis: Hypothesis) -> Part:
         return Verdict(
             claim=claim.id,
             part=hypothesis.part or "",
-            who=claim.who,
+            who=hypothesis.who or claim.who,
             title=claim.title,
             statement=claim.statement,
             verdict=judged.verdict,

@@ -60,6 +60,9 @@ class Hypothesis(BaseModel):
     least_workloads: ClassVar[int] = 1
 
     part: Annotated[Text | None, Field(description="a short label")] = None
+    who: Annotated[
+        tuple[Text, ...] | None, Field(min_length=1, description="who says this part, where not all of the claim's")
+    ] = None
     metric: str
     quick: Annotated[
         Annotated[bool, Field(strict=True)] | Names,
