@@ -10,6 +10,7 @@ from llama_workbench import ROOT
 from llama_workbench.harness.calibrate.rates import in_a_sentence, in_tables
 from llama_workbench.harness.calibrate.record import FILE, read_trials
 from llama_workbench.harness.store.folder import RunFolder
+from tests import session_trials
 
 
 def test_the_committed_run_names_no_folder_of_a_machine() -> None:
@@ -33,3 +34,10 @@ def test_links_of_the_documents_lead_somewhere() -> None:
         text = document.read_text(encoding="utf-8")
         for target in re.findall(r"\]\(([^)\s#:]+)(?:#[^)]*)?\)", text):
             assert (ROOT / target).exists(), f"{document.name}: {target}"
+
+
+def test_the_committed_sessions_are_those_of_the_page() -> None:
+    lines = (ROOT / session_trials.KEPT).read_text(encoding="utf-8").splitlines()
+    known = [session_trials.Session.read(line) for line in lines]
+    page = (ROOT / "results" / "README.md").read_text(encoding="utf-8")
+    assert session_trials.shift_table(known) in page and session_trials.decision_table(known) in page
