@@ -126,3 +126,17 @@ def test_only_the_workflow_that_runs_nothing_of_a_pull_request_may_write() -> No
     assert workflow["permissions"] == {"actions": "read", "pull-requests": "write"}
     steps = [step.get("uses", step.get("name")) for step in workflow["jobs"]["comment"]["steps"]]
     assert len(steps) == 2 and steps[0].startswith("actions/download-artifact@") and steps[1] == "Comment"
+
+
+def test_the_action_installs_what_it_belongs_to(tmp_path: Path) -> None:
+    """pip itself is not asked: the packaging tests install the wheel."""
+    bin_folder = tmp_path / "bin"
+    bin_folder.mkdir()
+    for name in ("python", "valgrind"):
+        (bin_folder / name).write_text('#!/bin/sh\necho "$@"\n')
+        (bin_folder / name).chmod(0o755)
+    [step] = [step for step in action()["runs"]["steps"] if step["name"] == "Install"]
+    for given, installed in (("", "/the/action"), ("llama-workbench==0.1.0", "llama-workbench==0.1.0")):
+        more = {"WORKBENCH": given, "GATE": "time,instructions", "GITHUB_ACTION_PATH": "/the/action"}
+        done = run_step(step["run"], tmp_path, tmp_path, more, first=bin_folder)
+        assert done.stdout == f"-m pip install --quiet {installed} py-spy\n", done.stderr

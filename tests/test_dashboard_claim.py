@@ -504,7 +504,7 @@ def test_two_variants_that_nobody_claimed_anything_about(page: Any, home: Path) 
     )
     assert not app.exception and not app.warning
     text = everything(app)
-    assert "This is the verdict on no claim." in text
+    assert "No claim says anything of this pair." in text
     assert "has 99.67 % confidence, and the answer is wrong with at most 1 % probability" in text
     assert (
         "The op traces differ on prefill, 128 tokens, 15M; prefill, 128 tokens, 7B width; and decode, after 64" in text

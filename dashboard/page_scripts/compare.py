@@ -94,7 +94,7 @@ def show_worth(compared: data.Claim) -> None:
         f"Each of the {count} intervals, one for each workload that timed both," if count > 1 else "The interval"
     )
     st.caption(
-        f"This is the verdict on no claim. {intervals} has {words.percent(1 - compared.alpha)} confidence, and "
+        f"No claim says anything of this pair. {intervals} has {words.percent(1 - compared.alpha)} confidence, and "
         "the answer is wrong with at most 1 % probability. But whoever looks at many pairs and picks the most striking "
         "one finds something by chance. To settle it, make a claim of it and measure again."
     )

@@ -77,8 +77,9 @@ def _section(claim: Claim, parts: Sequence[Verdict], told: _Cells, command: str)
         "\n".join(f"- {_linked(each.document)}: {markdown_text(each.section)}" for each in claim.source),
     ]
     for part in parts:
-        claimed = f" ({markdown_text(part.claimed)})" if part.claimed else ""
-        blocks.append(f"**{markdown_text(part.part or 'Claimed')}**{claimed}: **{markdown_text(outcome(part))}**")
+        said = ", ".join(filter(None, (part.claimed, f"by {' and '.join(part.who)}")))
+        title = f"**{markdown_text(part.part or 'Claimed')}** ({markdown_text(said)})"
+        blocks.append(f"{title}: **{markdown_text(outcome(part))}**")
         blocks.append(
             markdown_rows(("on", "compared", "a call of each", "times as fast", "verdict"), map(told.row, part.effects))
         )
