@@ -14,6 +14,7 @@ import yaml  # type: ignore[import-untyped] # comes with transformers
 from llama_workbench import ROOT
 from llama_workbench.harness.baselines.text import MARKER
 from llama_workbench.harness.metrics.instructions.counting import NOT_INSTALLED
+from tests import action_trials
 from tests.action import PullRequest, action, run_step
 
 COMMENT = ROOT / ".github" / "workflows" / "comment.yml"
@@ -22,7 +23,7 @@ COMMENT = ROOT / ".github" / "workflows" / "comment.yml"
 
 NEEDS = pytest.mark.skipif(not shutil.which("valgrind"), reason=NOT_INSTALLED)
 GIVEN = {"subjects": "work.py:total\n", "call": "inputs.py:numbers\n", "budget": "2", "slower": "100"}
-"""Beside other tests a few seconds of time decide nothing: here the counts do. `action_trials` decides by both."""
+"""Beside other tests a few seconds of time decide nothing: here the counts do. `action_trials` has both."""
 
 
 @NEEDS
@@ -140,3 +141,24 @@ def test_the_action_installs_what_it_belongs_to(tmp_path: Path) -> None:
         more = {"WORKBENCH": given, "GATE": "time,instructions", "GITHUB_ACTION_PATH": "/the/action"}
         done = run_step(step["run"], tmp_path, tmp_path, more, first=bin_folder)
         assert done.stdout == f"-m pip install --quiet {installed} py-spy\n", done.stderr
+
+
+# -- how often it is right ---------------------------------------------------------------------------------------------
+
+
+def test_the_table_of_trials() -> None:
+    trials = [{"kind": "unchanged code", "action": 0, "time": 2}] * 3 + [
+        {"kind": "5 % more work", "action": 1, "time": 2},
+        {"kind": "5 % more work", "action": 2, "time": 1},
+    ]
+    assert action_trials.table(trials).splitlines()[2:6] == [
+        "| unchanged code | time and instructions | 3 | 0 | 0 | 3 of 3: 100.0 % [29.2, 100.0] |",
+        "| unchanged code | time alone | 0 | 0 | 3 | 0 of 3: 0.0 % [0.0, 70.8] |",
+        "| 5 % more work | time and instructions | 0 | 1 | 1 | 1 of 2: 50.0 % [1.3, 98.7] |",
+        "| 5 % more work | time alone | 0 | 1 | 1 | 1 of 2: 50.0 % [1.3, 98.7] |",
+    ]
+
+
+def test_the_committed_trials_are_those_of_the_page() -> None:
+    trials = [json.loads(line) for line in (ROOT / action_trials.KEPT).read_text(encoding="utf-8").splitlines()]
+    assert action_trials.table(trials) in (ROOT / "results" / "README.md").read_text(encoding="utf-8")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import textwrap
@@ -15,7 +14,6 @@ from llama_workbench import ROOT
 from llama_workbench.harness.baselines.text import MARKER
 from llama_workbench.harness.metrics.instructions.counting import NOT_INSTALLED
 from tests.workflow import Scratch, script, workflow
-from tests.workflow_trials import KEPT, table
 
 
 def test_nothing_that_runs_code_of_a_pull_request_may_write() -> None:
@@ -52,7 +50,7 @@ def test_five_percent_more_work_is_caught_and_unchanged_code_passes(tmp_path: Pa
     """Two real runs: the main branch, and a pull request that changes one of two functions.
 
     Other tests compute beside them, now more and now less, so a few seconds of time decide nothing here. Functions are
-    counted in seconds where torch takes minutes; `workflow_trials` does the same with models.
+    counted in seconds where torch takes minutes.
     """
     scratch = Scratch(
         tmp_path / "scratch",
@@ -102,21 +100,3 @@ def test_a_comparison_that_cannot_tell_is_a_warning(tmp_path: Path) -> None:
 def test_scripts_hold_nothing_that_github_would_fill_in() -> None:
     for name in ("Measure", "Compare"):
         assert script("compare", name)
-
-
-def test_the_table_of_trials() -> None:
-    trials = [{"kind": "unchanged code", "workflow": 0, "time": 2}] * 3 + [
-        {"kind": "5 % more work", "workflow": 1, "time": 2},
-        {"kind": "5 % more work", "workflow": 2, "time": 1},
-    ]
-    assert table(trials).splitlines()[2:6] == [
-        "| unchanged code | time and instructions (the workflow) | 3 | 0 | 0 | 0 | 3 of 3: 100.0 % [29.2, 100.0] |",
-        "| unchanged code | time alone | 0 | 0 | 3 | 0 | 0 of 3: 0.0 % [0.0, 70.8] |",
-        "| 5 % more work | time and instructions (the workflow) | 0 | 1 | 1 | 0 | 1 of 2: 50.0 % [1.3, 98.7] |",
-        "| 5 % more work | time alone | 0 | 1 | 1 | 0 | 1 of 2: 50.0 % [1.3, 98.7] |",
-    ]
-
-
-def test_the_committed_trials_are_those_of_the_page() -> None:
-    trials = [json.loads(line) for line in (ROOT / KEPT).read_text(encoding="utf-8").splitlines()]
-    assert table(trials) in (ROOT / "results" / "README.md").read_text(encoding="utf-8")
