@@ -457,7 +457,7 @@ def passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, list[tu
 
         # The two look at different seconds, and of one the wall time: what another program does to the machine in only
         # one of them tells them apart as well. It goes away; a line that counts for the wrong phase is there each time.
-        for _ in range(3):
+        for _ in range(5):
             METRIC.run([Mock(**{"subjects.return_value": wanted})], PassContext(measurement, folder, Quiet(), tmp, 0))
             plain = record(native=False)
             if plain[0]["reason"] or not disagreements(folder, plain[1])[0]:
