@@ -100,5 +100,5 @@ def another_version(folder: Path) -> Path:
     text = (ROOT / "llama_workbench" / "__init__.py").read_text(encoding="utf-8")
     (package / "__init__.py").write_text(re.sub(r'__version__ = ".*"', '__version__ = "0.0.1"', text), encoding="utf-8")
     for name in ("harness", "datasets", "variants"):
-        shutil.copytree(ROOT / name, package / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, package / name)
     return folder

@@ -63,8 +63,7 @@ class Called:
     """A function with its inputs, and the baseline, which gives the right answers.
 
     payload_name: for messages. make_ns: the mean time that making an input took. gated: how many inputs the gate used.
-    changes_inputs: whether a call leaves
-    its arguments changed, or may have.
+    changes_inputs: whether a call leaves its arguments changed, or may have.
     """
 
     def __init__(

@@ -18,6 +18,10 @@ from .participants import ExperimentState, MeasureError, Participants, Setting
 from .processes import Job, PendingAnswer, WorkerFailed, WorkerProcess, side_by_side
 
 GATE_SECONDS = 60.0
+GATE_SECONDS_PER_PARAMETER = 2e-7
+GATE_SECONDS_PER_TOKEN = 0.05
+COMPILE_SECONDS = 600.0
+"""What torch.compile may take on top, for the gates' twenty kinds of call; the next process finds them on disk."""
 
 CALLS_OF_A_LIFE = 9
 """In a life two functions and a copy of one are warmed up, timed and checked: at least so many calls, each with an
@@ -25,11 +29,6 @@ input."""
 
 BEYOND_BUDGET = 1.1
 """A function is measured where a first interval may take so many times the budget."""
-
-GATE_SECONDS_PER_PARAMETER = 2e-7
-GATE_SECONDS_PER_TOKEN = 0.05
-COMPILE_SECONDS = 600.0
-"""What torch.compile may take on top, for the gates' twenty kinds of call; the next process finds them on disk."""
 
 MOST_LANES = 4
 """So many checkpoints are gated at once at most: each holds a model, a reference and what its variants pack."""

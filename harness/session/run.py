@@ -198,7 +198,7 @@ class Run:
         with measurement.processes.running():
             self.progress.phase("gates: logits and op traces" if models else "gates: are the answers right?")
             measurement.gates.pass_gates()
-            if self.earlier is not None:
+            if self.earlier is not None:  # it goes on from here
                 self.earlier.check(measurement)
                 self.is_open = True
                 self.folder.reopen(self._manifest("running"))

@@ -15,10 +15,11 @@ from llama_workbench.variants import YARDSTICK, Variant
 from ...worker.gates.small import small_weights
 from ...worker.runners import runner_of, variant_of
 from ...worker.state import Bench, Worker
+from .counter import SMALL_CALLS
 
-SMALL_CALLS, WARM_CALLS = 12, 1
-"""Calls before the count. Those of a tiny model, which cost next to nothing, let Python specialise the variant's
-bytecode (from the eighth call of a function on); those of the workload fill caches."""
+WARM_CALLS = 1
+"""Calls of the workload before the count: they fill caches. SMALL_CALLS of a tiny model before them, which cost next to
+nothing, let Python specialise the variant's bytecode."""
 
 WARM_BY = YARDSTICK
 """Its call, before the forks, lets callgrind translate what all children execute: they share that."""
