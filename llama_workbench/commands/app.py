@@ -48,6 +48,7 @@ Examples:
   workbench judge results/runs/ID          judge a run again, even one that was killed
   workbench dashboard results/runs/ID      the same in a browser, with all its evidence
   workbench report RUN --claim ID --html F one claim's evidence as a page to share
+  workbench export results/runs/ID         its times, for a service that draws them over commits
   workbench count BASE NEW                 how many instructions a call of each executes
   workbench calibrate                      how often verdicts are wrong on this machine
   workbench runs                           the runs on this disk

@@ -1,0 +1,82 @@
+"""A run as services want it that draw benchmarks over commits: Bencher's metric format, and the list that
+github-action-benchmark reads as `customSmallerIsBetter`.
+
+Each variant on each workload has two figures. Its relative time is that of the yardstick's calls in the same processes
+(or the baseline's, where there is no yardstick), with its interval: runs of unlike machines can be compared by it. The
+time of a call in nanoseconds has no interval, for the next machine would leave it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from ..stats.samples import Clock, call_times_ns
+from ..store.folder import RunFolder
+from .standings import read_standings
+
+
+@dataclass(frozen=True)
+class Tracked:
+    """The figures of one variant on one workload. relative: its time over the reference's; low, high: the interval of
+    that, infinite where an end is open."""
+
+    name: str
+    relative: float
+    low: float
+    high: float
+    reference: str
+    call_ns: float
+
+
+def tracked(folder: RunFolder) -> Iterator[Tracked]:
+    """Those of a run, in its order; without those that have no interval yet. Raises RunError."""
+    standings, samples = read_standings(folder), folder.read_samples()
+    for row in standings.rows:
+        if not (row.rounds and math.isfinite(row.low) and math.isfinite(row.high)):
+            continue
+        of_row = (samples["workload"] == row.workload) & (samples["variant"] == row.variant)
+        yield Tracked(
+            name=f"{row.workload}/{row.variant}",
+            relative=math.exp(-row.log_ratio),
+            low=math.exp(-row.high),
+            high=math.exp(-row.low),
+            reference=standings.workloads[row.workload].reference or "",
+            call_ns=float(np.nanmedian(call_times_ns(samples[of_row], clock=cast(Clock, row.clock)))),
+        )
+
+
+def bencher(folder: RunFolder) -> dict[str, dict[str, dict[str, float]]]:
+    """Bencher Metric Format: benchmark → measure → value, and its bounds (bencher.dev, reference). Raises RunError."""
+    return {
+        figures.name: {
+            "relative-time": {"value": figures.relative, "lower_value": figures.low, "upper_value": figures.high},
+            "latency": {"value": figures.call_ns},
+        }
+        for figures in tracked(folder)
+    }
+
+
+def github_action_benchmark(folder: RunFolder) -> list[dict[str, Any]]:
+    """What benchmark-action/github-action-benchmark takes as `customSmallerIsBetter`: name, unit and value of each
+    figure, here with `range` and `extra` (its README). Raises RunError."""
+    entries: list[dict[str, Any]] = []
+    for figures in tracked(folder):
+        half = (figures.high - figures.low) / 2
+        unit = f"times {figures.reference}"
+        entries.append({"name": figures.name, "unit": unit, "value": figures.relative, "range": f"± {half:.4g}"})
+        entries.append(
+            {"name": f"{figures.name}, a call", "unit": "ns", "value": figures.call_ns, "extra": "of this machine"}
+        )
+    return entries
+
+
+FORMATS: dict[str, Callable[[RunFolder], Any]] = {
+    "bencher": bencher,
+    "github-action-benchmark": github_action_benchmark,
+}
+"""By the name that a user gives."""

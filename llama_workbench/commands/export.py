@@ -1,0 +1,41 @@
+"""`workbench export`"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ..results import find_run
+from .shared import Failure, RunArgument, print_json
+
+
+def command(
+    run: RunArgument,
+    as_format: Annotated[
+        str, typer.Option("--format", metavar="NAME", help="Whose: bencher or github-action-benchmark.")
+    ] = "bencher",
+) -> None:
+    """Print a run's times as JSON for a service that draws them over commits.
+
+    Of each variant on each workload: its time over that of the yardstick, with the interval, which runs of unlike
+    machines can be compared by; and the time of a call in nanoseconds. Without those that have no interval yet.
+
+    \b
+    Examples:
+      workbench export results/runs/ID > bmf.json      # bencher run --adapter json --file bmf.json
+      workbench export results/runs/ID --format github-action-benchmark > out.json   # tool: customSmallerIsBetter
+    """
+    from llama_workbench.harness.fleet.folder import is_fleet
+    from llama_workbench.harness.report.trackers import FORMATS
+    from llama_workbench.variants.spelling import did_you_mean
+
+    if as_format not in FORMATS:
+        raise Failure(f"--format {as_format}: {did_you_mean(as_format, FORMATS, ' or '.join(FORMATS))}")
+    folder = find_run(run)
+    if is_fleet(folder.read_manifest()):
+        raise Failure(f"{folder.path}: a run of several machines; name that of one, below {folder.path}/machines")
+    content = FORMATS[as_format](folder)
+    if not content:
+        raise Failure(f"{folder.path}: nothing in it has an interval yet")
+    print_json(content)
