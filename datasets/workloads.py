@@ -19,6 +19,7 @@ from .faults import impossible
 from .files import nearest, short, shown
 from .geometries import MOST_COUNT, Count, DataError, Geometry, Text, checked, geometries, named, read_toml
 from .lengths import drawn_length, longest_call
+from .percentiles import Statistic
 from .texts import shortened
 
 WORKLOADS_FILE = ROOT / "datasets" / "workloads.toml"
@@ -70,6 +71,7 @@ class Workload(BaseModel):
     then `new_tokens` greedy ones; one call is one whole generation. `component`: one part of a layer at the geometry's
     width, without a checkpoint, for one sequence in float32. `call`: any function, with the arguments that the function
     `payload` makes (FILE:FUNCTION; the same for `check`, which compares two answers); the sizes of models mean nothing.
+    Its `statistic` is what counts of the times of its calls: a percentile, for which each call is timed by itself.
     `tokens` is the length of a call, the middle of the lengths where they are distinct, the mean where they come from a
     trace. `batch` sequences share every call. `prompts`: "fresh" gives each timed call one that no call had before,
     "repeated" the same one to all, for what is kept from one request to the next.
@@ -98,6 +100,7 @@ class Workload(BaseModel):
     component: Text | None = None
     payload: Text | None = None
     check: Text | None = None
+    statistic: Statistic | None = None
     description: Text
 
     _trace: Trace | None = None
@@ -126,6 +129,7 @@ class Workload(BaseModel):
             (call and self.payload is None, "payload", f"FILE:FUNCTION, {because}"),
             (not call and self.payload is not None, "payload", f"none, {because}"),
             (not call and self.check is not None, "check", f"none, {because}"),
+            (not call and self.statistic is not None, "statistic", f"none, {because}"),
             (component and self.component is None, "component", f"the name of a part, {because}"),
             (not component and self.component is not None, "component", f"none, {because}"),
             ((component or generate) and self.context > 0, "context", f"0, {because} has no earlier tokens"),

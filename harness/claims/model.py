@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny, model_validator
 
+from llama_workbench.datasets.percentiles import Statistic
+
 from ..metrics.registry import metric_of, names
 from ..metrics.time import TimeHypothesis
 from ..spec.comparison import Comparison
@@ -64,6 +66,9 @@ class NamedCall(BaseModel):
     payload: Annotated[Text, Field(description="FILE:FUNCTION of a function that makes the arguments")]
     check: Annotated[Text | None, Field(description="FILE:FUNCTION of a function that compares two answers")] = None
     threads: Annotated[int, Field(strict=True, ge=1, le=1024, description="a number of threads")] = 1
+    statistic: Annotated[
+        Statistic | None, Field(description='what counts of the times of its calls: "p90", "p95" or "p99"')
+    ] = None
     description: Annotated[Text | None, Field(description="a text")] = None
 
 

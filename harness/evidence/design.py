@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from llama_workbench.datasets.percentiles import PERCENTILES
+
 from ..spec.regions import Region
 from ..stats.confidence import LookPlan
 
@@ -15,18 +17,26 @@ class Design:
     """How the series of a run are looked at.
 
     lives: whether each value is of a process of its own; runs of before are of rounds, and judged as they were then.
-    horizons: workload → how many values its budget is expected to give; none where nobody knows.
+    horizons: workload → how many values its budget is expected to give; none where nobody knows. statistics: workload →
+    the percentile of its calls that is compared, where it is not their median.
     """
 
     lives: bool = False
     horizons: Mapping[str, int] = field(default_factory=dict)
+    statistics: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, manifest: Mapping[str, Any]) -> Design:
         """That of a run, by its run.json."""
         experiments = manifest.get("experiments", ())
         horizons = {each["workload"]["name"]: each["horizon"] for each in experiments if each.get("horizon")}
-        return cls(manifest.get("unit") == "life", horizons)
+        workloads = [each["workload"] for each in experiments]
+        statistics = {each["name"]: each["statistic"] for each in workloads if each.get("statistic")}
+        return cls(manifest.get("unit") == "life", horizons, statistics)
+
+    def quantile(self, workload: str) -> float | None:
+        """Of the times of a workload's calls, the one that is compared; None for the median."""
+        return PERCENTILES.get(self.statistics.get(workload, ""))
 
     def plan(self, workload: str, alpha: float, region: Region | None = None) -> LookPlan:
         """How a series of this workload is looked at. `region`: about which it is asked; None: for its interval."""

@@ -74,6 +74,7 @@ class Evidence:
                 metric=metric,
                 new_tokens=new_tokens,
                 by_lives=self.design.lives,
+                quantile=self.design.quantile(workload),
             )
         return self._arrays[key].of(variants)
 
@@ -248,7 +249,7 @@ def compare_sides(evidence: Evidence, comparison: Comparison, region: Region, ki
         workload=workload,
         variant=variant,
         baseline=baseline,
-        metric=f"{clock} {comparison.metric.replace('_', ' ')}",
+        metric=f"{clock} {evidence.design.statistics.get(workload) or comparison.metric.replace('_', ' ')}",
         not_evidence=evidence.not_evidence(comparison, kind),
         bias=evidence.bias(workload),
         fault_cost_ns=evidence.fault_cost_ns,

@@ -92,19 +92,20 @@ class StoppingRule:
 
     def _count(self, taken: Sequence[Round]) -> None:
         """One more value of each pair that was timed in these rounds of one workload."""
-        workload, by_lives = taken[0].workload, self.design.lives
+        workload = taken[0].workload
+        ways: dict[str, Any] = {"by_lives": self.design.lives, "quantile": self.design.quantile(workload)}
         arrays: dict[tuple[Any, Metric], Any] = {}
         for pair in self.pairs[workload]:
             key = self.clocks.of(workload, pair.variant, pair.baseline), pair.metric
             if key not in arrays:
-                arrays[key] = log_times_of_rounds(taken, clock=key[0], metric=key[1], by_lives=by_lives)
+                arrays[key] = log_times_of_rounds(taken, clock=key[0], metric=key[1], **ways)
             found = differences(arrays[key], baseline=pair.baseline, variant=pair.variant)
             self.series.setdefault(pair, []).extend(found.values.tolist())
             if found.values.size:
                 self.found.setdefault(pair, []).append(found)
         if workload in self.grids:
             experiment, logs = self.grids[workload]
-            times = log_times_of_rounds(taken, clock=self.clocks.of(workload, *experiment.grid), by_lives=by_lives)
+            times = log_times_of_rounds(taken, clock=self.clocks.of(workload, *experiment.grid), **ways)
             logs.extend(whole_rounds(times.of(experiment.grid)).logs)
 
     def ratios(self) -> dict[Comparison, float]:

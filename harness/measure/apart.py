@@ -11,6 +11,8 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 
+from llama_workbench.datasets.percentiles import least_calls
+
 from ..spec.comparison import Comparison
 from ..spec.sample import Sample
 from .participants import ExperimentState
@@ -46,6 +48,7 @@ def can_be_apart(book: ExperimentState, pair: Comparison) -> bool:
     return (
         workload.kind in ("prefill", "decode", "call")
         and pair.metric == "time"
+        and workload.statistic is None
         and not pair.sides & {*book.wall_variants, *book.kept_together}
         and all(book.call_ns.get(name, 0.0) >= LEAST_CALL_NS for name in pair.sides)
     )
@@ -103,7 +106,8 @@ def round_seconds(book: ExperimentState, pair: Comparison | None = None) -> floa
     """About how long a round of many variants takes, or one of the pair: at first a build, a warm-up and samples of
     each, or the shortest block."""
     if pair is None:
-        return book.together.each(3 * sum(book.call_ns.values()) / 1e9 + 2 * book.start_seconds)
+        calls = 2 * least_calls(book.experiment.workload.statistic) or 3
+        return book.together.each(calls * sum(book.call_ns.values()) / 1e9 + 2 * book.start_seconds)
     if is_sliced(book, pair):
         return book.apart.each(1.8 * block_seconds(book, pair.sides))
     calls_seconds = 6 * sum(book.call_ns.get(name, 0.0) for name in pair.sides) / 1e9

@@ -9,6 +9,8 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from llama_workbench.datasets.percentiles import least_calls
+
 from ..machine.environment import granted_cores
 from ..spec.entered import EnteredName
 from ..stats.confidence import FIRST_LOOK
@@ -210,11 +212,13 @@ class Gates:
         if book.experiment.workload.kind != "call":
             return ""
         call, make = (learnt.get(name, 0) / 1e9 for name in ("call_ns", "make_ns"))
-        least, budget = FIRST_LOOK * CALLS_OF_A_LIFE * (call + make), self.setting.budget_seconds
+        # Before each call that is timed by itself another one is made, and its controls have as many.
+        calls = 2 * least_calls(book.experiment.workload.statistic) * len(book.experiment.entered()) or CALLS_OF_A_LIFE
+        least, budget = FIRST_LOOK * calls * (call + make), self.setting.budget_seconds
         if least <= BEYOND_BUDGET * budget:
             return ""
         dear = f"a call of {name} takes {call:.2g} s" + (f" and its input {make:.2g} s" if make > call / 10 else "")
-        needs = f"a first interval needs {FIRST_LOOK} processes with some {CALLS_OF_A_LIFE} calls each"
+        needs = f"a first interval needs {FIRST_LOOK} processes with some {calls:,} calls each"
         return (
             f"{dear}: give --budget {2 * least:.0f} ({needs}, {least:,.0f} s or more, and the budget is {budget:g} s)"
         )

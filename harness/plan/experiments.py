@@ -286,6 +286,6 @@ def _experiment(
             controls.append(EnteredName.of_control(other, COPY))
         if YARDSTICK not in names:
             controls.append(YARDSTICK)
-    elif workload.kind == "call" and controls and FUNCTION_YARDSTICK in functions.sources:
+    elif workload.kind == "call" and controls and FUNCTION_YARDSTICK in functions.sources and not workload.statistic:
         controls.append(FUNCTION_YARDSTICK)
     return Experiment(workload, names, baseline, tuple(controls), tuple(targets), contrasts)

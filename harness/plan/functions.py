@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from llama_workbench import ROOT, variants
+from llama_workbench.datasets.percentiles import Statistic
 from llama_workbench.datasets.workloads import Workload
 
 from ..calls.called import Call
@@ -18,7 +19,7 @@ from ..calls.revisions import parse_at
 from ..calls.source import Source, named_apart
 from ..calls.yardstick import WORK
 from ..claims.model import Claim
-from .options import CALL, CHECK, COMPARE, ENV, PlanError, Request
+from .options import CALL, CHECK, COMPARE, ENV, STATISTIC, PlanError, Request
 from .selection import added_sources
 
 
@@ -80,32 +81,50 @@ def functions_of(request: Request, claims: Sequence[Claim], *, on_paper: bool = 
         check = request.check and _parsed(request.check, CHECK, elsewhere)
         payloads = [_parsed(text, CALL, elsewhere) for text in request.calls] or [NOTHING]
         for payload in named_apart(payloads):
-            made_by[name := _slug(payload.name)] = (payload, check or None)
-            workloads[name] = _workload(name, *made_by[name], threads=request.threads or 1)
+            name = f"{_slug(payload.name)}{f'-{request.statistic}' if request.statistic else ''}"
+            made_by[name] = (payload, check or None)
+            workloads[name] = _workload(name, *made_by[name], threads=request.threads or 1, statistic=request.statistic)
+    elif request.statistic is not None:
+        raise PlanError(f"{STATISTIC} {request.statistic}: only with {CALL} FILE:FUNCTION: models have no percentiles")
     elif request.check is not None:
         raise PlanError(f"{CHECK} {request.check}: only with {CALL} FILE:FUNCTION, which makes what is called with")
     for claim in claims:
-        folder = claim.folder or Path.cwd()
-        of_claim = []
-        for function in claim.function:
-            option = f"claim {claim.id}: function {function.name}: source ="
-            source = parse_at(function.source, option=option, folder=folder, elsewhere=bool(function.environment))
-            of_claim.append(replace(source, name=function.name, environment=function.environment or ""))
+        of_claim = _of_claim(claim, made_by, workloads)
         environments |= {} if on_paper else _environments(of_claim)
         sources += of_claim
-        for call in claim.call:
-            option = f"claim {claim.id}: call {call.name}:"
-            payload = parse_at(call.payload, option=f"{option} payload =", folder=folder)
-            checked = call.check and parse_at(call.check, option=f"{option} check =", folder=folder)
-            if made_by.setdefault(call.name, (payload, checked or None)) != (payload, checked or None):
-                raise PlanError(f"claim {claim.id}: another claim has a call {call.name!r} of its own: rename one")
-            workloads[call.name] = _workload(
-                call.name, payload, checked or None, threads=call.threads, description=call.description
-            )
+    if environments and (single := [each.name for each in workloads.values() if each.statistic]):
+        raise PlanError(f"{STATISTIC}: {single[0]} is called in environments, where lives have too few calls for one")
     by_name = _by_name(sources, taken)
     if made_by and not environments and request.device == "cpu":
         by_name[WORK.name] = WORK
     return request, Functions(by_name, workloads, made_by, environments)
+
+
+def _of_claim(
+    claim: Claim, made_by: dict[str, tuple[Source, Source | None]], workloads: dict[str, Workload]
+) -> list[Source]:
+    """The functions that a claim names, each with the place of its environment; what they are called with goes into
+    `made_by` and `workloads`. Raises PlanError and SourceError."""
+    folder, sources = claim.folder or Path.cwd(), []
+    for function in claim.function:
+        option = f"claim {claim.id}: function {function.name}: source ="
+        source = parse_at(function.source, option=option, folder=folder, elsewhere=bool(function.environment))
+        sources.append(replace(source, name=function.name, environment=function.environment or ""))
+    for call in claim.call:
+        option = f"claim {claim.id}: call {call.name}:"
+        payload = parse_at(call.payload, option=f"{option} payload =", folder=folder)
+        checked = call.check and parse_at(call.check, option=f"{option} check =", folder=folder)
+        if made_by.setdefault(call.name, (payload, checked or None)) != (payload, checked or None):
+            raise PlanError(f"claim {claim.id}: another claim has a call {call.name!r} of its own: rename one")
+        workloads[call.name] = _workload(
+            call.name,
+            payload,
+            checked or None,
+            threads=call.threads,
+            statistic=call.statistic,
+            description=call.description,
+        )
+    return sources
 
 
 NOTHING = Source("run", str(ROOT / "harness" / "calls" / "command.py"), "nothing")
@@ -156,7 +175,13 @@ def _by_name(sources: Sequence[Source], taken: Sequence[str]) -> dict[str, Sourc
 
 
 def _workload(
-    name: str, payload: Source, check: Source | None, *, threads: int, description: str | None = None
+    name: str,
+    payload: Source,
+    check: Source | None,
+    *,
+    threads: int,
+    statistic: Statistic | None,
+    description: str | None = None,
 ) -> Workload:
     return Workload(
         name=name,
@@ -166,6 +191,7 @@ def _workload(
         threads=threads,
         payload=payload.shown,
         check=check.shown if check else None,
+        statistic=statistic,
         description=description or f"called with what {payload.shown} makes",
     )
 

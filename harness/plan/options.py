@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args, get_type_hints
 
 import llama_workbench
+from llama_workbench.datasets.percentiles import Statistic
 
 from ..spec.conditions import Condition
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ..calls.source import Source
 
 ADD, CALL, CHECK, COMPARE, ENV = "--add-variant", "--call", "--check", "--compare", "--env"
+STATISTIC = "--statistic"
 """Options that bring a user's code, for messages and for commands that go on."""
 
 DEFAULT_BUDGET_SECONDS = 480.0
@@ -93,6 +95,13 @@ def placed(text: str) -> tuple[str, str]:
     return (name, place) if equals and NAME.fullmatch(name) and not place.startswith("=") else ("", text)
 
 
+def _percentile(text: str) -> Statistic:
+    for known in get_args(Statistic):
+        if text == known:
+            return cast(Statistic, known)
+    raise ValueError(f"expected {', '.join(get_args(Statistic))}")
+
+
 def option(name: str, help: str, *, default: Any, sent: bool = False, **more: Any) -> Any:
     """A field that an option of this name fills. more: see `Option`."""
     return field(default=default, metadata={"option": Option(name.removeprefix("--"), help, **more), "sent": sent})
@@ -154,6 +163,10 @@ class Request:
     check: str | Source | None = one(CHECK,
         "with --call: whether two answers agree (default: tensors and arrays within rounding, all else by ==)",
         metavar="FILE:FUNCTION", again="What compares their answers, if it was given.", repeated=True)
+    statistic: Statistic | None = one(STATISTIC,
+        "with --call: compare this percentile of the times of single calls (p90, p95 or p99) in the place of their "
+        "median; a life then has 20, 40 or 200 calls of each side",
+        metavar="NAME", read=_percentile, sent=True)
     environments: tuple[tuple[str, str], ...] = several(ENV,
         "with --call: the environment in which a side runs, by the side's name (without one: both sides): a virtual "
         "environment, an interpreter, or what to install, as in new='numpy==2.1'; the workbench need not be there",

@@ -131,6 +131,8 @@ def _pairs(measurement: Measurement, of_models: bool) -> list[tuple[Group, Exper
     found: dict[Comparison, tuple[Group, ExperimentState, Comparison]] = {}
     for group, book in measured_by(measurement).values():
         if not group.in_environments and (of_models or book.experiment.workload.kind == "call"):
+            if book.experiment.workload.statistic:  # samples say nothing of the slowest calls alone
+                continue
             for pair in (target.comparison for target in book.remaining().targets):
                 if pair.metric == "time" and not commands & pair.sides:
                     found.setdefault(pair, (group, book, pair))

@@ -58,7 +58,7 @@ class Measure:
 @dataclass(frozen=True)
 class Screen:
     """One comparison. `counted`: what its rounds are called. `explained`: where its difference is, as far as somebody
-    looked."""
+    looked. `statistic`: the percentile of its calls that is compared; empty for the median."""
 
     verdict: Verdict
     effect: Effect
@@ -66,6 +66,7 @@ class Screen:
     measures: tuple[Measure, ...]
     counted: str
     explained: Explanation | None
+    statistic: str = ""
 
     @property
     def way(self) -> Word:
@@ -83,7 +84,8 @@ class Screen:
         """Who is faster and by how much, in one sentence with the times of a call."""
         variant, baseline, ratio = self.effect.variant, self.effect.baseline, self.effect.ratio
         before, after = call_times(self.call_ns)
-        times = "" if any(map(math.isnan, self.call_ns)) else f": {before} → {after} a call"
+        what = f"{self.statistic} of a call" if self.statistic else "a call"
+        times = "" if any(map(math.isnan, self.call_ns)) else f": {before} → {after} {what}"
         if self.way == Word.SAME:
             return f"{variant} takes the same time as {baseline}, within {100 * (SAME_WITHIN - 1):.0f} %{times}"
         if self.way not in (Word.FASTER, Word.SLOWER):
@@ -135,13 +137,14 @@ def _screen(
     if explained is not None:  # the same times as beside its places
         call_ns = explained.call_ns
     ends = (1 / each if each else math.inf for each in (effect.ratio, effect.high, effect.low))
-    measures = [Measure(TIME, *call_times(call_ns), *ends)]
+    statistic = evidence.design.statistics.get(effect.workload, "")
+    measures = [Measure(f"{TIME}, {statistic}" if statistic else TIME, *call_times(call_ns), *ends)]
     measures += _instructions(folder, effect)
     measures += _peak(folder, effect)
     if max(faults) >= 1:
         ratio = faults[1] / faults[0] if faults[0] else math.nan
         measures.append(Measure("page faults", f"{faults[0]:,.1f}", f"{faults[1]:,.1f}", ratio, ratio, ratio))
-    return Screen(verdict, effect, call_ns, tuple(measures), counted, explained)
+    return Screen(verdict, effect, call_ns, tuple(measures), counted, explained, statistic)
 
 
 def _instructions(folder: RunFolder, effect: Effect) -> list[Measure]:

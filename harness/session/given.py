@@ -7,6 +7,9 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
+
+from llama_workbench.datasets.percentiles import Statistic
 
 from ..calls.source import Source
 from ..claims.model import Claim
@@ -52,7 +55,8 @@ def functions_again(
     if not again.compare or not again.calls:
         raise _lacks(folder, "functions", asked)
     threads = max(entry.workload.threads or 1 for entry in known.experiments)
-    request, found = functions_of(replace(again, threads=threads), [])
+    [statistic] = {entry.workload.statistic for entry in known.experiments}
+    request, found = functions_of(replace(again, threads=threads, statistic=cast(Statistic, statistic)), [])
     if request.compare != pairs[0] or found.made_by.keys() != known.sources.calls.keys():
         raise _lacks(folder, "other functions, or under other names", asked)
     return found

@@ -51,5 +51,7 @@ def stopping_rule(
     `horizons`: workload → how many lives it should have. `to_compare`: see `StoppingRule`."""
     threaded = frozenset(experiment.workload.name for experiment in plan.experiments if experiment.workload.threads > 1)
     clocks = Clocks(plan.device, threaded, wall)
-    cost, design = fault_cost_ns(environment or {}), Design(True, horizons or {})
+    workloads = [experiment.workload for experiment in plan.experiments]
+    statistics = {workload.name: workload.statistic for workload in workloads if workload.statistic}
+    cost, design = fault_cost_ns(environment or {}), Design(True, horizons or {}, statistics)
     return StoppingRule(plan.experiments, clocks, ALPHA, cost, design, to_compare=to_compare)

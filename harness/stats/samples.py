@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -45,7 +45,9 @@ class LogTimes:
     """Log time of a call (ns) of every variant in every sub-round of one workload, by one clock and metric.
 
     By lives, what is called a round here is a life: a process with all of its rounds, whose sub-rounds are its own. An
-    interval over rounds says how well their process is known, and one over lives what another would give.
+    interval over rounds says how well their process is known, and one over lives what another would give. quantile: of
+    the sub-rounds of a round, which share of their times the compared one is not below; None: they are paired, and the
+    median of the pairs counts.
     """
 
     variants: tuple[str, ...]
@@ -54,6 +56,7 @@ class LogTimes:
     logs: NDArray[np.float64]
     faults: NDArray[np.float64]  # minor page faults a call, of the same shape; 0 where there is no sample
     wall_ns: NDArray[np.float64]  # wall time of a sample, of the same shape; 0 where there is none
+    quantile: float | None = None
 
     def of(self, names: Sequence[str]) -> LogTimes:
         """The same for these variants, in this order; one without a sample has NaN throughout."""
@@ -62,10 +65,10 @@ class LogTimes:
         lacking = [index for index, column in enumerate(columns) if column < 0]
         if not self.variants:
             empty = np.empty((0, 0, len(names)))
-            return LogTimes(tuple(names), (), empty, empty, empty)
+            return LogTimes(tuple(names), (), empty, empty, empty, self.quantile)
         logs, faults, wall_ns = (values[:, :, columns] for values in (self.logs, self.faults, self.wall_ns))
         logs[:, :, lacking] = np.nan
-        return LogTimes(tuple(names), self.rounds, logs, faults, wall_ns)
+        return LogTimes(tuple(names), self.rounds, logs, faults, wall_ns, self.quantile)
 
 
 def call_times_ns(
@@ -106,6 +109,7 @@ def log_times(
     metric: Metric = "time",
     new_tokens: int = 0,
     by_lives: bool = False,
+    quantile: float | None = None,
 ) -> LogTimes:
     """The array of one workload; `samples` has the columns of samples.parquet, in any order.
 
@@ -114,11 +118,18 @@ def log_times(
     here = samples[samples["workload"] == workload]
     codes, names = pd.factorize(here["variant"].astype(str))
     columns = {name: here[name].to_numpy() for name in here.columns if name not in ("workload", "variant")}
-    return _array(columns, codes, tuple(names), workload, clock, metric, new_tokens, by_lives)
+    array = _array(columns, codes, tuple(names), workload, clock, metric, new_tokens, by_lives)
+    return replace(array, quantile=quantile)
 
 
 def log_times_of_rounds(
-    taken: Sequence[Round], *, clock: Clock, metric: Metric = "time", new_tokens: int = 2, by_lives: bool = False
+    taken: Sequence[Round],
+    *,
+    clock: Clock,
+    metric: Metric = "time",
+    new_tokens: int = 2,
+    by_lives: bool = False,
+    quantile: float | None = None,
 ) -> LogTimes:
     """The same for a few rounds of one workload, as the measuring loop has them. Where only ratios count, `new_tokens`
     does not."""
@@ -133,7 +144,8 @@ def log_times_of_rounds(
         "process": np.array([each.process for each, _ in samples], dtype=np.int64),
         "round": np.array([each.number for each, _ in samples], dtype=np.int64),
     }
-    return _array(columns | of_round, codes, names, taken[0].workload, clock, metric, new_tokens, by_lives)
+    array = _array(columns | of_round, codes, names, taken[0].workload, clock, metric, new_tokens, by_lives)
+    return replace(array, quantile=quantile)
 
 
 def _array(
@@ -173,7 +185,7 @@ class WholeRounds:
     """The rounds in which some variants are all timed, in order of (process, round), one number a variant."""
 
     rounds: tuple[tuple[int, int], ...]
-    logs: NDArray[np.float64]  # [round, variant], median over the sub-rounds that have them all
+    logs: NDArray[np.float64]  # [round, variant], median (or the quantile) over the sub-rounds that have them all
     faults: NDArray[np.float64]  # mean over rounds of the median page faults a call, by variant
     incomplete: int  # rounds that have some of them, and no sub-round that has all
     invalid: int  # rounds left out because a time was not positive
@@ -185,7 +197,7 @@ def whole_rounds(times: LogTimes) -> WholeRounds:
     kept, valid, paired = _kept(times)
     return WholeRounds(
         rounds=tuple(each for each, good in zip(times.rounds, valid, strict=True) if good),
-        logs=_medians(times.logs, kept)[valid],
+        logs=_central(times.logs, kept, times.quantile)[valid],
         faults=_faults(times, kept, valid),
         incomplete=int((~np.isnan(times.logs).all(axis=(1, 2)) & ~paired).sum()),
         invalid=int((paired & ~valid).sum()),
@@ -197,7 +209,8 @@ def whole_rounds(times: LogTimes) -> WholeRounds:
 class Differences:
     """Rounds of one comparison."""
 
-    # log t_baseline - log t_variant, one a round, in order of (process, round): the median over its sub-rounds
+    # log t_baseline - log t_variant, one a round, in order of (process, round): the median over its sub-rounds, or the
+    # difference of their quantiles
     values: NDArray[np.float64]
     seconds: float  # wall time of the samples behind them, both sides
     # minor page faults a call, mean over rounds; counted as time is (median over a round's pairs), so that a fault in a
@@ -216,11 +229,15 @@ def differences(times: LogTimes, *, baseline: str, variant: str) -> Differences:
     kept, valid, paired = _kept(sides)
     if not valid.any():
         return Differences(np.empty(0), 0.0, 0.0, 0.0, 1.0 if paired.any() else 0.0)
-    pairs = np.where(kept, sides.logs[:, :, 0] - sides.logs[:, :, 1], np.nan)[valid]
+    central = _central(sides.logs, kept, sides.quantile)[valid]
+    if sides.quantile is None:
+        values = np.nanmedian(np.where(kept, sides.logs[:, :, 0] - sides.logs[:, :, 1], np.nan)[valid], axis=1)
+    else:
+        values = central[:, 0] - central[:, 1]
     faults = _faults(sides, kept, valid)
-    typical = np.median(_medians(sides.logs, kept)[valid], axis=0)
+    typical = np.median(central, axis=0)
     return Differences(
-        values=np.nanmedian(pairs, axis=1),
+        values=values,
         seconds=float(sides.wall_ns[kept].sum()) / 1e9,
         faults_baseline=float(faults[0]),
         faults_variant=float(faults[1]),
@@ -248,16 +265,19 @@ def _kept(times: LogTimes) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArra
     return there & valid[:, None], valid, paired
 
 
-def _medians(values: NDArray[np.float64], kept: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """[round, variant]: the median over the sub-rounds that count, NaN for a round without."""
-    medians = np.full((values.shape[0], values.shape[2]), np.nan)
+def _central(
+    values: NDArray[np.float64], kept: NDArray[np.bool_], quantile: float | None = None
+) -> NDArray[np.float64]:
+    """[round, variant]: the median or quantile over the sub-rounds that count, NaN for a round without."""
+    central = np.full((values.shape[0], values.shape[2]), np.nan)
     some = kept.any(axis=1)
     if some.any():
-        medians[some] = np.nanmedian(np.where(kept[:, :, None], values, np.nan)[some], axis=1)
-    return medians
+        counted = np.where(kept[:, :, None], values, np.nan)[some]
+        central[some] = np.nanmedian(counted, axis=1) if quantile is None else np.nanquantile(counted, quantile, axis=1)
+    return central
 
 
 def _faults(times: LogTimes, kept: NDArray[np.bool_], valid: NDArray[np.bool_]) -> NDArray[np.float64]:
     if not valid.any():
         return np.zeros(len(times.variants))
-    return np.asarray(_medians(times.faults, kept)[valid].mean(axis=0), dtype=np.float64)
+    return np.asarray(_central(times.faults, kept)[valid].mean(axis=0), dtype=np.float64)

@@ -55,6 +55,7 @@ class Workload(Shape):
     kind: Annotated[Text | None, says('"prefill", "decode", "generate", "component", "call"')] = None
     payload: Annotated[Text | None, says("the function that makes the arguments of a call")] = None
     check: Annotated[Text | None, says("the function that compares two answers, where not by ==")] = None
+    statistic: Annotated[Text | None, says('a percentile of its calls, such as "p99"; null: their median')] = None
     geometry: Annotated[Text | None, says("shape of its model; empty for a component")] = None
     tokens: Annotated[Size, says("length of a call")] = 0
     new_tokens: Annotated[Size | None, says("tokens that a call generates")] = None

@@ -14,6 +14,7 @@ from time import perf_counter_ns  # bound before any foreign code is imported
 from typing import TYPE_CHECKING, Any
 
 from llama_workbench.datasets.lengths import DECODE_ROOM, call_lengths, warmup_length
+from llama_workbench.datasets.percentiles import least_calls
 from llama_workbench.variants import FUNCTION_YARDSTICK
 
 from ..spec.answer import RoundAnswer
@@ -104,7 +105,8 @@ def shape_of_round(
     if make_ns:
         most = max(1, round(MOST_MAKING_NS / make_ns))
         repeats = {name: min(count, most) for name, count in repeats.items()}
-    if once or work.kind == "generate":  # a generation has a first token, and is timed on its own
+    single_calls = least_calls(work.statistic)
+    if once or single_calls or work.kind == "generate":  # a generation has a first token, and is timed on its own
         repeats = dict.fromkeys(call_ns, 1)
     prime = (max(call_ns.values()) < PRIME_NS or 0 < parameter_bytes <= CACHED_BYTES) and not once
     typical_ns = statistics.median((call_ns[name] + make_ns) * (repeats[name] + prime) for name in call_ns)
@@ -115,8 +117,9 @@ def shape_of_round(
         pairs = max(pairs, 3)
     if work.kind == "decode":
         pairs = min(pairs, (DECODE_ROOM - 2) // (max(repeats.values()) + 1))
-    pairs = max(1, min(MOST_SUB_ROUNDS, pairs))
-    return RoundShape(pairs - (pairs % 2 == 0), repeats | _repeats(work, yardstick, sample_ns), prime)
+    pairs = max(1, min(MOST_SUB_ROUNDS, pairs), single_calls)
+    of_yardstick = dict.fromkeys(yardstick, 1) if single_calls else _repeats(work, yardstick, sample_ns)
+    return RoundShape(pairs - (pairs % 2 == 0) + (single_calls > 0), repeats | of_yardstick, prime)
 
 
 def _repeats(work: Workload, call_ns: Mapping[str, float], sample_ns: float) -> dict[str, int]:
