@@ -99,7 +99,8 @@ def test_medians_are_the_same_and_the_slow_calls_are_not(tails: Path) -> None:
 
 
 def test_pairs_are_not_measured_in_blocks(tails: Path) -> None:
-    for statistic, apart, calls in ((None, True, 3), ("p99", False, 400)):
+    wanted: tuple[tuple[Statistic | None, bool, int], ...] = ((None, True, 3), ("p99", False, 400))
+    for statistic, apart, calls in wanted:
         plan = make_plan(Request(**ASKED, statistic=statistic), [])
         [experiment] = plan.experiments
         book = ExperimentState(experiment, None)
