@@ -37,11 +37,11 @@ SLOW_LINE = '"".join(letter for letter in word if letter.isalpha())'
 
 @dataclass(frozen=True)
 class Planted:
-    """The new code of a pair, what was put in the place of what, and the function in which that is."""
+    """Both codes of a pair, and the function in which the new one does more; empty where it does not."""
 
+    old: str
     new: str
     function: str
-    torch: bool = False
 
 
 WORK = """
@@ -83,6 +83,26 @@ def NAME(x):
     return x
 """
 
+LAYERS = """
+import torch
+
+
+def mask_of(length):
+    return torch.ones(length, length, dtype=torch.float64).tril_().log_()
+
+
+def attended(x, mask):
+    return torch.softmax(x @ x.T + mask, -1) @ x
+
+
+def NAME(x):
+    x = x[:, :16]
+    mask = mask_of(len(x))
+    for _ in range(6):
+        x = attended(x, mask).tanh()
+    return x
+"""
+
 INPUTS = """
 import random
 
@@ -100,17 +120,20 @@ def tensor(seed):
 """
 
 PLANTED = {
-    "a helper three calls deep": Planted(WORK.replace('word.strip(".,")', SLOW_LINE), "cleaned"),
-    "an allocation in a loop": Planted(
+    "a helper three calls deep": Planted(WORK, WORK.replace('word.strip(".,")', SLOW_LINE), "cleaned"),
+    "an allocation in a loop": Planted(WORK,
         WORK.replace("    for word in words:\n", "    for word in words:\n        _ = [None] * 400\n"), "counted"
     ),
-    "an extra copy of a tensor": Planted(TENSORS.replace("    y = x * 0.5\n", (
+    "an extra copy of a tensor": Planted(TENSORS, TENSORS.replace("    y = x * 0.5\n", (
         "    x = x.clone().clone().clone().clone().clone().clone().clone().clone()\n    y = x * 0.5\n"
-    )), "scaled", torch=True),
+    )), "scaled"),
     "another kernel": Planted(
-        TENSORS.replace("return x @ x", "return (x[:, :, None] * x[None]).sum(1)"), "product", torch=True
+        TENSORS, TENSORS.replace("return x @ x", "return (x[:, :, None] * x[None]).sum(1)"), "product"
     ),
-    "identical code": Planted(WORK, ""),
+    "a mask made in each layer": Planted(
+        LAYERS, LAYERS.replace("= attended(x, mask)", "= attended(x, mask_of(len(x)))"), "mask_of"
+    ),
+    "identical code": Planted(WORK, WORK, ""),
 }  # fmt: skip
 
 
@@ -134,11 +157,10 @@ def measure(folder: Path, planted: Planted, seconds: float = 3.0) -> RunFolder:
     """A run that compares the old and the new code."""
     from llama_workbench.harness.plan.options import Options
 
-    old = TENSORS if planted.torch else WORK
-    (folder / "before.py").write_text(old.replace("NAME", "old"), encoding="utf-8")
+    (folder / "before.py").write_text(planted.old.replace("NAME", "old"), encoding="utf-8")
     (folder / "work.py").write_text(planted.new.replace("NAME", "new"), encoding="utf-8")
     (folder / "inputs.py").write_text(INPUTS, encoding="utf-8")
-    payload = f"{folder / 'inputs.py'}:{'tensor' if planted.torch else 'text'}"
+    payload = f"{folder / 'inputs.py'}:{'tensor' if 'import torch' in planted.old else 'text'}"
     question = FunctionQuestion(f"{folder / 'work.py'}:new", f"{folder / 'before.py'}:old", payload)
     with always_sampled():
         return question.measure(Options(budget_seconds=seconds, run_dir=folder / "run"), Quiet()).folder

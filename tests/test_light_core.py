@@ -44,14 +44,19 @@ def given():
 """
 
 
+def without_extras(folder: Path) -> dict[str, str]:
+    """The variables of an environment that has the core alone; what hides the rest is written into the folder."""
+    hidden = sorted({module for modules in EXTRAS.values() for module in modules})
+    (folder / "sitecustomize.py").write_text(HIDES.format(hidden=hidden))
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "PYTHON"))}
+    return ours | {"PYTHONPATH": str(folder)}
+
+
 @pytest.fixture
 def light(tmp_path: Path) -> dict[str, str]:
     """The variables of an environment that has the core alone."""
     (tmp_path / "site").mkdir()
-    hidden = sorted({module for modules in EXTRAS.values() for module in modules})
-    (tmp_path / "site" / "sitecustomize.py").write_text(HIDES.format(hidden=hidden))
-    ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    return ours | {"PYTHONPATH": str(tmp_path / "site")}
+    return without_extras(tmp_path / "site")
 
 
 def run_in(folder: Path, environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:

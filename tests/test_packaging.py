@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 
 import llama_workbench
+from tests.test_light_core import without_extras
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 OURS = ("variants", "harness", "dashboard", "claims", "datasets")
@@ -202,3 +203,18 @@ def test_measuring_in_their_repository(installed: Environment, tmp_path: Path) -
     run([installed.bin / "python", "-m", "pytest", "--benchmark", *select, "--run-dir", "run"], theirs)
     [verdict] = json.loads((theirs / "run" / "verdicts.json").read_text())
     assert [effect["rounds"] > 0 for effect in verdict["effects"]] == [True]
+
+
+@pytest.mark.parametrize("installed", ["wheel"], indirect=True)
+def test_a_stranger_gets_through_the_first_hours(installed: Environment, tmp_path: Path) -> None:
+    """The wheel with its core alone; the script checks what each of its steps comes to."""
+    for name in ("site", "empty"):
+        (tmp_path / name).mkdir()
+    script = installed.bin / "pytest"  # as pip would have made it, were the libraries not borrowed
+    script.write_text(
+        f"#!{installed.bin / 'python'}\nfrom pytest import console_main\nraise SystemExit(console_main())\n"
+    )
+    script.chmod(0o755)
+    command = ["bash", REPOSITORY / "tests" / "stranger.sh", installed.bin, tmp_path / "empty"]
+    done = subprocess.run(command, env=without_extras(tmp_path / "site"), capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and done.stdout.endswith(" steps\n"), done.stdout + done.stderr

@@ -80,4 +80,7 @@ def test_the_figures_are_those_of_the_run(run: RunFolder) -> None:
 def test_what_cannot_be_exported_is_told(tmp_path: Path, run: RunFolder) -> None:
     assert "did you mean 'bencher'?" in fails("export", run.path, "--format", "benchr")
     short = write_run(tmp_path / "short", rounds=3)
-    assert "nothing in it has an interval yet" in fails("export", short.path)
+    assert all(measures.keys() == {"latency"} for measures in json.loads(output("export", short.path)).values())
+    assert {e["unit"] for e in json.loads(output("export", short.path, "--format", "github-action-benchmark"))} == {
+        "ns"
+    }

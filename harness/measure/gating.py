@@ -220,7 +220,7 @@ class Gates:
         dear = f"a call of {name} takes {call:.2g} s" + (f" and its input {make:.2g} s" if make > call / 10 else "")
         needs = f"a first interval needs {FIRST_LOOK} processes with some {calls:,} calls each"
         return (
-            f"{dear}: give --budget {2 * least:.0f} ({needs}, {least:,.0f} s or more, and the budget is {budget:g} s)"
+            f"{dear}: give --budget {2 * least:.0f} ({needs}, {least:,.3g} s or more, and the budget is {budget:g} s)"
         )
 
     def standing(self, group: Group) -> WorkerProcess:

@@ -2,8 +2,8 @@
 github-action-benchmark reads as `customSmallerIsBetter`.
 
 Each variant on each workload has two figures. Its relative time is that of the yardstick's calls in the same processes
-(or the baseline's, where there is no yardstick), with its interval: runs of unlike machines can be compared by it. The
-time of a call in nanoseconds has no interval, for the next machine would leave it.
+(or the baseline's, where there is no yardstick), with its interval, once it has one: runs of unlike machines can be
+compared by it. The time of a call in nanoseconds has no interval, for the next machine would leave it.
 """
 
 from __future__ import annotations
@@ -32,12 +32,17 @@ class Tracked:
     reference: str
     call_ns: float
 
+    @property
+    def has_interval(self) -> bool:
+        """Whether both ends are known."""
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
 
 def tracked(folder: RunFolder) -> Iterator[Tracked]:
-    """Those of a run, in its order; without those that have no interval yet. Raises RunError."""
+    """Those of a run, in its order. Raises RunError."""
     standings, samples = read_standings(folder), folder.read_samples()
     for row in standings.rows:
-        if not (row.rounds and math.isfinite(row.low) and math.isfinite(row.high)):
+        if not row.rounds:
             continue
         of_row = (samples["workload"] == row.workload) & (samples["variant"] == row.variant)
         yield Tracked(
@@ -52,13 +57,13 @@ def tracked(folder: RunFolder) -> Iterator[Tracked]:
 
 def bencher(folder: RunFolder) -> dict[str, dict[str, dict[str, float]]]:
     """Bencher Metric Format: benchmark → measure → value, and its bounds (bencher.dev, reference). Raises RunError."""
-    return {
-        figures.name: {
-            "relative-time": {"value": figures.relative, "lower_value": figures.low, "upper_value": figures.high},
-            "latency": {"value": figures.call_ns},
-        }
-        for figures in tracked(folder)
-    }
+    measures: dict[str, dict[str, dict[str, float]]] = {}
+    for figures in tracked(folder):
+        measures[figures.name] = {"latency": {"value": figures.call_ns}}
+        if figures.has_interval:
+            ends = {"lower_value": figures.low, "upper_value": figures.high}
+            measures[figures.name]["relative-time"] = {"value": figures.relative, **ends}
+    return measures
 
 
 def github_action_benchmark(folder: RunFolder) -> list[dict[str, Any]]:
@@ -68,10 +73,10 @@ def github_action_benchmark(folder: RunFolder) -> list[dict[str, Any]]:
     for figures in tracked(folder):
         half = (figures.high - figures.low) / 2
         unit = f"times {figures.reference}"
-        entries.append({"name": figures.name, "unit": unit, "value": figures.relative, "range": f"± {half:.4g}"})
-        entries.append(
-            {"name": f"{figures.name}, a call", "unit": "ns", "value": figures.call_ns, "extra": "of this machine"}
-        )
+        if figures.has_interval:
+            entries.append({"name": figures.name, "unit": unit, "value": figures.relative, "range": f"± {half:.4g}"})
+        call = {"unit": "ns", "value": figures.call_ns, "extra": "of this machine"}
+        entries.append({"name": f"{figures.name}, a call", **call})
     return entries
 
 

@@ -26,6 +26,7 @@ from typing import Any
 
 from llama_workbench import variants
 from llama_workbench.datasets.workloads import Workload
+from llama_workbench.variants import FUNCTION_YARDSTICK
 
 from ...calls.called import Call
 from ...calls.source import Source
@@ -45,6 +46,10 @@ times where calls are short."""
 COUNTED_NS, MOST_CALLS = 10_000_000, 4_000
 """A count of a function is over calls of so much time without callgrind, some 30 million instructions, but of no more
 calls than that."""
+
+YARDSTICK_CALLS = 2 * INPUTS
+"""Of the yardstick of functions, whose call is some 16 million instructions: beside functions of a microsecond it would
+else be called thousands of times."""
 
 NOT_INSTALLED = "valgrind is not installed: apt-get install valgrind"
 
@@ -82,9 +87,12 @@ class Wanted:
     called: Mapping[str, tuple[Call, int]] = field(default_factory=dict)
     torch: bool = True  # whether anything uses it: without it the process begins many times sooner
 
-    def calls(self, workload: str) -> int:
-        """Calls that a count on a workload is over."""
-        return self.called[workload][1] if workload in self.called else COUNTED_CALLS
+    def calls(self, pair: Pair) -> int:
+        """Calls that the count of a pair is over."""
+        workload, variant = pair
+        if workload not in self.called:
+            return COUNTED_CALLS
+        return YARDSTICK_CALLS if variant == FUNCTION_YARDSTICK else self.called[workload][1]
 
 
 def calls_of_functions(call_ns: Iterable[float]) -> int:
@@ -260,7 +268,7 @@ class _Session:
             "vgdb_prefix": _fifo(self.scratch),
             "workloads": [workload.model_dump() for workload in self.wanted.workloads],
             "jobs": [
-                {"workload": workload, "variant": variant, "calls": self.wanted.calls(workload)}
+                {"workload": workload, "variant": variant, "calls": self.wanted.calls((workload, variant))}
                 for workload, variant in self.wanted.pairs
             ],
         }
@@ -295,7 +303,7 @@ class _Session:
     def _counted(self, pair: Pair, child: int, reason: str | None) -> None:
         """Put what a child left into its record; a second count of the same beside the first."""
         record = self.records[pair]
-        again, calls = pair in self.known, self.wanted.calls(pair[0])
+        again, calls = pair in self.known, self.wanted.calls(pair)
         self.known.add(pair)
         if child in self.hung:
             reason = f"hangs: no count in {self.limits.get(pair, COUNT_SECONDS):.0f} s"
