@@ -84,7 +84,7 @@ says "did you mean --compare?"
 step 4 "three sides are too many" pytest $quickly --compare a.py:f b.py:f c.py:f --call bench.py:texts
 step 1 "a condition fails" pytest $quickly --compare old=pack.text:words@main~1 new=pack.text:words --call bench.py:texts --budget 6 --run-dir results/runs/failing --fail-if not-faster:0
 step 0 "the slowest calls" pytest $quickly --compare old=pack.text:words@main~1 new=pack.text:words --call bench.py:texts --budget 8 --statistic p90 --run-dir results/runs/slowest
-step 0 "two commands" pytest $quickly --compare "long=cmd:sleep 0.02" "short=cmd:sleep 0.01" --budget 5
+step 0 "two commands" pytest $quickly --compare "long=cmd:sleep 0.02" "short=cmd:sleep 0.01" --budget 8
 
 # -- the run
 step 0 "one screen" workbench show results/runs/first
@@ -113,7 +113,7 @@ step 0 "a claim to begin with" workbench new claim mine --folder claims
 step "0 1" "is it right?" workbench check claims/mine.toml
 
 # -- another environment, and a notebook
-step 0 "an interpreter of its own" pytest $quickly --compare here=pack.text:words there=pack.text:words --call bench.py:texts --env "there=$(command -v python3)" --budget 4
+step 0 "an interpreter of its own" pytest $quickly --compare here=pack.text:words there=pack.text:words --call bench.py:texts --env "there=$(command -v python3)" --budget 8
 cat > session.py << 'PYTHON'
 import llama_workbench as wb
 from pack.text import words
