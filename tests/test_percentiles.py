@@ -18,8 +18,10 @@ from llama_workbench.harness.measure.participants import ExperimentState
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import Options, PlanError, Request
 from llama_workbench.harness.plugin.resume import go_on
+from llama_workbench.harness.report.again import command_of
 from llama_workbench.harness.stats.samples import LogTimes, differences
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.schema import manifest_of
 from llama_workbench.harness.worker.rounds import shape_of_round
 from tests.test_measure import run
 
@@ -94,6 +96,8 @@ def test_medians_are_the_same_and_the_slow_calls_are_not(tails: Path) -> None:
     assert samples.groupby(["process", "variant"], observed=True).size().min() >= 20
     medians = (samples["cpu_ns"].groupby(samples["variant"], observed=True)).median()
     assert medians["now_and_then"] < 1.5 * medians["steady"]
+    command = ["pytest", "--benchmark", "--compare", *ASKED["compare"], "--call", *ASKED["calls"], "--statistic=p90"]
+    assert "--statistic p90" in command_of(verdict, manifest_of({**result.folder.read_manifest(), "command": command}))
     earlier, _ = go_on(RunFolder(tails / "run"), Options(), Request(**ASKED), budget=1.0)
     assert earlier.plan.experiments[0].workload.statistic == "p90"
 

@@ -166,7 +166,7 @@ class Request:
     statistic: Statistic | None = one(STATISTIC,
         "with --call: compare this percentile of the times of single calls (p90, p95 or p99) in the place of their "
         "median; a life then has 20, 40 or 200 calls of each side",
-        metavar="NAME", read=_percentile, sent=True)
+        metavar="NAME", read=_percentile, sent=True, repeated=True)
     environments: tuple[tuple[str, str], ...] = several(ENV,
         "with --call: the environment in which a side runs, by the side's name (without one: both sides): a virtual "
         "environment, an interpreter, or what to install, as in new='numpy==2.1'; the workbench need not be there",
