@@ -215,6 +215,6 @@ def test_a_stranger_gets_through_the_first_hours(installed: Environment, tmp_pat
         f"#!{installed.bin / 'python'}\nfrom pytest import console_main\nraise SystemExit(console_main())\n"
     )
     script.chmod(0o755)
-    command = ["bash", REPOSITORY / "tests" / "stranger.sh", installed.bin, tmp_path / "empty"]
+    command: list[str | Path] = ["bash", REPOSITORY / "tests/stranger.sh", installed.bin, tmp_path / "empty"]
     done = subprocess.run(command, env=without_extras(tmp_path / "site"), capture_output=True, text=True, check=False)
     assert done.returncode == 0 and done.stdout.endswith(" steps\n"), done.stdout + done.stderr
