@@ -103,7 +103,7 @@ step 0 "two runs are one" workbench combine results/runs/first results/runs/seco
 # -- in CI
 step 0 "kept to compare with" workbench baseline save results/runs/first main
 step "0 2" "has anything become slower?" workbench compare main results/runs/second
-step 1 "slower in this revision?" workbench compare-revisions main~1 . pack.text:words --call bench.py:texts --budget 20 --no-causes --json
+step 1 "slower in this revision?" workbench compare-revisions main~1 . pack.text:words --call bench.py:texts --budget 20 --json
 says '"verdict": "slower"'
 step 0 "which commit?" workbench bisect main~1 main pack.text:words --call bench.py:texts --budget 20
 step 0 "by all runs" workbench history

@@ -24,8 +24,8 @@ from .shared import Failure, OutputLost, write
 
 FIRST = (
     "claims", "variants", "workloads", "new", "check", "runs", "resume", "combine", "compare", "compare-revisions",
-    "bisect", "baseline", "publish", "index", "judge", "report", "dashboard", "count", "calibrate", "doctor",
-    "speedscope",
+    "judge-change", "bisect", "baseline", "publish", "index", "judge", "report", "dashboard", "count", "calibrate",
+    "doctor", "speedscope",
 )  # fmt: skip
 """The order of the help; what is not named here comes behind."""
 
@@ -42,6 +42,7 @@ Examples:
   workbench check build_mine.py            would my variant pass its gates, and why not?
   workbench compare BASE NEW               has anything become slower? (for CI)
   workbench compare-revisions main . m:f   is m:f slower now? (--call gives its arguments)
+  workbench judge-change m:f --call b:made is my change faster, and right? JSON, for programs
   workbench bisect v1.2 main m:f           which commit made it slower?
   workbench resume results/runs/ID         continue a run that was cut off, or has open verdicts
   workbench combine RUN RUN                runs of several machines: what holds on each of them?
@@ -59,7 +60,7 @@ Examples:
   workbench speedscope                     install the viewer for raw profiles
 
 Every command says more with --help. Exit codes: 0 done, 2 could not (one line on stderr says why);
-`check`, `compare`, `compare-revisions`, `judge --check`, `resume` and `doctor` also have 1, see there.
+`check`, `compare`, `compare-revisions`, `judge-change`, `judge --check`, `resume` and `doctor` also have 1, see there.
 """
 
 

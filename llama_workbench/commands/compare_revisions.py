@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from llama_workbench.harness.baselines.revisions import RevisionRow
     from llama_workbench.harness.session.revisions import Inputs
     from llama_workbench.harness.session.run import Result
+    from llama_workbench.harness.spec.conditions import Kind
 
 Subject = Annotated[
     list[str], typer.Argument(metavar="SUBJECT...", help="FILE:FUNCTION or MODULE:FUNCTION, with () for a factory.")
@@ -182,9 +183,10 @@ def measured(
     *,
     causes: bool = True,
     counts: bool = False,
+    kind: Kind = "maybe-slower",
 ) -> Result:
     """The run that compares one function. causes: whether it looks where a difference is. counts: whether instructions
-    are counted. Raises Failure; progress goes to standard error."""
+    are counted. kind: what it is asked, with `percent`. Raises Failure; progress goes to standard error."""
     import sys
 
     from llama_workbench.harness.plugin.progress import progress_on
@@ -194,8 +196,8 @@ def measured(
     from llama_workbench.harness.spec.conditions import Condition
 
     if not 0 <= percent < float("inf"):
-        raise Failure(f"--slower {percent:g}: expected a number of percent, 0 or more")
-    condition = Condition("maybe-slower", percent)
+        raise Failure(f"--{kind.rpartition('-')[2]} {percent:g}: expected a number of percent, 0 or more")
+    condition = Condition(kind, percent)
     options = replace(options_for(budget), no_causes=not causes, count_instructions=counts)
     try:
         with closing(progress_on(console(sys.stderr))) as progress:

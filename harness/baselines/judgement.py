@@ -1,0 +1,129 @@
+"""The answer to a program that proposes a speed-up: accepted, refused or open, and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from llama_workbench.variants import YARDSTICKS
+
+from ..report.comparison import INSTRUCTIONS, Screen
+from ..report.text import one_text_line
+from ..spec.entered import EnteredName
+from ..spec.words import Word
+
+ACCEPTED, REFUSED, OPEN = "accepted", "refused", "cannot tell"
+
+_DECIDED = {Word.SUPPORTED: ACCEPTED, Word.REFUTED: REFUSED}
+"""By the verdict on whether it is faster by more than was asked."""
+
+
+class ChangeComparison(BaseModel):
+    """The change on one of the things that it was called with."""
+
+    model_config = ConfigDict(frozen=True)
+
+    called_with: Annotated[str, Field(description="name of what it was called with, or of the workload")]
+    decision: Annotated[Literal["accepted", "refused", "cannot tell"], Field(description="on this alone")]
+    ratio: Annotated[float | None, Field(description="time before over time after; above 1 the change is faster")]
+    low: Annotated[float | None, Field(description="lower end of its interval, for another run too")]
+    high: Annotated[float | None, Field(description="upper end; null: open")]
+    lives: Annotated[int, Field(description="processes that the interval is over")]
+    before_ns: Annotated[float | None, Field(description="time of a call before")]
+    after_ns: Annotated[float | None, Field(description="time of a call after")]
+    instructions_ratio: Annotated[float | None, Field(description="instructions after over before; null: not counted")]
+    where: Annotated[str, Field(description="in which functions the difference is; empty: none, or nobody could look")]
+    reason: Annotated[str, Field(description="why it cannot be told")]
+
+
+class ChangeGate(BaseModel):
+    """Whether a side gives the right answers, on one of the things that it was called with."""
+
+    model_config = ConfigDict(frozen=True)
+
+    called_with: str
+    side: str
+    passed: bool
+    detail: Annotated[str, Field(description="what is wrong with it, by file and line where it raises")]
+
+
+class Judgement(BaseModel):
+    """What `workbench judge-change` prints."""
+
+    model_config = ConfigDict(frozen=True)
+
+    format: Literal[1] = 1
+    subject: str
+    base: str
+    new: str
+    faster_percent: Annotated[float, Field(description="by more than this it had to be faster")]
+    decision: Annotated[Literal["accepted", "refused", "cannot tell"], Field(description="all of it together")]
+    exit_code: Annotated[Literal[0, 1, 2], Field(description="0 accepted, 1 refused, 2 cannot tell")]
+    comparisons: tuple[ChangeComparison, ...]
+    gates: tuple[ChangeGate, ...]
+    run: Annotated[str, Field(description="folder with all evidence: workbench show, workbench dashboard")]
+
+    @classmethod
+    def of(
+        cls,
+        subject: str,
+        base: str,
+        new: str,
+        faster_percent: float,
+        screens: Iterable[Screen],
+        experiments: Sequence[Mapping[str, Any]],
+        run: str,
+    ) -> Judgement:
+        """From the screens of a run that asked whether it is faster, and the gates of its experiments.
+
+        A change that fails where what it was made from does not is refused. Where both fail, nobody can tell.
+        """
+        gates = tuple(gate for experiment in experiments for gate in _gates(experiment))
+        passed = {(gate.called_with, gate.side): gate.passed for gate in gates}
+        comparisons = tuple(_compared(screen, passed) for screen in screens)
+        words = {each.decision for each in comparisons}
+        decision = REFUSED if REFUSED in words else ACCEPTED if words == {ACCEPTED} else OPEN
+        return cls.model_validate({
+            "subject": subject, "base": base, "new": new, "faster_percent": faster_percent, "decision": decision,
+            "exit_code": {ACCEPTED: 0, REFUSED: 1, OPEN: 2}[decision], "comparisons": comparisons, "gates": gates,
+            "run": run,
+        })  # fmt: skip
+
+
+def _compared(screen: Screen, passed: Mapping[tuple[str, str], bool]) -> ChangeComparison:
+    effect = screen.effect
+    counted = next((measure.ratio for measure in screen.measures if measure.what == INSTRUCTIONS), None)
+    before, after = (None if math.isnan(ns) else ns for ns in screen.call_ns)
+    decision = _DECIDED.get(Word(effect.verdict), OPEN)
+    old, new = (passed.get((effect.workload, side), False) for side in (effect.baseline, effect.variant))
+    if old and not new:
+        decision = REFUSED
+    return ChangeComparison.model_validate({
+        "called_with": effect.workload, "decision": decision, "ratio": effect.ratio if effect.rounds else None,
+        "low": effect.low if effect.rounds else None, "high": effect.high if effect.high < float("inf") else None,
+        "lives": effect.rounds, "before_ns": before, "after_ns": after, "instructions_ratio": counted,
+        "where": one_text_line(screen.explained.sentence, 300) if screen.explained else "",
+        "reason": "" if decision == ACCEPTED else "; ".join(effect.said),
+    })  # fmt: skip
+
+
+def _gates(experiment: Mapping[str, Any]) -> list[ChangeGate]:
+    """Of both sides; a side that was left out later has not passed either."""
+    workload, gates = experiment["workload"]["name"], experiment["gates"]
+    later = {each["variant"]: each["reason"] for each in experiment["excluded"]}
+    return [
+        ChangeGate(
+            called_with=workload,
+            side=name,
+            passed=name not in later and bool(gates.get(name, {}).get("passed")),
+            detail=later.get(name) or gates.get(name, {}).get("detail") or "",
+        )
+        for name in dict.fromkeys([*experiment["variants"], *later])
+        if not EnteredName(name).is_control and name not in YARDSTICKS
+    ]
+
+
+SCHEMA = Judgement.model_json_schema(mode="serialization")
