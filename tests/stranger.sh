@@ -75,14 +75,14 @@ says "pytest --benchmark"
 # -- two functions
 step 0 "a file to begin with" workbench new subject ways
 step 0 "do both agree?" pytest -q test_ways.py
-step "0 1" "which is faster? The test asks" pytest $quickly test_ways.py --budget 4
+step "0 1" "which is faster? The test asks" pytest $quickly test_ways.py --budget 2
 step 0 "two functions of a package" pytest $quickly --compare sorted=bench.py:texts other=bench.py:texts --call random:random --budget 1 --run-dir results/runs/same
-step 0 "old code against new code" pytest $quickly --compare old=pack.text:words@main~1 new=pack.text:words --call bench.py:texts --budget 3 --run-dir results/runs/first
+step 0 "old code against new code" pytest $quickly --compare old=pack.text:words@main~1 new=pack.text:words --call bench.py:texts --budget 2 --run-dir results/runs/first
 says "old → new"
 step 4 "an option with a typo is told" pytest $quickly --comparre a b
 says "did you mean --compare?"
 step 4 "three sides are too many" pytest $quickly --compare a.py:f b.py:f c.py:f --call bench.py:texts
-step 1 "a condition fails" pytest $quickly --compare old=pack.text:words@main~1 new=pack.text:words --call bench.py:texts --budget 6 --run-dir results/runs/failing --fail-if not-faster:0
+step 1 "a condition fails" pytest $quickly --compare old=pack.text:words@main~1 new=pack.text:words --call bench.py:texts --budget 1 --run-dir results/runs/failing --fail-if not-faster:0
 step 0 "the slowest calls" pytest $quickly --compare old=pack.text:words@main~1 new=pack.text:words --call bench.py:texts --budget 8 --statistic p90 --run-dir results/runs/slowest
 step 0 "two commands" pytest $quickly --compare "long=cmd:sleep 0.02" "short=cmd:sleep 0.01" --budget 8
 
@@ -97,7 +97,7 @@ step 0 "for a service that draws times" workbench export results/runs/first
 says "latency"
 step 0 "where others read it" workbench publish results/runs/first "file://$PWD/shared/runs/first"
 step 0 "and back" workbench report "file://$PWD/shared/runs/first"
-step 0 "the same once more" pytest $quickly --compare old=pack.text:words@main~1 new=pack.text:words --call bench.py:texts --budget 3 --run-dir results/runs/second
+step 0 "the same once more" pytest $quickly --compare old=pack.text:words@main~1 new=pack.text:words --call bench.py:texts --budget 2 --run-dir results/runs/second
 step 0 "two runs are one" workbench combine results/runs/first results/runs/second --into results/runs/both
 
 # -- in CI
@@ -113,7 +113,7 @@ step 0 "a claim to begin with" workbench new claim mine --folder claims
 step "0 1" "is it right?" workbench check claims/mine.toml
 
 # -- another environment, and a notebook
-step 0 "an interpreter of its own" pytest $quickly --compare here=pack.text:words there=pack.text:words --call bench.py:texts --env "there=$(command -v python3)" --budget 8
+step 0 "an interpreter of its own" pytest $quickly --compare here=pack.text:words there=pack.text:words --call bench.py:texts --env "there=$(command -v python3)" --budget 5
 cat > session.py << 'PYTHON'
 import llama_workbench as wb
 from pack.text import words

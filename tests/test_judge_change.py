@@ -75,15 +75,11 @@ def test_what_is_faster_and_right_is_accepted(repository: Path, capsys: pytest.C
     assert (Path(answer["run"]) / "verdicts.json").exists()
 
 
-def test_what_is_slower_is_refused_and_so_is_what_is_not_as_much_faster(
-    repository: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_slower_is_refused(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     slower = BEFORE.replace(
         "    found = []\n", "    found = []\n    _ = [word in found for word in text.split() * 100]\n"
     )
     assert judged(capsys, 1, slower, "--budget", "600")["decision"] == "refused"
-    answer = judged(capsys, 1, FASTER, "--faster", "100000", "--budget", "600")
-    assert answer["comparisons"][0]["ratio"] > 2 and answer["decision"] == "refused"
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,7 @@
-"""What works where only the core is installed: functions are compared, and what else is missing is named."""
+"""Where only the core is installed, what else is missing is named. (`test_packaging` compares functions there.)"""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -27,22 +26,6 @@ importlib.machinery.PathFinder.find_spec = classmethod(find_spec)
 """
 """A sitecustomize.py: every process finds no package of any extra."""
 
-SIDES = """
-def adds(n):
-    total = 0
-    for i in range(n):
-        total += i
-    return total
-
-
-def sums(n):
-    return sum(range(n))
-
-
-def given():
-    return 20_000
-"""
-
 
 def without_extras(folder: Path) -> dict[str, str]:
     """The variables of an environment that has the core alone; what hides the rest is written into the folder."""
@@ -64,17 +47,6 @@ def run_in(folder: Path, environment: dict[str, str], *words: str) -> subprocess
         [sys.executable, "-m", *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=300,
         check=False,
     )  # fmt: skip
-
-
-def test_functions_are_compared_without_any_extra(light: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "sides.py").write_text(SIDES)
-    words = ("--benchmark", "--compare", "sides.py:adds", "sides.py:sums", "--call", "sides.py:given", "--budget", "20")
-    done = run_in(tmp_path, light, "pytest", "-p", "no:cacheprovider", *words, "--run-dir", "run")
-    assert done.returncode == 0, done.stdout + done.stderr
-    [verdict] = json.loads((tmp_path / "run" / "verdicts.json").read_text())
-    assert verdict["verdict"] in ("faster", "inconclusive") and verdict["effects"][0]["ratio"] > 1
-    said = run_in(tmp_path, light, "llama_workbench.commands.app", "report", "run")
-    assert said.returncode == 0, said.stderr
 
 
 def test_a_model_is_refused_with_the_line_that_installs_what_it_needs(light: dict[str, str], tmp_path: Path) -> None:

@@ -218,3 +218,5 @@ def test_a_stranger_gets_through_the_first_hours(installed: Environment, tmp_pat
     command: list[str | Path] = ["bash", REPOSITORY / "tests/stranger.sh", installed.bin, tmp_path / "empty"]
     done = subprocess.run(command, env=without_extras(tmp_path / "site"), capture_output=True, text=True, check=False)
     assert done.returncode == 0 and done.stdout.endswith(" steps\n"), done.stdout + done.stderr
+    [verdict] = json.loads((tmp_path / "empty" / "results" / "runs" / "first" / "verdicts.json").read_text())
+    assert verdict["verdict"] in ("slower", "inconclusive") and verdict["effects"][0]["ratio"] < 1
