@@ -11,7 +11,7 @@ TYPING := .venv/typing/llama_workbench
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help bench bench-all test dashboard dashboard-speed speedscope lint lines format clean
+.PHONY: help bench bench-all test versus dashboard dashboard-speed speedscope lint lines format clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -26,6 +26,9 @@ bench-all: $(INSTALLED) ## the same for the whole register, with the long parts 
 # In the order of their names: by default files with few tests come last, and those are the long ones.
 test: $(INSTALLED) ## run the tests
 	$(BIN)/pytest --numprocesses=4 --dist=loadfile --no-loadscope-reorder $(ARGS)
+
+versus: $(INSTALLED) ## how often other tools are wrong, and this one (ARGS: how many trials; goes on where it was)
+	$(BIN)/python -m tests.versus_trials $(ARGS)
 
 dashboard: $(INSTALLED) ## show the results in a browser
 	$(BIN)/streamlit run --server.address=localhost --server.showEmailPrompt=false dashboard/app.py -- $(ARGS)

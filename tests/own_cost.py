@@ -1,0 +1,237 @@
+"""What measuring itself costs, here and with other tools: `python -m tests.own_cost` prints the table.
+
+Of each tool: what it says a call of a function takes that does nothing, which is what its loop costs a call (a bare
+loop between two readings of the clock has it too); seconds from the command until it says which of two functions of a
+millisecond is slower, the one that does a fifth more; and the most memory that one of its processes held meanwhile. Of
+this workbench also how much of twenty seconds lies inside samples. Each is the median of some repetitions, the tools by
+turns.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from llama_workbench.harness.report.markdown import markdown_rows
+from llama_workbench.harness.store.folder import RunFolder
+from tests.versus_tools import BENCH, PYPERF, interpreter
+
+REPETITIONS = 5
+
+NOTHING = "def call(*ignored):\n    pass\n"
+SPINS = "def call(*ignored):\n    return sum(range({upto}))\n"
+"""About a millisecond for 60,000."""
+
+INPUTS = "def made(seed):\n    return (seed,)\n"
+
+BARE = """\
+import time
+from side_old import call
+best = float("inf")
+for _ in range(2000):
+    begun = time.perf_counter_ns()
+    for _ in range(1000):
+        call()
+    best = min(best, (time.perf_counter_ns() - begun) / 1000)
+print(best)
+"""
+
+TORCH = """\
+from torch.utils.benchmark import Compare, Timer
+import side_old, side_new
+found = [
+    Timer("call()", globals={"call": side.call}, description=name).blocked_autorange(min_run_time=0.2)
+    for name, side in (("old", side_old), ("new", side_new))
+]
+print(Compare(found))
+print("ns", found[0].median * 1e9)
+"""
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a tool's commands printed, how long they took, and the most bytes that one process held. first_sample:
+    seconds until a file of samples had something in it, where one was watched."""
+
+    said: str
+    seconds: float
+    peak_bytes: int
+    first_sample: float = 0.0
+
+
+def spent(folder: Path, *commands: Sequence[str], samples: str = "", **more: str) -> Spent:
+    """Run commands one after the other. samples: the file to watch. Raises CalledProcessError."""
+    begun, said, peak, first = time.monotonic(), "", 0, 0.0
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    for command in commands:
+        with subprocess.Popen(
+            command, cwd=folder, env=os.environ | {"PATH": path} | more, text=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        ) as process:  # fmt: skip
+            while process.poll() is None:
+                peak = max(peak, _largest(process.pid))
+                if samples and not first and (folder / samples).exists() and (folder / samples).stat().st_size:
+                    first = time.monotonic() - begun
+                time.sleep(0.02)
+            assert process.stdout is not None
+            said += process.stdout.read()
+        if process.returncode:
+            raise subprocess.CalledProcessError(process.returncode, command, said)
+    return Spent(said, time.monotonic() - begun, peak, first)
+
+
+def _largest(process: int) -> int:
+    """Of a process and all below it, the most resident bytes of one."""
+    try:
+        parent = psutil.Process(process)
+        return max(each.memory_info().rss for each in (parent, *parent.children(recursive=True)))
+    except psutil.Error:
+        return 0
+
+
+def ours(folder: Path) -> tuple[Spent, float]:
+    """This workbench's command for a comparison, and ns a call of the first side."""
+    words = ["-p", "no:cacheprovider", "--compare", "old=side_old.py:call", "new=side_new.py:call"]
+    words += ["--call", "inputs.py:made", "--budget", "20", "--no-causes", "--run-dir", "run"]
+    found = spent(folder, (sys.executable, "-m", "pytest", "--benchmark", *words), samples="run/samples.jsonl")
+    samples = RunFolder(folder / "run").read_samples()
+    mine = samples[samples["variant"] == "old"]
+    return found, float((mine["cpu_ns"] / mine["repeats"]).median())
+
+
+def pytest_benchmark(folder: Path) -> tuple[Spent, float]:
+    """One run saved, the other compared with it."""
+    (folder / "test_bench.py").write_text(BENCH, encoding="utf-8")
+    words = (interpreter(), "-m", "pytest", "-q", "-p", "no:codspeed", "-p", "no:cacheprovider", "test_bench.py")
+    old = spent(folder, (*words, "--benchmark-save=old"), SIDE="side_old")
+    new = spent(folder, (*words, "--benchmark-compare=0001"), SIDE="side_new")
+    [file] = (folder / ".benchmarks").glob("*/0001_*.json")
+    median = json.loads(file.read_text(encoding="utf-8"))["benchmarks"][0]["stats"]["median"]
+    return _together(old, new), float(median) * 1e9
+
+
+def pyperf(folder: Path) -> tuple[Spent, float]:
+    """Both sides with its usual numbers, then `compare_to`."""
+    (folder / "bench.py").write_text(PYPERF, encoding="utf-8")
+    sides = [
+        spent(folder, (interpreter(), "bench.py", "--inherit-environ=SIDE", "-o", f"{side}.json"), SIDE=f"side_{side}")
+        for side in ("old", "new")
+    ]
+    last = spent(folder, (interpreter(), "-m", "pyperf", "compare_to", "old.json", "new.json"))
+    [benchmark] = json.loads((folder / "old.json").read_text(encoding="utf-8"))["benchmarks"]
+    values = [value for run in benchmark["runs"] for value in run.get("values", ())]
+    return _together(*sides, last), statistics.median(values) * 1e9
+
+
+def torch_timer(folder: Path) -> tuple[Spent, float]:
+    """`blocked_autorange` of both sides with its usual time, and the table."""
+    (folder / "bench.py").write_text(TORCH, encoding="utf-8")
+    found = spent(folder, (sys.executable, "bench.py"), OMP_NUM_THREADS="1")
+    [ns] = re.findall(r"^ns ([\d.e+-]+)$", found.said, re.MULTILINE)
+    return found, float(ns)
+
+
+def timeit(folder: Path) -> tuple[Spent, float]:
+    """`python -m timeit` of both sides."""
+    commands = [
+        (interpreter(), "-m", "timeit", "-u", "nsec", "-s", f"from side_{side} import call", "call()")
+        for side in ("old", "new")
+    ]
+    found = spent(folder, *commands)
+    return found, float(re.findall(r"best of \d+: ([\d.e+]+) nsec", found.said)[0])
+
+
+def bare(folder: Path) -> tuple[Spent, float]:
+    """A loop of a thousand calls between two readings of the clock, the best of many."""
+    (folder / "bench.py").write_text(BARE, encoding="utf-8")
+    found = spent(folder, (interpreter(), "bench.py"))
+    return found, float(found.said)
+
+
+def _together(*every: Spent) -> Spent:
+    return Spent(
+        "".join(each.said for each in every),
+        sum(each.seconds for each in every),
+        max(each.peak_bytes for each in every),
+    )
+
+
+Tool = Callable[[Path], tuple[Spent, float]]
+"""Lets a tool compare both sides of a folder; also ns a call of the first side by it."""
+
+TOOLS: dict[str, Tool] = {
+    "this workbench": ours,
+    "pytest-benchmark": pytest_benchmark,
+    "pyperf": pyperf,
+    "torch.utils.benchmark": torch_timer,
+    "timeit": timeit,
+}
+
+
+@contextmanager
+def folder_with(old: str, new: str) -> Iterator[Path]:
+    """A folder with both sides and what makes inputs."""
+    with tempfile.TemporaryDirectory(prefix="own-cost-") as name:
+        for file, text in (("side_old.py", old), ("side_new.py", new), ("inputs.py", INPUTS)):
+            Path(name, file).write_text(text, encoding="utf-8")
+        yield Path(name)
+
+
+def measured(tool: Tool, old: str, new: str) -> tuple[Spent, float]:
+    """What a tool says of two sides, in a folder of their own."""
+    with folder_with(old, new) as folder:
+        return tool(folder)
+
+
+def inside(text: str) -> float:
+    """Of up to twenty seconds of a function beside itself, the share inside samples."""
+    with folder_with(text, text) as folder:
+        ours(folder)
+        [experiment] = RunFolder(folder / "run").read_manifest()["experiments"]
+        return float(experiment["sampled_seconds"] / experiment["seconds"])
+
+
+def main(repetitions: int = REPETITIONS) -> None:
+    """Measure by turns and print the table."""
+    interpreter()
+    empty: dict[str, list[float]] = {name: [] for name in ("a bare loop", *TOOLS)}
+    seconds: dict[str, list[float]] = {name: [] for name in TOOLS}
+    peaks: dict[str, list[int]] = {name: [] for name in TOOLS}
+    first: list[float] = []
+    slow, slower = (SPINS.format(upto=upto) for upto in (60_000, 72_000))
+    for number in range(repetitions):
+        empty["a bare loop"].append(measured(bare, NOTHING, NOTHING)[1])
+        for name, tool in TOOLS.items():
+            empty[name].append(measured(tool, NOTHING, NOTHING)[1])
+            found, _ = measured(tool, slow, slower)
+            seconds[name].append(found.seconds)
+            peaks[name].append(found.peak_bytes)
+            first += [found.first_sample] if found.first_sample else []
+            sys.stderr.write(f"{number + 1} of {repetitions}: {name}\n")
+    shares = [inside(slow) for _ in range(repetitions)]
+    head = ("tool", "an empty call, ns", "two functions of 1 ms, seconds until its answer", "largest process, MB")
+    lines = [("a bare loop", f"{statistics.median(empty['a bare loop']):.0f}", "", "")]
+    for name in TOOLS:
+        times = (statistics.median(empty[name]), statistics.median(seconds[name]), statistics.median(peaks[name]) / 1e6)
+        lines.append((name, f"{times[0]:.0f}", f"{times[1]:.1f}", f"{times[2]:.0f}"))
+    said = (
+        f"The first round of this workbench is kept after {statistics.median(first):.1f} s. Of the time of its rounds "
+        f"{100 * statistics.median(shares):.0f} % lies inside samples."
+    )
+    sys.stdout.write(f"{markdown_rows(head, lines)}\n\n{said}\n")
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

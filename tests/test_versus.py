@@ -1,0 +1,88 @@
+"""Other tools beside this one: what their answers are read as, and the table of the committed trials."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from llama_workbench import ROOT
+from llama_workbench.harness.calibrate.known import IDENTICAL, PLANTED, KnownComparison
+from tests import versus_tools, versus_trials
+from tests.versus_tools import FASTER, NOTHING, SLOWER, TOOLS, Reading, Readings, ToolFailed, apart, told
+from tests.versus_trials import OURS, Trial, following, rows, table
+
+
+def trial(percent: int, number: int, *answers: str) -> Trial:
+    """With what our tool and timeit said."""
+    read = {tool: {"rule": Reading(answer, 0.0)} for tool, answer in zip((OURS, "timeit"), answers, strict=False)}
+    work = PLANTED if percent else IDENTICAL
+    spent = dict.fromkeys(read, 10.0 + number)
+    return Trial(work, "words", percent, number, False, "2026-01-02T03:04:05+00:00", 10.0, read, spent, {})
+
+
+def test_figures_are_apart_by_a_share_and_a_test_says_which_is_larger() -> None:
+    assert [apart(1.0, new).answer for new in (1.06, 1.04, 0.96, 0.94)] == [SLOWER, NOTHING, NOTHING, FASTER]
+    assert apart(1.0, 1.03, 0.02).answer == SLOWER and apart(1.0, 2.0).log_ratio == pytest.approx(-0.693, abs=1e-3)
+    assert [told(1.0, new, differ=True).answer for new in (1.001, 0.999)] == [SLOWER, FASTER]
+    assert told(1.0, 9.0, differ=False).answer == NOTHING
+
+
+def test_the_table_counts_alarms_what_was_found_and_two_runs_of_one_comparison() -> None:
+    known = [
+        trial(0, 1, NOTHING, SLOWER), trial(0, 1, NOTHING, FASTER), trial(0, 2, NOTHING, NOTHING),
+        trial(3, 3, SLOWER, NOTHING), trial(3, 4, NOTHING, FASTER), trial(5, 5, SLOWER),
+    ]  # fmt: skip
+    ours, other = rows(known)
+    assert (ours.tool, ours.alarms.count, ours.alarms.of, ours.seconds) == (OURS, 0, 3, 13.0)
+    assert [(rate.count, rate.of) for rate in ours.found.values()] == [(1, 2), (1, 1)]
+    assert (ours.differ.count, ours.differ.of, ours.opposite.count) == (0, 1, 0)
+    assert (other.alarms.count, other.differ.count, other.opposite.count) == (2, 1, 1)
+    assert [(rate.count, rate.of) for rate in other.found.values()] == [(0, 2), (0, 0)]
+    assert "| timeit | rule | 2 of 3: 66.7 % [9.4, 99.2] |" in table(known)
+
+
+def test_what_is_planted_is_on_the_side_that_all_tools_look_at() -> None:
+    draw, known = random.Random(1), list[Trial]()
+    for number in range(40):
+        comparison = following(known, draw)
+        assert not (comparison.percent and comparison.turned)
+        known.append(trial(comparison.percent, comparison.number or number, NOTHING))
+    numbers = [each.number for each in known]
+    assert 5 < len(numbers) - len(set(numbers)) < 25 and max(map(numbers.count, numbers)) == 2
+
+
+@pytest.mark.parametrize("tool", ["pytest-benchmark", "timeit", "Mann-Whitney"])
+def test_twice_the_work_is_slower(tool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the real commands of those that are installed here anyway."""
+    monkeypatch.setattr(versus_tools, "interpreter", lambda: sys.executable)
+    for side, upto in (("old", 2000), ("new", 8000)):
+        text = f"def call():\n    return sum(range({upto}))\n"
+        (tmp_path / f"side_{side}.py").write_text(text, encoding="utf-8")
+    readings = versus_tools.TOOLS[tool](tmp_path, 2.5)
+    assert readings and all(reading.answer == SLOWER and reading.log_ratio < -0.7 for reading in readings.values())
+
+
+def test_who_fails_is_named_and_a_line_of_the_file_is_read_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked(tool: str, comparison: KnownComparison, seconds: float) -> Readings:
+        if tool == "asv":
+            raise ToolFailed("asv: no such commit")
+        return {"rule": Reading(NOTHING, seconds)}
+
+    monkeypatch.setattr(versus_trials, "asked", asked)
+    comparison = KnownComparison("functions", IDENTICAL, "words", 0, 7)
+    made = versus_trials.one(comparison, busy=False, seconds=0.5, draw=random.Random(1))
+    assert made.failed == {"asv": "ToolFailed: asv: no such commit"} and made.answers.keys() == {OURS, *TOOLS} - {"asv"}
+    assert Trial.read(json.dumps(asdict(made))) == made and made.comparison == comparison
+
+
+def test_the_committed_table_is_that_of_the_committed_trials() -> None:
+    known = versus_trials.read(ROOT / versus_trials.KEPT)
+    wanted = versus_trials.blocks(known)
+    for name, path in (("versus", "README.md"), ("versus-table", "results/README.md")):
+        written = (ROOT / path).read_text(encoding="utf-8")
+        assert known and f"<!-- {name}:begin -->\n{wanted[name].strip()}\n<!-- {name}:end -->" in written

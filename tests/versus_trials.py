@@ -1,0 +1,247 @@
+"""How often are other tools wrong, and this one? `python -m tests.versus_trials 200` goes on until there are so many
+trials and prints the table; `make versus` does the same. With the names of documents (README.md results/README.md) it
+is also written there, between its markers.
+
+A trial is a comparison of two functions whose outcome is known (`harness.calibrate.known`): identical texts, the same
+work in other clothes, or a known share more of it in `new`. All tools measure it one after the other, in drawn order,
+each for as many seconds, every second trial beside a busy neighbour for each core; a third of the trials measures a
+comparison a second time. What each said is kept in a file, a line a trial, which the next call continues.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from itertools import combinations
+from pathlib import Path
+
+from llama_workbench.harness.calibrate.known import CASES, FUNCTIONS, IDENTICAL, PLANTED, TWINS, KnownComparison
+from llama_workbench.harness.calibrate.rates import Rate
+from llama_workbench.harness.calibrate.trials import busy_neighbours, measured, rule
+from llama_workbench.harness.report.markdown import markdown_rows, update_file
+from tests.versus_tools import FASTER, NOTHING, SLOWER, TOOLS, Reading, Readings, ToolFailed, interpreter
+
+KEPT = Path("results/versus-trials.jsonl")
+
+SECONDS = 10.0
+"""Of each tool in each trial, for both sides, with what it needs to begin."""
+
+OURS, OUR_START_SECONDS = "this workbench", 2.5
+"""Its name, and what it takes beside its budget: to begin, gates, and to judge."""
+
+PIECES = ((IDENTICAL, 0), (TWINS, 0), (PLANTED, 3), (PLANTED, 5))
+"""What is compared, in turns: work, and how much more of it `new` does, in percent."""
+
+SIDE = """\
+import sys
+sys.path[:0] = [{folder!r}, {inputs!r}]
+from {module} import work
+from inputs import {payload} as made
+INPUT = made(7)
+def call():
+    return work(INPUT)
+"""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What all tools said of one comparison. answers: tool → rule → reading; seconds: tool → of its commands; failed:
+    tool → why it said nothing."""
+
+    work: str
+    case: str
+    percent: int
+    number: int
+    busy: bool
+    begun: str  # ISO 8601, UTC
+    asked_seconds: float
+    answers: dict[str, dict[str, Reading]]
+    seconds: dict[str, float]
+    failed: dict[str, str]
+
+    @classmethod
+    def read(cls, line: str) -> Trial:
+        """From a line of the file."""
+        kept = json.loads(line)
+        answers = {
+            tool: {name: Reading(**reading) for name, reading in readings.items()}
+            for tool, readings in kept["answers"].items()
+        }
+        return cls(**kept | {"answers": answers})
+
+    @property
+    def comparison(self) -> KnownComparison:
+        """What was measured."""
+        return KnownComparison(FUNCTIONS, self.work, self.case, self.percent, self.number)
+
+
+def main(trials: int, *into: Path, file: Path = KEPT, seconds: float = SECONDS) -> None:
+    """Go on until there are so many, print the table, and write it into documents."""
+    if len(read(file)) < trials:
+        sys.stderr.write(f"the tools are those of {Path(interpreter()).parent.parent}\n")
+    known = read(file)
+    draw = random.Random()
+    while len(known) < trials:
+        comparison = following(known, draw)
+        trial = one(comparison, busy=bool(len(known) % 2), seconds=seconds, draw=draw)
+        with file.open("a", encoding="utf-8") as out:
+            out.write(json.dumps(asdict(trial)) + "\n")
+        known.append(trial)
+        sys.stderr.write(f"trial {len(known)} of {trials}: {trial.work} +{trial.percent} % {trial.failed or ''}\n")
+    sys.stdout.write(table(known))
+    for path in into:
+        update_file(path, blocks(known))
+
+
+def read(file: Path) -> list[Trial]:
+    """The trials that there are."""
+    return [Trial.read(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
+
+
+def following(known: Sequence[Trial], draw: random.Random) -> KnownComparison:
+    """A comparison that was measured once, in a third of the cases, or a new one of what there is least of."""
+    runs = Counter(trial.number for trial in known)
+    once = [trial.comparison for trial in known[:-1] if runs[trial.number] == 1]
+    if once and draw.random() < 1 / 3:
+        return draw.choice(once)
+    made = Counter((trial.work, trial.percent) for trial in known)
+    work, percent = min(draw.sample(PIECES, len(PIECES)), key=lambda piece: made[piece])
+    while True:
+        comparison = KnownComparison(FUNCTIONS, work, draw.choice(CASES[FUNCTIONS]), percent, draw.getrandbits(48))
+        if not (percent and comparison.turned):  # some tools look at what became slower only
+            return comparison
+
+
+def one(comparison: KnownComparison, *, busy: bool, seconds: float, draw: random.Random) -> Trial:
+    """Let all tools measure a comparison."""
+    begun = datetime.now(UTC).isoformat(timespec="seconds")
+    answers: dict[str, dict[str, Reading]] = {}
+    spent: dict[str, float] = {}
+    failed: dict[str, str] = {}
+    with ExitStack() as stack:
+        if busy:
+            stack.enter_context(busy_neighbours())
+        for tool in draw.sample([OURS, *TOOLS], 1 + len(TOOLS)):
+            started = time.monotonic()
+            try:
+                answers[tool] = dict(asked(tool, comparison, seconds))
+            except (ToolFailed, ValueError, LookupError, OSError) as error:
+                failed[tool] = f"{type(error).__name__}: {error}"[:500]
+            spent[tool] = round(time.monotonic() - started, 1)
+    return Trial(
+        comparison.work, comparison.case, comparison.percent, comparison.number, busy, begun, seconds,
+        answers, spent, failed,
+    )  # fmt: skip
+
+
+def asked(tool: str, comparison: KnownComparison, seconds: float) -> Readings:
+    """What a tool says of a comparison. Raises ToolFailed."""
+    if tool == OURS:
+        found = measured(comparison, budget=max(seconds - OUR_START_SECONDS, 0.5), busy=False, by=rule())
+        if found.trouble:
+            raise ToolFailed(found.trouble)
+        answer = found.answer if found.answer in (SLOWER, FASTER) else NOTHING
+        return {"verdict": Reading(answer, found.estimate or 0.0)}
+    with tempfile.TemporaryDirectory(prefix="versus-") as name:
+        folder = Path(name)
+        comparison.write(folder)
+        for side, path in zip(("old", "new"), map(Path, comparison.files), strict=False):
+            text = SIDE.format(
+                folder=str(folder / path.parent), inputs=name, module=path.stem, payload=comparison.called_with
+            )
+            (folder / f"side_{side}.py").write_text(text, encoding="utf-8")
+        return TOOLS[tool](folder, seconds)
+
+
+# -- what they say -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Row:
+    """One rule of one tool. alarms: of code that does the same, how often it is called different; found: percent more
+    work → how often it is called slower; differ, opposite: of comparisons measured twice, how often the second run says
+    something else, and how often one says slower and the other faster."""
+
+    tool: str
+    rule: str
+    alarms: Rate
+    found: dict[int, Rate]
+    differ: Rate
+    opposite: Rate
+    seconds: float  # of its commands, the median
+
+
+def rows(known: Sequence[Trial]) -> Iterator[Row]:
+    """All rules of all tools, ours first."""
+    for tool in (OURS, *TOOLS):
+        spent = sorted(trial.seconds[tool] for trial in known if tool in trial.answers)
+        for name in dict.fromkeys(name for trial in known for name in trial.answers.get(tool, ())):
+            told = [(trial, trial.answers[tool][name].answer) for trial in known if name in trial.answers.get(tool, ())]
+            yield Row(
+                tool,
+                name,
+                Rate.among(answer != NOTHING for trial, answer in told if not trial.percent),
+                {
+                    percent: Rate.among(answer == SLOWER for trial, answer in told if trial.percent == percent)
+                    for _, percent in PIECES
+                    if percent
+                },
+                Rate.among(first != second for first, second in _pairs(told)),
+                Rate.among({first, second} == {SLOWER, FASTER} for first, second in _pairs(told)),
+                spent[len(spent) // 2],
+            )
+
+
+def _pairs(told: Iterable[tuple[Trial, str]]) -> Iterator[tuple[str, str]]:
+    """The answers of two runs of one comparison."""
+    runs: dict[int, list[str]] = {}
+    for trial, answer in told:
+        runs.setdefault(trial.number, []).append(answer)
+    for answers in runs.values():
+        yield from combinations(answers, 2)
+
+
+def table(known: Sequence[Trial]) -> str:
+    """In Markdown, a line for each rule."""
+    more = [percent for _, percent in PIECES if percent]
+    found = (f"+{each} % found" for each in more)
+    head = ("tool", "what decides", "false alarms", *found, "other answer in a second run", "opposite", "seconds")
+    lines = (
+        (
+            row.tool, row.rule, row.alarms.counted, *(row.found[each].counted for each in more),
+            row.differ.counted, row.opposite.counted, f"{row.seconds:.0f}",
+        )
+        for row in rows(known)
+    )  # fmt: skip
+    return markdown_rows(head, lines) + "\n"
+
+
+def short_table(known: Sequence[Trial]) -> str:
+    """The same in fewer words."""
+    found = (f"+{each} % found" for _, each in PIECES if each)
+    head = ("tool, and what decides", "called different though it is the same", *found, "other answer the second time")
+    lines = (
+        (
+            f"{row.tool}, {row.rule}",
+            *(f"{each.count} of {each.of}" for each in (row.alarms, *row.found.values(), row.differ)),
+        )
+        for row in rows(known)
+    )
+    return markdown_rows(head, lines) + "\n"
+
+
+def blocks(known: Sequence[Trial]) -> dict[str, str]:
+    """What stands between the markers of documents, by the name of the block."""
+    return {"versus": short_table(known), "versus-table": table(known)}
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 200, *map(Path, sys.argv[2:]))
