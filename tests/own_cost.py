@@ -31,7 +31,7 @@ from tests.versus_tools import BENCH, PYPERF, interpreter
 REPETITIONS = 5
 
 NOTHING = "def call(*ignored):\n    pass\n"
-SPINS = "def call(*ignored):\n    return sum(range({upto}))\n"
+SPINS = "def call(*ignored):\n    sum(range({upto}))\n"
 """About a millisecond for 60,000."""
 
 INPUTS = "def made(seed):\n    return (seed,)\n"
@@ -39,13 +39,19 @@ INPUTS = "def made(seed):\n    return (seed,)\n"
 BARE = """\
 import time
 from side_old import call
-best = float("inf")
-for _ in range(2000):
-    begun = time.perf_counter_ns()
-    for _ in range(1000):
-        call()
-    best = min(best, (time.perf_counter_ns() - begun) / 1000)
-print(best)
+
+
+def least():
+    best = float("inf")
+    for _ in range(2000):
+        begun = time.perf_counter_ns()
+        for _ in range(1000):
+            call()
+        best = min(best, (time.perf_counter_ns() - begun) / 1000)
+    return best
+
+
+print(least())
 """
 
 TORCH = """\
