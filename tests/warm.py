@@ -145,12 +145,18 @@ def serve(place: str) -> None:
                 connection, _ = listener.accept()
                 with connection:
                     said, theirs, _, _ = socket.recv_fds(connection, MOST_BYTES, 6)
-                    server = os.getpid()
+                    server, (led, leads) = os.getpid(), os.pipe()
                     if not (child := os.fork()):
                         listener.close()
                         connection.close()
                         signal.set_wakeup_fd(-1)
+                        os.setsid()
+                        os.close(led)
+                        os.close(leads)
                         _be_child(json.loads(said), theirs, server, list(status_of.values()))
+                    os.close(leads)
+                    os.read(led, 1)  # nobody can end its group before there is one
+                    os.close(led)
                     status_of[child] = theirs[-1]
                     for number in theirs[:-1]:
                         os.close(number)
@@ -169,7 +175,6 @@ def _report(status_of: dict[int, int]) -> None:
 def _be_child(request: Mapping[str, Any], theirs: Sequence[int], server: int, others: Sequence[int]) -> NoReturn:
     code = 1
     try:
-        os.setsid()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         *kept, status = theirs
         for number in (status, *others):
