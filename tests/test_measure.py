@@ -43,11 +43,11 @@ OUTSIDE = ROOT / "tests" / "outside_variants.py"
 
 
 class FixedRounds:
-    """A stopping rule that asks for exactly so many rounds of a workload, of all that take part: no test depends on how
-    busy the machine is, nor on how soon the verdicts are known."""
+    """A stopping rule that asks for exactly so many rounds of a workload: no test depends on how busy the machine is,
+    nor on how soon the verdicts are known. everyone: of all that take part, also of what is settled already."""
 
-    def __init__(self, rule: Stopping, count: int) -> None:
-        self.rule, self.count = rule, count
+    def __init__(self, rule: Stopping, count: int, *, everyone: bool = False) -> None:
+        self.rule, self.count, self.everyone = rule, count, everyone
         self.rounds: Counter[str] = Counter()
 
     def add(self, finished: Round) -> None:
@@ -60,7 +60,8 @@ class FixedRounds:
     def remaining(self, experiment: Experiment, is_apart: Any) -> Sequence[Remaining]:
         if self.rounds[experiment.workload.name] >= self.count:
             return []
-        return [Remaining(experiment.entered(), early=False, rounds_next=1.0, rounds_all=1.0)]
+        one_more = Remaining(experiment.entered(), early=False, rounds_next=1.0, rounds_all=1.0)
+        return [one_more] if self.everyone else self.rule.remaining(experiment, is_apart) or [one_more]
 
 
 def run(tmp_path: Path, request: Request, *, rounds: int, **options: Any) -> tuple[session.Result, list[str]]:
@@ -71,7 +72,7 @@ def run(tmp_path: Path, request: Request, *, rounds: int, **options: Any) -> tup
     real = measure.Schedule.run
 
     def fixed(self: measure.Schedule, rule: Stopping, keep: Any, *, seconds: float) -> None:
-        real(self, FixedRounds(rule, rounds), keep, seconds=seconds)
+        real(self, FixedRounds(rule, rounds, everyone=True), keep, seconds=seconds)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(measure.Schedule, "run", fixed)
