@@ -71,7 +71,7 @@ class Workload(BaseModel):
     then `new_tokens` greedy ones; one call is one whole generation. `component`: one part of a layer at the geometry's
     width, without a checkpoint, for one sequence in float32. `call`: any function, with the arguments that the function
     `payload` makes (FILE:FUNCTION; the same for `check`, which compares two answers); the sizes of models mean nothing.
-    Its `statistic` is what counts of the times of its calls: a percentile, for which each call is timed by itself.
+    With a `statistic` each call is timed by itself, and this percentile of the times is compared instead of the median.
     `tokens` is the length of a call, the middle of the lengths where they are distinct, the mean where they come from a
     trace. `batch` sequences share every call. `prompts`: "fresh" gives each timed call one that no call had before,
     "repeated" the same one to all, for what is kept from one request to the next.

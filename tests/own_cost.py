@@ -26,7 +26,7 @@ import psutil
 
 from llama_workbench.harness.report.markdown import markdown_rows
 from llama_workbench.harness.store.folder import RunFolder
-from tests.versus_tools import BENCH, PYPERF, interpreter
+from tests.versus_tools import BENCH, PYPERF, TORCH, interpreter, pyperf_mean, saved_stats
 
 REPETITIONS = 5
 
@@ -52,17 +52,6 @@ def least():
 
 
 print(least())
-"""
-
-TORCH = """\
-from torch.utils.benchmark import Compare, Timer
-import side_old, side_new
-found = [
-    Timer("call()", globals={"call": side.call}, description=name).blocked_autorange(min_run_time=0.2)
-    for name, side in (("old", side_old), ("new", side_new))
-]
-print(Compare(found))
-print("ns", found[0].median * 1e9)
 """
 
 
@@ -123,9 +112,7 @@ def pytest_benchmark(folder: Path) -> tuple[Spent, float]:
     words = (interpreter(), "-m", "pytest", "-q", "-p", "no:codspeed", "-p", "no:cacheprovider", "test_bench.py")
     old = spent(folder, (*words, "--benchmark-save=old"), SIDE="side_old")
     new = spent(folder, (*words, "--benchmark-compare=0001"), SIDE="side_new")
-    [file] = (folder / ".benchmarks").glob("*/0001_*.json")
-    median = json.loads(file.read_text(encoding="utf-8"))["benchmarks"][0]["stats"]["median"]
-    return _together(old, new), float(median) * 1e9
+    return _together(old, new), saved_stats(folder, "0001")["median"] * 1e9
 
 
 def pyperf(folder: Path) -> tuple[Spent, float]:
@@ -136,17 +123,14 @@ def pyperf(folder: Path) -> tuple[Spent, float]:
         for side in ("old", "new")
     ]
     last = spent(folder, (interpreter(), "-m", "pyperf", "compare_to", "old.json", "new.json"))
-    [benchmark] = json.loads((folder / "old.json").read_text(encoding="utf-8"))["benchmarks"]
-    values = [value for run in benchmark["runs"] for value in run.get("values", ())]
-    return _together(*sides, last), statistics.median(values) * 1e9
+    return _together(*sides, last), pyperf_mean(folder / "old.json") * 1e9
 
 
 def torch_timer(folder: Path) -> tuple[Spent, float]:
     """`blocked_autorange` of both sides with its usual time, and the table."""
-    (folder / "bench.py").write_text(TORCH, encoding="utf-8")
+    (folder / "bench.py").write_text(TORCH.format(seconds=0.2), encoding="utf-8")
     found = spent(folder, (sys.executable, "bench.py"), OMP_NUM_THREADS="1")
-    [ns] = re.findall(r"^ns ([\d.e+-]+)$", found.said, re.MULTILINE)
-    return found, float(ns)
+    return found, json.loads(found.said.splitlines()[-1])["medians"][0] * 1e9
 
 
 def timeit(folder: Path) -> tuple[Spent, float]:

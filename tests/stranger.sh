@@ -51,6 +51,9 @@ import random
 def texts(seed):
     draw = random.Random(seed)
     return " ".join(str(draw.randrange(300)) for _ in range(1000))
+
+def number(seed):
+    return seed
 PYTHON
 commit "as it was"
 cat > pack/text.py << 'PYTHON'
@@ -76,7 +79,7 @@ says "pytest --benchmark"
 step 0 "a file to begin with" workbench new subject ways
 step 0 "do both agree?" pytest -q test_ways.py
 step "0 1" "which is faster? The test asks" pytest $quickly test_ways.py --budget 2
-step 0 "two functions of a package" pytest $quickly --compare sorted=bench.py:texts other=bench.py:texts --call random:random --budget 1 --run-dir results/runs/same
+step 0 "a function beside itself" pytest $quickly --compare one=bench.py:texts other=bench.py:texts --call bench.py:number --budget 1 --run-dir results/runs/same
 step 0 "old code against new code" pytest $quickly --compare old=pack.text:words@main~1 new=pack.text:words --call bench.py:texts --budget 2 --run-dir results/runs/first
 says "old → new"
 step 4 "an option with a typo is told" pytest $quickly --comparre a b

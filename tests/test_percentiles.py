@@ -12,6 +12,8 @@ import pytest
 
 from llama_workbench.datasets.percentiles import PERCENTILES, Statistic, least_calls
 from llama_workbench.datasets.workloads import Workload
+from llama_workbench.harness.claims.faults import ClaimError
+from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.evidence.design import Design
 from llama_workbench.harness.measure.apart import can_be_apart, round_seconds
 from llama_workbench.harness.measure.participants import ExperimentState
@@ -40,6 +42,37 @@ def numbers(seed):
     return (seed,)
 """
 """Every fifth call of the second does four times more."""
+
+CLAIM = """\
+id = "slowest"
+title = "The slowest calls are slower"
+who = ["somebody"]
+source = [{ document = "a thread", section = "a comment" }]
+statement = "Now and then a call takes longer."
+assumes = ["nothing"]
+decided_by = "Both on the same numbers."
+
+[[function]]
+name = "steady"
+source = "tails.py:steady"
+
+[[function]]
+name = "now_and_then"
+source = "tails.py:now_and_then"
+
+[[call]]
+name = "numbers"
+payload = "tails.py:numbers"
+statistic = "p95"
+
+[[hypothesis]]
+evidence = "context"
+variant = "now_and_then"
+baseline = "steady"
+workloads = ["numbers"]
+metric = "time"
+slower_than_percent = 1
+"""
 
 ASKED: dict[str, Any] = {"compare": ("tails.py:steady", "tails.py:now_and_then"), "calls": ("tails.py:numbers",)}
 
@@ -111,6 +144,16 @@ def test_pairs_are_not_measured_in_blocks(tails: Path) -> None:
         book.call_ns = {"steady": 2e6, "now_and_then": 2e6}
         assert can_be_apart(book, experiment.targets[0].comparison) is apart
         assert round_seconds(book) == pytest.approx(calls * 4e-3)
+
+
+def test_a_claim_asks_for_one(tails: Path) -> None:
+    (tails / "slowest.toml").write_text(CLAIM, encoding="utf-8")
+    [claim] = load_claims(tails)
+    [experiment] = make_plan(Request(), [claim]).experiments
+    assert (experiment.workload.name, experiment.workload.statistic) == ("numbers", "p95")
+    (tails / "slowest.toml").write_text(CLAIM.replace("p95", "p50"), encoding="utf-8")
+    with pytest.raises(ClaimError, match='"p90", "p95" or "p99"'):
+        load_claims(tails)
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,14 @@ from typing import Any
 import jsonschema
 import pytest
 
+from llama_workbench.harness.plan.options import Request
 from llama_workbench.harness.report.standings import read_standings
-from llama_workbench.harness.report.trackers import FORMATS
+from llama_workbench.harness.report.trackers import FORMATS, bencher
 from llama_workbench.harness.store.folder import RunFolder
 from tests.runs import write_run
 from tests.test_cli import fails, output
+from tests.test_measure import run as measured
+from tests.test_percentiles import ASKED, TAILS
 
 NUMBER = {"type": "number"}
 SCHEMAS: dict[str, dict[str, Any]] = {
@@ -75,6 +78,16 @@ def test_the_figures_are_those_of_the_run(run: RunFolder) -> None:
         if each["name"] == f"{row.workload}/{row.variant}"
     ]
     assert entry["value"] == relative["value"] and entry["range"].startswith("± 0.0")
+
+
+def test_of_a_percentile_the_call_is_that_percentile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tails.py").write_text(TAILS, encoding="utf-8")
+    made, _ = measured(tmp_path, Request(**ASKED, statistic="p90"), rounds=3)
+    latency = bencher(made.folder)["numbers-p90/now_and_then"]["latency"]["value"]
+    samples = made.folder.read_samples()
+    mine = samples[samples["variant"] == "now_and_then"]["cpu_ns"]
+    assert latency == pytest.approx(mine.quantile(0.9)) and latency > 1.5 * mine.median()
 
 
 def test_what_cannot_be_exported_is_told(tmp_path: Path, run: RunFolder) -> None:

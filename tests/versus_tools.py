@@ -1,4 +1,4 @@
-"""Other tools, by the commands that their users type: does `new` differ from `old`? A tool is one function in `TOOLS`.
+"""Other tools, as their users call them: does `new` differ from `old`? A tool is one function in `TOOLS`.
 
 The tools of Python have an environment of their own, which is made once in the cache; hyperfine is the system's. Both
 sides lie in a folder as `side_old.py` and `side_new.py`, each with a function `call` without arguments. Whatever a
@@ -117,7 +117,7 @@ def pytest_benchmark(folder: Path, seconds: float) -> Readings:
     said = python(
         folder, *words, "--benchmark-save=new", "--benchmark-compare=0001", *check, fails=True, SIDE="side_new"
     )
-    old, new = (_saved(folder, number) for number in ("0001", "0002"))
+    old, new = (saved_stats(folder, number) for number in ("0001", "0002"))
     failed = set(re.findall(r"Field '(\w+)' has failed", said))
     return {
         f"{field}:5%": Reading(SLOWER if field in failed else NOTHING, math.log(old[field] / new[field]))
@@ -125,7 +125,8 @@ def pytest_benchmark(folder: Path, seconds: float) -> Readings:
     }
 
 
-def _saved(folder: Path, number: str) -> dict[str, float]:
+def saved_stats(folder: Path, number: str) -> dict[str, float]:
+    """What pytest-benchmark kept of a run."""
     [file] = (folder / ".benchmarks").glob(f"*/{number}_*.json")
     stats: dict[str, float] = json.loads(file.read_text(encoding="utf-8"))["benchmarks"][0]["stats"]
     return stats
@@ -149,11 +150,12 @@ def pyperf(folder: Path, seconds: float) -> Readings:
         words = ("bench.py", "--inherit-environ=SIDE", "--quiet", f"--processes={processes}", f"--output={side}.json")
         python(folder, *words, SIDE=f"side_{side}")
     said = python(folder, "-m", "pyperf", "compare_to", "old.json", "new.json")
-    old, new = (_pyperf_mean(folder / f"{side}.json") for side in ("old", "new"))
+    old, new = (pyperf_mean(folder / f"{side}.json") for side in ("old", "new"))
     return {"compare_to": told(old, new, differ="not significant" not in said.lower())}
 
 
-def _pyperf_mean(file: Path) -> float:
+def pyperf_mean(file: Path) -> float:
+    """Seconds a call, over all values of a file."""
     [benchmark] = json.loads(file.read_text(encoding="utf-8"))["benchmarks"]
     return statistics.fmean(value for run in benchmark["runs"] for value in run.get("values", ()))
 

@@ -10,15 +10,16 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from llama_workbench.variants import YARDSTICKS
 
-from ..report.comparison import INSTRUCTIONS, Screen
-from ..report.text import one_text_line
+from ..report.comparison import Screen
 from ..spec.entered import EnteredName
 from ..spec.words import Word
 
-ACCEPTED, REFUSED, OPEN = "accepted", "refused", "cannot tell"
+Decision = Literal["accepted", "refused", "cannot tell"]
 
-_DECIDED = {Word.SUPPORTED: ACCEPTED, Word.REFUTED: REFUSED}
+_DECIDED: Mapping[Word, Decision] = {Word.SUPPORTED: "accepted", Word.REFUTED: "refused"}
 """By the verdict on whether it is faster by more than was asked."""
+
+_EXIT_CODES: Mapping[Decision, Literal[0, 1, 2]] = {"accepted": 0, "refused": 1, "cannot tell": 2}
 
 
 class ChangeComparison(BaseModel):
@@ -27,7 +28,7 @@ class ChangeComparison(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     called_with: Annotated[str, Field(description="name of what it was called with, or of the workload")]
-    decision: Annotated[Literal["accepted", "refused", "cannot tell"], Field(description="on this alone")]
+    decision: Annotated[Decision, Field(description="on this alone")]
     ratio: Annotated[float | None, Field(description="time before over time after; above 1 the change is faster")]
     low: Annotated[float | None, Field(description="lower end of its interval, for another run too")]
     high: Annotated[float | None, Field(description="upper end; null: open")]
@@ -36,7 +37,7 @@ class ChangeComparison(BaseModel):
     after_ns: Annotated[float | None, Field(description="time of a call after")]
     instructions_ratio: Annotated[float | None, Field(description="instructions after over before; null: not counted")]
     where: Annotated[str, Field(description="in which functions the difference is; empty: none, or nobody could look")]
-    reason: Annotated[str, Field(description="why it cannot be told")]
+    reason: Annotated[str, Field(description="why it was refused, or cannot be told")]
 
 
 class ChangeGate(BaseModel):
@@ -47,7 +48,7 @@ class ChangeGate(BaseModel):
     called_with: str
     side: str
     passed: bool
-    detail: Annotated[str, Field(description="what is wrong with it, by file and line where it raises")]
+    detail: Annotated[str, Field(description="what was tried, or what is wrong, by file and line if it raises")]
 
 
 class Judgement(BaseModel):
@@ -60,7 +61,7 @@ class Judgement(BaseModel):
     base: str
     new: str
     faster_percent: Annotated[float, Field(description="by more than this it had to be faster")]
-    decision: Annotated[Literal["accepted", "refused", "cannot tell"], Field(description="all of it together")]
+    decision: Annotated[Decision, Field(description="all of it together")]
     exit_code: Annotated[Literal[0, 1, 2], Field(description="0 accepted, 1 refused, 2 cannot tell")]
     comparisons: tuple[ChangeComparison, ...]
     gates: tuple[ChangeGate, ...]
@@ -85,29 +86,40 @@ class Judgement(BaseModel):
         passed = {(gate.called_with, gate.side): gate.passed for gate in gates}
         comparisons = tuple(_compared(screen, passed) for screen in screens)
         words = {each.decision for each in comparisons}
-        decision = REFUSED if REFUSED in words else ACCEPTED if words == {ACCEPTED} else OPEN
-        return cls.model_validate({
-            "subject": subject, "base": base, "new": new, "faster_percent": faster_percent, "decision": decision,
-            "exit_code": {ACCEPTED: 0, REFUSED: 1, OPEN: 2}[decision], "comparisons": comparisons, "gates": gates,
-            "run": run,
-        })  # fmt: skip
+        decision: Decision = "refused" if "refused" in words else "accepted" if words == {"accepted"} else "cannot tell"
+        return cls(
+            subject=subject,
+            base=base,
+            new=new,
+            faster_percent=faster_percent,
+            decision=decision,
+            exit_code=_EXIT_CODES[decision],
+            comparisons=comparisons,
+            gates=gates,
+            run=run,
+        )
 
 
 def _compared(screen: Screen, passed: Mapping[tuple[str, str], bool]) -> ChangeComparison:
-    effect = screen.effect
-    counted = next((measure.ratio for measure in screen.measures if measure.what == INSTRUCTIONS), None)
+    effect, counted = screen.effect, screen.instructions
     before, after = (None if math.isnan(ns) else ns for ns in screen.call_ns)
-    decision = _DECIDED.get(Word(effect.verdict), OPEN)
+    decision = _DECIDED.get(Word(effect.verdict), "cannot tell")
     old, new = (passed.get((effect.workload, side), False) for side in (effect.baseline, effect.variant))
     if old and not new:
-        decision = REFUSED
-    return ChangeComparison.model_validate({
-        "called_with": effect.workload, "decision": decision, "ratio": effect.ratio if effect.rounds else None,
-        "low": effect.low if effect.rounds else None, "high": effect.high if effect.high < float("inf") else None,
-        "lives": effect.rounds, "before_ns": before, "after_ns": after, "instructions_ratio": counted,
-        "where": one_text_line(screen.explained.sentence, 300) if screen.explained else "",
-        "reason": "" if decision == ACCEPTED else "; ".join(effect.said),
-    })  # fmt: skip
+        decision = "refused"
+    return ChangeComparison(
+        called_with=effect.workload,
+        decision=decision,
+        ratio=effect.ratio if effect.rounds else None,
+        low=effect.low if effect.rounds else None,
+        high=effect.high if math.isfinite(effect.high) else None,
+        lives=effect.rounds,
+        before_ns=before,
+        after_ns=after,
+        instructions_ratio=counted.ratio if counted else None,
+        where=screen.where,
+        reason="" if decision == "accepted" else "; ".join(effect.said),
+    )
 
 
 def _gates(experiment: Mapping[str, Any]) -> list[ChangeGate]:
@@ -124,6 +136,3 @@ def _gates(experiment: Mapping[str, Any]) -> list[ChangeGate]:
         for name in dict.fromkeys([*experiment["variants"], *later])
         if not EnteredName(name).is_control and name not in YARDSTICKS
     ]
-
-
-SCHEMA = Judgement.model_json_schema(mode="serialization")

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..report.comparison import INSTRUCTIONS, Measure, Screen, screen_markdown
+from ..report.comparison import Measure, Screen, screen_markdown
 from ..report.markdown import markdown_cell, markdown_rows
-from ..report.text import one_text_line
 from ..spec.words import Word
 from .text import MARKER, MOST_CHARACTERS
 from .thresholds import Thresholds
@@ -38,7 +37,7 @@ class RevisionRow:
     @property
     def counted(self) -> Measure | None:
         """Its instructions, where they were counted."""
-        return next((each for each in self.screen.measures if each.what == INSTRUCTIONS), None)
+        return self.screen.instructions
 
     @property
     def verdict(self) -> str:
@@ -54,11 +53,6 @@ class RevisionRow:
             return f"the time cannot tell; instructions: {self.counted.change}"
         return "; ".join(self.screen.effect.said)
 
-    @property
-    def where(self) -> str:
-        """In which functions the difference is; empty where there is none, or nobody could look."""
-        return one_text_line(self.screen.explained.sentence, 300) if self.screen.explained else ""
-
     def to_json(self) -> dict[str, Any]:
         """As `compare-revisions --json` prints it."""
         effect, counted = self.screen.effect, self.counted
@@ -72,7 +66,7 @@ class RevisionRow:
             "verdict": self.verdict,
             "reason": self.reason,
             "instructions_percent": 100 * (counted.ratio - 1) if counted else None,
-            "where": self.where,
+            "where": self.screen.where,
             "run": self.run,
         }
 

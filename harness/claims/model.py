@@ -67,7 +67,7 @@ class NamedCall(BaseModel):
     check: Annotated[Text | None, Field(description="FILE:FUNCTION of a function that compares two answers")] = None
     threads: Annotated[int, Field(strict=True, ge=1, le=1024, description="a number of threads")] = 1
     statistic: Annotated[
-        Statistic | None, Field(description='what counts of the times of its calls: "p90", "p95" or "p99"')
+        Statistic | None, Field(description='the percentile of single calls that is compared: "p90", "p95" or "p99"')
     ] = None
     description: Annotated[Text | None, Field(description="a text")] = None
 

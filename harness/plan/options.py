@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from ..calls.source import Source
 
 ADD, CALL, CHECK, COMPARE, ENV = "--add-variant", "--call", "--check", "--compare", "--env"
-STATISTIC = "--statistic"
 """Options that bring a user's code, for messages and for commands that go on."""
+
+STATISTIC = "--statistic"
 
 DEFAULT_BUDGET_SECONDS = 480.0
 WHOLE_BUDGET_SECONDS = 3600.0
@@ -164,8 +165,8 @@ class Request:
         "with --call: whether two answers agree (default: tensors and arrays within rounding, all else by ==)",
         metavar="FILE:FUNCTION", again="What compares their answers, if it was given.", repeated=True)
     statistic: Statistic | None = one(STATISTIC,
-        "with --call: compare this percentile of the times of single calls (p90, p95 or p99) in the place of their "
-        "median; a life then has 20, 40 or 200 calls of each side",
+        "with --call: compare this percentile of the times of single calls (p90, p95 or p99) instead of the median; a "
+        "life then has 20, 40 or 200 calls of each side",
         metavar="NAME", read=_percentile, sent=True, repeated=True)
     environments: tuple[tuple[str, str], ...] = several(ENV,
         "with --call: the environment in which a side runs, by the side's name (without one: both sides): a virtual "

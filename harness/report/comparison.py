@@ -19,7 +19,7 @@ from ..store.folder import RunFolder
 from ..store.verdict_schema import Effect, Verdict
 from .causes import Explanation, explanations_in, of_effect
 from .markdown import markdown_cell, markdown_rows, markdown_text
-from .text import call_times, effect_text, size_text, unit_of
+from .text import call_times, effect_text, one_text_line, size_text, unit_of
 
 DEAR = 1.1
 """A side that needs this many times the memory of the other has its price named beside its gain."""
@@ -84,8 +84,8 @@ class Screen:
         """Who is faster and by how much, in one sentence with the times of a call."""
         variant, baseline, ratio = self.effect.variant, self.effect.baseline, self.effect.ratio
         before, after = call_times(self.call_ns)
-        what = f"{self.statistic} of a call" if self.statistic else "a call"
-        times = "" if any(map(math.isnan, self.call_ns)) else f": {before} → {after} {what}"
+        at = f" at {self.statistic}" if self.statistic else ""
+        times = "" if any(map(math.isnan, self.call_ns)) else f": {before} → {after} a call{at}"
         if self.way == Word.SAME:
             return f"{variant} takes the same time as {baseline}, within {100 * (SAME_WITHIN - 1):.0f} %{times}"
         if self.way not in (Word.FASTER, Word.SLOWER):
@@ -93,6 +93,16 @@ class Screen:
         if (times_as := max(ratio, 1 / ratio)) >= PLAIN_RATIO:
             return f"{variant} is {times_as:.3g} times as {'fast' if ratio > 1 else 'slow'} as {baseline}{times}"
         return f"{variant} is {100 * abs(ratio - 1):.2g} % {'faster' if ratio > 1 else 'slower'} than {baseline}{times}"
+
+    @property
+    def instructions(self) -> Measure | None:
+        """How many a call executes, where they were counted."""
+        return next((each for each in self.measures if each.what == INSTRUCTIONS), None)
+
+    @property
+    def where(self) -> str:
+        """In which functions the difference is; empty where there is none, or nobody could look."""
+        return one_text_line(self.explained.sentence, 300) if self.explained else ""
 
     @property
     def advice(self) -> str:

@@ -3,7 +3,8 @@ github-action-benchmark reads as `customSmallerIsBetter`.
 
 Each variant on each workload has two figures. Its relative time is that of the yardstick's calls in the same processes
 (or the baseline's, where there is no yardstick), with its interval, once it has one: runs of unlike machines can be
-compared by it. The time of a call in nanoseconds has no interval, for the next machine would leave it.
+compared by it. The time of a call in nanoseconds, the median or the percentile that is compared, has no interval: the
+next machine would leave it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
+
+from llama_workbench.datasets.percentiles import PERCENTILES
 
 from ..stats.samples import Clock, call_times_ns
 from ..store.folder import RunFolder
@@ -44,14 +47,16 @@ def tracked(folder: RunFolder) -> Iterator[Tracked]:
     for row in standings.rows:
         if not row.rounds:
             continue
+        result = standings.workloads[row.workload]
         of_row = (samples["workload"] == row.workload) & (samples["variant"] == row.variant)
+        times = call_times_ns(samples[of_row], clock=cast(Clock, row.clock))
         yield Tracked(
             name=f"{row.workload}/{row.variant}",
             relative=math.exp(-row.log_ratio),
             low=math.exp(-row.high),
             high=math.exp(-row.low),
-            reference=standings.workloads[row.workload].reference or "",
-            call_ns=float(np.nanmedian(call_times_ns(samples[of_row], clock=cast(Clock, row.clock)))),
+            reference=result.reference or "",
+            call_ns=float(np.nanquantile(times, PERCENTILES.get(result.workload.get("statistic") or "", 0.5))),
         )
 
 

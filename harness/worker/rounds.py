@@ -117,9 +117,9 @@ def shape_of_round(
         pairs = max(pairs, 3)
     if work.kind == "decode":
         pairs = min(pairs, (DECODE_ROOM - 2) // (max(repeats.values()) + 1))
-    pairs = max(1, min(MOST_SUB_ROUNDS, pairs), single_calls)
+    pairs = max(1, min(MOST_SUB_ROUNDS, pairs))
     of_yardstick = dict.fromkeys(yardstick, 1) if single_calls else _repeats(work, yardstick, sample_ns)
-    return RoundShape(pairs - (pairs % 2 == 0) + (single_calls > 0), repeats | of_yardstick, prime)
+    return RoundShape(max(pairs - (pairs % 2 == 0), single_calls), repeats | of_yardstick, prime)
 
 
 def _repeats(work: Workload, call_ns: Mapping[str, float], sample_ns: float) -> dict[str, int]:

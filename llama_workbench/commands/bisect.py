@@ -11,7 +11,7 @@ from rich.text import Text
 
 from llama_workbench.harness.plan.options import Request, typed
 
-from .compare_revisions import INPUTS, Slower, measured
+from .compare_revisions import INPUTS, Slower, condition, measured
 from .shared import AsJson, Failure, print_json, show, takes
 
 if TYPE_CHECKING:
@@ -80,7 +80,8 @@ def _found(
     from llama_workbench.harness.session.versus import Disagreement
 
     def measure(commit: str, percent: float) -> Step:
-        step: Step = _step(measured(subject, (good, commit), inputs, percent, budget, causes=False), commit)
+        asked = condition("maybe-slower", "--slower", percent)
+        step: Step = _step(measured(subject, (good, commit), inputs, asked, budget, causes=False), commit)
         words = {True: "slower", False: "not slower", None: "open"}[step.slow]
         typer.echo(f"{subject_of(repository_of(Path.cwd()), commit)}: {words}", err=True)
         return step

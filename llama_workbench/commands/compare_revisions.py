@@ -15,9 +15,10 @@ from .shared import AsJson, Failure, print_json, takes
 
 if TYPE_CHECKING:
     from llama_workbench.harness.baselines.revisions import RevisionRow
+    from llama_workbench.harness.report.comparison import Screen
     from llama_workbench.harness.session.revisions import Inputs
     from llama_workbench.harness.session.run import Result
-    from llama_workbench.harness.spec.conditions import Kind
+    from llama_workbench.harness.spec.conditions import Condition, Kind
 
 Subject = Annotated[
     list[str], typer.Argument(metavar="SUBJECT...", help="FILE:FUNCTION or MODULE:FUNCTION, with () for a factory.")
@@ -93,33 +94,34 @@ def command(
       workbench compare-revisions . . mypackage.text:encode --call bench.py:texts --env .venv-old --env numpy==2.1
     """
     from llama_workbench.harness.baselines.revisions import exit_code
-    from llama_workbench.harness.report.text import environments_text
     from llama_workbench.harness.session.revisions import Inputs
 
     asked = typed(Request, given)
     inputs = Inputs(asked.calls, asked.check, asked.workloads, tuple(env or ()))
     seconds = given["budget"] if given["budget"] is not None else 240.0 if env else 60.0
     counts_decide = _counts_decide(gate)
-    results = [(each, measured(each, (base, new), inputs, slower, seconds, counts=counts_decide)) for each in subject]
+    asked_if = condition("maybe-slower", "--slower", slower)
+    results = [(each, measured(each, (base, new), inputs, asked_if, seconds, counts=counts_decide)) for each in subject]
     rows = [row for each, result in results for row in _rows(each, result, counts_decide)]
     environments = results[-1][1].manifest["environments"]
-    _write(markdown, rows, (base, new), slower, environments_text(environments))
+    _write(markdown, rows, (base, new), slower, environments)
     _reported(rows, base, new, slower, environments, as_json)
     raise typer.Exit(exit_code(rows))
 
 
 def _write(
-    file: Path | None, rows: list[RevisionRow], revisions: tuple[str, str], slower: float, environments: str
+    file: Path | None, rows: list[RevisionRow], revisions: tuple[str, str], slower: float, environments: Any
 ) -> None:
     from llama_workbench.harness.baselines.revisions import revisions_markdown
     from llama_workbench.harness.baselines.text import write_text
+    from llama_workbench.harness.report.text import environments_text
     from llama_workbench.harness.session.revisions import WORKING_TREE
 
     if file is None:
         return
     base, new = ("the working tree" if each == WORKING_TREE else each for each in revisions)
     try:
-        write_text(file, revisions_markdown(rows, base, new, slower, environments))
+        write_text(file, revisions_markdown(rows, base, new, slower, environments_text(environments)))
     except OSError as error:
         raise Failure(f"{file}: cannot be written ({error.strerror})") from error
 
@@ -139,6 +141,13 @@ def _reported(rows: list[RevisionRow], base: str, new: str, slower: float, envir
 
 def _rows(subject: str, result: Result, counts_decide: bool) -> list[RevisionRow]:
     from llama_workbench.harness.baselines.revisions import RevisionRow
+
+    run = str(shown(result.folder.path))
+    return [RevisionRow(subject, screen, counts_decide, run) for screen in asked_screens(subject, result)]
+
+
+def asked_screens(subject: str, result: Result) -> list[Screen]:
+    """What the run says of its condition, on each thing that the subject was called with. Raises Failure."""
     from llama_workbench.harness.report.comparison import screens
     from llama_workbench.harness.report.stored import evidence_of
     from llama_workbench.harness.report.text import counted_in
@@ -149,9 +158,7 @@ def _rows(subject: str, result: Result, counts_decide: bool) -> list[RevisionRow
     if not asked:
         excluded = manifest["excluded"] or [{"variant": subject, "reason": "nothing was measured"}]
         raise Failure("\n".join(f"{each['variant']}: {each['reason']}" for each in excluded))
-    run = str(_shown(folder.path))
-    found = screens(folder, asked, evidence_of(folder, manifest), counted_in(manifest))
-    return [RevisionRow(subject, screen, counts_decide, run) for screen in found]
+    return screens(folder, asked, evidence_of(folder, manifest), counted_in(manifest))
 
 
 def _counts_decide(gate: str) -> bool:
@@ -174,34 +181,38 @@ def options_for(budget: float) -> Options:
     return Options(budget_seconds=budget)
 
 
+def condition(kind: Kind, option: str, percent: float) -> Condition:
+    """What is asked of a comparison. option: that gave the percent. Raises Failure."""
+    from llama_workbench.harness.spec.conditions import Condition
+
+    if not 0 <= percent < float("inf"):
+        raise Failure(f"{option} {percent:g}: expected a number of percent, 0 or more")
+    return Condition(kind, percent)
+
+
 def measured(
     subject: str,
     revisions: tuple[str, str],
     inputs: Inputs,
-    percent: float,
+    asked: Condition,
     budget: float,
     *,
     causes: bool = True,
     counts: bool = False,
-    kind: Kind = "maybe-slower",
 ) -> Result:
     """The run that compares one function. causes: whether it looks where a difference is. counts: whether instructions
-    are counted. kind: what it is asked, with `percent`. Raises Failure; progress goes to standard error."""
+    are counted. Raises Failure; progress goes to standard error."""
     import sys
 
     from llama_workbench.harness.plugin.progress import progress_on
     from llama_workbench.harness.report.terminal import console
     from llama_workbench.harness.session.revisions import compare_revisions
     from llama_workbench.harness.session.run import USER_ERRORS
-    from llama_workbench.harness.spec.conditions import Condition
 
-    if not 0 <= percent < float("inf"):
-        raise Failure(f"--{kind.rpartition('-')[2]} {percent:g}: expected a number of percent, 0 or more")
-    condition = Condition(kind, percent)
     options = replace(options_for(budget), no_causes=not causes, count_instructions=counts)
     try:
         with closing(progress_on(console(sys.stderr))) as progress:
-            result = compare_revisions(subject, revisions, inputs, condition, options, progress)
+            result = compare_revisions(subject, revisions, inputs, asked, options, progress)
     except USER_ERRORS as error:
         raise Failure(str(error)) from error
     if result.interrupted:
@@ -209,7 +220,8 @@ def measured(
     return result
 
 
-def _shown(path: Path) -> Path:
+def shown(path: Path) -> Path:
+    """As it is told here: relative to this folder where it lies below it."""
     here = Path.cwd()
     return path.resolve().relative_to(here) if path.resolve().is_relative_to(here) else path
 
@@ -241,7 +253,7 @@ def _show(rows: list[RevisionRow], new: str, base: str, percent: float) -> None:
         if row.reason and (row.verdict == "cannot tell" or row.verdict != row.by_time):
             show(Text(f"{row.subject}: {row.reason}"))
     for row in rows:
-        if row.where:
-            show(Text(f"{row.subject}: where the difference is: {row.where}"))
+        if row.screen.where:
+            show(Text(f"{row.subject}: where the difference is: {row.screen.where}"))
     for run in dict.fromkeys(row.run for row in rows):
         show(Text(f"run: {run}"))

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from llama_workbench.harness.plan.options import Request, typed
 
-from .compare_revisions import INPUTS, measured
-from .shared import print_json, takes, write
-
-if TYPE_CHECKING:
-    from llama_workbench.harness.baselines.judgement import Judgement
-    from llama_workbench.harness.session.run import Result
+from .compare_revisions import INPUTS, asked_screens, condition, measured, shown
+from .shared import Failure, print_json, takes, write
 
 Faster = Annotated[float, typer.Option(metavar="PERCENT", help="By more than this it must be faster.")]
 
@@ -47,33 +43,19 @@ def command(
       workbench judge-change mypackage.text:encode --call bench.py:texts --base main --faster 5 --budget 30
       workbench judge-change --schema
     """
-    from llama_workbench.harness.baselines.judgement import SCHEMA
+    from llama_workbench.harness.baselines.judgement import Judgement
     from llama_workbench.harness.session.revisions import Inputs
 
-    from .shared import Failure
-
     if schema:
-        print_json(SCHEMA)
+        print_json(Judgement.model_json_schema(mode="serialization"))
         return
     if not subject:
         raise Failure("name what was changed: FILE:FUNCTION or MODULE:FUNCTION")
     asked = typed(Request, given)
     inputs = Inputs(asked.calls, asked.check, asked.workloads)
     seconds = 60.0 if given["budget"] is None else given["budget"]
-    result = measured(subject, (base, new), inputs, faster, seconds, kind="not-faster")
-    judgement = _judged(subject, base, new, faster, result)
+    result = measured(subject, (base, new), inputs, condition("not-faster", "--faster", faster), seconds)
+    screens, run = asked_screens(subject, result), str(shown(result.folder.path))
+    judgement = Judgement.of(subject, base, new, faster, screens, result.manifest["experiments"], run)
     write(judgement.model_dump_json(indent=1) + "\n")
     raise typer.Exit(judgement.exit_code)
-
-
-def _judged(subject: str, base: str, new: str, faster: float, result: Result) -> Judgement:
-    from llama_workbench.harness.baselines.judgement import Judgement
-    from llama_workbench.harness.report.comparison import screens
-    from llama_workbench.harness.report.stored import evidence_of
-    from llama_workbench.harness.report.text import counted_in
-    from llama_workbench.harness.spec.conditions import FAIL_IF
-
-    folder, manifest = result.folder, result.manifest
-    asked = [verdict for verdict in result.verdicts if verdict.claim == FAIL_IF]
-    found = screens(folder, asked, evidence_of(folder, manifest), counted_in(manifest))
-    return Judgement.of(subject, base, new, faster, found, manifest["experiments"], str(folder.path))
