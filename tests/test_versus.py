@@ -57,13 +57,13 @@ def test_what_is_planted_is_on_the_side_that_all_tools_look_at() -> None:
 
 
 @pytest.mark.parametrize("tool", ["pytest-benchmark", "timeit", "Mann-Whitney"])
-def test_twice_the_work_is_slower(tool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the real commands of those that are installed here anyway."""
+def test_twenty_times_the_work_is_slower(tool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the real commands of those that are installed here anyway. So much more that no busy machine hides it."""
     monkeypatch.setattr(versus_tools, "interpreter", lambda: sys.executable)
-    for side, upto in (("old", 2000), ("new", 8000)):
+    for side, upto in (("old", 2000), ("new", 40_000)):
         text = f"def call():\n    return sum(range({upto}))\n"
         (tmp_path / f"side_{side}.py").write_text(text, encoding="utf-8")
-    readings = versus_tools.TOOLS[tool](tmp_path, 2.5)
+    readings = versus_tools.TOOLS[tool](tmp_path, 1.2)
     assert readings and all(reading.answer == SLOWER and reading.log_ratio < -0.7 for reading in readings.values())
 
 
