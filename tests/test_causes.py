@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.harness.profilers.causes import SampledLine, SampledPair, _Reader, function_at
+from llama_workbench.harness.profilers.peak_memory import MEMORY
 from llama_workbench.harness.report.causes import Explanation, changes, explanations_in
 from llama_workbench.harness.report.comparison import code_of, screens
 from llama_workbench.harness.report.stored import evidence_of
@@ -246,6 +249,28 @@ def test_the_planted_cause_is_the_first_row(measured: RunFolder) -> None:
     assert entry.causes[0].name == "cleaned", entry.sentence
     assert entry.causes[0].where == "work.py:3" and entry.causes[0].row.ns < 0
     assert measured.changed() == []
+
+
+def test_memory_of_functions_is_measured_unasked_small_objects_included(tmp_path: Path) -> None:
+    source = """
+def dropped(count):
+    return [[number] * 100 for number in range(count)][0][:1]
+
+def one_by_one(count):
+    return next([number] * 100 for number in range(count))[:1]
+
+def counts(seed):
+    return (1000 + seed % 7,)
+"""
+    (tmp_path / "work.py").write_text(source)
+    sides = ["work.py:dropped", "work.py:one_by_one"]
+    folder = tmp_path / "run"
+    options = ["--budget", "2", "--run-dir", str(folder), "--call", "work.py:counts"]
+    command = [sys.executable, "-m", "pytest", "--benchmark", "--compare", *sides, *options]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    peaks = {row.variant: row.peak_transient_bytes for row in RunFolder(folder).read(MEMORY)}
+    assert peaks["dropped"] > 1000 * 100 * 8 > 50 * peaks["one_by_one"] > 0
+    assert "peak memory" in output("show", str(folder))
 
 
 def test_the_screen_has_all_of_it(measured: RunFolder) -> None:

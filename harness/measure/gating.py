@@ -233,7 +233,6 @@ class Gates:
 
     def _stand(self, group: Group) -> None:
         """Begin such a process; a variant that it cannot take in is excluded."""
-        needs_torch, group.torch = group.torch, True
         try:
             life = self.processes.start(group)
             for book in group.books:
@@ -249,5 +248,3 @@ class Gates:
         except WorkerFailed as failure:
             problem = f"the measuring process {failure.reason} (its output lies in the run's log/)"
             raise MeasureError(problem) from failure
-        finally:
-            group.torch = needs_torch

@@ -23,7 +23,7 @@ class ProfiledVariant:
     """A variant on a workload, opened in a process that waits for verbs.
 
     folder: of the run. added: files that were given to the run, so that stacks can name them. native: whether frames
-    of kernels are asked for.
+    of kernels are asked for. is_function: it is a function and no model.
     """
 
     process: WorkerProcess
@@ -32,6 +32,7 @@ class ProfiledVariant:
     folder: Path
     added: Sequence[Path] = ()
     native: bool = False
+    is_function: bool = False
 
     def ask(self, verb: str) -> Any:
         """The answer of the process to a verb about this variant. Raises WorkerFailed."""

@@ -14,7 +14,7 @@ from .base import ProfiledVariant, Profiler
 class Memory(OfVariant):
     """The memory of a variant on a workload."""
 
-    peak_transient_bytes: Annotated[Amount | None, says("most bytes of temporary tensors in a call")] = None
+    peak_transient_bytes: Annotated[Amount | None, says("most bytes that a call had allocated at a time")] = None
     parameter_bytes: Annotated[Amount | None, says("bytes of weights")] = None
     cache_bytes: Annotated[Amount | None, says("bytes of caches")] = None
     reason: Annotated[Text | None, says("why there are no values")] = None
@@ -29,6 +29,8 @@ class PeakMemory(Profiler):
     file = MEMORY
 
     def look(self, at: ProfiledVariant) -> Mapping[str, Any]:
+        if at.is_function:
+            return {"peak_transient_bytes": at.ask("peak"), "parameter_bytes": 0, "cache_bytes": 0, "reason": None}
         return {**at.ask("memory"), "reason": None}
 
 

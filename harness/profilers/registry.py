@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
 from .. import profilers as package
+from ..machine import extras
 from ..machine.modules import defined
+from ..measure.groups import Group
 from ..measure.measurement import Measurement
 from ..measure.participants import ExperimentState, Progress
 from ..measure.processes import WorkerFailed
 from ..store.folder import RunFolder
 from .base import ProfiledVariant, Profiler
+from .peak_memory import PROFILER as PEAK_MEMORY
+
+SHORT_CALL_NS = 1e8
+"""Calls up to this long are looked at for their memory without being asked to: three, under a tool that slows them."""
 
 
 @cache
@@ -24,8 +32,38 @@ def run_passes(measurement: Measurement, folder: RunFolder, progress: Progress, 
     """Look at every variant that is left, on every workload.
 
     Left out are controls, and cells of the grid that no claim compares by name: each differs from others in one axis,
-    which other pairs of variants show as well, and there are 16 of them. What a tool refuses is the entry's `reason`.
+    which other pairs of variants show as well, and there are 16 of them.
     """
+    _look(measurement, folder, progress, profilers(), lambda group, book, name: True, native=native)
+
+
+def measure_functions_memory(measurement: Measurement, folder: RunFolder, progress: Progress) -> None:
+    """The peak of memory of each compared function whose calls are short: it costs a moment, so nobody has to ask."""
+    commands = {name for name, source in measurement.setting.functions.items() if source.command}
+
+    def is_cheap(group: Group, book: ExperimentState, name: str) -> bool:
+        short = book.call_ns.get(name, math.inf) <= SHORT_CALL_NS
+        return (
+            short
+            and book.experiment.workload.kind == "call"
+            and not group.in_environments
+            and name in _compared(book) - commands
+        )
+
+    if not extras.lacking("profile"):
+        _look(measurement, folder, progress, [PEAK_MEMORY], is_cheap)
+
+
+def _look(
+    measurement: Measurement,
+    folder: RunFolder,
+    progress: Progress,
+    tools: Sequence[Profiler],
+    wanted: Callable[[Group, ExperimentState, str], bool],
+    *,
+    native: bool = False,
+) -> None:
+    """What a tool refuses is the entry's `reason`."""
     given = (*measurement.setting.added.values(), *measurement.setting.functions.values())
     added = [source.file for source in given if source.file]
     work = [
@@ -33,20 +71,21 @@ def run_passes(measurement: Measurement, folder: RunFolder, progress: Progress, 
         for group in measurement.processes.groups
         for book in group.books
         for name in book.remaining().variants
-        if name in _compared(book) or name not in book.experiment.grid
+        if (name in _compared(book) or name not in book.experiment.grid) and wanted(group, book, name)
     ]
-    entries: dict[Profiler, list[dict[str, Any]]] = {profiler: [] for profiler in profilers()}
+    entries: dict[Profiler, list[dict[str, Any]]] = {profiler: [] for profiler in tools}
     each_seconds = sum(profiler.seconds(native=native) for profiler in entries)
     for index, (group, book, name) in enumerate(work):
-        workload = book.experiment.workload.name
-        progress.step(f"profile {workload}: {name}", index / len(work), (len(work) - index) * each_seconds)
+        workload = book.experiment.workload
+        progress.step(f"profile {workload.name}: {name}", index / len(work), (len(work) - index) * each_seconds)
         for profiler, records in entries.items():
-            at = ProfiledVariant(measurement.gates.standing(group), workload, name, folder.path, added, native)
+            process = measurement.gates.standing(group)
+            at = ProfiledVariant(process, workload.name, name, folder.path, added, native, workload.kind == "call")
             try:
                 found = profiler.look(at)
             except WorkerFailed as failure:
                 found = {"reason": failure.reason}
-            records.append({"workload": workload, "variant": name, **found})
+            records.append({"workload": workload.name, "variant": name, **found})
             folder.write_json(profiler.file, records)
 
 

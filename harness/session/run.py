@@ -40,7 +40,7 @@ from ..plan.experiments import Plan, make_plan
 from ..plan.options import Options, PlanError, Request, kept
 from ..plan.sources import sources_of
 from ..profilers.causes import look_for_causes
-from ..profilers.registry import run_passes
+from ..profilers.registry import measure_functions_memory, run_passes
 from ..report.standings import write_standings
 from ..spec.conditions import FAIL_IF, Condition, conditions_in
 from ..spec.hypotheses import DEVICES
@@ -227,6 +227,8 @@ class Run:
             if self.options.profile or self.options.profile_native:
                 self.progress.phase("profiles and memory")
                 run_passes(measurement, self.folder, self.progress, native=self.options.profile_native)
+            elif not self.options.no_causes:
+                measure_functions_memory(measurement, self.folder, self.progress)
 
     def _make_passes(self, measurement: Measurement) -> None:
         """The passes that claims or options ask for, after the rounds: verdicts come from what these write. Where one

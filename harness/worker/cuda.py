@@ -81,8 +81,9 @@ class Cuda:
         free, _ = torch.cuda.mem_get_info()
         return free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
 
-    def peak_bytes(self, call: Callable[[], Any]) -> int:
-        """What `call` allocates on the device above what lives, at its peak, by the caching allocator's own count."""
+    def peak_bytes(self, call: Callable[[], Any], *, objects: bool = False) -> int:
+        """What `call` allocates on the device above what lives, at its peak, by the caching allocator's count, which
+        knows no Python `objects`."""
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()

@@ -117,13 +117,14 @@ class Cpu:
 
         return int(psutil.virtual_memory().available)
 
-    def peak_bytes(self, call: Callable[[], Any]) -> int:
-        """What `call` allocates above what lives, at its peak (memray: Python's and native allocations)."""
+    def peak_bytes(self, call: Callable[[], Any], *, objects: bool = False) -> int:
+        """What `call` allocates above what lives, at its peak (memray). objects: small Python objects one by one, which
+        else count only where Python asks the system for room for more of them."""
         import memray
 
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "memory.bin"
-            with memray.Tracker(path, native_traces=False):
+            with memray.Tracker(path, native_traces=False, trace_python_allocators=objects):
                 call()
             return int(memray.FileReader(path).metadata.peak_memory)
 

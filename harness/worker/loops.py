@@ -1,23 +1,17 @@
-"""The verbs `loop`, `stretch` and `stretch_outputs`: calls that a profiler or the parent watches from outside."""
+"""The verbs `loop` and `peak`: calls that a profiler watches, from outside or from within."""
 
 from __future__ import annotations
 
+import gc
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from time import perf_counter, perf_counter_ns  # bound before any foreign code is imported
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from llama_workbench.datasets.lengths import DECODE_ROOM
-
-from .outputs import Drawn
-from .rounds import output_places
+from .devices import Device
 from .runners import Runner, runner_of
-from .state import Worker
+from .state import Bench, Worker
 
 
 def loop(worker: Worker, workload: str, variant: str, lead_seconds: float, seconds: float) -> dict[str, Any]:
@@ -72,40 +66,20 @@ def median_error(values: Sequence[int]) -> float | None:
     return (ordered[high] - ordered[low]) / 2
 
 
-def _stretch_of(worker: Worker, workload: str, variant: str) -> tuple[Runner, list[Tensor]]:
-    """The variant's runner for all stretches, and the outputs of the last one."""
+def peak(worker: Worker, workload: str, variant: str) -> int:
+    """Most bytes that one warmed-up call allocates at a time above what lives already, on the device."""
     bench = worker.benches[workload]
-    key = ("stretch", workload, variant)
-    return worker.once(key, lambda: (runner_of(worker, bench, bench.subjects[variant].variant), []))
+    with worker.modes_of(bench):
+        runner = runner_of(worker, bench, bench.subjects[variant].variant)
+        return peak_of_call(runner, bench, bench.workload.tokens, worker.device)
 
 
-def stretch(worker: Worker, workload: str, variant: str, seconds: float) -> dict[str, Any]:
-    """As many calls as take about `seconds`, once the parent says to go on.
-
-    With 0 seconds there are none: that measures what the asking costs.
-    """
-    bench = worker.benches[workload]
-    subject = bench.subjects[variant]
-    assert subject.output is not None
-    with torch.inference_mode():
-        runner, kept = _stretch_of(worker, workload, variant)
-        count = max(round(seconds * 1e9 / subject.call_ns / runner.counts_as), seconds > 0)
-        if count and (bench.once or bench.workload.kind == "generate" or runner.counts_as > 1):
-            count = 1
-        elif bench.workload.kind == "decode":
-            count = min(count, DECODE_ROOM // 2)
-        kept[:] = output_places({}, subject.output, count)
-        runner.prepare(bench.workload.tokens, bench.take(count), count)
-        worker.wait()
-        for place in kept:
-            place.copy_(runner.call())
-    return {"calls": count * runner.counts_as}
-
-
-def stretch_outputs(worker: Worker, workload: str, variant: str, outputs: str) -> dict[str, Any]:
-    """Leave an output of the last stretch in a file for the examiner."""
-    runner, kept = _stretch_of(worker, workload, variant)
-    drawn = Drawn(1)
-    drawn.keep(variant, runner.asked, kept)
-    drawn.end_sub_round()
-    return {"drawn": drawn.write(Path(outputs)), "changed": worker.changed(variant, files=False)}
+def peak_of_call(runner: Runner, bench: Bench, length: int, device: Device) -> int:
+    """The same of a runner, at a length. A KV cache that grows by concatenation is made within the call, and counts."""
+    # Warmed up twice, or the first variant pays for one-off buffers of the whole process.
+    for _ in range(2):
+        runner.prepare(length, bench.take(), 1)
+        runner.call()
+    gc.collect()
+    runner.prepare(length, bench.take(), 1)
+    return device.peak_bytes(runner.call, objects=bench.workload.kind == "call")

@@ -21,7 +21,7 @@ from typing import Any
 from .. import metrics, profilers
 from ..machine.modules import mentioning
 from ..spec.answer import RoundAnswer
-from . import alternating, blocks, gating, rounds, turns
+from . import alternating, blocks, gating, loops, rounds, turns
 from .channel import Channel, serve
 from .functions import open_functions
 from .state import Worker
@@ -42,6 +42,8 @@ VERBS: Mapping[str, Callable[..., Any]] = {
     "block": blocks.measure_block,
     "turns": turns.measure_in_turns,
     "alternate": alternating.alternate,
+    "loop": loops.loop,
+    "peak": loops.peak,
     "answers": turns.answers,
     "differences_of_answers": turns.differences_of_answers,
 }

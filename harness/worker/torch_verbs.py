@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import checking, loops, model_gating
+from . import checking, model_gating, stretches
 from .opening import open_workload
 
 VERBS: Mapping[str, Callable[..., Any]] = {
@@ -13,7 +13,6 @@ VERBS: Mapping[str, Callable[..., Any]] = {
     "open": open_workload,
     "check": checking.check,
     "differences": model_gating.differences,
-    "loop": loops.loop,
-    "stretch": loops.stretch,
-    "stretch_outputs": loops.stretch_outputs,
+    "stretch": stretches.stretch,
+    "stretch_outputs": stretches.stretch_outputs,
 }

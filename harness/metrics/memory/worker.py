@@ -21,6 +21,7 @@ from llama_workbench.variants import LlamaConfig
 from llama_workbench.variants.memory_policy import KINDS, doublings, expected, kv_bytes, served_lengths
 
 from ...worker.devices import Device
+from ...worker.loops import peak_of_call
 from ...worker.models import PrefillRunner, model_variant
 from ...worker.runners import Runner, runner_of
 from ...worker.state import Bench, Worker, WorkerError
@@ -36,7 +37,7 @@ def memory(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
     before = live_tensors()
     with worker.modes_of(bench):
         runner = runner_of(worker, bench, bench.subjects[variant].variant)
-        peak = _peak_of_call(runner, bench, bench.workload.tokens, worker.device)
+        peak = peak_of_call(runner, bench, bench.workload.tokens, worker.device)
         model = getattr(runner, "model", None)
         del runner  # what the harness keeps for itself, such as generated tokens, is not the variant's
         held = tensors_since(before) if model is not None else {}
@@ -114,7 +115,7 @@ def memory_transients(worker: Worker, workload: str, variant: str) -> list[dict[
     with torch.inference_mode():
         runner = runner_of(worker, bench, model_variant(worker, variant))
         return [
-            {"tokens": length, "peak_bytes": _peak_of_call(runner, bench, length, worker.device)}
+            {"tokens": length, "peak_bytes": peak_of_call(runner, bench, length, worker.device)}
             for length in dict.fromkeys(longest // part for part in (1, 2, 4, 8) if longest >= part)
         ]
 
@@ -134,20 +135,6 @@ def _serve(runner: Runner, bench: Bench, device: Device) -> Iterator[list[int]]:
             runner.call()
         served.update(lengths)
         yield lengths
-
-
-def _peak_of_call(runner: Runner, bench: Bench, length: int, device: Device) -> int:
-    """What one warmed-up call allocates above what lives, at its peak.
-
-    A KV cache that grows by concatenation is made anew within the call, and counts.
-    """
-    # Warmed up twice, or the first variant pays for one-off buffers of the whole process.
-    for _ in range(2):
-        runner.prepare(length, bench.take(), 1)
-        runner.call()
-    gc.collect()
-    runner.prepare(length, bench.take(), 1)
-    return device.peak_bytes(runner.call)
 
 
 FORBIDDEN = -1e4
