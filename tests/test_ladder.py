@@ -9,7 +9,7 @@ import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.harness.claims.dispute import _unknown, load_folder
-from llama_workbench.harness.report.ladder import ladder_markdown, ladder_of
+from llama_workbench.harness.report.ladder import ladder_advice, ladder_markdown, ladder_of
 from llama_workbench.harness.spec.dispute import Dispute, LadderClaim, dispute_of
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
@@ -67,6 +67,19 @@ def test_the_table_has_a_row_a_step_and_the_product() -> None:
     assert len(rows) == len(found.steps) + len(found.beyond) + 2
     assert rows[-3][0] == "| these multiplied" and rows[-3][2].startswith("1.772×")
     assert rows[0][2] == "1.100× [1.089, 1.111]"
+
+
+def test_advice_names_what_gains_and_what_loses() -> None:
+    found = verdicts()
+    slower = replace(found[3], effects=(replace(found[3].effects[0], ratio=0.9, low=0.89, high=0.91),))
+    ladder = ladder_of([*found[:3], slower, *found[4:]], DISPUTE, MANIFEST)
+    assert ladder is not None
+    lost = next(step for step in ladder.steps if step.name == slower.part)
+    told, left = ladder_advice(ladder).split(" Leave out ")
+    assert lost.name in left and lost.name not in told
+    assert told.startswith("fast is 1.77 to 1.77 times as fast as team006_after. Take ") and "(1.10-1.10x" in told
+    nothing = [replace(each, effects=(replace(each.effects[0], low=0.99),)) for each in found]
+    assert (same := ladder_of(nothing, DISPUTE, MANIFEST)) is not None and ladder_advice(same) == ""
 
 
 def test_a_step_without_an_interval_leaves_the_product_open() -> None:

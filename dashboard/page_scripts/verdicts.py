@@ -13,6 +13,7 @@ from llama_workbench.dashboard.sections import claim as section
 from llama_workbench.dashboard.strips import picture
 from llama_workbench.dashboard.strips import section as strips
 from llama_workbench.dashboard.views import answers, data, outcomes, why
+from llama_workbench.harness.report.ladder import ladder_advice, ladder_of
 from llama_workbench.harness.spec.words import Word
 
 MOST_COMPARED = 3
@@ -33,7 +34,9 @@ def main() -> None:
     st.header(answer.headline(run), anchor="answer")
     blocks.name_tab(outcomes.answer_of(run).headline)
     main = run.claims[outcomes.main_claim(run, run.claims)]
+    ladder = ladder_of(run.claims, run.dispute, run.manifest)
     texts = {
+        "What should I change?": ladder_advice(ladder) if ladder else "",
         "What would change that?": answers.what_would_change(run, main),
         "How sure is that?": answers.how_sure(run),
     }

@@ -216,8 +216,8 @@ class Options:
         "then count the instructions of a call of each variant, for `workbench compare` (needs valgrind; slow calls "
         "take minutes each)", sent=True)
     no_causes: bool = flag("no-causes",
-        "do not look where the difference is, nor at the memory of functions: else both sides of functions that differ (of "
-        "models with --compare and --profile) are sampled, which takes some ten seconds a pair", sent=True)
+        "do not look where the difference is, nor at the memory of functions: else both sides of functions that differ "
+        "(of models with --compare and --profile) are sampled, which takes some ten seconds a pair", sent=True)
     profile: bool = flag("profile",
         "then profile each variant: py-spy stacks, memray peaks", sent=True, again="Then profile each variant.")
     profile_native: bool = flag("profile-native",

@@ -15,11 +15,14 @@ from llama_workbench.variants.memory_policy import expected
 from ..spec.dispute import Dispute
 from ..store.schema import Manifest
 from ..store.verdict_schema import Effect, Verdict
-from .markdown import markdown_cell, markdown_rows
+from .markdown import markdown_cell, markdown_rows, markdown_text
 from .text import effect_text
 
 LENGTH, ITEM_BYTES = 128, 4
 """Tokens of the prompt after which memory is compared, and the bytes of a weight."""
+
+WORTH, MOST_STEPS = 1.01, 3
+"""A step that gains no more than this is not worth a word, and of those that do so many are told."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,16 @@ class LadderStep:
     variant: str
     effects: Mapping[str, Effect]
     memory: Mapping[str, float]
+
+    @property
+    def proven(self) -> float:
+        """The largest ratio that an interval proves."""
+        return max(effect.low for effect in self.effects.values())
+
+    @property
+    def least(self) -> float:
+        """The most that an interval allows, where that is least."""
+        return min(effect.high for effect in self.effects.values())
 
 
 @dataclass(frozen=True)
@@ -104,6 +117,33 @@ def _held(name: str, config: LlamaConfig) -> int | None:
     return sum(expected(policy, config, [LENGTH], max_length=LENGTH, item_bytes=ITEM_BYTES)["held"].values())
 
 
+def ladder_advice(ladder: Ladder) -> str:
+    """What to change, by the rule that METHODOLOGY has; empty where no step is proven to gain.
+
+    Told are the steps that gain more than 1 % on some workload, with the most that is proven first, and those that gain
+    so much nowhere and lose it somewhere."""
+    steps = [step for step in ladder.steps if step.effects]
+    worth = sorted((step for step in steps if step.proven > WORTH), key=lambda step: -step.proven)
+    losing = [step for step in steps if step not in worth and step.least < 1 / WORTH]
+    if not worth:
+        return ""
+    told = [_gain_and_price(step) for step in worth[:MOST_STEPS]]
+    more = f" and {len(worth) - MOST_STEPS} more" if len(worth) > MOST_STEPS else ""
+    ratios = [effect.ratio for effect in ladder.whole.effects.values()]
+    text = (
+        f"{ladder.whole.variant} is {min(ratios):.2f} to {max(ratios):.2f} times as fast as {ladder.whole.baseline}. "
+        f"Take {', '.join(told)}{more}."
+    )
+    return f"{text} Leave out {' and '.join(map(_gain_and_price, losing))}." if losing else text
+
+
+def _gain_and_price(step: LadderStep) -> str:
+    ratios = [effect.ratio for effect in step.effects.values()]
+    most = max(step.memory.values(), default=0.0)
+    price = f", up to {most:.0f} % more memory" if most >= 1 else ""
+    return f"{step.name} ({min(ratios):.2f}-{max(ratios):.2f}x{price})"
+
+
 def ladder_rows(ladder: Ladder) -> list[list[str]]:
     """Rows of the table: the steps, all of them together, and what lies beyond."""
     rows = [_row(ladder, step, f"{number}. {step.name}") for number, step in enumerate(ladder.steps, 1)]
@@ -129,4 +169,5 @@ def ladder_markdown(ladder: Ladder) -> str:
     """The same as a table in Markdown."""
     cells = [[markdown_cell(cell) for cell in row] for row in ladder_rows(ladder)]
     table = markdown_rows([markdown_cell(each) for each in ladder_headings(ladder)], cells)
-    return f"{table}\n"
+    advice = ladder_advice(ladder)
+    return f"{markdown_text(advice)}\n\n{table}\n" if advice else f"{table}\n"
