@@ -36,9 +36,9 @@ def main() -> None:
     main = run.claims[outcomes.main_claim(run, run.claims)]
     ladder = ladder_of(run.claims, run.dispute, run.manifest)
     texts = {
-        "What should I change?": ladder_advice(ladder) if ladder else "",
         "What would change that?": answers.what_would_change(run, main),
         "How sure is that?": answers.how_sure(run),
+        "What should I change?": ladder_advice(ladder) if ladder else "",
     }
     blocks.answers(texts)
     strips.show_answer(opened)
