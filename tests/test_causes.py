@@ -246,7 +246,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 def test_the_planted_cause_is_the_first_row(measured: RunFolder) -> None:
     [entry] = explanations_in(measured).values()
-    assert entry.causes[0].name == "cleaned", entry.sentence
+    assert entry.causes and entry.causes[0].name == "cleaned", entry.sentence
     assert entry.causes[0].where == "work.py:3" and entry.causes[0].row.ns < 0
     assert measured.changed() == []
 
@@ -285,5 +285,5 @@ def test_the_screen_has_all_of_it(measured: RunFolder) -> None:
     assert "letter for letter in word" in shown
     marked = output("show", str(measured.path), "--markdown")
     assert f"### {screen.headline}" in marked and "| of a call | old | new | change |" in marked
-    assert "&lt;" not in marked and "<details><summary>Lines of new" in marked and "cleaned" in marked
+    assert "&lt;" not in marked and "<details><summary>Time of a call by line, of new" in marked and "cleaned" in marked
     assert "where: " in output("judge", str(measured.path))

@@ -45,7 +45,7 @@ def cause_bars(rows: Sequence[CauseRow], colours: Palette) -> go.Figure:
         margin=(5, 10, 2, 40),
         annotations=notes,
         shapes=[rule(0, 0, 0, height, colours.muted)],
-        xaxis=axis(f"what it adds to a call [{rows[0].unit}]", standoff=4, gridcolor=colours.rule),
+        xaxis=axis(f"change of a call's time [{rows[0].unit}]", standoff=4, gridcolor=colours.rule),
         yaxis=rows_axis(height),
         showlegend=False,
     )

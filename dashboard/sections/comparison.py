@@ -5,8 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from llama_workbench.harness.report.causes import changes
-from llama_workbench.harness.report.comparison import Screen, code_text, measure_rows
-from llama_workbench.harness.report.text import effect_text
+from llama_workbench.harness.report.comparison import Screen, code_text, code_title, measure_rows
 
 from .. import state, words
 from ..figures import causes as figures
@@ -31,11 +30,9 @@ def show(screen: Screen, number: int = 0) -> None:
         anchor="answer" if not number else f"answer-{number}",
     )
     effect = screen.effect
-    blocks.caption(
-        f"{effect.where}: {effect_text(effect)} as fast, for another run of the same command too "
-        f"({effect.rounds} {screen.counted}, {effect.seconds:.1f} s of timing)."
-    )
-    st.markdown(f"**{words.markdown(screen.advice)}**")
+    blocks.say(screen.certainty)
+    why = f"{words.capital(screen.where)}. " if screen.where else ""
+    st.markdown(f"{words.markdown(why)}**{words.markdown(screen.advice)}**")
     left, right = st.columns(2, gap="large")
     with left:
         st.subheader("What a call costs", anchor=False)
@@ -67,5 +64,5 @@ def show_code(screen: Screen) -> None:
         return
     for column, side in zip(st.columns(2, gap="large"), ("baseline", "variant"), strict=True):
         with column:
-            st.caption(f"Lines of {words.markdown(getattr(screen.effect, side))} that take time in a call")
+            blocks.caption(code_title(getattr(screen.effect, side)))
             st.code(code_text(explained, side, CODE_LETTERS), language=None)

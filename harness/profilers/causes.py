@@ -35,6 +35,10 @@ LIVES, SECONDS, RATE_HZ = 10, 0.35, 1000
 """So many processes, each sampled for so long. Lives differ by more than the samples of one do: in the same time an
 interval over ten of them is half as wide as one over five."""
 
+LEAST_LIVES, MOST_LIVES = 5, 15
+"""On a busy machine the profiler may miss a side in a life, which then says nothing: another one is begun, up to so
+many in all. With fewer than the least nothing is said."""
+
 LONG_CALL_SECONDS = 0.1
 """Longer calls are sampled for as long as LEAST_CALLS of them take, up to MOST_SECONDS."""
 LEAST_CALLS, MOST_SECONDS = 6, 10.0
@@ -160,17 +164,19 @@ def _sampled(
     processes = measurement.processes
     processes.end(group)
     group.used = dict.fromkeys((pair.workload, side) for side in pair.sides)
-    for number in range(LIVES):
+    unseen = ""
+    for _ in range(MOST_LIVES):
+        number = len(reader.lives)
         step(number / LIVES, (LIVES - number) * (seconds + 0.7))
         life = processes.next_life(group)
         processes.take_in(group, book, (pair.baseline, pair.variant))
         if number + 1 < LIVES:
             processes.begin_ahead(group)
-        reason = reader.take(_stacks(tool, life.process, pair, seconds))
-        if reason:
-            return {"reason": reason}
+        unseen = reader.take(_stacks(tool, life.process, pair, seconds)) or unseen
+        if len(reader.lives) == LIVES:
+            break
     processes.end(group)
-    return reader.entry()
+    return reader.entry() if len(reader.lives) >= LEAST_LIVES else {"reason": unseen}
 
 
 def _stacks(tool: str, process: WorkerProcess, pair: Comparison, seconds: float) -> str:
@@ -214,15 +220,16 @@ class _Reader:
         self.paths: dict[tuple[str, str], str] = {}
 
     def take(self, stacks: str) -> str:
-        """Read one life; why that cannot be, else empty."""
+        """Read one life; why it says nothing, else empty."""
         counts: Counter[Stack] = Counter()
         for line in stacks.splitlines():
             stack, _, count = line.rpartition(" ")
             if count.isdecimal() and (key := self._key(stack.split(";"))):
                 counts[key] += int(count)
+        if empty := [side for side in SIDES if not any(side == of for of, *_ in counts)]:
+            return f"py-spy saw no call of the {empty[0]}"
         self.lives.append(counts)
-        empty = [side for side in SIDES if not any(side == of for of, *_ in counts)]
-        return f"py-spy saw no call of the {empty[0]}" if empty else ""
+        return ""
 
     def _key(self, frames: Sequence[str]) -> Stack | None:
         """The side and the frames that a stack counts for; None of one that is outside of a turn."""

@@ -28,6 +28,9 @@ MOSTLY = 0.8
 
 MOST_NAMED = 3
 
+LEAST_OF_PLACE = 0.1
+"""A line with less of its function's time is not among those that are named."""
+
 Key = tuple[str, str, str]
 """(workload, variant, baseline)"""
 
@@ -45,10 +48,18 @@ class FunctionCause:
 
     @property
     def where(self) -> str:
-        """The line with the most time on the side that takes longer: "a.py:17"; empty where there is no file."""
+        """From its first to its last line that takes time, on the side that takes longer: "a.py:17-19"; empty where
+        there is no file."""
         side = "baseline" if self.row.ns > 0 else "variant"
-        line = next((line for line in self.lines if line.side == side), self.lines[0])
-        return f"{line.file.rpartition('/')[2]}:{line.line}" if line.line else line.file.rpartition("/")[2]
+        most = next((line for line in self.lines if line.side == side), self.lines[0])
+        file = most.file.rpartition("/")[2]
+        if not most.line:
+            return file
+        of_it = {(most.side, most.file, most.function)}
+        here = [line for line in self.lines if (line.side, line.file, line.function) in of_it]
+        least = LEAST_OF_PLACE * sum(sum(line.samples) for line in here)
+        numbers = [line.line for line in here if sum(line.samples) >= least]
+        return f"{file}:{min(numbers)}{f'-{max(numbers)}' if max(numbers) > min(numbers) else ''}"
 
 
 @dataclass(frozen=True)
@@ -184,7 +195,7 @@ def changes(explained: Explanation) -> list[CauseRow]:
         return []
     rows = [(f"{each.name}{_in_brackets(each.where)}", each.row) for each in explained.causes]
     rows.append(
-        ("the rest, which cannot be told apart" if rows else "all of it: no part can be told", explained.division.rest)
+        ("all else: no difference proven" if rows else "all of it: no part can be told", explained.division.rest)
     )
     one, unit = unit_of(max(explained.call_ns))
     return [CauseRow(name, unit, -row.ns / one, -row.high / one, -row.low / one) for name, row in rows]

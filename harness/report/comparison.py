@@ -6,8 +6,9 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from ..evidence.effect import ALPHA
 from ..evidence.evidence import Evidence
 from ..metrics.instructions.files import INSTRUCTIONS as INSTRUCTIONS_FILE
 from ..metrics.instructions.metric import difference
@@ -16,6 +17,7 @@ from ..profilers.peak_memory import MEMORY
 from ..spec.comparison import Comparison
 from ..spec.words import Word
 from ..store.folder import RunFolder
+from ..store.schema import ExperimentRecord, manifest_of
 from ..store.verdict_schema import Effect, Verdict
 from .causes import Explanation, explanations_in, of_effect
 from .markdown import markdown_cell, markdown_rows, markdown_text
@@ -58,7 +60,8 @@ class Measure:
 @dataclass(frozen=True)
 class Screen:
     """One comparison. `counted`: what its rounds are called. `explained`: where its difference is, as far as somebody
-    looked. `statistic`: the percentile of its calls that is compared; empty for the median."""
+    looked. `statistic`: the percentile of its calls that is compared; empty for the median. `same`: whether both sides
+    gave the same answers, in words."""
 
     verdict: Verdict
     effect: Effect
@@ -67,6 +70,20 @@ class Screen:
     counted: str
     explained: Explanation | None
     statistic: str = ""
+    same: str = ""
+
+    @property
+    def certainty(self) -> str:
+        """The interval, where it was measured, how sure it is and for what, and whether both sides did the same."""
+        effect = self.effect
+        if effect.low <= 0 or math.isinf(effect.high):
+            return f"{effect.where}: {effect_text(effect)} after {effect.rounds} {self.counted}. {self.same}".rstrip()
+        begun = f"{effect.rounds} {self.counted}"
+        if self.counted == "lives":
+            begun = f"another run of this command on this machine too ({begun}: processes begun anew)"
+        alpha = ALPHA if math.isnan(self.verdict.alpha) else self.verdict.alpha
+        sure = f"{effect.where}: {effect_text(effect)}, {100 * (1 - alpha):g} % sure, for {begun}"
+        return f"{sure}. {self.same}" if self.same else f"{sure}."
 
     @property
     def way(self) -> Word:
@@ -127,8 +144,12 @@ def screens(folder: RunFolder, verdicts: Iterable[Verdict], evidence: Evidence, 
     """The screen of every comparison of two sides by time, in the order of the verdicts. `counted`: what the rounds of
     the run are called. Raises RunError."""
     explained = explanations_in(folder)
+    experiments = {each.workload.name: each for each in manifest_of(folder.read_manifest()).experiments}
     return [
-        _screen(folder, evidence, verdict, effect, counted, of_effect(explained, effect))
+        replace(
+            _screen(folder, evidence, verdict, effect, counted, of_effect(explained, effect)),
+            same=_same(experiments.get(effect.workload), effect),
+        )
         for verdict in verdicts
         for effect in verdict.effects
         if effect.baseline and not effect.unit and not effect.factor
@@ -155,6 +176,15 @@ def _screen(
         ratio = faults[1] / faults[0] if faults[0] else math.nan
         measures.append(Measure("page faults", f"{faults[0]:,.1f}", f"{faults[1]:,.1f}", ratio, ratio, ratio))
     return Screen(verdict, effect, call_ns, tuple(measures), counted, explained, statistic)
+
+
+def _same(experiment: ExperimentRecord | None, effect: Effect) -> str:
+    gates = [experiment.gates.get(side) for side in (effect.baseline, effect.variant)] if experiment else []
+    if experiment is None or not all(gate is not None and gate.passed for gate in gates):
+        return ""
+    if experiment.workload.kind == "call":
+        return f"Both gave the same answers{', by ' + experiment.workload.check if experiment.workload.check else ''}."
+    return "Both gave the reference's logits."
 
 
 def _instructions(folder: RunFolder, effect: Effect) -> list[Measure]:
@@ -218,6 +248,11 @@ def code_of(explained: Explanation, side: str) -> list[CodeLine]:
     return [CodeLine(p.function, p.line, p.text, share * call_ns) for p, share in sorted(shares, key=order)]
 
 
+def code_title(name: str) -> str:
+    """What stands above the lines of a side."""
+    return f"Time of a call by line, of {name} (a line's own time, and that of libraries it calls)"
+
+
 def code_text(explained: Explanation, side: str, width: int = 88) -> str:
     """The same as lines of text: time of a call with a bar, number, code. A function's name stands above its lines."""
     one, unit = unit_of(max(explained.call_ns))
@@ -244,8 +279,7 @@ def screen_markdown(screen: Screen) -> str:
     effect, explained = screen.effect, screen.explained
     blocks = [
         f"### {markdown_text(screen.headline)}",
-        f"{markdown_text(effect.where)}: {markdown_text(effect_text(effect))}, {effect.rounds} {screen.counted}. "
-        f"**{markdown_text(screen.advice)}**",
+        f"{markdown_text(screen.certainty)} **{markdown_text(screen.advice)}**",
         markdown_rows(
             ("of a call", markdown_cell(effect.baseline), markdown_cell(effect.variant), "change"),
             (list(map(markdown_cell, row)) for row in measure_rows(screen.measures)),
@@ -256,6 +290,6 @@ def screen_markdown(screen: Screen) -> str:
     if explained is not None and explained.division is not None:
         for name, side in ((effect.baseline, "baseline"), (effect.variant, "variant")):
             code = html.escape(code_text(explained, side), quote=False)
-            title = f"Lines of {html.escape(name)} that take time in a call"
+            title = html.escape(code_title(name))
             blocks.append(f"<details><summary>{title}</summary>\n\n<pre>\n{code}\n</pre>\n</details>")
     return "\n\n".join(blocks) + "\n"

@@ -63,11 +63,10 @@ def _show(screen: Screen, code: bool) -> None:
     from llama_workbench.harness.report.causes import changes
     from llama_workbench.harness.report.comparison import code_text, measure_rows
     from llama_workbench.harness.report.terminal import console
-    from llama_workbench.harness.report.text import effect_text
 
     effect, explained = screen.effect, screen.explained
     show(Text(screen.headline, style=f"bold {screen.way.look.terminal}".strip()))
-    show(Text(f"{effect.where}: {effect_text(effect)}, {effect.rounds} {screen.counted}", style="dim"))
+    show(Text(screen.certainty, style="dim"))
     table = Table.grid(padding=(0, 2))
     for row in measure_rows(screen.measures):
         table.add_row(*(Text(cell) for cell in (row[0], f"{row[1]} → {row[2]}", row[3])))
