@@ -17,6 +17,7 @@ from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.causes import divide
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.schema import manifest_of
 from tests import cause_trials
 from tests.test_cli import output
 
@@ -250,7 +251,7 @@ def test_the_planted_cause_is_the_first_row(measured: RunFolder) -> None:
 
 def test_the_screen_has_all_of_it(measured: RunFolder) -> None:
     manifest = measured.read_manifest()
-    [screen] = screens(measured, measured.read(VERDICTS), evidence_of(measured, manifest), "lives")
+    [screen] = screens(measured, measured.read(VERDICTS), evidence_of(measured, manifest_of(manifest)), "lives")
     if screen.way != Word.INCONCLUSIVE:  # beside other tests there may be too few lives
         assert screen.headline.startswith("new is ") and " times as slow as old: " in screen.headline
         assert screen.advice == "Keep old."

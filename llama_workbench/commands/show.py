@@ -44,7 +44,7 @@ def command(
     from llama_workbench.harness.report.text import counted_in
 
     folder = find_run(run)
-    if is_fleet(folder.read_manifest()):
+    if is_fleet(folder.manifest()):
         raise Failure(f"{folder.path}: a run of several machines; name that of one, below {folder.path}/machines")
     verdicts, manifest = rejudge(folder)
     compared = [verdict for verdict in verdicts if verdict.is_comparison]
