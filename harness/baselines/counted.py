@@ -159,7 +159,7 @@ def _operation_rows(old: CountedRun, now: CountedRun) -> Iterator[Row]:
             continue
         same = before.digest == after.digest
         base, new = (Counted(float(trace.ops), "operations") for trace in (before, after))
-        percent = 100 * (after["ops"] / before["ops"] - 1) if before["ops"] else None
+        percent = 100 * (after.ops / before.ops - 1) if before.ops else None
         verdict: Answer = "no regression" if same else "changed"
         detail = "" if same else _came_and_went(before, after)
         yield Row(*key, "", base, new, percent, percent, percent, verdict, detail, "operations")

@@ -28,7 +28,7 @@ from ..store.files import STANDINGS
 from ..store.folder import RunFolder
 from ..store.forms import plain
 from ..store.schema import STANDINGS as FORM
-from ..store.schema import Key, OverLives, RelativeTime, Standings, WorkloadResult
+from ..store.schema import Checkpoint, Key, OverLives, RelativeTime, Standings, WorkloadResult
 
 
 def measure_standings(folder: RunFolder, workloads: Collection[str] | None = None) -> Standings:
@@ -44,11 +44,11 @@ def measure_standings(folder: RunFolder, workloads: Collection[str] | None = Non
     baselines: dict[str, str] = {}
     for experiment in manifest.experiments:
         workload, name = experiment.workload, experiment.workload.name
-        weights = (manifest.checkpoints or {}).get(workload.geometry or "")
+        weights = (manifest.checkpoints or {}).get(workload.geometry or "", Checkpoint())
         likely = (each for each in (*YARDSTICKS, experiment.baseline) if (name, each) in present)
         baselines.setdefault(name, experiment.baseline or "")
-        digest, reference = weights and weights.digest, next(likely, None)
-        results.setdefault(name, WorkloadResult(plain(workload), digest, reference, evidence.bias(name)))
+        result = WorkloadResult(plain(workload), weights.digest, next(likely, None), evidence.bias(name))
+        results.setdefault(name, result)
     taken_on = list(dict.fromkeys((workload, name) for workload, names in evidence.measured.items() for name in names))
     unmeasured = (key for key in taken_on if key not in present and key not in evidence.unusable)
     reasons = {**evidence.unusable, **dict.fromkeys(unmeasured, "no finished round")}

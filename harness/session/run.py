@@ -122,6 +122,7 @@ class Run:
         self.passes: list[str] = list(earlier.manifest.passes) if earlier else []
         threads = max((e.workload.threads for e in plan.experiments), default=1)
         self.environment = fingerprint(threads, allocator=ALLOCATOR, device=plan.device, results=self.folder.path)
+        self.machine = Environment.model_validate(self.environment)
         self.measurement: Measurement | None = None
         self.last_snapshot = time.monotonic()
         self.checkpoint_facts: dict[str, dict[str, str]] = {}
@@ -212,8 +213,7 @@ class Run:
             set_horizons(measurement.processes.groups, seconds)
             self._write_manifest("running")
             horizons = {book.experiment.workload.name: book.horizon for book in books if book.horizon}
-            machine = Environment.model_validate(self.environment)
-            rule = stopping_rule(self.plan, wall, machine, horizons, to_compare=self.options.to_compare)
+            rule = stopping_rule(self.plan, wall, self.machine, horizons, to_compare=self.options.to_compare)
             for finished in self.earlier.rounds if self.earlier else ():
                 rule.add(finished)
             rule.end_life()

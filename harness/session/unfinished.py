@@ -147,7 +147,7 @@ class Unfinished:
         found = device_differences(earlier, {"device": measurement.processes.device_facts})
         for name, facts in (self.manifest.checkpoints or {}).items():
             before, digest = facts.digest, measurement.processes.checkpoints.get(name, {}).get("digest")
-            if None not in (before, digest) and before != digest:
+            if before is not None and digest is not None and before != digest:
                 found.append(f"weights of {name}: SHA-256 {before[:12]} against {digest[:12]}")
         if found:
             raise _refused(self.folder, found)
