@@ -156,8 +156,8 @@ def test_a_part_may_be_measured_on_some_of_its_workloads_without_all() -> None:
         assert planned.hypothesis[0].workload_names() == measured
         assert planned.hypothesis[0].left_out == (2 if measured == some else 0)
         assert Claim.model_validate(planned.stored()) == planned  # as a run stores it
-        said = judge_claims([planned], evidence_from_manifest(manifest_of({"experiments": []}), NO_SAMPLES))[0].claimed
-        assert said.endswith(" (on 2 of its 4 workloads; --all has all)") == (measured == some)
+        said = judge_claims([planned], evidence_from_manifest(manifest_of({"experiments": []}), NO_SAMPLES))[0].fewer
+        assert said == "on 2 of its 4 workloads; --all has all" * (measured == some)
     table = claim.hypothesis[0].model_dump(exclude_defaults=True) | {"quick": ["prefill-tiny-t16"]}
     with pytest.raises(ClaimError, match="quick names prefill-tiny-t16, which workloads does not"):
         a_claim(**table)

@@ -431,8 +431,9 @@ def test_the_headline_names_the_end_that_is_nearest_to_the_claim() -> None:
     assert answer([below]).headline == f"{QUESTION} No: at most 1.02x at usual lengths."
     above = a_verdict(an_effect(low=3.2, high=4.1), claimed="2-3x", region={"low": 2.0, "high": 3.0}, **claim)
     assert answer([above]).headline == f"{QUESTION} No: at least 3.20x at usual lengths."
-    quick = a_verdict(**claim, claimed="2-3x (on 2 of its 5 workloads; --all has all)")
+    quick = a_verdict(**claim, claimed="2-3x", fewer="on 2 of its 5 workloads; --all has all")
     assert answer([quick]).headline == f"{QUESTION} No.", "what is left out stands beside the verdict"
+    assert quick.claimed_here == "2-3x (on 2 of its 5 workloads; --all has all)" in headlines([quick])
 
 
 def test_a_run_without_main_claims_is_summed_up() -> None:

@@ -72,7 +72,8 @@ def _part_of_claim(claim: Claim, hypothesis: Hypothesis) -> Part:
             reason=judged.reason,
             cause=judged.cause,
             alpha=alpha if metric.has_confidence else math.nan,
-            claimed=hypothesis.describe() + _on_fewer(hypothesis),
+            claimed=hypothesis.describe(),
+            fewer=_on_fewer(hypothesis),
             due_to=hypothesis.due_to,
             region=Ends(**hypothesis.region.to_json()),
             effects=judged.effects,
@@ -88,7 +89,7 @@ def _part_of_claim(claim: Claim, hypothesis: Hypothesis) -> Part:
 def _on_fewer(hypothesis: Hypothesis) -> str:
     """How many of its workloads the quick set measures, where these are not all."""
     some = len(hypothesis.workload_names())
-    return f" (on {some} of its {some + hypothesis.left_out} workloads; --all has all)" if hypothesis.left_out else ""
+    return f"on {some} of its {some + hypothesis.left_out} workloads; --all has all" if hypothesis.left_out else ""
 
 
 # -- pairs without a claim ---------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ def markdown_table(verdicts: Sequence[Verdict], manifest: Manifest, *, command: 
     for verdict in verdicts:
         effects = sorted((each for each in verdict.effects if each.value is not None), key=lambda each: each.ratio)
         rounds = [effect.rounds for effect in effects]
-        name, part, claimed = map(markdown_cell, (verdict.claim, verdict.part, verdict.claimed))
+        name, part, claimed = map(markdown_cell, (verdict.claim, verdict.part, verdict.claimed_here))
         cells = [
             f"`{name}`" + (f" ({part})" if part else "") + (f": {claimed}" if claimed else ""),
             markdown_cell(", ".join(verdict.who)),

@@ -109,7 +109,7 @@ def _heading(verdict: Verdict, manifest: Manifest) -> Iterator[RenderableType]:
         lines.append(f"{one_text_line(verdict.statement)} ({verdict.claimed})")
     elif verdict.claimed:
         said = "asked" if verdict.is_condition else "claimed"
-        lines.append(f"{said}: {one_text_line(verdict.claimed)}")
+        lines.append(f"{said}: {one_text_line(verdict.claimed_here)}")
     if verdict.verdict in WITH_REASON or not verdict.effects:
         lines.append(one_text_line(verdict.reason, 1000))
     more = any(0 < effect.seconds_more <= DAY_S for effect in verdict.effects)

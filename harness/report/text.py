@@ -156,14 +156,6 @@ def _gain(ratio: float) -> str:
     return f"{100 * (ratio - 1):.2g}" if ratio < 2 else f"{100 * (ratio - 1):,.0f}"
 
 
-_FEWER = re.compile(r" \(on \d+ of its \d+ workloads; --all has all\)$")
-
-
-def claimed_text(verdict: Verdict) -> str:
-    """What is claimed, without the note on how many of its workloads this run has."""
-    return _FEWER.sub("", one_text_line(verdict.claimed))
-
-
 def short(value: float) -> str:
     """Three digits that count, and all of a whole number."""
     if abs(value) >= 100 or value == round(value):

@@ -143,10 +143,19 @@ class Verdict:
     cause: Annotated[Cause, says("what makes it so, in a word that code may ask for; else none")] = Cause.NONE
     alpha: Annotated[Alpha, null_is(math.nan), says("of each effect; null: bounds from experience")] = math.nan
     claimed: Annotated[Text, says("`region` in words")] = ""
+    fewer: Annotated[
+        Text,
+        Field(exclude_if=lambda text: not text, description="on how many of its workloads, where these are not all"),
+    ] = ""
     due_to: Annotated[Text, says("of a claim about the split: which sides bring the speed-up")] = ""
     region: Ends | None = None
     together: Annotated[bool, says("whether it holds at once with all others that say so (Holm)")] = False
     effects: Annotated[tuple[Effect, ...], says("the evidence")]
+
+    @property
+    def claimed_here(self) -> str:
+        """What is claimed, with how many of its workloads this run has where these are not all."""
+        return f"{self.claimed} ({self.fewer})" if self.fewer else self.claimed
 
     @property
     def low(self) -> float | None:
