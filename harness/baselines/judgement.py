@@ -104,7 +104,7 @@ class Judgement(BaseModel):
 def _compared(screen: Screen, passed: Mapping[tuple[str, str], bool]) -> ChangeComparison:
     effect, counted = screen.effect, screen.instructions
     before, after = (None if math.isnan(ns) else ns for ns in screen.call_ns)
-    decision = _DECIDED.get(Word(effect.verdict), "cannot tell")
+    decision = _DECIDED.get(effect.verdict, "cannot tell")
     old, new = (passed.get((effect.workload, side), False) for side in (effect.baseline, effect.variant))
     if old and not new:
         decision = "refused"

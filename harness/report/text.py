@@ -281,6 +281,6 @@ def _counts(verdicts: Iterable[Verdict]) -> str:
     return ", ".join(f"{counts[word]} {row_text(word)}" for word in LOOKS if word in counts)
 
 
-def row_text(word: str) -> str:
+def row_text(word: Word) -> str:
     """The verdict on a single row as a reader sees it: what is not settled is open, and its interval says how far."""
     return "open" if word == Word.INCONCLUSIVE else word

@@ -120,8 +120,7 @@ class Run:
         self.is_open = earlier is None
         self.sources = sources_of(plan)
         self.passes: list[str] = list(earlier.manifest.passes) if earlier else []
-        threads = max((e.workload.threads for e in plan.experiments), default=1)
-        self.environment = fingerprint(threads, allocator=ALLOCATOR, device=plan.device, results=self.folder.path)
+        self.environment = fingerprint(plan.threads, allocator=ALLOCATOR, device=plan.device, results=self.folder.path)
         self.machine = Environment.model_validate(self.environment)
         self.measurement: Measurement | None = None
         self.last_snapshot = time.monotonic()

@@ -75,7 +75,7 @@ class Unfinished:
         plan = Plan(str(manifest.mode), claims, pairs, (), outside, manifest.device_kind, conditions, functions)
         experiments = _experiments(folder, manifest, plan, checkpoint)
         plan = replace(plan, experiments=experiments, dispute=manifest.dispute)
-        now = fingerprint(_threads(plan), allocator=ALLOCATOR, device=plan.device)
+        now = fingerprint(plan.threads, allocator=ALLOCATOR, device=plan.device)
         before = manifest.machine_facts
         differences = changed_since(before, now | {"device": before.get("device")})  # what a GPU is, its worker knows
         differences += [*changed_code(sources, plan), *_changed_claims(claims, claims_folder)]
@@ -197,10 +197,6 @@ def _rounds(folder: RunFolder, known: Manifest) -> tuple[Round, ...]:
             )
             raise RunError(folder.path, problem, "Restore its samples from a copy, or measure anew.")
     return rounds
-
-
-def _threads(plan: Plan) -> int:
-    return max((experiment.workload.threads for experiment in plan.experiments), default=1)
 
 
 def _experiments(

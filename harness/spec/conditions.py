@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from .regions import Region
+from .words import Word
 
 FAIL_IF = "fail-if"
 """The name under which conditions on a comparison are judged."""
@@ -82,9 +83,9 @@ class Condition:
         others every effect must be proven, and the chance that one is wrongly is that of a single interval."""
         return effects if self.kind == "slower" else 1
 
-    def fails(self, answers: Collection[str]) -> bool:
+    def fails(self, answers: Collection[Word]) -> bool:
         """Whether it does, by the verdict on `region` for each effect. Where there is none, nothing is proven."""
         if self.kind == "slower":
-            return "supported" in answers
-        proven = "refuted" if self.kind == "maybe-slower" else "supported"
+            return Word.SUPPORTED in answers
+        proven = Word.REFUTED if self.kind == "maybe-slower" else Word.SUPPORTED
         return not answers or any(answer != proven for answer in answers)

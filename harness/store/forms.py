@@ -28,6 +28,9 @@ def says(text: str) -> Any:
     return Field(description=text)
 
 
+ABSENT = Field(exclude_if=lambda value: not value)
+"""Of a field that is not there in a file where nothing, 0 or false stands in it."""
+
 MOST = 2**62
 """No count, no number of bytes and no time in nanoseconds is larger; sums of a few of them still fit in 64 bits."""
 

@@ -29,6 +29,7 @@ from ..spec.entered import EnteredName
 from ..stats.confidence import Interval
 from ..stats.means import Mean
 from .forms import (
+    ABSENT,
     Alpha,
     Amount,
     Count,
@@ -54,8 +55,6 @@ from .forms import (
 from .gate_schema import Confirmed, Excluded, Gate, Trace, TraceDifference
 from .machine_schema import Machine, Spending
 from .sitting_schema import Apart, LostLife, SideEnvironment, Sitting, Sources
-
-ABSENT_AT_0 = Field(exclude_if=lambda value: not value)
 
 FORMAT = 1  # of the run folder; a reader refuses any other
 
@@ -189,7 +188,7 @@ class Noise:
     controls: Annotated[tuple[Control, ...], says("every control")] = ()
     line: Annotated[Text, says("the summary")] = ""
     typical: Annotated[
-        Amount, ABSENT_AT_0, says("log units by which controls differ typically, where all together show that they do")
+        Amount, ABSENT, says("log units by which controls differ typically, where all together show that they do")
     ] = 0.0
     damaged: Annotated[tuple[Text, ...], Field(exclude=True), SkipJsonSchema()] = ()
 
@@ -370,6 +369,5 @@ def manifest_of(content: Mapping[str, Any]) -> Manifest:
 
 
 MANIFEST, STANDINGS = TypeAdapter(Manifest), TypeAdapter(Standings)
-NOISE = TypeAdapter(Noise)
 Claims = Annotated[list[dict[str, Any]], says("The claims as they stood then, in the form of `claims/*.toml`.")]
 CLAIMS = TypeAdapter(Claims)  # harness/claims/model.py checks each claim
