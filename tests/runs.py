@@ -21,7 +21,7 @@ from llama_workbench.harness.judge.verdicts import judge_ad_hoc, judge_claims
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
-from llama_workbench.harness.store.schema import FORMAT
+from llama_workbench.harness.store.schema import FORMAT, manifest_of
 
 SUB_ROUNDS = 5
 
@@ -201,7 +201,7 @@ def write_run(
     run.write_json("claims.json", [] if compare else [dict(claim) for claim in claims])
     if killed or not judged:
         return run
-    evidence = evidence_from_manifest(content, run.read_samples())
+    evidence = evidence_from_manifest(manifest_of(content), run.read_samples())
     run.write_json("run.json", content | {"noise": plain(evidence.noise)})
     if compare:
         verdicts = [judge_ad_hoc(evidence, baseline=compare[0], variant=compare[1])]

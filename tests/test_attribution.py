@@ -36,7 +36,7 @@ from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.stats import samples as stats
 from llama_workbench.harness.stats.confidence import pseudo_median, running_bounds
 from llama_workbench.harness.stats.samples import Clock, WholeRounds, whole_rounds
-from llama_workbench.harness.store.schema import Control, Noise
+from llama_workbench.harness.store.schema import Control, Noise, manifest_of
 from tests.simulated_rates import miss
 
 CELLS = GRID.cells()
@@ -86,7 +86,7 @@ def evidence(samples: pd.DataFrame, **changes: Any) -> Evidence:
             }
         ]
     }
-    return replace(evidence_from_manifest(manifest, samples), **changes)
+    return replace(evidence_from_manifest(manifest_of(manifest), samples), **changes)
 
 
 def attributed(gains: Mapping[str, float], **arguments: Any) -> Attribution:

@@ -397,8 +397,8 @@ def test_a_run_measures_its_pairs_apart(tmp_path: Path, monkeypatch: pytest.Monk
     request = Request(compare=("team006_before", "team006_after"), workloads=("decode-15m-c64",))
     options = Options(budget_seconds=6.0, run_dir=tmp_path / "run")
     result = Run(plan_run(request, options), options, Quiet()).measure()
-    [experiment] = result.manifest["experiments"]
-    assert experiment["blocks"] == experiment["rounds"] > 0
+    [experiment] = result.manifest.experiments
+    assert experiment.blocks == experiment.rounds > 0
     samples = result.folder.read_samples()
     blocks = [{*map(str, names)} for _, names in samples.groupby(["process", "round"])["variant"]]
     assert {len(names) for names in blocks} <= {2, 3}

@@ -274,8 +274,8 @@ def counts(seed):
 
 
 def test_the_screen_has_all_of_it(measured: RunFolder) -> None:
-    manifest = measured.read_manifest()
-    [screen] = screens(measured, measured.read(VERDICTS), evidence_of(measured, manifest), "lives")
+    manifest = measured.manifest()
+    [screen] = screens(measured, measured.read(VERDICTS), evidence_of(measured, manifest), manifest)
     if screen.way != Word.INCONCLUSIVE:  # beside other tests there may be too few lives
         assert screen.headline.startswith("new is ") and " times as slow as old: " in screen.headline
         assert screen.advice == "Keep old."

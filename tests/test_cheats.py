@@ -87,7 +87,7 @@ def cheated(tmp_path_factory: pytest.TempPathFactory) -> session.Result:
 )
 def test_the_run_goes_on_without_it(cheated, name, said):
     """Nothing in the process can tell clocks that were found by way of the stack, but the parent reads other clocks."""
-    reasons = {item["variant"]: item["reason"] for item in cheated.manifest["excluded"]}
+    reasons = {item.variant: item.reason for item in cheated.manifest.excluded}
     assert reasons.keys() == {"old_buffer", "closes_files", "clocks_by_frame"}
     assert said in reasons[name]
     verdicts = {verdict.title: verdict.verdict for verdict in cheated.verdicts}
@@ -116,8 +116,8 @@ def test_a_large_gain_of_an_honest_variant_is_confirmed_and_marked(cheated):
     [verdict] = [verdict for verdict in cheated.verdicts if verdict.title == "honest against candle"]
     (effect,) = verdict.effects
     assert effect.verdict == "faster" and effect.said[-1].startswith("measured again, alone in fresh processes")
-    found = {entry["variant"]: entry for entry in cheated.manifest["experiments"][0]["confirmations"]}
-    assert found["honest"]["ratio"] == pytest.approx(effect.ratio, rel=0.3) and found["honest"]["calls"] > 100
+    found = {entry.variant: entry for entry in cheated.manifest.experiments[0].confirmations}
+    assert found["honest"].ratio == pytest.approx(effect.ratio, rel=0.3) and found["honest"].calls > 100
 
 
 def test_who_writes_answers_into_the_pipe_is_left_out(tmp_path):
@@ -126,7 +126,7 @@ def test_who_writes_answers_into_the_pipe_is_left_out(tmp_path):
         variants=("fast", "yardstick", "scribbles"), added=(f"{CHEATS}:scribbles",), workloads=("prefill-tiny-t16",)
     )
     result, _ = run(tmp_path, request, rounds=2)
-    (excluded,) = result.manifest["excluded"]
-    assert excluded["variant"] == "scribbles"
-    assert "writes into the pipe by which its process answers" in excluded["reason"]
+    (excluded,) = result.manifest.excluded
+    assert excluded.variant == "scribbles"
+    assert "writes into the pipe by which its process answers" in excluded.reason
     assert set(result.folder.read_samples()["variant"].unique()) >= {"fast", "yardstick"}

@@ -40,7 +40,8 @@ def test_verdicts_and_intervals_are_those_that_were_committed(run: Path) -> None
     verdicts, manifest = judged(run)
     found = plain(verdicts)
     assert stored
-    assert manifest["noise"]["line"] == RunFolder(run).read_manifest()["noise"]["line"]
+    then_said = RunFolder(run).manifest().noise
+    assert manifest.noise and then_said and manifest.noise.line == then_said.line
     assert [(each["claim"], each["part"], each["verdict"]) for each in found] == [
         (each["claim"], each["part"], each["verdict"]) for each in stored
     ]

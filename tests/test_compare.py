@@ -168,7 +168,7 @@ def test_the_interval_of_two_runs_of_lives_is_that_of_two_samples(tmp_path: Path
     runs = [a_run(tmp_path / str(seed), seed=seed, **LIVES) for seed in (1, 2)]
     key, series = ("decode-15m-c64", "team005_hybrid"), []
     for run in runs:
-        evidence = evidence_from_manifest(run.read_manifest(), run.read_samples())
+        evidence = evidence_from_manifest(run.manifest(), run.read_samples())
         series.append(evidence.differences(Comparison(*key, "yardstick")).values)
     oracle = stats.ttest_ind(*series, equal_var=False, trim=0.2).confidence_interval(0.99)
     found = row(compare(*runs), *key)

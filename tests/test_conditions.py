@@ -8,6 +8,7 @@ from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import PlanError, Request, typed
 from llama_workbench.harness.spec.conditions import Condition
 from llama_workbench.harness.spec.regions import ANSWERS, Region
+from llama_workbench.harness.spec.words import Word
 
 PAIR = ("team006_before", "fast")
 
@@ -26,12 +27,14 @@ def test_when_a_condition_fails(
 ) -> None:
     condition = Condition.parse(text)
     assert str(condition) == text
-    assert condition.fails(["supported", "refuted"]) == one_is_in
-    assert condition.fails(["refuted", "refuted"]) == all_are_out
-    assert condition.fails(["supported", "supported"]) == all_are_in
+    assert condition.fails([Word.SUPPORTED, Word.REFUTED]) == one_is_in
+    assert condition.fails([Word.REFUTED, Word.REFUTED]) == all_are_out
+    assert condition.fails([Word.SUPPORTED, Word.SUPPORTED]) == all_are_in
     assert condition.fails([]) == (condition.kind != "slower"), "nothing is proven"
     assert (
-        condition.fails(["inconclusive", "refuted" if condition.kind in ("slower", "maybe-slower") else "supported"])
+        condition.fails(
+            [Word.INCONCLUSIVE, Word.REFUTED if condition.kind in ("slower", "maybe-slower") else Word.SUPPORTED]
+        )
         == some_are_open
     )
 

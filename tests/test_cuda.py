@@ -309,7 +309,7 @@ def test_a_stored_run_is_judged_by_the_device_that_it_names(runs: tuple[RunFolde
 
 def test_what_is_not_measured_takes_no_part_of_alpha(runs: tuple[RunFolder, RunFolder]) -> None:
     run = runs[1]
-    evidence = evidence_from_manifest(run.read_manifest(), run.read_samples())
+    evidence = evidence_from_manifest(run.manifest(), run.read_samples())
     asked = claims("refactor-2x-3x", "cpu-only", "qkv-61", "weight-loading-bottleneck")
     alone = judge_claims(claims("refactor-2x-3x"), evidence)
     assert judge_claims(asked, evidence)[-1].alpha == alone[0].alpha
@@ -363,9 +363,9 @@ def test_a_run_on_cuda(tmp_path: Path) -> None:
     assert (samples["device_ns"] > 0).all()
     assert (samples.loc[samples["workload"] == "generate-tiny-t8-n6-b1", "first_device_ns"] > 0).all()
     assert {effect.metric for effect in result.verdicts[0].effects} == {"device time"}
-    device = result.manifest["environment"]["device"]
+    device = result.manifest.machine_facts["device"]
     assert device["kind"] == "cuda" and device["name"] and device["compute_capability"] and device["driver"]
     assert {key: device[key] for key in cuda.FULL_PRECISION} == cuda.FULL_PRECISION
-    assert all(gate["passed"] for e in result.manifest["experiments"] for gate in e["gates"].values())
+    assert all(gate.passed for e in result.manifest.experiments for gate in e.gates.values())
     memory = {(e["workload"], e["variant"]): e for e in json.loads((tmp_path / "run" / "memory.json").read_text())}
     assert memory["prefill-tiny-t16", "team006_before"]["peak_transient_bytes"] > 0

@@ -21,6 +21,7 @@ from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.spec.sides import ARCHITECTURE, OPERATIONS, TOTAL
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.schema import manifest_of
 from llama_workbench.harness.store.verdict_schema import Effect
 from tests import runs
 from tests.dashboard_pages import alts, everything, open_page
@@ -79,7 +80,9 @@ def write_grid_run(
         ],
     }
     claim = tomllib.loads((ROOT / "claims" / "arch-or-ops.toml").read_text())
-    verdicts = judge_claims([check_claim(claim, "claims")], evidence_from_manifest(manifest, run.read_samples()))
+    verdicts = judge_claims(
+        [check_claim(claim, "claims")], evidence_from_manifest(manifest_of(manifest), run.read_samples())
+    )
     run.write_json("run.json", manifest)
     run.write_json("claims.json", [claim])
     run.write_json("verdicts.json", verdicts)

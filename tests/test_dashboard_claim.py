@@ -11,6 +11,7 @@ from urllib.parse import parse_qs
 
 import numpy as np
 import pytest
+from pydantic import TypeAdapter
 
 from llama_workbench import ROOT
 from llama_workbench.harness.fleet.rejudge import rejudge
@@ -19,7 +20,7 @@ from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
-from llama_workbench.harness.store.schema import NOISE
+from llama_workbench.harness.store.schema import Noise
 from tests import runs
 from tests.dashboard_pages import alts, everything, open_in_app, strips, texts
 from tests.dashboard_runs import HOSTILE, MARKUP, deface
@@ -131,14 +132,14 @@ def test_a_control_that_fired_counts_in_a_comparison_too(tmp_path: Path) -> None
 
 def test_noise_comes_back_from_the_manifest_as_it_was_judged(run: data.Run) -> None:
     written = RunFolder(run.path).read_manifest()["noise"]
-    assert plain(NOISE.validate_python(written)) == {
+    assert plain(TypeAdapter(Noise).validate_python(written)) == {
         "controls": [
             control | {name: pytest.approx(control[name]) for name in ("ratio", "low", "high")}
             for control in written["controls"]
         ],
         "line": written["line"],
     }
-    damaged = NOISE.validate_python({"controls": [{"workload": "w"}, *written["controls"]]})
+    damaged = TypeAdapter(Noise).validate_python({"controls": [{"workload": "w"}, *written["controls"]]})
     assert len(damaged.controls) == len(written["controls"]) and "left out" in damaged.damaged[0]
 
 

@@ -58,9 +58,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     experiment |= {"gates": gates, "traces": {}, "trace_differences": []}
     command = ["pytest", "--benchmark", "--compare", "old.py:total", "new.py:total", "--call", "mine.py:numbers"]
     run.write_json("run.json", manifest | {"command": command, "checkpoints": {}})
-    verdicts, noise = rejudge(run)
+    verdicts, judged = rejudge(run)
     run.write_json("verdicts.json", verdicts)
-    run.write_json("run.json", run.read_manifest() | {"noise": noise})
+    run.write_json("run.json", judged)
     return results
 
 

@@ -17,9 +17,10 @@ from llama_workbench.harness.claims.reading import DISPUTE_FILE, load_claims
 from llama_workbench.harness.metrics.share.files import PHASES
 from llama_workbench.harness.report.answer import answer
 from llama_workbench.harness.report.decision import decisions_of, picks_of
-from llama_workbench.harness.spec.dispute import Dispute, dispute_of
+from llama_workbench.harness.spec.dispute import Dispute
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.schema import manifest_of
 from tests.runs import write_run
 
 FUNCTIONS = """
@@ -151,12 +152,12 @@ def test_judging_gives_a_run_the_questions_of_a_folder(tmp_path: Path, capsys: p
     """A run that says nothing gets those that ship; with --claims-dir another folder's. Its claims stay."""
     run = write_run(tmp_path / "run", rounds=12, only=["prefill-15m-t128"], dispute={})
     manifest = run.read_manifest()
-    assert dispute_of(manifest) == Dispute()
+    assert run.manifest().dispute == Dispute()
     del manifest["dispute"]
     run.write_json("run.json", manifest)
     with pytest.raises(SystemExit):
         app.main(["judge", str(run.path)])
-    assert dispute_of(run.read_manifest()) == load_dispute()
+    assert run.manifest().dispute == load_dispute()
     assert "Is one file more than 1 % faster than many?" in capsys.readouterr().out
     folder = tmp_path / "claims"
     folder.mkdir()
@@ -168,7 +169,7 @@ def test_judging_gives_a_run_the_questions_of_a_folder(tmp_path: Path, capsys: p
     with pytest.raises(SystemExit):
         app.main(["judge", str(run.path), "--claims-dir", str(folder)])
     assert "One or many? " in capsys.readouterr().out
-    assert [question.text for question in dispute_of(run.read_manifest()).question] == ["One or many?"]
+    assert [question.text for question in run.manifest().dispute.question] == ["One or many?"]
 
 
 @pytest.mark.parametrize(
@@ -228,7 +229,7 @@ def test_it_is_no_claim_and_need_not_be_there(claims: Path) -> None:
 def test_without_a_dispute_nothing_of_ours_is_asked(tmp_path: Path) -> None:
     """The same claims in a run that asks nothing: their own titles, and no rules."""
     run = write_run(tmp_path / "run", rounds=12, only=["prefill-15m-t128"], dispute={})
-    verdicts, dispute = run.read(VERDICTS), dispute_of(run.read_manifest())
+    verdicts, dispute = run.read(VERDICTS), run.manifest().dispute
     assert not any("?" in line.question for line in answer(verdicts, dispute).lines)
     assert picks_of(decisions_of(dispute, run.read_table(PHASES), verdicts, 0.01)) == []
     assert dispute.command("phases") == "pytest --benchmark"
@@ -236,5 +237,5 @@ def test_without_a_dispute_nothing_of_ours_is_asked(tmp_path: Path) -> None:
 
 def test_what_a_run_stores_is_what_was_read() -> None:
     shipped = load_dispute()
-    assert dispute_of(json.loads(json.dumps({"dispute": shipped.stored()}))) == shipped
-    assert dispute_of({"dispute": {"question": 3}}) == Dispute(), "what cannot be read is left out"
+    assert manifest_of(json.loads(json.dumps({"dispute": shipped.stored()}))).dispute == shipped
+    assert manifest_of({"dispute": {"question": 3}}).dispute == Dispute(), "what cannot be read is left out"

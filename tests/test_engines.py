@@ -14,6 +14,7 @@ from llama_workbench.harness.claims import published
 from llama_workbench.harness.claims.reading import check_claim
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import PlanError, Request
+from llama_workbench.harness.store.gate_schema import Excluded
 from llama_workbench.harness.worker import models
 from llama_workbench.harness.worker.gates.logits import run_cases
 from llama_workbench.harness.worker.gates.small import (
@@ -92,8 +93,8 @@ def test_a_run_takes_the_engines_that_are_there_and_goes_on_without_the_others(t
     request = Request(variants=("yardstick", "fast", *ENGINES), workloads=("prefill-tiny-t16", "decode-tiny-c16"))
     result, notes = run(tmp_path, request, rounds=6)
 
-    assert {"variant": "llama_cpp", "reason": "not installed: pip install it"} in result.manifest["excluded"]
-    assert len(result.manifest["excluded"]) == len(ENGINES) - len(there)
+    assert Excluded(variant="llama_cpp", reason="not installed: pip install it") in result.manifest.excluded
+    assert len(result.manifest.excluded) == len(ENGINES) - len(there)
     assert [note for note in notes if "llama_cpp" in note] == ["llama_cpp is left out: not installed: pip install it"]
     told = {verdict.effects[0].variant: verdict for verdict in result.verdicts}
     assert told["llama_cpp"].verdict == "not evidence" and "not installed" in told["llama_cpp"].reason
@@ -101,11 +102,11 @@ def test_a_run_takes_the_engines_that_are_there_and_goes_on_without_the_others(t
     samples = result.folder.read_samples()
     assert {"yardstick", "fast", *there} <= set(samples["variant"])
     assert (samples[["cpu_ns", "wall_ns"]] > 0).all().all()
-    for experiment in result.manifest["experiments"]:
-        assert "fast" in experiment["traces"]
-        assert not set(experiment["traces"]) & set(ENGINES)  # or torch would call those of two engines the same
+    for experiment in result.manifest.experiments:
+        assert "fast" in experiment.traces
+        assert not set(experiment.traces) & set(ENGINES)  # or torch would call those of two engines the same
         if "mistralrs" in there:
-            assert "mistralrs" in experiment["clock"]["wall_variants"]
+            assert "mistralrs" in experiment.clock.wall_variants
             mine = samples[(samples["workload"] == "decode-tiny-c16") & (samples["variant"] == "mistralrs")]
             assert set(mine["repeats"]) == {models.DECODED}
 

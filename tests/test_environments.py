@@ -37,6 +37,7 @@ from llama_workbench.harness.measure.processes import begin as really_begin
 from llama_workbench.harness.plan.options import Options, PlanError, Request, placed
 from llama_workbench.harness.report.text import environments_text
 from llama_workbench.harness.session import run as session
+from llama_workbench.harness.store.schema import manifest_of
 from tests.test_revisions import code_of
 
 pytestmark = pytest.mark.usefixtures("warm")
@@ -476,10 +477,9 @@ def test_what_differs_is_said_in_a_line() -> None:
         "python": "3.12.1", "packages": {"left": None, "numpy": "2.4"}, "differs": ["left", "numpy"],
     }  # fmt: skip
     line = "Environments: a in Python 3.12.1 (left 1, numpy 1.26); b in Python 3.12.1 (left not installed, numpy 2.4)."
-    assert environments_text(facts) == line and not environments_text({})
-    assert environments_text(facts_of({"a": one({}), "b": one({})})) == (
-        "Environments: a in Python 3.12.1; b in Python 3.12.1."
-    )
+    alike = manifest_of({"environments": facts_of({"a": one({}), "b": one({})})}).environments
+    assert environments_text(manifest_of({"environments": facts}).environments) == line and not environments_text({})
+    assert environments_text(alike) == "Environments: a in Python 3.12.1; b in Python 3.12.1."
 
 
 # -- answers that go through a file ------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ def judged_and_asked(plan: Plan, tmp_path: Path) -> list[tuple[str, float, float
         judged=False,
         manifest={"ad_hoc": [list(pair) for pair in plan.ad_hoc]},
     )
-    verdicts, _ = judge_run(run.read_manifest(), plan.claims, run)
+    verdicts, _ = judge_run(run.manifest(), plan.claims, run)
     rule, samples = stopping_rule(plan, {}), run.read_samples()
     for workload in WORKLOADS:
         for pair in rule.pairs[workload]:

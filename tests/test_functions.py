@@ -415,7 +415,7 @@ def test_two_commands_are_timed_by_wall_and_nobody_looks_inside(tmp_path: Path) 
 
     request = Request(compare=("long=cmd:sleep 0.03", "short=cmd:sleep 0.01"))
     result, _ = run(tmp_path, request, rounds=3)
-    assert not result.manifest["excluded"]
+    assert not result.manifest.excluded
     samples = result.folder.read_samples()
     of = {name: samples[samples["variant"] == name]["wall_ns"] / samples["repeats"] for name in ("long", "short")}
     assert of["long"].min() > 30e6 and of["short"].min() > 10e6 > samples["cpu_ns"].min()
@@ -430,9 +430,9 @@ def test_a_coroutine_function_is_timed_with_what_it_awaits(tmp_path: Path, monke
     (tmp_path / "later.py").write_text(f"{text}def at_once(x):\n    return x\n\ndef number(seed):\n    return seed\n")
     request = Request(compare=("later.py:at_once", "later.py:waits"), calls=("later.py:number",))
     result, _ = run(tmp_path, request, rounds=3)
-    assert not result.manifest["excluded"]
+    assert not result.manifest.excluded
     samples = result.folder.read_samples()
     waits = samples[samples["variant"] == "waits"]
     assert (waits["wall_ns"] / waits["repeats"]).min() > 10e6
-    [experiment] = result.manifest["experiments"]
-    assert "waits" in experiment["clock"]["wall_variants"]
+    [experiment] = result.manifest.experiments
+    assert "waits" in experiment.clock.wall_variants

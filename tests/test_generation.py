@@ -23,6 +23,7 @@ from llama_workbench.harness.session.judging import stopping_rule
 from llama_workbench.harness.spec.answer import RoundAnswer
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.schema import manifest_of
 from llama_workbench.harness.worker import gating, reference_logits
 from llama_workbench.harness.worker.gates.logits import TOLERANCES, greedy, judge_tokens
 from llama_workbench.harness.worker.gates.small import small_geometries, small_weights
@@ -316,7 +317,7 @@ def test_the_loop_stops_by_the_numbers_that_are_judged(tmp_path):
             }
         ],
     }
-    evidence = evidence_from_manifest(manifest, folder.read_samples())
+    evidence = evidence_from_manifest(manifest_of(manifest), folder.read_samples())
     asked = {comparison.metric: comparison for comparison in plan.comparisons()}
     assert set(asked) == {"time", "time_to_first_token", "time_per_output_token"}
     for metric, comparison in asked.items():

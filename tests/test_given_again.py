@@ -102,7 +102,7 @@ def test_models_of_two_revisions_are_measured_and_the_run_names_the_commits(repo
     run = planned(repository.parent / "run", compare=("mine", new), added=(old,), workloads=("decode-tiny-c16",))
     assert run.plan.ad_hoc == (("mine", "build-HEAD"),)
     result, _ = measured(run, 2)
-    assert not result.manifest["excluded"] and not result.manifest["experiments"][0]["excluded"]
+    assert not result.manifest.excluded and not result.manifest.experiments[0].excluded
     written = json.loads((run.folder.path / files.MANIFEST).read_text())
     known = written["sources"]["variants"]
     commits = [git(repository, "rev-parse", each) for each in ("HEAD~1", "HEAD")]

@@ -37,6 +37,7 @@ from llama_workbench.harness.stats import samples as stats
 from llama_workbench.harness.stats.confidence import LookPlan, first_interval, running_interval
 from llama_workbench.harness.stats.samples import Differences
 from llama_workbench.harness.store.forms import plain
+from llama_workbench.harness.store.schema import manifest_of
 from llama_workbench.harness.store.verdict_schema import Effect
 from tests import simulated_rates
 from tests.simulated_rates import answers, miss, wrong_verdicts
@@ -455,7 +456,7 @@ def test_only_a_run_of_lives_is_judged_by_their_dependence() -> None:
     logs = {name: values - 0.05 * (name == "new") for name, values in noisy(1, {"old": 0.0, "new": 0.0}).items()}
     frame = samples(logs | {"new": logs["new"] + drift}, workload="a")
     for run, verdict in ((in_lives(), "inconclusive"), (manifest(experiment("a", "old", "new")), "supported")):
-        [found] = judge_claims([claim("a", faster_than_percent=1)], evidence_from_manifest(run, frame))
+        [found] = judge_claims([claim("a", faster_than_percent=1)], evidence_from_manifest(manifest_of(run), frame))
         assert found.verdict == verdict
 
 
@@ -592,7 +593,7 @@ def test_a_part_that_depends_is_judged_at_alpha_over_its_effects() -> None:
         ]
     )
     run = manifest(experiment("a", "old", "new"), experiment("b", "old", "new"))
-    evidence = evidence_from_manifest(run, frame)
+    evidence = evidence_from_manifest(manifest_of(run), frame)
     one = claim("a", "b", faster_than_percent=1)
     mirrored = claim("b", id="m", variant="old", baseline="new", same_within_percent=1)
     verdict, same = judge_claims([one, mirrored], evidence)
@@ -605,7 +606,7 @@ def test_a_part_that_depends_is_judged_at_alpha_over_its_effects() -> None:
     assert verdict.verdict == "depends" and verdict.reason == "supported on a; refuted on b"
     assert (verdict.alpha, same.alpha) == (0.005, 0.01)
     assert not verdict.together and not same.together, "rounds of one process speak for it alone"
-    of_lives = evidence_from_manifest(run | {"unit": "life"}, frame.assign(process=frame["round"] + 1))
+    of_lives = evidence_from_manifest(manifest_of(run | {"unit": "life"}), frame.assign(process=frame["round"] + 1))
     assert all(each.together for each in judge_claims([one, mirrored], of_lives)), (
         "far from the edge at half of alpha, too"
     )
@@ -628,7 +629,7 @@ def test_a_part_that_depends_is_judged_at_alpha_over_its_effects() -> None:
 
 def test_what_the_run_left_out_is_named() -> None:
     frame = samples(noisy(1, old=0.0, new=-0.05), workload="a")
-    evidence = evidence_from_manifest(manifest(experiment("a", "old", "new")), frame)
+    evidence = evidence_from_manifest(manifest_of(manifest(experiment("a", "old", "new"))), frame)
     partly, not_at_all = judge_claims(
         [claim("a", "b", faster_than_percent=1), claim("b", id="d", faster_than_percent=1)], evidence
     )
@@ -652,7 +653,7 @@ def test_what_the_run_left_out_is_named() -> None:
 )
 def test_a_variant_that_fell_out_is_not_evidence(changes: dict[str, Any], reason: str) -> None:
     frame = samples(noisy(1, old=0.0, new=-0.05), workload="a")
-    evidence = evidence_from_manifest(manifest(experiment("a", "old", "new", **changes)), frame)
+    evidence = evidence_from_manifest(manifest_of(manifest(experiment("a", "old", "new", **changes))), frame)
     [verdict] = judge_claims([claim("a", faster_than_percent=1)], evidence)
     assert verdict.verdict == "not evidence" and reason in verdict.reason
     assert verdict.effects[0].said == (reason,)
@@ -662,7 +663,7 @@ def test_a_variant_that_fell_out_of_the_whole_run_is_not_evidence() -> None:
     frame = samples(noisy(1, old=0.0, new=-0.05), workload="a")
     for entered in (["old", "new"], ["new"]):  # it may have fallen out before any experiment took it on
         run = manifest(experiment("a", *entered), excluded=[{"variant": "old", "reason": "import failed"}])
-        [verdict] = judge_claims([claim("a", faster_than_percent=1)], evidence_from_manifest(run, frame))
+        [verdict] = judge_claims([claim("a", faster_than_percent=1)], evidence_from_manifest(manifest_of(run), frame))
         assert verdict.verdict == "not evidence" and "old: import failed" in verdict.reason
 
 
@@ -695,7 +696,7 @@ def test_only_equal_traces_are_evidence_on_architecture(
     changes: dict[str, Any], kind: str, verdict: str, reason: str
 ) -> None:
     frame = samples(noisy(1, old=0.0, new=-0.05), workload="a")
-    evidence = evidence_from_manifest(manifest(experiment("a", "old", "new", **changes)), frame)
+    evidence = evidence_from_manifest(manifest_of(manifest(experiment("a", "old", "new", **changes))), frame)
     [found] = judge_claims([claim("a", evidence=kind, faster_than_percent=1)], evidence)
     assert found.verdict == verdict and reason in found.reason
 
@@ -712,7 +713,7 @@ def test_only_equal_traces_are_evidence_on_architecture(
 def test_both_sides_are_timed_by_wall_if_either_has_to_be(clock: dict[str, Any], metric: str) -> None:
     frame = samples(noisy(1, old=0.0, new=-0.05), workload="a")
     frame.loc[frame["variant"] == "new", "wall_ns"] *= 2  # wall and CPU time tell opposite stories
-    evidence = evidence_from_manifest(manifest(experiment("a", "old", "new", clock=clock)), frame)
+    evidence = evidence_from_manifest(manifest_of(manifest(experiment("a", "old", "new", clock=clock))), frame)
     [verdict] = judge_claims([claim("a", faster_than_percent=1)], evidence)
     assert verdict.effects[0].metric == metric
     assert verdict.verdict == ("supported" if metric == "cpu time" else "refuted")
@@ -721,7 +722,7 @@ def test_both_sides_are_timed_by_wall_if_either_has_to_be(clock: dict[str, Any],
 def test_an_interrupted_run_is_judged_by_what_it_has() -> None:
     frame = samples(noisy(1, rounds=30, old=0.0, new=-0.05), workload="a")
     run = {"experiments": [experiment("a", "old", "new"), {"workload": {"name": "b"}, "variants": ["old", "new"]}]}
-    evidence = evidence_from_manifest(run, frame)
+    evidence = evidence_from_manifest(manifest_of(run), frame)
     [verdict] = judge_claims([claim("a", "b", faster_than_percent=1)], evidence)
     assert verdict.verdict == "inconclusive"
     assert verdict.reason == "not settled: no rounds were measured on b; supported on a"
@@ -731,7 +732,7 @@ def test_an_interrupted_run_is_judged_by_what_it_has() -> None:
 def test_huge_pages_make_a_fault_dear(pages: str, verdict: str) -> None:
     frame = samples(noisy(1, old=0.0, new=-0.05), workload="a", call_ns=3_000_000, repeats=2, faults={"old": 1.0})
     run = manifest(experiment("a", "old", "new"), environment={"transparent_huge_pages": pages})
-    [found] = judge_claims([claim("a", faster_than_percent=1)], evidence_from_manifest(run, frame))
+    [found] = judge_claims([claim("a", faster_than_percent=1)], evidence_from_manifest(manifest_of(run), frame))
     assert found.verdict == verdict
 
 
@@ -766,7 +767,7 @@ def test_what_was_planned_decides_how_wide_an_interval_is() -> None:
     values = differences(frame, workload="a", baseline="old", variant="new", clock="cpu").values
 
     def found(run: dict[str, Any], **claimed: Any) -> Effect:
-        [verdict] = judge_claims([claim("a", **claimed)], evidence_from_manifest(run, frame))
+        [verdict] = judge_claims([claim("a", **claimed)], evidence_from_manifest(manifest_of(run), frame))
         return verdict.effects[0]
 
     plans = {
@@ -788,7 +789,9 @@ def test_faster_has_both_ends_and_the_same_has_one() -> None:
     for shift, word, one_sided in ((-0.05, "faster", False), (0.0, "same", True)):
         frame = samples(noisy(1, old=0.0, new=shift, rounds=60), workload="a")
         frame = frame.assign(process=frame["round"] + 1)
-        found = judge_ad_hoc(evidence_from_manifest(in_lives(horizon=60), frame), baseline="old", variant="new")
+        found = judge_ad_hoc(
+            evidence_from_manifest(manifest_of(in_lives(horizon=60)), frame), baseline="old", variant="new"
+        )
         assert found.verdict == word and found.effects[0].one_sided == one_sided
 
 
@@ -799,7 +802,7 @@ CONTROLLED = ("old", "new", "old@aa", "new@copy")
 
 def test_controls_are_judged_and_summed_up_in_a_line() -> None:
     frame = samples(noisy(1, dict.fromkeys(CONTROLLED, 0.0), sd=0.004))
-    noise = evidence_from_manifest(manifest(experiment("w", *CONTROLLED)), frame).noise
+    noise = evidence_from_manifest(manifest_of(manifest(experiment("w", *CONTROLLED))), frame).noise
     assert [(c.kind, c.variant, c.baseline, c.fired) for c in noise.controls] == [
         ("aa", "old@aa", "old", False),
         ("copy", "new@copy", "new", False),
@@ -834,10 +837,10 @@ def test_controls_are_judged_and_summed_up_in_a_line() -> None:
 def test_a_run_without_controls_says_so_and_short_ones_too() -> None:
     frame = samples(noisy(1, dict.fromkeys(CONTROLLED, 0.0), rounds=3))
     assert (
-        evidence_from_manifest(manifest(experiment("w", "old", "new")), frame).noise.line
+        evidence_from_manifest(manifest_of(manifest(experiment("w", "old", "new"))), frame).noise.line
         == "Identical code: not checked in this run"
     )
-    line = evidence_from_manifest(manifest(experiment("w", *CONTROLLED)), frame).noise.line
+    line = evidence_from_manifest(manifest_of(manifest(experiment("w", *CONTROLLED))), frame).noise.line
     assert line == "Identical code: 2 checks had too few rounds to say"
 
 
@@ -847,7 +850,9 @@ def test_controls_that_differ_only_together_widen_the_intervals_of_lives(lives: 
     sides = dict.fromkeys(names, 0.0) | {f"{name}@copy": 0.0018 * (-1) ** int(name[1:]) for name in names}
     frame = samples(noisy(1, sides, rounds=24, sd=0.005))
     frame["process"] = frame["round"]
-    evidence = evidence_from_manifest(manifest(experiment("w", *sides), unit="life" if lives else "round"), frame)
+    evidence = evidence_from_manifest(
+        manifest_of(manifest(experiment("w", *sides), unit="life" if lives else "round")), frame
+    )
     assert not any(control.fired for control in evidence.noise.controls)
     assert 0.001 < evidence.noise.typical < 0.003 and plain(evidence.noise)["typical"] == evidence.noise.typical
     assert "all checks together show a difference, typically 0.1" in evidence.noise.line
@@ -858,7 +863,7 @@ def test_controls_that_differ_only_together_widen_the_intervals_of_lives(lives: 
 def test_a_control_that_fires_confounds_what_its_bias_could_have_made(gain: float, verdict: str) -> None:
     shifts = {"old": 0.0, "new": -gain, "old@aa": 0.03}
     frame = samples(noisy(1, shifts, sd=0.004))
-    evidence = evidence_from_manifest(manifest(experiment("w", *shifts)), frame)
+    evidence = evidence_from_manifest(manifest_of(manifest(experiment("w", *shifts))), frame)
     assert evidence.noise.controls[0].fired and evidence.noise.line.startswith(
         "Identical code: in 1 check a difference was found: old@aa on w; all within "
     )
@@ -877,7 +882,10 @@ def test_a_control_counts_for_its_own_workload_first() -> None:
         ]
     )
     evidence = evidence_from_manifest(
-        manifest(experiment("a", "old", "old@aa"), experiment("b", "old", "old@aa"), experiment("c", "old")), frame
+        manifest_of(
+            manifest(experiment("a", "old", "old@aa"), experiment("b", "old", "old@aa"), experiment("c", "old"))
+        ),
+        frame,
     )
     assert evidence.bias("a") > 0 and evidence.bias("b") == 0
     assert evidence.bias("c") == evidence.bias("a")  # none of its own: the worst of the others
@@ -906,7 +914,7 @@ def test_a_comparison_says_faster_slower_or_same(shifts: list[float], words: lis
         ]
     )
     run = manifest(*(experiment(f"w{index}", "old", "new") for index in range(len(shifts))), experiment("x", "old"))
-    found = judge_ad_hoc(evidence_from_manifest(run, frame), baseline="old", variant="new")
+    found = judge_ad_hoc(evidence_from_manifest(manifest_of(run), frame), baseline="old", variant="new")
     assert [effect.verdict for effect in found.effects] == words
     assert (found.claim, found.verdict) == ("ad-hoc", verdict)
     assert found.alpha == (0.01 / len(shifts) if verdict == "depends" else 0.01)
@@ -915,10 +923,10 @@ def test_a_comparison_says_faster_slower_or_same(shifts: list[float], words: lis
 def test_a_comparison_says_by_how_little_a_side_is_slower_and_how_long_an_open_one_takes() -> None:
     frame = samples(noisy(0, sd=0.005, old=0.0, new=0.005))
     run = manifest(experiment("w", "old", "new"))
-    [effect] = judge_ad_hoc(evidence_from_manifest(run, frame), baseline="old", variant="new").effects
+    [effect] = judge_ad_hoc(evidence_from_manifest(manifest_of(run), frame), baseline="old", variant="new").effects
     assert (effect.verdict, effect.said[0]) == ("slower", "by less than 1 %") and effect.high < 1
     frame = samples(noisy(0, sd=0.05, old=0.0, new=0.005))
-    found = judge_ad_hoc(evidence_from_manifest(run, frame), baseline="old", variant="new")
+    found = judge_ad_hoc(evidence_from_manifest(manifest_of(run), frame), baseline="old", variant="new")
     assert found.verdict == "inconclusive" and 0 < found.effects[0].seconds_more < math.inf
     assert "lies on both sides of 1×" in found.reason
 
@@ -926,7 +934,9 @@ def test_a_comparison_says_by_how_little_a_side_is_slower_and_how_long_an_open_o
 def test_what_is_not_known_within_one_percent_may_be_within_two() -> None:
     frame = samples(noisy(0, sd=0.018, old=0.0, new=0.0))
     [effect] = judge_ad_hoc(
-        evidence_from_manifest(manifest(experiment("w", "old", "new")), frame), baseline="old", variant="new"
+        evidence_from_manifest(manifest_of(manifest(experiment("w", "old", "new"))), frame),
+        baseline="old",
+        variant="new",
     ).effects
     assert max(effect.high, 1 / effect.low) > 1.01 and 1 / 1.02 <= effect.low < 1 < effect.high <= 1.02
     assert (effect.verdict, effect.said[0]) == ("same", "within 2 %, not shown to be within 1 %")
@@ -934,7 +944,9 @@ def test_what_is_not_known_within_one_percent_may_be_within_two() -> None:
 
 def test_a_comparison_on_nothing_is_no_evidence() -> None:
     frame = samples(noisy(1, old=0.0))
-    found = judge_ad_hoc(evidence_from_manifest(manifest(experiment("w", "old")), frame), baseline="old", variant="new")
+    found = judge_ad_hoc(
+        evidence_from_manifest(manifest_of(manifest(experiment("w", "old"))), frame), baseline="old", variant="new"
+    )
     assert found.verdict == "not evidence" and found.effects == ()
 
 

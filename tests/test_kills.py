@@ -28,10 +28,10 @@ from llama_workbench.harness.machine.locks import LOCK, Lock
 from llama_workbench.harness.plan.options import Options, Request
 from llama_workbench.harness.plugin.benchmarks import ReplayedCase, load
 from llama_workbench.harness.session import run as session
-from llama_workbench.harness.session.judging import counted
 from llama_workbench.harness.store import files
 from llama_workbench.harness.store.errors import RunError, RunWarning
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.schema import Manifest
 from tests import kills, runs
 from tests.runs import Quiet
 
@@ -259,14 +259,14 @@ def signalled(function, *numbers):
     return interrupted
 
 
-@pytest.mark.parametrize("where", ["judge_run", "write_standings", "counted"])
-def test_a_signal_while_a_run_is_judged_keeps_it_for_later(tmp_path, monkeypatch, capsys, where):
+@pytest.mark.parametrize(
+    ("of", "where"), [(session, "judge_run"), (session, "write_standings"), (Manifest, "with_rounds")]
+)
+def test_a_signal_while_a_run_is_judged_keeps_it_for_later(tmp_path, monkeypatch, capsys, of, where):
     run, told = a_run(tmp_path, monkeypatch)
     heard = iter([TERM])
-    original = getattr(session, where)
-    monkeypatch.setattr(
-        session, where, lambda *given: signalled(original, *[n for n in [next(heard, None)] if n])(*given)
-    )
+    original = getattr(of, where)
+    monkeypatch.setattr(of, where, lambda *given: signalled(original, *[n for n in [next(heard, None)] if n])(*given))
     result = run.measure()
     assert result.interrupted and not result.verdicts
     assert run.folder.read_manifest()["status"] == "interrupted"
@@ -315,10 +315,10 @@ def test_rounds_that_the_manifest_does_not_count_are_judged(tmp_path, capsys, ki
     [verdict] = judged(run.path, capsys)
     assert [effect["rounds"] for effect in verdict["effects"]] == expected and expected[0] >= 11
     assert run.finished_rounds() == {"prefill-15m-t128": expected[0]}
-    assert counted(run.read_manifest(), run)["experiments"][0]["rounds"] == expected[0]
+    assert run.manifest().with_rounds(run.finished_rounds()).experiments[0].rounds == expected[0]
     assert (run.path / files.STANDINGS).exists()
     case = ReplayedCase("prefill-15m-t128", COMPARED[0])
-    load({(case.workload, case.variant): case}, session.Result(run, run.read_manifest(), ()))
+    load({(case.workload, case.variant): case}, session.Result(run, run.manifest(), ()))
     assert len(case.seconds) >= expected[0]
 
 

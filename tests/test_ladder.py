@@ -10,7 +10,7 @@ import pytest
 from llama_workbench import ROOT
 from llama_workbench.harness.claims.dispute import _unknown, load_folder
 from llama_workbench.harness.report.ladder import ladder_advice, ladder_markdown, ladder_of
-from llama_workbench.harness.spec.dispute import Dispute, LadderClaim, dispute_of
+from llama_workbench.harness.spec.dispute import Dispute, LadderClaim
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import manifest_of
@@ -91,8 +91,8 @@ def test_a_step_without_an_interval_leaves_the_product_open() -> None:
 
 def test_the_steps_that_were_measured_multiply_to_the_whole_within_their_intervals() -> None:
     folder = RunFolder(ROOT / "results" / "baselines" / "reference")
-    manifest = folder.read_manifest()
-    ladder = ladder_of(folder.read(VERDICTS), dispute_of(manifest), manifest_of(manifest))
+    manifest = folder.manifest()
+    ladder = ladder_of(folder.read(VERDICTS), manifest.dispute, manifest)
     assert ladder is not None and len(ladder.steps) == 6
     for workload, whole in ladder.whole.effects.items():
         product = ladder.product(workload)

@@ -107,13 +107,13 @@ def test_a_comparison_is_gated_and_judged(compared):
     effect = next(e for e in compared.verdicts[0].effects if e.workload == "mask-create-apply-t32")
     assert effect.verdict == "faster"
     assert effect.low > 1.1
-    experiment = next(e for e in compared.manifest["experiments"] if e["workload"]["name"] == "prefill-tiny-t16")
-    assert set(experiment["gates"]) == {
+    experiment = next(e for e in compared.manifest.experiments if e.workload.name == "prefill-tiny-t16")
+    assert set(experiment.gates) == {
         "team006_before", "team006_after", "team006_before@aa", "team006_after@copy", "yardstick",
     }  # fmt: skip
-    assert all(gate["passed"] and gate["cases"] == 17 for gate in experiment["gates"].values())
-    assert not experiment["trace_differences"][0]["same"]
-    assert compared.manifest["noise"]["controls"]
+    assert all(gate.passed and gate.cases == 17 for gate in experiment.gates.values())
+    assert not experiment.trace_differences[0].same
+    assert compared.manifest.noise.controls
 
 
 def test_its_folder_is_whole_and_sealed(compared):
@@ -183,7 +183,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Mixed:
 
 @pytest.mark.parametrize(("function", "said"), (BAD_AT_ONCE | BAD_LATER).items())
 def test_a_bad_outside_variant_falls_out_with_its_reason(mixed, function, said):
-    [reason] = [item["reason"] for item in mixed.result.manifest["excluded"] if item["variant"] == function]
+    [reason] = [item.reason for item in mixed.result.manifest.excluded if item.variant == function]
     assert said in reason
     assert [note for note in mixed.notes if function in note and said in note], mixed.notes
     verdicts = {verdict.title: verdict.verdict for verdict in mixed.result.verdicts}
@@ -191,10 +191,10 @@ def test_a_bad_outside_variant_falls_out_with_its_reason(mixed, function, said):
 
 
 def test_the_run_goes_on_without_them(mixed):
-    assert {item["variant"] for item in mixed.result.manifest["excluded"]} == {*BAD_AT_ONCE, *BAD_LATER}
+    assert {item.variant for item in mixed.result.manifest.excluded} == {*BAD_AT_ONCE, *BAD_LATER}
     sampled = set(mixed.result.folder.read_samples()["variant"].unique())
     assert {"fast", "yardstick", "good", "slow"} <= sampled and not sampled & {*BAD_AT_ONCE}
-    assert mixed.result.manifest["experiments"][0]["rounds"] == len(mixed.kept) == 90
+    assert mixed.result.manifest.experiments[0].rounds == len(mixed.kept) == 90
 
 
 def test_a_slower_variant_is_found_slower_and_a_copy_is_not(mixed):

@@ -33,6 +33,7 @@ from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
 from llama_workbench.harness.store.parquet import NO_SAMPLES
 from llama_workbench.harness.store.pass_schema import ExactResult
+from llama_workbench.harness.store.schema import manifest_of
 from llama_workbench.harness.store.verdict_schema import Verdict
 
 CLAIMS = load_claims(ROOT / "claims")
@@ -63,7 +64,7 @@ def judged(*results: ExactResult, samples: pd.DataFrame | None = None, **hypothe
     columns = ("workload", "variant", "process", "round", "sub_round", "repeats", "cpu_ns", "wall_ns", "faults")
     empty = pd.DataFrame({column: [] for column in columns})
     passes = {result.metric: {result.subject: result} for result in results}
-    evidence = evidence_from_manifest(manifest, empty if samples is None else samples, passes=passes)
+    evidence = evidence_from_manifest(manifest_of(manifest), empty if samples is None else samples, passes=passes)
     [verdict] = judge_claims([a_claim(**hypothesis)], evidence)
     return verdict
 
@@ -155,8 +156,8 @@ def test_a_part_may_be_measured_on_some_of_its_workloads_without_all() -> None:
         assert planned.hypothesis[0].workload_names() == measured
         assert planned.hypothesis[0].left_out == (2 if measured == some else 0)
         assert Claim.model_validate(planned.stored()) == planned  # as a run stores it
-        said = judge_claims([planned], evidence_from_manifest({"experiments": []}, NO_SAMPLES))[0].claimed
-        assert said.endswith(" (on 2 of its 4 workloads; --all has all)") == (measured == some)
+        said = judge_claims([planned], evidence_from_manifest(manifest_of({"experiments": []}), NO_SAMPLES))[0].fewer
+        assert said == "on 2 of its 4 workloads; --all has all" * (measured == some)
     table = claim.hypothesis[0].model_dump(exclude_defaults=True) | {"quick": ["prefill-tiny-t16"]}
     with pytest.raises(ClaimError, match="quick names prefill-tiny-t16, which workloads does not"):
         a_claim(**table)
@@ -247,7 +248,7 @@ def test_a_count_is_judged_by_where_it_lies() -> None:
     [effect] = plain(refuted)["effects"]
     assert "ratio" not in effect and effect["value"] == effect["low"] == 61 and effect["unit"] == "lines"
     assert effect_text(refuted.effects[0]) == "61 lines"
-    assert "61 lines" in markdown_table([refuted], {})
+    assert "61 lines" in markdown_table([refuted], manifest_of({}))
 
 
 def test_what_nobody_looked_at_is_not_measurable() -> None:
@@ -305,7 +306,7 @@ def test_shares_of_several_workloads_are_judged_at_alpha_each() -> None:
     sizes = {"metric": "share", "variant": "old", "phases": ["qkv"], "of": "forward", "above": 10}
     claim = a_claim(workloads=["a", "b"], **sizes)
     manifest = {"experiments": [{"workload": {"name": "a"}, "variants": ["old"]}]}
-    evidence = evidence_from_manifest(manifest, rounds({"a": 0.0}))
+    evidence = evidence_from_manifest(manifest_of(manifest), rounds({"a": 0.0}))
     [verdict] = judge_claims([claim], evidence)
     assert verdict.alpha == 0.01
 
@@ -345,7 +346,9 @@ def test_a_share_of_loading_says_when_its_rounds_are_too_few(rounds: int, verdic
     record: dict[str, Any] = {"checkpoint": "15m", "loader": "gguf", "cache": "cold", "reason": None, "loads": []}
     record["first_tokens"] = [sample | {"round": number, "open_ns": 3e9 + 1e6 * number} for number in range(rounds)]
     manifest = {"experiments": [{"workload": {"name": "a", "kind": "prefill", "geometry": "15m"}, "variants": []}]}
-    evidence = evidence_from_manifest(manifest, NO_SAMPLES, passes={"loading": LOADING.form.validate_python([record])})
+    evidence = evidence_from_manifest(
+        manifest_of(manifest), NO_SAMPLES, passes={"loading": LOADING.form.validate_python([record])}
+    )
     claim = a_claim(metric="loading", workloads=["a"], quantity="gguf", of="cold", above=50)
     [found] = judge_claims([claim], evidence)
     [effect] = found.effects
@@ -369,7 +372,7 @@ def test_a_share_of_loading_says_when_its_rounds_are_too_few(rounds: int, verdic
 )
 def test_what_a_document_states_is_computed_and_needs_no_run(quantity, figures, value, region, verdict) -> None:
     claim_of = a_claim(metric="stated", quantity=quantity, figures=figures, **region)
-    [judged] = judge_claims([claim_of], evidence_from_manifest({"experiments": []}, NO_SAMPLES))
+    [judged] = judge_claims([claim_of], evidence_from_manifest(manifest_of({"experiments": []}), NO_SAMPLES))
     [effect] = judged.effects
     assert judged.verdict == verdict and effect.ratio == pytest.approx(value, abs=5e-4)
     assert effect.said == (f"from {figures[0]:g} and {figures[1]:g}",)

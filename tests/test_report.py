@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from llama_workbench.harness.claims.dispute import load_dispute
 from llama_workbench.harness.report import answer as answers
@@ -33,6 +32,7 @@ from llama_workbench.harness.report.text import Bounds, duration_text, effect_te
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.forms import Fault
 from llama_workbench.harness.store.schema import manifest_of
 from llama_workbench.harness.store.verdict_schema import Effect, Ends, Verdict
 from tests.runs import write_run
@@ -63,7 +63,7 @@ def headlines(verdicts: Sequence[Verdict]) -> str:
 
 def printed(verdicts: Sequence[Verdict], manifest: dict[str, Any], width: int = 100) -> str:
     out = io.StringIO()
-    show(verdict_report(verdicts, manifest), console(out, width=width))
+    show(verdict_report(verdicts, manifest_of(manifest)), console(out, width=width))
     return out.getvalue()
 
 
@@ -136,7 +136,7 @@ def test_colour_never_stands_alone(run: RunFolder, monkeypatch: pytest.MonkeyPat
 
     for variable in ("NO_COLOR", "TERM", "COLORTERM"):
         monkeypatch.delenv(variable, raising=False)
-    content = verdict_report(run.read(VERDICTS), run.read_manifest())
+    content = verdict_report(run.read(VERDICTS), run.manifest())
     coloured = Console(file=io.StringIO(), width=100, force_terminal=True, color_system="standard", highlight=False)
     with coloured.capture() as captured:
         coloured.print(content)
@@ -211,7 +211,7 @@ def test_latin1_and_ascii_terminals_get_plain_letters(run: RunFolder) -> None:
         "from llama_workbench.harness.store.folder import RunFolder;"
         "from llama_workbench.harness.report.terminal import console, show, verdict_report;"
         "run = RunFolder(sys.argv[1]);"
-        "show(verdict_report(run.read(VERDICTS), run.read_manifest()), console())"
+        "show(verdict_report(run.read(VERDICTS), run.manifest()), console())"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, str(run.path)],
@@ -230,7 +230,7 @@ def test_a_terminal_that_cannot_write_arrows_gets_plain_letters_too(run: RunFold
 
     raw = io.BytesIO()
     out = Console(file=io.TextIOWrapper(raw, "latin-1"), force_terminal=True, width=100)
-    show(verdict_report(run.read(VERDICTS), run.read_manifest()), out)
+    show(verdict_report(run.read(VERDICTS), run.manifest()), out)
     out.file.flush()
     assert "team006_before -> team006_after" in raw.getvalue().decode("latin-1")
 
@@ -301,7 +301,11 @@ def test_names_are_cut_as_long_as_they_can_be_told_apart() -> None:
 def test_a_run_says_how_much_of_its_time_was_timed(run: RunFolder) -> None:
     manifest = run.read_manifest()
     experiments = [{**each, "seconds": 20.0, "sampled_seconds": 9.0} for each in manifest["experiments"]]
-    [line] = [line for line in run_notes([], manifest | {"experiments": experiments}) if line.startswith("Measured on")]
+    [line] = [
+        line
+        for line in run_notes([], manifest_of(manifest | {"experiments": experiments}))
+        if line.startswith("Measured on")
+    ]
     assert line.endswith(" of rounds (45 % inside timed samples).")
 
 
@@ -309,11 +313,13 @@ def test_a_report_says_how_many_verdicts_may_be_wrong(run: RunFolder) -> None:
     verdicts, manifest = run.read(VERDICTS), run.read_manifest()
     words = ("supported", "refuted", "depends", "inconclusive")
     tried = [verdict for verdict in verdicts if verdict.verdict in words]
-    text = " ".join(run_notes(verdicts, manifest))
+    text = " ".join(run_notes(verdicts, manifest_of(manifest)))
     wrong = f"of the {len(tried)} that were tried, {len(tried) / 100:.2g} on average at worst"
     assert f"wrong with at most 1 % probability: {wrong}" in text, "open ones could have come out wrong, too"
     assert "for the process in which it was measured" in text and "also hold together" not in text
-    of_lives = " ".join(run_notes([replace(verdicts[0], together=True), *verdicts[1:]], manifest | {"unit": "life"}))
+    of_lives = " ".join(
+        run_notes([replace(verdicts[0], together=True), *verdicts[1:]], manifest_of(manifest | {"unit": "life"}))
+    )
     assert "for another run of the same command" in of_lives and "Those marked * (1) also hold together" in of_lives
 
 
@@ -322,7 +328,9 @@ def test_a_report_says_how_many_verdicts_may_be_wrong(run: RunFolder) -> None:
 
 def test_the_readme_table_has_one_row_a_verdict(run: RunFolder) -> None:
     verdicts, manifest = run.read(VERDICTS), run.read_manifest()
-    text = markdown_table(verdicts, manifest, command="workbench judge results/baselines/main --write README.md")
+    text = markdown_table(
+        verdicts, manifest_of(manifest), command="workbench judge results/baselines/main --write README.md"
+    )
     table, notes = text.split("\n\n", 1)
     rows = table.splitlines()[2:]
     assert len(rows) == len(verdicts)
@@ -340,12 +348,12 @@ def test_the_readme_table_has_one_row_a_verdict(run: RunFolder) -> None:
         in notes
     )
     assert "`workbench judge results/baselines/main --write README.md`" in notes
-    assert markdown_table(verdicts, manifest) == markdown_table(run.read(VERDICTS), run.read_manifest())
+    assert markdown_table(verdicts, manifest_of(manifest)) == markdown_table(run.read(VERDICTS), run.manifest())
 
 
 def test_nothing_can_break_out_of_a_cell() -> None:
     verdict = a_verdict(an_effect(workload="w|<script>`"), claim="c|d", who=["a\nb", "x\\|y"], claimed="<b>")
-    row = markdown_table([verdict], {}).splitlines()[2]
+    row = markdown_table([verdict], manifest_of({})).splitlines()[2]
     assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", row)) == 7
     assert "<" not in row
     assert row.count("`") == 2
@@ -423,8 +431,9 @@ def test_the_headline_names_the_end_that_is_nearest_to_the_claim() -> None:
     assert answer([below]).headline == f"{QUESTION} No: at most 1.02x at usual lengths."
     above = a_verdict(an_effect(low=3.2, high=4.1), claimed="2-3x", region={"low": 2.0, "high": 3.0}, **claim)
     assert answer([above]).headline == f"{QUESTION} No: at least 3.20x at usual lengths."
-    quick = a_verdict(**claim, claimed="2-3x (on 2 of its 5 workloads; --all has all)")
+    quick = a_verdict(**claim, claimed="2-3x", fewer="on 2 of its 5 workloads; --all has all")
     assert answer([quick]).headline == f"{QUESTION} No.", "what is left out stands beside the verdict"
+    assert quick.claimed_here == "2-3x (on 2 of its 5 workloads; --all has all)" in headlines([quick])
 
 
 def test_a_run_without_main_claims_is_summed_up() -> None:
@@ -492,7 +501,12 @@ def open_verdict(*words: str, **more: Any) -> Verdict:
 )
 def test_no_reader_is_left_with_inconclusive(verdict: Verdict, said: str, tally: str) -> None:
     assert (outcome(verdict), tally_text(counted(row_words(verdict)))) == (said, tally)
-    shown = printed([verdict], {}) + markdown_table([verdict], {}) + headlines([verdict]) + answer_markdown([verdict])
+    shown = (
+        printed([verdict], {})
+        + markdown_table([verdict], manifest_of({}))
+        + headlines([verdict])
+        + answer_markdown([verdict])
+    )
     assert "inconclusive" not in shown and said in shown
 
 
@@ -516,7 +530,7 @@ def test_what_an_open_verdict_would_cost(seconds: list[float | None], said: str)
     again = "pytest --benchmark --claims it --device cuda"
     text = " ".join(printed([verdict], manifest, 400).split())
     assert f"to settle it{f' ({said})' if said else ''}: {again}" in text
-    assert f"`{again}`" in markdown_table([verdict], manifest)
+    assert f"`{again}`" in markdown_table([verdict], manifest_of(manifest))
 
 
 def test_the_command_repeats_what_the_run_chose() -> None:
@@ -528,7 +542,7 @@ def test_the_command_repeats_what_the_run_chose() -> None:
     assert command_of(pair, manifest_of(functions)) == "pytest --benchmark --compare a.py:f b.py:f --call a.py:make"
     part = a_verdict(an_effect(), part="time")
     assert command_of(part, manifest_of(run)) == "pytest --benchmark --claims a-claim --workloads w"
-    with pytest.raises(ValidationError, match="command"):
+    with pytest.raises(Fault, match="command"):
         manifest_of({**run, "command": "--device cuda"})
     spanning = a_verdict(an_effect(workload="w to x"), part="trend")
     assert command_of(spanning, manifest_of(run)) == "pytest --benchmark --claims a-claim"

@@ -127,7 +127,7 @@ def show_time_and_work(opened: state.Opened, claim: data.Claim) -> None:
             "verdict": outcomes.look_of(part.claim).word,
             "workload": effect.where,
             "value": words.effect(effect),
-            "claimed": part.claim.claimed,
+            "claimed": part.claim.claimed_here,
         }
         for part in parts
         for effect in part.claim.effects
@@ -231,7 +231,7 @@ def show_exact_results(opened: state.Opened, claim: data.Claim) -> None:
             "variant": asked.variant,
             "against": ", ".join(asked.baseline),
             "workloads": "; ".join(map(opened.run.named, asked.workloads)),
-            "claimed": claim.claimed,
+            "claimed": claim.claimed_here,
         }
     )
     if claim.metric is None or not claim.metric.is_exact:

@@ -136,7 +136,7 @@ def show_note() -> None:
 def _show_run(run: data.Run, place: DeltaGenerator) -> None:
     """One quiet line about machine and noise; loud only where something is wrong."""
     machine = one_line(run.environment) if run.environment else machines.kinds_of(run)
-    sides = environments_text({side: each.model_dump() for side, each in run.manifest.environments.items()})
+    sides = environments_text(run.manifest.environments)
     place.caption(words.markdown(" · ".join(filter(None, (machine, run.noise.line, sides)))))
     if run.unfinished:
         st.warning(words.markdown(run.unfinished), icon=":material/hourglass:")

@@ -24,7 +24,7 @@ from llama_workbench.harness.profilers.peak_memory import MEMORY, Memory
 from llama_workbench.harness.report.text import counted_in, excluded_lines
 from llama_workbench.harness.spec.comparison import TIMES
 from llama_workbench.harness.spec.comparison import Metric as TimeMetric
-from llama_workbench.harness.spec.dispute import Dispute, dispute_of
+from llama_workbench.harness.spec.dispute import Dispute
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.confidence import Interval
 from llama_workbench.harness.store import schema
@@ -158,7 +158,7 @@ class Run:
     @cached_property
     def dispute(self) -> Dispute:
         """What is asked about its claims."""
-        return dispute_of({"dispute": self.manifest.dispute})
+        return self.manifest.dispute
 
     @property
     def alpha(self) -> float:
@@ -208,17 +208,16 @@ def experiment(run: Run, workload: str) -> schema.ExperimentRecord:
 def read_run(path: Path) -> Run:
     """Read one run. Raises RunError where the manifest or the verdicts cannot be read."""
     folder = RunFolder(path)
-    content = folder.read_manifest()
+    manifest = folder.manifest()
     verdicts: tuple[Verdict, ...] = folder.read(VERDICTS)
     problems: list[str] = []
     definitions = read_or_none(folder, DEFINITIONS, problems)
     claims = {claim.id: claim for claim in definitions}
     memory = read_or_none(folder, MEMORY, problems)
     profiles = read_or_none(folder, py_spy.PROFILES, problems)
-    manifest = schema.manifest_of(content)
     noise = manifest.noise or schema.Noise()
     problems += [f"{MANIFEST}: {problem}" for problem in noise.damaged]
-    names, counted = workloads.all_named(manifest), counted_in(content)
+    names, counted = workloads.all_named(manifest), counted_in(manifest)
     return Run(
         path=path,
         manifest=manifest,
@@ -230,10 +229,10 @@ def read_run(path: Path) -> Run:
         floors=_floors(noise.controls),
         profiles={(row.workload, row.variant): row for row in profiles},
         memory={(row.workload, row.variant): row for row in memory},
-        left_out=tuple(excluded_lines(content)),
+        left_out=tuple(excluded_lines(manifest)),
         problems=tuple(problems),
         noise=noise,
-        environment=content.get("environment") or {},
+        environment=manifest.machine_facts,
         names=names,
     )
 

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from llama_workbench.harness.fleet.folder import FLEET, HOME
 from llama_workbench.harness.machine.locks import is_held
 from llama_workbench.harness.remote.place import is_url
-from llama_workbench.harness.store import files, folder, schema
+from llama_workbench.harness.store import files, folder
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.files import JOURNAL, MANIFEST, SAMPLES, STANDINGS, SUMS, VERDICTS, data_files
 from llama_workbench.harness.store.folder import RunFolder, RunSummary, describe, run_folders
@@ -204,7 +204,7 @@ def going_on(runs: Sequence[Entry]) -> list[GoingOn]:
 
 def _share_used(path: Path) -> float:
     try:
-        manifest = schema.manifest_of(RunFolder(path).read_manifest())
+        manifest = RunFolder(path).manifest()
     except RunError:
         return 0.0
     seconds = sum(one.seconds or 0.0 for one in manifest.experiments)

@@ -121,7 +121,7 @@ def region(claim: Claim) -> tuple[float | None, float | None] | None:
 
 def region_name(claim: Claim) -> str:
     """What the region is, for the legend."""
-    return f"{claim.range_word}: {claim.claimed or 'not recorded'}"
+    return f"{claim.range_word}: {claim.claimed_here or 'not recorded'}"
 
 
 def _rows(effects: Sequence[Effect], lane_px: int) -> tuple[list[tuple[float, Effect]], list[tuple[float, str]], float]:

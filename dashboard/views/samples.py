@@ -30,7 +30,7 @@ from llama_workbench.harness.stats.samples import Clock, call_times_ns, time_dif
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.files import CLAIMS
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.schema import NOISE
+from llama_workbench.harness.store.schema import Noise
 from llama_workbench.harness.store.verdict_schema import Effect
 
 from . import data
@@ -42,8 +42,8 @@ from .scaling import Series
 def read_evidence(run: data.Run, variants: Collection[str] | None = None) -> Evidence:
     """The samples of a run with what its manifest says about them; of some variants alone, controls are as judged."""
     folder = RunFolder(run.path)
-    manifest, samples = folder.read_manifest(), folder.read_samples(variants)
-    noise = None if variants is None else NOISE.validate_python(manifest.get("noise") or {})
+    manifest, samples = folder.manifest(), folder.read_samples(variants)
+    noise = None if variants is None else manifest.noise or Noise()
     return evidence_from_manifest(manifest, samples, noise=noise)
 
 

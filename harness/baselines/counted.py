@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from llama_workbench.variants import YARDSTICKS
 
@@ -21,7 +20,8 @@ from ..report.text import one_text_line
 from ..spec.entered import EnteredName
 from ..store.errors import RunError
 from ..store.folder import RunFolder
-from ..store.schema import MANIFEST, Key, Standings
+from ..store.gate_schema import Trace
+from ..store.schema import Key, Standings
 from .rows import Answer, Counted, Row
 from .thresholds import Thresholds, What
 
@@ -50,18 +50,18 @@ class CountedRun:
         return {(each.workload, each.variant): each for each in records}
 
     @cached_property
-    def traces(self) -> dict[Key, Mapping[str, Any]]:
+    def traces(self) -> dict[Key, Trace]:
         """Its operations. Raises RunError."""
         return {
-            (experiment["workload"]["name"], variant): trace
-            for experiment in self.folder.read_manifest().get("experiments", ())
-            for variant, trace in (experiment.get("traces") or {}).items()
+            (experiment.workload.name, variant): trace
+            for experiment in self.folder.manifest().experiments
+            for variant, trace in experiment.traces.items()
         }
 
     @cached_property
     def inputs(self) -> dict[str, str]:
         """Workload → SHA-256 of the code that makes what functions are called with."""
-        sources = MANIFEST.validate_python(self.folder.read_manifest()).sources
+        sources = self.folder.manifest().sources
         return {} if sources is None else {name: each.payload.digest for name, each in sources.calls.items()}
 
     def has(self, key: Key) -> bool:
@@ -157,9 +157,9 @@ def _operation_rows(old: CountedRun, now: CountedRun) -> Iterator[Row]:
         if reason := unlike(key, old.standings, now.standings):
             yield Row(*key, "", None, None, None, None, None, "cannot tell", reason, "operations")
             continue
-        same = before["digest"] == after["digest"]
-        base, new = (Counted(float(trace["ops"]), "operations") for trace in (before, after))
-        percent = 100 * (after["ops"] / before["ops"] - 1) if before["ops"] else None
+        same = before.digest == after.digest
+        base, new = (Counted(float(trace.ops), "operations") for trace in (before, after))
+        percent = 100 * (after.ops / before.ops - 1) if before.ops else None
         verdict: Answer = "no regression" if same else "changed"
         detail = "" if same else _came_and_went(before, after)
         yield Row(*key, "", base, new, percent, percent, percent, verdict, detail, "operations")
@@ -215,11 +215,11 @@ def _grown(before: Memory, after: Memory) -> str:
     return ", ".join(f"{part} {change:+,.0f} bytes" for part, change in moved.items() if abs(change) > LEAST_BYTES)
 
 
-def _came_and_went(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+def _came_and_went(before: Trace, after: Trace) -> str:
     """Which operations a changed trace has more or less often, as far as both runs have them by name."""
-    ours, theirs = before.get("counts"), after.get("counts")
-    if not isinstance(ours, Mapping) or not isinstance(theirs, Mapping):
-        return f"{before['ops']} operations became {after['ops']}" * (before["ops"] != after["ops"])
+    ours, theirs = before.counts, after.counts
+    if ours is None or theirs is None:
+        return f"{before.ops} operations became {after.ops}" * (before.ops != after.ops)
     moved = {name: theirs.get(name, 0) - ours.get(name, 0) for name in {*ours, *theirs}}
     names = sorted((name for name in moved if moved[name]), key=lambda name: (-abs(moved[name]), name))
     return _listed([f"{name} {moved[name]:+d}" for name in names]) or "the same operations in another order or shape"

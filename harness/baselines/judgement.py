@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -13,6 +13,7 @@ from llama_workbench.variants import YARDSTICKS
 from ..report.comparison import Screen
 from ..spec.entered import EnteredName
 from ..spec.words import Word
+from ..store.schema import ExperimentRecord
 
 Decision = Literal["accepted", "refused", "cannot tell"]
 
@@ -75,7 +76,7 @@ class Judgement(BaseModel):
         new: str,
         faster_percent: float,
         screens: Iterable[Screen],
-        experiments: Sequence[Mapping[str, Any]],
+        experiments: Sequence[ExperimentRecord],
         run: str,
     ) -> Judgement:
         """From the screens of a run that asked whether it is faster, and the gates of its experiments.
@@ -103,7 +104,7 @@ class Judgement(BaseModel):
 def _compared(screen: Screen, passed: Mapping[tuple[str, str], bool]) -> ChangeComparison:
     effect, counted = screen.effect, screen.instructions
     before, after = (None if math.isnan(ns) else ns for ns in screen.call_ns)
-    decision = _DECIDED.get(Word(effect.verdict), "cannot tell")
+    decision = _DECIDED.get(effect.verdict, "cannot tell")
     old, new = (passed.get((effect.workload, side), False) for side in (effect.baseline, effect.variant))
     if old and not new:
         decision = "refused"
@@ -122,17 +123,17 @@ def _compared(screen: Screen, passed: Mapping[tuple[str, str], bool]) -> ChangeC
     )
 
 
-def _gates(experiment: Mapping[str, Any]) -> list[ChangeGate]:
+def _gates(experiment: ExperimentRecord) -> list[ChangeGate]:
     """Of both sides; a side that was left out later has not passed either."""
-    workload, gates = experiment["workload"]["name"], experiment["gates"]
-    later = {each["variant"]: each["reason"] for each in experiment["excluded"]}
+    workload, gates = experiment.workload.name, experiment.gates
+    later = {each.variant: each.reason for each in experiment.excluded}
     return [
         ChangeGate(
             called_with=workload,
             side=name,
-            passed=name not in later and bool(gates.get(name, {}).get("passed")),
-            detail=later.get(name) or gates.get(name, {}).get("detail") or "",
+            passed=name not in later and name in gates and gates[name].passed,
+            detail=later.get(name) or (gates[name].detail if name in gates else None) or "",
         )
-        for name in dict.fromkeys([*experiment["variants"], *later])
+        for name in dict.fromkeys([*experiment.variants, *later])
         if not EnteredName(name).is_control and name not in YARDSTICKS
     ]

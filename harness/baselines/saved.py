@@ -101,21 +101,21 @@ def _check_name(name: str) -> None:
 
 def check(run: RunFolder) -> None:
     """Raise RunError where a run is no baseline: unfinished, unjudged, without a yardstick, or unreadable."""
-    manifest = run.read_manifest()
-    if (status := manifest.get("status")) != "complete":
+    manifest = run.manifest()
+    if (status := manifest.status) != "complete":
         problem = f"the run is {status}, and a baseline must be complete"
         raise RunError(run.path, problem, "Save a run that came to its end.")
     for changed in run.changed():
         raise changed
     run.records(VERDICTS)
     run.records(CLAIMS)
-    if machines := manifest.get("machines"):
-        for machine in machines:
-            if machine.get("folder"):
-                check(RunFolder(run.path / "machines" / Path(machine["name"]).name))
+    if manifest.machines:
+        for machine in manifest.machines:
+            if machine.folder:
+                check(RunFolder(run.path / "machines" / Path(machine.name).name))
         return
     samples = run.read_samples()
-    only_functions = all(each["workload"].get("kind") == "call" for each in manifest.get("experiments", ()))
+    only_functions = all(each.workload.kind == "call" for each in manifest.experiments)
     if not only_functions and YARDSTICK not in set(samples["variant"]):
         problem = f"the run has no samples of {YARDSTICK}, so nothing could be compared with it"
         raise RunError(run.path, problem, "Save a run of whole models: pytest --benchmark")

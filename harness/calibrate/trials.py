@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,6 +29,7 @@ from ..spec.words import Word
 from ..store.errors import RunError
 from ..store.files import VERDICTS
 from ..store.folder import RunFolder
+from ..store.schema import Manifest
 from .known import KnownComparison
 from .record import Trial
 
@@ -142,7 +143,7 @@ def _run(folder: Path, words: list[str], limit: float) -> str:
 def _read(run: RunFolder, trouble: str) -> TrialOutcome:
     """What stands in a run folder. trouble: why the command failed, if it did."""
     try:
-        manifest = run.read_manifest()
+        manifest = run.manifest()
         [effect] = [effect for verdict in run.read_json(VERDICTS) for effect in verdict["effects"]]
         samples = run.read_samples()
     except (RunError, ValueError) as error:
@@ -155,9 +156,9 @@ def _read(run: RunFolder, trouble: str) -> TrialOutcome:
         high=_log(effect["high"]),
         rounds=effect["rounds"],
         processes=int(samples["process"].nunique()),
-        fired=sum(control["fired"] for control in (manifest.get("noise") or {}).get("controls", ())),
+        fired=sum(control.fired for control in manifest.noise.controls) if manifest.noise else 0,
         inside=_inside(manifest),
-        seed=manifest.get("seed"),
+        seed=manifest.seed,
         trouble=excluded or ("" if effect["rounds"] else trouble),
     )
 
@@ -166,10 +167,8 @@ def _log(ratio: float | None) -> float | None:
     return math.log(ratio) if ratio and math.isfinite(ratio) else None
 
 
-def _inside(manifest: Mapping[str, Any]) -> float | None:
+def _inside(manifest: Manifest) -> float | None:
     """The share of the time of rounds that lies in samples."""
-    spent, sampled = (
-        sum(experiment[name] or 0.0 for experiment in manifest["experiments"])
-        for name in ("seconds", "sampled_seconds")
-    )
+    spent = sum(each.seconds or 0.0 for each in manifest.experiments)
+    sampled = sum(each.sampled_seconds or 0.0 for each in manifest.experiments)
     return round(sampled / spent, 4) if spent else None

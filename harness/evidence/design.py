@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from llama_workbench.datasets.percentiles import PERCENTILES
 
 from ..spec.regions import Region
 from ..stats.confidence import LookPlan
+from ..store.schema import Manifest
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,12 @@ class Design:
     statistics: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, manifest: Mapping[str, Any]) -> Design:
+    def of(cls, manifest: Manifest) -> Design:
         """That of a run, by its run.json."""
-        experiments = manifest.get("experiments", ())
-        horizons = {each["workload"]["name"]: each["horizon"] for each in experiments if each.get("horizon")}
-        workloads = [each["workload"] for each in experiments]
-        statistics = {each["name"]: each["statistic"] for each in workloads if each.get("statistic")}
-        return cls(manifest.get("unit") == "life", horizons, statistics)
+        horizons = {each.workload.name: each.horizon for each in manifest.experiments if each.horizon}
+        workloads = [each.workload for each in manifest.experiments]
+        statistics = {each.name: each.statistic for each in workloads if each.statistic}
+        return cls(manifest.is_of_lives, horizons, statistics)
 
     def quantile(self, workload: str) -> float | None:
         """Of the times of a workload's calls, the one that is compared; None for the median."""

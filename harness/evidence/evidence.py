@@ -9,12 +9,10 @@ from typing import Any
 
 import pandas as pd
 
-from ..machine.environment import device_kind
 from ..spec.comparison import Comparison, Metric
 from ..spec.regions import Region
 from ..stats.samples import Clock, Clocks, Differences, LogTimes, differences, log_times, whole_rounds
-from ..store.forms import check
-from ..store.schema import MANIFEST, Noise
+from ..store.schema import Environment, ExperimentRecord, Manifest, Noise
 from ..store.verdict_schema import Effect
 from .controls import judge_controls
 from .design import Design
@@ -123,13 +121,14 @@ class Evidence:
         return low + bias, high + bias
 
 
-def fault_cost_ns(environment: Mapping[str, Any]) -> float:
+def fault_cost_ns(environment: Environment | None) -> float:
     """What a page fault costs at most, on the machine of a run."""
-    return HUGE_FAULT_COST_NS if environment.get("transparent_huge_pages") == "always" else FAULT_COST_NS
+    is_huge = environment is not None and environment.transparent_huge_pages == "always"
+    return HUGE_FAULT_COST_NS if is_huge else FAULT_COST_NS
 
 
 def evidence_from_manifest(
-    manifest: Mapping[str, Any],
+    manifest: Manifest,
     samples: pd.DataFrame,
     *,
     passes: Mapping[str, Any] | None = None,
@@ -139,13 +138,10 @@ def evidence_from_manifest(
 
     `passes`: what the run's passes left, by metric. `noise`: its controls where they were judged before; without it
     they are judged from `samples`, which must then have theirs.
-
-    Raises forms.Fault where something in it is not as a run writes it.
     """
-    check(MANIFEST, manifest)
-    experiments = manifest.get("experiments", ())
-    workloads = {experiment["workload"]["name"]: experiment["workload"] for experiment in experiments}
-    hidden = {name: facts.get("hidden_size") for name, facts in (manifest.get("checkpoints") or {}).items()}
+    experiments = manifest.experiments
+    workloads = {each.workload.name: each.workload for each in experiments}
+    hidden = {name: facts.hidden_size for name, facts in (manifest.checkpoints or {}).items()}
     measured, unusable = _participants(manifest)
     evidence = Evidence(
         samples=samples,
@@ -154,19 +150,14 @@ def evidence_from_manifest(
         trace_difference={key: said for each in experiments for key, said in _trace_differences(each).items()},
         unusable=unusable,
         confirmed={pair: said for each in experiments for pair, said in _confirmed(each).items()},
-        fault_cost_ns=fault_cost_ns(manifest.get("environment", {})),
-        alpha=float(manifest.get("alpha", ALPHA)),
+        fault_cost_ns=fault_cost_ns(manifest.environment),
+        alpha=manifest.alpha,
         design=Design.of(manifest),
-        seed=int(manifest.get("seed") or 0),
-        sizes={
-            name: float(facts.get("context", 0) if facts.get("kind") == "decode" else facts.get("tokens", 0))
-            for name, facts in workloads.items()
-        },
-        new_tokens={name: int(facts.get("new_tokens") or 0) for name, facts in workloads.items()},
-        widths={
-            name: int(width) for name, facts in workloads.items() if (width := hidden.get(facts.get("geometry", "")))
-        },
-        geometries={name: str(facts.get("geometry", "")) for name, facts in workloads.items()},
+        seed=manifest.seed or 0,
+        sizes={name: float(each.context if each.kind == "decode" else each.tokens) for name, each in workloads.items()},
+        new_tokens={name: each.new_tokens or 0 for name, each in workloads.items()},
+        widths={name: width for name, each in workloads.items() if (width := hidden.get(each.geometry or ""))},
+        geometries={name: each.geometry or "" for name, each in workloads.items()},
         passes=passes or {},
     )
     if noise is None:
@@ -176,65 +167,62 @@ def evidence_from_manifest(
     return judged
 
 
-def _participants(manifest: Mapping[str, Any]) -> tuple[dict[str, tuple[str, ...]], dict[tuple[str, str], str]]:
+def _participants(manifest: Manifest) -> tuple[dict[str, tuple[str, ...]], dict[tuple[str, str], str]]:
     """Workload → participants, and (workload, variant) → why its numbers do not count.
 
     An excluded variant is a participant: it is the reason of a verdict, and it had its share of alpha.
     """
     measured: dict[str, tuple[str, ...]] = {}
     unusable: dict[tuple[str, str], str] = {}
-    for experiment in manifest.get("experiments", ()):
-        workload: str = experiment["workload"]["name"]
-        excluded = [*experiment.get("excluded", ()), *manifest.get("excluded", ())]
+    for experiment in manifest.experiments:
+        workload = experiment.workload.name
+        excluded = [*experiment.excluded, *manifest.excluded]
         for entry in excluded:
-            unusable[workload, entry["variant"]] = entry["reason"]
-        for name, gate in experiment.get("gates", {}).items():
-            if not gate["passed"]:
-                unusable[workload, name] = f"gates failed: {gate.get('detail') or 'outputs differ from the reference'}"
-        names = [*experiment["variants"], *(entry["variant"] for entry in excluded)]
+            unusable[workload, entry.variant] = entry.reason
+        for name, gate in experiment.gates.items():
+            if not gate.passed:
+                unusable[workload, name] = f"gates failed: {gate.detail or 'outputs differ from the reference'}"
+        names = [*experiment.variants, *(entry.variant for entry in excluded)]
         measured[workload] = tuple(dict.fromkeys([*measured.get(workload, ()), *names]))
     return measured, unusable
 
 
-def clocks_of(manifest: Mapping[str, Any]) -> Clocks:
+def clocks_of(manifest: Manifest) -> Clocks:
     """Which clock counts for whom in a run, by its run.json."""
     wall_default: set[str] = set()
     wall_variants: dict[str, frozenset[str]] = {}
-    for experiment in manifest.get("experiments", ()):
-        workload, clock = experiment["workload"]["name"], experiment.get("clock", {})
-        if clock.get("default") == "wall":
+    for experiment in manifest.experiments:
+        workload, clock = experiment.workload.name, experiment.clock
+        if clock.default == "wall":
             wall_default.add(workload)
-        wall_variants[workload] = wall_variants.get(workload, frozenset()) | set(clock.get("wall_variants", ()))
-    device = device_kind(manifest.get("environment") or {})
-    return Clocks(device, frozenset(wall_default), wall_variants)
+        wall_variants[workload] = wall_variants.get(workload, frozenset()) | set(clock.wall_variants)
+    return Clocks(manifest.device_kind, frozenset(wall_default), wall_variants)
 
 
-def _confirmed(experiment: Mapping[str, Any]) -> dict[Comparison, str]:
+def _confirmed(experiment: ExperimentRecord) -> dict[Comparison, str]:
     """What the effects that were measured again say of it, whichever side is called the baseline."""
-    workload = experiment["workload"]["name"]
+    workload = experiment.workload.name
     found: dict[Comparison, str] = {}
-    for entry in experiment.get("confirmations", ()):
-        variant, baseline, ratio = entry["variant"], entry["baseline"], entry["ratio"]
-        how = f"measured again, alone in fresh processes and timed from outside ({entry['calls']} calls)"
-        found[Comparison(workload, variant, baseline)] = f"{how}: {ratio:.3g}×"
-        found[Comparison(workload, baseline, variant)] = f"{how}: {1 / ratio:.3g}×"
+    for entry in experiment.confirmations:
+        how = f"measured again, alone in fresh processes and timed from outside ({entry.calls} calls)"
+        found[Comparison(workload, entry.variant, entry.baseline)] = f"{how}: {entry.ratio:.3g}×"
+        found[Comparison(workload, entry.baseline, entry.variant)] = f"{how}: {1 / entry.ratio:.3g}×"
     return found
 
 
-def _trace_differences(experiment: Mapping[str, Any]) -> dict[tuple[str, frozenset[str]], str]:
+def _trace_differences(experiment: ExperimentRecord) -> dict[tuple[str, frozenset[str]], str]:
     """How the op traces of each pair differ: by digest for every pair, in words where the run compared it."""
-    workload = experiment["workload"]["name"]
+    workload, traces = experiment.workload.name, experiment.traces
     found: dict[tuple[str, frozenset[str]], str] = {}
-    traces = experiment.get("traces", {})
     for name, other in combinations(sorted(traces), 2):
         one, two = traces[name], traces[other]
-        counts = f"{one['ops']} ops in {name}, {two['ops']} in {other}"
-        if one["ops"] == two["ops"]:
-            counts = f"{one['ops']} ops on each side, but not the same"
-        found[workload, frozenset((name, other))] = "" if one["digest"] == two["digest"] else counts
-    for entry in experiment.get("trace_differences", ()):
-        pair = frozenset((entry["baseline"], entry["variant"]))
-        found[workload, pair] = "" if entry["same"] else entry.get("detail") or "no detail"
+        counts = f"{one.ops} ops in {name}, {two.ops} in {other}"
+        if one.ops == two.ops:
+            counts = f"{one.ops} ops on each side, but not the same"
+        found[workload, frozenset((name, other))] = "" if one.digest == two.digest else counts
+    for entry in experiment.trace_differences:
+        pair = frozenset((entry.baseline, entry.variant))
+        found[workload, pair] = "" if entry.same else entry.detail or "no detail"
     return found
 
 

@@ -38,9 +38,9 @@ def save(run: RunFolder, name: str, *, under: Path, force: bool = False) -> RunF
     there = baselines_of(RunFolder(target)) if RunFolder(target).looks_like_a_run() else []
     environment = _environment(run)
     mine = next((each for each in there if hardware_of(_environment(each)) == hardware_of(environment)), None)
-    if not there or is_fleet(run.read_manifest()):
+    if not there or is_fleet(run.manifest()):
         return baselines.save(run, name, under=under, force=force)
-    if is_fleet(RunFolder(target).read_manifest()):
+    if is_fleet(RunFolder(target).manifest()):
         problem = "this baseline is a run of several machines, which stays whole"
         raise RunError(target, problem, "Choose another name, or save another such run with --force.")
     if mine is None:
@@ -53,7 +53,7 @@ def save(run: RunFolder, name: str, *, under: Path, force: bool = False) -> RunF
 
 def baselines_of(run: RunFolder) -> list[RunFolder]:
     """All runs of one machine that lie under this one's name, itself first unless it is a fleet."""
-    own = [] if is_fleet(run.read_manifest()) else [run]
+    own = [] if is_fleet(run.manifest()) else [run]
     return own + sorted(
         (each for each in run_folders(run.path / HOME) if each.looks_like_a_run()), key=lambda each: each.path.name
     )
@@ -64,7 +64,7 @@ def matching(base: RunFolder, new: RunFolder) -> Matched:
 
     Where none was it is the one that differs least, and `note` says so. Raises RunError.
     """
-    if is_fleet(new.read_manifest()):
+    if is_fleet(new.manifest()):
         problem = f"a run of several machines: compare that of one, such as {HOME}/{_first(new)}"
         raise RunError(new.path, problem, f"workbench compare {base.path.name} {new.path / HOME / _first(new)}")
     today = _environment(new)
@@ -87,5 +87,4 @@ def _first(fleet: RunFolder) -> str:
 
 
 def _environment(run: RunFolder) -> Mapping[str, Any]:
-    environment: Mapping[str, Any] = run.read_manifest().get("environment") or {}
-    return environment
+    return run.manifest().machine_facts

@@ -106,10 +106,10 @@ def combine(runs: Sequence[RunFolder], into: Path | None, *, under: Path = Path(
 
 def _pieces(place: int, run: RunFolder) -> list[_Piece]:
     """The run, or those of its machines; without those of which nothing counts."""
-    manifest = run.read_manifest()
+    manifest = run.manifest()
     if not is_fleet(manifest):
         return [_Piece(run, place)]
-    split = manifest.get("spending") == "split"
+    split = manifest.spending == "split"
     runs = FleetFolder(run.path).runs()
     pieces = [_Piece(each, place, tuple(machine.experiments) if split else None) for machine, each in runs]
     return [piece for piece in pieces if piece.counts != ()]

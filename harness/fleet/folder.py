@@ -7,7 +7,7 @@ machines.json. Whoever reads runs finds verdicts there as in any other run. What
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,9 @@ from ..store import schema
 from ..store.errors import RESTORE, RunError
 from ..store.files import CLAIMS, MANIFEST
 from ..store.folder import RunFolder
-from ..store.forms import Fault, check, plain
+from ..store.forms import plain
 from ..store.machine_schema import Machine
+from ..store.schema import Manifest
 
 FLEET = "fleet"
 """The `mode` of a fleet's run.json."""
@@ -81,14 +82,10 @@ class FleetFolder:
 
     def machines(self) -> list[Machine]:
         """The machines that run.json names. Raises RunError where it is no fleet's."""
-        manifest = self.run.read_manifest()
+        manifest = self.run.manifest()
         if not is_fleet(manifest):
             raise RunError(self.path, "this is a run of one machine", "Make a fleet: workbench combine RUN RUN")
-        try:
-            check(schema.MANIFEST, manifest)
-        except Fault as fault:
-            raise RunError(self.path / MANIFEST, str(fault), RESTORE) from fault
-        return list(schema.MANIFEST.validate_python(manifest).machines)
+        return manifest.machines
 
     def runs(self) -> list[tuple[Machine, RunFolder]]:
         """Each machine that has a run, with that. Raises RunError, also for a name that leads out of the folder."""
@@ -98,6 +95,6 @@ class FleetFolder:
             raise RunError(self.path / MANIFEST, str(error), RESTORE) from error
 
 
-def is_fleet(manifest: Mapping[str, Any]) -> bool:
+def is_fleet(manifest: Manifest) -> bool:
     """Whether this is the run.json of a fleet."""
-    return manifest.get("mode") == FLEET
+    return manifest.mode == FLEET

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ..claims.reading import stored_claims
 from ..evidence.controls import SUBJECT, found_text
-from ..evidence.effect import ALPHA
 from ..evidence.verdict import how_many
 from ..judge.parts import parts_of
 from ..report.stored import evidence_of
-from ..spec.conditions import conditions_in
+from ..spec.dispute import Dispute
 from ..store import machine_schema
 from ..store.errors import RunError
 from ..store.files import MACHINES, MANIFEST, VERDICTS
 from ..store.machine_schema import OverMachines
+from ..store.schema import Manifest, Noise
 from ..store.verdict_schema import Verdict
 from .folder import FleetFolder
 from .kinds import labels, names
@@ -33,10 +32,9 @@ class FleetVerdicts:
     machines: list[machine_schema.Machine]  # for run.json, with their kinds
     noise: str  # what their controls show, in one line
 
-    def manifest(self, earlier: Mapping[str, Any]) -> dict[str, Any]:
+    def manifest(self, earlier: Manifest) -> Manifest:
         """run.json with what was found."""
-        listed = [each.model_dump(mode="json") for each in self.machines]
-        return {**earlier, "machines": listed, "noise": {"controls": [], "line": self.noise}}
+        return earlier.model_copy(update={"machines": self.machines, "noise": Noise(line=self.noise)})
 
 
 def verdicts_of(fleet: FleetFolder) -> FleetVerdicts:
@@ -45,36 +43,31 @@ def verdicts_of(fleet: FleetFolder) -> FleetVerdicts:
     Each run is read as it lies there, also one that was cut off. Raises RunError, and ClaimError for claims that are
     none.
     """
-    manifest = fleet.run.read_manifest()
-    split = manifest.get("spending") == "split"
-    runs = [(machine, run, _counted(machine, run.read_manifest(), split)) for machine, run in fleet.runs()]
+    manifest = fleet.run.manifest()
+    split = manifest.spending == "split"
+    runs = [(machine, run, _counted(machine, run.manifest(), split)) for machine, run in fleet.runs()]
     # A machine that was lost before its first round says nothing, and leaves nothing open.
-    measured = [each for each in runs if each[1].finished_rounds() or each[2].get("status") == "complete"]
+    measured = [each for each in runs if each[1].finished_rounds() or each[2].status == "complete"]
     if not measured:
         raise RunError(fleet.path, "no machine of this fleet has finished a round", "Measure again: nothing was kept.")
-    manifests = [each for *_, each in measured]
-    environments = [each.get("environment") or {} for each in manifests]
+    environments = [each.machine_facts for *_, each in measured]
     named = labels(environments, [machine.name for machine, *_ in measured])
     labelled = zip(named, names(environments), measured, strict=True)
     machines = [MachineEvidence(label, kind, evidence_of(run, one)) for label, kind, (_, run, one) in labelled]
-    parts = parts_of(
-        stored_claims(fleet.run),
-        [(baseline, variant) for baseline, variant in manifest.get("ad_hoc", [])],
-        conditions_in(manifest),
-    )
-    verdicts, over = judge_machines(parts, machines, float(manifest.get("alpha") or ALPHA))
+    parts = parts_of(stored_claims(fleet.run), manifest.ad_hoc, manifest.fail_if)
+    verdicts, over = judge_machines(parts, machines, manifest.alpha)
     kinds = {each.name: machine.name for (each, *_), machine in zip(measured, machines, strict=True)}
     listed = [each.model_copy(update={"kind": kinds.get(each.name, each.kind)}) for each in fleet.machines()]
     return FleetVerdicts(tuple(verdicts), over, listed, _noise_line(machines))
 
 
-def _counted(machine: machine_schema.Machine, manifest: Mapping[str, Any], split: bool) -> Mapping[str, Any]:
+def _counted(machine: machine_schema.Machine, manifest: Manifest, split: bool) -> Manifest:
     """The run.json of a machine with the experiments that count: where the work was split those it is listed with, for
     an experiment that another machine took over is judged there."""
     if not split or not machine.experiments:
         return manifest
-    kept = [each for each in manifest.get("experiments", ()) if each["workload"]["name"] in machine.experiments]
-    return {**manifest, "experiments": kept}
+    kept = [each for each in manifest.experiments if each.workload.name in machine.experiments]
+    return manifest.model_copy(update={"experiments": kept})
 
 
 def _noise_line(machines: Sequence[MachineEvidence]) -> str:
@@ -86,19 +79,21 @@ def _noise_line(machines: Sequence[MachineEvidence]) -> str:
     return f"{SUBJECT}: {found_text(controls, fired, where)}"
 
 
-def judge_fleet(path: Path | str, **values: Any) -> tuple[Verdict, ...]:
+def judge_fleet(path: Path | str, dispute: Dispute | None = None) -> tuple[Verdict, ...]:
     """Judge a fleet over its machines; write verdicts.json and machines.json, and name the kinds in run.json, with
-    these values under their keys.
+    what is asked about its claims where that is told anew.
 
     Where run.json says that the fleet is "complete", "interrupted" or "failed", its files are sealed. Raises as
     `verdicts_of` does.
     """
     fleet = FleetFolder(Path(path))
     judged = verdicts_of(fleet)
-    manifest = judged.manifest({**fleet.run.read_manifest(), **values})
+    manifest = judged.manifest(fleet.run.manifest())
+    if dispute is not None:
+        manifest = manifest.model_copy(update={"dispute": dispute})
     fleet.run.write_json(VERDICTS, judged.verdicts)
     fleet.run.write_json(MACHINES, judged.over)
-    if manifest.get("status") == "running":
+    if manifest.status == "running":
         fleet.run.write_json(MANIFEST, manifest)
     else:
         fleet.run.seal(manifest)

@@ -105,7 +105,7 @@ def measure(order: Order, home: Path, reporter: Reporter) -> str:
     _check_same(plan, order)
     sys.argv = list(order.command)  # of which a run keeps how it was called
     result = NodeRun(plan, options, reporter).measure()
-    return str(result.manifest["status"])
+    return str(result.manifest.status)
 
 
 class NodeRun(run.Run):

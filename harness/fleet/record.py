@@ -124,7 +124,7 @@ class Record:
             elif changed := run.changed():
                 told = changed[0].brief
             if run.path.is_dir():
-                measured = [str(each["workload"]["name"]) for each in run.read_manifest().get("experiments", ())]
+                measured = [each.workload.name for each in run.manifest().experiments]
         except RunError as error:
             told = "; ".join(filter(None, (reason, error.brief)))
         ended = machine.model_copy(update={"status": status, "reason": published(told), "experiments": measured})
@@ -140,7 +140,7 @@ class Record:
 
     def result(self, verdicts: Any = ()) -> Result:
         """As it lies there."""
-        return Result(self.folder.run, self.folder.run.read_manifest(), tuple(verdicts))
+        return Result(self.folder.run, self.folder.run.manifest(), tuple(verdicts))
 
     def _cut_off(self, machine: Machine) -> Machine:
         run = RunFolder(self.folder.machine(machine.name))
@@ -154,14 +154,14 @@ class Record:
 def close_out(run: RunFolder) -> None:
     """End a run that was cut off: judged by the rounds that it has, and sealed. Raises RunError where it cannot be
     read."""
-    manifest = run.read_manifest()
+    manifest = run.manifest()
     if run.sums.known() is not None:
         return
     if has_samples := bool(run.finished_rounds()) and run.has(CLAIMS):
         run.finish()
         verdicts, manifest = rejudge(run)
         run.write_json(VERDICTS, verdicts)
-    run.seal(manifest | {"status": "interrupted", "finished": _now()})
+    run.seal(manifest.model_copy(update={"status": "interrupted", "finished": _now()}))
     if has_samples:
         write_standings(run)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..claims.dispute import SHIPPED, load_dispute
 from ..claims.reading import stored_claims
-from ..session.judging import counted, judge_run
+from ..session.judging import judge_run
 from ..store.folder import RunFolder
+from ..store.schema import Manifest
 from ..store.verdict_schema import Verdict
 from .folder import FleetFolder, is_fleet
 from .judging import verdicts_of
@@ -18,7 +19,7 @@ class Rejudged(NamedTuple):
     """Verdicts of a stored run, and its run.json with the noise that was found."""
 
     verdicts: tuple[Verdict, ...]
-    manifest: dict[str, Any]
+    manifest: Manifest
 
 
 def rejudge(folder: RunFolder, claims_folder: Path | None = None) -> Rejudged:
@@ -26,11 +27,10 @@ def rejudge(folder: RunFolder, claims_folder: Path | None = None) -> Rejudged:
     a fleet those over its machines. What is asked about the claims is as it was then too, unless `claims_folder` says
     it anew; where the run does not say, as the claims that ship have it.
     Raises RunError where one of its files cannot be read, ClaimError where its claims are not claims."""
-    manifest = folder.read_manifest()
-    if claims_folder is not None or "dispute" not in manifest:
-        manifest = {**manifest, "dispute": load_dispute(claims_folder or SHIPPED).stored()}
+    manifest = folder.manifest()
+    if claims_folder is not None or "dispute" not in manifest.model_fields_set:
+        manifest = manifest.model_copy(update={"dispute": load_dispute(claims_folder or SHIPPED)})
     if is_fleet(manifest):
         judged = verdicts_of(FleetFolder(folder.path))
         return Rejudged(judged.verdicts, judged.manifest(manifest))
-    verdicts, noise = judge_run(manifest, stored_claims(folder), folder)
-    return Rejudged(verdicts, counted(manifest, folder) | {"noise": noise})
+    return Rejudged(*judge_run(manifest.with_rounds(folder.finished_rounds()), stored_claims(folder), folder))

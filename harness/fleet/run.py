@@ -153,7 +153,7 @@ class FleetRun:
 
     def _heard(self, station: Station, answer: Any) -> None:
         if station.state == "starting":
-            threads = max((each.workload.threads for each in self.plan.experiments), default=1)
+            threads = self.plan.threads
             if why := station.check(str(answer), threads, self.plan.device):
                 self._leave_out(station, why)
             return

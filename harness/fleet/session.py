@@ -87,7 +87,7 @@ def _done(fleet: FleetFolder, machines: tuple[Machine, ...], each_kind: bool) ->
         if machine.status != "complete":
             continue
         run = RunFolder(fleet.machine(machine.name))
-        kind = kinds.key_of(run.read_manifest().get("environment") or {}) if each_kind else ""
+        kind = kinds.key_of(run.manifest().machine_facts) if each_kind else ""
         names = machine.experiments or [""]
         done[kind] = done.get(kind, frozenset()) | set(names)
     return done

@@ -18,7 +18,7 @@ from ..metrics.registry import metric_of
 from ..spec.comparison import Comparison
 from ..spec.conditions import FAIL_IF, Condition
 from ..spec.hypotheses import Hypothesis
-from ..spec.regions import ANSWERS, MARGIN_PERCENT, SECOND_MARGIN_PERCENT, Region
+from ..spec.regions import ANSWERS, MARGIN_PERCENT, SECOND_MARGIN_PERCENT, Range, Region
 from ..spec.words import Word
 from ..store.verdict_schema import AD_HOC, Effect, Ends, Verdict
 
@@ -62,20 +62,14 @@ def _part_of_claim(claim: Claim, hypothesis: Hypothesis) -> Part:
         return judged
 
     def verdict(judged: Judged, alpha: float) -> Verdict:
-        return Verdict(
-            claim=claim.id,
-            part=hypothesis.part or "",
+        asked = _asked(claim.id, hypothesis.part or "", claim.title, claim.statement, hypothesis.region, judged, alpha)
+        return replace(
+            asked,
             who=hypothesis.who or claim.who,
-            title=claim.title,
-            statement=claim.statement,
-            verdict=judged.verdict,
-            reason=judged.reason,
-            cause=judged.cause,
             alpha=alpha if metric.has_confidence else math.nan,
-            claimed=hypothesis.describe() + _on_fewer(hypothesis),
+            claimed=hypothesis.describe(),
+            fewer=_on_fewer(hypothesis),
             due_to=hypothesis.due_to,
-            region=Ends(**hypothesis.region.to_json()),
-            effects=judged.effects,
         )
 
     def at_once(evidence: Sequence[Evidence]) -> int:
@@ -88,7 +82,7 @@ def _part_of_claim(claim: Claim, hypothesis: Hypothesis) -> Part:
 def _on_fewer(hypothesis: Hypothesis) -> str:
     """How many of its workloads the quick set measures, where these are not all."""
     some = len(hypothesis.workload_names())
-    return f" (on {some} of its {some + hypothesis.left_out} workloads; --all has all)" if hypothesis.left_out else ""
+    return f"on {some} of its {some + hypothesis.left_out} workloads; --all has all" if hypothesis.left_out else ""
 
 
 # -- pairs without a claim ---------------------------------------------------------------------------------------------
@@ -131,8 +125,10 @@ def _on_all(effects: Sequence[Effect]) -> Judged:
     return Judged.of_all(effects)
 
 
-def _asked(claim: str, part: str, title: str, statement: str, region: Region, judged: Judged, alpha: float) -> Verdict:
-    """The verdict on what was asked and not claimed."""
+def _asked(
+    claim: str, part: str, title: str, statement: str, region: Region | Range, judged: Judged, alpha: float
+) -> Verdict:
+    """The verdict on what was asked; nobody said it."""
     return Verdict(
         claim=claim,
         part=part,

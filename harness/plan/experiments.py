@@ -66,6 +66,11 @@ class Plan:
     functions: Functions = field(default_factory=Functions)
     dispute: Dispute = field(default_factory=Dispute)
 
+    @property
+    def threads(self) -> int:
+        """The most that any of its workloads computes on."""
+        return max((each.workload.threads for each in self.experiments), default=1)
+
     def hypotheses(self) -> list[Hypothesis]:
         """The parts of claims that this run can settle."""
         return [part for claim in self.claims for part in claim.hypothesis if not part.elsewhere(self.device)]
@@ -145,14 +150,7 @@ def experiments_of(
     """
     here = [(claim, part) for claim in plan.claims for part in claim.hypothesis if not part.elsewhere(plan.device)]
     _check_sides(here, workloads, plan)
-    targets = _targets(
-        here,
-        plan.ad_hoc,
-        workloads,
-        components=plan.mode == "compare",
-        asked=plan.conditions,
-        settle_pairs=settle_pairs,
-    )
+    targets = _targets(here, workloads, plan, settle_pairs)
     looked_at: dict[str, list[str]] = {name: [] for name in workloads}
     for where, variant in (pair for _, part in here for pair in part.subjects()):
         looked_at.setdefault(where, []).append(variant)
@@ -187,16 +185,10 @@ def _chosen(
 
 
 def _targets(
-    parts: Sequence[tuple[Claim, Hypothesis]],
-    pairs: Sequence[tuple[str, str]],
-    workloads: Mapping[str, Workload],
-    *,
-    components: bool,
-    asked: Sequence[Condition],
-    settle_pairs: bool,
+    parts: Sequence[tuple[Claim, Hypothesis]], workloads: Mapping[str, Workload], plan: Plan, settle_pairs: bool
 ) -> dict[str, list[Target]]:
-    """By workload, what must be settled; `components`: whether pairs without a claim are compared on these too;
-    `asked`: when these fail; `settle_pairs`: whether it is also asked which side is faster."""
+    """By workload, what must be settled; `settle_pairs`: whether it is also asked which side of a pair without a claim
+    is faster."""
     targets: dict[str, list[Target]] = {name: [] for name in workloads}
     for number, (claim, hypothesis) in enumerate(parts):
         for target in hypothesis.targets():
@@ -206,14 +198,14 @@ def _targets(
                 raise PlanError(f'claim {claim.id}: metric = "{comparison.metric}" {needs}')
             targets[comparison.workload].append(replace(target, part=f"{number} {claim.id}", headline=claim.headline))
     engines = {name for name in variants.names() if variants.get(name).engine is not None}
-    for baseline, variant in pairs:
+    for baseline, variant in plan.ad_hoc:
         evidence = "context" if {baseline, variant} & engines else "operations"
         for name, workload in workloads.items():
-            if components or workload.has_model:
+            if plan.mode == "compare" or workload.has_model:
                 comparison = Comparison(name, variant, baseline)
                 if settle_pairs:
                     targets[name].append(Target(comparison, ANSWERS, evidence, part=f"{variant} against {baseline}"))
-                for each in asked:
+                for each in plan.conditions:
                     part, at_once = f"{each}: {variant} against {baseline}", each.at_once(len(workloads))
                     targets[name].append(Target(comparison, (each.region,), evidence, part=part, at_once=at_once))
     return targets

@@ -21,6 +21,11 @@ from ..session.run import Result
 from ..stats.samples import call_times_ns
 from ..store.errors import RunError
 from ..store.folder import RunFolder
+from ..store.gate_schema import Gate
+from ..store.schema import Manifest
+
+UNGATED = Gate(passed=False)
+"""Of a variant that came to no gate."""
 
 
 def test_variant(benchmark, case):  # type: ignore[no-untyped-def]
@@ -85,19 +90,19 @@ def load(cases: Mapping[tuple[str, str], ReplayedCase], result: Result) -> None:
     for _, run in FleetFolder(result.folder.path).runs():
         open_ = {key: case for key, case in cases.items() if not case.seconds}
         with suppress(RunError):  # said already; the others have theirs
-            _load(open_, run, run.read_manifest())
+            _load(open_, run, run.manifest())
 
 
-def _load(cases: Mapping[tuple[str, str], ReplayedCase], folder: RunFolder, manifest: Mapping[str, Any]) -> None:
+def _load(cases: Mapping[tuple[str, str], ReplayedCase], folder: RunFolder, manifest: Manifest) -> None:
     samples = folder.read_samples() if folder.finished_rounds() else None
     profiles = {(entry["workload"], entry["variant"]): entry["path"] for entry in folder.records(PROFILES)}
     clocks = clocks_of(manifest)
-    gates_only = manifest["mode"] == "gates"
+    gates_only = manifest.mode == "gates"
     untimed = "gates only" if gates_only else "not timed: nothing compares it here, or the budget was spent"
-    for experiment in manifest["experiments"]:
-        workload = experiment["workload"]["name"]
-        excluded = {entry["variant"]: entry["reason"] for entry in (*manifest["excluded"], *experiment["excluded"])}
-        for variant in experiment["variants"]:
+    for experiment in manifest.experiments:
+        workload = experiment.workload.name
+        excluded = {entry.variant: entry.reason for entry in (*manifest.excluded, *experiment.excluded)}
+        for variant in experiment.variants:
             if (case := cases.get((workload, variant))) is None:
                 continue
             clock = clocks.of(workload, variant)
@@ -105,15 +110,15 @@ def _load(cases: Mapping[tuple[str, str], ReplayedCase], folder: RunFolder, mani
                 mine = samples[(samples["workload"] == workload) & (samples["variant"] == variant)]
                 times = call_times_ns(mine, clock=clock)
                 case.seconds = tuple((times[times > 0] / 1e9).tolist())
-            gate = experiment["gates"].get(variant, {})
+            gate = experiment.gates.get(variant, UNGATED)
             case.facts = {
                 "workload": workload,
                 "variant": variant,
                 "clock": {"cpu": "thread CPU"}.get(clock, clock),
                 "run": folder.path.name,
                 "profile": profiles.get((workload, variant)),
-                "gate": gate.get("detail"),
+                "gate": gate.detail,
             }
-            case.passed = gates_only and variant not in excluded and bool(gate.get("passed"))
+            case.passed = gates_only and variant not in excluded and gate.passed
             case.skipped = excluded.get(variant, untimed)
-            case.failed = "" if gate.get("unable") else excluded.get(variant, "")
+            case.failed = "" if gate.unable else excluded.get(variant, "")

@@ -328,7 +328,6 @@ class Session:
         from ..report.causes import explanations_in
         from ..report.further import further
         from ..report.terminal import show, verdict_report
-        from ..store import schema
 
         terminalreporter.section("workbench: verdicts")
         if self.options.gates_only:
@@ -345,7 +344,7 @@ class Session:
             terminalreporter.write_line(self.result.trouble, red=True)
         terminalreporter.write_line(f"run: {shown} (workbench judge, workbench compare)")
         terminalreporter.write_line(f"look at it: workbench dashboard {shlex.quote(str(shown))}")
-        if command := further(path, self.result.verdicts, schema.manifest_of(self.result.manifest)):
+        if command := further(path, self.result.verdicts, self.result.manifest):
             terminalreporter.write_line(f"go on: {command}")
 
 

@@ -21,7 +21,7 @@ def go_on(
     """An earlier run to go on with, and the options with what it keeps. again: code that runs keep no paths of. budget:
     seconds of rounds; None: as many as its last sitting had. Raises as `Unfinished.read` and `check`."""
     with suppress(RunError):  # of a damaged run.json the reader below says what is wrong
-        if is_fleet(folder.read_manifest()):
+        if is_fleet(folder.manifest()):
             raise PlanError(f"{folder.path} is a run of several machines: say which cluster goes on with it, --on ray")
     checkpoint, claims = real_geometry(options), options.claims_folder
     earlier = Unfinished.read(folder, again=again, checkpoint=checkpoint, claims_folder=claims)

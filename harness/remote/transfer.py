@@ -61,7 +61,7 @@ def send(run: RunFolder, place: Place, *, force: bool = False) -> None:
     here is untouched, and after an upload that broke off the same call begins anew.
     """
     with contextlib.closing(Lock()) as lock:
-        if run.read_manifest().get("status") == "running":
+        if run.manifest().status == "running":
             run.hold(lock)
         files = files_of(run.path)
         for changed in _changed(run.path, files):

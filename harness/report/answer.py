@@ -16,7 +16,7 @@ from ..spec.words import Word
 from ..store.verdict_schema import Effect, Verdict
 from .markdown import markdown_cell, markdown_rows, markdown_text
 from .outcome import by_side, found_text, leaning, outcome, standing, tally, tally_text
-from .text import claim_text, claimed_text, hull, one_text_line, short
+from .text import claim_text, hull, one_text_line, short
 
 SO_FAR: Mapping[str, str] = {Word.SUPPORTED: "Yes", Word.REFUTED: "No"}
 
@@ -88,7 +88,7 @@ def headlines(verdicts: Iterable[Verdict], dispute: Dispute) -> str:
     rows = []
     for verdict in filter(None, (_find(parts, *key) for key in dispute.headlines())):
         title = verdict.title + (f" ({verdict.part})" if verdict.part else "")
-        cells = [title, ", ".join(verdict.who), verdict.claimed, _measured(verdict.effects)]
+        cells = [title, ", ".join(verdict.who), verdict.claimed_here, _measured(verdict.effects)]
         rows.append([*map(markdown_cell, cells), f"**{markdown_cell(outcome(verdict))}**"])
     return markdown_rows(("claim", "who said it", "claimed", "what was found", "verdict"), rows) + "\n"
 
@@ -103,8 +103,7 @@ def _find(parts: Mapping[tuple[str, str], Verdict], claim: str, part: str | None
 
 
 def _line(question: MainQuestion, verdict: Verdict) -> Line:
-    claimed = claimed_text(verdict)
-    asked = question.text.replace("{claimed}", claimed)
+    asked = question.text.replace("{claimed}", one_text_line(verdict.claimed))
     if verdict.is_open and (word := _so_far(verdict)):
         return Line(verdict, asked, word, _numbers(verdict, question))
     word = question.words.get(verdict.verdict) or verdict.verdict.look.answer

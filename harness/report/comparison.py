@@ -17,11 +17,11 @@ from ..profilers.peak_memory import MEMORY
 from ..spec.comparison import Comparison
 from ..spec.words import Word
 from ..store.folder import RunFolder
-from ..store.schema import ExperimentRecord, manifest_of
+from ..store.schema import ExperimentRecord, Manifest
 from ..store.verdict_schema import Effect, Verdict
 from .causes import Explanation, explanations_in, of_effect
 from .markdown import markdown_cell, markdown_rows, markdown_text
-from .text import call_times, effect_text, one_text_line, size_text, unit_of
+from .text import call_times, counted_in, effect_text, one_text_line, size_text, unit_of
 
 DEAR = 1.1
 """A side that needs this many times the memory of the other has its price named beside its gain."""
@@ -140,11 +140,10 @@ class Screen:
 TIME, PEAK, INSTRUCTIONS = "time", "peak memory", "instructions"
 
 
-def screens(folder: RunFolder, verdicts: Iterable[Verdict], evidence: Evidence, counted: str) -> list[Screen]:
-    """The screen of every comparison of two sides by time, in the order of the verdicts. `counted`: what the rounds of
-    the run are called. Raises RunError."""
-    explained = explanations_in(folder)
-    experiments = {each.workload.name: each for each in manifest_of(folder.read_manifest()).experiments}
+def screens(folder: RunFolder, verdicts: Iterable[Verdict], evidence: Evidence, manifest: Manifest) -> list[Screen]:
+    """The screen of every comparison of two sides by time, in the order of the verdicts. Raises RunError."""
+    explained, counted = explanations_in(folder), counted_in(manifest)
+    experiments = {each.workload.name: each for each in manifest.experiments}
     return [
         replace(
             _screen(folder, evidence, verdict, effect, counted, of_effect(explained, effect)),

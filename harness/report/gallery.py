@@ -77,7 +77,7 @@ def _section(claim: Claim, parts: Sequence[Verdict], told: _Cells, command: str)
         "\n".join(f"- {_linked(each.document)}: {markdown_text(each.section)}" for each in claim.source),
     ]
     for part in parts:
-        said = ", ".join(filter(None, (part.claimed, f"by {' and '.join(part.who)}")))
+        said = ", ".join(filter(None, (part.claimed_here, f"by {' and '.join(part.who)}")))
         title = f"**{markdown_text(part.part or 'Claimed')}** ({markdown_text(said)})"
         blocks.append(f"{title}: **{markdown_text(outcome(part))}**")
         blocks.append(

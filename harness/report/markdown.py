@@ -7,30 +7,30 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from ..spec.dispute import Dispute, dispute_of
-from ..store.schema import Manifest, manifest_of
+from ..spec.dispute import Dispute
+from ..store.schema import Manifest
 from ..store.verdict_schema import Effect, Verdict
 from .again import command_of
 from .outcome import cost_text, outcome
-from .text import Json, claim_text, counted_in, effect_text, excluded_lines, one_text_line, run_notes
+from .text import claim_text, counted_in, effect_text, excluded_lines, one_text_line, run_notes
 
 
 class ReadmeError(Exception):
     """A document cannot be rewritten: the message names the file and what to add."""
 
 
-def markdown_table(verdicts: Sequence[Verdict], manifest: Json, *, command: str | None = None) -> str:
+def markdown_table(verdicts: Sequence[Verdict], manifest: Manifest, *, command: str | None = None) -> str:
     """The verdicts as a Markdown table, one row a verdict, with the smallest and the largest of its effects. First come
     the claims that the dispute asks about, in its order, then all others by name.
 
     Below it: what the numbers mean, the machine, the session's noise, and `command`, which makes the table again.
     """
     rows = []
-    verdicts = _by_question(verdicts, dispute_of(manifest))
+    verdicts = _by_question(verdicts, manifest.dispute)
     for verdict in verdicts:
         effects = sorted((each for each in verdict.effects if each.value is not None), key=lambda each: each.ratio)
         rounds = [effect.rounds for effect in effects]
-        name, part, claimed = map(markdown_cell, (verdict.claim, verdict.part, verdict.claimed))
+        name, part, claimed = map(markdown_cell, (verdict.claim, verdict.part, verdict.claimed_here))
         cells = [
             f"`{name}`" + (f" ({part})" if part else "") + (f": {claimed}" if claimed else ""),
             markdown_cell(", ".join(verdict.who)),
@@ -42,7 +42,7 @@ def markdown_table(verdicts: Sequence[Verdict], manifest: Json, *, command: str 
         rows.append(cells)
     headings = ("claim", "said by", "verdict", "smallest effect", "largest effect", counted_in(manifest))
     table = markdown_rows(headings, rows)
-    if opened := _open_list(verdicts, manifest_of(manifest)):
+    if opened := _open_list(verdicts, manifest):
         table += f"\n\nWhat would settle the open ones:\n\n{opened}"
     notes = [markdown_text(line) for line in run_notes(verdicts, manifest)]
     notes += [f"Excluded: {markdown_text(line)}" for line in excluded_lines(manifest)]

@@ -23,12 +23,12 @@ from ..spec.entered import EnteredName
 from ..stats.confidence import RESOLUTION, running_interval
 from ..stats.means import Mean, trimmed_mean
 from ..stats.samples import Differences
-from ..store.errors import RESTORE, RunError, RunWarning
-from ..store.files import MANIFEST, STANDINGS
+from ..store.errors import RunError, RunWarning
+from ..store.files import STANDINGS
 from ..store.folder import RunFolder
-from ..store.forms import Fault
+from ..store.forms import plain
 from ..store.schema import STANDINGS as FORM
-from ..store.schema import Key, OverLives, RelativeTime, Standings, WorkloadResult
+from ..store.schema import Checkpoint, Key, OverLives, RelativeTime, Standings, WorkloadResult
 
 
 def measure_standings(folder: RunFolder, workloads: Collection[str] | None = None) -> Standings:
@@ -36,24 +36,19 @@ def measure_standings(folder: RunFolder, workloads: Collection[str] | None = Non
 
     Subjects are the variants with a number: no yardstick, no controls, none that failed a gate. Raises RunError.
     """
-    manifest = folder.read_manifest()
-    samples = folder.read_samples()
-    try:
-        evidence = evidence_from_manifest(manifest, samples)
-    except Fault as fault:
-        raise RunError(folder.path / MANIFEST, str(fault), RESTORE) from fault
+    manifest, samples = folder.manifest(), folder.read_samples()
+    evidence = evidence_from_manifest(manifest, samples)
     pairs = samples[["workload", "variant"]].drop_duplicates()
     present = set(pairs.astype(str).itertuples(index=False, name=None))
     results: dict[str, WorkloadResult] = {}
     baselines: dict[str, str] = {}
-    for experiment in manifest.get("experiments", ()):
-        workload = experiment["workload"]
-        weights = (manifest.get("checkpoints") or {}).get(workload.get("geometry")) or {}
-        bias = evidence.bias(workload["name"])
-        likely = (name for name in (*YARDSTICKS, experiment.get("baseline")) if (workload["name"], name) in present)
-        reference = next(likely, None)
-        baselines.setdefault(workload["name"], experiment.get("baseline") or "")
-        results.setdefault(workload["name"], WorkloadResult(workload, weights.get("digest"), reference, bias))
+    for experiment in manifest.experiments:
+        workload, name = experiment.workload, experiment.workload.name
+        weights = (manifest.checkpoints or {}).get(workload.geometry or "", Checkpoint())
+        likely = (each for each in (*YARDSTICKS, experiment.baseline) if (name, each) in present)
+        baselines.setdefault(name, experiment.baseline or "")
+        result = WorkloadResult(plain(workload), weights.digest, next(likely, None), evidence.bias(name))
+        results.setdefault(name, result)
     taken_on = list(dict.fromkeys((workload, name) for workload, names in evidence.measured.items() for name in names))
     unmeasured = (key for key in taken_on if key not in present and key not in evidence.unusable)
     reasons = {**evidence.unusable, **dict.fromkeys(unmeasured, "no finished round")}
@@ -64,10 +59,10 @@ def measure_standings(folder: RunFolder, workloads: Collection[str] | None = Non
         if not EnteredName(name).is_control and name != results[workload].reference
     )
     return Standings(
-        name=str(manifest.get("id") or folder.path.name),
-        started=str(manifest.get("started") or ""),
-        status=str(manifest.get("status") or ""),
-        environment=manifest.get("environment") or {},
+        name=manifest.id or folder.path.name,
+        started=manifest.started or "",
+        status=manifest.status or "",
+        environment=manifest.machine_facts,
         noise=evidence.noise.line,
         workloads=results,
         subjects=subjects,

@@ -16,15 +16,14 @@ from rich.table import Table
 from rich.text import Text
 
 from ..evidence.verdict import DAY_S
-from ..spec.dispute import dispute_of
 from ..spec.words import Word
-from ..store.schema import Manifest, manifest_of
+from ..store.schema import Manifest
 from ..store.verdict_schema import Effect, Verdict
 from .again import command_of
 from .answer import answer
 from .further import goes_on
 from .outcome import to_settle, verdict_text
-from .text import Json, claim_text, counted_in, effect_text, excluded_lines, one_text_line, row_text, run_notes
+from .text import claim_text, counted_in, effect_text, excluded_lines, one_text_line, row_text, run_notes
 
 if TYPE_CHECKING:
     from .causes import Explanation, Key
@@ -66,7 +65,7 @@ AT_THE_END = "go on with this run, by the command at the end"
 """Instead of one that begins anew. Whoever prints a report knows where its run lies."""
 
 
-def verdict_report(verdicts: Sequence[Verdict], manifest: Json, causes: Mapping[Key, Explanation] = {}) -> Group:
+def verdict_report(verdicts: Sequence[Verdict], manifest: Manifest, causes: Mapping[Key, Explanation] = {}) -> Group:
     """All verdicts, one block a verdict, one line an effect, with where its difference is as far as `causes` has it;
     below them the session's noise, what was excluded, and the answer: the end of it is what stands above the prompt."""
     blocks: list[RenderableType] = [
@@ -77,10 +76,9 @@ def verdict_report(verdicts: Sequence[Verdict], manifest: Json, causes: Mapping[
     ]
     effects = [effect for verdict in verdicts for effect in verdict.effects]
     widths = [max((len(column(effect)) for effect in effects), default=0) for column in COLUMNS]  # all line up
-    book = manifest_of(manifest)
     before: tuple[str, Sequence[Effect]] = "", ()
     for verdict in verdicts:
-        blocks += ["", *_heading(verdict, book)]
+        blocks += ["", *_heading(verdict, manifest)]
         if verdict.effects and verdict.effects == before[1]:
             blocks.append(Padding(Text(f"effects: those of {one_text_line(before[0])}"), (0, 0, 0, 2)))
             continue
@@ -90,7 +88,7 @@ def verdict_report(verdicts: Sequence[Verdict], manifest: Json, causes: Mapping[
         blocks += ["", Text("No verdicts: nothing was measured.")]
     blocks += ["", *(Text(line) for line in run_notes(verdicts, manifest))]
     blocks += [Text(f"excluded: {line}", style="yellow") for line in excluded_lines(manifest)]
-    found = answer(verdicts, dispute_of(manifest))
+    found = answer(verdicts, manifest.dispute)
     lines = [line.sentence for line in found.lines if line.sentence != found.headline]
     blocks += ["", Text(found.headline, style="bold"), *(Text(f"  {line}") for line in lines)] if verdicts else []
     return Group(*blocks)
@@ -111,7 +109,7 @@ def _heading(verdict: Verdict, manifest: Manifest) -> Iterator[RenderableType]:
         lines.append(f"{one_text_line(verdict.statement)} ({verdict.claimed})")
     elif verdict.claimed:
         said = "asked" if verdict.is_condition else "claimed"
-        lines.append(f"{said}: {one_text_line(verdict.claimed)}")
+        lines.append(f"{said}: {one_text_line(verdict.claimed_here)}")
     if verdict.verdict in WITH_REASON or not verdict.effects:
         lines.append(one_text_line(verdict.reason, 1000))
     more = any(0 < effect.seconds_more <= DAY_S for effect in verdict.effects)

@@ -7,13 +7,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ..machine.environment import one_line
 from ..spec.words import GIVEN, LOOKS, Word
+from ..store.schema import Manifest
+from ..store.sitting_schema import SideEnvironment
 from ..store.verdict_schema import Effect, Verdict
-
-Json = Mapping[str, Any]
 
 RISE, FALL = "% rise", "% fall"
 """The unit of a growth, and what it is called where all of it lies below nothing."""
@@ -157,14 +156,6 @@ def _gain(ratio: float) -> str:
     return f"{100 * (ratio - 1):.2g}" if ratio < 2 else f"{100 * (ratio - 1):,.0f}"
 
 
-_FEWER = re.compile(r" \(on \d+ of its \d+ workloads; --all has all\)$")
-
-
-def claimed_text(verdict: Verdict) -> str:
-    """What is claimed, without the note on how many of its workloads this run has."""
-    return _FEWER.sub("", one_text_line(verdict.claimed))
-
-
 def short(value: float) -> str:
     """Three digits that count, and all of a whole number."""
     if abs(value) >= 100 or value == round(value):
@@ -198,17 +189,16 @@ def _digits(ratio: float) -> str:
     return f"{ratio:.2f}" if ratio < 100 else f"{ratio:.0f}"
 
 
-def excluded_lines(manifest: Json) -> list[str]:
+def excluded_lines(manifest: Manifest) -> list[str]:
     """One line for each reason and what was left out for it: of the whole run, or of one workload."""
-    entries = [(item, "") for item in manifest.get("excluded") or ()]
-    for experiment in manifest.get("experiments") or ():
-        where = f" on {experiment['workload'].get('name', '?')}"
-        entries += [(item, where) for item in experiment.get("excluded") or ()]
-    everywhere = {(item["variant"], item["reason"]) for item in manifest.get("excluded") or ()}
-    told = [(item, on) for item, on in entries if not on or (item["variant"], item["reason"]) not in everywhere]
+    everywhere = manifest.excluded
+    entries = [("", item) for item in everywhere]
+    for experiment in manifest.experiments:
+        here = (item for item in experiment.excluded if item not in everywhere)
+        entries += [(f" on {experiment.workload.name}", item) for item in here]
     names: dict[tuple[str, str], list[str]] = {}
-    for item, on in told:
-        names.setdefault((on, one_text_line(item["reason"])), []).append(item["variant"])
+    for on, item in entries:
+        names.setdefault((on, one_text_line(item.reason)), []).append(item.variant)
     return [f"{', '.join(dict.fromkeys(left_out))}{on}: {reason}" for (on, reason), left_out in names.items()]
 
 
@@ -216,62 +206,57 @@ OVER_LIVES = "for another run of the same command on this machine: it is over pr
 OVER_ROUNDS = "for the process in which it was measured: another one may differ by more"
 
 
-def is_of_lives(manifest: Json) -> bool:
-    """Whether each value of a run is of a process of its own."""
-    return manifest.get("unit") == "life"
+UNFINISHED = {"running": "still goes on or was killed", "interrupted": "was interrupted", "failed": "failed"}
 
 
-def counted_in(manifest: Json) -> str:
+def counted_in(manifest: Manifest) -> str:
     """What the values of a run are called."""
-    return "lives" if is_of_lives(manifest) else "rounds"
+    return "lives" if manifest.is_of_lives else "rounds"
 
 
-def run_notes(verdicts: Sequence[Verdict], manifest: Json) -> list[str]:
+def run_notes(verdicts: Sequence[Verdict], manifest: Manifest) -> list[str]:
+    """What stands below the verdicts of a run: how many there are, how sure they are, and on what machine."""
     lines = []
     if counts := _counts(verdicts):
         lines.append(f"{len(verdicts)} verdict{'s' * (len(verdicts) != 1)}: {counts}")
-    unfinished = {"running": "still goes on or was killed", "interrupted": "was interrupted", "failed": "failed"}
-    if manifest.get("status") in unfinished:
-        lines.append(f"This run {unfinished[manifest['status']]}: judged are the rounds that it finished.")
-    if noise := (manifest.get("noise") or {}).get("line"):
-        lines.append(one_text_line(noise, 600))
-    alpha = manifest.get("alpha")
-    if alpha and verdicts:
+    if how := UNFINISHED.get(manifest.status or ""):
+        lines.append(f"This run {how}: judged are the rounds that it finished.")
+    if manifest.noise and manifest.noise.line:
+        lines.append(one_text_line(manifest.noise.line, 600))
+    if verdicts:
         lines.append(
             "A ratio is t_baseline / t_variant: above 1 the variant is faster. Each interval holds with at least "
-            f"{100 * (1 - alpha):g} % confidence {OVER_LIVES if is_of_lives(manifest) else OVER_ROUNDS}."
+            f"{100 * (1 - manifest.alpha):g} % confidence {OVER_LIVES if manifest.is_of_lives else OVER_ROUNDS}."
         )
-        lines.append(_how_sure(verdicts, alpha))
-    for name, checkpoint in (manifest.get("checkpoints") or {}).items():
-        if isinstance(checkpoint, dict) and isinstance(checkpoint.get("facts"), str):
-            lines.append(one_text_line(f"Checkpoint {name}: {checkpoint['facts']}.", 600))
-    if environment := manifest.get("environment"):
-        seconds, sampled = (
-            sum(float(item.get(name) or 0) for item in manifest.get("experiments") or ())
-            for name in ("seconds", "sampled_seconds")
-        )
+        lines.append(_how_sure(verdicts, manifest.alpha))
+    for name, checkpoint in (manifest.checkpoints or {}).items():
+        if checkpoint.facts is not None:
+            lines.append(one_text_line(f"Checkpoint {name}: {checkpoint.facts}.", 600))
+    if environment := manifest.machine_facts:
+        seconds = sum(each.seconds or 0.0 for each in manifest.experiments)
+        sampled = sum(each.sampled_seconds or 0.0 for each in manifest.experiments)
         inside = f" of rounds ({100 * sampled / seconds:.0f} % inside timed samples)" if seconds and sampled else ""
         lines.append(
             f"Measured on {one_line(environment)}{f', in {duration_text(seconds)}{inside}' if seconds else ''}."
         )
-    if sides := environments_text(manifest.get("environments") or {}):
+    if sides := environments_text(manifest.environments):
         lines.append(sides)
     return lines
 
 
-def environments_text(environments: Mapping[str, Json]) -> str:
+def environments_text(environments: Mapping[str, SideEnvironment]) -> str:
     """In one line, what each side of a comparison between environments ran in; empty where there was only one.
 
-    environments: by side, as in run.json."""
+    environments: by side."""
     parts = []
     for side, facts in environments.items():
-        differs, packages = facts.get("differs") or (), facts.get("packages") or {}
+        differs, packages = facts.differs, facts.packages
         shown = [name for name in ("torch", "numpy") if name in packages and name not in differs]
-        names = [*list(differs)[:MOST_PACKAGES], *shown]
+        names = [*differs[:MOST_PACKAGES], *shown]
         versions = [f"{name} {packages.get(name) or 'not installed'}" for name in names]
         more = [f"{len(differs) - MOST_PACKAGES} more that differ"] if len(differs) > MOST_PACKAGES else []
         packages_text = f" ({', '.join([*versions, *more])})" if versions or more else ""
-        parts.append(f"{side} in Python {facts.get('python', '?')}{packages_text}")
+        parts.append(f"{side} in Python {facts.python}{packages_text}")
     return one_text_line(f"Environments: {'; '.join(parts)}.", 600) if parts else ""
 
 
@@ -296,6 +281,6 @@ def _counts(verdicts: Iterable[Verdict]) -> str:
     return ", ".join(f"{counts[word]} {row_text(word)}" for word in LOOKS if word in counts)
 
 
-def row_text(word: str) -> str:
+def row_text(word: Word) -> str:
     """The verdict on a single row as a reader sees it: what is not settled is open, and its interval says how far."""
     return "open" if word == Word.INCONCLUSIVE else word

@@ -51,13 +51,12 @@ def functions_again(
             problem = f"cannot go on: claim {gone[0]} names functions, and is not in {claims_folder.name}/"
             raise RunError(folder.path, problem, "Say where its claims are: --claims-dir FOLDER")
         return functions_of(Request(), [today[claim.id] for claim in claims if claim.function or claim.call])[1]
-    pairs = [(baseline, variant) for baseline, variant in known.ad_hoc]
     if not again.compare or not again.calls:
         raise _lacks(folder, "functions", asked)
     threads = max(entry.workload.threads or 1 for entry in known.experiments)
     [statistic] = {entry.workload.statistic for entry in known.experiments}
     request, found = functions_of(replace(again, threads=threads, statistic=cast(Statistic, statistic)), [])
-    if request.compare != pairs[0] or found.made_by.keys() != known.sources.calls.keys():
+    if request.compare != known.ad_hoc[0] or found.made_by.keys() != known.sources.calls.keys():
         raise _lacks(folder, "other functions, or under other names", asked)
     return found
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from llama_workbench.cache import FIX, CacheError, cache_directory, unwritable
 from llama_workbench.datasets import geometries
@@ -42,15 +40,15 @@ from ..plan.sources import sources_of
 from ..profilers.causes import look_for_causes
 from ..profilers.registry import measure_functions_memory, run_passes
 from ..report.standings import write_standings
-from ..spec.conditions import FAIL_IF, Condition, conditions_in
+from ..spec.conditions import FAIL_IF, Condition
 from ..spec.hypotheses import DEVICES
 from ..spec.sample import Round
 from ..store.errors import RunError
 from ..store.files import CLAIMS, MANIFEST, VERDICTS
 from ..store.folder import RunFolder
-from ..store.schema import FORMAT
+from ..store.schema import FORMAT, Environment, Manifest, manifest_of
 from ..store.verdict_schema import Verdict
-from .judging import counted, judge_run, stopping_rule
+from .judging import judge_run, stopping_rule
 from .unfinished import Unfinished
 
 SNAPSHOT_SECONDS = 15.0
@@ -61,7 +59,7 @@ class Result:
     """What a run came to."""
 
     folder: RunFolder
-    manifest: Mapping[str, Any]
+    manifest: Manifest
     verdicts: tuple[Verdict, ...]
     published: str = ""  # its URL
     trouble: str = ""  # why it was to be published and is not, and the command that does it
@@ -69,13 +67,13 @@ class Result:
     @property
     def interrupted(self) -> bool:
         """By Ctrl-C or SIGTERM. What was measured until then is kept, and judged unless there was a second signal."""
-        return bool(self.manifest["status"] == "interrupted")
+        return self.manifest.status == "interrupted"
 
     def failed_conditions(self) -> list[Condition]:
         """The conditions of --fail-if that are met."""
         asked = [each for each in self.verdicts if each.claim == FAIL_IF]
         answers = {each.part: [effect.verdict for effect in each.effects] for each in asked}
-        conditions = [each for each in conditions_in(self.manifest) if str(each) in answers]
+        conditions = [each for each in self.manifest.fail_if if str(each) in answers]
         return [condition for condition in conditions if condition.fails(answers[str(condition)])]
 
 
@@ -121,9 +119,9 @@ class Run:
             self.folder = earlier.folder
         self.is_open = earlier is None
         self.sources = sources_of(plan)
-        self.passes: list[str] = list(earlier.manifest.get("passes", ())) if earlier else []
-        threads = max((e.workload.threads for e in plan.experiments), default=1)
-        self.environment = fingerprint(threads, allocator=ALLOCATOR, device=plan.device, results=self.folder.path)
+        self.passes: list[str] = list(earlier.manifest.passes) if earlier else []
+        self.environment = fingerprint(plan.threads, allocator=ALLOCATOR, device=plan.device, results=self.folder.path)
+        self.machine = Environment.model_validate(self.environment)
         self.measurement: Measurement | None = None
         self.last_snapshot = time.monotonic()
         self.checkpoint_facts: dict[str, dict[str, str]] = {}
@@ -156,7 +154,7 @@ class Run:
         """End at once: all samples are in the folder, and can be judged at any time."""
         if not self.is_open:
             return self._untouched()
-        manifest = counted(self._manifest("interrupted"), self.folder)
+        manifest = self._manifest("interrupted").with_rounds(self.folder.finished_rounds())
         self.folder.write_json(MANIFEST, manifest)
         self.progress.note(f"not judged; that can be done later: workbench judge {self.folder.path}")
         return Result(self.folder, manifest, ())
@@ -165,7 +163,7 @@ class Run:
         """End before an earlier run went on."""
         assert self.earlier is not None
         self.progress.note("the earlier run is unchanged")
-        return Result(self.folder, {**self.earlier.manifest, "status": "interrupted"}, ())
+        return Result(self.folder, self.earlier.manifest.model_copy(update={"status": "interrupted"}), ())
 
     def _measure(self, begun: float) -> None:
         if self.is_open:
@@ -214,7 +212,7 @@ class Run:
             set_horizons(measurement.processes.groups, seconds)
             self._write_manifest("running")
             horizons = {book.experiment.workload.name: book.horizon for book in books if book.horizon}
-            rule = stopping_rule(self.plan, wall, self.environment, horizons, to_compare=self.options.to_compare)
+            rule = stopping_rule(self.plan, wall, self.machine, horizons, to_compare=self.options.to_compare)
             for finished in self.earlier.rounds if self.earlier else ():
                 rule.add(finished)
             rule.end_life()
@@ -295,38 +293,39 @@ class Run:
             self._write_manifest("running")
             self.last_snapshot = time.monotonic()
 
-    def _manifest(self, status: str) -> dict[str, Any]:
+    def _manifest(self, status: str) -> Manifest:
         measurement = self.measurement
         checkpoints = measurement.processes.checkpoints if measurement else {}
         excluded = measurement.participants.excluded if measurement else {}
-        before = self.earlier.manifest if self.earlier else {}
+        before = self.earlier.manifest if self.earlier else Manifest()
         started = self.started.isoformat(timespec="seconds")
         sitting = {"started": started, "budget_seconds": self.options.budget_seconds}
-        return {
+        content = {
             "format": FORMAT,
             "id": self.folder.path.name,
-            "started": before.get("started", started),
+            "started": before.started or started,
             "finished": None if status == "running" else datetime.now(UTC).isoformat(timespec="seconds"),
             "status": status,
             "mode": "gates" if self.options.gates_only else self.plan.mode,
-            "command": before.get("command") or called_as(),
+            "command": before.command or called_as(),
             "seed": self.options.seed,
             "options": kept(self.options),
-            "budget_seconds": float(before.get("budget_seconds") or 0) + self.options.budget_seconds,
-            "sittings": [*before.get("sittings", ()), sitting],
-            "sources": self.sources and self.sources.model_dump(mode="json"),
+            "budget_seconds": (before.budget_seconds or 0.0) + self.options.budget_seconds,
+            "sittings": [*before.sittings, sitting],
+            "sources": self.sources,
             "passes": self.passes,
             "alpha": ALPHA,
             "unit": "life",
-            "ad_hoc": [list(pair) for pair in self.plan.ad_hoc],
-            "fail_if": [str(condition) for condition in self.plan.conditions],
-            "dispute": self.plan.dispute.stored(),
+            "ad_hoc": list(self.plan.ad_hoc),
+            "fail_if": list(self.plan.conditions),
+            "dispute": self.plan.dispute,
             "environment": self.environment | ({"device": measurement.processes.device_facts} if measurement else {}),
             "environments": facts_of(self.plan.functions.environments),
             "checkpoints": {name: facts | self.checkpoint_facts.get(name, {}) for name, facts in checkpoints.items()},
             "experiments": [book.to_json() for book in measurement.participants.books] if measurement else [],
             "excluded": [{"variant": name, "reason": reason} for name, reason in excluded.items()],
         }
+        return manifest_of(content)
 
     def _write_manifest(self, status: str) -> None:
         if self.is_open:
@@ -342,9 +341,8 @@ class Run:
         if judged:
             if has_samples:
                 self.folder.finish()
-                manifest = counted(manifest, self.folder)
-            verdicts, noise = judge_run(manifest, self.plan.claims, self.folder)
-            manifest["noise"] = noise
+                manifest = manifest.with_rounds(self.folder.finished_rounds())
+            verdicts, manifest = judge_run(manifest, self.plan.claims, self.folder)
             self.folder.write_json(VERDICTS, verdicts)
         self.folder.seal(manifest)
         if judged and has_samples:

@@ -22,7 +22,7 @@ from llama_workbench.datasets.workloads import Workload
 from ..claims.model import Claim
 from ..claims.reading import load_claims, stored_claims
 from ..evidence.effect import ALPHA
-from ..machine.environment import changed_since, device_differences, device_kind, fingerprint
+from ..machine.environment import changed_since, device_differences, fingerprint
 from ..machine.locks import Lock
 from ..measure.measurement import Measurement
 from ..measure.participants import Earlier
@@ -31,15 +31,12 @@ from ..plan.experiments import Plan, experiments_of, renaming
 from ..plan.options import Options, Request, received
 from ..plan.sources import sources_of
 from ..spec.comparison import Comparison
-from ..spec.conditions import conditions_in
-from ..spec.dispute import dispute_of
 from ..spec.experiments import Experiment
 from ..spec.sample import Round
-from ..store import schema
 from ..store.errors import RESTORE, RunError, RunWarning, first_line
 from ..store.files import JOURNAL, MANIFEST, SAMPLES
 from ..store.folder import RunFolder
-from ..store.forms import Fault, check
+from ..store.forms import plain
 from ..store.schema import Manifest
 from ..store.sitting_schema import SourceRecord, Sources
 from .given import ANEW, functions_again, models_again
@@ -51,12 +48,10 @@ UNDO = "Undo that, or measure anew: rounds of two kinds cannot settle one questi
 class Unfinished:
     """An earlier run, as it lies in its folder.
 
-    manifest: run.json; known: the same by its form; rounds: what was measured so far. digest: of run.json and the
-    samples, when they were read."""
+    manifest: run.json; rounds: what was measured so far. digest: of run.json and the samples, when they were read."""
 
     folder: RunFolder
-    manifest: Mapping[str, Any]
-    known: Manifest
+    manifest: Manifest
     plan: Plan
     rounds: tuple[Round, ...]
     digest: Mapping[str, str]
@@ -71,31 +66,22 @@ class Unfinished:
         """
         with closing(Lock()) as lock:
             folder.hold(lock)
-        manifest, known, sources = _manifest(folder)
+        manifest, sources = _manifest(folder)
         claims = tuple(stored_claims(folder))
-        rounds = _rounds(folder, known)
-        pairs = tuple((baseline, variant) for baseline, variant in manifest.get("ad_hoc", ()))
-        outside = models_again(folder, known, again.added)
-        functions = functions_again(folder, known, again, claims, claims_folder)
-        plan = Plan(
-            str(known.mode),
-            claims,
-            pairs,
-            (),
-            outside,
-            device_kind(manifest["environment"]),
-            conditions_in(manifest),
-            functions,
-        )
+        rounds = _rounds(folder, manifest)
+        pairs, conditions = tuple(manifest.ad_hoc), tuple(manifest.fail_if)
+        outside = models_again(folder, manifest, again.added)
+        functions = functions_again(folder, manifest, again, claims, claims_folder)
+        plan = Plan(str(manifest.mode), claims, pairs, (), outside, manifest.device_kind, conditions, functions)
         experiments = _experiments(folder, manifest, plan, checkpoint)
-        plan = replace(plan, experiments=experiments, dispute=dispute_of(manifest))
-        now = fingerprint(_threads(plan), allocator=ALLOCATOR, device=plan.device)
-        before = manifest["environment"]
+        plan = replace(plan, experiments=experiments, dispute=manifest.dispute)
+        now = fingerprint(plan.threads, allocator=ALLOCATOR, device=plan.device)
+        before = manifest.machine_facts
         differences = changed_since(before, now | {"device": before.get("device")})  # what a GPU is, its worker knows
         differences += [*changed_code(sources, plan), *_changed_claims(claims, claims_folder)]
         if differences:
             raise _refused(folder, differences)
-        return cls(folder, manifest, known, plan, rounds, folder.digest())
+        return cls(folder, manifest, plan, rounds, folder.digest())
 
     def hold(self, lock: Lock) -> None:
         """Take the folder. Raises RunError where another run holds it, or has gone on with it meanwhile."""
@@ -111,18 +97,18 @@ class Unfinished:
 
     def excluded(self) -> dict[str, str]:
         """What was left out of the whole run, and stays so: the code is the same."""
-        return {entry.variant: entry.reason for entry in self.known.excluded}
+        return {entry.variant: entry.reason for entry in self.manifest.excluded}
 
     @property
     def budget_seconds(self) -> float:
         """What its last sitting was given."""
-        return self.known.sittings[-1].budget_seconds
+        return self.manifest.sittings[-1].budget_seconds
 
     @property
     def options(self) -> Options:
         """How it was made, as far as it keeps that. Raises RunError."""
         try:
-            return received(Options, {"seed": self.known.seed or 0, **self.known.options})
+            return received(Options, {"seed": self.manifest.seed or 0, **self.manifest.options})
         except ValueError as error:
             problem = f"options: {first_line(error)}"
             raise RunError(self.folder.path / MANIFEST, problem, RESTORE) from error
@@ -134,8 +120,7 @@ class Unfinished:
         for each in self.rounds:
             rounds[each.workload] += 1
             numbers[each.workload] = max(numbers.get(each.workload, -1), each.number)
-        written = {entry["workload"]["name"]: entry for entry in self.manifest["experiments"]}
-        known = {entry.workload.name: entry for entry in self.known.experiments}
+        known = {entry.workload.name: entry for entry in self.manifest.experiments}
         measurement.participants.excluded |= self.excluded()
         for group in measurement.processes.groups:
             group.processes = self.last_process
@@ -144,12 +129,12 @@ class Unfinished:
             entry = known[name]
             out = self.excluded() | {each.variant: each.reason for each in entry.excluded}
             book.excluded |= {each: reason for each, reason in out.items() if each in book.experiment.entered()}
-            book.gates |= {each: gate for each, gate in written[name].get("gates", {}).items() if each in out}
-            book.traces |= {each: trace for each, trace in written[name].get("traces", {}).items() if each in out}
+            book.gates |= {each: plain(gate) for each, gate in entry.gates.items() if each in out}
+            book.traces |= {each: plain(trace) for each, trace in entry.traces.items() if each in out}
             book.wall_variants += entry.clock.wall_variants
             book.forgotten = numbers.get(name, -1) + 1
             blocks, seconds = min(entry.blocks, rounds[name]), entry.seconds or 0.0
-            book.horizon, book.lost_lives = entry.horizon, written[name].get("lost_lives", [])
+            book.horizon, book.lost_lives = entry.horizon, plain(entry.lost_lives)
             book.earlier = Earlier(rounds[name], blocks, seconds, entry.sampled_seconds or 0.0)
             if rounds and entry.apart is not None:
                 ways = {Comparison(name, e.variant, e.baseline, e.metric): e.blocks for e in entry.apart}
@@ -158,12 +143,12 @@ class Unfinished:
 
     def check(self, measurement: Measurement) -> None:
         """After the gates: the weights and the device are what they were. Raises RunError."""
-        earlier = {"device": self.manifest["environment"].get("device")}
+        earlier = {"device": self.manifest.machine_facts.get("device")}
         found = device_differences(earlier, {"device": measurement.processes.device_facts})
-        for name, facts in (self.manifest.get("checkpoints") or {}).items():
-            digest = measurement.processes.checkpoints.get(name, {}).get("digest")
-            if digest is not None and facts.get("digest") not in (None, digest):
-                found.append(f"weights of {name}: SHA-256 {facts['digest'][:12]} against {digest[:12]}")
+        for name, facts in (self.manifest.checkpoints or {}).items():
+            before, digest = facts.digest, measurement.processes.checkpoints.get(name, {}).get("digest")
+            if before is not None and digest is not None and before != digest:
+                found.append(f"weights of {name}: SHA-256 {before[:12]} against {digest[:12]}")
         if found:
             raise _refused(self.folder, found)
 
@@ -175,17 +160,11 @@ def _refused(folder: RunFolder, differences: Sequence[str]) -> RunError:
 # -- what is read back -------------------------------------------------------------------------------------------------
 
 
-def _manifest(folder: RunFolder) -> tuple[dict[str, Any], Manifest, Sources]:
-    """run.json of a run whose files are whole, what its form says of it, and the code that was measured. Raises
-    RunError."""
+def _manifest(folder: RunFolder) -> tuple[Manifest, Sources]:
+    """run.json of a run whose files are whole, and the code that was measured. Raises RunError."""
     if changed := folder.changed():
         raise changed[0]
-    manifest = folder.read_manifest()
-    try:
-        check(schema.MANIFEST, manifest)
-    except Fault as fault:
-        raise RunError(folder.path / MANIFEST, str(fault), RESTORE) from fault
-    known: Manifest = schema.MANIFEST.validate_python(manifest)
+    known = folder.manifest()
     if known.mode not in ("claims", "compare"):
         raise RunError(folder.path, "cannot go on: it passed gates only (--benchmark-disable)", "Measure it.")
     if not known.experiments:
@@ -201,10 +180,7 @@ def _manifest(folder: RunFolder) -> tuple[dict[str, Any], Manifest, Sources]:
     if known.alpha != ALPHA:
         problem = f"cannot go on: it was judged at alpha = {known.alpha}, and runs are now at {ALPHA}"
         raise RunError(folder.path, problem, ANEW)
-    sittings = [each.model_dump() for each in known.sittings]
-    environment = manifest.get("environment") or {}
-    whole = manifest | {"sittings": sittings, "passes": list(known.passes), "environment": environment}
-    return whole, known, known.sources
+    return known, known.sources
 
 
 def _rounds(folder: RunFolder, known: Manifest) -> tuple[Round, ...]:
@@ -223,19 +199,15 @@ def _rounds(folder: RunFolder, known: Manifest) -> tuple[Round, ...]:
     return rounds
 
 
-def _threads(plan: Plan) -> int:
-    return max((experiment.workload.threads for experiment in plan.experiments), default=1)
-
-
 def _experiments(
-    folder: RunFolder, manifest: Mapping[str, Any], plan: Plan, checkpoint: Geometry | None
+    folder: RunFolder, manifest: Manifest, plan: Plan, checkpoint: Geometry | None
 ) -> tuple[Experiment, ...]:
     """What the plan measures, on the workloads as they were; the same as run.json says. Raises RunError."""
-    entries = {entry["workload"]["name"]: entry for entry in manifest["experiments"]}
+    entries = {entry.workload.name: entry for entry in manifest.experiments}
     shapes = renaming(_named(folder, manifest, checkpoint))[1]
     try:
         workloads = {
-            name: Workload.model_validate(entry["workload"], context={"geometries": shapes})
+            name: Workload.model_validate(plain(entry.workload), context={"geometries": shapes})
             for name, entry in entries.items()
         }
         for claim in plan.claims:  # those of which nothing was selected are not in the manifest
@@ -245,26 +217,26 @@ def _experiments(
         whole = replace(plan, experiments=experiments_of(plan, workloads, shapes))
     except (DataError, ValueError) as error:
         raise RunError(folder.path, f"cannot go on: it cannot be planned again ({error})", ANEW) from error
-    selected = {(name, variant) for name, entry in entries.items() for variant in entry["variants"]}
+    selected = {(name, variant) for name, entry in entries.items() for variant in entry.variants}
     experiments = whole.restricted(selected).experiments
     again = {each.workload.name: (list(each.entered()), each.baseline) for each in experiments}
-    if again != {name: (entry["variants"], entry.get("baseline")) for name, entry in entries.items()}:
+    if again != {name: (entry.variants, entry.baseline) for name, entry in entries.items()}:
         raise RunError(folder.path, "cannot go on: this version of the workbench would measure something else", ANEW)
     return experiments
 
 
-def _named(folder: RunFolder, manifest: Mapping[str, Any], checkpoint: Geometry | None) -> Geometry | None:
+def _named(folder: RunFolder, manifest: Manifest, checkpoint: Geometry | None) -> Geometry | None:
     """The user's checkpoint by the name that it has in the run. Raises RunError where the run was given none, or it is
     missing."""
-    names = [entry["workload"].get("geometry", "") for entry in manifest["experiments"]]
-    synthetic = {name: facts.get("synthetic", True) for name, facts in (manifest.get("checkpoints") or {}).items()}
+    names = [entry.workload.geometry for entry in manifest.experiments]
+    synthetic = {name: facts.synthetic is not False for name, facts in (manifest.checkpoints or {}).items()}
     own = next((name for name in names if name and not synthetic.get(name, name in geometries())), None)
     if own is None and checkpoint is not None:
         raise RunError(folder.path, "was measured on weights of the workbench's own", "Leave out --checkpoint.")
     if own is not None and checkpoint is None:
         fix = "Give it again: --checkpoint PATH"
         raise RunError(folder.path, f"cannot go on: it measured the checkpoint {own}, and runs keep no paths", fix)
-    return None if checkpoint is None else replace(checkpoint, name=str(own))
+    return None if checkpoint is None else replace(checkpoint, name=own or checkpoint.name)
 
 
 # -- what may have changed ---------------------------------------------------------------------------------------------

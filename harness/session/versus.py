@@ -139,7 +139,7 @@ class Outcome:
         """From a run of `Question.measure`: the condition's verdict where there is one."""
         judged = sorted(result.verdicts, key=lambda each: each.claim == FAIL_IF)
         if not judged or not judged[-1].effects:
-            excluded = "; ".join(f"{each['variant']}: {each['reason']}" for each in result.manifest["excluded"])
+            excluded = "; ".join(f"{each.variant}: {each.reason}" for each in result.manifest.excluded)
             raise Disagreement(excluded or "nothing was measured")
         verdict = judged[-1]
         [effect] = verdict.effects

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from .regions import Region
+from .words import Word
 
 FAIL_IF = "fail-if"
 """The name under which conditions on a comparison are judged."""
@@ -58,8 +59,11 @@ class Condition:
         """In a file or an order it is its text."""
         from pydantic_core import core_schema
 
-        written = core_schema.to_string_ser_schema()
-        return core_schema.no_info_plain_validator_function(cls.parse, serialization=written)
+        return core_schema.no_info_wrap_validator_function(
+            lambda value, read: value if isinstance(value, cls) else read(value),
+            core_schema.no_info_after_validator_function(cls.parse, core_schema.str_schema(strict=True)),
+            serialization=core_schema.to_string_ser_schema(when_used="always"),
+        )
 
     def __str__(self) -> str:
         numbers = (self.low, self.high) if self.kind == BETWEEN else (self.percent,)
@@ -79,20 +83,9 @@ class Condition:
         others every effect must be proven, and the chance that one is wrongly is that of a single interval."""
         return effects if self.kind == "slower" else 1
 
-    def fails(self, answers: Collection[str]) -> bool:
+    def fails(self, answers: Collection[Word]) -> bool:
         """Whether it does, by the verdict on `region` for each effect. Where there is none, nothing is proven."""
         if self.kind == "slower":
-            return "supported" in answers
-        proven = "refuted" if self.kind == "maybe-slower" else "supported"
+            return Word.SUPPORTED in answers
+        proven = Word.REFUTED if self.kind == "maybe-slower" else Word.SUPPORTED
         return not answers or any(answer != proven for answer in answers)
-
-
-def conditions_in(manifest: Mapping[str, Any]) -> tuple[Condition, ...]:
-    """Those of a run, from its run.json. Raises ValueError."""
-    return tuple(Condition.parse(text) for text in manifest.get("fail_if", ()))
-
-
-def checked(text: str) -> str:
-    """The text, if it is a condition. Raises ValueError."""
-    Condition.parse(text)
-    return text

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from .hypotheses import Text
 
@@ -178,11 +178,3 @@ class Dispute(_DisputeTable):
         """The command that measures what a page shows."""
         claims = ",".join(self.measured_by.get(shown, ()))
         return f"pytest --benchmark --claims {claims}" if claims else "pytest --benchmark"
-
-
-def dispute_of(manifest: Mapping[str, Any]) -> Dispute:
-    """The dispute that a run.json was made in; the empty one where it says none that can be read."""
-    try:
-        return Dispute.model_validate(manifest.get("dispute") or {})
-    except ValidationError:
-        return Dispute()

@@ -46,7 +46,7 @@ from .files import (
     replace_whole,
 )
 from .making import made, taken
-from .schema import FORMAT
+from .schema import FORMAT, Manifest
 from .sums import Sums
 from .verdict_schema import Verdict
 
@@ -100,9 +100,9 @@ class RunFolder:
             with as_run_error(self.path, "cannot be written ({})"):
                 (self.path / SUMS).unlink(missing_ok=True)
 
-    def seal(self, manifest: Mapping[str, Any]) -> None:
+    def seal(self, manifest: Manifest | Mapping[str, Any]) -> None:
         """Write run.json and the checksums of all files as they lie here: the run has ended."""
-        rest = {key: value for key, value in manifest.items() if key != "sealed"}
+        rest = {key: value for key, value in forms.plain(manifest).items() if key != "sealed"}
         self.sums.write(json_bytes({"sealed": True, **rest}))
 
     def renew(self, *names: str, **values: Any) -> None:
@@ -122,9 +122,9 @@ class RunFolder:
         elif manifest:
             self.write_json(MANIFEST, manifest)
 
-    def reopen(self, manifest: Mapping[str, Any]) -> None:
+    def reopen(self, manifest: Manifest | Mapping[str, Any]) -> None:
         """Take off the seal: rounds are added from here on, and what was computed from those before is gone."""
-        rest = {key: value for key, value in manifest.items() if key != "sealed"}
+        rest = {key: value for key, value in forms.plain(manifest).items() if key != "sealed"}
         self.write_json(MANIFEST, {**rest, "status": "running"})
         with as_run_error(self.path, "cannot be written ({})"):
             for name in (VERDICTS, STANDINGS):
@@ -234,8 +234,7 @@ class RunFolder:
             table = journal.merged(table, self.path / SAMPLES)
         if is_whole:
             with contextlib.suppress(RunError):
-                experiments = self.read_manifest().get("experiments", ())
-                counted = {experiment["workload"]["name"]: experiment.get("rounds") for experiment in experiments}
+                counted = {each.workload.name: each.rounds for each in self.manifest().experiments}
                 journal.warn_of_lost_rounds(self.path / JOURNAL, table, counted)
         return parquet.of_variants(variants, table)
 
@@ -249,11 +248,21 @@ class RunFolder:
         return frame
 
     def read_manifest(self) -> dict[str, Any]:
-        """run.json. Raises RunError if it is missing, not JSON, written in another format, or not as it was sealed."""
+        """run.json in plain types. Raises RunError if it is missing, not JSON, written in another format, or not as it
+        was sealed."""
         return self.read_json(MANIFEST)
+
+    def manifest(self) -> Manifest:
+        """The same as a value: what judges and shows a run takes this."""
+        known: Manifest = self._both(MANIFEST)[1]
+        return known
 
     def read_json(self, name: str) -> Any:
         """A JSON file in plain types, checked by its form where it was declared with one. Raises RunError."""
+        return self._both(name)[0]
+
+    def _both(self, name: str) -> tuple[Any, Any]:
+        """A JSON file in plain types, and in its form."""
         content = read_bytes(self.path / name)
         self.sums.check(name, content)
         form = name.form if isinstance(name, JsonFile) else FORMS.get(name)
@@ -261,22 +270,21 @@ class RunFolder:
             value = forms.parse(content)
             if name == MANIFEST:
                 check_version(self.path / name, value)
-            if form is not None:
-                forms.check(form, value)
+            return value, value if form is None else forms.check(form, value)
         except forms.Fault as fault:
             raise RunError(self.path / name, str(fault), fix_of(self.path, name)) from fault
-        return value
 
     def read(self, file: JsonFile) -> Any:
         """A JSON file beside run.json as values of its form; no entries where the run made no such pass. Raises
         RunError."""
-        return file.form.validate_python(self.records(file))
+        return self._both(file)[1] if self._is_there(file) else file.form.validate_python([])
 
     def records(self, name: str) -> list[dict[str, Any]]:
         """The entries of a JSON file beside run.json; none where the run made no such pass. Raises RunError."""
-        if name not in (CLAIMS, VERDICTS) and not self.has(name):
-            return []
-        return self.read_json(name)
+        return self._both(name)[0] if self._is_there(name) else []
+
+    def _is_there(self, name: str) -> bool:
+        return name in (CLAIMS, VERDICTS) or self.has(name)
 
     def _source(self, name: str) -> Path | pa.BufferReader:
         """A Parquet file to open: its content, once that fits its checksum; its path where it has none."""
@@ -341,7 +349,7 @@ def describe(run: RunFolder, *, whole: bool = False, light: bool = False) -> Run
     try:
         if not run.looks_like_a_run():
             return RunSummary(run.path, name, "not a run", problem="no run.json and no samples")
-        summary = _of_manifest(run, run.read_manifest())
+        summary = _of_manifest(run, run.manifest())
     except OSError as error:
         return RunSummary(run.path, name, "not a run", problem=f"cannot be read ({error.strerror})")
     except RunError as error:
@@ -363,30 +371,30 @@ def describe(run: RunFolder, *, whole: bool = False, light: bool = False) -> Run
     return replace(summary, status="damaged", problem=problem) if problem else summary
 
 
-def _of_manifest(run: RunFolder, manifest: Mapping[str, Any]) -> RunSummary:
-    environment = manifest.get("environment") or {}
+def _of_manifest(run: RunFolder, manifest: Manifest) -> RunSummary:
+    environment = manifest.machine_facts
     commit = environment.get("commit") or {}
     return RunSummary(
         path=run.path,
-        id=str(manifest.get("id", run.path.name)),
-        status=str(manifest.get("status", "?")),
-        mode=str(manifest.get("mode", "")),
-        started=str(manifest.get("started") or ""),
-        workloads=tuple(str(item["workload"].get("name", "?")) for item in manifest.get("experiments", [])),
+        id=manifest.id or run.path.name,
+        status=manifest.status or "?",
+        mode=manifest.mode or "",
+        started=manifest.started or "",
+        workloads=tuple(each.workload.name for each in manifest.experiments),
         machine=one_line(environment) if environment else _machines(manifest),
         commit=f"{commit.get('id') or ''}"[:10] + " with changes" * bool(commit.get("dirty")),
-        noise=str((manifest.get("noise") or {}).get("line") or ""),
+        noise=manifest.noise.line if manifest.noise else "",
     )
 
 
-def _machines(manifest: Mapping[str, Any]) -> str:
+def _machines(manifest: Manifest) -> str:
     """The kinds of machines of a fleet in one line."""
-    kinds = [str(each.get("kind") or each["name"]) for each in manifest.get("machines", ()) if each.get("folder")]
+    kinds = [each.kind or each.name for each in manifest.machines if each.folder]
     return f"{len(kinds)} machines: {', '.join(kinds)}" if kinds else ""
 
 
 def _started(run: RunFolder) -> float:
     try:
-        return datetime.fromisoformat(run.read_manifest()["started"]).timestamp()
-    except (RunError, KeyError, TypeError, ValueError):
+        return datetime.fromisoformat(run.manifest().started or "").timestamp()
+    except (RunError, ValueError):
         return run.path.stat().st_mtime

@@ -18,15 +18,18 @@ from llama_workbench.datasets.faults import faults
 
 
 class Shape(BaseModel):
-    """A part of a file: keys that are not named here are let through."""
+    """A part of a file: keys that are not named here are let through, and written again with the rest."""
 
-    model_config = {"frozen": True}
+    model_config = {"frozen": True, "extra": "allow"}
 
 
 def says(text: str) -> Any:
     """What a field means, for FORMAT.md."""
     return Field(description=text)
 
+
+ABSENT = Field(exclude_if=lambda value: not value)
+"""Of a field that is not there in a file where nothing, 0 or false stands in it."""
 
 MOST = 2**62
 """No count, no number of bytes and no time in nanoseconds is larger; sums of a few of them still fit in 64 bits."""
@@ -80,13 +83,16 @@ _form_of: Callable[[type], TypeAdapter[Any]] = cache(TypeAdapter)
 
 
 def plain(value: Any) -> Any:
-    """A value in JSON's types: models and dataclasses in their form, infinite and NaN floats as None."""
+    """A value in JSON's types: models and dataclasses in their form, infinite and NaN floats as None. Of a model, what
+    was said of it: no defaults."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
+    if isinstance(value, BaseModel):
+        return plain(value.model_dump(by_alias=True, exclude_unset=True, warnings="error"))
     if is_dataclass(value) and not isinstance(value, type):
         return plain(_form_of(type(value)).dump_python(value, by_alias=True, warnings="error"))
     if hasattr(value, "item") and not isinstance(value, (str, bytes)):  # a numpy scalar
@@ -113,10 +119,10 @@ class Fault(ValueError):
     """A value is not in the form that is asked for: its place, the value and what was expected, in one line."""
 
 
-def check(form: TypeAdapter[Any], value: Any) -> None:
-    """Raise Fault where `value` is not in this form."""
+def check(form: TypeAdapter[Any], value: Any) -> Any:
+    """The value that `value` stands for in this form. Raises Fault where it is not in it."""
     try:
-        form.validate_python(value)
+        return form.validate_python(value)
     except ValidationError as error:
         raise Fault(faults(error, value)[0]) from error
 

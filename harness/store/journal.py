@@ -117,11 +117,11 @@ def rounds(table: pa.Table) -> set[Key]:
     return set(zip(*(frame[name].tolist() for name in ROUND), strict=True))
 
 
-def warn_of_lost_rounds(path: Path, table: pa.Table, counted: Mapping[str, Any]) -> None:
+def warn_of_lost_rounds(path: Path, table: pa.Table, counted: Mapping[str, int]) -> None:
     """Warn where run.json, which is written after the samples, counted more rounds of a workload than there are."""
     have = Counter(workload for workload, _, _ in rounds(table))
     for name, number in counted.items():
-        if isinstance(number, int) and number > have[name]:
+        if number > have[name]:
             warnings.warn(
                 f"{path}: {have[name]} rounds of {name}, and run.json counted {number}: "
                 "some were lost. Restore the file from a copy, or go on with what is left.",

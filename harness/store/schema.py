@@ -6,19 +6,30 @@ dataclass; an open end is infinite in memory, null in the file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, StrictBool, TypeAdapter, model_validator
+from pydantic import (
+    Field,
+    PlainSerializer,
+    StrictBool,
+    TypeAdapter,
+    ValidationError,
+    WrapValidator,
+    model_validator,
+)
 from pydantic.json_schema import SkipJsonSchema
 
-from ..spec.conditions import checked
+from ..machine.environment import device_kind
+from ..spec.conditions import Condition
+from ..spec.dispute import Dispute
 from ..spec.entered import EnteredName
 from ..stats.confidence import Interval
 from ..stats.means import Mean
 from .forms import (
+    ABSENT,
     Alpha,
     Amount,
     Count,
@@ -35,15 +46,15 @@ from .forms import (
     Size,
     Some,
     Text,
+    check,
     has_form,
+    plain,
     says,
     without_damaged,
 )
 from .gate_schema import Confirmed, Excluded, Gate, Trace, TraceDifference
 from .machine_schema import Machine, Spending
 from .sitting_schema import Apart, LostLife, SideEnvironment, Sitting, Sources
-
-ABSENT_AT_0 = Field(exclude_if=lambda value: not value)
 
 FORMAT = 1  # of the run folder; a reader refuses any other
 
@@ -102,6 +113,7 @@ class Checkpoint(Shape):
     hidden_size: Annotated[Size | None, says("width of the model")] = None
     digest: Annotated[Text | None, says("SHA-256 of the weights")] = None
     synthetic: Annotated[StrictBool | None, says("whether they were drawn from a seed")] = None
+    facts: Annotated[Text | None, says("of the user's own: what its files say, in words")] = None
 
 
 class Device(Shape):
@@ -115,15 +127,25 @@ class Environment(Shape):
 
     cpu_model: Annotated[Text | None, says("name of the processor")] = None
     cpu_flags: Annotated[list[Text] | None, says("its instruction sets")] = None
-    cores: Annotated[Number | None, says("cores that the run could use")] = None
-    threads: Annotated[Number | None, says("threads of the measuring process")] = None
-    memory_bytes: Annotated[Number | None, says("main memory")] = None
+    cores: Annotated[Count | None, says("cores that the run could use")] = None
+    cgroup_quota_cores: Annotated[Number | None, says("CPU time that its container may use, in cores; null: all")] = (
+        None
+    )
+    governor: Annotated[Text | None, says("how the kernel chooses the clock rate")] = None
+    memory_bytes: Annotated[Count | None, says("main memory")] = None
     transparent_huge_pages: Annotated[Text | None, says("the kernel's setting for 2 MiB pages")] = None
-    torch: Annotated[Text | None, says("version of torch")] = None
+    system: Annotated[Text | None, says("name of the operating system")] = None
+    kernel: Annotated[Text | None, says("version of its kernel")] = None
+    machine: Annotated[Text | None, says("kind of processor, such as x86_64")] = None
     libc: Annotated[Text | None, says("version of the C library")] = None
+    python: Annotated[Text | None, says("version of Python")] = None
+    python_implementation: Annotated[Text | None, says("which Python it is, such as CPython")] = None
+    torch: Annotated[Text | None, says("version of torch")] = None
     packages: Annotated[dict[str, Text | None] | None, says("version by package")] = None
+    threads: Annotated[Count | None, says("threads of the measuring process")] = None
     malloc: Annotated[dict[str, Any] | None, says("environment variables of the allocator")] = None
     device: Device | None = None
+    load_average: Annotated[list[Number] | None, says("processes that wanted to run, over 1, 5 and 15 minutes")] = None
     commit: Annotated[dict[str, Any] | None, says("commit of the code, and whether files differed from it")] = None
 
 
@@ -166,7 +188,7 @@ class Noise:
     controls: Annotated[tuple[Control, ...], says("every control")] = ()
     line: Annotated[Text, says("the summary")] = ""
     typical: Annotated[
-        Amount, ABSENT_AT_0, says("log units by which controls differ typically, where all together show that they do")
+        Amount, ABSENT, says("log units by which controls differ typically, where all together show that they do")
     ] = 0.0
     damaged: Annotated[tuple[Text, ...], Field(exclude=True), SkipJsonSchema()] = ()
 
@@ -174,6 +196,23 @@ class Noise:
     @classmethod
     def _leave_out_damaged(cls, content: Any) -> Any:
         return without_damaged(content, "controls", Control)
+
+
+def _dispute_as_read(stored: Any, read: Callable[[Any], Dispute]) -> Dispute:
+    """Of a run whose questions this version cannot read, the one that asks nothing."""
+    try:
+        return read(stored)
+    except ValidationError:
+        if not isinstance(stored, dict):
+            raise
+        return Dispute()
+
+
+StoredDispute = Annotated[
+    Dispute,
+    WrapValidator(_dispute_as_read, json_schema_input_type=dict[str, Any]),
+    PlainSerializer(Dispute.stored, return_type=dict[str, Any]),
+]
 
 
 class Manifest(Shape):
@@ -196,8 +235,8 @@ class Manifest(Shape):
     alpha: Annotated[Alpha, says("chance that a verdict is wrong")] = 0.01
     unit: Annotated[Text, says('what gives one log ratio: "life" (a process of its own), "round"')] = "round"
     ad_hoc: Annotated[list[tuple[Text, Text]], says("pairs [baseline, variant] that --compare asked for")] = []
-    fail_if: Annotated[list[Annotated[Text, AfterValidator(checked)]], says('when it fails, such as "slower:5"')] = []
-    dispute: Annotated[dict[str, Any], says("what is asked about the claims, as `dispute.toml` has it")] = {}
+    fail_if: Annotated[list[Condition], says('when it fails, such as "slower:5"')] = []
+    dispute: Annotated[StoredDispute, says("what is asked about the claims, as `dispute.toml` has it")] = Dispute()
     environment: Environment | None = None
     environments: Annotated[dict[str, SideEnvironment], says("by side that has one of its own")] = {}
     spending: Annotated[Spending | None, says('of a fleet: "replicate" or "split"')] = None
@@ -207,6 +246,26 @@ class Manifest(Shape):
     experiments: Annotated[list[ExperimentRecord], says("one entry for each workload")] = []
     excluded: Annotated[list[Excluded], says("variants that were excluded on every workload")] = []
     noise: Annotated[Noise | None, says("its controls; only once it was judged")] = None
+
+    @property
+    def is_of_lives(self) -> bool:
+        """Whether each of its values is of a process of its own."""
+        return self.unit == "life"
+
+    @property
+    def device_kind(self) -> str:
+        """What its models computed on, "cpu" or "cuda". Runs from before there was a choice were on the CPU."""
+        return device_kind(self.machine_facts)
+
+    @property
+    def machine_facts(self) -> dict[str, Any]:
+        """What is known of its machine, as `harness.machine.environment` has it; empty of a fleet."""
+        return {} if self.environment is None else plain(self.environment)
+
+    def with_rounds(self, counted: Mapping[str, int]) -> Manifest:
+        """The same with so many rounds of each workload: of a killed run it has those of some time before."""
+        entries = [each.model_copy(update={"rounds": counted.get(each.workload.name, 0)}) for each in self.experiments]
+        return self.model_copy(update={"experiments": entries})
 
 
 Key = tuple[str, str]  # (workload, variant)
@@ -304,11 +363,11 @@ class Standings:
 
 
 def manifest_of(content: Mapping[str, Any]) -> Manifest:
-    """run.json as a value. Raises ValidationError where something in it is not as a run writes it."""
-    return MANIFEST.validate_python(content)
+    """run.json as a value. Raises Fault where something in it is not as a run writes it."""
+    manifest: Manifest = check(MANIFEST, content)
+    return manifest
 
 
 MANIFEST, STANDINGS = TypeAdapter(Manifest), TypeAdapter(Standings)
-NOISE = TypeAdapter(Noise)
 Claims = Annotated[list[dict[str, Any]], says("The claims as they stood then, in the form of `claims/*.toml`.")]
 CLAIMS = TypeAdapter(Claims)  # harness/claims/model.py checks each claim

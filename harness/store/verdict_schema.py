@@ -17,7 +17,7 @@ from ..spec.conditions import FAIL_IF
 from ..spec.sides import ARCHITECTURE, OPERATIONS, factor_of
 from ..spec.words import Cause, Word
 from ..stats.confidence import LookPlan
-from .forms import Alpha, Amount, Count, HighEnd, LowEnd, Number, SecondsMore, Some, Text, Value, null_is, says
+from .forms import ABSENT, Alpha, Amount, Count, HighEnd, LowEnd, Number, SecondsMore, Some, Text, Value, null_is, says
 
 AD_HOC = "ad-hoc"
 """The name under which a comparison without a claim is judged."""
@@ -42,8 +42,8 @@ class Effect:
     variant: Annotated[Text, says("the side that is asked about")]
     baseline: Annotated[Text, says("the side that it is compared with; may be empty for a value")]
     metric: Annotated[Text, says('"cpu time", "wall time to first token", ...; for a value, what it is of')] = ""
-    machine: Annotated[Text, says("on which machine; only there in a run of several machines")] = ""
-    unit: Annotated[Text, says("unit of a value; only there for a value")] = ""
+    machine: Annotated[Text, ABSENT, says("on which machine; only there in a run of several machines")] = ""
+    unit: Annotated[Text, ABSENT, says("unit of a value; only there for a value")] = ""
     ratio: Annotated[
         Value,
         Field(
@@ -59,9 +59,11 @@ class Effect:
     cause: Annotated[Cause, says("what makes it so, in a word that code may ask for; else none")] = Cause.NONE
     reason: Annotated[Text, says("why the verdict is as it is, for people; may be empty")] = ""
     notes: Annotated[tuple[Text, ...], says("what a reader should know besides")] = ()
-    seconds_more: Annotated[SecondsMore, says("seconds more that would settle it; null: none would")] = math.nan
-    horizon: Annotated[Some | None, says("values along which alpha was spent; absent: it was not known")] = None
-    one_sided: Annotated[StrictBool, says("whether each end holds at alpha, and not both together")] = False
+    seconds_more: Annotated[
+        SecondsMore, Field(exclude_if=math.isnan), says("seconds more that would settle it; null: none would")
+    ] = math.nan
+    horizon: Annotated[Some | None, ABSENT, says("values along which alpha was spent; absent: it was not known")] = None
+    one_sided: Annotated[StrictBool, ABSENT, says("whether each end holds at alpha, and not both together")] = False
     named: Annotated[str, Field(exclude=True), SkipJsonSchema()] = ""  # the workload in words, where it is shown
 
     def plan(self, alpha: float) -> LookPlan:
@@ -113,12 +115,10 @@ class Effect:
 
     @model_serializer(mode="wrap")
     def _row(self, dump: Callable[[Effect], dict[str, Any]]) -> dict[str, Any]:
-        row, unknown = dump(self), math.isnan(self.seconds_more) and "seconds_more"
-        absent = {unknown, *(name for name in ("machine", "horizon", "one_sided") if not getattr(self, name))}
+        row = dump(self)
         if self.unit:
-            return {"value" if key == "ratio" else key: value for key, value in row.items() if key not in absent}
-        ends = {"ratio": self.value, "low": self.lower, "high": self.upper}  # a ratio of 0 is none
-        return {key: value for key, value in (row | ends).items() if key not in {"unit", *absent}}
+            return {"value" if key == "ratio" else key: value for key, value in row.items()}
+        return row | {"ratio": self.value, "low": self.lower, "high": self.upper}  # a ratio of 0 is none
 
 
 @dataclass(frozen=True)
@@ -143,10 +143,16 @@ class Verdict:
     cause: Annotated[Cause, says("what makes it so, in a word that code may ask for; else none")] = Cause.NONE
     alpha: Annotated[Alpha, null_is(math.nan), says("of each effect; null: bounds from experience")] = math.nan
     claimed: Annotated[Text, says("`region` in words")] = ""
+    fewer: Annotated[Text, ABSENT, says("on how many of its workloads, where these are not all")] = ""
     due_to: Annotated[Text, says("of a claim about the split: which sides bring the speed-up")] = ""
     region: Ends | None = None
     together: Annotated[bool, says("whether it holds at once with all others that say so (Holm)")] = False
     effects: Annotated[tuple[Effect, ...], says("the evidence")]
+
+    @property
+    def claimed_here(self) -> str:
+        """What is claimed, with how many of its workloads this run has where these are not all."""
+        return f"{self.claimed} ({self.fewer})" if self.fewer else self.claimed
 
     @property
     def low(self) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from llama_workbench.harness.session.revisions import Inputs
     from llama_workbench.harness.session.run import Result
     from llama_workbench.harness.spec.conditions import Condition, Kind
+    from llama_workbench.harness.store.sitting_schema import SideEnvironment
 
 Subject = Annotated[
     list[str], typer.Argument(metavar="SUBJECT...", help="FILE:FUNCTION or MODULE:FUNCTION, with () for a factory.")
@@ -103,14 +105,18 @@ def command(
     asked_if = condition("maybe-slower", "--slower", slower)
     results = [(each, measured(each, (base, new), inputs, asked_if, seconds, counts=counts_decide)) for each in subject]
     rows = [row for each, result in results for row in _rows(each, result, counts_decide)]
-    environments = results[-1][1].manifest["environments"]
+    environments = results[-1][1].manifest.environments
     _write(markdown, rows, (base, new), slower, environments)
     _reported(rows, base, new, slower, environments, as_json)
     raise typer.Exit(exit_code(rows))
 
 
 def _write(
-    file: Path | None, rows: list[RevisionRow], revisions: tuple[str, str], slower: float, environments: Any
+    file: Path | None,
+    rows: list[RevisionRow],
+    revisions: tuple[str, str],
+    slower: float,
+    environments: Mapping[str, SideEnvironment],
 ) -> None:
     from llama_workbench.harness.baselines.revisions import revisions_markdown
     from llama_workbench.harness.baselines.text import write_text
@@ -126,13 +132,21 @@ def _write(
         raise Failure(f"{file}: cannot be written ({error.strerror})") from error
 
 
-def _reported(rows: list[RevisionRow], base: str, new: str, slower: float, environments: Any, as_json: bool) -> None:
+def _reported(
+    rows: list[RevisionRow],
+    base: str,
+    new: str,
+    slower: float,
+    environments: Mapping[str, SideEnvironment],
+    as_json: bool,
+) -> None:
     from llama_workbench.harness.baselines.revisions import exit_code
     from llama_workbench.harness.report.text import environments_text
+    from llama_workbench.harness.store.forms import plain
 
     if as_json:
         head = {"format": 1, "base": base, "new": new, "slower_percent": slower, "exit_code": exit_code(rows)}
-        print_json(head | {"rows": [row.to_json() for row in rows], "environments": environments})
+        print_json(head | {"rows": [row.to_json() for row in rows], "environments": plain(environments)})
     else:
         _show(rows, new, base, slower)
         if line := environments_text(environments):
@@ -150,15 +164,14 @@ def asked_screens(subject: str, result: Result) -> list[Screen]:
     """What the run says of its condition, on each thing that the subject was called with. Raises Failure."""
     from llama_workbench.harness.report.comparison import screens
     from llama_workbench.harness.report.stored import evidence_of
-    from llama_workbench.harness.report.text import counted_in
     from llama_workbench.harness.spec.conditions import FAIL_IF
 
     folder, manifest = result.folder, result.manifest
     asked = [verdict for verdict in result.verdicts if verdict.claim == FAIL_IF and verdict.effects]
     if not asked:
-        excluded = manifest["excluded"] or [{"variant": subject, "reason": "nothing was measured"}]
-        raise Failure("\n".join(f"{each['variant']}: {each['reason']}" for each in excluded))
-    return screens(folder, asked, evidence_of(folder, manifest), counted_in(manifest))
+        excluded = [f"{each.variant}: {each.reason}" for each in manifest.excluded]
+        raise Failure("\n".join(excluded or [f"{subject}: nothing was measured"]))
+    return screens(folder, asked, evidence_of(folder, manifest), manifest)
 
 
 def _counts_decide(gate: str) -> bool:

@@ -70,7 +70,7 @@ def _places(run: str, results: str) -> tuple[str, str]:
     if not run or is_url(run):
         return results or run or "results", ""
     folder = find_run(run)
-    folder.read_manifest()  # or say at once that it is no run
+    folder.manifest()  # or say at once that it is no run
     path = folder.path.resolve()
     home = path.parent
     if home.name not in (RUNS.name, BASELINES.name):

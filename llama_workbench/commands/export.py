@@ -33,6 +33,6 @@ def command(
     if as_format not in FORMATS:
         raise Failure(f"--format {as_format}: {did_you_mean(as_format, FORMATS, ' or '.join(FORMATS))}")
     folder = find_run(run)
-    if is_fleet(folder.read_manifest()):
+    if is_fleet(folder.manifest()):
         raise Failure(f"{folder.path}: a run of several machines; name that of one, below {folder.path}/machines")
     print_json(FORMATS[as_format](folder))

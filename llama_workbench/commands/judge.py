@@ -74,11 +74,12 @@ def command(
     warn_changed(folder, read=judged_files(), rewritten=() if stays else JUDGED_ANEW)
     judged = rejudge(folder, claims_dir)
     verdicts, manifest = judged
+    asked_anew = manifest.dispute != folder.manifest().dispute
     if is_fleet(manifest) and not stays:
-        judge_fleet(folder.path, dispute=manifest["dispute"])
+        judge_fleet(folder.path, manifest.dispute if asked_anew else None)
     elif not stays:
         folder.write_json(VERDICTS, verdicts)
-        folder.renew(VERDICTS, noise=manifest["noise"], dispute=manifest["dispute"])
+        folder.renew(VERDICTS, noise=manifest.noise, **({"dispute": manifest.dispute.stored()} if asked_anew else {}))
         if folder.finished_rounds():
             write_standings(folder)
     if markdown:
@@ -97,13 +98,12 @@ def _show(folder: RunFolder, judged: Rejudged) -> None:
     from llama_workbench.harness.report.causes import explanations_in
     from llama_workbench.harness.report.further import further
     from llama_workbench.harness.report.terminal import verdict_report
-    from llama_workbench.harness.store import schema
     from llama_workbench.harness.store.files import MACHINES
 
     show(verdict_report(*judged, causes=explanations_in(folder)))
-    if lines := machine_lines(folder.read(MACHINES) if judged.manifest.get("machines") else []):
+    if lines := machine_lines(folder.read(MACHINES) if judged.manifest.machines else []):
         write("".join(f"{line}\n" for line in ("", *lines)))
-    if command := further(folder.path, judged.verdicts, schema.manifest_of(judged.manifest)):
+    if command := further(folder.path, judged.verdicts, judged.manifest):
         write(f"go on: {command}\n")
 
 
@@ -112,11 +112,9 @@ def _update(targets: list[Path], judged: Rejudged, run: Path, claims_dir: Path |
     from llama_workbench.harness.report.answer import answer_markdown, headlines
     from llama_workbench.harness.report.ladder import ladder_markdown, ladder_of
     from llama_workbench.harness.report.markdown import markdown_table, update_file
-    from llama_workbench.harness.spec.dispute import dispute_of
-    from llama_workbench.harness.store.schema import manifest_of
 
-    dispute, stale = dispute_of(judged.manifest), False
-    ladder = ladder_of(judged.verdicts, dispute, manifest_of(judged.manifest))
+    dispute, stale = judged.manifest.dispute, False
+    ladder = ladder_of(judged.verdicts, dispute, judged.manifest)
     for file in targets:
         blocks = {
             "answer": answer_markdown(judged.verdicts, dispute),
@@ -140,12 +138,10 @@ def _rules(judged: Rejudged, run: Path) -> str:
     """What the teams' own rules pick by the numbers of the run."""
     from llama_workbench.harness.metrics.share.files import PHASES
     from llama_workbench.harness.report.decision import decisions_of, picks_markdown, picks_of
-    from llama_workbench.harness.spec.dispute import dispute_of
     from llama_workbench.harness.store.folder import RunFolder
 
-    alpha = float(judged.manifest.get("alpha") or 0.01)
-    table = RunFolder(run).read_table(PHASES)
-    return picks_markdown(picks_of(decisions_of(dispute_of(judged.manifest), table, judged.verdicts, alpha)))
+    table, manifest = RunFolder(run).read_table(PHASES), judged.manifest
+    return picks_markdown(picks_of(decisions_of(manifest.dispute, table, judged.verdicts, manifest.alpha)))
 
 
 def _gallery(file: Path, judged: Rejudged, run: Path, claims_dir: Path | None) -> dict[str, str]:
@@ -154,13 +150,12 @@ def _gallery(file: Path, judged: Rejudged, run: Path, claims_dir: Path | None) -
     from llama_workbench.harness.report.comparison import screens
     from llama_workbench.harness.report.gallery import gallery_markdown, times_of
     from llama_workbench.harness.report.stored import evidence_of
-    from llama_workbench.harness.report.text import counted_in
     from llama_workbench.harness.store.folder import RunFolder
 
     if not file.is_file() or "<!-- gallery:begin -->" not in file.read_text(encoding="utf-8"):
         return {}
     run_folder, (verdicts, manifest) = RunFolder(run), judged
-    found = screens(run_folder, verdicts, evidence_of(run_folder, manifest), counted_in(manifest))
+    found = screens(run_folder, verdicts, evidence_of(run_folder, manifest), manifest)
     claims = stored_claims(run_folder)
     folder = claims_dir.as_posix() if claims_dir else "claims"
     return {"gallery": gallery_markdown(claims, verdicts, times_of(found), folder)}

@@ -56,6 +56,6 @@ def command(
     seconds = 60.0 if given["budget"] is None else given["budget"]
     result = measured(subject, (base, new), inputs, condition("not-faster", "--faster", faster), seconds)
     screens, run = asked_screens(subject, result), str(shown(result.folder.path))
-    judgement = Judgement.of(subject, base, new, faster, screens, result.manifest["experiments"], run)
+    judgement = Judgement.of(subject, base, new, faster, screens, result.manifest.experiments, run)
     write(judgement.model_dump_json(indent=1) + "\n")
     raise typer.Exit(judgement.exit_code)

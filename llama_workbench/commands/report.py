@@ -96,12 +96,10 @@ def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool
     from llama_workbench.harness.report.answer import answer_markdown
     from llama_workbench.harness.report.decision import decision_markdown, decisions_of
     from llama_workbench.harness.report.ladder import ladder_markdown, ladder_of
-    from llama_workbench.harness.spec.dispute import dispute_of
-    from llama_workbench.harness.store.schema import manifest_of
 
     warn_changed(folder, read=judged_files())
     everything = not (profiling or decision or roofline)
-    if is_fleet(folder.read_manifest()):
+    if is_fleet(folder.manifest()):
         _print_fleet(folder, everything)
         return
     peaks = folder.records(ROOFLINE) if roofline or everything else []
@@ -112,12 +110,11 @@ def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool
         )
     table = folder.read_table(PHASES)
     verdicts, manifest = rejudge(folder)
-    dispute = dispute_of(manifest)
+    dispute, alpha = manifest.dispute, manifest.alpha
     no_phases = f"this run has no phases; measure some: {dispute.command('phases_of_one')}"
-    ladder = ladder_of(verdicts, dispute, manifest_of(manifest)) if everything else None
+    ladder = ladder_of(verdicts, dispute, manifest) if everything else None
     if table.empty and (profiling or (decision and dispute.numbers.shares)):
         raise Failure(f"{folder.path}: {no_phases}")
-    alpha = float(manifest.get("alpha") or 0.01)
     if everything:
         write(f"# The answer\n\n{answer_markdown(verdicts, dispute)}\n")
     if ladder is not None:
@@ -148,9 +145,8 @@ def _print_fleet(folder: RunFolder, everything: bool) -> None:
     from llama_workbench.harness.fleet.judging import verdicts_of
     from llama_workbench.harness.fleet.report import machine_markdown
     from llama_workbench.harness.report.answer import answer_markdown
-    from llama_workbench.harness.spec.dispute import dispute_of
 
-    judged, dispute = verdicts_of(FleetFolder(folder.path)), dispute_of(folder.read_manifest())
+    judged, dispute = verdicts_of(FleetFolder(folder.path)), folder.manifest().dispute
     runs = [str(folder.path / each.folder) for each in judged.machines if each.folder]
     if not everything:
         raise Failure(f"{folder.path}: a run of several machines; name that of one: workbench report {runs[0]}")

@@ -87,11 +87,10 @@ def _show(result: Result) -> None:
     from llama_workbench.harness.report.causes import explanations_in
     from llama_workbench.harness.report.further import further
     from llama_workbench.harness.report.terminal import verdict_report
-    from llama_workbench.harness.store import schema
 
     if result.verdicts:
         show(verdict_report(result.verdicts, result.manifest, explanations_in(result.folder)))
-    if command := further(result.folder.path, result.verdicts, schema.manifest_of(result.manifest)):
+    if command := further(result.folder.path, result.verdicts, result.manifest):
         write(f"go on: {command}\n")
     for condition in result.failed_conditions():
         show(Text(f"fails: --fail-if {condition}"))

@@ -188,12 +188,9 @@ def _content(sealed: bool, killed: bool = False) -> Mapping[str, bytes]:
             run.write_json("run.json", _with_rounds(run.read_manifest(), whole.count(b"\n")))
         else:
             _add_passes(run)
-            manifest = run.read_manifest()
-            found, heard = judge_run(
-                manifest, [check_claim(claim, "claims") for claim in run.records("claims.json")], run
-            )
+            claims_there = [check_claim(claim, "claims") for claim in run.records("claims.json")]
+            found, manifest = judge_run(run.manifest(), claims_there, run)
             run.write_json("verdicts.json", found)
-            manifest |= {"noise": heard}
             (run.seal if sealed else functools.partial(run.write_json, "run.json"))(manifest)
             write_standings(run)
         files = (path for path in run.path.rglob("*") if path.is_file())
@@ -230,7 +227,7 @@ def _judged(run: RunFolder) -> list[object]:
     except ClaimError as error:
         raise RunError(run.path / "claims.json", error.problems[0].removeprefix(f"{run.path}/"), "") from error
     verdict_report(verdicts, manifest)
-    return [verdicts, manifest.get("noise"), markdown_table(verdicts, manifest)]
+    return [verdicts, manifest.noise, markdown_table(verdicts, manifest)]
 
 
 def _opened(run: RunFolder) -> data.Run:
