@@ -5,6 +5,6 @@
 - `LENGTH`: of an input; where lengths are mixed, half as much less or more at most.
 
 The files are read as text, with what they have in common behind them (`known.CASE`), and written anew under other
-names (see `clothes`): names of the file's own functions, globals, keys and attributes may change, those of arguments and
-local variables not.
+names (see `clothes`): names of the file's own functions, globals, keys and attributes may change, those of arguments
+and local variables not.
 """
