@@ -147,17 +147,14 @@ def remove_baseline(
     from llama_workbench.harness.remote.place import is_url
     from llama_workbench.harness.remote.publish import unpublish
 
-    if is_url(name):
-        if not yes:
-            raise Failure(f"{name} would go with all its files; if it shall: workbench baseline rm {name} --yes")
-        unpublish(name)
-        show(Text(f"{name} is removed"))
-        return
     try:
-        run = kept(name, under=BASELINES)
-        if not yes:
-            raise Failure(f"{run.path} would go with all its files; if it shall: workbench baseline rm {name} --yes")
-        remove(name, under=BASELINES)
+        place = name if is_url(name) else kept(name, under=BASELINES).path
     except ValueError as error:
         raise Failure(str(error)) from error
-    show(Text(f"{run.path} is removed"))
+    if not yes:
+        raise Failure(f"{place} would go with all its files; if it shall: workbench baseline rm {name} --yes")
+    if is_url(name):
+        unpublish(name)
+    else:
+        remove(name, under=BASELINES)
+    show(Text(f"{place} is removed"))
