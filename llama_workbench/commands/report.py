@@ -163,9 +163,5 @@ def _profiling(form: ProfilingForm, table: pd.DataFrame, alpha: float) -> str:
     from llama_workbench.harness.metrics.share.shares import top_consumers
     from llama_workbench.harness.report.passes import profiling_markdown
 
-    pairs = table[["workload", "variant"]].astype(str).drop_duplicates()
-    forms = {
-        (workload, variant): top_consumers(table, workload, variant, alpha=alpha)
-        for workload, variant in pairs.itertuples(index=False, name=None)
-    }
-    return profiling_markdown(form, forms)
+    pairs = dict.fromkeys(zip(table["workload"].astype(str), table["variant"].astype(str), strict=True))
+    return profiling_markdown(form, {pair: top_consumers(table, *pair, alpha=alpha) for pair in pairs})
