@@ -195,7 +195,7 @@ def _code_differs(this: _Piece, other: _Piece) -> list[str]:
         if ours.get("harness") != theirs.get("harness"):
             apart.append("the code that measures is not the same in both")
         here, there = (
-            {name: each.get("digest") for name, each in of.get("variants", {}).items()} for of in (ours, theirs)
+            {name: source.get("digest") for name, source in of.get("variants", {}).items()} for of in (ours, theirs)
         )
         changed = [name for name in sorted(here.keys() & there.keys()) if here[name] != there[name]]
         apart += [f"the code of {name} is not the same in both" for name in changed]

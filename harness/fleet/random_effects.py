@@ -61,5 +61,6 @@ def random_effects(centres: ArrayLike, errors: ArrayLike, alpha: float) -> Draw:
     mean = float(weights @ y / weights.sum())
     factor = max(1.0, scatter(y, weights) / (y.size - 1))
     error = math.sqrt(factor / weights.sum())
-    known, one_more = Mean(mean, error, y.size - 1), Mean(mean, math.hypot(error, math.sqrt(between)), y.size - 2)
-    return Draw(CentredInterval(mean, *known.ends(alpha)), CentredInterval(mean, *one_more.ends(alpha)))
+    all_of_them = Mean(mean, error, y.size - 1)
+    one_more = Mean(mean, math.hypot(error, math.sqrt(between)), y.size - 2)
+    return Draw(CentredInterval(mean, *all_of_them.ends(alpha)), CentredInterval(mean, *one_more.ends(alpha)))

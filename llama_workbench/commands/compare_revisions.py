@@ -94,22 +94,27 @@ def command(
       workbench compare-revisions main . mypackage.model:build --workloads prefill-15m-t8
       workbench compare-revisions . . mypackage.text:encode --call bench.py:texts --env .venv-old --env numpy==2.1
     """
-    from llama_workbench.harness.baselines.revisions import RevisionRow, exit_code
+    from llama_workbench.harness.baselines.revisions import RevisionRow
+
+    counts = _counts_decide(gate)
+    inputs, seconds = inputs_of(given, 240.0 if env else 60.0, env or ())
+    asked_if = condition("maybe-slower", "--slower", slower)
+    rows: list[RevisionRow] = []
+    for name in subject:
+        result = measured(name, (base, new), inputs, asked_if, seconds, counts=counts)
+        run = str(shown(result.folder.path))
+        rows += [RevisionRow(name, screen, counts, run) for screen in asked_screens(name, result)]
+    raise typer.Exit(_tell(rows, (base, new), slower, result.manifest["environments"], markdown, as_json))
+
+
+def _counts_decide(gate: str) -> bool:
+    """Whether instructions decide where times cannot. Raises Failure."""
     from llama_workbench.harness.baselines.thresholds import gate_of
 
     decides = {*gate_of(gate)}
     if decides not in ({"time"}, {"time", "instructions"}):
         raise Failure(f"--gate {gate}: here it is time, or time,instructions")
-    counts = "instructions" in decides
-    inputs, seconds = inputs_of(given, 240.0 if env else 60.0, env or ())
-    asked_if = condition("maybe-slower", "--slower", slower)
-    rows = []
-    for each in subject:
-        result = measured(each, (base, new), inputs, asked_if, seconds, counts=counts)
-        run = str(shown(result.folder.path))
-        rows += [RevisionRow(each, screen, counts, run) for screen in asked_screens(each, result)]
-    _tell(rows, (base, new), slower, result.manifest["environments"], markdown, as_json)
-    raise typer.Exit(exit_code(rows))
+    return "instructions" in decides
 
 
 def _tell(
@@ -119,23 +124,25 @@ def _tell(
     environments: Any,
     markdown: Path | None,
     as_json: bool,
-) -> None:
+) -> int:
+    """Print the rows, and write them where that is asked for; the exit code."""
     from llama_workbench.harness.baselines.revisions import exit_code, revisions_markdown
     from llama_workbench.harness.report.text import environments_text
     from llama_workbench.harness.session.revisions import WORKING_TREE
 
     base, new = revisions
-    line = environments_text(environments)
+    code, line = exit_code(rows), environments_text(environments)
     if markdown is not None:
         sides = ("the working tree" if each == WORKING_TREE else each for each in revisions)
         write_file(markdown, revisions_markdown(rows, *sides, slower, line))
     if as_json:
-        head = {"format": 1, "base": base, "new": new, "slower_percent": slower, "exit_code": exit_code(rows)}
+        head = {"format": 1, "base": base, "new": new, "slower_percent": slower, "exit_code": code}
         print_json(head | {"rows": [row.to_json() for row in rows], "environments": environments})
     else:
         _show(rows, new, base, slower)
         if line:
             typer.echo(line)
+    return code
 
 
 def inputs_of(given: Mapping[str, Any], usual_seconds: float, environments: Sequence[str] = ()) -> tuple[Inputs, float]:
