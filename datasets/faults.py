@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -45,7 +47,7 @@ def faults(
     names: what the file calls a key of the model. words: key → what it may be, where its type does not say so.
     unlisted: keys that are not offered in place of an unknown one.
     """
-    at = _inside(model) if isinstance(model, type) else model or (lambda location: None)
+    at = partial(model_below, model) if isinstance(model, type) else model or (lambda location: None)
     writer = _Writer(table, at, names or {}, words or {}, unlisted)
     listed = error.errors()
     # A list whose items are all faulty is reported once more as too short; that would only confuse.
@@ -78,23 +80,15 @@ def dotted(location: Location) -> str:
     return "".join(steps).removeprefix(".")
 
 
-def _inside(model: type[BaseModel]) -> ModelAt:
-    return lambda location: model_below(model, location)
-
-
+@dataclass(frozen=True)
 class _Writer:
-    """Writes the faults of one table."""
+    """Writes the faults of one table; see `faults`."""
 
-    def __init__(
-        self,
-        table: Any,
-        model_at: ModelAt,
-        names: Mapping[str, str],
-        words: Mapping[str, Sequence[str]],
-        unlisted: Collection[str],
-    ) -> None:
-        self._table, self._model_at, self._names, self._words = table, model_at, names, words
-        self._unlisted = unlisted
+    table: Any
+    model_at: ModelAt
+    names: Mapping[str, str]
+    words: Mapping[str, Sequence[str]]
+    unlisted: Collection[str]
 
     def line(self, fault: ErrorDetails) -> str:
         """One fault: the key's path, its value, what is expected, and the nearest valid word."""
@@ -112,33 +106,33 @@ class _Writer:
         match fault["type"]:
             case "value_error" if isinstance(value, Mapping) or not described:  # of ours, mostly over several keys
                 return f"{place}: {details['error']}" if location else str(details["error"])
-            case "extra_forbidden" if (model := self._model_at(location[:-1])) is not None:
+            case "extra_forbidden" if (model := self.model_at(location[:-1])) is not None:
                 fields = model.model_fields.items()
-                keys = [field.alias or name for name, field in fields if name not in self._unlisted]
+                keys = [field.alias or name for name, field in fields if name not in self.unlisted]
                 return unknown_key(place, value, str(location[-1]), keys)
         hint = did_you_mean(value, self._choices(key, details)) if isinstance(value, str) else ""
         return f"{place} = {short(value)}, expected {described or _in_words(fault)}{f'; {hint}' if hint else ''}"
 
     def _place(self, location: Location) -> str:
-        return dotted(tuple(self._names.get(step, step) if isinstance(step, str) else step for step in location))
+        return dotted(tuple(self.names.get(step, step) if isinstance(step, str) else step for step in location))
 
     def _expected(self, location: Location) -> tuple[str, str]:
         """What may stand at a location, or in the table around it whose key is known; and that key. Empty where
         nothing says it."""
         for end in reversed(range(len(location))):
-            key, model = location[end], self._model_at(location[:end])
+            key, model = location[end], self.model_at(location[:end])
             if isinstance(key, str) and model is not None and (field := _field(model, key)) is not None:
-                words = f"one of {', '.join(self._words[key])}" if key in self._words else ""
+                words = f"one of {', '.join(self.words[key])}" if key in self.words else ""
                 return words or _description(field, item=isinstance(location[-1], int)), key
         return "", ""
 
     def _choices(self, key: str, details: Mapping[str, Any]) -> Sequence[str]:
-        return self._words.get(key) or re.findall("'([^']*)'", str(details.get("expected", "")))
+        return self.words.get(key) or re.findall("'([^']*)'", str(details.get("expected", "")))
 
     def _in_file(self, location: Location, value: Any) -> tuple[Location, Any]:
         """A fault's place and value as the file has them: pydantic may point inside what our own conversions made."""
         steps: list[str | int] = []
-        here = self._table
+        here = self.table
         for step in location:
             if step == "[key]":  # of a table whose keys have a form
                 return tuple(steps), value

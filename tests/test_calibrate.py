@@ -50,6 +50,7 @@ from llama_workbench.harness.calibrate.record import CalibrationError, Trial, ap
 from llama_workbench.harness.calls.built import imported
 from llama_workbench.harness.calls.source import parse
 from llama_workbench.harness.calls.world import WorldTurn
+from llama_workbench.harness.report.markdown import ReadmeError
 from llama_workbench.harness.worker.gates.logits import run_cases
 from llama_workbench.harness.worker.gates.op_trace import trace
 from llama_workbench.harness.worker.gates.small import SMALL_LENGTH, small_cases, small_geometries, small_weights
@@ -495,7 +496,7 @@ def test_the_command_goes_on_where_it_was_stopped(
     assert len(pretended.known) == 7
     assert "Of 6 comparisons whose outcome was known (3 beside busy neighbours)" in document.read_text()
     assert "| all | 6 | 100 [54, 100] | 0 [0, 46] |" in tables.read_text()
-    with pytest.raises(Failure, match="no such file"):
+    with pytest.raises(ReadmeError, match="no such file"):
         verb.command(trials=6, only="twins", kinds="functions", file=file, into=[tmp_path / "nothing.md"])
 
 
@@ -528,7 +529,7 @@ def test_without_a_number_it_measures_for_some_minutes(tmp_path: Path, monkeypat
 def test_what_fails_again_and_again_ends_the_measuring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "trials.jsonl"
     monkeypatch.setattr(calibrate, "measured", Pretended(trouble="no pytest", answer="inconclusive").measured)
-    with pytest.raises(Failure, match="3 trials in a row could not be made; the last: no pytest"):
+    with pytest.raises(CalibrationError, match="3 trials in a row could not be made; the last: no pytest"):
         verb.command(trials=100, file=file)
     assert len(read_trials(file)[1]) == 3
 
@@ -536,7 +537,7 @@ def test_what_fails_again_and_again_ends_the_measuring(tmp_path: Path, monkeypat
 def test_trials_of_another_machine_are_not_mixed_in(tmp_path: Path) -> None:
     file = tmp_path / "trials.jsonl"
     begin(file, {**calibrate.machine(), "cores": 999})
-    with pytest.raises(Failure, match=r"made on another machine \(cores 999 there"):
+    with pytest.raises(CalibrationError, match=r"made on another machine \(cores 999 there"):
         verb.command(trials=1, file=file)
 
 

@@ -16,7 +16,7 @@ from llama_workbench.harness.fleet.cluster import check_address
 from llama_workbench.harness.fleet.mirror import FilePart, Incoming, Outgoing, is_a_run_file
 from llama_workbench.harness.fleet.order import Files, portion
 from llama_workbench.harness.fleet.work import LEAST_SECONDS, MOST_TRIES, Piece, Work, pieces_of, units_of
-from llama_workbench.harness.fleet.worker import Told
+from llama_workbench.harness.fleet.worker import TOLD, Told
 from llama_workbench.harness.machine.places import published
 from llama_workbench.harness.plan.experiments import Plan, make_plan
 from llama_workbench.harness.plan.options import Options, PlanError, Request, received, sent
@@ -169,7 +169,7 @@ def a_round(number: int) -> Round:
 
 def copied(source: Outgoing, target: Incoming, *, ended: bool = False) -> list[str]:
     parts = list(source.parts(ended=ended))
-    for part in Told.from_bytes(Told([], parts, "").to_bytes()).parts:
+    for part in TOLD.validate_json(TOLD.dump_json(Told([], parts, ""))).parts:
         target.take(part)
     return [part.name for part in parts]
 

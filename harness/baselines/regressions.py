@@ -38,7 +38,7 @@ from ..evidence.effect import ALPHA
 from ..machine.environment import comparable
 from ..report.standings import measure_standings
 from ..stats.confidence import Interval
-from ..stats.means import Mean
+from ..stats.means import CentredInterval, Mean
 from ..store.folder import RunFolder
 from ..store.schema import Key, RelativeTime, Standings
 from .counted import CountedRun, counted_rows, unlike
@@ -85,14 +85,12 @@ def _by_folder(standings: Standings, run: RunFolder) -> Standings:
     return replace(standings, name=run.path.resolve().name)
 
 
-def compare_standings(
-    old: Standings, now: Standings, *, thresholds: Thresholds = DEFAULTS, only: Sequence[Key] | None = None
-) -> RunComparison:
-    """Compare two runs by their relative times alone; `only`: these (workload, variant)."""
+def compare_standings(old: Standings, now: Standings, *, thresholds: Thresholds = DEFAULTS) -> RunComparison:
+    """Compare two runs by their relative times alone."""
     thresholds = thresholds.of_lives(_of_lives(old) and _of_lives(now))
     machine = comparable(old.environment, now.environment)
     tolerance = TOLERANCE_OTHER_MACHINE_PERCENT if machine else TOLERANCE_PERCENT
-    here, there = ([key for key in run.subjects if only is None or key in only] for run in (old, now))
+    here, there = old.subjects, now.subjects
     compared = [key for key in here if key in there or key in now.reasons]
     rows = []
     for key in compared:
@@ -147,23 +145,14 @@ class _Limits:
     same_machine: bool
 
 
-@dataclass(frozen=True)
-class _SlowDown:
-    """Between two runs, in log units; above 0 the new run is slower."""
-
-    centre: float
-    low: float
-    high: float
-
-
-def _slow_down(saved: RelativeTime, fresh: RelativeTime, alpha: float, between: float) -> _SlowDown:
-    """From the relative times of both runs. between: standard deviation (log units) of sessions of the same code, for
-    times over lives."""
+def _slow_down(saved: RelativeTime, fresh: RelativeTime, between: float) -> CentredInterval:
+    """From the relative times of both runs, in log units; above 0 the new run is slower. between: standard deviation
+    (log units) of sessions of the same code, for times over lives."""
     before, today = saved.interval, fresh.interval
     if saved.over_lives is None or fresh.over_lives is None:
-        return _SlowDown(before.centre - today.centre, before.low - today.high, before.high - today.low)
+        return CentredInterval(before.centre - today.centre, before.low - today.high, before.high - today.low)
     apart = saved.over_lives.minus(fresh.over_lives).plus(Mean(0.0, math.sqrt(2) * between, math.inf))
-    return _SlowDown(apart.centre, *apart.ends(alpha))
+    return CentredInterval(apart.centre, *apart.ends(ALPHA))
 
 
 def _thresholds_of(thresholds: Thresholds, tolerance_percent: float) -> Iterator[str]:
@@ -196,7 +185,7 @@ def _row(key: Key, old: Standings, now: Standings, limits: _Limits, shift: Shift
     before, today = saved.interval, fresh.interval
     slack = old.workloads[workload].bias + now.workloads[workload].bias
     between = 0.0 if shift is None else math.log1p(shift.at_most / 100)
-    slow_down = _slow_down(saved, fresh, ALPHA, between)
+    slow_down = _slow_down(saved, fresh, between)
     limits = limits if shift is None else replace(limits, tolerance=0.0)
     pair = None if against in YARDSTICKS else against
     verdict, reason = _answer(slow_down.low, slow_down.high, limits, slack, pair=pair)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from xml.etree import ElementTree
 
 from rich.console import Group, RenderableType
@@ -162,12 +161,6 @@ def to_junit(comparison: RunComparison) -> str:
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a report file, with the folder it lies in."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-
-
 def _notes(comparison: RunComparison) -> list[str]:
     lines = [*_notes_on_times(comparison), *_notes_on_counts(comparison)]
     if comparison.gate != ("time",):
@@ -192,18 +185,17 @@ def _notes_on_times(comparison: RunComparison) -> list[str]:
     """From where on a slow-down is a regression, and what is allowed for between sessions."""
     threshold, tolerance = comparison.threshold_percent, comparison.tolerance_percent
     least = ((1 + threshold / 100) * (1 + tolerance / 100) - 1) * 100
-    allowed = sorted({row.between_percent for row in comparison.rows if row.between_percent is not None})
+    allowed = [row.between_percent for row in comparison.rows if row.between_percent is not None]
     between = f", tolerance {tolerance:g} % between sessions" if tolerance else ""
     lines = [
         f"Threshold {threshold:g} % more time{between}: a regression is a slow-down whose whole interval lies above "
         f"{least:.3g} %."
     ]
     if allowed:
-        ends = " to ".join(dict.fromkeys(f"{end(allowed):.2g}" for end in (min, max)))
         where = " Where it was measured, that" if tolerance else " That"
         lines.append(
-            f"Sessions of the same code differ by {ends} % at most (standard deviation).{where} is in the interval"
-            f"{', and no tolerance counts' if tolerance else ''}."
+            f"Sessions of the same code differ by {_range(allowed, '.2g')} % at most (standard deviation).{where} is "
+            f"in the interval{', and no tolerance counts' if tolerance else ''}."
         )
     return lines
 
@@ -214,15 +206,13 @@ def _notes_on_counts(comparison: RunComparison) -> list[str]:
     lines = []
     if counted := rows["instructions"]:
         widths = [(row.high_percent or 0.0) - (row.change_percent or 0.0) for row in counted]
-        limits = sorted({row.threshold_percent for row in counted})
-        ends = " to ".join(dict.fromkeys(f"{end(limits):g}" for end in (min, max)))
+        limits = [row.threshold_percent for row in counted]
         lines.append(
-            f"Threshold {ends} % more instructions; counts are known to ±{max(widths):.2f} % or better, so that more "
-            f"than {max(limits) + max(widths):.2f} % is always seen."
+            f"Threshold {_range(limits)} % more instructions; counts are known to ±{max(widths):.2f} % or better, so "
+            f"that more than {max(limits) + max(widths):.2f} % is always seen."
         )
     if rows["memory"]:
-        limits = sorted({row.threshold_percent for row in rows["memory"]})
-        ends = " to ".join(dict.fromkeys(f"{end(limits):g}" for end in (min, max)))
+        ends = _range([row.threshold_percent for row in rows["memory"]])
         lines.append(f"Threshold {ends} % more memory; less than {LEAST_BYTES // 1024} KiB is no change.")
     for what in comparison.gate:
         lacking = {row.key for row in comparison.rows} - {row.key for row in comparison.rows if row.what == what}
@@ -230,6 +220,11 @@ def _notes_on_counts(comparison: RunComparison) -> list[str]:
             names = _some([" on ".join(reversed(key)) for key in sorted(lacking)])
             lines.append(f"No {what} in both runs, so that they decide nothing about: {names}.")
     return lines
+
+
+def _range(percents: Sequence[float], digits: str = "g") -> str:
+    """ "0.5", or "0.5 to 2"."""
+    return " to ".join(dict.fromkeys(f"{end(percents):{digits}}" for end in (min, max)))
 
 
 def _some(names: Sequence[str]) -> str:

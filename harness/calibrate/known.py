@@ -60,6 +60,26 @@ def build(config, weights, *, max_length):
 '''
 """Stands behind the source of a preset, whose own build function is called `once`."""
 
+CASE = '''
+REPEATS = 1
+
+def fixed(seed):
+    """Of one length."""
+    return made(random.Random(seed), LENGTH)
+
+def mixed(seed):
+    """Of a drawn length."""
+    draw = random.Random(seed)
+    return made(draw, draw.randint(LENGTH // 2, LENGTH + (LENGTH + 1) // 2))
+
+def work(given):
+    """What is timed: the work, so many times."""
+    for _ in range(REPEATS):
+        answer = once(given)
+    return answer
+'''
+"""Stands behind each file of `cases`."""
+
 KEPT = ("work", "build", *PAYLOADS)
 """Functions that are asked for by their names."""
 
@@ -134,7 +154,7 @@ class KnownComparison:
     @cached_property
     def _base(self) -> str:
         if self.kind == FUNCTIONS:
-            text = (FOLDER / f"{self.case}.py").read_text(encoding="utf-8")
+            text = (FOLDER / f"{self.case}.py").read_text(encoding="utf-8") + CASE
         else:
             text = one_file(self.case, "once", "A model in one file.") + WRAPPER
         return repeating(text, self.repeats)

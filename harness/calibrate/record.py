@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ..spec.regions import MARGIN_PERCENT, SECOND_MARGIN_PERCENT
 from ..spec.words import Word
@@ -100,9 +100,6 @@ class Trial(BaseModel):
         return not self.low <= self.log_ratio <= self.high
 
 
-TRIAL: TypeAdapter[Trial] = TypeAdapter(Trial)
-
-
 class CalibrationError(Exception):
     """A file of trials cannot be used, or nothing can be measured; the text says why, and what to do."""
 
@@ -121,7 +118,7 @@ def read_trials(path: Path) -> tuple[dict[str, Any], list[Trial]]:
         first = json.loads(whole[0])
         if first["format"] != FORMAT:
             raise ValueError(f"format {first['format']}, and this workbench writes {FORMAT}")
-        return dict(first["machine"]), [TRIAL.validate_json(line) for line in whole[1:]]
+        return dict(first["machine"]), [Trial.model_validate_json(line) for line in whole[1:]]
     except (ValidationError, ValueError, LookupError, TypeError) as error:
         what = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise CalibrationError(

@@ -92,15 +92,7 @@ def measured(comparison: KnownComparison, *, budget: float, busy: bool, by: str)
         trouble = _run(folder, [*comparison.command, "--budget", f"{budget:g}"], budget + BEYOND_SECONDS)
         outcome = _read(RunFolder(folder / RUN), trouble)
     return Trial(
-        kind=comparison.kind,
-        work=comparison.work,
-        case=comparison.case,
-        percent=comparison.percent,
-        number=comparison.number,
-        clothes=comparison.clothes,
-        called_with=comparison.called_with,
-        repeats=comparison.repeats,
-        log_ratio=comparison.log_ratio,
+        **{name: getattr(comparison, name) for name in OF_COMPARISON},
         files=comparison.digest[:12],
         rule=by,
         budget=budget,
@@ -110,6 +102,9 @@ def measured(comparison: KnownComparison, *, budget: float, busy: bool, by: str)
         **vars(outcome),
     )
 
+
+OF_COMPARISON = ("kind", "work", "case", "percent", "number", "clothes", "called_with", "repeats", "log_ratio")
+"""What a trial keeps of its comparison."""
 
 RUN = "run"
 """The folder of a run, beside the files that it compares."""

@@ -97,8 +97,10 @@ class Examiner:
         tolerance = 2 * TOLERANCES[dtype]  # both sides are rounded
         wrong: dict[str, str] = {}
         for batch in _batches(prompts, [Output(**output) for output in outputs], tensors, vocabulary):
-            expected = _expected(checkpoint, batch)
-            for question, logits in zip(batch, expected, strict=True):
+            rows = torch.cat([question.sequence for question in batch])
+            with torch.inference_mode():
+                right = reference.logits(checkpoint.config, checkpoint.weights, rows, first=batch[0].first)
+            for question, logits in zip(batch, right.split(len(batch[0].sequence)), strict=True):
                 for output, given in question.given:
                     if reason := _wrong(given, logits, tolerance):
                         wrong.setdefault(output.variant, reason)
@@ -112,14 +114,6 @@ class _Question:
     sequence: Tensor
     first: int
     given: list[tuple[Output, dict[str, Tensor]]]
-
-
-def _expected(checkpoint: Checkpoint, questions: Sequence[_Question]) -> Sequence[Tensor]:
-    """The right logits [B, N, V] of each question, from its position `first` on."""
-    rows = torch.cat([question.sequence for question in questions])
-    with torch.inference_mode():
-        logits = reference.logits(checkpoint.config, checkpoint.weights, rows, first=questions[0].first)
-    return logits.split(len(questions[0].sequence))
 
 
 def _batches(

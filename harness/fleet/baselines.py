@@ -65,8 +65,9 @@ def matching(base: RunFolder, new: RunFolder) -> Matched:
     Where none was it is the one that differs least, and `note` says so. Raises RunError.
     """
     if is_fleet(new.manifest()):
-        problem = f"a run of several machines: compare that of one, such as {HOME}/{_first(new)}"
-        raise RunError(new.path, problem, f"workbench compare {base.path.name} {new.path / HOME / _first(new)}")
+        first = min((each.path.name for each in run_folders(new.path / HOME)), default="NAME")
+        problem = f"a run of several machines: compare that of one, such as {HOME}/{first}"
+        raise RunError(new.path, problem, f"workbench compare {base.path.name} {new.path / HOME / first}")
     today = _environment(new)
     runs = {each: _environment(each) for each in baselines_of(base)}
     if not runs:
@@ -80,10 +81,6 @@ def matching(base: RunFolder, new: RunFolder) -> Matched:
     kinds = ", ".join(dict.fromkeys(have))
     note = f"{name} has no run of this kind of machine, {own}; it has: {kinds}"
     return Matched(nearest, called, f"{note}. Keep one: workbench baseline save {new.path.name} {name}")
-
-
-def _first(fleet: RunFolder) -> str:
-    return min((each.path.name for each in run_folders(fleet.path / HOME)), default="NAME")
 
 
 def _environment(run: RunFolder) -> Mapping[str, Any]:

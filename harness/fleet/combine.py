@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -42,24 +43,13 @@ class _Piece:
     source: int  # the place of the run that was named
     counts: tuple[str, ...] | None = None  # the workloads that count where its fleet split the work; None: all of them
 
-    @property
-    def node(self) -> tuple[int, str] | None:
-        """The node of a cluster that measured it; None for a machine with one run."""
-        piece = PIECE_FOLDER.fullmatch(self.folder.path.name) if self.counts is not None else None
-        return (self.source, piece[1]) if piece else None
+    @cached_property
+    def manifest(self) -> Mapping[str, Any]:
+        return self.folder.read_manifest()
 
-
-@dataclass(frozen=True)
-class _Run:
-    """The same, with what is read of it."""
-
-    piece: _Piece
-    manifest: Mapping[str, Any]
-    claims: Sequence[Mapping[str, Any]]
-
-    @property
-    def folder(self) -> RunFolder:
-        return self.piece.folder
+    @cached_property
+    def claims(self) -> Sequence[Mapping[str, Any]]:
+        return self.folder.records(CLAIMS)
 
     @property
     def environment(self) -> Mapping[str, Any]:
@@ -67,31 +57,43 @@ class _Run:
         return facts
 
     @property
+    def work(self) -> dict[str, Any]:
+        """Name of a workload → what it is."""
+        return {each["workload"]["name"]: each["workload"] for each in self.manifest.get("experiments", ())}
+
+    @property
     def workloads(self) -> list[str]:
-        counts = self.piece.counts
-        names = [each["workload"]["name"] for each in self.manifest.get("experiments", ())]
-        return [name for name in names if counts is None or name in counts]
+        return [name for name in self.work if self.counts is None or name in self.counts]
+
+    @property
+    def node(self) -> tuple[int, str] | None:
+        """The node of a cluster that measured it; None for a machine with one run."""
+        piece = PIECE_FOLDER.fullmatch(self.folder.path.name) if self.counts is not None else None
+        return (self.source, piece[1]) if piece else None
 
 
-def combine(runs: Sequence[RunFolder], into: Path | None, *, under: Path = Path("results")) -> FleetFolder:
+def combine(runs: Sequence[RunFolder], into: Path | None) -> FleetFolder:
     """Copy these runs (a fleet stands for the runs of its machines) into a new fleet at `into`, and judge it.
 
     Logs, hidden files and links are left out. Two runs of one machine kind are two machines; pieces of the work on a
     node of a cluster are one. Raises RunError where a run cannot be read or did not end, or where claims, code,
     versions or weights differ: it says which.
     """
-    members = [_read(piece) for place, given in enumerate(runs) for piece in _pieces(place, given)]
+    members = [piece for place, given in enumerate(runs) for piece in _pieces(place, given)]
+    for member in members:
+        _check_whole(member)
     if len(members) < 2:
         raise RunError(runs[0].path, "this is a run of one machine", "Name the runs of two machines or more.")
     for index, later in enumerate(members):
         for earlier in members[:index]:
             _check(earlier, later)
     _check_place(into, members)
-    fleet = FleetFolder.create(into, under=under)
+    fleet = FleetFolder.create(into)
     names = _names(members)
     machines = [Machine(name=name, status="waiting") for name in names]
     manifest = _manifest(members)
-    fleet.write(machines, claims=_claims(members), status="running", **manifest)
+    claims = {claim["id"]: claim for run in members for claim in run.claims}  # each once
+    fleet.write(machines, claims=[*claims.values()], status="running", **manifest)
     for name, run in zip(names, members, strict=True):
         _copy(run.folder.path, fleet.machine(name))
     machines = [
@@ -115,20 +117,19 @@ def _pieces(place: int, run: RunFolder) -> list[_Piece]:
     return [piece for piece in pieces if piece.counts != ()]
 
 
-def _read(piece: _Piece) -> _Run:
-    run = piece.folder
-    manifest = run.read_manifest()
-    for changed in run.changed():
+def _check_whole(piece: _Piece) -> None:
+    """Raise RunError where a run cannot be read, goes on, or has no samples."""
+    status = piece.manifest.get("status")
+    for changed in piece.folder.changed():
         raise changed
-    if (status := manifest.get("status")) == "running":
+    if status == "running":
         fix = "Let it end, or go on with it: workbench resume RUN"
-        raise RunError(run.path, f"the run is {status}, or was killed", fix)
-    if not run.finished_rounds():
-        raise RunError(run.path, "holds no samples", "Leave it out.")
-    return _Run(piece, manifest, run.records(CLAIMS))
+        raise RunError(piece.folder.path, "the run is running, or was killed", fix)
+    if not piece.folder.finished_rounds():
+        raise RunError(piece.folder.path, "holds no samples", "Leave it out.")
 
 
-def _check_place(into: Path | None, runs: Sequence[_Run]) -> None:
+def _check_place(into: Path | None, runs: Sequence[_Piece]) -> None:
     """Raise RunError where the fleet would take the place of one of its runs."""
     for run in runs:
         here, source = (into or Path("results/runs")).resolve(), run.folder.path.resolve()
@@ -136,26 +137,22 @@ def _check_place(into: Path | None, runs: Sequence[_Run]) -> None:
             raise RunError(into, f"this is where {run.folder.path} lies", "Name a folder of its own with --into.")
 
 
-def _names(runs: Sequence[_Run]) -> list[str]:
+def _names(runs: Sequence[_Piece]) -> list[str]:
     """A folder name for each; pieces of one node keep saying so."""
     made: list[str] = []
-    nodes = list(dict.fromkeys(run.piece.node for run in runs if run.piece.node))
+    nodes = list(dict.fromkeys(run.node for run in runs if run.node))
     for run in runs:
-        if run.piece.node:
-            node = f"m{nodes.index(run.piece.node) + 1}"
-            count = sum(each == node or each.startswith(f"{node}.") for each in made)
-            made.append(f"{node}.{count + 1}" if count else node)
-            continue
-        name = slug(run.environment)
-        count = sum(each == name or each.startswith(f"{name}_") for each in made)
-        made.append(f"{name}_{count + 1}" if count else name)
+        name, mark = (f"m{nodes.index(run.node) + 1}", ".") if run.node else (slug(run.environment), "_")
+        count = sum(each == name or each.startswith(name + mark) for each in made)
+        made.append(f"{name}{mark}{count + 1}" if count else name)
     return made
 
 
 def _copy(source: Path, target: Path) -> None:
     try:
         target.parent.mkdir(exist_ok=True)
-        shutil.copytree(source, target, ignore=_left_out)
+        # Not what no copy gets, nor runs of other machines: a baseline may have some.
+        shutil.copytree(source, target, ignore=lambda folder, names: [*left_out(folder, names), HOME])
     except OSError as error:
         problem = f"cannot be written ({error.strerror or error})"
         raise RunError(target, problem, "Check the folder and the space on its disk.") from error
@@ -163,15 +160,10 @@ def _copy(source: Path, target: Path) -> None:
         raise changed
 
 
-def _left_out(folder: str, names: Iterable[str]) -> list[str]:
-    """What no copy gets, and runs of other machines: a baseline may have some."""
-    return [*left_out(folder, names), HOME]
-
-
 # -- do they belong together? ------------------------------------------------------------------------------------------
 
 
-def _check(this: _Run, other: _Run) -> None:
+def _check(this: _Piece, other: _Piece) -> None:
     """Raise RunError where two runs are not the same measured on two machines."""
     if this.folder.digest() == other.folder.digest():
         raise RunError(other.folder.path, f"this is the same run as {this.folder.path}", "Name each run once.")
@@ -180,7 +172,7 @@ def _check(this: _Run, other: _Run) -> None:
         raise RunError(other.folder.path, problem, SAME)
 
 
-def _claims_differ(this: _Run, other: _Run) -> list[str]:
+def _claims_differ(this: _Piece, other: _Piece) -> list[str]:
     apart = [
         f"{what}: {_told(a)} against {_told(b)}"
         for what, key in (("mode", "mode"), ("alpha", "alpha"), ("--fail-if", "fail_if"))
@@ -194,7 +186,7 @@ def _claims_differ(this: _Run, other: _Run) -> list[str]:
     ]
 
 
-def _code_differs(this: _Run, other: _Run) -> list[str]:
+def _code_differs(this: _Piece, other: _Piece) -> list[str]:
     """What is known of the code and the packages, where both runs know it."""
     apart = []
     ours, theirs = (run.manifest.get("sources") or {} for run in (this, other))
@@ -202,8 +194,10 @@ def _code_differs(this: _Run, other: _Run) -> list[str]:
     if ours and theirs:
         if ours.get("harness") != theirs.get("harness"):
             apart.append("the code that measures is not the same in both")
-        shared = ours.get("variants", {}).keys() & theirs.get("variants", {}).keys()
-        changed = [name for name in sorted(shared) if _digest(ours, name) != _digest(theirs, name)]
+        here, there = (
+            {name: source.get("digest") for name, source in of.get("variants", {}).items()} for of in (ours, theirs)
+        )
+        changed = [name for name in sorted(here.keys() & there.keys()) if here[name] != there[name]]
         apart += [f"the code of {name} is not the same in both" for name in changed]
     elif all(commits) and commits[0] != commits[1]:
         apart.append(f"revision: {commits[0][:10]} against {commits[1][:10]}")
@@ -215,16 +209,12 @@ def _code_differs(this: _Run, other: _Run) -> list[str]:
     return apart + ([f"Python: {a} against {b}"] if a and b and a != b else [])
 
 
-def _digest(sources: Mapping[str, Any], variant: str) -> object:
-    return sources["variants"][variant].get("digest")
-
-
 def _version(environment: Mapping[str, Any], package: str) -> str:
     """Without the tag of a build: the same torch has one for each kind of machine."""
     return str((environment.get("packages") or {}).get(package) or "").partition("+")[0]
 
 
-def _work_differs(this: _Run, other: _Run) -> list[str]:
+def _work_differs(this: _Piece, other: _Piece) -> list[str]:
     """Weights and workloads that have one name and are not the same."""
     apart = []
     ours, theirs = (run.manifest.get("checkpoints") or {} for run in (this, other))
@@ -232,14 +222,9 @@ def _work_differs(this: _Run, other: _Run) -> list[str]:
         a, b = (str(each[name].get("digest") or "") for each in (ours, theirs))
         if a and b and a != b:
             apart.append(f"weights of {name}: SHA-256 {a[:12]} against {b[:12]}")
-    work, others = ({each["workload"]["name"]: each["workload"] for each in _experiments(run)} for run in (this, other))
+    work, others = this.work, other.work
     shared = work.keys() & others.keys()
     return apart + [f"the workload {name} is not the same in both" for name in shared if work[name] != others[name]]
-
-
-def _experiments(run: _Run) -> Sequence[Mapping[str, Any]]:
-    entries: Sequence[Mapping[str, Any]] = run.manifest.get("experiments", ())
-    return entries
 
 
 def _told(value: object) -> str:
@@ -249,18 +234,13 @@ def _told(value: object) -> str:
 # -- what the fleet's own files hold -----------------------------------------------------------------------------------
 
 
-def _claims(runs: Sequence[_Run]) -> list[Mapping[str, Any]]:
-    """The claims of all runs, each once."""
-    return list({claim["id"]: claim for run in runs for claim in run.claims}.values())
-
-
-def _manifest(runs: Sequence[_Run]) -> dict[str, Any]:
+def _manifest(runs: Sequence[_Piece]) -> dict[str, Any]:
     """What run.json says beside the machines."""
     first = runs[0].manifest
     pairs = dict.fromkeys((base, variant) for run in runs for base, variant in run.manifest.get("ad_hoc", ()))
     measured = [name for run in runs for name in run.workloads]
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    is_split = len({*measured}) == len(measured) or any(run.piece.counts is not None for run in runs)
+    is_split = len({*measured}) == len(measured) or any(run.counts is not None for run in runs)
     spending: Spending = "split" if is_split else "replicate"
     return {
         "started": now,  # of this run: its machines have their own times

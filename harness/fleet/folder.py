@@ -35,15 +35,10 @@ class FleetFolder:
 
     path: Path
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "path", Path(self.path))
-
     @classmethod
-    def create(
-        cls, path: Path | str | None = None, *, under: Path | str = Path("results"), lock: Lock | None = None
-    ) -> FleetFolder:
+    def create(cls, path: Path | None, *, lock: Lock | None = None) -> FleetFolder:
         """Make an empty folder, by the rules of `RunFolder.create`. Raises RunError."""
-        return cls(RunFolder.create(path, under=under, lock=lock).path)
+        return cls(RunFolder.create(path, lock=lock).path)
 
     @property
     def run(self) -> RunFolder:

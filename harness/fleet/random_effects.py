@@ -21,22 +21,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import stdtrit
 
-from ..stats.means import between_variance, scatter
+from ..stats.means import CentredInterval, Mean, between_variance, scatter
 
 LEAST_KINDS = 5
 """Of fewer kinds of machines nothing is said about machines in general: the intervals are too wide to be of use, and
 the spread between machines is hardly known."""
-
-
-@dataclass(frozen=True)
-class CentredInterval:
-    """An interval around `centre`; infinite ends where it is open."""
-
-    centre: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -71,6 +61,6 @@ def random_effects(centres: ArrayLike, errors: ArrayLike, alpha: float) -> Draw:
     mean = float(weights @ y / weights.sum())
     factor = max(1.0, scatter(y, weights) / (y.size - 1))
     error = math.sqrt(factor / weights.sum())
-    half = float(stdtrit(y.size - 1, 1 - alpha / 2)) * error
-    reach = float(stdtrit(y.size - 2, 1 - alpha / 2)) * math.hypot(error, math.sqrt(between))
-    return Draw(CentredInterval(mean, mean - half, mean + half), CentredInterval(mean, mean - reach, mean + reach))
+    all_of_them = Mean(mean, error, y.size - 1)
+    one_more = Mean(mean, math.hypot(error, math.sqrt(between)), y.size - 2)
+    return Draw(CentredInterval(mean, *all_of_them.ends(alpha)), CentredInterval(mean, *one_more.ends(alpha)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from llama_workbench.variants import digests
@@ -41,23 +41,6 @@ STOP_SECONDS = 60.0
 """What nodes have to end in order; judging what they have takes some seconds."""
 
 
-@dataclass
-class _State:
-    """What is known so far. works: what is left, by kind of machine ("" for all). seen: nodes that were given a worker,
-    and how often; at_first: how many there were. lost: when a node's worker was; looked: when the cluster was last
-    asked for nodes; empty_since: since when none is used; by the monotonic clock. reasons: why nodes are used no more.
-    """
-
-    stations: list[Station] = field(default_factory=list)
-    works: dict[str, Work] = field(default_factory=dict)
-    seen: dict[str, int] = field(default_factory=dict)
-    lost: dict[str, float] = field(default_factory=dict)
-    at_first: int = 0
-    looked: float = -NEW_NODES_SECONDS
-    empty_since: float = field(default_factory=time.monotonic)
-    reasons: list[str] = field(default_factory=list)
-
-
 class FleetRun:
     """One run over a cluster. Options are those of each of its runs; their budget is for the whole, not for each."""
 
@@ -67,7 +50,14 @@ class FleetRun:
         self.options = options
         self.before = before
         self.code = digests.digest_of_folders(CODE)
-        self.state = _State()
+        self.stations: list[Station] = []
+        self.works: dict[str, Work] = {}  # what is left, by kind of machine ("" for all)
+        self.seen: dict[str, int] = {}  # nodes that were given a worker, and how often
+        self.at_first = 0  # how many nodes there were
+        self.lost: dict[str, float] = {}  # when a node's worker was, as all times by the monotonic clock
+        self.looked = -NEW_NODES_SECONDS  # when the cluster was last asked for nodes
+        self.empty_since = time.monotonic()  # since when none is used
+        self.reasons: list[str] = []  # why nodes are used no more
 
     def measure(self, plan: Plan, progress: Progresses) -> Result:
         """Everything. Ctrl-C and SIGTERM end it in order, and what was measured until then is judged; after a second
@@ -111,7 +101,7 @@ class FleetRun:
                 raise
             self.progress.note(f"not all was measured: {error}")
             return "interrupted"
-        given_up = [piece for work in self.state.works.values() for piece in work.given_up]
+        given_up = [piece for work in self.works.values() for piece in work.given_up]
         for piece in given_up:
             self.progress.note(f"no node could measure {', '.join(piece.workloads)}")
         return "interrupted" if given_up else "complete"
@@ -122,7 +112,7 @@ class FleetRun:
         """Until all is measured. Raises MeasureError where no node is left that could."""
         while True:
             self._take_on_nodes()
-            for station in self.state.stations:
+            for station in self.stations:
                 if station.state == "idle":
                     self._give_work(station)
             if self._is_done():
@@ -130,13 +120,13 @@ class FleetRun:
             self._hear(1.0)
 
     def _is_done(self) -> bool:
-        starting = any(each.state in ("starting", "checking") for each in self.state.stations)
-        works = self.state.works.values()
+        starting = any(each.state in ("starting", "checking") for each in self.stations)
+        works = self.works.values()
         return bool(works) and all(work.is_done for work in works) and not (self.spread.on_each_kind and starting)
 
     def _hear(self, seconds: float) -> None:
         """Wait for answers, and take them in."""
-        waiting = {each.asked: each for each in self.state.stations if each.state != "idle"}
+        waiting = {each.asked: each for each in self.stations if each.state != "idle"}
         if not waiting:
             time.sleep(seconds)
             return
@@ -148,7 +138,7 @@ class FleetRun:
                 self._lost(station, str(lost), by_itself=not lost.with_node)
             except ValueError as error:  # what it sent is no part of a run
                 self._lost(station, str(error))
-        for station in [each for each in self.state.stations if each.is_late]:
+        for station in [each for each in self.stations if each.is_late]:
             self._leave_out(station, BUSY)
 
     def _heard(self, station: Station, answer: Any) -> None:
@@ -169,33 +159,32 @@ class FleetRun:
 
     def _take_on_nodes(self) -> None:
         """Begin a worker on each node that is new. Raises MeasureError where there has been none for long."""
-        state, now = self.state, time.monotonic()
-        if now - state.looked >= NEW_NODES_SECONDS:
-            state.looked = now
+        now = time.monotonic()
+        if now - self.looked >= NEW_NODES_SECONDS:
+            self.looked = now
             nodes = self.cluster.nodes()
-            used = {each.node.id for each in state.stations}
-            used |= {node for node, when in state.lost.items() if now - when < AFTER_LOSS_SECONDS}
+            used = {each.node.id for each in self.stations}
+            used |= {node for node, when in self.lost.items() if now - when < AFTER_LOSS_SECONDS}
             for node in nodes:
-                if node.id not in used and state.seen.get(node.id, 0) < MOST_FAILURES:
+                if node.id not in used and self.seen.get(node.id, 0) < MOST_FAILURES:
                     self._take_on(node, len(nodes))
-        if state.stations:
-            state.empty_since = now
-        elif now - state.empty_since > (NO_NODE_SECONDS if self.record.has_begun else NEW_NODES_SECONDS):
-            why = "; ".join(dict.fromkeys(state.reasons)) or "no node of the cluster has a processor to give"
+        if self.stations:
+            self.empty_since = now
+        elif now - self.empty_since > (NO_NODE_SECONDS if self.record.has_begun else NEW_NODES_SECONDS):
+            why = "; ".join(dict.fromkeys(self.reasons)) or "no node of the cluster has a processor to give"
             raise MeasureError(f"--on {self.spread.on}: no node is left that can measure ({why})")
 
     def _take_on(self, node: Node, nodes: int) -> None:
-        state = self.state
-        if not state.works and not self.spread.on_each_kind:
-            state.works[""] = self._work("", nodes)
-            state.at_first = nodes
-        elif len(state.seen) >= state.at_first and node.id not in state.seen and "" in state.works:
+        if not self.works and not self.spread.on_each_kind:
+            self.works[""] = self._work("", nodes)
+            self.at_first = nodes
+        elif len(self.seen) >= self.at_first and node.id not in self.seen and "" in self.works:
             left = self.options.budget_seconds - (time.monotonic() - self.begun)
-            state.works[""].pool_seconds += max(left, 0.0)  # it joined later, and its time comes on top
-        state.seen[node.id] = state.seen.get(node.id, 0) + 1
-        name = self.record.free_name({each.name for each in state.stations})
+            self.works[""].pool_seconds += max(left, 0.0)  # it joined later, and its time comes on top
+        self.seen[node.id] = self.seen.get(node.id, 0) + 1
+        name = self.record.free_name({each.name for each in self.stations})
         worker = self.cluster.worker(node, gpu=self.plan.device != "cpu")
-        state.stations.append(Station(node, name, worker, self.progress.of(f"{name} at {node.address}")))
+        self.stations.append(Station(node, name, worker, self.progress.of(f"{name} at {node.address}")))
 
     def _work(self, kind: str, nodes: int) -> Work:
         """What is to be measured: in all, or on one kind of machine."""
@@ -207,7 +196,7 @@ class FleetRun:
     def _give_work(self, station: Station) -> None:
         """Give a free node its next piece, where there is one for it."""
         kind = station.kind if self.spread.on_each_kind else ""
-        work = self.state.works.setdefault(kind, self._work(kind, 1))
+        work = self.works.setdefault(kind, self._work(kind, 1))
         one_of_its_kind = not (self.spread.on_each_kind and work.taken)
         if work.waiting and one_of_its_kind:
             piece, seconds = work.take()
@@ -254,7 +243,7 @@ class FleetRun:
         """Its worker is gone: finished rounds are kept, and another node takes what it had. by_itself: what it measured
         may be the cause."""
         task, station.task = station.task, None
-        self.state.lost[station.node.id] = time.monotonic()
+        self.lost[station.node.id] = time.monotonic()
         if task is None:
             self._leave_out(station, reason)
             return
@@ -269,24 +258,24 @@ class FleetRun:
 
     def _leave_out(self, station: Station, reason: str) -> None:
         self.progress.note(f"{station.name} at {station.node.address} is left out: {reason}")
-        self.state.seen[station.node.id] = MOST_FAILURES  # for good
+        self.seen[station.node.id] = MOST_FAILURES  # for good
         self.record.leave_out(station.name, reason)
         self._let_go(station, reason)
 
     def _let_go(self, station: Station, reason: str) -> None:
-        self.state.reasons.append(reason)
-        self.state.stations.remove(station)
+        self.reasons.append(reason)
+        self.stations.remove(station)
         station.progress.close()
         station.worker.kill()
 
     def _stop(self, interrupts: Interrupts) -> None:
         """Let all nodes end in order, and keep what they have; at once after a second signal."""
         end = time.monotonic() + STOP_SECONDS
-        for station in self.state.stations:
+        for station in self.stations:
             station.stop()
-        while any(each.task for each in self.state.stations) and not interrupts.again:
+        while any(each.task for each in self.stations) and not interrupts.again:
             if (left := end - time.monotonic()) <= 0:
                 break
             self._hear(min(left, 1.0))
-        for station in [each for each in self.state.stations if each.task]:
+        for station in [each for each in self.stations if each.task]:
             self._lost(station, "did not end in time")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..plan.experiments import Plan
 from ..plan.options import Options, PlanError, Request, going_on, received
 from ..session.run import check, plan_run
 from ..session.unfinished import UNDO, changed_code
@@ -58,7 +57,10 @@ def again(folder: RunFolder, given: Request, options: Options, *, on: str, budge
         raise RunError(folder.path / MANIFEST, "does not say what was asked for", fix) from error
     request = replace(asked, added=given.added, workloads_file=given.workloads_file)
     plan = plan_run(request, options).restricted(chosen)
-    if differences := _differences(folder, plan, before):
+    differences = [*changed_code(before, plan)]
+    if folder.records(CLAIMS) != [claim.stored() for claim in plan.claims]:
+        differences.append("a claim, or which there are, changed")
+    if differences:
         raise RunError(folder.path, f"cannot go on, something changed: {'; '.join(differences)}", UNDO)
     each_kind = manifest.get("spending") == "replicate"
     done = _done(fleet, machines, each_kind)
@@ -70,14 +72,6 @@ def again(folder: RunFolder, given: Request, options: Options, *, on: str, budge
     options = replace(options, budget_seconds=share if budget is None else budget)
     files = Files.read(options.claims_folder, plan.added, given.workloads_file)
     return FleetRun(plan, Spread(on, each_kind, request, files), options, Before(fleet, manifest, machines, done))
-
-
-def _differences(folder: RunFolder, plan: Plan, before: Sources) -> list[str]:
-    """What is not as it was."""
-    changed = [*changed_code(before, plan)]
-    if folder.records(CLAIMS) != [claim.stored() for claim in plan.claims]:
-        changed.append("a claim, or which there are, changed")
-    return changed
 
 
 def _done(fleet: FleetFolder, machines: tuple[Machine, ...], each_kind: bool) -> dict[str, frozenset[str]]:

@@ -11,13 +11,14 @@ from typing import Any, Literal, Protocol
 
 import llama_workbench
 
+from ..measure.participants import Progress
 from ..store.machine_schema import Machine
 from . import kinds
 from .cluster import Node, WorkerOnNode
 from .mirror import Incoming
 from .order import Order
 from .work import Piece, Work
-from .worker import Told
+from .worker import TOLD
 
 State = Literal["starting", "checking", "idle", "working"]
 
@@ -38,12 +39,9 @@ NEEDED = ("torch", "free memory", "cgroup quota")
 the controls of each run say how noisy it was."""
 
 
-class ProgressOfNode(Protocol):
-    """Progress of what one of several machines does; see `measure.participants.Progress`."""
+class ProgressOfNode(Progress, Protocol):
+    """Progress of what one of several machines does."""
 
-    def phase(self, text: str) -> None: ...
-    def note(self, text: str) -> None: ...
-    def step(self, text: str, done: float, seconds_left: float) -> None: ...
     def close(self) -> None:
         """The machine is not used any more."""
 
@@ -147,7 +145,7 @@ class Station:
     def heard(self, content: bytes) -> dict[str, Any] | None:
         """Write what came, show what it says; the last event of an order, None while it goes on. Raises ValueError for
         what no worker says."""
-        news = Told.from_bytes(content)
+        news = TOLD.validate_json(content)
         if self.task is not None:
             for part in news.parts:
                 self.task.incoming.take(part)

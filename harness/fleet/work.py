@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 
 from ..plan.experiments import Plan
 from ..spec.experiments import Experiment
@@ -68,13 +69,14 @@ def pieces_of(plan: Plan, nodes: int, *, without: Iterable[str] = (), rest: bool
             groups.setdefault(left[0].workload.geometry or left[0].workload.name, []).append(left)
     pieces = [tuple(group) for group in groups.values()]
     while len(pieces) < PIECES_A_NODE * nodes:
-        largest = max((each for each in pieces if len(each) > 1), key=_weight_of, default=None)
-        if largest is None:
+        several = [units for units in pieces if len(units) > 1]
+        if not several:
             break
+        largest = max(several, key=lambda units: sum(map(_weight, chain(*units))))
         pieces.remove(largest)
         half = len(largest) // 2
         pieces += [largest[:half], largest[half:]]
-    whole = (Piece(tuple(each for unit in piece for each in unit)) for piece in pieces)
+    whole = (Piece((*chain(*piece),)) for piece in pieces)
     ordered = sorted(whole, key=lambda each: (not each.headline, -each.weight))
     rest = rest and any(not part.workload_names() for part in plan.hypotheses())
     return [*ordered, *[Piece((), rest=True)] * rest]
@@ -92,10 +94,6 @@ def units_of(plan: Plan) -> list[Unit]:
     for experiment in plan.experiments:
         units.setdefault(home[experiment.workload.name], []).append(experiment)
     return [tuple(unit) for unit in units.values()]
-
-
-def _weight_of(units: Sequence[Unit]) -> int:
-    return sum(_weight(each) for unit in units for each in unit)
 
 
 @dataclass

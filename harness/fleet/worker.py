@@ -16,7 +16,9 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
+
+from pydantic import ConfigDict, TypeAdapter
 
 import llama_workbench
 
@@ -43,21 +45,9 @@ class Told(NamedTuple):
     parts: list[FilePart]  # of the run folder, to be written before the events count
     gone: str  # why the measuring process has ended; empty while it lives
 
-    def to_bytes(self) -> bytes:
-        """A line of JSON, and behind it the content of all parts."""
-        sizes = [(part.name, part.offset, len(part.content), part.last) for part in self.parts]
-        head = json.dumps({"events": self.events, "parts": sizes, "gone": self.gone})
-        return b"".join([head.encode(), b"\n", *(part.content for part in self.parts)])
 
-    @classmethod
-    def from_bytes(cls, content: bytes) -> Self:
-        """Raises ValueError for other bytes."""
-        head, _, rest = content.partition(b"\n")
-        news, parts, at = json.loads(head), [], 0
-        for name, offset, size, last in news["parts"]:
-            parts.append(FilePart(str(name), int(offset), rest[at : at + size], bool(last)))
-            at += size
-        return cls([str(each) for each in news["events"]], parts, str(news["gone"]))
+TOLD = TypeAdapter(Told, config=ConfigDict(ser_json_bytes="base64", val_json_bytes="base64"))
+"""To and from JSON."""
 
 
 class NodeWorker:
@@ -92,7 +82,7 @@ class NodeWorker:
             self._child.stdin.flush()
 
     def look(self, seconds: float) -> bytes:
-        """What is new, as `Told.to_bytes`; waits for it at most so long."""
+        """What is new, as JSON; waits for it at most so long."""
         end = time.monotonic() + seconds
         while True:
             gone = self._why_gone()
@@ -101,7 +91,7 @@ class NodeWorker:
             if self._folder is not None:
                 self._parts += self._folder.parts(ended=ended)
             if events or gone or self._parts or time.monotonic() >= end:
-                return Told(events, self._batch(all_=ended), gone).to_bytes()
+                return TOLD.dump_json(Told(events, self._batch(all_=ended), gone))
             time.sleep(LOOK_SECONDS)
 
     def stop(self) -> None:

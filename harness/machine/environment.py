@@ -56,7 +56,7 @@ def fingerprint(
         "malloc": dict(sorted((allocator or {}).items())),
         "device": {"kind": device},
         "load_average": [round(value, 2) for value in psutil.getloadavg()],
-        "commit": _commit_of_code(results),
+        "commit": _commit(results),
     }
 
 
@@ -227,15 +227,13 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _commit_of_code(results: Path | None) -> dict[str, Any] | None:
+def _commit(results: Path | None) -> dict[str, Any] | None:
     """Commit of the workbench's own checkout; of an installed wheel, whose folder may lie in someone else's, that of
     the repository where the command was given."""
-    here = (folder for folder in (Path.cwd(), *Path.cwd().parents) if (folder / ".git").exists())
-    root = ROOT if (ROOT / ".git").exists() else next(here, None)
-    return None if root is None else _commit(root, results)
+    here = (folder for folder in (ROOT, Path.cwd(), *Path.cwd().parents) if (folder / ".git").exists())
+    if (root := next(here, None)) is None:
+        return None
 
-
-def _commit(root: Path, results: Path | None) -> dict[str, Any] | None:
     def git(*arguments: str) -> str | None:
         try:
             done = subprocess.run(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -132,7 +132,9 @@ def rebuild(home: Place) -> tuple[int, int]:
     """
     index = home.folder(INDEX)
     before = _files(index)
-    rows = [row for some in _in_parts(home.folders()) for row in look(home, some, whole=True)]
+    names = home.folders()
+    parts = (names[first : first + _AT_A_TIME] for first in range(0, len(names), _AT_A_TIME))
+    rows = [row for part in parts for row in look(home, part, whole=True)]
     kept = _put(index, pa.Table.from_pylist(rows, SCHEMA)) if rows else ""
     index.remove([name for name in before if name != kept])
     return len(rows), sum(bool(row["problem"]) for row in rows)
@@ -165,10 +167,6 @@ def _whole_row(home: Place, name: str, light: Row) -> Row:
             return row_of(fetch(home.folder(name).url, Path(aside)), name)
         except PlaceError as error:
             return light | {"problem": error.problem, "status": "damaged"}
-
-
-def _in_parts(names: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (names[first : first + _AT_A_TIME] for first in range(0, len(names), _AT_A_TIME))
 
 
 def _files(index: Place) -> list[str]:

@@ -143,7 +143,8 @@ class Place:
                     self.system.put_file(str(path), aside)
                     self.system.mv(aside, str(target))
                 except BaseException:
-                    _try_to_remove(self.system, aside)
+                    with suppress(Exception):  # this error is the one to tell
+                        self.system.rm_file(aside)
                     raise
 
     def remove(self, names: Sequence[str]) -> None:
@@ -172,11 +173,6 @@ class Place:
 
 def _version(facts: Mapping[str, Any]) -> str:
     return next((str(facts[key]) for key in _VERSIONS if facts.get(key)), "")
-
-
-def _try_to_remove(system: Any, path: str) -> None:
-    with suppress(Exception):  # the error that brought us here is the one to tell
-        system.rm_file(path)
 
 
 # -- what a library says, in our words ---------------------------------------------------------------------------------

@@ -22,7 +22,9 @@ def publish(run: RunFolder, url: str, *, force: bool = False) -> Place:
     Raises RunError: where the copying broke off the text says that the run here is whole, and the command that goes on.
     """
     place = Place.at(url)
-    _check_name(place)
+    if not place.name or place.name.startswith(".") or "/" not in place.root.strip("/"):
+        problem = "this is no place for a run"
+        raise PlaceError(place.url, problem, "Name the folder that it gets, in another one: s3://bucket/runs/NAME")
     try:
         send(run, place, force=force)
     except Refused:
@@ -71,9 +73,3 @@ def listed(url: str) -> tuple[index.Listing, str]:
 
 MOST_LISTED = 200
 """Runs of a folder without an index that are looked at."""
-
-
-def _check_name(place: Place) -> None:
-    if not place.name or place.name.startswith(".") or "/" not in place.root.strip("/"):
-        problem = "this is no place for a run"
-        raise PlaceError(place.url, problem, "Name the folder that it gets, in another one: s3://bucket/runs/NAME")

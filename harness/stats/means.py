@@ -21,6 +21,15 @@ TRIMMED = 0.2
 
 
 @dataclass(frozen=True)
+class CentredInterval:
+    """An interval around `centre`; infinite ends where it is open."""
+
+    centre: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
 class Mean:
     """A mean, its standard error, and the degrees of freedom of that error; infinite where it is known."""
 

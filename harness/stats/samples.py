@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -118,8 +118,7 @@ def log_times(
     here = samples[samples["workload"] == workload]
     codes, names = pd.factorize(here["variant"].astype(str))
     columns = {name: here[name].to_numpy() for name in here.columns if name not in ("workload", "variant")}
-    array = _array(columns, codes, tuple(names), workload, clock, metric, new_tokens, by_lives)
-    return replace(array, quantile=quantile)
+    return _array(columns, codes, tuple(names), workload, clock, metric, new_tokens, by_lives, quantile)
 
 
 def log_times_of_rounds(
@@ -144,8 +143,7 @@ def log_times_of_rounds(
         "process": np.array([each.process for each, _ in samples], dtype=np.int64),
         "round": np.array([each.number for each, _ in samples], dtype=np.int64),
     }
-    array = _array(columns | of_round, codes, names, taken[0].workload, clock, metric, new_tokens, by_lives)
-    return replace(array, quantile=quantile)
+    return _array(columns | of_round, codes, names, taken[0].workload, clock, metric, new_tokens, by_lives, quantile)
 
 
 def _array(
@@ -157,6 +155,7 @@ def _array(
     metric: Metric,
     new_tokens: int,
     by_lives: bool,
+    quantile: float | None,
 ) -> LogTimes:
     keys = np.stack([columns["process"], columns["round"], columns["sub_round"]], axis=1).astype(np.int64)
     sub_rounds, of_sample = np.unique(keys, axis=0, return_inverse=True)  # in order of process, round, sub-round
@@ -174,7 +173,8 @@ def _array(
     logs[where] = np.log(times, where=positive, out=np.full(times.shape, -np.inf))
     faults[where] = np.where(columns["repeats"] > 0, columns["faults"] / np.maximum(columns["repeats"], 1), 0.0)
     wall_ns[where] = columns["wall_ns"]
-    return LogTimes(names, tuple((int(p), int(n)) for p, n, _ in sub_rounds[first]), logs, faults, wall_ns)
+    rounds_of = tuple((int(process), int(number)) for process, number, _ in sub_rounds[first])
+    return LogTimes(names, rounds_of, logs, faults, wall_ns, quantile)
 
 
 # -- one number a round ------------------------------------------------------------------------------------------------

@@ -20,7 +20,9 @@ from typing import Any, NoReturn
 
 import typer
 
-from .shared import Failure, OutputLost, write
+from llama_workbench.harness.machine import extras
+
+from .shared import OutputLost, write
 
 FIRST = (
     "claims", "variants", "workloads", "new", "check", "runs", "resume", "combine", "compare", "compare-revisions",
@@ -126,23 +128,22 @@ def _exit_code(arguments: Sequence[str] | None) -> int:
         return 2
 
 
+FOR_USERS = {
+    "CacheError", "CalibrationError", "ClaimError", "ConfigError", "DataError", "ExportError", "Failure",
+    "MeasureError", "OutsideVariantError", "PlanError", "ReadmeError", "RunError", "SpeedscopeError", "UnknownVariant",
+}  # fmt: skip
+"""Our classes of errors whose text says what to do, and all that are derived from them. By name: to import them all
+would take seconds, and some need packages that are not there."""
+
+
 def _message(error: Exception) -> list[str] | None:
     """Lines about an error that the user can fix; None for a fault of ours, which keeps its traceback."""
     if usage := getattr(error, "format_message", None):  # typer's own, whichever class of which version it is
         return [f"{_one_line(usage())} (see workbench --help)"]
-    from llama_workbench.cache import CacheError
-    from llama_workbench.dashboard.flames.viewer import SpeedscopeError
-    from llama_workbench.datasets.geometries import DataError
-    from llama_workbench.harness.claims.faults import ClaimError
-    from llama_workbench.harness.machine import extras
-    from llama_workbench.harness.report.markdown import ReadmeError
-    from llama_workbench.harness.store.errors import RunError
-    from llama_workbench.variants import UnknownVariant
-
-    ours = (CacheError, ClaimError, DataError, Failure, ReadmeError, RunError, SpeedscopeError, UnknownVariant)
     if isinstance(error, ModuleNotFoundError) and (missing := extras.told(error)):
         return [missing]
-    if not isinstance(error, ours):
+    ours = (kind.__name__ for kind in type(error).__mro__ if kind.__module__.startswith("llama_workbench."))
+    if not FOR_USERS.intersection(ours):
         return None
     return [_one_line(line) for line in str(error).splitlines()] or [type(error).__name__]
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Group
@@ -11,9 +13,6 @@ from rich.text import Text
 
 from ..results import BASELINES, find_run
 from .shared import AsJson, Failure, RunArgument, print_json, show, show_runs, table
-
-if TYPE_CHECKING:
-    from llama_workbench.harness.store.folder import RunFolder
 
 command = typer.Typer(
     help="Keep runs to compare with, under results/baselines or at a URL.", no_args_is_help=True, rich_markup_mode=None
@@ -86,10 +85,11 @@ def show_baseline(
     Examples:
       workbench baseline show main
     """
-    from dataclasses import asdict
-
     from llama_workbench.harness.fleet.baselines import baselines_of
+    from llama_workbench.harness.report.outcome import outcome
     from llama_workbench.harness.report.text import row_text
+    from llama_workbench.harness.store.errors import RunError
+    from llama_workbench.harness.store.files import VERDICTS
     from llama_workbench.harness.store.folder import describe
 
     run = find_run(str(BASELINES / name) if (BASELINES / name).is_dir() else name)
@@ -112,22 +112,12 @@ def show_baseline(
     for path, text in machines.items():
         about.add_row(Text("also"), Text(f"{Path(path).name}: {text}"))
     about.add_row(Text("workloads"), Text(", ".join(facts_of_run["workloads"])))
-    outcomes = _outcomes(run)
+    outcomes: dict[tuple[str, str], str] = {}
+    with suppress(RunError):  # without them the words alone are shown
+        outcomes = {(each.claim, each.part): outcome(each) for each in run.read(VERDICTS)}
     for claim, part, verdict in facts_of_run["claims"]:
         verdicts.add_row(Text(claim), Text(part), Text(outcomes.get((claim, part)) or row_text(verdict)))
     show(Group(about, Text(), verdicts))
-
-
-def _outcomes(run: RunFolder) -> dict[tuple[str, str], str]:
-    """How each verdict of a run stands, by claim and part; empty where they cannot be read."""
-    from llama_workbench.harness.report.outcome import outcome
-    from llama_workbench.harness.store.errors import RunError
-    from llama_workbench.harness.store.files import VERDICTS
-
-    try:
-        return {(each.claim, each.part): outcome(each) for each in run.read(VERDICTS)}
-    except RunError:
-        return {}
 
 
 @command.command("rm")
@@ -147,17 +137,14 @@ def remove_baseline(
     from llama_workbench.harness.remote.place import is_url
     from llama_workbench.harness.remote.publish import unpublish
 
-    if is_url(name):
-        if not yes:
-            raise Failure(f"{name} would go with all its files; if it shall: workbench baseline rm {name} --yes")
-        unpublish(name)
-        show(Text(f"{name} is removed"))
-        return
     try:
-        run = kept(name, under=BASELINES)
-        if not yes:
-            raise Failure(f"{run.path} would go with all its files; if it shall: workbench baseline rm {name} --yes")
-        remove(name, under=BASELINES)
+        place = name if is_url(name) else kept(name, under=BASELINES).path
     except ValueError as error:
         raise Failure(str(error)) from error
-    show(Text(f"{run.path} is removed"))
+    if not yes:
+        raise Failure(f"{place} would go with all its files; if it shall: workbench baseline rm {name} --yes")
+    if is_url(name):
+        unpublish(name)
+    else:
+        remove(name, under=BASELINES)
+    show(Text(f"{place} is removed"))

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from llama_workbench.harness.plan.options import Request, typed
-
-from .compare_revisions import INPUTS, Slower, condition, measured
+from .compare_revisions import INPUTS, Slower, condition, inputs_of, measured
 from .shared import AsJson, Failure, print_json, show, takes
 
 if TYPE_CHECKING:
@@ -50,15 +48,12 @@ def command(
       workbench bisect v1.2 main mypackage.text:encode --call bench.py:texts
       workbench bisect v1.2 main mypackage.model:build --workloads prefill-15m-t8
     """
-    from llama_workbench.harness.session.revisions import Inputs
-
-    asked = typed(Request, given)
-    if len(asked.calls) > 1:
+    inputs, budget = inputs_of(given, 60.0)
+    if len(inputs.payloads) > 1:
         raise Failure("--call: give one; a commit is found by one number")
-    if not asked.calls and len(asked.workloads) != 1:
+    if not inputs.payloads and len(inputs.workloads) != 1:
         raise Failure("say what it is called with: --call FILE:FUNCTION, or of a build function --workloads NAME, one")
-    budget = 60.0 if given["budget"] is None else given["budget"]
-    bisection, named = _found(good, bad, subject, Inputs(asked.calls, asked.check, asked.workloads), slower, budget)
+    bisection, named = _found(good, bad, subject, inputs, slower, budget)
     if as_json:
         print_json({"format": 1, **bisection})
         return
@@ -74,32 +69,20 @@ def _found(
 ) -> tuple[dict[str, Any], list[str]]:
     """What `bisect` found, as plain values, and the commits that are left, in words. Raises Failure."""
     from llama_workbench.harness.calls.revisions import repository_of, subject_of
-    from llama_workbench.harness.calls.source import SourceError
     from llama_workbench.harness.evidence.effect import ALPHA
     from llama_workbench.harness.session.revisions import Step, bisect
-    from llama_workbench.harness.session.versus import Disagreement
+    from llama_workbench.harness.session.versus import Disagreement, Outcome
 
     def measure(commit: str, percent: float) -> Step:
         asked = condition("maybe-slower", "--slower", percent)
-        step: Step = _step(measured(subject, (good, commit), inputs, asked, budget, causes=False), commit)
-        words = {True: "slower", False: "not slower", None: "open"}[step.slow]
+        outcome = Outcome.of(measured(subject, (good, commit), inputs, asked, budget, causes=False))
+        slow = {"supported": True, "refuted": False}.get(outcome.verdict)
+        words = {True: "slower", False: "not slower", None: "open"}[slow]
         typer.echo(f"{subject_of(repository_of(Path.cwd()), commit)}: {words}", err=True)
-        return step
+        return Step(commit, slow, outcome.ratio, outcome.low, outcome.high)
 
     try:
         bisection = bisect(good, bad, slower_percent=slower, alpha=ALPHA, measure=measure, folder=Path.cwd())
         return asdict(bisection), [subject_of(repository_of(Path.cwd()), commit) for commit in bisection.commits]
-    except SourceError as error:
-        raise Failure(str(error)) from error
     except Disagreement as error:  # that of any other commit is passed over
         raise Failure(f"{bad} cannot be compared with {good}: {error}") from error
-
-
-def _step(result: Any, commit: str) -> Any:
-    """What a comparison says of a commit. Raises Disagreement where it cannot be compared."""
-    from llama_workbench.harness.session.revisions import Step
-    from llama_workbench.harness.session.versus import Outcome
-
-    outcome = Outcome.of(result)
-    slow = {"supported": True, "refuted": False}.get(outcome.verdict)
-    return Step(commit, slow, outcome.ratio, outcome.low, outcome.high)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -93,28 +92,25 @@ def command(
       workbench calibrate --minutes 240         unattended
       workbench calibrate --trials 20 --only planted-3 --kinds functions --budget 20 --file three.jsonl
     """
-    asked = _selection(kinds, only, cases)
-    with _failures(file):
+    from llama_workbench.harness.calibrate.rates import in_a_sentence, in_tables
+    from llama_workbench.harness.report.markdown import update_file
+
+    asked, interrupted = _selection(kinds, only, cases), False
+    try:
         facts, every = _continued(file)
-        interrupted = _interrupted(file, every, asked, budget, trials, minutes)
+        try:
+            _measure(file, every, asked, budget, trials, minutes)
+        except KeyboardInterrupt:
+            sys.stderr.write(f"interrupted: {len(every)} trials are kept in {file}\n")
+            interrupted = True
         found = [trial for trial in every if trial in asked and budget in (None, trial.budget)]
         _show(file, facts, found, as_json)
-    if interrupted:
-        raise typer.Exit(130)
-    _write(into or (), found)
-
-
-@contextmanager
-def _failures(file: Path) -> Iterator[None]:
-    """What can go wrong becomes one line."""
-    from llama_workbench.harness.calibrate.record import CalibrationError
-
-    try:
-        yield
-    except CalibrationError as error:
-        raise Failure(str(error)) from error
     except OSError as error:
         raise Failure(f"{error.filename or file}: {error.strerror}; name another --file, or make room") from error
+    if interrupted:
+        raise typer.Exit(130)
+    for path in into or ():
+        update_file(path, {"calibration-tables": in_tables(found), "calibration": in_a_sentence(found)})
 
 
 def _selection(kinds: str, only: str, cases: str) -> Selection:
@@ -153,18 +149,6 @@ def _continued(file: Path) -> tuple[dict[str, Any], list[Trial]]:
     return here, known
 
 
-def _interrupted(
-    file: Path, every: list[Trial], asked: Selection, budget: float | None, wanted: int | None, minutes: float | None
-) -> bool:
-    """Whether the user ended the measuring."""
-    try:
-        _measure(file, every, asked, budget, wanted, minutes)
-    except KeyboardInterrupt:
-        sys.stderr.write(f"interrupted: {len(every)} trials are kept in {file}\n")
-        return True
-    return False
-
-
 def _measure(
     file: Path, every: list[Trial], asked: Selection, budget: float | None, wanted: int | None, minutes: float | None
 ) -> None:
@@ -189,18 +173,13 @@ def _measure(
         append(file, [trial.model_dump_json()])
         every.append(trial)
         made += 1
-        _say(len(every), trial, _seconds_left(time.monotonic() - begun, made, left, minutes))
+        spent = time.monotonic() - begun
+        ends = [] if minutes is None else [60 * minutes - spent]
+        ends += [] if left is None else [spent / made * (left - 1)]  # by the trials made so far
+        _say(len(every), trial, max(min(ends), 0.0))
         failures = failures + 1 if trial.trouble else 0
         if failures == MOST_FAILURES:
             raise CalibrationError(f"{failures} trials in a row could not be made; the last: {trial.trouble}")
-
-
-def _seconds_left(spent: float, made: int, left: int | None, minutes: float | None) -> float:
-    """An estimate, by the trials made so far. left: before the last of them."""
-    ends = [] if minutes is None else [60 * minutes - spent]
-    if left is not None:
-        ends.append(spent / made * (left - 1))
-    return max(min(ends), 0.0)
 
 
 def _say(number: int, trial: Trial, left: float) -> None:
@@ -236,15 +215,3 @@ def _show(file: Path, facts: dict[str, Any], found: Sequence[Trial], as_json: bo
     if troubled := [trial for trial in found if trial.trouble]:
         notes.insert(1, f"{len(troubled)} could not be measured or lost a side; the last: {troubled[-1].trouble}")
     show(Group(*shown, *(Text(note, style="dim") for note in notes)))
-
-
-def _write(files: Sequence[Path], found: Sequence[Trial]) -> None:
-    """What was found, between the markers of documents. Raises Failure."""
-    from llama_workbench.harness.calibrate.rates import in_a_sentence, in_tables
-    from llama_workbench.harness.report.markdown import ReadmeError, update_file
-
-    for path in files:
-        try:
-            update_file(path, {"calibration-tables": in_tables(found), "calibration": in_a_sentence(found)})
-        except ReadmeError as error:
-            raise Failure(str(error)) from error

@@ -5,9 +5,12 @@ from __future__ import annotations
 import ast
 import tempfile
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import asdict
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,9 +18,9 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from llama_workbench.harness.plan.options import PlanError, Request, typed
+from llama_workbench.harness.plan.options import Request, typed
 
-from .shared import AsJson, Failure, print_json, show, table, takes
+from .shared import AsJson, Failure, print_json, show, sources_of, table, takes
 
 if TYPE_CHECKING:
     from llama_workbench.harness.calls.source import Source
@@ -74,12 +77,7 @@ def command(
       workbench check claims/mine.toml --add-variant mine.py:build_mine
     """
     if what.endswith(".toml"):
-        if Path(what).name == DISPUTE_FILE:
-            _check_dispute(Path(what), as_json)
-        elif _holds_workloads(Path(what)):
-            _check_workloads(Path(what), as_json)
-        else:
-            _check_claim(Path(what), typed(Request, given).added, as_json)
+        _check_file(Path(what), typed(Request, given).added, as_json)
         return
     name, added = _named(what)
     checked = _checked(name, added)
@@ -97,8 +95,6 @@ def command(
 def _named(what: str) -> tuple[str, dict[str, Source]]:
     """The variant's name, and its name → source where it is from outside. Raises Failure."""
     from llama_workbench import variants
-    from llama_workbench.harness.plan.selection import added_sources
-    from llama_workbench.variants.outside import OutsideVariantError
 
     if what.endswith(".py"):
         what = f"{what}:{_function_of(Path(what))}"
@@ -109,10 +105,7 @@ def _named(what: str) -> tuple[str, dict[str, Source]]:
         if missing := variants.missing(variant.name):
             raise Failure(f"{what} cannot be built here: {missing}")
         return variant.name, {}
-    try:
-        added = added_sources([what])
-    except (PlanError, OutsideVariantError) as error:
-        raise Failure(str(error).removeprefix("--add-variant ")) from error
+    added = sources_of([what])
     return next(iter(added)), added
 
 
@@ -174,11 +167,13 @@ def _shown(name: str, checked: Mapping[str, Any]) -> list[RenderableType]:
     blocks: list[RenderableType] = []
     if wrong:
         rows = table("geometry", "case", "first wrong call", "what is wrong")
-        for case in _cases(calls):
+        for names, case in ((names, [*case]) for names, case in groupby(calls, itemgetter("geometry", "case"))):
             call = next((call for call in case if call["fault"]), None)
-            where = "" if call is None else f"{call['number']} of {len(case)}: {_tokens(call)} at {call['position']}"
-            fault = "right" if call is None else call["fault"]
-            rows.add_row(*map(Text, (case[0]["geometry"], case[0]["case"], where, fault)))
+            where, fault = "", "right"
+            if call is not None:
+                tokens, fault = _counted(call["tokens"], "token"), call["fault"]
+                where = f"{call['number']} of {len(case)}: {tokens} at {call['position']}"
+            rows.add_row(*map(Text, (*names, where, fault)))
         blocks.append(rows)
         blocks.append(Text(f"\n{name}: {len(wrong)} of {len(calls)} calls are wrong, in {checked['dtype']}."))
         blocks += [Text(f"Likely: {cause}.") for cause in checked["causes"]]
@@ -191,69 +186,60 @@ def _shown(name: str, checked: Mapping[str, Any]) -> list[RenderableType]:
     return blocks
 
 
-def _cases(calls: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
-    cases: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for call in calls:
-        cases.setdefault((call["geometry"], call["case"]), []).append(call)
-    return list(cases.values())
+# -- a file of tables --------------------------------------------------------------------------------------------------
 
 
-def _tokens(call: Mapping[str, Any]) -> str:
-    return "1 token" if call["tokens"] == 1 else f"{call['tokens']} tokens"
-
-
-# -- a claim -----------------------------------------------------------------------------------------------------------
-
-
-def _check_claim(path: Path, added: tuple[str | Source, ...], as_json: bool) -> None:
-    """Read a claim file, and plan what it would measure. Raises Failure, and Exit where something is wrong."""
-    from llama_workbench.harness.claims.reading import read_claim
-    from llama_workbench.harness.plan.experiments import make_plan
+def _check_file(path: Path, added: tuple[str | Source, ...], as_json: bool) -> None:
+    """Read a file, and plan what a claim would measure. Raises Failure, and Exit where something is wrong."""
     from llama_workbench.harness.session.run import USER_ERRORS
 
+    read: Callable[[], tuple[dict[str, Any], str]] = partial(_claim, path, added)
+    if path.name == DISPUTE_FILE:
+        read = partial(_dispute, path)
+    elif _holds_workloads(path):
+        read = partial(_workloads, path)
     if not path.is_file():
         raise Failure(f"{path}: no such file")
     try:
-        claim = read_claim(path)
-        plan = make_plan(Request(claims=(claim.id,), added=added, everything=True), [claim], on_paper=True)
+        facts, text = read()
     except USER_ERRORS as error:
+        lines = [line.removeprefix("--workloads-file ") for line in str(error).splitlines()]
         if as_json:
-            print_json({"format": 1, "right": False, "problems": str(error).splitlines()})
+            print_json({"format": 1, "right": False, "problems": lines})
         else:
-            show(Text(str(error)))
+            show(Text("\n".join(lines)))
         raise typer.Exit(1) from error
-    parts, effects, works = len(claim.hypothesis), len(plan.comparisons()), len(plan.experiments)
     if as_json:
-        print_json({"format": 1, "right": True, "claim": claim.id, "parts": parts, "effects": effects})
+        print_json({"format": 1, "right": True, **facts})
     else:
-        counts = ", ".join(f"{n} {word}{'s' * (n != 1)}" for n, word in ((parts, "part"), (effects, "timed effect")))
-        show(Text(f"{claim.id}: right; {counts} on {works} workload{'s' * (works != 1)}"))
+        show(Text(text))
 
 
-def _check_dispute(path: Path, as_json: bool) -> None:
-    """Read what is asked about the claims of a folder. Raises Failure, and Exit where something is wrong."""
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}{'s' * (number != 1)}"
+
+
+def _claim(path: Path, added: tuple[str | Source, ...]) -> tuple[dict[str, Any], str]:
+    """What a claim would measure, for --json and in words. Raises `run.USER_ERRORS`."""
+    from llama_workbench.harness.claims.reading import read_claim
+    from llama_workbench.harness.plan.experiments import make_plan
+
+    claim = read_claim(path)
+    plan = make_plan(Request(claims=(claim.id,), added=added, everything=True), [claim], on_paper=True)
+    parts, effects = len(claim.hypothesis), len(plan.comparisons())
+    counts = f"{_counted(parts, 'part')}, {_counted(effects, 'timed effect')}"
+    text = f"{claim.id}: right; {counts} on {_counted(len(plan.experiments), 'workload')}"
+    return {"claim": claim.id, "parts": parts, "effects": effects}, text
+
+
+def _dispute(path: Path) -> tuple[dict[str, Any], str]:
+    """What is asked about the claims of a folder. Raises ClaimError."""
     from llama_workbench.harness.claims.dispute import load_dispute
-    from llama_workbench.harness.claims.faults import ClaimError
 
-    if not path.is_file():
-        raise Failure(f"{path}: no such file")
-    try:
-        dispute = load_dispute(path.parent)
-    except ClaimError as error:
-        if as_json:
-            print_json({"format": 1, "right": False, "problems": list(error.problems)})
-        else:
-            show(Text(str(error)))
-        raise typer.Exit(1) from error
+    dispute = load_dispute(path.parent)
     questions, rules = len(dispute.question), len(dispute.rule)
-    if as_json:
-        print_json({"format": 1, "right": True, "questions": questions, "rules": rules})
-    else:
-        counts = ", ".join(f"{n} {word}{'s' * (n != 1)}" for n, word in ((questions, "question"), (rules, "rule")))
-        show(Text(f"{path.name}: right; {counts}"))
-
-
-# -- workloads ---------------------------------------------------------------------------------------------------------
+    text = f"{path.name}: right; {_counted(questions, 'question')}, {_counted(rules, 'rule')}"
+    return {"questions": questions, "rules": rules}, text
 
 
 def _holds_workloads(path: Path) -> bool:
@@ -264,21 +250,9 @@ def _holds_workloads(path: Path) -> bool:
         return False
 
 
-def _check_workloads(path: Path, as_json: bool) -> None:
-    """Read a file of workloads. Raises Exit where something is wrong."""
-    from llama_workbench.datasets.geometries import DataError
+def _workloads(path: Path) -> tuple[dict[str, Any], str]:
+    """The names of those in a file. Raises PlanError, DataError."""
     from llama_workbench.harness.plan.selection import own_workloads
 
-    try:
-        names = list(own_workloads(Request(workloads_file=path)))
-    except (DataError, PlanError) as error:
-        problems = [line.removeprefix("--workloads-file ") for line in str(error).splitlines()]
-        if as_json:
-            print_json({"format": 1, "right": False, "problems": problems})
-        else:
-            show(Text("\n".join(problems)))
-        raise typer.Exit(1) from error
-    if as_json:
-        print_json({"format": 1, "right": True, "workloads": names})
-    else:
-        show(Text(f"{path}: right; {len(names)} workload{'s' * (len(names) != 1)}: {', '.join(names)}"))
+    names = list(own_workloads(Request(workloads_file=path)))
+    return {"workloads": names}, f"{path}: right; {_counted(len(names), 'workload')}: {', '.join(names)}"

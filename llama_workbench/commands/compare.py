@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from ..results import find_run
-from .shared import AsJson, Failure, print_json, show, warn_changed
-
-if TYPE_CHECKING:
-    from llama_workbench.harness.baselines.thresholds import Thresholds
-
+from .shared import AsJson, Failure, print_json, show, warn_changed, write_file
 
 HELP = """\
 Has anything become slower from BASE to NEW, or does it need more instructions, memory or other operations?
@@ -97,7 +93,8 @@ def command(
 ) -> None:
     """Compare two runs and end with 0, 1 or 2 (see HELP)."""
     from llama_workbench.harness.baselines.regressions import compare
-    from llama_workbench.harness.baselines.text import render, to_junit, to_markdown, write_text
+    from llama_workbench.harness.baselines.text import render, to_junit, to_markdown
+    from llama_workbench.harness.baselines.thresholds import gate_of, read_thresholds
     from llama_workbench.harness.fleet.baselines import matching
     from llama_workbench.harness.metrics.instructions.files import INSTRUCTIONS
     from llama_workbench.harness.profilers.peak_memory import MEMORY
@@ -105,9 +102,11 @@ def command(
 
     if threshold is not None and not 0 < threshold < float("inf"):
         raise Failure(f"--threshold must be a number of percent above 0, not {threshold:g}")
-    thresholds = _thresholds(config, gate)
-    matched = matching(find_run(base), find_run(new))
-    runs = matched.run, find_run(new)
+    thresholds = read_thresholds(config, start=Path.cwd())
+    thresholds = thresholds.model_copy(update={"gate": gate_of(gate)}) if gate else thresholds
+    fresh = find_run(new)
+    matched = matching(find_run(base), fresh)
+    runs = matched.run, fresh
     decide = [file for what, file in (("memory", MEMORY), ("instructions", INSTRUCTIONS)) if what in thresholds.gate]
     for run in runs:
         warn_changed(run, read=(MANIFEST, SAMPLES, *decide))
@@ -115,23 +114,9 @@ def command(
     comparison = replace(found, base=matched.name, notes=(*filter(None, [matched.note]), *found.notes))
     for path, text in ((markdown, to_markdown), (junit, to_junit)):
         if path is not None:
-            try:
-                write_text(path, text(comparison))
-            except OSError as error:
-                raise Failure(f"{path}: cannot be written ({error.strerror})") from error
+            write_file(path, text(comparison))
     if as_json:
         print_json(comparison.to_json())
     else:
         show(render(comparison))
     raise typer.Exit(comparison.exit_code)
-
-
-def _thresholds(config: Path | None, gate: str) -> Thresholds:
-    """What pyproject.toml says, with the gate of the command line. Raises Failure."""
-    from llama_workbench.harness.baselines.thresholds import ConfigError, gate_of, read_thresholds
-
-    try:
-        thresholds = read_thresholds(config, start=Path.cwd())
-        return thresholds.model_copy(update={"gate": gate_of(gate)}) if gate else thresholds
-    except ConfigError as error:
-        raise Failure(str(error)) from error

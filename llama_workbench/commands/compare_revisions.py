@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.text import Text
 
 from llama_workbench.harness.plan.options import Options, Request, typed
 
-from .shared import AsJson, Failure, print_json, takes
+from .shared import AsJson, Failure, print_json, show, table, takes, write_file
 
 if TYPE_CHECKING:
     from llama_workbench.harness.baselines.revisions import RevisionRow
@@ -95,69 +95,66 @@ def command(
       workbench compare-revisions main . mypackage.model:build --workloads prefill-15m-t8
       workbench compare-revisions . . mypackage.text:encode --call bench.py:texts --env .venv-old --env numpy==2.1
     """
-    from llama_workbench.harness.baselines.revisions import exit_code
-    from llama_workbench.harness.session.revisions import Inputs
+    from llama_workbench.harness.baselines.revisions import RevisionRow
 
-    asked = typed(Request, given)
-    inputs = Inputs(asked.calls, asked.check, asked.workloads, tuple(env or ()))
-    seconds = given["budget"] if given["budget"] is not None else 240.0 if env else 60.0
-    counts_decide = _counts_decide(gate)
+    counts = _counts_decide(gate)
+    inputs, seconds = inputs_of(given, 240.0 if env else 60.0, env or ())
     asked_if = condition("maybe-slower", "--slower", slower)
-    results = [(each, measured(each, (base, new), inputs, asked_if, seconds, counts=counts_decide)) for each in subject]
-    rows = [row for each, result in results for row in _rows(each, result, counts_decide)]
-    environments = results[-1][1].manifest.environments
-    _write(markdown, rows, (base, new), slower, environments)
-    _reported(rows, base, new, slower, environments, as_json)
-    raise typer.Exit(exit_code(rows))
+    rows: list[RevisionRow] = []
+    for name in subject:
+        result = measured(name, (base, new), inputs, asked_if, seconds, counts=counts)
+        run = str(shown(result.folder.path))
+        rows += [RevisionRow(name, screen, counts, run) for screen in asked_screens(name, result)]
+    raise typer.Exit(_tell(rows, (base, new), slower, result.manifest.environments, markdown, as_json))
 
 
-def _write(
-    file: Path | None,
+def _counts_decide(gate: str) -> bool:
+    """Whether instructions decide where times cannot. Raises Failure."""
+    from llama_workbench.harness.baselines.thresholds import gate_of
+
+    decides = {*gate_of(gate)}
+    if decides not in ({"time"}, {"time", "instructions"}):
+        raise Failure(f"--gate {gate}: here it is time, or time,instructions")
+    return "instructions" in decides
+
+
+def _tell(
     rows: list[RevisionRow],
     revisions: tuple[str, str],
     slower: float,
     environments: Mapping[str, SideEnvironment],
-) -> None:
-    from llama_workbench.harness.baselines.revisions import revisions_markdown
-    from llama_workbench.harness.baselines.text import write_text
+    markdown: Path | None,
+    as_json: bool,
+) -> int:
+    """Print the rows, and write them where that is asked for; the exit code."""
+    from llama_workbench.harness.baselines.revisions import exit_code, revisions_markdown
     from llama_workbench.harness.report.text import environments_text
     from llama_workbench.harness.session.revisions import WORKING_TREE
-
-    if file is None:
-        return
-    base, new = ("the working tree" if each == WORKING_TREE else each for each in revisions)
-    try:
-        write_text(file, revisions_markdown(rows, base, new, slower, environments_text(environments)))
-    except OSError as error:
-        raise Failure(f"{file}: cannot be written ({error.strerror})") from error
-
-
-def _reported(
-    rows: list[RevisionRow],
-    base: str,
-    new: str,
-    slower: float,
-    environments: Mapping[str, SideEnvironment],
-    as_json: bool,
-) -> None:
-    from llama_workbench.harness.baselines.revisions import exit_code
-    from llama_workbench.harness.report.text import environments_text
     from llama_workbench.harness.store.forms import plain
 
+    base, new = revisions
+    code, line = exit_code(rows), environments_text(environments)
+    if markdown is not None:
+        before, after = ("the working tree" if each == WORKING_TREE else each for each in revisions)
+        write_file(markdown, revisions_markdown(rows, before, after, slower, line))
     if as_json:
-        head = {"format": 1, "base": base, "new": new, "slower_percent": slower, "exit_code": exit_code(rows)}
+        head = {"format": 1, "base": base, "new": new, "slower_percent": slower, "exit_code": code}
         print_json(head | {"rows": [row.to_json() for row in rows], "environments": plain(environments)})
     else:
         _show(rows, new, base, slower)
-        if line := environments_text(environments):
+        if line:
             typer.echo(line)
+    return code
 
 
-def _rows(subject: str, result: Result, counts_decide: bool) -> list[RevisionRow]:
-    from llama_workbench.harness.baselines.revisions import RevisionRow
+def inputs_of(given: Mapping[str, Any], usual_seconds: float, environments: Sequence[str] = ()) -> tuple[Inputs, float]:
+    """What the sides are called with, and for how many seconds they are measured; `given`: the options of INPUTS, and
+    `budget`, as they were typed."""
+    from llama_workbench.harness.session.revisions import Inputs
 
-    run = str(shown(result.folder.path))
-    return [RevisionRow(subject, screen, counts_decide, run) for screen in asked_screens(subject, result)]
+    asked, budget = typed(Request, given), given["budget"]
+    inputs = Inputs(asked.calls, asked.check, asked.workloads, tuple(environments))
+    return inputs, usual_seconds if budget is None else budget
 
 
 def asked_screens(subject: str, result: Result) -> list[Screen]:
@@ -172,26 +169,6 @@ def asked_screens(subject: str, result: Result) -> list[Screen]:
         excluded = [f"{each.variant}: {each.reason}" for each in manifest.excluded]
         raise Failure("\n".join(excluded or [f"{subject}: nothing was measured"]))
     return screens(folder, asked, evidence_of(folder, manifest), manifest)
-
-
-def _counts_decide(gate: str) -> bool:
-    """Whether instructions decide where times cannot. Raises Failure."""
-    from llama_workbench.harness.baselines.thresholds import ConfigError, gate_of
-
-    try:
-        decides = set(gate_of(gate))
-    except ConfigError as error:
-        raise Failure(str(error)) from error
-    if "time" not in decides or not decides <= {"time", "instructions"}:
-        raise Failure(f"--gate {gate}: here it is time, or time,instructions")
-    return "instructions" in decides
-
-
-def options_for(budget: float) -> Options:
-    """How each comparison is made. Raises Failure."""
-    if not budget > 0:
-        raise Failure(f"--budget {budget:g}: expected a number of seconds above 0")
-    return Options(budget_seconds=budget)
 
 
 def condition(kind: Kind, option: str, percent: float) -> Condition:
@@ -220,14 +197,12 @@ def measured(
     from llama_workbench.harness.plugin.progress import progress_on
     from llama_workbench.harness.report.terminal import console
     from llama_workbench.harness.session.revisions import compare_revisions
-    from llama_workbench.harness.session.run import USER_ERRORS
 
-    options = replace(options_for(budget), no_causes=not causes, count_instructions=counts)
-    try:
-        with closing(progress_on(console(sys.stderr))) as progress:
-            result = compare_revisions(subject, revisions, inputs, asked, options, progress)
-    except USER_ERRORS as error:
-        raise Failure(str(error)) from error
+    if not budget > 0:
+        raise Failure(f"--budget {budget:g}: expected a number of seconds above 0")
+    options = Options(budget_seconds=budget, no_causes=not causes, count_instructions=counts)
+    with closing(progress_on(console(sys.stderr))) as progress:
+        result = compare_revisions(subject, revisions, inputs, asked, options, progress)
     if result.interrupted:
         raise KeyboardInterrupt
     return result
@@ -240,11 +215,7 @@ def shown(path: Path) -> Path:
 
 
 def _show(rows: list[RevisionRow], new: str, base: str, percent: float) -> None:
-    from rich.text import Text
-
     from llama_workbench.harness.baselines.revisions import time_text
-
-    from .shared import show, table
 
     counted = any(row.counted for row in rows)
     columns = table(

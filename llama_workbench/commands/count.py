@@ -12,7 +12,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from .shared import AsJson, Failure, print_json, show, table
+from .shared import AsJson, Failure, print_json, show, sources_of, table
 
 if TYPE_CHECKING:
     from llama_workbench.harness.calls.source import Source
@@ -81,15 +81,9 @@ def command(
 def _names(sides: Sequence[str]) -> tuple[tuple[str, str], dict[str, Source]]:
     """The names of both sides, and the sources of those from outside. Raises Failure."""
     from llama_workbench import variants
-    from llama_workbench.harness.plan.options import PlanError
-    from llama_workbench.harness.plan.selection import added_sources
-    from llama_workbench.variants.outside import OutsideVariantError
 
-    try:
-        parsed = {side: added_sources([side]) for side in sides if ":" in side}
-        added = added_sources(source for each in parsed.values() for source in each.values())
-    except (PlanError, OutsideVariantError) as error:
-        raise Failure(str(error).removeprefix("--add-variant ")) from error
+    parsed = {side: sources_of([side]) for side in sides if ":" in side}
+    added = sources_of(source for each in parsed.values() for source in each.values())
     first, second = (next(iter(parsed[side])) if side in parsed else variants.get(side).name for side in sides)
     return (first, second), added
 
@@ -130,20 +124,16 @@ def _row(records: Sequence[Instructions], workload: str, names: tuple[str, str])
     """One workload, as --json prints it."""
     from llama_workbench.harness.metrics.instructions.metric import difference
 
-    baseline, variant = (_record(records, workload, name) for name in names)
     row: dict[str, Any] = {"workload": workload}
-    for side, record in (("baseline", baseline), ("variant", variant)):
+    for side, name in zip(("baseline", "variant"), names, strict=True):
+        record = next(one for one in records if (one.workload, one.variant) == (workload, name))
         row[side] = {"instructions": record.instructions, "again": record.again, "by": record.by}
-    row |= {"capability": variant.capability, "versions": variant.versions}
+        row |= {"capability": record.capability, "versions": record.versions}
     try:
         apart = difference(records, workload, names[1], names[0])
     except ValueError as error:
         return row | {"more_work_percent": None, "low": None, "high": None, "reason": str(error)}
     return row | {"more_work_percent": apart.percent, "low": apart.low, "high": apart.high, "reason": None}
-
-
-def _record(records: Sequence[Instructions], workload: str, variant: str) -> Instructions:
-    return next(one for one in records if (one.workload, one.variant) == (workload, variant))
 
 
 def _blocks(row: Mapping[str, Any], names: Sequence[str]) -> list[RenderableType]:

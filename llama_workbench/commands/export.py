@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ..results import find_run
-from .shared import Failure, RunArgument, print_json
+from .shared import Failure, RunArgument, print_json, run_of_one_machine
 
 
 def command(
@@ -26,13 +25,9 @@ def command(
       workbench export results/runs/ID > bmf.json      # bencher run --adapter json --file bmf.json
       workbench export results/runs/ID --format github-action-benchmark > out.json   # tool: customSmallerIsBetter
     """
-    from llama_workbench.harness.fleet.folder import is_fleet
     from llama_workbench.harness.report.trackers import FORMATS
     from llama_workbench.variants.spelling import did_you_mean
 
     if as_format not in FORMATS:
         raise Failure(f"--format {as_format}: {did_you_mean(as_format, FORMATS, ' or '.join(FORMATS))}")
-    folder = find_run(run)
-    if is_fleet(folder.manifest()):
-        raise Failure(f"{folder.path}: a run of several machines; name that of one, below {folder.path}/machines")
-    print_json(FORMATS[as_format](folder))
+    print_json(FORMATS[as_format](run_of_one_machine(run)))

@@ -89,7 +89,7 @@ def command(
     elif not targets:
         _show(folder, judged)
     if targets:
-        _update(targets, judged, folder.path, claims_dir, check)
+        _update(targets, judged, folder, claims_dir, check)
 
 
 def _show(folder: RunFolder, judged: Rejudged) -> None:
@@ -107,58 +107,50 @@ def _show(folder: RunFolder, judged: Rejudged) -> None:
         write(f"go on: {command}\n")
 
 
-def _update(targets: list[Path], judged: Rejudged, run: Path, claims_dir: Path | None, check: bool) -> None:
+def _update(targets: list[Path], judged: Rejudged, run: RunFolder, claims_dir: Path | None, check: bool) -> None:
     """Write or check the files. Exit code 1 where one is out of date."""
+    from llama_workbench.harness.metrics.share.files import PHASES
     from llama_workbench.harness.report.answer import answer_markdown, headlines
+    from llama_workbench.harness.report.decision import decisions_of, picks_markdown, picks_of
     from llama_workbench.harness.report.ladder import ladder_markdown, ladder_of
     from llama_workbench.harness.report.markdown import markdown_table, update_file
 
-    dispute, stale = judged.manifest.dispute, False
-    ladder = ladder_of(judged.verdicts, dispute, judged.manifest)
+    manifest, stale = judged.manifest, False
+    dispute = manifest.dispute
+    picks = picks_of(decisions_of(dispute, run.read_table(PHASES), judged.verdicts, manifest.alpha))
+    ladder = ladder_of(judged.verdicts, dispute, manifest)
     for file in targets:
         blocks = {
             "answer": answer_markdown(judged.verdicts, dispute),
             "headlines": headlines(judged.verdicts, dispute),
             "ladder": ladder_markdown(ladder) if ladder else "This run has not measured it.",
-            "rules": _rules(judged, run),
+            "rules": picks_markdown(picks),
             **_gallery(file, judged, run, claims_dir),
-            "verdicts": markdown_table(*judged, command=_again(run, [file])),
+            "verdicts": markdown_table(*judged, command=_again(run.path, [file])),
         }
         changed = update_file(file, blocks, check=check)
         stale |= check and changed
         if check and changed:
-            sys.stderr.write(f"{file}: out of date; make it anew: {_again(run, targets)}\n")
+            sys.stderr.write(f"{file}: out of date; make it anew: {_again(run.path, targets)}\n")
         else:
             sys.stderr.write(f"{file}: {'written' if changed else 'up to date'}\n")
     if stale:
         raise typer.Exit(1)
 
 
-def _rules(judged: Rejudged, run: Path) -> str:
-    """What the teams' own rules pick by the numbers of the run."""
-    from llama_workbench.harness.metrics.share.files import PHASES
-    from llama_workbench.harness.report.decision import decisions_of, picks_markdown, picks_of
-    from llama_workbench.harness.store.folder import RunFolder
-
-    table, manifest = RunFolder(run).read_table(PHASES), judged.manifest
-    return picks_markdown(picks_of(decisions_of(manifest.dispute, table, judged.verdicts, manifest.alpha)))
-
-
-def _gallery(file: Path, judged: Rejudged, run: Path, claims_dir: Path | None) -> dict[str, str]:
+def _gallery(file: Path, judged: Rejudged, run: RunFolder, claims_dir: Path | None) -> dict[str, str]:
     """The block of a page of claims, where the file has its markers: it takes the run's samples."""
     from llama_workbench.harness.claims.reading import stored_claims
     from llama_workbench.harness.report.comparison import screens
     from llama_workbench.harness.report.gallery import gallery_markdown, times_of
     from llama_workbench.harness.report.stored import evidence_of
-    from llama_workbench.harness.store.folder import RunFolder
 
     if not file.is_file() or "<!-- gallery:begin -->" not in file.read_text(encoding="utf-8"):
         return {}
-    run_folder, (verdicts, manifest) = RunFolder(run), judged
-    found = screens(run_folder, verdicts, evidence_of(run_folder, manifest), manifest)
-    claims = stored_claims(run_folder)
+    verdicts, manifest = judged
+    found = screens(run, verdicts, evidence_of(run, manifest), manifest)
     folder = claims_dir.as_posix() if claims_dir else "claims"
-    return {"gallery": gallery_markdown(claims, verdicts, times_of(found), folder)}
+    return {"gallery": gallery_markdown(stored_claims(run), verdicts, times_of(found), folder)}
 
 
 def _again(run: Path, files: list[Path]) -> str:

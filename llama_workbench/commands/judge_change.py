@@ -6,9 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from llama_workbench.harness.plan.options import Request, typed
-
-from .compare_revisions import INPUTS, asked_screens, condition, measured, shown
+from .compare_revisions import INPUTS, asked_screens, condition, inputs_of, measured, shown
 from .shared import Failure, print_json, takes, write
 
 Faster = Annotated[float, typer.Option(metavar="PERCENT", help="By more than this it must be faster.")]
@@ -44,16 +42,13 @@ def command(
       workbench judge-change --schema
     """
     from llama_workbench.harness.baselines.judgement import Judgement
-    from llama_workbench.harness.session.revisions import Inputs
 
     if schema:
         print_json(Judgement.model_json_schema(mode="serialization"))
         return
     if not subject:
         raise Failure("name what was changed: FILE:FUNCTION or MODULE:FUNCTION")
-    asked = typed(Request, given)
-    inputs = Inputs(asked.calls, asked.check, asked.workloads)
-    seconds = 60.0 if given["budget"] is None else given["budget"]
+    inputs, seconds = inputs_of(given, 60.0)
     result = measured(subject, (base, new), inputs, condition("not-faster", "--faster", faster), seconds)
     screens, run = asked_screens(subject, result), str(shown(result.folder.path))
     judgement = Judgement.of(subject, base, new, faster, screens, result.manifest.experiments, run)

@@ -59,9 +59,8 @@ def variant(
     text = _copy(source, path) if source else _template("variant.py").replace("FILE.py", str(path))
     if name != BUILD and name in _names_in(text):
         raise Failure(f"{name!r}: the file has something else of this name; take another")
-    _write(path, re.sub(rf"\b{BUILD}\b", name, text))
     measure = f"pytest --benchmark --add-variant {path}:{name} --compare {baseline} {name} --workloads prefill-15m-t128"
-    _say(path, f"workbench check {path}", measure)
+    _write(path, re.sub(rf"\b{BUILD}\b", name, text), f"workbench check {path}", measure)
 
 
 def _copy(source: str, path: Path) -> str:
@@ -100,8 +99,8 @@ def claim(
     if not re.fullmatch(r"[a-z0-9]+([.-][a-z0-9]+)*", name):
         raise Failure(f"{name!r}: expected small letters and digits with - or . between them, for example fusing-helps")
     path = folder / f"{name}.toml"
-    _write(path, _template("claim.toml").replace("CLAIM-ID", name).replace("THE-FOLDER", str(folder)))
-    _say(path, f"workbench check {path}", f"pytest --benchmark --claims-dir {folder} --claims {name}")
+    text = _template("claim.toml").replace("CLAIM-ID", name).replace("THE-FOLDER", str(folder))
+    _write(path, text, f"workbench check {path}", f"pytest --benchmark --claims-dir {folder} --claims {name}")
 
 
 @command.command("workload")
@@ -122,9 +121,9 @@ def workload(
     if name in workloads():
         raise Failure(f"{name!r}: a workload of this name ships already; `workbench workloads` lists them")
     path = folder / f"{name}.toml"
-    _write(path, _template("workload.toml").replace("WORKLOAD", name).replace("THE-FILE", str(path)))
+    text = _template("workload.toml").replace("WORKLOAD", name).replace("THE-FILE", str(path))
     measure = f"pytest --benchmark --workloads-file {path} --compare team006_before fast"
-    _say(path, f"workbench check {path}", f"workbench workloads --file {path}", measure)
+    _write(path, text, f"workbench check {path}", f"workbench workloads --file {path}", measure)
 
 
 @command.command("subject")
@@ -144,8 +143,7 @@ def subject(
     if not name.isidentifier():
         raise Failure(f"{name!r}: expected letters, digits and _, for example tokenizers")
     path = folder / f"test_{name}.py"
-    _write(path, _template("subject.py").replace("FILE.py", str(path)))
-    _say(path, f"pytest {path}", f"pytest --benchmark {path}")
+    _write(path, _template("subject.py").replace("FILE.py", str(path)), f"pytest {path}", f"pytest --benchmark {path}")
 
 
 def _names_in(source: str) -> set[str]:
@@ -164,8 +162,8 @@ def _template(name: str) -> str:
     return files(TEMPLATES).joinpath(name).read_text(encoding="utf-8")
 
 
-def _write(path: Path, text: str) -> None:
-    """Write a file that is not there yet. Raises Failure."""
+def _write(path: Path, text: str, *then: str) -> None:
+    """Write a file that is not there yet, and say with which commands to go on. Raises Failure."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -177,7 +175,4 @@ def _write(path: Path, text: str) -> None:
         raise Failure(f"{path}: exists already; take another name, or remove it") from error
     except OSError as error:
         raise Failure(f"{path}: cannot be written ({error.strerror})") from error
-
-
-def _say(path: Path, *commands: str) -> None:
-    write("\n".join([f"{path} is written. Then:", *(f"  {each}" for each in commands), ""]))  # not broken into lines
+    write("\n".join([f"{path} is written. Then:", *(f"  {each}" for each in then), ""]))  # not broken into lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -78,10 +78,7 @@ def _export(folder: RunFolder, claim: str, part: str | None, files: Mapping[str,
 
     warn_changed(folder, read=(MANIFEST, VERDICTS))
     run = data.read_run(folder.path)
-    try:
-        export.write(run, export.find_claim(run, claim, part), files)
-    except export.ExportError as error:
-        raise Failure(str(error)) from error
+    export.write(run, export.find_claim(run, claim, part), files)
     for path in files.values():
         sys.stderr.write(f"{path}: written\n")
 
@@ -92,10 +89,12 @@ def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool
     from llama_workbench.harness.fleet.rejudge import rejudge
     from llama_workbench.harness.metrics.registry import judged_files
     from llama_workbench.harness.metrics.roofline.files import ROOFLINE
+    from llama_workbench.harness.metrics.roofline.metric import all_reached
     from llama_workbench.harness.metrics.share.files import PHASES
     from llama_workbench.harness.report.answer import answer_markdown
     from llama_workbench.harness.report.decision import decision_markdown, decisions_of
     from llama_workbench.harness.report.ladder import ladder_markdown, ladder_of
+    from llama_workbench.harness.report.passes import roofline_markdown
 
     warn_changed(folder, read=judged_files())
     everything = not (profiling or decision or roofline)
@@ -120,7 +119,7 @@ def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool
     if ladder is not None:
         write(f"# What is left to gain, step by step\n\n{ladder_markdown(ladder)}\n")
     if peaks:
-        _print_roofline(peaks, alpha)
+        write(roofline_markdown(*all_reached(peaks, alpha=alpha), alpha=alpha))
         write("\n" if everything else "")
     measured = everything and not table.empty
     try:
@@ -155,21 +154,10 @@ def _print_fleet(folder: RunFolder, everything: bool) -> None:
     write("".join(f"\nMore about one machine: workbench report {run}" for run in runs) + "\n")
 
 
-def _print_roofline(peaks: list[dict[str, Any]], alpha: float) -> None:
-    from llama_workbench.harness.metrics.roofline.metric import all_reached
-    from llama_workbench.harness.report.passes import roofline_markdown
-
-    write(roofline_markdown(*all_reached(peaks, alpha=alpha), alpha=alpha))
-
-
 def _profiling(form: ProfilingForm, table: pd.DataFrame, alpha: float) -> str:
     """The profiling form of each workload and variant in the columns of phases.parquet."""
     from llama_workbench.harness.metrics.share.shares import top_consumers
     from llama_workbench.harness.report.passes import profiling_markdown
 
-    pairs = table[["workload", "variant"]].astype(str).drop_duplicates()
-    forms = {
-        (workload, variant): top_consumers(table, workload, variant, alpha=alpha)
-        for workload, variant in pairs.itertuples(index=False, name=None)
-    }
-    return profiling_markdown(form, forms)
+    pairs = dict.fromkeys(zip(table["workload"].astype(str), table["variant"].astype(str), strict=True))
+    return profiling_markdown(form, {pair: top_consumers(table, *pair, alpha=alpha) for pair in pairs})

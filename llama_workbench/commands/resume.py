@@ -12,7 +12,7 @@ from rich.text import Text
 from llama_workbench.harness.plan.options import Options, Request, Start, every_option, typed
 
 from ..results import run_to_go_on
-from .shared import Failure, RunArgument, show, takes, write
+from .shared import RunArgument, show, takes, write
 
 if TYPE_CHECKING:
     from llama_workbench.harness.session.run import Result
@@ -45,7 +45,7 @@ def command(run: RunArgument, **given: Any) -> None:
       workbench resume my-run --compare old.py:f new.py:f --call bench.py:texts
       workbench resume my-fleet --on ray
     """
-    result = _measured(run, given)
+    result = _measured(run_to_go_on(run), given)
     _show(result)
     if result.interrupted:
         raise typer.Exit(130)
@@ -53,18 +53,8 @@ def command(run: RunArgument, **given: Any) -> None:
         raise typer.Exit(1)
 
 
-def _measured(run: str, given: Mapping[str, Any]) -> Result:
-    """What the run came to. given: what was typed, by the keys of the options. Raises Failure."""
-    from llama_workbench.harness.session import run as session
-
-    try:
-        return _gone_on(run_to_go_on(run), given)
-    except session.USER_ERRORS as error:
-        raise Failure(str(error)) from error
-
-
-def _gone_on(folder: RunFolder, given: Mapping[str, Any]) -> Result:
-    """Raises `run.USER_ERRORS`."""
+def _measured(folder: RunFolder, given: Mapping[str, Any]) -> Result:
+    """What the run came to. given: what was typed, by the keys of the options. Raises `run.USER_ERRORS`."""
     from llama_workbench.harness.plugin.progress import progress_on
     from llama_workbench.harness.plugin.resume import go_on
     from llama_workbench.harness.report.terminal import console

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,7 +20,10 @@ from rich.text import Text
 
 from llama_workbench.harness.plan.options import Option, every_option
 
+from ..results import find_run
+
 if TYPE_CHECKING:
+    from llama_workbench.harness.calls.source import Source
     from llama_workbench.harness.store.folder import RunFolder, RunSummary
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
@@ -63,6 +66,28 @@ class OutputLost(Exception):
     def __init__(self, number: int | None) -> None:
         self.errno = number or errno.EIO
         super().__init__(os.strerror(self.errno))
+
+
+def sources_of(variants: Iterable[str | Source]) -> dict[str, Source]:
+    """Name → source of variants from outside. Raises Failure, whose text names no option."""
+    from llama_workbench.harness.plan.options import PlanError
+    from llama_workbench.harness.plan.selection import added_sources
+    from llama_workbench.variants.outside import OutsideVariantError
+
+    try:
+        return added_sources(variants)
+    except (PlanError, OutsideVariantError) as error:
+        raise Failure(str(error).removeprefix("--add-variant ")) from error
+
+
+def run_of_one_machine(name: str) -> RunFolder:
+    """A run by its name. Raises Failure for one of several machines, and RunError."""
+    from llama_workbench.harness.fleet.folder import is_fleet
+
+    run = find_run(name)
+    if is_fleet(run.manifest()):
+        raise Failure(f"{run.path}: a run of several machines; name that of one, below {run.path}/machines")
+    return run
 
 
 def warn_changed(run: RunFolder, *, read: Collection[str], rewritten: Collection[str] = ()) -> None:
@@ -125,6 +150,15 @@ def table(*headings: str) -> Table:
     for index, heading in enumerate(headings):
         made.add_column(Text(heading), overflow="fold", no_wrap=index == 0 and len(headings) > 2)
     return made
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a report file, with the folder it lies in. Raises Failure."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise Failure(f"{path}: cannot be written ({error.strerror})") from error
 
 
 def show(content: RenderableType) -> None:

@@ -10,8 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ..results import find_run
-from .shared import Failure, RunArgument, show, write
+from .shared import Failure, RunArgument, run_of_one_machine, show, write
 
 if TYPE_CHECKING:
     from llama_workbench.harness.report.comparison import Screen
@@ -37,14 +36,11 @@ def command(
       workbench show results/runs/20260102T030405Z-1a2b
       workbench show results/runs/20260102T030405Z-1a2b --markdown > comment.md
     """
-    from llama_workbench.harness.fleet.folder import is_fleet
     from llama_workbench.harness.fleet.rejudge import rejudge
     from llama_workbench.harness.report.comparison import screen_markdown, screens
     from llama_workbench.harness.report.stored import evidence_of
 
-    folder = find_run(run)
-    if is_fleet(folder.manifest()):
-        raise Failure(f"{folder.path}: a run of several machines; name that of one, below {folder.path}/machines")
+    folder = run_of_one_machine(run)
     verdicts, manifest = rejudge(folder)
     compared = [verdict for verdict in verdicts if verdict.is_comparison]
     found = screens(folder, compared, evidence_of(folder, manifest), manifest) if compared else []

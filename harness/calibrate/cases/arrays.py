@@ -7,7 +7,7 @@ import random
 import numpy as np
 from numpy.typing import NDArray
 
-REPEATS = 20
+LENGTH = 2000
 
 DECAY = 0.9
 
@@ -16,14 +16,9 @@ STEPS = 3
 Numbers = NDArray[np.float64]
 
 
-def fixed(seed: int) -> Numbers:
-    """Two thousand numbers."""
-    return np.random.default_rng(seed).random(2000)
-
-
-def mixed(seed: int) -> Numbers:
-    """One to three thousand numbers."""
-    return np.random.default_rng(seed).random(random.Random(seed).randint(1000, 3000))
+def made(draw: random.Random, length: int) -> Numbers:
+    """So many numbers."""
+    return np.random.default_rng(draw.getrandbits(32)).random(length)
 
 
 def smoothed(values: Numbers) -> Numbers:
@@ -31,16 +26,8 @@ def smoothed(values: Numbers) -> Numbers:
     return values[1:] * DECAY + values[:-1] * (1 - DECAY)
 
 
-def spread(values: Numbers) -> float:
-    """How far they lie apart."""
+def once(values: Numbers) -> float:
+    """How far they lie apart once they are smoothed."""
+    for _ in range(STEPS):
+        values = smoothed(values)
     return float(values.max() - values.min() + values.std())
-
-
-def work(values: Numbers) -> float:
-    """The spread of what is smoothed."""
-    for _ in range(REPEATS):
-        smooth = values
-        for _ in range(STEPS):
-            smooth = smoothed(smooth)
-        answer = spread(smooth)
-    return answer

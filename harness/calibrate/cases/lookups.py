@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import random
 
-REPEATS = 20
+LENGTH = 100
 
 FACTORS = {"width": 3, "height": 5, "depth": 7, "weight": 11, "margin": 13}
 
 
-def fixed(seed: int) -> list[int]:
-    """A hundred numbers."""
-    return random.Random(seed).choices(range(1000), k=100)
-
-
-def mixed(seed: int) -> list[int]:
-    """Fifty to 150 numbers."""
-    draw = random.Random(seed)
-    return draw.choices(range(1000), k=draw.randint(50, 150))
+def made(draw: random.Random, length: int) -> list[int]:
+    """So many numbers."""
+    return draw.choices(range(1000), k=length)
 
 
 def volume(number: int) -> int:
@@ -30,10 +24,9 @@ def cost(number: int) -> int:
     return number * FACTORS["weight"] - FACTORS["margin"]
 
 
-def work(numbers: list[int]) -> int:
+def once(numbers: list[int]) -> int:
     """A sum over all numbers."""
-    for _ in range(REPEATS):
-        total = 0
-        for number in numbers:
-            total += volume(number) - cost(number)
+    total = 0
+    for number in numbers:
+        total += volume(number) - cost(number)
     return total

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-REPEATS = 20
+LENGTH = 160
 
 RATE = 3
 
@@ -34,27 +34,14 @@ class Account:
         return self.balance * self.bookings + self.number
 
 
-def fixed(seed: int) -> list[int]:
-    """A hundred and sixty amounts."""
-    return random.Random(seed).choices(range(100), k=160)
+def made(draw: random.Random, length: int) -> list[int]:
+    """So many amounts."""
+    return draw.choices(range(100), k=length)
 
 
-def mixed(seed: int) -> list[int]:
-    """Eighty to 240 amounts."""
-    draw = random.Random(seed)
-    return draw.choices(range(100), k=draw.randint(80, 240))
-
-
-def booked(amounts: list[int]) -> int:
+def once(amounts: list[int]) -> int:
     """The state of an account after them."""
     account = Account(len(amounts))
     for amount in amounts:
         account.book(amount)
     return account.state()
-
-
-def work(amounts: list[int]) -> int:
-    """That."""
-    for _ in range(REPEATS):
-        answer = booked(amounts)
-    return answer

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import random
 
-REPEATS = 20
+LENGTH = 120
 
 
-def fixed(seed: int) -> list[int]:
-    """A hundred and twenty numbers."""
-    return random.Random(seed).choices(range(1000), k=120)
-
-
-def mixed(seed: int) -> list[int]:
-    """Sixty to 180 numbers."""
-    draw = random.Random(seed)
-    return draw.choices(range(1000), k=draw.randint(60, 180))
+def made(draw: random.Random, length: int) -> list[int]:
+    """So many numbers."""
+    return draw.choices(range(1000), k=length)
 
 
 def order(number: int) -> dict[str, int]:
@@ -28,11 +22,9 @@ def settle(entry: dict[str, int]) -> None:
     entry["total"] = entry["amount"] * entry["price"] - entry["discount"]
 
 
-def work(numbers: list[int]) -> int:
+def once(numbers: list[int]) -> int:
     """What all orders cost."""
-    for _ in range(REPEATS):
-        entries = [order(number) for number in numbers]
-        for entry in entries:
-            settle(entry)
-        answer = sum([entry["total"] for entry in entries])
-    return answer
+    entries = [order(number) for number in numbers]
+    for entry in entries:
+        settle(entry)
+    return sum([entry["total"] for entry in entries])

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import random
 
-REPEATS = 20
+LENGTH = 160
 
 LEAST = 2
 
 
-def fixed(seed: int) -> list[int]:
-    """A hundred and sixty numbers."""
-    return random.Random(seed).choices(range(1000), k=160)
-
-
-def mixed(seed: int) -> list[int]:
-    """Eighty to 240 numbers."""
-    draw = random.Random(seed)
-    return draw.choices(range(1000), k=draw.randint(80, 240))
+def made(draw: random.Random, length: int) -> list[int]:
+    """So many numbers."""
+    return draw.choices(range(1000), k=length)
 
 
 def leaf(numbers: list[int], low: int, high: int) -> int:
@@ -33,8 +27,6 @@ def halves(numbers: list[int], low: int, high: int) -> int:
     return halves(numbers, low, middle) + halves(numbers, middle, high) % 10_007
 
 
-def work(numbers: list[int]) -> int:
+def once(numbers: list[int]) -> int:
     """That of all."""
-    for _ in range(REPEATS):
-        answer = halves(numbers, 0, len(numbers))
-    return answer
+    return halves(numbers, 0, len(numbers))

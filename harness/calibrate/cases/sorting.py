@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import random
 
-REPEATS = 20
+LENGTH = 150
 
 MODULUS = 101
 
 
-def fixed(seed: int) -> list[int]:
-    """A hundred and fifty numbers."""
-    return random.Random(seed).choices(range(100_000), k=150)
-
-
-def mixed(seed: int) -> list[int]:
-    """Seventy-five to 225 numbers."""
-    draw = random.Random(seed)
-    return draw.choices(range(100_000), k=draw.randint(75, 225))
+def made(draw: random.Random, length: int) -> list[int]:
+    """So many numbers."""
+    return draw.choices(range(100_000), k=length)
 
 
 def rank(number: int) -> tuple[int, int]:
@@ -25,13 +19,6 @@ def rank(number: int) -> tuple[int, int]:
     return number % MODULUS, -number
 
 
-def ordered(numbers: list[int]) -> list[int]:
-    """By rank."""
-    return sorted(numbers, key=rank)
-
-
-def work(numbers: list[int]) -> int:
-    """The one in the middle."""
-    for _ in range(REPEATS):
-        answer = ordered(numbers)[len(numbers) // 2]
-    return answer
+def once(numbers: list[int]) -> int:
+    """The one in the middle, by rank."""
+    return sorted(numbers, key=rank)[len(numbers) // 2]

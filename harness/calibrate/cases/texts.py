@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import random
 
-REPEATS = 20
+LENGTH = 50
 
 SEPARATOR = "; "
 
 WIDTH = 6
 
 
-def fixed(seed: int) -> list[int]:
-    """Fifty numbers."""
-    return random.Random(seed).choices(range(100_000), k=50)
-
-
-def mixed(seed: int) -> list[int]:
-    """Twenty-five to 75 numbers."""
-    draw = random.Random(seed)
-    return draw.choices(range(100_000), k=draw.randint(25, 75))
+def made(draw: random.Random, length: int) -> list[int]:
+    """So many numbers."""
+    return draw.choices(range(100_000), k=length)
 
 
 def cell(number: int) -> str:
@@ -27,13 +21,6 @@ def cell(number: int) -> str:
     return f"{number:>{WIDTH}} {number % 97:x}"
 
 
-def line(numbers: list[int]) -> str:
-    """All of them in a row."""
-    return SEPARATOR.join([cell(number) for number in numbers])
-
-
-def work(numbers: list[int]) -> int:
-    """The length of the row, in capitals."""
-    for _ in range(REPEATS):
-        answer = len(line(numbers).upper().replace(" ", ""))
-    return answer
+def once(numbers: list[int]) -> int:
+    """The length of all of them in a row, in capitals."""
+    return len(SEPARATOR.join([cell(number) for number in numbers]).upper().replace(" ", ""))
