@@ -133,8 +133,8 @@ def _tell(
     base, new = revisions
     code, line = exit_code(rows), environments_text(environments)
     if markdown is not None:
-        sides = ("the working tree" if each == WORKING_TREE else each for each in revisions)
-        write_file(markdown, revisions_markdown(rows, *sides, slower, line))
+        old, now = ("the working tree" if each == WORKING_TREE else each for each in revisions)
+        write_file(markdown, revisions_markdown(rows, old, now, slower, line))
     if as_json:
         head = {"format": 1, "base": base, "new": new, "slower_percent": slower, "exit_code": code}
         print_json(head | {"rows": [row.to_json() for row in rows], "environments": environments})
