@@ -17,7 +17,6 @@ from llama_workbench.harness.evidence.verdict import combine
 from llama_workbench.harness.fleet.kinds import hardware_of, key_of, labels, names, slug
 from llama_workbench.harness.fleet.random_effects import (
     LEAST_KINDS,
-    CentredInterval,
     have_no_common_point,
     mean_of,
     random_effects,
@@ -28,7 +27,7 @@ from llama_workbench.harness.judge.parts import Part
 from llama_workbench.harness.metrics.base import Judged
 from llama_workbench.harness.report.outcome import outcome
 from llama_workbench.harness.spec.words import Word
-from llama_workbench.harness.stats.means import between_variance
+from llama_workbench.harness.stats.means import CentredInterval, between_variance
 from llama_workbench.harness.store.machine_schema import OverMachines
 from llama_workbench.harness.store.verdict_schema import Effect, Verdict
 from tests.runs import ENVIRONMENT

@@ -12,10 +12,10 @@ from scipy.special import stdtrit
 from ..evidence.numbers import exp
 from ..spec.words import SETTLED, Word
 from ..stats.confidence import looks_reached
-from ..stats.means import between_variance
+from ..stats.means import CentredInterval, between_variance
 from ..store.machine_schema import General, OfKind, Pooled
 from ..store.verdict_schema import Effect
-from .random_effects import LEAST_KINDS, CentredInterval, mean_of, random_effects
+from .random_effects import LEAST_KINDS, mean_of, random_effects
 
 OnMachines = Sequence[tuple[str, Effect]]
 """One effect on several machines, each with the machine's name."""

@@ -22,10 +22,11 @@ from ..judge.parts import Part
 from ..judge.verdicts import all_together, shared_alpha
 from ..metrics.base import Judged
 from ..spec.words import SETTLED, Cause, Word
+from ..stats.means import CentredInterval
 from ..store.machine_schema import OverMachines
 from ..store.verdict_schema import Effect, Verdict
 from .pooling import ends_of, pooled
-from .random_effects import CentredInterval, have_no_common_point
+from .random_effects import have_no_common_point
 
 
 @dataclass(frozen=True)
