@@ -1,4 +1,4 @@
-"""The forest plot as SVG text: for a file of its own, and for a page that needs neither script nor network.
+"""The forest plot as SVG text: for the dashboard, a notebook, a file of its own, and a page without scripts.
 
 Written by hand, since it is lines and words: plotly would need a whole browser to make a still picture.
 `views.forest` says what lies where.
@@ -10,6 +10,7 @@ import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from llama_workbench.harness.report.text import duration_text
 from llama_workbench.harness.spec.words import Word
 
 from .. import words
@@ -78,11 +79,13 @@ def forest_svg(
     width: float | None = None,
     title: Sequence[str] = (),
     source: str = "",
+    heading: str = "against ",
 ) -> str:
     """The figure as one `<svg>` element. Raises ValueError where the claim has no effects.
 
     Without a `width` (pixels) it takes its parent's and keeps its letters as they are. With one it is a picture of
     its own: a ground in the page's colour, the lines of `title` above (the first bold), and `source` below.
+    `heading`: before the name of each baseline.
     """
     if not claim.effects:
         raise ValueError(f"{claim.claim}: a figure needs an effect, and nothing was measured")
@@ -99,7 +102,7 @@ def forest_svg(
     base = y + plan.height  # of the axis
     drawn += legend
     drawn += [
-        plot.text(0, base - above + 4, f"against {name}", more="font-weight:600") for above, name in plan.headings
+        plot.text(0, base - above + 4, f"{heading}{name}", more="font-weight:600") for above, name in plan.headings
     ]
     drawn += [shape for row in plan.rows for shape in _row(plot, row, base - row.y)]
     drawn.append(plot.text(1, base - plan.height + 12, plan.column, colours.muted))
@@ -120,7 +123,7 @@ def _whole(name: str, drawn: Sequence[str], width: float | None, height: float, 
         size = f'width="{width:g}" height="{tall:g}" viewBox="0 0 {width:g} {tall:g}"'
         below = f'<rect width="{width:g}" height="{tall:g}" style="fill:{ground}"/>'
         drawn = [below, f'<g transform="translate({MARGIN_PX} {MARGIN_PX})">', *drawn, "</g>"]
-    style = f"font-family:{FONTS};font-size:{SMALL}px"
+    style = f"font-family:{FONTS};font-size:{SMALL}px;background:{ground}"
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" style="{style}">'
     return "\n".join([head, f"<title>{name}</title>", *drawn, "</svg>", ""])
 
@@ -150,9 +153,12 @@ def _row(plot: Plot, row: Row, y: float) -> list[str]:
     """A line of text, and under it the track with everything on it; `y` is the track's middle."""
     plan, colours = plot.forest, plot.colours
     effect, half = row.effect, TRACK_PX / 2
-    where = words.clip(effect.where, max(12, plot.letters - len(row.told) - 2))
-    above = [plot.text(0, y - half - 6, where), plot.text(1, y - half - 6, row.told)]
-    drawn = [*above, _box(plot, plan.left, plan.right, y, half, colours.track)]
+    # As wide as its parent it may have more room than a phone: the numbers then lie on what is too long for that.
+    where = words.clip(effect.where, max(12, plot.letters - len(row.told) - 2) if plot.width else 36)
+    over = f"paint-order:stroke;stroke:{colours.page};stroke-width:6px"
+    above = [plot.text(0, y - half - 6, where), plot.text(1, y - half - 6, row.told, more=over)]
+    drawn = ["<g>", f"<title>{_hover(row, plan.claim)}</title>", *above]
+    drawn.append(_box(plot, plan.left, plan.right, y, half, colours.track))
     if plan.region:
         drawn.append(_box(plot, *plan.ends(*plan.region), y, half, colours.region))
         edges = [edge for edge in plan.region if edge is not None]
@@ -163,7 +169,7 @@ def _row(plot: Plot, row: Row, y: float) -> list[str]:
     if plan.is_ratio:
         drawn.append(_upright(plot.at(1), y, half, colours.muted))
     if effect.value is None:
-        return drawn
+        return [*drawn, "</g>"]
     ink = colours.verdict[effect.verdict.look.colour]
     start, end = map(plot.at, plan.ends(effect.lower, effect.upper))
     drawn.append(_level(start, end, y, ink, wide=2))
@@ -172,7 +178,22 @@ def _row(plot: Plot, row: Row, y: float) -> list[str]:
     # Only a nested <svg> has a place in per cent; a <g> would need pixels.
     mark = verdict_mark(effect.verdict, colours)
     drawn.append(f'<svg x="{plot.at(effect.value)}" y="{y:.1f}" style="overflow:visible">{mark}</svg>')
-    return drawn
+    return [*drawn, "</g>"]
+
+
+def _hover(row: Row, claim: Claim) -> str:
+    """What a row tells where the mouse lies on it."""
+    effect, floor = row.effect, row.floor
+    lines = [
+        effect.where,
+        effect.sides,
+        f"{words.effect(effect)} · {effect.verdict.look.word.lower()}",
+        f"{effect.rounds} rounds, {duration_text(effect.seconds or 0)}",
+        region_name(claim) if claim.claimed else "",
+        f"{FLOOR}: {floor.text}, {floor.rounds} rounds" if floor else "",
+        *effect.said,
+    ]
+    return "\n".join(map(_escaped, filter(None, lines)))
 
 
 def _axis(plot: Plot, base: float) -> list[str]:

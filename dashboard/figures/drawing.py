@@ -14,9 +14,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from .. import words
-from ..views.data import Floor
-from ..views.forest import FLOOR, ratio_ticks
+from ..views.forest import ratio_ticks
 from .colours import Palette
 
 SMALL = 12  # font size of labels inside a figure
@@ -88,12 +86,11 @@ def marks(
     *,
     colour: str,
     name: str,
-    across: bool = False,
     thickness: float = 2,
     cap: float = 6,
     **more: Any,
 ) -> go.Scatter:
-    """Points with upright intervals, or `across`; one trace is one legend entry."""
+    """Points with upright intervals; one trace is one legend entry."""
     places, values, lows, highs, hovers = zip(*points, strict=True)
     interval = {
         "type": "data",
@@ -104,32 +101,8 @@ def marks(
         "thickness": thickness,
         "width": cap,
     }
-    x, y, error = (values, places, "error_x") if across else (places, values, "error_y")
-    drawn = {"x": x, "y": y, error: interval, "name": name, "hovertext": hovers, "hoverinfo": "text"}
+    drawn = {"x": places, "y": values, "error_y": interval, "name": name, "hovertext": hovers, "hoverinfo": "text"}
     return go.Scatter(**{"mode": "markers", **drawn, **more})
-
-
-def some_bounded(
-    bounded: Sequence[Mark], alone: Sequence[Mark], *, across: bool = False, **drawn: Any
-) -> list[go.Scatter]:
-    """Points of one legend entry, with their intervals; those `alone` have none, and even one without length would have
-    a cap."""
-    traces = [marks(bounded, across=across, showlegend=True, **drawn)] if bounded else []
-    if alone:
-        bars: Layout = {"error_x" if across else "error_y": {"visible": False}}
-        traces.append(marks(alone, across=across, showlegend=not bounded, **bars, **drawn))
-    return traces
-
-
-def identical(points: Iterable[Mark], colours: Palette, *, across: bool = False) -> go.Scatter:
-    """How identical code came out: thin lines with a dot, which no effect is drawn as."""
-    small, ink = mark("circle", colours.muted, 4, 0), colours.muted
-    return marks(points, colour=ink, name=FLOOR, across=across, thickness=1, cap=2, marker=small, showlegend=True)
-
-
-def floor_text(floor: Floor) -> str:
-    """The same on hover."""
-    return f"{FLOOR}: {words.label(floor.text)}, {floor.rounds} rounds"
 
 
 def line(x: Any, y: Any, colour: str, width: float = 1, *, style: Layout | None = None, **more: Any) -> go.Scatter:
@@ -148,11 +121,6 @@ def area(x0: float, x1: float, y0: float, y1: float, fill: str, edge: str = "", 
     line = {"width": 1, "color": edge} if edge else {"width": 0}
     ends = {"x0": x0, "x1": x1, "y0": y0, "y1": y1}
     return {"type": "rect", **ends, "fillcolor": fill, "line": line, "layer": "below", **more}
-
-
-def box(y: float, x0: float, x1: float, half_px: float, fill: str, edge: str = "", name: str = "") -> Layout:
-    """A rectangle around a row's track; a `name` is for the legend."""
-    return area(x0, x1, y - half_px, y + half_px, fill, edge, name=words.label(name, 40), showlegend=False)
 
 
 def rule(x0: float, x1: float, y0: float, y1: float, colour: str, dash: str = "solid", **more: Any) -> Layout:

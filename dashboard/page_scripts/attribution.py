@@ -8,11 +8,9 @@ import streamlit as st
 
 from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.figures import attribution as figures
-from llama_workbench.dashboard.figures import forest
 from llama_workbench.dashboard.sections import answer, blocks, head, named
 from llama_workbench.dashboard.sections import claim as section
 from llama_workbench.dashboard.views import attribution, data, outcomes, samples
-from llama_workbench.dashboard.views import forest as forest_rows
 from llama_workbench.harness.metrics.attribution import DUMMY, MARGIN_PERCENT
 from llama_workbench.harness.report.ladder import ladder_headings, ladder_of, ladder_rows
 
@@ -87,8 +85,7 @@ def show_ladder(run: data.Run) -> bool:
 def show_effects(run: data.Run, claim: data.Claim, workload: str, measured: attribution.Measured | None) -> None:
     blocks.header("Effects", anchor="effects")
     shown = attribution.rows(claim, workload)
-    drawn = forest.forest(shown, {}, state.colours(), heading="")
-    blocks.plot(drawn, f"Factorial on {run.named(workload)}. {forest_rows.in_words(shown, {})}", "forest")
+    blocks.forest_plot(shown, "forest", front=f"Factorial on {run.named(workload)}. ", heading="")
     factors = measured.grid.factors if measured else ()
     steps = "; ".join(f"{factor.name}: {factor.change()}" for factor in factors)
     means = f" ({words.markdown(steps)})" if steps else ""

@@ -10,10 +10,9 @@ import pandas as pd
 import streamlit as st
 
 from llama_workbench.dashboard import state, words
-from llama_workbench.dashboard.figures import forest as forest_figures
 from llama_workbench.dashboard.figures import rounds as figures
 from llama_workbench.dashboard.sections import blocks, head
-from llama_workbench.dashboard.views import calibration, data, forest, gates, noise
+from llama_workbench.dashboard.views import calibration, data, gates, noise
 from llama_workbench.harness.calibrate.rates import EXPLAINED, PAIR_HEADINGS, RATE_HEADINGS, cells
 from llama_workbench.harness.calibrate.record import CalibrationError
 from llama_workbench.harness.store.verdict_schema import Effect
@@ -115,8 +114,7 @@ def show_controls(run: data.Run) -> None:
     named = words.markdown(words.some([run.named(name) for name in unbounded], "; "))
     not_drawn = f"Not drawn, because of too few rounds: {named}." if unbounded else ""
     blocks.header("Identical code against itself", anchor="controls")
-    shown = noise.as_claim(run)
-    blocks.plot(forest_figures.forest(shown, {}, state.colours(), heading=""), forest.in_words(shown, {}), "controls")
+    blocks.forest_plot(noise.as_claim(run), "controls", heading="")
     st.caption(
         "A row has the baseline entered twice, or an identical copy of another variant, timed in the same rounds as "
         "all else. An interval without 1 in it means that the control fired: it reports a difference between identical "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pandas as pd
@@ -12,8 +13,14 @@ import streamlit as st
 from llama_workbench.harness.store.errors import RunError
 
 from .. import state, words
+from ..export.svg import forest_svg
+from ..views import data, forest
 
 T = TypeVar("T")
+
+_SVG = st.components.v2.component(
+    "llama_workbench_svg", js=Path(__file__).with_name("svg.js").read_text(encoding="utf-8"), html="<div></div>"
+)
 
 
 def name_tab(text: str) -> None:
@@ -43,6 +50,16 @@ def subheader(title: str, anchor: str) -> None:
 def plot(figure: go.Figure, alt: str, key: str) -> None:
     """A figure, with its content in words for those who do not see it."""
     st.plotly_chart(figure, config={"displayModeBar": False, "scrollZoom": False}, alt=alt, key=key)
+
+
+def forest_plot(
+    claim: data.Claim, key: str, floors: Mapping[str, data.Floor] | None = None, *, front: str = "", **drawn: str
+) -> None:
+    """Every effect of a claim with its interval, nothing without one. `front`: before its content in words."""
+    if claim.effects:
+        svg = forest_svg(claim, floors or {}, state.colours(), **drawn)
+        alt = front + forest.in_words(claim, floors or {})
+        _SVG(data={"svg": svg, "alt": alt}, key=key, height="content")
 
 
 def say(text: object) -> None:

@@ -10,7 +10,6 @@ import streamlit as st
 
 from .. import state, words
 from ..export import evidence
-from ..figures import forest as figures
 from ..views import data, forest, outcomes
 from ..views.attribution import SIDES
 from . import answer, blocks, head
@@ -124,5 +123,5 @@ def show_forest(claim: data.Claim, floors: Mapping[str, data.Floor]) -> None:
         claim = replace(claim, effects=sums, region=None)
     if len({effect.sides for effect in claim.effects}) == 1:
         blocks.caption(claim.effects[0].sides)
-    blocks.plot(figures.forest(claim, floors, state.colours()), forest.in_words(claim, floors), "forest")
+    blocks.forest_plot(claim, "forest", floors)
     st.caption(forest.caption(claim, floors))
