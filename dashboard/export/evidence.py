@@ -26,7 +26,7 @@ from llama_workbench.variants.spelling import did_you_mean
 from .. import words
 from ..figures.colours import DARK, LIGHT, Palette
 from ..views import answers, breakdown, data, forest, gates, outcomes, why
-from ..views.comparison import explained_screens
+from ..views.samples import explained_screens
 from .svg import FIGURE_PX, forest_svg, verdict_mark
 
 PNG_ZOOM = 2  # pixels of the picture for each of the figure's: sharp on a screen of twice the density, and in print

@@ -10,7 +10,7 @@ from llama_workbench.harness.report.text import effect_text
 
 from .. import state, words
 from ..figures import causes as figures
-from ..views import comparison, data
+from ..views import data, samples
 from . import blocks
 
 CODE_LETTERS = 70  # in half of a page
@@ -19,7 +19,7 @@ CODE_LETTERS = 70  # in half of a page
 def screens_of(opened: state.Opened, claim: data.Claim) -> list[Screen]:
     """The screens of a comparison, or of a claim whose difference was looked into; none where files cannot be read, and
     the page says so."""
-    read = comparison.read_screens if claim.is_comparison else comparison.explained_screens
+    read = samples.read_screens if claim.is_comparison else samples.explained_screens
     return blocks.computed("The comparison cannot be shown.", opened, read, claim.claim, claim.part) or []
 
 

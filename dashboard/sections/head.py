@@ -11,13 +11,21 @@ from streamlit.delta_generator import DeltaGenerator
 
 from llama_workbench.harness.machine.environment import one_line
 from llama_workbench.harness.machine.locks import is_held
+from llama_workbench.harness.metrics.loading.files import LOADING
+from llama_workbench.harness.metrics.memory.files import MEMORY_SWEEP
+from llama_workbench.harness.metrics.roofline.files import ROOFLINE
+from llama_workbench.harness.metrics.share.files import PHASES
 from llama_workbench.harness.remote.rows import digest_of
 from llama_workbench.harness.report.text import environments_text
 from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.folder import RunFolder
 
 from .. import state, words
-from ..views import data, entries, menu
+from ..views import data, entries
 from . import blocks, machines
+
+OF_MODELS = frozenset({"attribution", "breakdown", "memory", "scaling"})
+"""Pages about models alone."""
 
 REFRESH_SECONDS = 5.0
 """Between two looks at runs that are being measured."""
@@ -114,9 +122,25 @@ def pages_to_hide() -> frozenset[str]:
         return frozenset()
     try:
         path = entry.summary.path
-        return menu.without_content(state.read_run(path, entries.stamp_of_run(path)))
+        return without_content(state.read_run(path, entries.stamp_of_run(path)))
     except RunError:
         return frozenset()  # the page says what is wrong
+
+
+def without_content(run: data.Run) -> frozenset[str]:
+    """The pages, by their files in page_scripts, that have nothing of this run. Raises RunError."""
+    if run.is_of_functions:
+        return OF_MODELS
+    if run.manifest.machines:
+        return frozenset()  # they lead to the runs of its machines
+    folder, asked = RunFolder(run.path), {*run.dispute.measured_by.get("attribution", ())}
+    asked |= {run.dispute.ladder.claim} if run.dispute.ladder else set()
+    there = {
+        "attribution": any(claim.is_factorial or claim.claim in asked for claim in run.claims),
+        "breakdown": bool(run.profiles) or folder.has(PHASES) or folder.has(ROOFLINE),
+        "memory": bool(run.memory) or folder.has(MEMORY_SWEEP) or folder.has(LOADING),
+    }
+    return frozenset(page for page, has in there.items() if not has)
 
 
 def _show_list(entry: entries.Entry, folder: Path) -> None:

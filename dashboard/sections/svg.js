@@ -5,5 +5,6 @@ export default function ({ data, parentElement }) {
   place.innerHTML = data.svg;
   const drawn = place.querySelector("svg");
   drawn.querySelector(":scope > title").remove(); // it would show wherever the mouse is
+  drawn.style.fontFamily = "inherit";
   drawn.setAttribute("aria-label", data.alt);
 }
