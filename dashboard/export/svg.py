@@ -43,6 +43,8 @@ MARKERS = {
 }
 """Plotly's names of the markers in `words.LOOKS` as shapes around 0, 0; {0} is the ink and {1} the page."""
 
+SWATCH = '<rect x="-7" y="-5" width="14" height="10" style="fill:{};stroke:{};stroke-dasharray:2 2"/>'
+
 
 @dataclass(frozen=True)
 class Plot:
@@ -133,7 +135,7 @@ def _legend(plot: Plot, y: float) -> tuple[list[str], float]:
     plan, colours = plot.forest, plot.colours
     items = [(verdict_mark(verdict, colours), verdict.look.word.lower()) for verdict in plan.verdicts]
     if plan.region is not None:
-        items.append((_swatch(colours.region, colours.region_edge, dashed=True), region_name(plan.claim)))
+        items.append((SWATCH.format(colours.region, colours.region_edge), region_name(plan.claim)))
     if any(row.floor for row in plan.rows):
         items.append((_thin("-7", "7", "0", 0, colours.muted), FLOOR))
     drawn: list[str] = []
@@ -215,22 +217,17 @@ def verdict_mark(verdict: Word, colours: Palette) -> str:
     return MARKERS[shown.symbol].format(colours.verdict[shown.colour], colours.page)
 
 
-def _swatch(fill: str, edge: str, *, dashed: bool = False) -> str:
-    dash = ";stroke-dasharray:2 2" if dashed else ""
-    return f'<rect x="-7" y="-5" width="14" height="10" style="fill:{fill};stroke:{edge}{dash}"/>'
-
-
 def _thin(start: str, end: str, middle: str, y: float, ink: str) -> str:
     """How identical code came out: a thin line with a dot."""
     return f'{_level(start, end, y, ink)}<circle cx="{middle}" cy="{y:.1f}" r="2.5" style="fill:{ink}"/>'
 
 
-def _box(plot: Plot, low: float, high: float, y: float, half: float, fill: str, edge: str = "none") -> str:
+def _box(plot: Plot, low: float, high: float, y: float, half: float, fill: str) -> str:
     """A rectangle from one value to another, `half` above and below the height `y`."""
     left, right = map(plot.forest.share, (low, high))
     return (
         f'<rect x="{plot.x(left)}" width="{plot.x(max(0.0, right - left))}" y="{y - half:.1f}" height="{2 * half:g}" '
-        f'style="fill:{fill};stroke:{edge}"/>'
+        f'style="fill:{fill};stroke:none"/>'
     )
 
 

@@ -104,7 +104,7 @@ def filtered(claims: Sequence[data.Claim]) -> list[data.Claim]:
         list(counts),
         key="verdict",
         selection_mode="multi",
-        format_func=lambda kind: f":material/{kind.look.icon}: {_counted(kind, counts[kind])}",
+        format_func=lambda kind: f":material/{kind.look.icon}: {counts[kind]} {words.markdown(kind.look.word.lower())}",
         on_change=_keep,
         args=("verdict",),
         label_visibility="collapsed",
@@ -117,7 +117,10 @@ def _matches(claim: data.Claim, search: str) -> bool:
     """Whether a claim is that team's ("by team-006"), or has all words."""
     if search.startswith(BY):
         return search.removeprefix(BY).strip() in map(str.lower, claim.who)
-    return all(word in _searched(claim) for word in search.split())
+    names = [name for effect in claim.effects for name in (effect.workload, effect.variant, effect.baseline)]
+    said = [claim.claim, claim.part, claim.title, claim.statement, *claim.who, claim.source, claim.claimed]
+    searched = " ".join([*said, *dict.fromkeys(names)]).lower()
+    return all(word in searched for word in search.split())
 
 
 def _keep(name: str) -> None:
@@ -127,18 +130,6 @@ def _keep(name: str) -> None:
         st.query_params[name] = chosen
     else:
         st.query_params.pop(name, None)
-
-
-def _counted(verdict: Word, number: int) -> str:
-    """ "3 supported", as Markdown."""
-    return f"{number} {words.markdown(verdict.look.word.lower())}"
-
-
-def _searched(claim: data.Claim) -> str:
-    """What the search looks through, in lower case."""
-    names = [name for effect in claim.effects for name in (effect.workload, effect.variant, effect.baseline)]
-    said = [claim.claim, claim.part, claim.title, claim.statement, *claim.who, claim.source, claim.claimed]
-    return " ".join([*said, *dict.fromkeys(names)]).lower()
 
 
 def count(claims: Sequence[data.Claim]) -> dict[Word, int]:

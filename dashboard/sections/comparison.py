@@ -19,8 +19,8 @@ CODE_LETTERS = 70  # in half of a page
 def screens_of(opened: state.Opened, claim: data.Claim) -> list[Screen]:
     """The screens of a comparison, or of a claim whose difference was looked into; none where files cannot be read, and
     the page says so."""
-    read = samples.read_screens if claim.is_comparison else samples.explained_screens
-    return blocks.computed("The comparison cannot be shown.", opened, read, claim.claim, claim.part) or []
+    asked = claim.claim, claim.part, not claim.is_comparison
+    return blocks.computed("The comparison cannot be shown.", opened, samples.read_screens, *asked) or []
 
 
 def show(screen: Screen, number: int = 0) -> None:

@@ -57,7 +57,10 @@ def open_run(title: str, *, over_machines: bool = False) -> state.Opened | None:
             st.text(words.problem(error))
         return None
     if entry.url:
-        _show_list(entry, path)
+        show_note()
+        if digest_of(path) != entry.digest:  # what is shown is always the run itself
+            blocks.warn("The index has another state of this run, and so has the list of runs. Write the index anew:")
+            blocks.command(shlex.join(["workbench", "index", entry.url.rpartition("/")[0]]))
     _show_run(run, below)
     opened = state.Opened(entry.name, run, stamp)
     if run.manifest.machines and not over_machines:
@@ -141,14 +144,6 @@ def without_content(run: data.Run) -> frozenset[str]:
         "memory": bool(run.memory) or folder.has(MEMORY_SWEEP) or folder.has(LOADING),
     }
     return frozenset(page for page, has in there.items() if not has)
-
-
-def _show_list(entry: entries.Entry, folder: Path) -> None:
-    """What to know of the list of runs at a URL: shown is always the run itself."""
-    show_note()
-    if digest_of(folder) != entry.digest:
-        blocks.warn("The index has another state of this run, and so has the list of runs. Write the index anew:")
-        blocks.command(shlex.join(["workbench", "index", entry.url.rpartition("/")[0]]))
 
 
 def show_note() -> None:

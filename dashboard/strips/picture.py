@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from llama_workbench.harness.report import outcome as outcomes
-from llama_workbench.harness.report.answer import Line, found_words, told_apart
+from llama_workbench.harness.report.answer import found_words, told_apart
 from llama_workbench.harness.report.decision import Picked, decisions_of, picks_of
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.verdict_schema import Effect
@@ -106,23 +106,21 @@ def first_screen(run: data.Run) -> Json:
     for line in stands.answer_of(run).lines:
         place = index[id(line.verdict)]
         claim = run.claims[place]
-        strips.append({**_answered(line, claim), "index": place, "picture": strip(claim)})
+        word = words.clip(line.word, LONGEST)
+        strips.append(
+            {
+                "question": words.clip(line.question, LONGEST),
+                "look": {**look(stands.look_of(claim)), "word": words.capital(word)},
+                "text": words.clip(line.text, 2 * LONGEST),
+                "index": place,
+                "picture": strip(claim),
+            }
+        )
         kinds.add(claim.range_word)
-    told = (
-        {"margin": "counts as the same", "asked": "asked"}.get(kinds.pop(), "claimed") if len(kinds) == 1 else "claimed"
-    )
+    kind = kinds.pop() if len(kinds) == 1 else ""
+    told = {"margin": "counts as the same", "asked": "asked"}.get(kind, "claimed")
     sure = words.percent(1 - run.alpha)
     return {"strips": strips, "teams": teams(run), "claimed": told, "sure": sure}
-
-
-def _answered(line: Line, claim: data.Claim) -> Json:
-    shown = stands.look_of(claim)
-    told = words.clip(line.text, 2 * LONGEST)
-    return {
-        "question": words.clip(line.question, LONGEST),
-        "look": {**look(shown), "word": line.word[:1].upper() + words.clip(line.word, LONGEST)[1:]},
-        "text": told,
-    }
 
 
 def main_claims(run: data.Run) -> list[data.Claim]:
@@ -147,7 +145,7 @@ def teams(run: data.Run) -> list[Json]:
             "said": _said(run, name, main),
             "picks": [
                 {
-                    "rule": _rule(pick),
+                    "rule": words.clip(pick.rule.says, 200),
                     "picked": words.capital(pick.done),
                     "by": pick.rule.name,
                     "says": ", ".join(filter(None, (pick.where, pick.rule.document, pick.rule.section))),
@@ -229,10 +227,6 @@ def _rank(standing: str) -> int:
     return STANDINGS.index(standing) if standing in STANDINGS else len(STANDINGS)
 
 
-def _rule(pick: Picked) -> str:
-    return words.clip(pick.rule.says, 200)
-
-
 def _picks(run: data.Run) -> list[Picked]:
     """What the teams' own rules pick from this run's numbers; nothing where it has none for them."""
     phases = breakdown.read(run)
@@ -281,17 +275,14 @@ def _main_of(run: data.Run, parts: Sequence[data.Claim]) -> data.Claim:
 def _claim_row(run: data.Run, parts: Sequence[data.Claim], places: Sequence[int]) -> Json:
     main = _main_of(run, parts)
     counted = stands.apart(parts, main)
+    tally = (outcomes.tally_text(stands.rows_of(counted)), f"{len(parts)} parts" if len(parts) > 1 else "")
     return {
         "index": places[0],
         "indices": list(places),
         "look": look(stands.look_of_all(counted)),
         "title": words.clip(main.title, LONGEST),
         "sentence": sentence(main),
-        "tally": " · ".join(
-            filter(
-                None, (outcomes.tally_text(stands.rows_of(counted)), f"{len(parts)} parts" if len(parts) > 1 else "")
-            )
-        ),
+        "tally": " · ".join(filter(None, tally)),
         "picture": strip(main),
         "parts": [_part(run, part, place) for part, place in zip(parts, places, strict=True)],
     }

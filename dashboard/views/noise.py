@@ -178,9 +178,9 @@ def trusted(controls: Sequence[Control]) -> str:
     fired = {control.workload for control in controls if control.fired}
     checks = f"{checks_text(count)} with identical code"
     if fired:
+        where = f"{len(fired)} workload{'s' * (len(fired) != 1)}"
         return (
-            f"In part. In {checks} it seemed to differ on {_workloads(len(fired))}: intervals there are widened; trust "
-            "no small effect."
+            f"In part. In {checks} it seemed to differ on {where}: intervals there are widened; trust no small effect."
         )
     if not count:
         return "Nobody can say: no check had enough rounds."
@@ -230,7 +230,3 @@ def noisy(run: data.Run) -> str:
     if not (same := data.identical_code(run.floors.values())):
         return ""
     return f"{words.capital(same)}. What disturbs a round disturbs both sides of a comparison, so most of it cancels."
-
-
-def _workloads(count: int) -> str:
-    return f"{count} workload{'s' * (count != 1)}"

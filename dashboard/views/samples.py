@@ -184,7 +184,7 @@ def _paired(evidence: Evidence, comparison: Comparison, plan: LookPlan) -> Paire
     )
 
 
-def read_screens(run: data.Run, claim: str, part: str, *, explained: bool = False) -> list[Screen]:
+def read_screens(run: data.Run, claim: str, part: str, explained: bool = False) -> list[Screen]:
     """A screen for each effect on a time of the claim of that name and part; none while it has no verdict. `explained`:
     of those alone whose difference was looked into."""
     folder = RunFolder(run.path)
@@ -196,11 +196,6 @@ def read_screens(run: data.Run, claim: str, part: str, *, explained: bool = Fals
         return []
     found = screens(folder, asked, read_evidence(run, sides), counted_in(folder.read_manifest()))
     return [screen for screen in found if screen.explained is not None or not explained]
-
-
-def explained_screens(run: data.Run, claim: str, part: str) -> list[Screen]:
-    """Those whose difference was looked into."""
-    return read_screens(run, claim, part, explained=True)
 
 
 # -- an effect over sizes --------------------------------------------------------------------------------------------
