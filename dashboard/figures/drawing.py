@@ -58,11 +58,6 @@ def log_span(logs: Sequence[float], air_share: float, least_air: float) -> tuple
     return math.exp(low - air), math.exp(high + air)
 
 
-def rows_axis(height: float) -> Layout:
-    """The y axis of rows: it counts pixels and is not seen."""
-    return {"range": [0, height], "visible": False, "fixedrange": True}
-
-
 def figure(data: Any, colours: Palette, *, height: float, margin: Sequence[float], **more: Any) -> go.Figure:
     """A figure with nothing to drag. `margin`: left, right, top, bottom in pixels.
 
@@ -145,12 +140,33 @@ def note(x: float, y: float, text: str, colours: Palette, *, quiet: bool = False
     }
 
 
-def row_notes(y: float, name: str, value: str, colours: Palette, *, quiet: bool = False) -> list[Layout]:
-    """The name of a row at the left edge and its value at the right one, quiet or not."""
-    return [note(0, y, name, colours), note(1, y, value, colours, quiet=quiet)]
-
-
-def legend(colour: str, **more: Any) -> Layout:
-    """A legend along the figure's upper edge, whatever the height; it explains and switches nothing."""
-    place = {"yref": "container", "yanchor": "top", "font": {"size": SMALL, "color": colour}}
-    return {**ABOVE, **place, "itemclick": False, "itemdoubleclick": False, **more}
+def bar_rows(
+    rows: Sequence[tuple[str, str]],
+    bars: Sequence[Layout],
+    colours: Palette,
+    *,
+    row_px: int,
+    bar_px: int,
+    foot_px: int,
+    right_px: int,
+    quiet: bool = True,
+    **more: Any,
+) -> go.Figure:
+    """Rows of bars from left to right: above each its name at the left edge and its value at the right one, `quiet` or
+    not. `bars`: what plotly's have beside their place, each over all rows. The y axis counts pixels."""
+    height = row_px * len(rows)
+    middles = [height - row_px * place - bar_px / 2 - 26 for place in range(len(rows))]
+    notes = []
+    for y, (name, value) in zip(middles, rows, strict=True):
+        above = y + bar_px / 2 + 11
+        notes += [note(0, above, name, colours), note(1, above, value, colours, quiet=quiet)]
+    return figure(
+        [go.Bar(y=middles, orientation="h", width=bar_px, hoverinfo="text", **bar) for bar in bars],
+        colours,
+        height=height + foot_px,
+        margin=(5, right_px, 2, foot_px - 2),
+        annotations=notes,
+        yaxis={"range": [0, height], "visible": False, "fixedrange": True},
+        showlegend=False,
+        **more,
+    )
