@@ -14,20 +14,7 @@ from .. import words
 from ..views.forest import linear_ticks
 from ..views.memory import AMOUNTS, BEATEN, FRONT, HELD, OPEN, RANKS, Policy, Spot, percent_of
 from .colours import LIGHT, Palette
-from .drawing import (
-    ABOVE,
-    SMALL,
-    Layout,
-    Mark,
-    axis,
-    bar_rows,
-    figure,
-    line,
-    log_span,
-    mark,
-    marks,
-    ratio_axis,
-)
+from .drawing import ABOVE, SMALL, Layout, Mark, axis, bar_rows, figure, line, log_span, mark, marks, ratio_axis
 
 SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up", "star", "pentagon", "hexagon")
 STANDING = {FRONT: ("blue", "circle"), BEATEN: ("gray", "x-thin"), OPEN: ("gray", "circle-open")}

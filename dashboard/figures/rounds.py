@@ -13,21 +13,7 @@ from llama_workbench.harness.spec.words import Word
 from .. import words
 from ..views.samples import Paired
 from .colours import LIGHT, Palette
-from .drawing import (
-    ABOVE,
-    SMALL,
-    Layout,
-    area,
-    axis,
-    figure,
-    line,
-    log_span,
-    mark,
-    marks,
-    note,
-    ratio_axis,
-    rule,
-)
+from .drawing import ABOVE, SMALL, Layout, area, axis, figure, line, log_span, mark, marks, note, ratio_axis, rule
 
 
 def paired_rounds(
