@@ -1,4 +1,4 @@
-"""Shares of the time by phase as stacked bars, one bar a row."""
+"""Shares of the time by phase as stacked bars, one bar a row; and where a difference is, a bar for each place."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
+from llama_workbench.harness.report.causes import CauseRow
 from llama_workbench.variants.phase_map import PHASES
 
 from .. import words
 from ..views.breakdown import NAMES, PhaseShare, interval
 from .colours import DARK, LIGHT, Palette
-from .drawing import SMALL, Layout, axis, bar_rows
+from .drawing import SMALL, Layout, axis, bar_rows, rule
 
 Rows = Sequence[tuple[str, Sequence[PhaseShare]]]
 """The label of each bar, and its shares."""
@@ -131,3 +132,38 @@ def phase_bars_text(rows: Rows) -> str:
     largest = [(name, sorted(parts, key=lambda part: -part.percent)[:5]) for name, parts in rows]
     bars = [f"{name}: {', '.join(f'{part.name} {interval(part)}' for part in parts)}" for name, parts in largest]
     return f"Shares of the time. {'; '.join(bars)}."
+
+
+# -- where a difference is ---------------------------------------------------------------------------------------------
+
+
+def cause_bars(rows: Sequence[CauseRow], colours: Palette) -> go.Figure:
+    """To the left what the variant saves, to the right what it costs; above each bar its place and its change."""
+    saved, costs = colours.difference[0], colours.difference[-1]
+    ends = {
+        "type": "data", "symmetric": False, "color": colours.text, "thickness": 1, "width": 4,
+        "array": [row.high - row.value for row in rows],
+        "arrayminus": [row.value - row.low for row in rows],
+    }  # fmt: skip
+    bar: Layout = {
+        "x": [row.value for row in rows],
+        "marker": {"color": [(saved if row.value < 0 else costs) if row.is_told else colours.rule for row in rows]},
+        "error_x": ends,
+        "hovertext": [f"{words.label(row.name)}<br>{words.label(row)}" for row in rows],
+    }
+    return bar_rows(
+        [(words.label(row.name, 52), words.label(row)) for row in rows],
+        [bar],
+        colours,
+        row_px=46,
+        bar_px=14,
+        foot_px=42,
+        right_px=10,
+        shapes=[rule(0, 0, 0, 1, colours.muted, yref="paper")],
+        xaxis=axis(f"what it adds to a call [{rows[0].unit}]", standoff=4, gridcolor=colours.rule),
+    )
+
+
+def cause_text(rows: Sequence[CauseRow]) -> str:
+    """The bars in words."""
+    return f"Where the difference is. {'; '.join(f'{row.name}: {row}' for row in rows)}."

@@ -8,7 +8,7 @@ import streamlit as st
 
 from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.figures import attribution as figures
-from llama_workbench.dashboard.sections import answer, blocks, head, named
+from llama_workbench.dashboard.sections import blocks, head, named
 from llama_workbench.dashboard.sections import claim as section
 from llama_workbench.dashboard.views import attribution, data, outcomes, samples
 from llama_workbench.harness.metrics.attribution import DUMMY, MARGIN_PERCENT
@@ -51,10 +51,10 @@ def show_answer(opened: state.Opened, claims: Sequence[data.Claim]) -> None:
     wanted = section.wanted(known)
     claim = known[wanted] if wanted is not None and known[wanted] in claims else first
     look = outcomes.look_of(claim)
-    st.header(answer.title(look, section.full_title(claim)), anchor="answer")
+    st.header(section.titled(look, section.full_title(claim)), anchor="answer")
     blocks.name_tab(f"{look.word}: {section.full_title(claim)}")
     state.add_heading("Answer", "answer")
-    answer.show(opened.run, claim)
+    section.show_answer(opened.run, claim)
     for other in claims:
         if other is not claim:
             st.markdown(f"{blocks.verdict_word(outcomes.look_of(other))}: {words.markdown(other.claimed)}")

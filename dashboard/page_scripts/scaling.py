@@ -75,13 +75,13 @@ def _show(opened: state.Opened, series: scaling.Series) -> None:
     named.show_cards(run, [series.variant, series.baseline], [one.workload for one in series.effects.values()])
     left, right = st.columns(2, gap="large")
     with left:
-        blocks.subheader("As a ratio", anchor="ratio")
+        blocks.header("As a ratio", anchor="ratio", within=True)
         drawn = figures.ratios(series, run.floors, state.colours())
         blocks.plot(drawn, figures.ratios_text(series, run.floors), "ratios")
         blocks.caption(_ratio_caption(run, series))
     with right:
         costs, slopes, problem = state.computed(opened, from_samples, sides, series.key)
-        blocks.subheader("In microseconds a call", anchor="microseconds")
+        blocks.header("In microseconds a call", anchor="microseconds", within=True)
         if problem or all(cost.value is None for cost in costs.values()):
             st.text(f"No microseconds: {problem or 'the run has no samples of these sides'}.")
         else:
@@ -131,7 +131,7 @@ def _table(series: scaling.Series, costs: Mapping[float, Effect]) -> None:
 
 
 def _slopes(series: scaling.Series, slopes: Sequence[Interval]) -> None:
-    blocks.subheader("What each further position costs", anchor="slope")
+    blocks.header("What each further position costs", anchor="slope", within=True)
     names = (series.baseline, series.variant, f"{series.variant} less {series.baseline}")
     drifted = "unstable: the effect drifted while it was measured"
     texts = [drifted if slope.unstable else words.told(data.unasked(slope, unit="ns")) for slope in slopes]

@@ -49,9 +49,8 @@ def main() -> None:
     measured = state.computed(opened, noise.read)
     if measured.problem:
         blocks.warn(f"Left out: {measured.problem}")
-    drift = drift_of(run, measured)
     show_controls(run)
-    show_drift(run, measured, drift)
+    show_drift(run, measured)
     show_places(run, measured)
     show_gates(run)
     show_traces(run)
@@ -93,13 +92,6 @@ def show_calibration() -> None:
         "Made by workbench calibrate, not by this run: two files that do the same work, or one of them a known share "
         f"more, each measured by a command of its own. {rates.EXPLAINED} Made on {words.one_line(machine)}."
     )
-
-
-def drift_of(run: data.Run, measured: noise.Noise) -> pd.DataFrame:
-    """Every round of the baseline or the yardstick, by the names of workloads in words."""
-    baselines = {experiment.workload.name: experiment.baseline or "" for experiment in run.manifest.experiments}
-    frame = noise.drift(measured, baselines)
-    return frame.assign(workload=frame["workload"].map(run.named))
 
 
 def show_controls(run: data.Run) -> None:
@@ -144,8 +136,12 @@ def show_controls(run: data.Run) -> None:
         blocks.table(known, "Controls of this run with their intervals", formats)
 
 
-def show_drift(run: data.Run, measured: noise.Noise, frame: pd.DataFrame) -> None:
+def show_drift(run: data.Run, measured: noise.Noise) -> None:
+    """Every round of the baseline or the yardstick."""
     blocks.header("Noise over the run", anchor="noise")
+    baselines = {experiment.workload.name: experiment.baseline or "" for experiment in run.manifest.experiments}
+    frame = noise.drift(measured, baselines)
+    frame = frame.assign(workload=frame["workload"].map(run.named))
     if frame.empty:
         blocks.missing("timed rounds", CONTROLS_COMMAND)
         return

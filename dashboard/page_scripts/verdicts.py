@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from llama_workbench.dashboard import state, words
-from llama_workbench.dashboard.sections import answer, blocks, comparison
+from llama_workbench.dashboard.sections import blocks, comparison
 from llama_workbench.dashboard.sections import claim as section
 from llama_workbench.dashboard.strips import picture
 from llama_workbench.dashboard.strips import section as strips
@@ -30,7 +30,7 @@ def main() -> None:
     compared = all(claim.is_comparison or claim.is_condition for claim in run.claims)
     if compared and len(run.claims) <= MOST_COMPARED and show_comparisons(opened):
         return
-    st.header(answer.headline(run), anchor="answer")
+    st.header(section.headline(run), anchor="answer")
     blocks.name_tab(outcomes.answer_of(run).headline)
     main = run.claims[outcomes.main_claim(run, run.claims)]
     texts = {
@@ -75,7 +75,7 @@ def show_claim(opened: state.Opened) -> None:
     claim = claims[outcomes.main_claim(opened.run, claims) if wanted is None else wanted]
     st.subheader(words.markdown(section.full_title(claim)), anchor="who")
     causes = state.computed(opened, why.explain_part, claim.claim, claim.part)
-    answer.show(opened.run, claim, causes)
+    section.show_answer(opened.run, claim, causes)
     blocks.link("claim", "All its evidence", "arrow_forward", section.link(opened.name, claim))
 
 

@@ -9,7 +9,7 @@ from llama_workbench.harness.report.comparison import Screen, code_text, measure
 from llama_workbench.harness.report.text import effect_text
 
 from .. import state, words
-from ..figures import causes as figures
+from ..figures import breakdown as figures
 from ..views import data, samples
 from . import blocks
 

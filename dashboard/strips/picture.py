@@ -162,7 +162,7 @@ def _said(run: data.Run, name: str, main: Sequence[data.Claim]) -> list[Json]:
     """A team's main claims, and those others whose every part is refuted, the refuted ones first. Each is told as a
     whole, as the list below does."""
     index = {id(each): number for number, each in enumerate(run.claims)}
-    theirs = {key: [part for part in parts if name in part.who] for key, parts in _by_claim(run).items()}
+    theirs = _of_team(run, name)
     refuted = [key for key, parts in theirs.items() if {part.verdict for part in parts} == {Word.REFUTED}]
     keys = dict.fromkeys([*(claim.claim for claim in main if name in claim.who), *refuted])
     lines = []
@@ -174,12 +174,18 @@ def _said(run: data.Run, name: str, main: Sequence[data.Claim]) -> list[Json]:
     return lines
 
 
-def _by_claim(run: data.Run) -> dict[str, list[data.Claim]]:
-    """The parts of each claim by its id."""
-    groups: dict[str, list[data.Claim]] = {}
-    for claim in run.claims:
-        groups.setdefault(claim.claim, []).append(claim)
+def _by_claim(run: data.Run, places: Iterable[int]) -> dict[str, list[int]]:
+    """Of these places those of each claim's parts by its id."""
+    groups: dict[str, list[int]] = {}
+    for place in places:
+        groups.setdefault(run.claims[place].claim, []).append(place)
     return groups
+
+
+def _of_team(run: data.Run, name: str) -> dict[str, list[data.Claim]]:
+    """The parts that a team said of each of its claims, by its id."""
+    theirs = (place for place, claim in enumerate(run.claims) if name in claim.who)
+    return {key: [run.claims[place] for place in group] for key, group in _by_claim(run, theirs).items()}
 
 
 STANDINGS = (
@@ -194,8 +200,7 @@ KINDS = ("refuted", "refuted in part", "supported", "other")
 
 def _tally_of(run: data.Run, name: str) -> str:
     """How all of a team's claims stand, on one line: "18 claims: 5 refuted, 8 refuted in part, 5 other"."""
-    theirs = [[part for part in parts if name in part.who] for parts in _by_claim(run).values()]
-    counts = Counter(_kind(run, parts) for parts in theirs if parts)
+    counts = Counter(_kind(run, parts) for parts in _of_team(run, name).values())
     kinds = ", ".join(f"{counts[kind]} {kind}" for kind in KINDS if counts[kind])
     return f"{counts.total()} claim{'s' * (counts.total() != 1)}: {kinds}"
 
@@ -242,9 +247,7 @@ def _picks(run: data.Run) -> list[Picked]:
 def grouped(run: data.Run, places: Sequence[int]) -> dict[str, list[int]]:
     """Of these places those of a claim's parts by its id, the main claims first, then what has a verdict, then the
     rest."""
-    claims, groups = run.claims, dict[str, list[int]]()
-    for place in places:
-        groups.setdefault(claims[place].claim, []).append(place)
+    claims, groups = run.claims, _by_claim(run, places)
     first = list(dict.fromkeys(name for name, _ in run.dispute.headlines()))
 
     def importance(name: str) -> tuple[int, int]:
