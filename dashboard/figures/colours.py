@@ -81,8 +81,3 @@ DARK = Palette(
     difference=_diverging("#1F6FA8", "#343D47", "#A84E28"),
     sides=("#8B97A3", "#6BB8EC"),
 )
-
-
-def palette(appearance: str | None) -> Palette:
-    """`st.context.theme.type` → colours; anything but "dark" is light."""
-    return DARK if appearance == "dark" else LIGHT
