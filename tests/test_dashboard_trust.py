@@ -66,7 +66,7 @@ def a_control(
 
 def test_an_effect_of_the_place_is_found_where_there_is_one() -> None:
     still, _ = noise.aggregate(samples(), {}).places["w"]
-    assert still.low < 1 < still.high and still.rounds == 40
+    assert still.low < 1 < still.high and still.n == 40
     first, _ = noise.aggregate(samples(first=1.05), {}).places["w"]
     assert 1.03 < first.low < 1.05 < first.high < 1.07
     _, last = noise.aggregate(samples(slope=0.05), {}).places["w"]
@@ -85,7 +85,7 @@ def test_rounds_have_the_time_of_a_call_by_the_workload_s_clock() -> None:
 
 def test_a_median_has_an_interval_once_there_are_rounds_enough() -> None:
     found = noise.median_ns(noise.aggregate(samples(), {}), "w", "v1")
-    assert found and found.low < found.value < found.high < 2 * found.value
+    assert found and found.low < found.centre < found.high < 2 * found.centre
     few = noise.median_ns(noise.aggregate(samples(rounds=3), {}), "w", "v1")
     assert few and (few.low, few.high) == (0.0, np.inf)
     assert noise.median_ns(noise.aggregate(samples(rounds=3), {}), "w", "other") is None
