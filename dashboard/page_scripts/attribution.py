@@ -37,7 +37,10 @@ def main() -> None:
     lost = "The cells cannot be shown; what was judged is below."
     measured = blocks.computed(lost, opened, samples.read_grid, workload, asked[0].alpha)
     named.show_cards(opened.run, [], [workload])
-    show_workload(opened.run, asked[0], workload, measured)
+    with st.container(border=True, gap="xsmall"):
+        st.markdown(f"**On {words.markdown(opened.run.named(workload))}**")
+        for sentence in attribution.sentences(asked[0], workload, measured):
+            st.text(sentence)
     show_effects(opened.run, asked[0], workload, measured)
     if measured is not None:
         show_cells(measured, opened.run.named(workload))
@@ -58,13 +61,6 @@ def show_answer(opened: state.Opened, claims: Sequence[data.Claim]) -> None:
     for other in claims:
         if other is not claim:
             st.markdown(f"{blocks.verdict_word(outcomes.look_of(other))}: {words.markdown(other.claimed)}")
-
-
-def show_workload(run: data.Run, claim: data.Claim, workload: str, measured: attribution.Measured | None) -> None:
-    with st.container(border=True, gap="xsmall"):
-        st.markdown(f"**On {words.markdown(run.named(workload))}**")
-        for sentence in attribution.sentences(claim, workload, measured):
-            st.text(sentence)
 
 
 def show_ladder(run: data.Run) -> bool:

@@ -1,4 +1,4 @@
-"""The forest plot as data: rows, axis, ticks, names. figures/forest draws it with plotly, export/svg as SVG."""
+"""The forest plot as data: rows, axis, ticks, names. export/svg draws it, and strips/picture has a claim's strip of it."""
 
 from __future__ import annotations
 
