@@ -57,11 +57,17 @@ def plot(figure: go.Figure, alt: str, key: str) -> None:
 
 
 def forest_plot(
-    claim: data.Claim, key: str, floors: Mapping[str, data.Floor] | None = None, *, front: str = "", **drawn: str
+    claim: data.Claim,
+    key: str,
+    floors: Mapping[str, data.Floor] | None = None,
+    *,
+    front: str = "",
+    heading: str = "against ",
 ) -> None:
-    """Every effect of a claim with its interval, nothing without one. `front`: before its content in words."""
+    """Every effect of a claim with its interval; nothing is drawn without effects. `front`: before the picture in
+    words; `heading`: before the name of each baseline."""
     if claim.effects:
-        svg = forest_svg(claim, floors or {}, state.colours(), **drawn)
+        svg = forest_svg(claim, floors or {}, state.colours(), heading=heading)
         alt = front + forest.in_words(claim, floors or {})
         _SVG(data={"svg": svg, "alt": alt}, key=key, height="content")
 
