@@ -211,4 +211,4 @@ def choose(
 
 def colours() -> palettes.Palette:
     """The colours of the appearance that the reader has chosen."""
-    return palettes.palette(st.context.theme.type)
+    return palettes.DARK if st.context.theme.type == "dark" else palettes.LIGHT

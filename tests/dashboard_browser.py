@@ -82,5 +82,5 @@ def drawn(page: Page, selector: str, count: int) -> None:
 
 def settled(page: Page) -> None:
     """Wait until the script has run and the claims or the forest plot are drawn."""
-    page.wait_for_selector(".strips .claim, .st-key-forest .main-svg")
+    page.wait_for_selector(".strips .claim, .st-key-forest svg")
     page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]')

@@ -68,7 +68,12 @@ def strips(app: AppTest) -> dict[str, Any]:
 
 
 def alts(app: AppTest) -> list[str]:
-    return [chart.proto.alt for chart in app.get("plotly_chart")]
+    """The pictures in words, in the order of the page."""
+    pictures = [each for each in app.main if each.type in ("plotly_chart", "bidi_component")]
+    told = [
+        each.proto.alt if each.type == "plotly_chart" else json.loads(each.proto.json).get("alt") for each in pictures
+    ]
+    return [text for text in told if text]
 
 
 def texts(figure: go.Figure) -> list[str]:

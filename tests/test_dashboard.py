@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -34,15 +35,14 @@ from tests.dashboard_runs import HOSTILE, MARKUP, add_broken, deface
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
 
-import plotly.graph_objects as go
 
 from llama_workbench.dashboard import words
 from llama_workbench.dashboard.export import evidence as export
-from llama_workbench.dashboard.figures import colours, forest
+from llama_workbench.dashboard.export.svg import forest_svg
+from llama_workbench.dashboard.figures import colours
 from llama_workbench.dashboard.figures import memory as memory_bars
 from llama_workbench.dashboard.strips import picture
-from llama_workbench.dashboard.views import answers, data, entries, gates, outcomes
-from llama_workbench.dashboard.views import forest as forest_rows
+from llama_workbench.dashboard.views import answers, data, entries, forest, gates, outcomes
 from llama_workbench.harness.profilers.peak_memory import Memory
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.files import VERDICTS
@@ -76,8 +76,19 @@ def a_claim(*effects: Effect, **more: Any) -> data.Claim:
     return data.Claim(**vars(verdicts.a_verdict(*effects, **{**texts, **said, "low": 2.0, "high": 3.0, **more})), **own)
 
 
-def shapes(figure: go.Figure, name: str) -> list[Any]:
-    return [shape for shape in figure.layout.shapes if shape.name == name]
+def drawn(claim: data.Claim, floors: dict[str, data.Floor] | None = None) -> ElementTree.Element:
+    """The forest plot on a page, without its width: places are in per cent."""
+    return ElementTree.fromstring(forest_svg(claim, floors or {}))
+
+
+def elements(svg: ElementTree.Element, tag: str, ink: str = "") -> list[dict[str, str]]:
+    """The attributes of all elements of one kind that are drawn in a colour."""
+    return [each.attrib for each in svg.iter(f"{{http://www.w3.org/2000/svg}}{tag}") if ink in each.get("style", "")]
+
+
+def said(svg: ElementTree.Element) -> list[str]:
+    """Every text that is drawn or told on hover."""
+    return [each.text or "" for each in svg.iter()]
 
 
 # -- the forest plot -------------------------------------------------------------------------------------------------
@@ -86,12 +97,14 @@ def shapes(figure: go.Figure, name: str) -> list[Any]:
 def test_a_reading_is_drawn_on_a_linear_axis_in_its_unit() -> None:
     share = an_effect(unit="%", value=41.1, low=38.4, high=43.8, baseline="", metric="share of layer: qkv")
     claim = a_claim(share, claimed="58-64 %", low=58.0, high=64.0)
-    figure = forest.forest(claim, {share.workload: data.Floor(1.0, 0.9, 1.1, 20, False)})
-    assert figure.layout.xaxis.type == "linear" and "[%]" in figure.layout.xaxis.title.text
-    [trace] = figure.data
-    assert list(trace.x) == [41.1] and list(trace.error_x.array) == [pytest.approx(2.7)]
-    assert figure.layout.xaxis.range[0] == 0 and figure.layout.xaxis.range[1] > 64
-    assert {round(shape.x0, 3) for shape in figure.layout.shapes} >= {0, 58, 64}
+    floors = {share.workload: data.Floor(1.0, 0.9, 1.1, 20, False)}
+    plan = forest.forest(claim, floors)
+    assert not plan.is_ratio and "[%]" in plan.title and plan.left == 0 and plan.right > 64
+    assert plan.share(41.1) == pytest.approx(41.1 / plan.right) and plan.rows[0].floor is None
+    edges = elements(drawn(claim, floors), "line", colours.LIGHT.region_edge)
+    assert [float(edge["x1"][:-1]) for edge in edges] == [
+        pytest.approx(100 * plan.share(end), abs=1e-3) for end in (58, 64)
+    ]
     assert words.effect(share) == "41.1 % [38.4, 43.8]" and answers.measured(claim) == words.effect(share)
 
 
@@ -100,97 +113,89 @@ def test_forest_has_one_row_per_effect_with_its_interval() -> None:
         an_effect("a", value=1.02, low=1.01, high=1.03),
         an_effect("b", value=2.5, low=2.4, high=2.6, verdict="supported"),
     ]
-    figure = forest.forest(a_claim(*effects), {})
-    assert [trace.name for trace in figure.data] == ["refuted", "supported"]
-    for trace, effect in zip(figure.data, effects, strict=True):
-        assert list(trace.x) == [effect.value]
-        assert trace.x[0] + trace.error_x.array[0] == pytest.approx(effect.high)
-        assert trace.x[0] - trace.error_x.arrayminus[0] == pytest.approx(effect.low)
-    assert figure.data[0].marker.symbol != figure.data[1].marker.symbol, "never by colour alone"
-    assert figure.data[0].y[0] > figure.data[1].y[0], "in the order of the file, from the top"
-    assert {"1.020× [1.010, 1.030] · 84", "2.500× [2.400, 2.600] · 84"} <= set(texts(figure))
+    claim = a_claim(*effects)
+    plan, svg = forest.forest(claim, {}), drawn(claim)
+    assert plan.verdicts == ["refuted", "supported"] and {"refuted", "supported"} <= {*said(svg)}
+    assert len({word.look.symbol for word in plan.verdicts}) == 2, "never by colour alone"
+    for effect in effects:
+        ink = colours.LIGHT.verdict[effect.verdict.look.colour]
+        [bar] = [line for line in elements(svg, "line", ink) if line["y1"] == line["y2"]]
+        ends = [100 * plan.share(end) for end in (effect.low, effect.high)]
+        assert [float(bar[end][:-1]) for end in ("x1", "x2")] == pytest.approx(ends, abs=1e-3)
+    assert plan.rows[0].y > plan.rows[1].y, "in the order of the file, from the top"
+    assert {"1.020× [1.010, 1.030] · 84", "2.500× [2.400, 2.600] · 84"} <= {*said(svg)}
 
 
 def test_forest_axis_is_logarithmic_and_labelled() -> None:
-    figure = forest.forest(a_claim(an_effect()), {})
-    axis = figure.layout.xaxis
-    assert axis.type == "log"
-    assert "speed-up (t_baseline / t_variant)" in axis.title.text
-    assert 10 ** axis.range[0] < 1 < 3 < 10 ** axis.range[1]
-    assert all(10 ** axis.range[0] < tick < 10 ** axis.range[1] for tick in axis.tickvals)
-    assert all(text.endswith("×") for text in axis.ticktext)
+    plan = forest.forest(a_claim(an_effect()), {})
+    assert plan.share(math.sqrt(plan.left * plan.right)) == pytest.approx(0.5)
+    assert "speed-up (t_baseline / t_variant)" in plan.title
+    assert plan.left < 1 < 3 < plan.right
+    assert all(plan.left < tick < plan.right for tick in plan.ticks)
+    assert all(text.endswith("×") for text in plan.ticks.values()) and {*plan.ticks.values()} <= {
+        *said(drawn(plan.claim))
+    }
 
 
 def test_forest_shades_the_claimed_region_on_every_track() -> None:
-    figure = forest.forest(a_claim(an_effect("a"), an_effect("b")), {})
-    region = shapes(figure, "claimed: 2-3x")
-    assert [(shape.x0, shape.x1) for shape in region] == [(2.0, 3.0)] * 2
-    assert [shape.showlegend for shape in region] == [True, False]
+    claim = a_claim(an_effect("a"), an_effect("b"))
+    plan, svg = forest.forest(claim, {}), drawn(claim)
+    region = [box for box in elements(svg, "rect", colours.LIGHT.region) if box["x"].endswith("%")]
+    assert [float(box["x"][:-1]) for box in region] == [pytest.approx(100 * plan.share(2.0), abs=1e-3)] * 2
+    assert float(region[0]["width"][:-1]) == pytest.approx(100 * (plan.share(3.0) - plan.share(2.0)), abs=1e-3)
+    assert said(svg).count("claimed: 2-3x") == 1, "once in the legend"
 
 
 @pytest.mark.parametrize(("low", "high"), [(1.01, None), (None, 0.95)])
 def test_forest_runs_an_open_region_to_the_edge(low: float | None, high: float | None) -> None:
-    figure = forest.forest(a_claim(an_effect(), low=low, high=high, claimed="open"), {})
-    [region] = shapes(figure, "claimed: open")
-    edges = [10**end for end in figure.layout.xaxis.range]
-    assert region.x0 == pytest.approx(low or edges[0])
-    assert region.x1 == pytest.approx(high or edges[1])
+    claim = a_claim(an_effect(), low=low, high=high, claimed="open")
+    plan = forest.forest(claim, {})
+    [region] = [box for box in elements(drawn(claim), "rect", colours.LIGHT.region) if box["x"].endswith("%")]
+    left, wide = float(region["x"][:-1]), float(region["width"][:-1])
+    assert left == pytest.approx(100 * plan.share(low or plan.left), abs=1e-3)
+    assert left + wide == pytest.approx(100 * plan.share(high or plan.right), abs=2e-3)
 
 
 def test_forest_draws_the_floor_of_each_workload_where_there_is_one() -> None:
     floors = {"a": data.Floor(1.001, 0.997, 1.004, 40, False), "c": data.Floor(0.9, 0.8, 1.1, 40, False)}
     claim = a_claim(an_effect("a"), an_effect("b"))
-    figure = forest.forest(claim, floors)
-    effects, floor = figure.data
-    assert floor.name == "identical code" and list(floor.x) == [1.001]
-    assert floor.x[0] - floor.error_x.arrayminus[0] == pytest.approx(0.997)
-    assert floor.x[0] + floor.error_x.array[0] == pytest.approx(1.004)
-    tracks = [shape for shape in figure.layout.shapes if shape.type == "rect"]
-    assert not any(shape.y0 <= floor.y[0] <= shape.y1 for shape in tracks), "on a lane of its own"
-    assert effects.y[1] < floor.y[0] < effects.y[0], "below its row"
-    assert "identical code: 1.001× [0.997, 1.004], 40 rounds" in effects.hovertext[0]
-    assert (
-        "on these workloads identical code came out within 0.1 % of 1 (widest interval ±0.35 %)."
-        in forest_rows.caption(claim, floors)
+    plan, svg = forest.forest(claim, floors), drawn(claim, floors)
+    first, second = plan.rows
+    assert first.floor == floors["a"] and second.floor is None and "identical code" in said(svg)
+    assert first.y - forest.TRACK_PX / 2 > first.lane > second.y + forest.TRACK_PX / 2, "on a lane of its own"
+    dots = [dot for dot in elements(svg, "circle", colours.LIGHT.muted) if dot["cx"].endswith("%")]
+    assert [float(dot["cx"][:-1]) for dot in dots] == [pytest.approx(100 * plan.share(1.001), abs=1e-3)]
+    assert any("identical code: 1.001× [0.997, 1.004], 40 rounds" in text for text in said(svg))
+    assert "on these workloads identical code came out within 0.1 % of 1 (widest interval ±0.35 %)." in forest.caption(
+        claim, floors
     )
 
 
 def test_a_wide_floor_does_not_squeeze_the_effects() -> None:
     claim = a_claim(an_effect("a", value=1.02, low=1.01, high=1.03), low=1.01, high=None, claimed="open")
-    ends = [
-        forest.forest(claim, {"a": data.Floor(1.001, low, 1 / low, 9, False)}).layout.xaxis.range
-        for low in (0.999, 0.5)
-    ]
-    assert ends[0] == ends[1]
-
-
-def test_forest_runs_an_interval_without_an_end_to_the_edge() -> None:
-    figure = forest.forest(a_claim(an_effect(low=None, high=1.6, value=1.5)), {})
-    trace, edges = figure.data[0], [10**end for end in figure.layout.xaxis.range]
-    assert trace.x[0] - trace.error_x.arrayminus[0] == pytest.approx(edges[0])
-    assert trace.x[0] + trace.error_x.array[0] == pytest.approx(1.6)
+    plans = [forest.forest(claim, {"a": data.Floor(1.001, low, 1 / low, 9, False)}) for low in (0.999, 0.5)]
+    assert len({(plan.left, plan.right) for plan in plans}) == 1
 
 
 def test_forest_draws_a_dot_alone_where_there_is_no_interval() -> None:
-    figure = forest.forest(a_claim(an_effect(low=None, high=None, value=1.5)), {})
-    [trace] = figure.data
-    assert trace.error_x.visible is False and trace.showlegend
-    assert "1.500× [no interval yet] · 84" in texts(figure)
+    svg = drawn(a_claim(an_effect(low=None, high=None, value=1.5)))
+    [bar] = elements(svg, "line", f"{colours.LIGHT.verdict['red']};stroke-width:2")
+    assert (bar["x1"], bar["x2"]) == ("0.000%", "100.000%"), "open at both ends"
+    assert "1.500× [no interval yet] · 84" in said(svg)
 
 
 def test_forest_keeps_a_row_for_what_was_not_measured() -> None:
-    figure = forest.forest(a_claim(an_effect(value=None, low=None, high=None, rounds=0)), {})
-    assert not figure.data
-    assert {"prefill-15m-t128", "not measured · 0"} <= set(texts(figure))
+    svg = drawn(a_claim(an_effect(value=None, low=None, high=None, rounds=0)))
+    assert not elements(svg, "svg", "overflow") and {"prefill-15m-t128", "not measured · 0"} <= {*said(svg)}
 
 
 def test_forest_groups_rows_by_baseline() -> None:
-    effects = [an_effect("a"), an_effect("a", baseline="after"), an_effect("b")]
-    figure = forest.forest(a_claim(*effects), {})
-    heights = {note.text: note.y for note in figure.layout.annotations if "against" in note.text}
-    assert list(heights) == ["against <b>before</b>", "against <b>after</b>"]
-    y = dict(zip((0, 2, 1), figure.data[0].y, strict=True))  # drawn group by group: effects 0 and 2, then 1
-    assert heights["against <b>before</b>"] > y[0] > y[2] > heights["against <b>after</b>"] > y[1]
+    claim = a_claim(an_effect("a"), an_effect("a", baseline="after"), an_effect("b"))
+    plan = forest.forest(claim, {})
+    assert {"against before", "against after"} <= {*said(drawn(claim))}
+    (before, after), y = (height for height, _ in plan.headings), [row.y for row in plan.rows]
+    assert [row.effect.baseline for row in plan.rows] == ["before", "before", "after"]
+    assert before > y[0] > y[1] > after > y[2]
 
 
 @settings(deadline=None)
@@ -203,15 +208,14 @@ def test_forest_shows_everything_finite_and_one(
     ratios: list[float], half: float, region: tuple[float | None, float | None]
 ) -> None:
     effects = [an_effect(str(r), value=r, low=r * math.exp(-half), high=r * math.exp(half)) for r in ratios]
-    figure = forest.forest(a_claim(*effects, low=region[0], high=region[1]), {})
-    low, high = (10**end for end in figure.layout.xaxis.range)
+    plan = forest.forest(a_claim(*effects, low=region[0], high=region[1]), {})
     inside = [1.0, *(edge for edge in region if edge), *(e.low for e in effects), *(e.high for e in effects)]
-    assert all(low < value < high for value in inside if value)
-    assert 1 <= len(figure.layout.xaxis.tickvals) <= 30
+    assert all(plan.left < value < plan.right for value in inside if value)
+    assert 1 <= len(plan.ticks) <= 30
 
 
 def test_forest_in_words_says_what_the_picture_says() -> None:
-    text = forest_rows.in_words(a_claim(an_effect()), {"prefill-15m-t128": data.Floor(1.001, 0.998, 1.002, 4, False)})
+    text = forest.in_words(a_claim(an_effect()), {"prefill-15m-t128": data.Floor(1.001, 0.998, 1.002, 4, False)})
     for part in (
         "2-3x",
         "prefill-15m-t128 against before",
@@ -284,8 +288,9 @@ def test_figures_and_theme_agree_and_can_be_read(name: str, palette: colours.Pal
 def test_text_brings_its_background(name: str, palette: colours.Palette) -> None:
     """Streamlit does not run the page again when the browser turns dark: text alone would vanish until it does."""
     row = a_memory("a", 1, 1, 1, "")
-    built = [forest.forest(a_claim(an_effect()), {}, palette), memory_bars.memory([row], "cache_bytes", "a", palette)]
-    for note in (note for figure in built for note in figure.layout.annotations):
+    svg = ElementTree.fromstring(forest_svg(a_claim(an_effect()), {}, palette))
+    assert f"background:{palette.page}" in svg.attrib["style"]
+    for note in memory_bars.memory([row], "cache_bytes", "a", palette).layout.annotations:
         assert note.bgcolor == theme()[name]["backgroundColor"]
         assert contrast(note.font.color, note.bgcolor) >= 4.5
 
@@ -304,11 +309,10 @@ def test_plotly_gets_no_markup_from_a_file(text: str) -> None:
     effect = an_effect(text, variant=text, baseline=text, reason=text, notes=(text,))
     claim = a_claim(effect, claimed=text)
     row = a_memory(text, None, 1.0, 1.0, text)
-    built = [
-        forest.forest(claim, {}),
-        memory_bars.memory([row], "peak_transient_bytes", "b"),
-    ]
-    for string in (string for figure in built for string in texts(figure)):
+    assert {each.tag.rpartition("}")[2] for each in drawn(claim).iter()} <= {
+        "svg", "title", "g", "text", "rect", "line", "circle", "path"
+    }  # fmt: skip
+    for string in texts(memory_bars.memory([row], "peak_transient_bytes", "b")):
         tags = set(re.findall(r"<[^>]*>", string))
         assert tags <= {"<b>", "</b>", "<br>"}, string
         assert not re.search(r"\$.*\$", string), string
@@ -522,8 +526,8 @@ def test_no_content_of_a_file_stops_the_reader(home: Path, tmp_path: Path, conte
     except RunError:
         return
     for claim in read.claims:
-        forest.forest(claim, read.floors)
-        forest_rows.in_words(claim, read.floors)
+        if claim.effects:
+            forest_svg(claim, read.floors)
         answers.sentence(claim), answers.measured(claim), outcomes.reproduce(read, claim)
         for effect in claim.effects:
             gates.row(read, effect)
@@ -547,7 +551,7 @@ def _spoil(value: Any, content: st.DataObject) -> Any:
 @settings(deadline=None)
 @given(low=st.floats(0.5, 1e4), factor=st.floats(1.005, 1e4))
 def test_an_axis_of_ratios_has_marks_wherever_it_lies(low: float, factor: float) -> None:
-    found = forest_rows.ratio_ticks(low, low * factor)
+    found = forest.ratio_ticks(low, low * factor)
     assert 2 <= len(found) == len({*found.values()}) <= 8
     assert all(low <= value <= low * factor for value in found)
 
@@ -598,7 +602,7 @@ def test_a_strip_has_true_places_and_the_teams_stand_below(page: Any, home: Path
     drawn = strips(app)["answer"]
     [strip] = [each for each in drawn["strips"] if each["question"] == "Is the rewrite 2-3x faster?"]
     claim = run.claims[strip["index"]]
-    plan = forest_rows.forest(claim, {})
+    plan = forest.forest(claim, {})
     shown = strip["picture"]
     assert (strip["look"]["word"], strip["look"]["icon"], strip["look"]["colour"]) == ("No", "cancel", "red")
     assert shown["claimed"] == pytest.approx([plan.share(2.0), plan.share(3.0)], abs=1e-5)

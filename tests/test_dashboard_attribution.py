@@ -32,11 +32,11 @@ pytest.importorskip("streamlit", reason="the dashboard's packages are not instal
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
 
 
+from llama_workbench.dashboard.export.svg import forest_svg
 from llama_workbench.dashboard.figures import attribution as cells
-from llama_workbench.dashboard.figures import colours, forest
+from llama_workbench.dashboard.figures import colours
 from llama_workbench.dashboard.views import attribution as grids
-from llama_workbench.dashboard.views import data, samples
-from llama_workbench.dashboard.views import forest as forest_rows
+from llama_workbench.dashboard.views import data, forest, samples
 
 PAGE = ROOT / "dashboard" / "page_scripts" / "attribution.py"
 CELLS = GRID.cells()
@@ -163,11 +163,9 @@ def test_a_cell_is_its_time_against_the_all_old_one(home: Path) -> None:
 
 def test_the_forest_names_groups_and_margin(home: Path) -> None:
     shown = grids.rows(a_claim(home), ONLY[0])
-    figure = forest.forest(shown, {}, heading="")
-    notes = [note.text for note in figure.layout.annotations]
-    assert "<b>the split</b>" in notes and "layout:cache:mask:ops" in notes
-    assert any("margin: no effect" in (shape.name or "") for shape in figure.layout.shapes)
-    assert "dummy against control: " in forest_rows.in_words(shown, {})
+    svg = forest_svg(shown, {}, heading="")
+    assert ">the split</text>" in svg and ">layout:cache:mask:ops</text>" in svg and "margin: no effect" in svg
+    assert "dummy against control: " in forest.in_words(shown, {})
 
 
 def test_the_page_shows_answer_effects_and_cells(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ pytest.importorskip("plotly", reason="the dashboard's packages are not installed
 
 from streamlit.testing.v1 import AppTest
 
-from llama_workbench.dashboard.figures import forest as figures
+from llama_workbench.dashboard.export.svg import forest_svg
 from llama_workbench.dashboard.views import data, entries, machines
 
 KINDS = ("Simulated CPU (no avx_vnni)", "Simulated CPU (avx_vnni)")
@@ -105,5 +105,5 @@ def test_what_machines_say_of_themselves_is_no_markup(home: Path, tmp_path: Path
     claim = next(each for each in run.claims if each.effects)
     found = machines.by_machine(claim, machines.read_over(run))
     assert found is not None
-    drawn = figures.forest(found.claim, {}, heading="").to_json()
+    drawn = forest_svg(found.claim, {}, heading="")
     assert "<script" not in drawn and "&lt;script" in drawn

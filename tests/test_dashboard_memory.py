@@ -18,7 +18,7 @@ from llama_workbench import ROOT
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.verdict_schema import Effect
 from tests import runs
-from tests.dashboard_pages import everything, open_page
+from tests.dashboard_pages import alts, everything, open_page
 from tests.dashboard_runs import HOSTILE, deface
 from tests.verdicts import an_effect
 
@@ -230,12 +230,12 @@ def test_a_link_leads_to_workload_amount_kind_and_checkpoint(page: Any, home: Pa
     app = page(home, run="full", workload=WORKLOAD, amount="cache", held="kv", geometry="15m")
     assert not app.exception
     text = everything(app)
-    alts = [chart.proto.alt for chart in app.get("plotly_chart")]
-    assert alts[0].startswith("Speed-up over team006_before against kept: caches, copies of weights.")
-    assert alts[1].startswith(
+    told = alts(app)
+    assert told[0].startswith("Speed-up over team006_before against kept: caches, copies of weights.")
+    assert told[1].startswith(
         "Keys and values after 4 lengths: team006_after 977 KiB (2 % of the weights, 1 times what"
     )
-    assert "gguf, cold: " in alts[2]
+    assert "gguf, cold: " in told[2]
     assert "Most speed per extra MiB:] team006_after, 1.038× as fast as team006_before for " in text
     assert "Beaten, with intervals that do not touch:] " in text
     assert "too few rounds for an interval (1)" in text

@@ -14,10 +14,9 @@ from tests import runs
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
 
-from llama_workbench.dashboard.flames import pairs, phases, picture
+from llama_workbench.dashboard.flames import pairs, picture
 from llama_workbench.dashboard.flames.tree import merge
 from llama_workbench.dashboard.views import breakdown, data
-from llama_workbench.dashboard.views.phase_lines import phase_lines
 
 REFERENCE = ROOT / "results" / "baselines" / "reference"
 LINES = {
@@ -39,7 +38,7 @@ NEW = (
 
 
 def test_phases_of_different_code_lie_on_each_other() -> None:
-    old, new = phases.phase_trees(*(phases.phase_stacks(text, LINES) for text in (OLD, NEW)))
+    old, new = pairs.phase_trees(*(pairs.phase_stacks(text, LINES) for text in (OLD, NEW)))
     merged = merge(old, new)
     boxes = {child.name: child for child in merged.children}
     attention = "attention from mask to output"  # a kernel of the one side does what is three phases of the other
@@ -52,7 +51,7 @@ def test_phases_of_different_code_lie_on_each_other() -> None:
         "fused attention": (0, 30),
     }
     assert (old.samples, new.samples) == (100, 80), "preparing is no part of a call"
-    assert not phases.phase_stacks(OLD, {}), "nothing is known of its lines"
+    assert not pairs.phase_stacks(OLD, {}), "nothing is known of its lines"
     assert calls_alone(OLD).count("\n") == 4 and calls_alone(NEW) == NEW
 
 
@@ -93,8 +92,8 @@ def test_lines_come_from_a_source_only_where_every_place_fits_it() -> None:
     nothing = breakdown.read(data.read_run(ROOT / "results" / "baselines" / "fast-is-level"))
     file = "variants/fast.py"
     text = data.profile_text(data.read_run(REFERENCE), "prefill-15m-t128", "fast")
-    assert phase_lines(nothing, "fast", text).keys() == {file}
+    assert pairs.phase_lines(nothing, "fast", text).keys() == {file}
     moved = text + f"forward ({file}:3) 1\n"
-    assert not phase_lines(nothing, "fast", moved), "it was another file when the profile was taken"
+    assert not pairs.phase_lines(nothing, "fast", moved), "it was another file when the profile was taken"
     foreign = "f (variants/../conftest.py:1);g (added/mine.py:1);h (/etc/passwd:1) 4\n"
-    assert not phase_lines(nothing, "x", foreign)
+    assert not pairs.phase_lines(nothing, "x", foreign)

@@ -19,14 +19,14 @@ pytest.importorskip("streamlit", reason="the dashboard's packages are not instal
 from streamlit.testing.v1 import AppTest
 
 from llama_workbench import ROOT
-from llama_workbench.dashboard.figures import forest as forest_figures
+from llama_workbench.dashboard.export.svg import forest_svg
 from llama_workbench.dashboard.figures import rounds as charts
 from llama_workbench.dashboard.views import data, forest, noise
 from llama_workbench.harness.calibrate.record import FILE, append, begin
 from llama_workbench.harness.store.parquet import SCHEMA
 from llama_workbench.harness.store.schema import Control, Manifest, Noise
 from tests import runs
-from tests.dashboard_pages import everything, open_page
+from tests.dashboard_pages import alts, everything, open_page
 from tests.dashboard_runs import HOSTILE, deface
 from tests.known_trials import trial
 from tests.verdicts import an_effect
@@ -66,7 +66,7 @@ def a_control(
 
 def test_an_effect_of_the_place_is_found_where_there_is_one() -> None:
     still, _ = noise.aggregate(samples(), {}).places["w"]
-    assert still.low < 1 < still.high and still.rounds == 40
+    assert still.low < 1 < still.high and still.n == 40
     first, _ = noise.aggregate(samples(first=1.05), {}).places["w"]
     assert 1.03 < first.low < 1.05 < first.high < 1.07
     _, last = noise.aggregate(samples(slope=0.05), {}).places["w"]
@@ -85,7 +85,7 @@ def test_rounds_have_the_time_of_a_call_by_the_workload_s_clock() -> None:
 
 def test_a_median_has_an_interval_once_there_are_rounds_enough() -> None:
     found = noise.median_ns(noise.aggregate(samples(), {}), "w", "v1")
-    assert found and found.low < found.value < found.high < 2 * found.value
+    assert found and found.low < found.centre < found.high < 2 * found.centre
     few = noise.median_ns(noise.aggregate(samples(rounds=3), {}), "w", "v1")
     assert few and (few.low, few.high) == (0.0, np.inf)
     assert noise.median_ns(noise.aggregate(samples(rounds=3), {}), "w", "other") is None
@@ -145,15 +145,15 @@ def test_the_forest_says_in_words_what_fired_and_draws_no_open_interval() -> Non
     )
     run = data.Run(Path("run"), Manifest(), (), {}, {}, {}, (), (), noise=Noise(controls=found))
     shown = noise.as_claim(run)
-    figure = forest_figures.forest(shown, {}, heading="")
-    assert [trace.name for trace in figure.data] == ["fired", "passed"]
-    assert len({trace.marker.symbol for trace in figure.data}) == 2
-    assert "v@copy: a difference of 1 % could have been seen" in figure.data[1].hovertext[0]
-    notes = [note.text for note in figure.layout.annotations]
-    assert {"bad", "good", "<b>entered twice</b>", "<b>identical copy</b>"} <= set(notes) and "o" not in notes
+    svg = forest_svg(shown, {}, heading="")
+    assert len({word.look.symbol for word in forest.forest(shown, {}).verdicts}) == 2
+    assert "v@copy: a difference of 1 % could have been seen" in svg
+    for name in ("fired", "passed", "bad", "good", "entered twice", "identical copy"):
+        assert f">{name}</text>" in svg
+    assert ">o</text>" not in svg
     said = forest.in_words(shown, {})
     assert "bad against entered twice: 1.000× [1.020, 1.300], fired" in said and "identical copy" in said
-    assert forest_figures.forest(noise.as_claim(replace(run, noise=Noise())), {}).layout.height > 0
+    assert not noise.as_claim(replace(run, noise=Noise())).effects
 
 
 # -- the page ----------------------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ def test_the_page_tells_how_far_a_run_can_be_trusted(page: Opener, tmp_path: Pat
     assert "120 rounds of the same code" in text and "samples." in text
     assert "variants passed on every workload they ran" in text
     assert "MALLOC_MMAP_THRESHOLD_ = 1073741824" in text and "METHODOLOGY.md" in text
-    assert len(app.get("plotly_chart")) == 2 and all(chart.proto.alt for chart in app.get("plotly_chart"))
+    assert len(alts(app)) == 2
 
 
 def test_the_page_tells_how_often_verdicts_are_wrong(page: Opener, tmp_path: Path) -> None:

@@ -25,8 +25,7 @@ from llama_workbench.variants.spelling import did_you_mean
 
 from .. import words
 from ..figures.colours import DARK, LIGHT, Palette
-from ..views import answers, breakdown, data, forest, gates, outcomes, why
-from ..views.comparison import explained_screens
+from ..views import answers, breakdown, data, forest, gates, outcomes, samples, why
 from .svg import FIGURE_PX, forest_svg, verdict_mark
 
 PNG_ZOOM = 2  # pixels of the picture for each of the figure's: sharp on a screen of twice the density, and in print
@@ -181,7 +180,7 @@ def _variables() -> Palette:
 def _screens(run: data.Run, claim: data.Claim) -> list[dict[str, Any]]:
     """Those whose difference was looked into; none where a file of the run cannot be read, which the page says."""
     try:
-        return [_screen(screen) for screen in explained_screens(run, claim.claim, claim.part)]
+        return [_screen(screen) for screen in samples.read_screens(run, claim.claim, claim.part, True)]
     except RunError:
         return []
 

@@ -1,4 +1,4 @@
-"""The forest plot as SVG text: for a file of its own, and for a page that needs neither script nor network.
+"""The forest plot as SVG text: for the dashboard, a notebook, a file of its own, and a page without scripts.
 
 Written by hand, since it is lines and words: plotly would need a whole browser to make a still picture.
 `views.forest` says what lies where.
@@ -10,6 +10,7 @@ import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from llama_workbench.harness.report.text import duration_text
 from llama_workbench.harness.spec.words import Word
 
 from .. import words
@@ -41,6 +42,8 @@ MARKERS = {
     "x-thin": '<path d="M-5-5L5 5M-5 5L5-5" style="fill:none;stroke:{0};stroke-width:2.5"/>',
 }
 """Plotly's names of the markers in `words.LOOKS` as shapes around 0, 0; {0} is the ink and {1} the page."""
+
+SWATCH = '<rect x="-7" y="-5" width="14" height="10" style="fill:{};stroke:{};stroke-dasharray:2 2"/>'
 
 
 @dataclass(frozen=True)
@@ -78,11 +81,13 @@ def forest_svg(
     width: float | None = None,
     title: Sequence[str] = (),
     source: str = "",
+    heading: str = "against ",
 ) -> str:
     """The figure as one `<svg>` element. Raises ValueError where the claim has no effects.
 
     Without a `width` (pixels) it takes its parent's and keeps its letters as they are. With one it is a picture of
     its own: a ground in the page's colour, the lines of `title` above (the first bold), and `source` below.
+    `heading`: before the name of each baseline.
     """
     if not claim.effects:
         raise ValueError(f"{claim.claim}: a figure needs an effect, and nothing was measured")
@@ -99,7 +104,7 @@ def forest_svg(
     base = y + plan.height  # of the axis
     drawn += legend
     drawn += [
-        plot.text(0, base - above + 4, f"against {name}", more="font-weight:600") for above, name in plan.headings
+        plot.text(0, base - above + 4, f"{heading}{name}", more="font-weight:600") for above, name in plan.headings
     ]
     drawn += [shape for row in plan.rows for shape in _row(plot, row, base - row.y)]
     drawn.append(plot.text(1, base - plan.height + 12, plan.column, colours.muted))
@@ -120,7 +125,7 @@ def _whole(name: str, drawn: Sequence[str], width: float | None, height: float, 
         size = f'width="{width:g}" height="{tall:g}" viewBox="0 0 {width:g} {tall:g}"'
         below = f'<rect width="{width:g}" height="{tall:g}" style="fill:{ground}"/>'
         drawn = [below, f'<g transform="translate({MARGIN_PX} {MARGIN_PX})">', *drawn, "</g>"]
-    style = f"font-family:{FONTS};font-size:{SMALL}px"
+    style = f"font-family:{FONTS};font-size:{SMALL}px;background:{ground}"
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" style="{style}">'
     return "\n".join([head, f"<title>{name}</title>", *drawn, "</svg>", ""])
 
@@ -130,7 +135,7 @@ def _legend(plot: Plot, y: float) -> tuple[list[str], float]:
     plan, colours = plot.forest, plot.colours
     items = [(verdict_mark(verdict, colours), verdict.look.word.lower()) for verdict in plan.verdicts]
     if plan.region is not None:
-        items.append((_swatch(colours.region, colours.region_edge, dashed=True), region_name(plan.claim)))
+        items.append((SWATCH.format(colours.region, colours.region_edge), region_name(plan.claim)))
     if any(row.floor for row in plan.rows):
         items.append((_thin("-7", "7", "0", 0, colours.muted), FLOOR))
     drawn: list[str] = []
@@ -150,9 +155,12 @@ def _row(plot: Plot, row: Row, y: float) -> list[str]:
     """A line of text, and under it the track with everything on it; `y` is the track's middle."""
     plan, colours = plot.forest, plot.colours
     effect, half = row.effect, TRACK_PX / 2
-    where = words.clip(effect.where, max(12, plot.letters - len(row.told) - 2))
-    above = [plot.text(0, y - half - 6, where), plot.text(1, y - half - 6, row.told)]
-    drawn = [*above, _box(plot, plan.left, plan.right, y, half, colours.track)]
+    # As wide as its parent it may have more room than a phone: the numbers then lie on what is too long for that.
+    where = words.clip(effect.where, max(12, plot.letters - len(row.told) - 2) if plot.width else 36)
+    over = f"paint-order:stroke;stroke:{colours.page};stroke-width:6px"
+    above = [plot.text(0, y - half - 6, where), plot.text(1, y - half - 6, row.told, more=over)]
+    drawn = ["<g>", f"<title>{_hover(row, plan.claim)}</title>", *above]
+    drawn.append(_box(plot, plan.left, plan.right, y, half, colours.track))
     if plan.region:
         drawn.append(_box(plot, *plan.ends(*plan.region), y, half, colours.region))
         edges = [edge for edge in plan.region if edge is not None]
@@ -163,7 +171,7 @@ def _row(plot: Plot, row: Row, y: float) -> list[str]:
     if plan.is_ratio:
         drawn.append(_upright(plot.at(1), y, half, colours.muted))
     if effect.value is None:
-        return drawn
+        return [*drawn, "</g>"]
     ink = colours.verdict[effect.verdict.look.colour]
     start, end = map(plot.at, plan.ends(effect.lower, effect.upper))
     drawn.append(_level(start, end, y, ink, wide=2))
@@ -172,7 +180,22 @@ def _row(plot: Plot, row: Row, y: float) -> list[str]:
     # Only a nested <svg> has a place in per cent; a <g> would need pixels.
     mark = verdict_mark(effect.verdict, colours)
     drawn.append(f'<svg x="{plot.at(effect.value)}" y="{y:.1f}" style="overflow:visible">{mark}</svg>')
-    return drawn
+    return [*drawn, "</g>"]
+
+
+def _hover(row: Row, claim: Claim) -> str:
+    """What a row tells where the mouse lies on it."""
+    effect, floor = row.effect, row.floor
+    lines = [
+        effect.where,
+        effect.sides,
+        f"{words.effect(effect)} · {effect.verdict.look.word.lower()}",
+        f"{effect.rounds} rounds, {duration_text(effect.seconds or 0)}",
+        region_name(claim) if claim.claimed else "",
+        f"{FLOOR}: {floor.text}, {floor.rounds} rounds" if floor else "",
+        *effect.said,
+    ]
+    return "\n".join(map(_escaped, filter(None, lines)))
 
 
 def _axis(plot: Plot, base: float) -> list[str]:
@@ -194,22 +217,17 @@ def verdict_mark(verdict: Word, colours: Palette) -> str:
     return MARKERS[shown.symbol].format(colours.verdict[shown.colour], colours.page)
 
 
-def _swatch(fill: str, edge: str, *, dashed: bool = False) -> str:
-    dash = ";stroke-dasharray:2 2" if dashed else ""
-    return f'<rect x="-7" y="-5" width="14" height="10" style="fill:{fill};stroke:{edge}{dash}"/>'
-
-
 def _thin(start: str, end: str, middle: str, y: float, ink: str) -> str:
     """How identical code came out: a thin line with a dot."""
     return f'{_level(start, end, y, ink)}<circle cx="{middle}" cy="{y:.1f}" r="2.5" style="fill:{ink}"/>'
 
 
-def _box(plot: Plot, low: float, high: float, y: float, half: float, fill: str, edge: str = "none") -> str:
+def _box(plot: Plot, low: float, high: float, y: float, half: float, fill: str) -> str:
     """A rectangle from one value to another, `half` above and below the height `y`."""
     left, right = map(plot.forest.share, (low, high))
     return (
         f'<rect x="{plot.x(left)}" width="{plot.x(max(0.0, right - left))}" y="{y - half:.1f}" height="{2 * half:g}" '
-        f'style="fill:{fill};stroke:{edge}"/>'
+        f'style="fill:{fill};stroke:none"/>'
     )
 
 

@@ -1,4 +1,4 @@
-"""Shares of the time by phase as stacked bars, one bar a row."""
+"""Shares of the time by phase as stacked bars, one bar a row; and where a difference is, a bar for each place."""
 
 from __future__ import annotations
 
@@ -6,19 +6,16 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
+from llama_workbench.harness.report.causes import CauseRow
 from llama_workbench.variants.phase_map import PHASES
 
 from .. import words
 from ..views.breakdown import NAMES, PhaseShare, interval
 from .colours import DARK, LIGHT, Palette
-from .drawing import SMALL, Layout, axis, figure, row_notes, rows_axis
+from .drawing import SMALL, Layout, axis, bar_rows, rule
 
 Rows = Sequence[tuple[str, Sequence[PhaseShare]]]
 """The label of each bar, and its shares."""
-
-ROW_PX = 58  # a line of text and a bar
-BAR_PX = 28
-FOOT_PX = 44
 
 CSS_PATTERNS = {
     "": "",
@@ -53,27 +50,26 @@ _LOOKS: dict[str, tuple[str, str, str]] = {
 
 def phase_bars(rows: Rows, colours: Palette = LIGHT) -> go.Figure:
     """One bar of 100 % a row: phases in the order of a forward, named where there is room; above it label and ms."""
-    height = ROW_PX * len(rows)
-    middles = [height - ROW_PX * place - 40 for place in range(len(rows))]
-    notes: list[Layout] = []
-    for y, (name, parts) in zip(middles, rows, strict=True):
-        time = words.milliseconds(1e6 * sum(part.ms for part in parts))
-        notes += row_notes(y + BAR_PX / 2 + 11, words.label(name, 34), time, colours, quiet=True)
-    measured = {part.phase for _, parts in rows for part in parts}
-    present = [phase for phase in PHASES if phase in measured]
     ticks: Layout = {"tickvals": [0, 25, 50, 75, 100], "ticksuffix": " %", "gridcolor": colours.rule}
-    return figure(
-        [_bar(phase, rows, middles, colours) for phase in present],
+    times = [words.milliseconds(1e6 * sum(part.ms for part in parts)) for _, parts in rows]
+    return bar_rows(
+        [(words.label(name, 34), time) for (name, _), time in zip(rows, times, strict=True)],
+        [_bar(phase, rows, colours) for phase in _present(rows)],
         colours,
-        height=height + FOOT_PX,
-        margin=(5, 20, 2, FOOT_PX),
+        row_px=58,
+        bar_px=28,
+        foot_px=46,
+        right_px=20,
         barmode="stack",
-        annotations=notes,
         uniformtext={"mode": "hide", "minsize": SMALL},
         xaxis=axis("share of the time [%]", standoff=4, range=[0, 100], **ticks),
-        yaxis=rows_axis(height),
-        showlegend=False,
     )
+
+
+def _present(rows: Rows) -> list[str]:
+    """The phases that were measured, in the order of a forward."""
+    measured = {part.phase for _, parts in rows for part in parts}
+    return [phase for phase in PHASES if phase in measured]
 
 
 def phase_legend(rows: Rows, colours: Palette = LIGHT) -> str:
@@ -81,8 +77,7 @@ def phase_legend(rows: Rows, colours: Palette = LIGHT) -> str:
 
     Nothing of a file is in it.
     """
-    measured = {part.phase for _, parts in rows for part in parts}
-    entries = "".join(_legend_entry(phase, colours) for phase in PHASES if phase in measured)
+    entries = "".join(_legend_entry(phase, colours) for phase in _present(rows))
     return f'<div style="display: flex; flex-wrap: wrap; gap: 2px 16px; font-size: 12px">{entries}</div>'
 
 
@@ -96,17 +91,14 @@ def _legend_entry(phase: str, colours: Palette) -> str:
     )
 
 
-def _bar(phase: str, rows: Rows, middles: Sequence[float], colours: Palette) -> go.Bar:
+def _bar(phase: str, rows: Rows, colours: Palette) -> Layout:
     """One phase over all rows."""
     light_fill, dark_fill, pattern = _LOOKS[phase]
     shares = [next((part for part in parts if part.phase == phase), None) for _, parts in rows]
-    return go.Bar(
-        name=NAMES.get(phase, phase),
-        x=[share.percent if share else 0 for share in shares],
-        y=middles,
-        orientation="h",
-        width=BAR_PX,
-        marker={
+    return {
+        "name": NAMES.get(phase, phase),
+        "x": [share.percent if share else 0 for share in shares],
+        "marker": {
             "color": dark_fill if colours == DARK else light_fill,
             "line": {"color": colours.page, "width": 1},
             "pattern": {
@@ -118,15 +110,14 @@ def _bar(phase: str, rows: Rows, middles: Sequence[float], colours: Palette) -> 
                 "fgopacity": 0.3,
             },
         },
-        text=[f"{share.name} {share.percent:.0f} %" if share and share.percent >= 4 else "" for share in shares],
-        textposition="inside",
-        insidetextanchor="middle",
-        textangle=0,
-        constraintext="inside",
-        insidetextfont={"color": colours.frame_text, "size": SMALL},
-        hovertext=[_hover(name, share) if share else "" for (name, _), share in zip(rows, shares, strict=True)],
-        hoverinfo="text",
-    )
+        "text": [f"{share.name} {share.percent:.0f} %" if share and share.percent >= 4 else "" for share in shares],
+        "textposition": "inside",
+        "insidetextanchor": "middle",
+        "textangle": 0,
+        "constraintext": "inside",
+        "insidetextfont": {"color": colours.frame_text, "size": SMALL},
+        "hovertext": [_hover(name, share) if share else "" for (name, _), share in zip(rows, shares, strict=True)],
+    }
 
 
 def _hover(name: str, share: PhaseShare) -> str:
@@ -141,3 +132,38 @@ def phase_bars_text(rows: Rows) -> str:
     largest = [(name, sorted(parts, key=lambda part: -part.percent)[:5]) for name, parts in rows]
     bars = [f"{name}: {', '.join(f'{part.name} {interval(part)}' for part in parts)}" for name, parts in largest]
     return f"Shares of the time. {'; '.join(bars)}."
+
+
+# -- where a difference is ---------------------------------------------------------------------------------------------
+
+
+def cause_bars(rows: Sequence[CauseRow], colours: Palette) -> go.Figure:
+    """To the left what the variant saves, to the right what it costs; above each bar its place and its change."""
+    saved, costs = colours.difference[0], colours.difference[-1]
+    ends = {
+        "type": "data", "symmetric": False, "color": colours.text, "thickness": 1, "width": 4,
+        "array": [row.high - row.value for row in rows],
+        "arrayminus": [row.value - row.low for row in rows],
+    }  # fmt: skip
+    bar: Layout = {
+        "x": [row.value for row in rows],
+        "marker": {"color": [(saved if row.value < 0 else costs) if row.is_told else colours.rule for row in rows]},
+        "error_x": ends,
+        "hovertext": [f"{words.label(row.name)}<br>{words.label(row)}" for row in rows],
+    }
+    return bar_rows(
+        [(words.label(row.name, 52), words.label(row)) for row in rows],
+        [bar],
+        colours,
+        row_px=46,
+        bar_px=14,
+        foot_px=42,
+        right_px=10,
+        shapes=[rule(0, 0, 0, 1, colours.muted, yref="paper")],
+        xaxis=axis(f"change of a call's time [{rows[0].unit}]", standoff=4, gridcolor=colours.rule),
+    )
+
+
+def cause_text(rows: Sequence[CauseRow]) -> str:
+    """The bars in words."""
+    return f"Where the difference is. {'; '.join(f'{row.name}: {row}' for row in rows)}."

@@ -25,7 +25,6 @@ class Palette:
     track: str
     frames: Mapping[str, str]
     frame_text: str
-    frame_edge: str
     difference: tuple[str, ...]  # of a flamegraph: most time saved (blue), ..., none, ..., most time added (red)
     sides: tuple[str, str]
 
@@ -61,7 +60,6 @@ LIGHT = Palette(
     track="rgba(95,107,122,0.07)",
     frames={"variant": "#A9D3EE", "torch": "#F3CF8E", "library": "#DDB5CC", "other": "#D5DAE0"},
     frame_text="#17212B",
-    frame_edge="#FFFFFF",
     difference=_diverging("#5AA5DA", "#E6E9ED", "#E67E57"),
     sides=("#7A8794", "#0072B2"),
 )
@@ -77,12 +75,6 @@ DARK = Palette(
     track="rgba(163,174,187,0.09)",
     frames={"variant": "#2B6A92", "torch": "#7F6119", "library": "#7B4767", "other": "#4A545F"},
     frame_text="#F2F5F8",
-    frame_edge="#12171D",
     difference=_diverging("#1F6FA8", "#343D47", "#A84E28"),
     sides=("#8B97A3", "#6BB8EC"),
 )
-
-
-def palette(appearance: str | None) -> Palette:
-    """`st.context.theme.type` → colours; anything but "dark" is light."""
-    return DARK if appearance == "dark" else LIGHT

@@ -14,9 +14,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from .. import words
-from ..views.data import Floor
-from ..views.forest import FLOOR, ratio_ticks
+from ..views.forest import ratio_ticks
 from .colours import Palette
 
 SMALL = 12  # font size of labels inside a figure
@@ -60,11 +58,6 @@ def log_span(logs: Sequence[float], air_share: float, least_air: float) -> tuple
     return math.exp(low - air), math.exp(high + air)
 
 
-def rows_axis(height: float) -> Layout:
-    """The y axis of rows: it counts pixels and is not seen."""
-    return {"range": [0, height], "visible": False, "fixedrange": True}
-
-
 def figure(data: Any, colours: Palette, *, height: float, margin: Sequence[float], **more: Any) -> go.Figure:
     """A figure with nothing to drag. `margin`: left, right, top, bottom in pixels.
 
@@ -88,12 +81,11 @@ def marks(
     *,
     colour: str,
     name: str,
-    across: bool = False,
     thickness: float = 2,
     cap: float = 6,
     **more: Any,
 ) -> go.Scatter:
-    """Points with upright intervals, or `across`; one trace is one legend entry."""
+    """Points with upright intervals; one trace is one legend entry."""
     places, values, lows, highs, hovers = zip(*points, strict=True)
     interval = {
         "type": "data",
@@ -104,32 +96,8 @@ def marks(
         "thickness": thickness,
         "width": cap,
     }
-    x, y, error = (values, places, "error_x") if across else (places, values, "error_y")
-    drawn = {"x": x, "y": y, error: interval, "name": name, "hovertext": hovers, "hoverinfo": "text"}
+    drawn = {"x": places, "y": values, "error_y": interval, "name": name, "hovertext": hovers, "hoverinfo": "text"}
     return go.Scatter(**{"mode": "markers", **drawn, **more})
-
-
-def some_bounded(
-    bounded: Sequence[Mark], alone: Sequence[Mark], *, across: bool = False, **drawn: Any
-) -> list[go.Scatter]:
-    """Points of one legend entry, with their intervals; those `alone` have none, and even one without length would have
-    a cap."""
-    traces = [marks(bounded, across=across, showlegend=True, **drawn)] if bounded else []
-    if alone:
-        bars: Layout = {"error_x" if across else "error_y": {"visible": False}}
-        traces.append(marks(alone, across=across, showlegend=not bounded, **bars, **drawn))
-    return traces
-
-
-def identical(points: Iterable[Mark], colours: Palette, *, across: bool = False) -> go.Scatter:
-    """How identical code came out: thin lines with a dot, which no effect is drawn as."""
-    small, ink = mark("circle", colours.muted, 4, 0), colours.muted
-    return marks(points, colour=ink, name=FLOOR, across=across, thickness=1, cap=2, marker=small, showlegend=True)
-
-
-def floor_text(floor: Floor) -> str:
-    """The same on hover."""
-    return f"{FLOOR}: {words.label(floor.text)}, {floor.rounds} rounds"
 
 
 def line(x: Any, y: Any, colour: str, width: float = 1, *, style: Layout | None = None, **more: Any) -> go.Scatter:
@@ -148,11 +116,6 @@ def area(x0: float, x1: float, y0: float, y1: float, fill: str, edge: str = "", 
     line = {"width": 1, "color": edge} if edge else {"width": 0}
     ends = {"x0": x0, "x1": x1, "y0": y0, "y1": y1}
     return {"type": "rect", **ends, "fillcolor": fill, "line": line, "layer": "below", **more}
-
-
-def box(y: float, x0: float, x1: float, half_px: float, fill: str, edge: str = "", name: str = "") -> Layout:
-    """A rectangle around a row's track; a `name` is for the legend."""
-    return area(x0, x1, y - half_px, y + half_px, fill, edge, name=words.label(name, 40), showlegend=False)
 
 
 def rule(x0: float, x1: float, y0: float, y1: float, colour: str, dash: str = "solid", **more: Any) -> Layout:
@@ -177,12 +140,33 @@ def note(x: float, y: float, text: str, colours: Palette, *, quiet: bool = False
     }
 
 
-def row_notes(y: float, name: str, value: str, colours: Palette, *, quiet: bool = False) -> list[Layout]:
-    """The name of a row at the left edge and its value at the right one, quiet or not."""
-    return [note(0, y, name, colours), note(1, y, value, colours, quiet=quiet)]
-
-
-def legend(colour: str, **more: Any) -> Layout:
-    """A legend along the figure's upper edge, whatever the height; it explains and switches nothing."""
-    place = {"yref": "container", "yanchor": "top", "font": {"size": SMALL, "color": colour}}
-    return {**ABOVE, **place, "itemclick": False, "itemdoubleclick": False, **more}
+def bar_rows(
+    rows: Sequence[tuple[str, str]],
+    bars: Sequence[Layout],
+    colours: Palette,
+    *,
+    row_px: int,
+    bar_px: int,
+    foot_px: int,
+    right_px: int,
+    quiet: bool = True,
+    **more: Any,
+) -> go.Figure:
+    """Rows of bars from left to right: above each its name at the left edge and its value at the right one, `quiet` or
+    not. `bars`: what plotly's have beside their place, each over all rows. The y axis counts pixels."""
+    height = row_px * len(rows)
+    middles = [height - row_px * place - bar_px / 2 - 26 for place in range(len(rows))]
+    notes = []
+    for y, (name, value) in zip(middles, rows, strict=True):
+        above = y + bar_px / 2 + 11
+        notes += [note(0, above, name, colours), note(1, above, value, colours, quiet=quiet)]
+    return figure(
+        [go.Bar(y=middles, orientation="h", width=bar_px, hoverinfo="text", **bar) for bar in bars],
+        colours,
+        height=height + foot_px,
+        margin=(5, right_px, 2, foot_px - 2),
+        annotations=notes,
+        yaxis={"range": [0, height], "visible": False, "fixedrange": True},
+        showlegend=False,
+        **more,
+    )

@@ -14,23 +14,8 @@ from .. import words
 from ..views.forest import linear_ticks
 from ..views.memory import AMOUNTS, BEATEN, FRONT, HELD, OPEN, RANKS, Policy, Spot, percent_of
 from .colours import LIGHT, Palette
-from .drawing import (
-    ABOVE,
-    SMALL,
-    Layout,
-    Mark,
-    axis,
-    figure,
-    line,
-    log_span,
-    mark,
-    marks,
-    ratio_axis,
-    row_notes,
-    rows_axis,
-)
+from .drawing import ABOVE, SMALL, Layout, Mark, axis, bar_rows, figure, line, log_span, mark, marks, ratio_axis
 
-BAR_PX = 40  # a line of text and a bar
 SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up", "star", "pentagon", "hexagon")
 STANDING = {FRONT: ("blue", "circle"), BEATEN: ("gray", "x-thin"), OPEN: ("gray", "circle-open")}
 """Colour and marker of each rank."""
@@ -45,38 +30,26 @@ def memory(rows: Sequence[Memory], field: str, baseline: str, colours: Palette =
     amounts: list[float | None] = [getattr(row, field) for row in rows]
     largest = max((amount or 0.0 for amount in amounts), default=0.0)
     divisor, unit = words.byte_unit(largest)
-    height = BAR_PX * len(rows)
-    middles = [height - BAR_PX * (place + 1) + 8 for place in range(len(rows))]
-    notes: list[Layout] = []
     hovers = []
-    for y, row, amount in zip(middles, rows, amounts, strict=True):
-        notes += row_notes(y + 17, words.label(row.variant, 30), words.size(amount), colours)
+    for row, amount in zip(rows, amounts, strict=True):
         exact = f" ({amount:,.0f} bytes)" if amount is not None else f"<br>{words.label(row.reason or '', 90)}"
         hovers.append(f"<b>{words.label(row.variant)}</b><br>{AMOUNTS[field]}: {words.size(amount)}{exact}")
-    bar = go.Bar(
-        x=[amount or 0 for amount in amounts],
-        y=middles,
-        orientation="h",
-        marker={"color": [colours.sides[row.variant != baseline] for row in rows]},
-        hovertext=hovers,
-        hoverinfo="text",
-        width=12,
-    )
-    return figure(
-        bar,
+    ticks = {place: f"{text} {unit}" if place else "0" for place, text in _byte_ticks(0.0, largest, divisor).items()}
+    bar: Layout = {
+        "x": [amount or 0 for amount in amounts],
+        "marker": {"color": [colours.sides[row.variant != baseline] for row in rows]},
+        "hovertext": hovers,
+    }
+    return bar_rows(
+        [(words.label(row.variant, 30), words.size(amount)) for row, amount in zip(rows, amounts, strict=True)],
+        [bar],
         colours,
-        height=height + 30,
-        margin=(5, 24, 2, 28),
-        annotations=notes,
-        xaxis=axis(
-            range=[0, largest or 1],
-            ticks_at={
-                place: f"{text} {unit}" if place else "0" for place, text in _byte_ticks(0.0, largest, divisor).items()
-            },
-            gridcolor=colours.rule,
-        ),
-        yaxis=rows_axis(height),
-        showlegend=False,
+        row_px=40,
+        bar_px=12,
+        foot_px=30,
+        right_px=24,
+        quiet=False,
+        xaxis=axis(range=[0, largest or 1], ticks_at=ticks, gridcolor=colours.rule),
     )
 
 
@@ -103,7 +76,10 @@ def tradeoff(spots: Sequence[Spot], title: str, baseline: str, colours: Palette 
     if len(dots[FRONT]) > 1:
         x, y = zip(*sorted(dot[:2] for dot in dots[FRONT]), strict=True)
         traces.append(line(x, y, colours.muted, style={"dash": "dot", "shape": "hv"}, name="front"))
-    traces += [_dots(chosen, rank, colours) for rank, chosen in dots.items() if chosen]
+    for rank, (ink, symbol) in STANDING.items():
+        if dots[rank]:
+            dot = mark(symbol, colours.verdict[ink], 9)
+            traces.append(marks(dots[rank], colour=dot["color"], name=rank, thickness=1.5, cap=5, marker=dot))
     ticks = _byte_ticks(max(left, 0.0), right, divisor)
     name = f"speed-up over {words.label(baseline, 24)} (log)"
     shares = [
@@ -123,13 +99,6 @@ def tradeoff(spots: Sequence[Spot], title: str, baseline: str, colours: Palette 
         yaxis=ratio_axis(bottom, top, name, gridcolor=colours.rule),
         legend=ABOVE,
     )
-
-
-def _dots(dots: Sequence[Mark], rank: str, colours: Palette) -> go.Scatter:
-    """The dots of one rank, where they were measured."""
-    ink, symbol = STANDING[rank]
-    colour = colours.verdict[ink]
-    return marks(dots, colour=colour, name=rank, thickness=1.5, cap=5, marker=mark(symbol, colour, 9))
 
 
 def _number(number: int, spot: Spot, lift: float, colours: Palette) -> Layout:

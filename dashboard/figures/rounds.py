@@ -13,22 +13,7 @@ from llama_workbench.harness.spec.words import Word
 from .. import words
 from ..views.samples import Paired
 from .colours import LIGHT, Palette
-from .drawing import (
-    ABOVE,
-    SMALL,
-    Layout,
-    area,
-    axis,
-    figure,
-    legend,
-    line,
-    log_span,
-    mark,
-    marks,
-    note,
-    ratio_axis,
-    rule,
-)
+from .drawing import ABOVE, SMALL, Layout, area, axis, figure, line, log_span, mark, marks, note, ratio_axis, rule
 
 
 def paired_rounds(
@@ -171,6 +156,7 @@ def drift(frame: pd.DataFrame, colours: Palette = LIGHT) -> go.Figure:
     median = line(middle["order"], heights, colours.sides[1], 2, name="median of neighbouring rounds")
     grid: Layout = {"gridcolor": colours.rule}
     zero: Layout = {"zeroline": True, "zerolinecolor": colours.muted, "range": _seen(100 * (frame["relative"] - 1))}
+    top: Layout = {"yref": "container", "yanchor": "top", "font": {"size": SMALL, "color": colours.text}}
     return figure(
         [_dots(shown, colours), median],
         colours,
@@ -178,7 +164,7 @@ def drift(frame: pd.DataFrame, colours: Palette = LIGHT) -> go.Figure:
         margin=(5, 12, 30, 46),
         xaxis=axis("rounds, in the order they were taken", rangemode="tozero", **grid),
         yaxis=axis("time of a call over its median [%]", tickformat="+.0f", **zero, **grid),
-        legend=legend(colours.text),
+        legend={**ABOVE, **top, "itemclick": False, "itemdoubleclick": False},
     )
 
 

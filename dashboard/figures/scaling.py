@@ -14,21 +14,7 @@ from ..views.data import Floor
 from ..views.forest import FLOOR
 from ..views.scaling import AXES, Series
 from .colours import LIGHT, Palette
-from .drawing import (
-    ABOVE,
-    Layout,
-    Mark,
-    area,
-    axis,
-    figure,
-    floor_text,
-    identical,
-    log_span,
-    mark,
-    ratio_axis,
-    rule,
-    some_bounded,
-)
+from .drawing import ABOVE, Layout, Mark, area, axis, figure, log_span, mark, marks, ratio_axis, rule
 
 LANE = 1.12
 """How far left of a point stands what identical code came out at, as a factor of the size."""
@@ -67,8 +53,10 @@ def ratios(series: Series, floors: Mapping[str, Floor], colours: Palette = LIGHT
             rows.append((series.settled(size), size, effect.value, *ends, hover))
     traces = _traces(rows, ("settled", "not settled"), colours)
     if grey:
-        beside = [(size / LANE, floor.value, floor.low, floor.high, floor_text(floor)) for size, floor in grey]
-        traces.append(identical(beside, colours))
+        told = [f"{FLOOR}: {words.label(floor.text)}, {floor.rounds} rounds" for _, floor in grey]
+        beside = [(at / LANE, one.value, one.low, one.high, text) for (at, one), text in zip(grey, told, strict=True)]
+        dot, ink = mark("circle", colours.muted, 4, 0), colours.muted  # thin lines with a dot, as no effect has
+        traces.append(marks(beside, colour=ink, name=FLOOR, thickness=1, cap=2, marker=dot, showlegend=True))
     return _figure(traces, shapes, series, ratio_axis(bottom, top, "speed-up (log)"), colours)
 
 
@@ -118,12 +106,15 @@ def _traces(points: Sequence[Point], names: tuple[str, str], colours: Palette) -
     """Filled marks for what is settled, hollow ones for what is not; `names`: of both in the legend."""
     blue = colours.verdict["blue"]
     traces: list[go.Scatter] = []
+    no_cap = {"visible": False}  # even an interval without length would have one
     for settled, name, symbol in zip((True, False), names, ("circle", "circle-open"), strict=True):
         chosen = [point for point in points if point[0] is settled]
         rows = [(place, value, low, high, f"{hover}, {name}") for _, place, value, low, high, hover in chosen]
         alone = [row for row in rows if row[2] == row[3]]
         bounded = [row for row in rows if row not in alone]
-        traces += some_bounded(bounded, alone, colour=blue, name=name, marker=mark(symbol, blue, 10))
+        drawn: Layout = {"colour": blue, "name": name, "marker": mark(symbol, blue, 10)}
+        traces += [marks(bounded, showlegend=True, **drawn)] if bounded else []
+        traces += [marks(alone, showlegend=not bounded, error_y=no_cap, **drawn)] if alone else []
     return traces
 
 

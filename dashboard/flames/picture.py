@@ -177,7 +177,7 @@ def _inks(palette: Palette) -> dict[str, Any]:
         "fills": [*(palette.frames[name] for name in KINDS), *palette.difference],
         "text": palette.frame_text,
         "muted": palette.muted,
-        "edge": palette.frame_edge,
+        "edge": palette.page,
         "page": palette.page,
     }
 

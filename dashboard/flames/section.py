@@ -24,13 +24,7 @@ SPEEDSCOPE_PX = 560
 Drawn = tuple[picture.Picture, list[dict[str, object]]]
 """A picture, and its functions as the rows of a table."""
 
-_HERE = Path(__file__).parent
-_CANVAS = st.components.v2.component(
-    "llama_workbench_flames",
-    html='<div class="flames"></div>',
-    css=(_HERE / "flame.css").read_text(encoding="utf-8"),
-    js=(_HERE / "flame.js").read_text(encoding="utf-8"),
-)
+_CANVAS = blocks.component("flames", Path(__file__).with_name("flame.js"))
 
 
 @st.fragment  # what is chosen in it changes nothing else on the page

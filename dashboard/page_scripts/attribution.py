@@ -8,11 +8,9 @@ import streamlit as st
 
 from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.figures import attribution as figures
-from llama_workbench.dashboard.figures import forest
-from llama_workbench.dashboard.sections import answer, blocks, head, named
+from llama_workbench.dashboard.sections import blocks, head, named
 from llama_workbench.dashboard.sections import claim as section
 from llama_workbench.dashboard.views import attribution, data, outcomes, samples
-from llama_workbench.dashboard.views import forest as forest_rows
 from llama_workbench.harness.metrics.attribution import DUMMY, MARGIN_PERCENT
 from llama_workbench.harness.report.ladder import ladder_headings, ladder_of, ladder_rows
 
@@ -39,7 +37,10 @@ def main() -> None:
     lost = "The cells cannot be shown; what was judged is below."
     measured = blocks.computed(lost, opened, samples.read_grid, workload, asked[0].alpha)
     named.show_cards(opened.run, [], [workload])
-    show_workload(opened.run, asked[0], workload, measured)
+    with st.container(border=True, gap="xsmall"):
+        st.markdown(f"**On {words.markdown(opened.run.named(workload))}**")
+        for sentence in attribution.sentences(asked[0], workload, measured):
+            st.text(sentence)
     show_effects(opened.run, asked[0], workload, measured)
     if measured is not None:
         show_cells(measured, opened.run.named(workload))
@@ -53,20 +54,13 @@ def show_answer(opened: state.Opened, claims: Sequence[data.Claim]) -> None:
     wanted = section.wanted(known)
     claim = known[wanted] if wanted is not None and known[wanted] in claims else first
     look = outcomes.look_of(claim)
-    st.header(answer.title(look, section.full_title(claim)), anchor="answer")
+    st.header(section.titled(look, section.full_title(claim)), anchor="answer")
     blocks.name_tab(f"{look.word}: {section.full_title(claim)}")
     state.add_heading("Answer", "answer")
-    answer.show(opened.run, claim)
+    section.show_answer(opened.run, claim)
     for other in claims:
         if other is not claim:
             st.markdown(f"{blocks.verdict_word(outcomes.look_of(other))}: {words.markdown(other.claimed)}")
-
-
-def show_workload(run: data.Run, claim: data.Claim, workload: str, measured: attribution.Measured | None) -> None:
-    with st.container(border=True, gap="xsmall"):
-        st.markdown(f"**On {words.markdown(run.named(workload))}**")
-        for sentence in attribution.sentences(claim, workload, measured):
-            st.text(sentence)
 
 
 def show_ladder(run: data.Run) -> bool:
@@ -87,8 +81,7 @@ def show_ladder(run: data.Run) -> bool:
 def show_effects(run: data.Run, claim: data.Claim, workload: str, measured: attribution.Measured | None) -> None:
     blocks.header("Effects", anchor="effects")
     shown = attribution.rows(claim, workload)
-    drawn = forest.forest(shown, {}, state.colours(), heading="")
-    blocks.plot(drawn, f"Factorial on {run.named(workload)}. {forest_rows.in_words(shown, {})}", "forest")
+    blocks.forest_plot(shown, "forest", front=f"Factorial on {run.named(workload)}. ", heading="")
     factors = measured.grid.factors if measured else ()
     steps = "; ".join(f"{factor.name}: {factor.change()}" for factor in factors)
     means = f" ({words.markdown(steps)})" if steps else ""

@@ -12,7 +12,7 @@ import streamlit as st
 
 from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.flames import section as flames
-from llama_workbench.dashboard.sections import answer, blocks, comparison, machines, named, sides
+from llama_workbench.dashboard.sections import blocks, comparison, machines, named, sides
 from llama_workbench.dashboard.sections import claim as section
 from llama_workbench.dashboard.views import answers, beside, data, gates, outcomes, scaling, why
 from llama_workbench.harness.metrics.base import FINDINGS, Metric
@@ -83,7 +83,7 @@ def choose_row(run: data.Run, rows: Sequence[Effect]) -> Effect:
 
 def show_answer(opened: state.Opened, claim: data.Claim) -> None:
     section.show_headline(claim)
-    answer.show(opened.run, claim, state.computed(opened, why.explain_part, claim.claim, claim.part))
+    section.show_answer(opened.run, claim, state.computed(opened, why.explain_part, claim.claim, claim.part))
     asked = [name for effect in claim.effects if not effect.factor for name in (effect.variant, effect.baseline)]
     named.show_cards(opened.run, asked, [effect.workload for effect in claim.effects])
 
@@ -164,17 +164,17 @@ def show_inside(opened: state.Opened, claim: data.Claim, rows: Sequence[Effect])
     effect = choose_row(run, rows)
     variants = [side for side in dict.fromkeys([effect.baseline, effect.variant]) if side]
     if effect.baseline and effect.variant:
-        blocks.subheader("Round by round", anchor="rounds")
+        blocks.header("Round by round", anchor="rounds", within=True)
         sides.show_rounds_of_claim(opened, claim, effect)
         query = {"baseline": effect.baseline, "variant": effect.variant, "workload": effect.workload}
         blocks.link("compare", "Compare the two on every workload", "compare_arrows", {"run": opened.name} | query)
         sides.show_same(run, effect.workload, effect.baseline, effect.variant)
     if variants:
-        blocks.subheader("Where the time goes", anchor="time")
+        blocks.header("Where the time goes", anchor="time", within=True)
         if not run.is_of_functions:
             sides.show_phases(opened, effect.workload, variants, claim.hypothesis.of)
         flames.show(opened, effect.workload, variants, effect.baseline)
-        blocks.subheader("Memory", anchor="memory")
+        blocks.header("Memory", anchor="memory", within=True)
         sides.show_memory(run, effect.workload, variants, effect.baseline)
 
 

@@ -9,7 +9,7 @@ import streamlit as st
 
 from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.flames import section as flames
-from llama_workbench.dashboard.sections import answer, blocks, claim, head, named, sides
+from llama_workbench.dashboard.sections import blocks, claim, head, named, sides
 from llama_workbench.dashboard.views import breakdown, data, gates, outcomes, samples, why
 from llama_workbench.harness.spec.entered import EnteredName
 from llama_workbench.harness.stats.samples import tokens_per_second
@@ -60,10 +60,10 @@ def main() -> None:
 def show_comparison(opened: state.Opened, versus: samples.Versus, baseline: str, variant: str) -> None:
     run, compared = opened.run, versus.claim
     look = outcomes.look_of(compared)
-    st.header(answer.title(look, f"{variant} against {baseline}"), anchor="answer")
+    st.header(claim.titled(look, f"{variant} against {baseline}"), anchor="answer")
     blocks.name_tab(f"{look.word}: {variant} against {baseline}")
     state.add_heading("Answer", "answer")
-    answer.show(run, compared, why.explain(run, compared, state.computed(opened, breakdown.read)))
+    claim.show_answer(run, compared, why.explain(run, compared, state.computed(opened, breakdown.read)))
     named.show_cards(run, [baseline, variant], [effect.workload for effect in compared.effects])
     show_worth(compared)
     claim.show_forest(compared, run.floors)
@@ -71,7 +71,7 @@ def show_comparison(opened: state.Opened, versus: samples.Versus, baseline: str,
     blocks.header("Inside one workload", anchor="inside")
     workload = named.choose_workload(run, [effect.workload for effect in compared.effects])
     [effect] = [effect for effect in compared.effects if effect.workload == workload]
-    blocks.subheader("Round by round", anchor="rounds")
+    blocks.header("Round by round", anchor="rounds", within=True)
     sides.show_rounds(versus.rounds[workload], compared, effect)
     sides.show_same(run, workload, baseline, variant)
     if not run.is_of_functions:
@@ -79,9 +79,9 @@ def show_comparison(opened: state.Opened, versus: samples.Versus, baseline: str,
         blocks.caption(
             f"Logits against the library's: {baseline} {checked['its logits']}, {variant} {checked['logits']}"
         )
-    blocks.subheader("Where the time goes", anchor="time")
+    blocks.header("Where the time goes", anchor="time", within=True)
     flames.show(opened, workload, [baseline, variant], baseline)
-    blocks.subheader("Memory", anchor="memory")
+    blocks.header("Memory", anchor="memory", within=True)
     sides.show_memory(run, workload, [baseline, variant], baseline)
     blocks.header("Measure these two again", anchor="again")
     blocks.command(outcomes.reproduce(run, compared))

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 import streamlit as st
 
 from llama_workbench.dashboard import state, words
-from llama_workbench.dashboard.figures import forest as forest_figures
 from llama_workbench.dashboard.figures import memory as figures
 from llama_workbench.dashboard.sections import blocks, head, named
-from llama_workbench.dashboard.views import data, forest, memory, outcomes, samples
+from llama_workbench.dashboard.views import data, memory, outcomes, samples
 from llama_workbench.dashboard.views.variants import card
 from llama_workbench.harness.metrics.loading.metric import LEAST_ROUNDS
 from llama_workbench.harness.report.text import ratio_text
@@ -195,8 +194,7 @@ def show_loading(opened: state.Opened) -> None:
     geometry = state.choose("Checkpoint", list(dict.fromkeys(load.row.checkpoint for load in loads)), "geometry")
     here = [load for load in loads if load.row.checkpoint == geometry]
     shares = memory.loading_shares(opened.run, geometry, here)
-    if shares.effects:
-        blocks.plot(forest_figures.forest(shares, {}, state.colours()), forest.in_words(shares, {}), "loading")
+    blocks.forest_plot(shares, "loading")
     tokens = max(load.row.prompt_tokens for load in here)
     blue = f" Blue: what is claimed ({shares.claimed})." if shares.claimed else ""
     fewest = min(load.share.n for load in here)

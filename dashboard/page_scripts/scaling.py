@@ -41,21 +41,19 @@ def main() -> None:
     left, right = st.columns(2, gap="large")
     with left:
         by_key = {scaling.sides_key(sides): sides for sides in by_sides}
-        names = {key: _sides_label(sides) for key, sides in by_key.items()}
+        names = {
+            key: f"{variant} against {baseline}" + ("" if metric.endswith(" time") else f" ({metric})")
+            for key, (variant, baseline, metric) in by_key.items()
+        }
         sides = by_key[state.choose("Effect", names, "effect", default=_most_points(by_sides))]
     with right:
         by_axis = {one.key: one for one in by_sides[sides]}
-        axis = state.choose("Against", {key: _series_label(one) for key, one in by_axis.items()}, "axis")
+        labels = {
+            key: f"{one.axis} {min(one.effects):,.0f} to {max(one.effects):,.0f}: {one.name}"
+            for key, one in by_axis.items()
+        }
+        axis = state.choose("Against", labels, "axis")
     _show(opened, by_axis[axis])
-
-
-def _sides_label(sides: scaling.Sides) -> str:
-    variant, baseline, metric = sides
-    return f"{variant} against {baseline}" + ("" if metric.endswith(" time") else f" ({metric})")
-
-
-def _series_label(series: scaling.Series) -> str:
-    return f"{series.axis} {min(series.effects):,.0f} to {max(series.effects):,.0f}: {series.name}"
 
 
 def _most_points(by_sides: dict[scaling.Sides, list[scaling.Series]]) -> str:
@@ -77,13 +75,13 @@ def _show(opened: state.Opened, series: scaling.Series) -> None:
     named.show_cards(run, [series.variant, series.baseline], [one.workload for one in series.effects.values()])
     left, right = st.columns(2, gap="large")
     with left:
-        blocks.subheader("As a ratio", anchor="ratio")
+        blocks.header("As a ratio", anchor="ratio", within=True)
         drawn = figures.ratios(series, run.floors, state.colours())
         blocks.plot(drawn, figures.ratios_text(series, run.floors), "ratios")
         blocks.caption(_ratio_caption(run, series))
     with right:
         costs, slopes, problem = state.computed(opened, from_samples, sides, series.key)
-        blocks.subheader("In microseconds a call", anchor="microseconds")
+        blocks.header("In microseconds a call", anchor="microseconds", within=True)
         if problem or all(cost.value is None for cost in costs.values()):
             st.text(f"No microseconds: {problem or 'the run has no samples of these sides'}.")
         else:
@@ -133,15 +131,13 @@ def _table(series: scaling.Series, costs: Mapping[float, Effect]) -> None:
 
 
 def _slopes(series: scaling.Series, slopes: Sequence[Interval]) -> None:
-    blocks.subheader("What each further position costs", anchor="slope")
+    blocks.header("What each further position costs", anchor="slope", within=True)
     names = (series.baseline, series.variant, f"{series.variant} less {series.baseline}")
+    drifted = "unstable: the effect drifted while it was measured"
+    texts = [drifted if slope.unstable else words.told(data.unasked(slope, unit="ns")) for slope in slopes]
     rows = [
-        {
-            "": name,
-            "a position": _slope_text(slope),
-            "rounds": slope.n,
-        }
-        for name, slope in zip(names, slopes, strict=True)
+        {"": name, "a position": text, "rounds": slope.n}
+        for name, text, slope in zip(names, texts, slopes, strict=True)
     ]
     blocks.table(rows, "Nanoseconds that a decode call takes longer for each token before it")
     difference, sides = slopes[-1], (series.variant, series.baseline)
@@ -150,12 +146,6 @@ def _slopes(series: scaling.Series, slopes: Sequence[Interval]) -> None:
         more, less = sides if difference.low > 0 else sides[::-1]
         answer = f"Each further position costs {more} more than {less}."
     blocks.caption(f"{answer} Fitted by a straight line in each round; the intervals of these three hold at once.")
-
-
-def _slope_text(slope: Interval) -> str:
-    if slope.unstable:
-        return "unstable: the effect drifted while it was measured"
-    return words.told(data.unasked(slope, unit="ns"))
 
 
 main()

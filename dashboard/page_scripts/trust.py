@@ -10,12 +10,12 @@ import pandas as pd
 import streamlit as st
 
 from llama_workbench.dashboard import state, words
-from llama_workbench.dashboard.figures import forest as forest_figures
 from llama_workbench.dashboard.figures import rounds as figures
 from llama_workbench.dashboard.sections import blocks, head
-from llama_workbench.dashboard.views import calibration, data, forest, gates, noise
-from llama_workbench.harness.calibrate.rates import EXPLAINED, PAIR_HEADINGS, RATE_HEADINGS, cells
-from llama_workbench.harness.calibrate.record import CalibrationError
+from llama_workbench.dashboard.views import data, gates, noise
+from llama_workbench.harness.calibrate import rates
+from llama_workbench.harness.calibrate.record import FILE, CalibrationError, read_trials
+from llama_workbench.harness.stats.confidence import Interval
 from llama_workbench.harness.store.verdict_schema import Effect
 
 CONTROLS_COMMAND = "pytest --benchmark"
@@ -49,9 +49,8 @@ def main() -> None:
     measured = state.computed(opened, noise.read)
     if measured.problem:
         blocks.warn(f"Left out: {measured.problem}")
-    drift = drift_of(run, measured)
     show_controls(run)
-    show_drift(run, measured, drift)
+    show_drift(run, measured)
     show_places(run, measured)
     show_gates(run)
     show_traces(run)
@@ -71,7 +70,7 @@ def show_calibration() -> None:
     st.caption("By measurement on this machine. METHODOLOGY.md has the error rates of the statistics alone, simulated.")
     try:
         where = state.results()
-        read = calibration.read(where) if isinstance(where, Path) else None
+        read = read_trials(where / FILE) if isinstance(where, Path) and (where / FILE).is_file() else None
     except CalibrationError as error:
         blocks.warn(str(error))
         return
@@ -79,25 +78,20 @@ def show_calibration() -> None:
         st.text("There are no comparisons of known outcome yet. This command makes some, in five minutes:")
         blocks.command(CALIBRATE_COMMAND)
         return
-    blocks.say(read.sentence)
+    facts, trials = read
+    blocks.say(rates.in_a_sentence(trials))
     tables = (
-        (RATE_HEADINGS, read.rows, "Rates of comparisons whose outcome was known"),
-        (PAIR_HEADINGS, read.pairs, "How often two runs of one comparison disagree"),
+        (rates.RATE_HEADINGS, rates.rows(trials), "Rates of comparisons whose outcome was known"),
+        (rates.PAIR_HEADINGS, rates.pair_rows(trials), "How often two runs of one comparison disagree"),
     )
     for headings, rows, title in tables:
         if rows:
-            blocks.table([dict(zip(headings, cells(row), strict=True)) for row in rows], title)
+            blocks.table([dict(zip(headings, rates.cells(row), strict=True)) for row in rows], title)
+    machine = ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
     st.caption(
         "Made by workbench calibrate, not by this run: two files that do the same work, or one of them a known share "
-        f"more, each measured by a command of its own. {EXPLAINED} Made on {read.machine}."
+        f"more, each measured by a command of its own. {rates.EXPLAINED} Made on {words.one_line(machine)}."
     )
-
-
-def drift_of(run: data.Run, measured: noise.Noise) -> pd.DataFrame:
-    """Every round of the baseline or the yardstick, by the names of workloads in words."""
-    baselines = {experiment.workload.name: experiment.baseline or "" for experiment in run.manifest.experiments}
-    frame = noise.drift(measured, baselines)
-    return frame.assign(workload=frame["workload"].map(run.named))
 
 
 def show_controls(run: data.Run) -> None:
@@ -115,8 +109,7 @@ def show_controls(run: data.Run) -> None:
     named = words.markdown(words.some([run.named(name) for name in unbounded], "; "))
     not_drawn = f"Not drawn, because of too few rounds: {named}." if unbounded else ""
     blocks.header("Identical code against itself", anchor="controls")
-    shown = noise.as_claim(run)
-    blocks.plot(forest_figures.forest(shown, {}, state.colours(), heading=""), forest.in_words(shown, {}), "controls")
+    blocks.forest_plot(noise.as_claim(run), "controls", heading="")
     st.caption(
         "A row has the baseline entered twice, or an identical copy of another variant, timed in the same rounds as "
         "all else. An interval without 1 in it means that the control fired: it reports a difference between identical "
@@ -143,8 +136,12 @@ def show_controls(run: data.Run) -> None:
         blocks.table(known, "Controls of this run with their intervals", formats)
 
 
-def show_drift(run: data.Run, measured: noise.Noise, frame: pd.DataFrame) -> None:
+def show_drift(run: data.Run, measured: noise.Noise) -> None:
+    """Every round of the baseline or the yardstick."""
     blocks.header("Noise over the run", anchor="noise")
+    baselines = {experiment.workload.name: experiment.baseline or "" for experiment in run.manifest.experiments}
+    frame = noise.drift(measured, baselines)
+    frame = frame.assign(workload=frame["workload"].map(run.named))
     if frame.empty:
         blocks.missing("timed rounds", CONTROLS_COMMAND)
         return
@@ -167,7 +164,7 @@ def show_places(run: data.Run, measured: noise.Noise) -> None:
     apart = [
         name
         for name, spans in measured.places.items()
-        if any(span.rounds > 1 and not span.low <= 1 <= span.high for span in spans)
+        if any(span.n > 1 and not span.low <= 1 <= span.high for span in spans)
     ]
     count = len(measured.places)
     listed = f": {words.listing([run.named(name) for name in apart[:MOST_NAMED]])}" if apart else ""
@@ -181,7 +178,7 @@ def show_places(run: data.Run, measured: noise.Noise) -> None:
             "workload": run.named(name),
             "first against the others": ratio(first),
             "last against the first": ratio(slope),
-            "rounds": first.rounds,
+            "rounds": first.n,
             "page faults a call, least": faults.at[name, "least"],
             "most": faults.at[name, "most"],
             "most in": faults.at[name, "most in"],
@@ -196,8 +193,8 @@ def show_places(run: data.Run, measured: noise.Noise) -> None:
     )
 
 
-def ratio(span: noise.Span) -> str:
-    return words.ratio(span.value, span.low or None, span.high) if span.rounds > 1 else "too few rounds"
+def ratio(span: Interval) -> str:
+    return words.ratio(span.centre, span.low or None, span.high) if span.n > 1 else "too few rounds"
 
 
 def show_gates(run: data.Run) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from llama_workbench.dashboard import state, words
-from llama_workbench.dashboard.sections import answer, blocks, comparison
+from llama_workbench.dashboard.sections import blocks, comparison
 from llama_workbench.dashboard.sections import claim as section
 from llama_workbench.dashboard.strips import picture
 from llama_workbench.dashboard.strips import section as strips
@@ -31,7 +31,7 @@ def main() -> None:
     compared = all(claim.is_comparison or claim.is_condition for claim in run.claims)
     if compared and len(run.claims) <= MOST_COMPARED and show_comparisons(opened):
         return
-    st.header(answer.headline(run), anchor="answer")
+    st.header(section.headline(run), anchor="answer")
     blocks.name_tab(outcomes.answer_of(run).headline)
     main = run.claims[outcomes.main_claim(run, run.claims)]
     ladder = ladder_of(run.claims, run.dispute, run.manifest)
@@ -78,7 +78,7 @@ def show_claim(opened: state.Opened) -> None:
     claim = claims[outcomes.main_claim(opened.run, claims) if wanted is None else wanted]
     st.subheader(words.markdown(section.full_title(claim)), anchor="who")
     causes = state.computed(opened, why.explain_part, claim.claim, claim.part)
-    answer.show(opened.run, claim, causes)
+    section.show_answer(opened.run, claim, causes)
     blocks.link("claim", "All its evidence", "arrow_forward", section.link(opened.name, claim))
 
 
@@ -107,7 +107,7 @@ def filtered(claims: Sequence[data.Claim]) -> list[data.Claim]:
         list(counts),
         key="verdict",
         selection_mode="multi",
-        format_func=lambda kind: f":material/{kind.look.icon}: {_counted(kind, counts[kind])}",
+        format_func=lambda kind: f":material/{kind.look.icon}: {counts[kind]} {words.markdown(kind.look.word.lower())}",
         on_change=_keep,
         args=("verdict",),
         label_visibility="collapsed",
@@ -120,7 +120,10 @@ def _matches(claim: data.Claim, search: str) -> bool:
     """Whether a claim is that team's ("by team-006"), or has all words."""
     if search.startswith(BY):
         return search.removeprefix(BY).strip() in map(str.lower, claim.who)
-    return all(word in _searched(claim) for word in search.split())
+    names = [name for effect in claim.effects for name in (effect.workload, effect.variant, effect.baseline)]
+    said = [claim.claim, claim.part, claim.title, claim.statement, *claim.who, claim.source, claim.claimed]
+    searched = " ".join([*said, *dict.fromkeys(names)]).lower()
+    return all(word in searched for word in search.split())
 
 
 def _keep(name: str) -> None:
@@ -130,18 +133,6 @@ def _keep(name: str) -> None:
         st.query_params[name] = chosen
     else:
         st.query_params.pop(name, None)
-
-
-def _counted(verdict: Word, number: int) -> str:
-    """ "3 supported", as Markdown."""
-    return f"{number} {words.markdown(verdict.look.word.lower())}"
-
-
-def _searched(claim: data.Claim) -> str:
-    """What the search looks through, in lower case."""
-    names = [name for effect in claim.effects for name in (effect.workload, effect.variant, effect.baseline)]
-    said = [claim.claim, claim.part, claim.title, claim.statement, *claim.who, claim.source, claim.claimed]
-    return " ".join([*said, *dict.fromkeys(names)]).lower()
 
 
 def count(claims: Sequence[data.Claim]) -> dict[Word, int]:

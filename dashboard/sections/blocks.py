@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pandas as pd
@@ -12,8 +13,24 @@ import streamlit as st
 from llama_workbench.harness.store.errors import RunError
 
 from .. import state, words
+from ..export.svg import forest_svg
+from ..views import data, forest
 
 T = TypeVar("T")
+
+
+def component(name: str, script: Path) -> Callable[..., Any]:
+    """A part of the page that `script` draws, in a `<div class="NAME">`, with the style beside it if there is one."""
+    style = script.with_suffix(".css")
+    return st.components.v2.component(
+        f"llama_workbench_{name}",
+        html=f'<div class="{name}"></div>',
+        css=style.read_text(encoding="utf-8") if style.is_file() else None,
+        js=script.read_text(encoding="utf-8"),
+    )
+
+
+_SVG = component("svg", Path(__file__).with_name("svg.js"))
 
 
 def name_tab(text: str) -> None:
@@ -28,21 +45,31 @@ PAGE_PX, LETTER_PX, CELL_PX, COLUMN_PX = 1150, 6.0, 17, 400
 """Width of a page in a wide window; of a letter in a table, of the air around a cell, and of the widest column."""
 
 
-def header(title: str, anchor: str) -> None:
-    """The heading of a part of the page, which its contents then have a link to."""
-    st.header(title, anchor=anchor)
-    state.add_heading(title, anchor)
-
-
-def subheader(title: str, anchor: str) -> None:
-    """The heading of a part within a part; in the contents too."""
-    st.subheader(title, anchor=anchor)
+def header(title: str, anchor: str, *, within: bool = False) -> None:
+    """The heading of a part of the page, or `within` one; the page's contents then have a link to it."""
+    (st.subheader if within else st.header)(title, anchor=anchor)
     state.add_heading(title, anchor)
 
 
 def plot(figure: go.Figure, alt: str, key: str) -> None:
     """A figure, with its content in words for those who do not see it."""
     st.plotly_chart(figure, config={"displayModeBar": False, "scrollZoom": False}, alt=alt, key=key)
+
+
+def forest_plot(
+    claim: data.Claim,
+    key: str,
+    floors: Mapping[str, data.Floor] | None = None,
+    *,
+    front: str = "",
+    heading: str = "against ",
+) -> None:
+    """Every effect of a claim with its interval; nothing is drawn without effects. `front`: before the picture in
+    words; `heading`: before the name of each baseline."""
+    if claim.effects:
+        svg = forest_svg(claim, floors or {}, state.colours(), heading=heading)
+        alt = front + forest.in_words(claim, floors or {})
+        _SVG(data={"svg": svg, "alt": alt}, key=key, height="content")
 
 
 def say(text: object) -> None:
@@ -97,13 +124,13 @@ def table(
 
 def _is_wide(content: pd.DataFrame) -> bool:
     """Whether a page is too narrow for all columns."""
-    letters = [max([len(str(name)), *map(len, map(_shown, content[name]))]) for name in content.columns]
-    return sum(min(LETTER_PX * count + CELL_PX, COLUMN_PX) for count in letters) > PAGE_PX
 
+    def letters(value: object) -> int:
+        """About as many as a table shows: numbers have formats."""
+        return len(f"{value:.4g}    " if isinstance(value, float) else str(value))
 
-def _shown(value: object) -> str:
-    """About as long as a table shows it: numbers have formats."""
-    return f"{value:.4g}    " if isinstance(value, float) else str(value)
+    most = [max([len(str(name)), *map(letters, content[name])]) for name in content.columns]
+    return sum(min(LETTER_PX * count + CELL_PX, COLUMN_PX) for count in most) > PAGE_PX
 
 
 def link(page: str, label: str | None, icon: str, query: Mapping[str, str]) -> None:

@@ -1,4 +1,5 @@
-"""What the pages about claims share: which claim the URL means, its headline, its forest plot, links to it."""
+"""What the pages about claims share: which claim the URL means, its headline, its answer box (who was right, by how
+much, how sure that is, and why), its forest plot, links to it."""
 
 from __future__ import annotations
 
@@ -10,10 +11,9 @@ import streamlit as st
 
 from .. import state, words
 from ..export import evidence
-from ..figures import forest as figures
-from ..views import data, forest, outcomes
+from ..views import answers, data, forest, outcomes
 from ..views.attribution import SIDES
-from . import answer, blocks, head
+from . import blocks, head
 
 PLACES = ("claim", "part", "row")
 """What the URL says of a claim; another run has other ones."""
@@ -92,10 +92,33 @@ def full_title(claim: data.Claim) -> str:
     return f"{claim.title} ({claim.part})" if claim.part else claim.title
 
 
+def show_answer(run: data.Run, claim: data.Claim, causes: str = "") -> None:
+    """The box about a claim, or about two variants that a page compares. `causes`: what `why` says of it."""
+    texts = answers.answer(run, claim, causes)
+    who = words.markdown(texts.pop("Who was right"))
+    blocks.answers(texts, f"{blocks.verdict_word(outcomes.look_of(claim))} {who}", key="answer-box")
+
+
+def titled(look: words.Appearance, text: str) -> str:
+    """A title with its verdict in front, in colour and with an icon, as Markdown."""
+    return f":{look.colour}[:material/{look.icon}: {words.markdown(look.word)}:] {words.markdown(text)}"
+
+
+def headline(run: data.Run) -> str:
+    """The run's headline, with its answer in colour and with an icon, as Markdown."""
+    answer = outcomes.answer_of(run)
+    line = next((line for line in answer.lines if line.sentence == answer.headline), None)
+    if line is None:
+        return words.markdown(answer.headline)
+    shown = outcomes.look_of(line.verdict)
+    icon, word = f":{shown.colour}[:material/{shown.icon}:]", f":{shown.colour}[{words.markdown(line.word)}]"
+    return f"{icon} {words.markdown(line.question)} {word}{words.markdown(line.rest)}"
+
+
 def show_headline(claim: data.Claim) -> None:
     """What is claimed, by whom and where, and the verdict."""
     look = outcomes.look_of(claim)
-    st.header(answer.title(look, claim.title), anchor="answer")
+    st.header(titled(look, claim.title), anchor="answer")
     blocks.name_tab(f"{look.word}: {full_title(claim)}")
     state.add_heading("Answer", "answer")
     if claim.statement and claim.statement != claim.title:
@@ -124,5 +147,5 @@ def show_forest(claim: data.Claim, floors: Mapping[str, data.Floor]) -> None:
         claim = replace(claim, effects=sums, region=None)
     if len({effect.sides for effect in claim.effects}) == 1:
         blocks.caption(claim.effects[0].sides)
-    blocks.plot(figures.forest(claim, floors, state.colours()), forest.in_words(claim, floors), "forest")
+    blocks.forest_plot(claim, "forest", floors)
     st.caption(forest.caption(claim, floors))

@@ -8,8 +8,8 @@ from llama_workbench.harness.report.causes import changes
 from llama_workbench.harness.report.comparison import Screen, code_text, code_title, measure_rows
 
 from .. import state, words
-from ..figures import causes as figures
-from ..views import comparison, data
+from ..figures import breakdown as figures
+from ..views import data, samples
 from . import blocks
 
 CODE_LETTERS = 70  # in half of a page
@@ -18,8 +18,8 @@ CODE_LETTERS = 70  # in half of a page
 def screens_of(opened: state.Opened, claim: data.Claim) -> list[Screen]:
     """The screens of a comparison, or of a claim whose difference was looked into; none where files cannot be read, and
     the page says so."""
-    read = comparison.read_screens if claim.is_comparison else comparison.explained_screens
-    return blocks.computed("The comparison cannot be shown.", opened, read, claim.claim, claim.part) or []
+    asked = claim.claim, claim.part, not claim.is_comparison
+    return blocks.computed("The comparison cannot be shown.", opened, samples.read_screens, *asked) or []
 
 
 def show(screen: Screen, number: int = 0) -> None:

@@ -9,13 +9,12 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from .. import state, words
+from . import blocks
 
 FEWEST = 4  # headings, from which on a page has contents
 
 _HERE = Path(__file__).parent
-_SCROLL = st.components.v2.component(
-    "llama_workbench_scroll", js=(_HERE / "scroll.js").read_text(encoding="utf-8"), html="<span></span>"
-)
+_SCROLL = blocks.component("scroll", _HERE / "scroll.js")
 
 
 def begin() -> DeltaGenerator:

@@ -11,13 +11,21 @@ from streamlit.delta_generator import DeltaGenerator
 
 from llama_workbench.harness.machine.environment import one_line
 from llama_workbench.harness.machine.locks import is_held
+from llama_workbench.harness.metrics.loading.files import LOADING
+from llama_workbench.harness.metrics.memory.files import MEMORY_SWEEP
+from llama_workbench.harness.metrics.roofline.files import ROOFLINE
+from llama_workbench.harness.metrics.share.files import PHASES
 from llama_workbench.harness.remote.rows import digest_of
 from llama_workbench.harness.report.text import environments_text
 from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.folder import RunFolder
 
 from .. import state, words
-from ..views import data, entries, menu
+from ..views import data, entries
 from . import blocks, machines
+
+OF_MODELS = frozenset({"attribution", "breakdown", "memory", "scaling"})
+"""Pages about models alone."""
 
 REFRESH_SECONDS = 5.0
 """Between two looks at runs that are being measured."""
@@ -49,7 +57,10 @@ def open_run(title: str, *, over_machines: bool = False) -> state.Opened | None:
             st.text(words.problem(error))
         return None
     if entry.url:
-        _show_list(entry, path)
+        show_note()
+        if digest_of(path) != entry.digest:  # what is shown is always the run itself
+            blocks.warn("The index has another state of this run, and so has the list of runs. Write the index anew:")
+            blocks.command(shlex.join(["workbench", "index", entry.url.rpartition("/")[0]]))
     _show_run(run, below)
     opened = state.Opened(entry.name, run, stamp)
     if run.manifest.machines and not over_machines:
@@ -114,17 +125,25 @@ def pages_to_hide() -> frozenset[str]:
         return frozenset()
     try:
         path = entry.summary.path
-        return menu.without_content(state.read_run(path, entries.stamp_of_run(path)))
+        return without_content(state.read_run(path, entries.stamp_of_run(path)))
     except RunError:
         return frozenset()  # the page says what is wrong
 
 
-def _show_list(entry: entries.Entry, folder: Path) -> None:
-    """What to know of the list of runs at a URL: shown is always the run itself."""
-    show_note()
-    if digest_of(folder) != entry.digest:
-        blocks.warn("The index has another state of this run, and so has the list of runs. Write the index anew:")
-        blocks.command(shlex.join(["workbench", "index", entry.url.rpartition("/")[0]]))
+def without_content(run: data.Run) -> frozenset[str]:
+    """The pages, by their files in page_scripts, that have nothing of this run. Raises RunError."""
+    if run.is_of_functions:
+        return OF_MODELS
+    if run.manifest.machines:
+        return frozenset()  # they lead to the runs of its machines
+    folder, asked = RunFolder(run.path), {*run.dispute.measured_by.get("attribution", ())}
+    asked |= {run.dispute.ladder.claim} if run.dispute.ladder else set()
+    there = {
+        "attribution": any(claim.is_factorial or claim.claim in asked for claim in run.claims),
+        "breakdown": bool(run.profiles) or folder.has(PHASES) or folder.has(ROOFLINE),
+        "memory": bool(run.memory) or folder.has(MEMORY_SWEEP) or folder.has(LOADING),
+    }
+    return frozenset(page for page, has in there.items() if not has)
 
 
 def show_note() -> None:

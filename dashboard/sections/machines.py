@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .. import state, words
-from ..figures import forest as figures
-from ..views import data, forest, machines
+from ..views import data, machines
 from . import blocks
 
 
@@ -16,8 +15,7 @@ def show(opened: state.Opened, claim: data.Claim) -> bool:
     by_machine = machines.by_machine(claim, over or [])
     if by_machine is None:
         return False
-    in_words = forest.in_words(by_machine.claim, {})
-    blocks.plot(figures.forest(by_machine.claim, {}, state.colours(), heading=""), in_words, "forest by machine")
+    blocks.forest_plot(by_machine.claim, "forest by machine", heading="")
     sure = words.percent(1 - by_machine.claim.alpha)
     blocks.caption(
         "A row is a kind of machine; several machines of one kind are averaged. The mean is over what is true on each "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import streamlit as st
 
@@ -32,19 +32,11 @@ def show_cards(run: data.Run, variants: Sequence[str], names: Sequence[str]) -> 
     with st.popover("What do these names mean?", icon=":material/help:", type="tertiary"):
         axes = differing(list(models))
         for name in models:
-            _show_card(name, axes, "What differs: " if len(models) > 1 else "Built with ")
+            shown, front = card(name, axes), "What differs: " if len(models) > 1 else "Built with "
+            built, source = shown.axes and f"{front}{shown.axes}.", shown.source and f"Source: {shown.source}."
+            st.markdown(f"**{words.markdown(name)}**")
+            st.caption(words.markdown(" ".join(filter(None, (shown.told, built, source)))))
         for name in tasks:
             st.markdown(f"**{words.markdown(run.named(name))}** :gray[{words.markdown(f'workload {name}')}]")
             facts = workloads.facts(data.experiment(run, name).workload)
             st.caption(words.markdown(" ".join(facts)))
-
-
-def _show_card(name: str, axes: Collection[str], front: str) -> None:
-    shown = card(name, axes)
-    st.markdown(f"**{words.markdown(name)}**")
-    lines = [
-        shown.told,
-        f"{front}{shown.axes}." if shown.axes else "",
-        f"Source: {shown.source}." if shown.source else "",
-    ]
-    st.caption(words.markdown(" ".join(filter(None, lines))))

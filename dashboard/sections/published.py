@@ -11,6 +11,7 @@ import streamlit as st
 from llama_workbench.datasets.geometries import DataError
 from llama_workbench.harness.claims.published import Figure, Portion, published, published_shares
 from llama_workbench.harness.report.decision import Decision, decisions_of, picked
+from llama_workbench.harness.stats.confidence import Interval
 
 from .. import state, words
 from ..views import breakdown, data, noise
@@ -152,7 +153,7 @@ def _ends(ends_ns: Sequence[float]) -> str:
     return " – ".join(map(words.milliseconds, ends_ns))
 
 
-def _span(measured: noise.Span | None) -> str:
+def _span(measured: Interval | None) -> str:
     if measured is None:
         return ""
     return _ends([measured.low, measured.high]) if math.isfinite(measured.high) else "too few rounds"
@@ -173,16 +174,16 @@ def compared(run: data.Run, measured: noise.Noise, published: Mapping[str, Figur
         candle = next(
             filter(None, (noise.median_ns(measured, workload, name) for name in run.dispute.engine_variants)), None
         )
-        times_ns.append((1e3 * theirs.microseconds, *(one.value if one else math.nan for one in (ours, candle))))
+        times_ns.append((1e3 * theirs.microseconds, *(one.centre if one else math.nan for one in (ours, candle))))
         rows.append(
             {
                 "workload": workload,
                 "theirs": words.milliseconds(times_ns[-1][0]),
                 "their interval": _ends([1e3 * end for end in theirs.interval]) if theirs.interval else "not given",
-                "ours": words.milliseconds(ours.value if ours else None),
+                "ours": words.milliseconds(ours.centre if ours else None),
                 "our interval": _span(ours),
-                "rounds": str(ours.rounds) if ours else "",
-                "on Candle here": words.milliseconds(candle.value) if candle else "",
+                "rounds": str(ours.n) if ours else "",
+                "on Candle here": words.milliseconds(candle.centre) if candle else "",
                 "its interval": _span(candle),
                 "variant here": variant if ours else "",
                 "their benchmark": theirs.bench,

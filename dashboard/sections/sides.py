@@ -79,10 +79,9 @@ MEANING = {
 def show_same(run: data.Run, workload: str, baseline: str, variant: str) -> None:
     """Whether both sides do the same: of models their operations, of functions their answers."""
     if not run.is_of_functions:
-        blocks.subheader("Operations of both sides", anchor="operations")
-        show_operations(run, workload, baseline, variant)
+        _show_operations(run, workload, baseline, variant)
         return
-    blocks.subheader("Answers of both sides", anchor="answers")
+    blocks.header("Answers of both sides", anchor="answers", within=True)
     checked = data.experiment(run, workload).gates
     states = [gates.logits(checked.get(side)) for side in (baseline, variant)]
     how = data.experiment(run, workload).workload.check
@@ -91,8 +90,9 @@ def show_same(run: data.Run, workload: str, baseline: str, variant: str) -> None
     blocks.say(f"Before and while they were timed, both functions {agreed}. Answers were compared {by}.")
 
 
-def show_operations(run: data.Run, workload: str, baseline: str, variant: str) -> None:
+def _show_operations(run: data.Run, workload: str, baseline: str, variant: str) -> None:
     """Both op traces side by side on one workload: how many, where they differ, and what one side ran more often."""
+    blocks.header("Operations of both sides", anchor="operations", within=True)
     traces = gates.traces(run, workload, baseline, variant)
     st.markdown(f"**{words.markdown(traces.state.capitalize())}.** {words.markdown(MEANING[traces.state])}")
     ours, theirs = f"{baseline} (baseline)", f"{variant} (variant)"

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from llama_workbench.harness.report import outcome as outcomes
-from llama_workbench.harness.report.answer import Line, found_words, told_apart
+from llama_workbench.harness.report.answer import found_words, told_apart
 from llama_workbench.harness.report.decision import Picked, decisions_of, picks_of
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.verdict_schema import Effect
@@ -106,23 +106,21 @@ def first_screen(run: data.Run) -> Json:
     for line in stands.answer_of(run).lines:
         place = index[id(line.verdict)]
         claim = run.claims[place]
-        strips.append({**_answered(line, claim), "index": place, "picture": strip(claim)})
+        word = words.clip(line.word, LONGEST)
+        strips.append(
+            {
+                "question": words.clip(line.question, LONGEST),
+                "look": {**look(stands.look_of(claim)), "word": words.capital(word)},
+                "text": words.clip(line.text, 2 * LONGEST),
+                "index": place,
+                "picture": strip(claim),
+            }
+        )
         kinds.add(claim.range_word)
-    told = (
-        {"margin": "counts as the same", "asked": "asked"}.get(kinds.pop(), "claimed") if len(kinds) == 1 else "claimed"
-    )
+    kind = kinds.pop() if len(kinds) == 1 else ""
+    told = {"margin": "counts as the same", "asked": "asked"}.get(kind, "claimed")
     sure = words.percent(1 - run.alpha)
     return {"strips": strips, "teams": teams(run), "claimed": told, "sure": sure}
-
-
-def _answered(line: Line, claim: data.Claim) -> Json:
-    shown = stands.look_of(claim)
-    told = words.clip(line.text, 2 * LONGEST)
-    return {
-        "question": words.clip(line.question, LONGEST),
-        "look": {**look(shown), "word": line.word[:1].upper() + words.clip(line.word, LONGEST)[1:]},
-        "text": told,
-    }
 
 
 def main_claims(run: data.Run) -> list[data.Claim]:
@@ -147,7 +145,7 @@ def teams(run: data.Run) -> list[Json]:
             "said": _said(run, name, main),
             "picks": [
                 {
-                    "rule": _rule(pick),
+                    "rule": words.clip(pick.rule.says, 200),
                     "picked": words.capital(pick.done),
                     "by": pick.rule.name,
                     "says": ", ".join(filter(None, (pick.where, pick.rule.document, pick.rule.section))),
@@ -164,7 +162,7 @@ def _said(run: data.Run, name: str, main: Sequence[data.Claim]) -> list[Json]:
     """A team's main claims, and those others whose every part is refuted, the refuted ones first. Each is told as a
     whole, as the list below does."""
     index = {id(each): number for number, each in enumerate(run.claims)}
-    theirs = {key: [part for part in parts if name in part.who] for key, parts in _by_claim(run).items()}
+    theirs = _of_team(run, name)
     refuted = [key for key, parts in theirs.items() if {part.verdict for part in parts} == {Word.REFUTED}]
     keys = dict.fromkeys([*(claim.claim for claim in main if name in claim.who), *refuted])
     lines = []
@@ -176,12 +174,18 @@ def _said(run: data.Run, name: str, main: Sequence[data.Claim]) -> list[Json]:
     return lines
 
 
-def _by_claim(run: data.Run) -> dict[str, list[data.Claim]]:
-    """The parts of each claim by its id."""
-    groups: dict[str, list[data.Claim]] = {}
-    for claim in run.claims:
-        groups.setdefault(claim.claim, []).append(claim)
+def _by_claim(run: data.Run, places: Iterable[int]) -> dict[str, list[int]]:
+    """Of these places those of each claim's parts by its id."""
+    groups: dict[str, list[int]] = {}
+    for place in places:
+        groups.setdefault(run.claims[place].claim, []).append(place)
     return groups
+
+
+def _of_team(run: data.Run, name: str) -> dict[str, list[data.Claim]]:
+    """The parts that a team said of each of its claims, by its id."""
+    theirs = (place for place, claim in enumerate(run.claims) if name in claim.who)
+    return {key: [run.claims[place] for place in group] for key, group in _by_claim(run, theirs).items()}
 
 
 STANDINGS = (
@@ -196,8 +200,7 @@ KINDS = ("refuted", "refuted in part", "supported", "other")
 
 def _tally_of(run: data.Run, name: str) -> str:
     """How all of a team's claims stand, on one line: "18 claims: 5 refuted, 8 refuted in part, 5 other"."""
-    theirs = [[part for part in parts if name in part.who] for parts in _by_claim(run).values()]
-    counts = Counter(_kind(run, parts) for parts in theirs if parts)
+    counts = Counter(_kind(run, parts) for parts in _of_team(run, name).values())
     kinds = ", ".join(f"{counts[kind]} {kind}" for kind in KINDS if counts[kind])
     return f"{counts.total()} claim{'s' * (counts.total() != 1)}: {kinds}"
 
@@ -229,10 +232,6 @@ def _rank(standing: str) -> int:
     return STANDINGS.index(standing) if standing in STANDINGS else len(STANDINGS)
 
 
-def _rule(pick: Picked) -> str:
-    return words.clip(pick.rule.says, 200)
-
-
 def _picks(run: data.Run) -> list[Picked]:
     """What the teams' own rules pick from this run's numbers; nothing where it has none for them."""
     phases = breakdown.read(run)
@@ -248,9 +247,7 @@ def _picks(run: data.Run) -> list[Picked]:
 def grouped(run: data.Run, places: Sequence[int]) -> dict[str, list[int]]:
     """Of these places those of a claim's parts by its id, the main claims first, then what has a verdict, then the
     rest."""
-    claims, groups = run.claims, dict[str, list[int]]()
-    for place in places:
-        groups.setdefault(claims[place].claim, []).append(place)
+    claims, groups = run.claims, _by_claim(run, places)
     first = list(dict.fromkeys(name for name, _ in run.dispute.headlines()))
 
     def importance(name: str) -> tuple[int, int]:
@@ -281,17 +278,14 @@ def _main_of(run: data.Run, parts: Sequence[data.Claim]) -> data.Claim:
 def _claim_row(run: data.Run, parts: Sequence[data.Claim], places: Sequence[int]) -> Json:
     main = _main_of(run, parts)
     counted = stands.apart(parts, main)
+    tally = (outcomes.tally_text(stands.rows_of(counted)), f"{len(parts)} parts" if len(parts) > 1 else "")
     return {
         "index": places[0],
         "indices": list(places),
         "look": look(stands.look_of_all(counted)),
         "title": words.clip(main.title, LONGEST),
         "sentence": sentence(main),
-        "tally": " · ".join(
-            filter(
-                None, (outcomes.tally_text(stands.rows_of(counted)), f"{len(parts)} parts" if len(parts) > 1 else "")
-            )
-        ),
+        "tally": " · ".join(filter(None, tally)),
         "picture": strip(main),
         "parts": [_part(run, part, place) for part, place in zip(parts, places, strict=True)],
     }

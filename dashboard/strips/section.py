@@ -9,17 +9,12 @@ from typing import Any
 import streamlit as st
 
 from .. import state
+from ..sections import blocks
 from ..sections import claim as section
 from ..views import data
 from . import picture
 
-_HERE = Path(__file__).parent
-_STRIPS = st.components.v2.component(
-    "llama_workbench_strips",
-    html='<div class="strips"></div>',
-    css=(_HERE / "strips.css").read_text(encoding="utf-8"),
-    js=(_HERE / "strips.js").read_text(encoding="utf-8"),
-)
+_STRIPS = blocks.component("strips", Path(__file__).with_name("strips.js"))
 
 
 def show_answer(opened: state.Opened) -> None:

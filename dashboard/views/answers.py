@@ -162,16 +162,14 @@ def _how_much(claim: data.Claim) -> str:
         subject = f"{first.metric} of {first.variant}" if first.variant else first.metric
     if len(known) == 1:
         place = f" on {first.where}" if first.workload else ""
-        gain = f", that is {gain}" if (gain := _gain(first)) else ""
-        return f"{front}{subject}{place}: {words.effect(first)}{gain}."
+        return f"{front}{subject}{place}: {words.effect(first)}{_gain(first)}."
     same = len({effect.sides for effect in known}) == 1
     ends = []
     lowest = min(known, key=lambda one: (-math.inf if one.lower is None else one.low, one.value or 0.0))
     highest = max(known, key=lambda one: (math.inf if one.upper is None else one.high, one.value or 0.0))
     for end, effect in (("Lowest", lowest), ("Highest", highest)):
         place = effect.where if same else f"{effect.sides} on {effect.where}"
-        gain = f", that is {gain}" if (gain := _gain(effect)) else ""
-        ends.append(f"{end} ({place}): {words.effect(effect)}{gain}.")
+        ends.append(f"{end} ({place}): {words.effect(effect)}{_gain(effect)}.")
     return f"{front}{f'{subject}. ' if same else ''}{' '.join(ends)}"
 
 
@@ -185,9 +183,10 @@ def _claimed_and_found(claim: data.Claim) -> str:
 
 
 def _gain(effect: Effect) -> str:
-    """A ratio's interval in words: "1.2 to 3.1 % faster"; nothing for values with a unit and for open intervals."""
+    """A ratio's interval in words: ", that is 1.2 to 3.1 % faster"; nothing with a unit or an open end."""
     low, high = effect.lower, effect.upper
-    return "" if effect.unit or low is None or high is None else gain_text(low, high)
+    gain = "" if effect.unit or low is None or high is None else gain_text(low, high)
+    return gain and f", that is {gain}"
 
 
 def how_sure(run: data.Run) -> str:

@@ -92,10 +92,11 @@ STATES = {
 
 def standing(claim: Claim) -> list[str]:
     """A sentence a side without numbers: "Operations: proven on a and b."."""
-    return [
-        f"{side.capitalize()}: {'; '.join(f'{state} on {words.listing(_places(of))}' for state, of in states.items())}."
-        for side, states in _by_state(claim).items()
-    ]
+    lines = []
+    for side, states in _by_state(claim).items():
+        places = {state: words.listing([one.where for one in of]) for state, of in states.items()}
+        lines.append(f"{side.capitalize()}: {'; '.join(f'{state} on {where}' for state, where in places.items())}.")
+    return lines
 
 
 def headline(claim: Claim) -> list[str]:
@@ -115,10 +116,6 @@ def _by_state(claim: Claim) -> dict[str, dict[str, list[Effect]]]:
             if effect.factor == side:
                 sides.setdefault(side, {}).setdefault(STATES.get(effect.verdict, "open"), []).append(effect)
     return sides
-
-
-def _places(effects: list[Effect]) -> list[str]:
-    return [effect.where for effect in effects]
 
 
 def _change(effect: Effect) -> str:
@@ -145,13 +142,15 @@ def sentences(claim: Claim, workload: str, measured: Measured | None) -> list[st
         lines.append("No share: by these intervals the total may be no gain or a loss, so there is nothing to divide.")
     for side in (ARCHITECTURE, OPERATIONS):
         if (effect := by_name.get(side)) is not None:
-            lines.append(f"{side.capitalize()}: {words.effect(effect)}, {_meaning(effect)}.")
+            unsettled = "not settled" if effect.verdict == "inconclusive" else effect.verdict
+            meaning = SETTLED.get(effect.verdict) or unsettled
+            lines.append(f"{side.capitalize()}: {words.effect(effect)}, {meaning}.")
     factors = {name: one for name, one in by_name.items() if ":" not in name and name not in (*SIDES, DUMMY)}
     settled = [f"{name} {words.effect(one)} ({one.verdict})" for name, one in factors.items() if one.verdict in SETTLED]
     if settled:
         lines.append(f"Settled factors: {', '.join(settled)}.")
-    if unsettled := [name for name, one in factors.items() if one.verdict not in SETTLED]:
-        lines.append(f"Factors not settled: {', '.join(unsettled)}.")
+    if others := [name for name, one in factors.items() if one.verdict not in SETTLED]:
+        lines.append(f"Factors not settled: {', '.join(others)}.")
     interactions = {name: one for name, one in by_name.items() if ":" in name}
     if mixed := [
         f"{name} {words.effect(one)}" for name, one in interactions.items() if one.verdict in ("faster", "slower")
@@ -167,8 +166,3 @@ def sentences(claim: Claim, workload: str, measured: Measured | None) -> list[st
                 f"±{MARGIN_PERCENT:g} %, the others are open."
             )
     return lines
-
-
-def _meaning(effect: Effect) -> str:
-    unsettled = "not settled" if effect.verdict == "inconclusive" else effect.verdict
-    return SETTLED.get(effect.verdict) or unsettled

@@ -17,15 +17,14 @@ class Part:
 
     claim: data.Claim
     kind: str
-    said: str  # the word and what was found
-    found: str  # what was found alone
+    found: str
 
 
 def parts(claims: Sequence[data.Claim], claim: data.Claim) -> list[Part]:
     """The timed and the counted parts of the claim that `claim` is a part of, timed ones first; empty unless it has
     both and is one of them."""
     same = [each for each in claims if each.claim == claim.claim and each.effects and _kind(each)]
-    of_both = [Part(each, _kind(each), _said(each), _found(each)) for each in same]
+    of_both = [Part(each, _kind(each), _found(each)) for each in same]
     if claim not in same or len({part.kind for part in of_both}) < 2:
         return []
     return sorted(of_both, key=lambda part: part.kind != TIME)
@@ -51,18 +50,16 @@ def _kind(claim: data.Claim) -> str:
 
 
 def _said(claim: data.Claim) -> str:
-    is_open_time = claim.verdict == "inconclusive" and not claim.unit and _known(claim)
-    return _open_time(claim) if is_open_time else f"{claim.verdict.look.word.lower()}, {_found(claim)}"
+    """The word and what was found."""
+    if claim.verdict == "inconclusive" and not claim.unit and (known := _known(claim)):
+        widest = max(50 * (high / low - 1) for low, high in known if low > 0)
+        return f"open at ±{widest:.2g} % ({_found(claim)})"
+    return f"{claim.verdict.look.word.lower()}, {_found(claim)}"
 
 
 def _known(claim: data.Claim) -> list[tuple[float, float]]:
     """The intervals that have both ends."""
     return [(each.low, each.high) for each in claim.effects if each.lower is not None and each.upper is not None]
-
-
-def _open_time(claim: data.Claim) -> str:
-    widest = max(50 * (high / low - 1) for low, high in _known(claim) if low > 0)
-    return f"open at ±{widest:.2g} % ({_found(claim)})"
 
 
 def _found(claim: data.Claim) -> str:

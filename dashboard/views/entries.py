@@ -182,21 +182,11 @@ def first_shown(runs: Sequence[Entry]) -> Entry:
     return max(runs, key=lambda entry: sum(entry.summary.verdicts.values()))
 
 
-@dataclass(frozen=True)
-class GoingOn:
-    """A run that is being measured now. share: of its budget that its rounds have used so far."""
-
-    name: str
-    share: float
-
-    def __str__(self) -> str:
-        return f"{self.name} is being measured: {100 * self.share:.0f} % of the time for its rounds is used."
-
-
-def going_on(runs: Sequence[Entry]) -> list[GoingOn]:
-    """The runs of this machine that somebody writes into."""
+def going_on(runs: Sequence[Entry]) -> list[str]:
+    """A sentence for each run of this machine that somebody writes into: how far it is."""
     return [
-        GoingOn(entry.name, _share_used(entry.summary.path))
+        f"{entry.name} is being measured: "
+        f"{100 * _share_used(entry.summary.path):.0f} % of the time for its rounds is used."
         for entry in runs
         if entry.summary.status == RUNNING and not entry.url and is_held(entry.summary.path)
     ]

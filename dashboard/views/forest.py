@@ -1,4 +1,4 @@
-"""The forest plot as data: rows, axis, ticks, names. figures/forest draws it with plotly, export/svg as SVG."""
+"""The forest plot as data: rows, axis, ticks, names. export/svg draws it, strips/picture takes a strip from it."""
 
 from __future__ import annotations
 

@@ -37,7 +37,8 @@ def read_over(run: Run) -> list[OverMachines]:
 
 def by_machine(claim: Claim, over: Sequence[OverMachines]) -> ByMachine | None:
     """The claim by machine kind; None where no two machines measured any of it."""
-    rows = [row for row in over if _is_of(row, claim) and row.mean is not None]
+    name = claim.claim, claim.part or claim.title * claim.is_comparison
+    rows = [row for row in over if (row.claim, row.part) == name and row.mean is not None]
     if not rows:
         return None
     several = len({row.baseline for row in rows}) > 1
@@ -47,14 +48,10 @@ def by_machine(claim: Claim, over: Sequence[OverMachines]) -> ByMachine | None:
         heading = f"{place} against {row.baseline}" if several else place
         effects += [_effect(row, heading, kind.kind, kind, kind.rounds, kind.verdict) for kind in row.kinds]
         if row.mean is not None:
-            name = f"mean of these {machine_count(row)} machines"
-            effects.append(_effect(row, heading, name, row.mean, sum(kind.rounds for kind in row.kinds), Word.MEAN))
+            mean = f"mean of these {machine_count(row)} machines"
+            effects.append(_effect(row, heading, mean, row.mean, sum(kind.rounds for kind in row.kinds), Word.MEAN))
         lines.append("; ".join(filter(None, (f"{heading}: {spread_text(row)}", general_text(row)))))
     return ByMachine(replace(claim, effects=tuple(effects), alpha=rows[0].alpha), tuple(lines))
-
-
-def _is_of(row: OverMachines, claim: Claim) -> bool:
-    return (row.claim, row.part) == (claim.claim, claim.part or claim.title * claim.is_comparison)
 
 
 def _effect(row: OverMachines, heading: str, name: str, pooled: Pooled, rounds: int, verdict: Word) -> Effect:

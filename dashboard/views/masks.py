@@ -22,7 +22,7 @@ Factors = Mapping[str, Mapping[str, object]]
 def gain(run: data.Run, phases: Phases, shape: str) -> dict[str, str]:
     """Whether caching masks would help models of this shape: a question and its answer for each kind of call of which
     this run can say so."""
-    factors = _factors()
+    factors = {name: factors for name in variants.names() if (factors := variants.get(name).factors)}
     unchanged = _unchanged(run, shape, factors)
     timed = _timed_bounds(run, shape, factors)
     bounds = {}
@@ -88,10 +88,6 @@ def _pairs(factors: Factors) -> Iterator[tuple[str, str]]:
         if ours.get("mask") == ANEW:
             alike = [{**ours, "mask": policy} for policy in KEPT]
             yield from ((anew, kept) for kept, theirs in factors.items() if theirs in alike)
-
-
-def _factors() -> Factors:
-    return {name: factors for name in variants.names() if (factors := variants.get(name).factors)}
 
 
 def _kind(run: data.Run, workload: str) -> str:

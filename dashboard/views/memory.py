@@ -98,7 +98,8 @@ def tradeoff(run: data.Run, evidence: Evidence | None, workload: str, field: str
             continue
         amount = amount_of(row, field)
         time, alpha = timing(run, evidence, workload, variant, baseline)
-        if _is_engine(variant):
+        # Outside of torch only what it hands over is counted.
+        if variant in variants.names() and variants.get(variant).engine is not None:
             missing[variant] = "an engine, whose own memory is not counted"
         elif amount is None:
             missing[variant] = row.reason or "its memory was not measured"
@@ -108,11 +109,6 @@ def tradeoff(run: data.Run, evidence: Evidence | None, workload: str, field: str
             spots.append(Spot(variant, amount, time, alpha))
     spots.sort(key=lambda spot: -(spot.timing.value or 0))
     return [_ranked(spot, spots) for spot in spots], missing
-
-
-def _is_engine(variant: str) -> bool:
-    """Whether it runs outside of torch: what is counted of it is only what it hands over."""
-    return variant in variants.names() and variants.get(variant).engine is not None
 
 
 def _ranked(spot: Spot, spots: Sequence[Spot]) -> Spot:

@@ -13,7 +13,7 @@ from scipy import stats
 
 from llama_workbench.harness.evidence.controls import checks_text
 from llama_workbench.harness.spec.words import Word
-from llama_workbench.harness.stats.confidence import fixed_interval
+from llama_workbench.harness.stats.confidence import Interval, fixed_interval
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import Control
@@ -23,16 +23,7 @@ from .. import words
 from . import data, samples
 
 LEVEL = 0.99
-
-
-@dataclass(frozen=True)
-class Span:
-    """A value with its interval (99 %, for itself) and the number of rounds; ends are infinite where there is none."""
-
-    value: float
-    low: float
-    high: float
-    rounds: int
+"""Confidence of each interval of this module, for itself."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +36,7 @@ class Noise:
     """
 
     rounds: pd.DataFrame
-    places: Mapping[str, tuple[Span, Span]]
+    places: Mapping[str, tuple[Interval, Interval]]
     samples: int
     problem: str
 
@@ -74,7 +65,7 @@ def aggregate(table: pd.DataFrame, clock: Mapping[str, str]) -> Noise:
 _NO_ROUNDS = pd.DataFrame(columns=["workload", "variant", "process", "round", "seconds", "ns", "faults"])
 
 
-def places(timed: pd.DataFrame) -> dict[str, tuple[Span, Span]]:
+def places(timed: pd.DataFrame) -> dict[str, tuple[Interval, Interval]]:
     """Of each workload: the first place against the others, and the last against the first by a straight line.
 
     A sample's log time has its variant's median at that length taken off, and then the mean of its sub-round. One
@@ -98,14 +89,14 @@ def places(timed: pd.DataFrame) -> dict[str, tuple[Span, Span]]:
     }
 
 
-def _ratio(logs: pd.Series) -> Span:
+def _ratio(logs: pd.Series) -> Interval:
     """Mean of log ratios as a ratio with its t interval."""
     interval = fixed_interval(logs.dropna(), 1 - LEVEL)
     value, low, high = (math.exp(end) for end in (interval.centre, interval.low, interval.high))
-    return Span(value, low, high, interval.n)
+    return Interval(value, low, high, interval.n)
 
 
-def median_ns(noise: Noise, workload: str, variant: str) -> Span | None:
+def median_ns(noise: Noise, workload: str, variant: str) -> Interval | None:
     """Median over rounds of a call's time, with the exact interval by order statistics; None where not measured."""
     rows = noise.rounds
     times_ns = rows.loc[(rows["workload"] == workload) & (rows["variant"] == variant), "ns"].to_numpy(np.float64)
@@ -114,7 +105,9 @@ def median_ns(noise: Noise, workload: str, variant: str) -> Span | None:
     median = float(np.median(times_ns))
     ends = stats.quantile_test(times_ns, q=median, p=0.5).confidence_interval(LEVEL)
     low, high = float(ends.low), float(ends.high)
-    return Span(median, low if math.isfinite(low) else 0.0, high if math.isfinite(high) else math.inf, len(times_ns))
+    return Interval(
+        median, low if math.isfinite(low) else 0.0, high if math.isfinite(high) else math.inf, len(times_ns)
+    )
 
 
 def drift(noise: Noise, baselines: Mapping[str, str]) -> pd.DataFrame:
@@ -185,9 +178,9 @@ def trusted(controls: Sequence[Control]) -> str:
     fired = {control.workload for control in controls if control.fired}
     checks = f"{checks_text(count)} with identical code"
     if fired:
+        where = f"{len(fired)} workload{'s' * (len(fired) != 1)}"
         return (
-            f"In part. In {checks} it seemed to differ on {_workloads(len(fired))}: intervals there are widened; trust "
-            "no small effect."
+            f"In part. In {checks} it seemed to differ on {where}: intervals there are widened; trust no small effect."
         )
     if not count:
         return "Nobody can say: no check had enough rounds."
@@ -237,7 +230,3 @@ def noisy(run: data.Run) -> str:
     if not (same := data.identical_code(run.floors.values())):
         return ""
     return f"{words.capital(same)}. What disturbs a round disturbs both sides of a comparison, so most of it cancels."
-
-
-def _workloads(count: int) -> str:
-    return f"{count} workload{'s' * (count != 1)}"

@@ -48,10 +48,10 @@ def look_of_all(parts: Sequence[data.Claim]) -> words.Appearance:
     settled = [word for word in counts if word not in outcomes.UNSETTLED]
     if len(parts) == 1 or not settled or (len(verdicts) == 1 and Word.INCONCLUSIVE not in verdicts):
         return look_of(parts[0])
-    if len(settled) > 1 or settled[0] not in ALONE:
+    if len(settled) > 1 or settled[0] not in LEANS:
         return Word.DEPENDS.look
     if len(counts) == 1:
-        return ALONE[settled[0]].look
+        return Word(settled[0]).look
     return _open_look(outcomes.settled_text(counts), counts)
 
 
@@ -68,9 +68,6 @@ def leaning(counts: Mapping[str, int]) -> str:
 def apart(parts: Sequence[data.Claim], main: data.Claim) -> Sequence[data.Claim]:
     """The parts that count: parts on the same rows are answers of which one can be right, so there the main one."""
     return [main] if all(part.effects == main.effects for part in parts) else parts
-
-
-ALONE = {"supported": Word.SUPPORTED, "refuted": Word.REFUTED}
 
 
 def rows_of(parts: Sequence[data.Claim]) -> dict[str, int]:

@@ -96,7 +96,8 @@ class RemoteList:
                 raise
             note = f"{error} Shown is what was there before."
         else:
-            if _sources(homes) != _sources(self._homes):
+            now, before = ([(one.url, one.runs.state) for one in known.values()] for known in (homes, self._homes))
+            if now != before:
                 self._homes, self._entries = homes, {}
         self.note = note
         self._next_look = time.monotonic() + LOOK_SECONDS * (20 if note else 1)
@@ -115,7 +116,3 @@ class RemoteList:
             by_prefix = {"": (self.url, *listed(self.url))}
         notes = " ".join(note for *_, note in by_prefix.values() if note)
         return {prefix: _Home(url, runs) for prefix, (url, runs, _) in by_prefix.items()}, notes
-
-
-def _sources(homes: Mapping[str, _Home]) -> list[tuple[str, str]]:
-    return [(home.url, home.runs.state) for home in homes.values()]

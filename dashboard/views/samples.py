@@ -23,12 +23,14 @@ from llama_workbench.harness.evidence.evidence import Evidence, evidence_from_ma
 from llama_workbench.harness.judge.verdicts import judge_ad_hoc
 from llama_workbench.harness.metrics.attribution import GRID, METRIC, Grid, attribute
 from llama_workbench.harness.metrics.scaling import position_slope
+from llama_workbench.harness.report.causes import explanations_in
+from llama_workbench.harness.report.comparison import Screen, screens
 from llama_workbench.harness.spec.comparison import Comparison, Metric
 from llama_workbench.harness.spec.words import Cause
 from llama_workbench.harness.stats.confidence import Interval, LookPlan, running_bounds, running_interval
 from llama_workbench.harness.stats.samples import Clock, call_times_ns, time_differences
 from llama_workbench.harness.store.errors import RunError
-from llama_workbench.harness.store.files import CLAIMS
+from llama_workbench.harness.store.files import CLAIMS, VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import Noise
 from llama_workbench.harness.store.verdict_schema import Effect
@@ -179,6 +181,20 @@ def _paired(evidence: Evidence, comparison: Comparison, plan: LookPlan) -> Paire
         invalid_share=measured.invalid_share,
         lives=evidence.design.lives,
     )
+
+
+def read_screens(run: data.Run, claim: str, part: str, explained: bool = False) -> list[Screen]:
+    """A screen for each effect on a time of the claim of that name and part; none while it has no verdict. `explained`:
+    of those alone whose difference was looked into."""
+    folder = RunFolder(run.path)
+    if explained and not explanations_in(folder):
+        return []
+    asked = [each for each in folder.read(VERDICTS) if (each.claim, each.part) == (claim, part)]
+    sides = {name for verdict in asked for effect in verdict.effects for name in (effect.variant, effect.baseline)}
+    if not any(effect.baseline and not effect.unit for verdict in asked for effect in verdict.effects):
+        return []
+    found = screens(folder, asked, read_evidence(run, sides), folder.manifest())
+    return [screen for screen in found if screen.explained is not None or not explained]
 
 
 # -- an effect over sizes --------------------------------------------------------------------------------------------

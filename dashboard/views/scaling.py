@@ -88,22 +88,17 @@ def link_to(run: data.Run, variant: str, baseline: str, workloads: Collection[st
     return best
 
 
-def effects_of(run: data.Run) -> dict[Sides, dict[str, list[tuple[data.Claim, Effect]]]]:
-    """Ratios between variants that ran, by sides and workload, each with the claims that ask about it."""
-    effects: dict[Sides, dict[str, list[tuple[data.Claim, Effect]]]] = {}
+def all_series(run: data.Run) -> dict[Sides, list[Series]]:
+    """Every effect that was measured at two or more sizes of something, with all else the same but the size."""
+    effects: dict[Sides, dict[str, list[tuple[data.Claim, Effect]]]] = {}  # with the claims that ask about each
     for claim in run.claims:
         for effect in claim.effects:
             ran = data.experiment(run, effect.workload).variants
             if not effect.unit and effect.value is not None and effect.variant in ran:
                 by_workload = effects.setdefault((effect.variant, effect.baseline, effect.metric), {})
                 by_workload.setdefault(effect.workload, []).append((claim, effect))
-    return effects
-
-
-def all_series(run: data.Run) -> dict[Sides, list[Series]]:
-    """Every effect that was measured at two or more sizes of something, with all else the same but the size."""
     series: dict[Sides, list[Series]] = {}
-    for sides, by_workload in effects_of(run).items():
+    for sides, by_workload in effects.items():
         for axis in get_args(Axis):
             for name, sizes in _groups(run, axis, by_workload).items():
                 if len(sizes) > 1:

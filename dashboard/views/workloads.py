@@ -54,16 +54,20 @@ def named(workload: Workload | Shipped) -> str:
             return f"{PARTS.get(workload.component, workload.component)}, {tokens} token{plural}"
         case _:
             return workload.name
-    return ", ".join(filter(None, (what, geometry_named(workload.geometry or ""))))
+    return ", ".join(filter(None, (what, _geometry(workload.geometry or "")[0])))
 
 
-def geometry_named(geometry: str) -> str:
-    """A model's shape in a word or two: "15M" for 15 million parameters, "7B width" for one layer as wide as 7B's."""
-    if re.fullmatch(r"\d+[mb]", geometry):
-        return geometry.upper()
+def _geometry(geometry: str) -> tuple[str, str]:
+    """A model's shape in a word or two: "15M" for 15 million parameters, "7B width" for one layer as wide as 7B's; and
+    what that shape is, as far as its name says it."""
+    if size := re.fullmatch(r"(\d+)([mb])", geometry):
+        return geometry.upper(), f": {size[1]} {'million' if size[2] == 'm' else 'billion'} parameters"
     if cut := re.fullmatch(r"(\d+b)-(\d+)layer", geometry):
-        return f"{cut[1].upper()} width" + (f", {cut[2]} layers" if cut[2] != "1" else "")
-    return geometry.replace("width-", "width ")
+        wide, one = cut[1].upper(), cut[2] == "1"
+        layers = "one layer" if one else f"{cut[2]} layers"
+        return f"{wide} width" + ("" if one else f", {layers}"), f": {layers} of the width of Llama-2-{wide}"
+    like = re.fullmatch(r"width-(\d+)", geometry)
+    return geometry.replace("width-", "width "), f": one layer that is {like[1]} wide" if like else ""
 
 
 def all_named(manifest: Manifest) -> dict[str, str]:
@@ -120,16 +124,4 @@ def _sizes(workload: Workload | Shipped) -> Iterable[str]:
     if workload.batch and workload.batch > 1:
         yield f"{workload.batch} sequences share each call."
     if workload.geometry:
-        yield f"The model has the shape {workload.geometry}{_shape(workload.geometry)}."
-
-
-def _shape(geometry: str) -> str:
-    """What that shape is, where its name says it."""
-    if re.fullmatch(r"\d+[mb]", geometry):
-        return f": {geometry[:-1]} {'million' if geometry[-1] == 'm' else 'billion'} parameters"
-    if cut := re.fullmatch(r"(\d+b)-(\d+)layer", geometry):
-        layers = "one layer" if cut[2] == "1" else f"{cut[2]} layers"
-        return f": {layers} of the width of Llama-2-{cut[1].upper()}"
-    if wide := re.fullmatch(r"width-(\d+)", geometry):
-        return f": one layer that is {wide[1]} wide"
-    return ""
+        yield f"The model has the shape {workload.geometry}{_geometry(workload.geometry)[1]}."
