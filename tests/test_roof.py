@@ -80,7 +80,7 @@ def test_a_function_with_flops_is_refused(repository: Path, capsys: pytest.Captu
     with pytest.raises(SystemExit) as ended:
         main(["compare-revisions", "HEAD", ".", "mine.py:words", "--call", "bench.py:texts", "--budget=4", "--json"])
     [row] = json.loads(capsys.readouterr().out)["rows"]
-    assert (ended.value.code, row["verdict"], row["cause"]) == (2, "refused", "beyond roof")
+    assert (ended.value.code, row["verdict"], row["cause"]) == (2, "refused", "beyond roof"), row["reason"]
 
 
 def test_without_flops_and_bytes_nothing_is_asked() -> None:

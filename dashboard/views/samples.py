@@ -86,7 +86,7 @@ def timing(
     comparison, reason = Comparison(workload, variant, baseline), "not timed against the baseline"
     if evidence is not None and evidence.has(comparison):
         if no_evidence := evidence.not_evidence(comparison, "operations"):
-            return replace(own, cause=Cause.of_exclusion(no_evidence), reason=no_evidence), run.alpha
+            return replace(own, cause=Cause.EXCLUDED, reason=no_evidence), run.alpha
         interval = running_interval(evidence.differences(comparison).values, evidence.design.plan(workload, run.alpha))
         own = data.unasked(interval, **names)
         own = replace(own, cause=Cause.UNSTABLE if interval.unstable else Cause.NONE)

@@ -59,11 +59,11 @@ class Payload:
 
     def work(self) -> dict[str, float]:
         """What a call must do at least, as far as the function has attributes that say so. Raises ValueError."""
-        said = {what: getattr(self._function, what, 0) for what in ("flops", "bytes")}
-        for what, amount in said.items():
+        amounts = {what: getattr(self._function, what, 0) for what in ("flops", "bytes")}
+        for what, amount in amounts.items():
             if not isinstance(amount, Real) or not 0 <= amount < float("inf"):
                 raise ValueError(f"{what} = {amount!r}: expected a number, 0 or more")
-        return {what: float(amount) for what, amount in said.items()}
+        return {what: float(amount) for what, amount in amounts.items()}
 
     def seed(self, number: int) -> int:
         """What the function is given, and where random numbers begin. Numbers below 0 do not depend on `draw`."""

@@ -159,7 +159,7 @@ def judge_effect(
         return replace(effect, verdict=verdict, cause=cause, reason=reason, notes=beside)
 
     if not_evidence is not None:
-        return ends(Word.NOT_EVIDENCE, Cause.of_exclusion(not_evidence), not_evidence)
+        return ends(Word.NOT_EVIDENCE, Cause.EXCLUDED, not_evidence)
     if doubt := _doubt(measured, interval, confounds):
         return ends(Word.INCONCLUSIVE, *doubt)
     if not decided(interval, region, faults):

@@ -19,6 +19,8 @@ from ..spec.comparison import Comparison
 from ..spec.entered import EnteredName
 from ..spec.experiments import Experiment, without
 from ..spec.sample import Sample
+from ..spec.words import Cause
+from ..store.gate_schema import Excluded
 
 
 class MeasureError(Exception):
@@ -77,7 +79,8 @@ class Earlier:
 class ExperimentState:
     """What is known of one experiment so far, by the names in run.json. together: rounds of many variants; apart: of
     one pair each; pairs_apart: which pairs, None until that is decided; blocks: how many of them were blocks.
-    learnt: by variant, what its gate found that other processes must know. lost_lives: those that failed, and why.
+    causes: of those that are excluded for one of its own, which. learnt: by variant, what its gate found that other
+    processes must know. lost_lives: those that failed, and why.
     horizon: how many lives its budget should give (see `measure.horizon`).
     kept_together: variants that are too dear to load for one pair. beside_seconds: the least that a block took beside
     its samples. lost_blocks: those in which a side did less than a call while all computed; the next ones are longer.
@@ -91,6 +94,7 @@ class ExperimentState:
     traces: dict[str, dict[str, Any]] = field(default_factory=dict)
     trace_differences: list[dict[str, Any]] = field(default_factory=list)
     excluded: dict[str, str] = field(default_factory=dict)
+    causes: dict[str, Cause] = field(default_factory=dict)
     wall_variants: list[str] = field(default_factory=list)
     kept_together: list[str] = field(default_factory=list)
     call_ns: dict[str, float] = field(default_factory=dict)
@@ -131,8 +135,13 @@ class ExperimentState:
             "confirmations": self.confirmations,
             "lost_lives": self.lost_lives,
             "horizon": self.horizon,
-            "excluded": [{"variant": name, "reason": reason} for name, reason in self.excluded.items()],
+            "excluded": [self.exclusion(name, reason) for name, reason in self.excluded.items()],
         }
+
+    def exclusion(self, name: str, reason: str) -> dict[str, Any]:
+        """As in run.json."""
+        entry = Excluded(variant=name, reason=reason, cause=self.causes.get(name, Cause.EXCLUDED))
+        return entry.model_dump(exclude_defaults=True)
 
     def _apart(self, pair: Comparison) -> dict[str, Any]:
         sides = {"variant": pair.variant, "baseline": pair.baseline, "metric": pair.metric}

@@ -179,10 +179,7 @@ class IntervalMetric(ValueMetric[V], Generic[V]):
         effect = no_value(hypothesis, workload, self.words(hypothesis))
         if reason := evidence.unusable.get((workload, effect.variant)):
             return replace(
-                effect,
-                verdict=Word.NOT_EVIDENCE,
-                cause=Cause.of_exclusion(reason),
-                reason=f"{effect.variant}: {reason}",
+                effect, verdict=Word.NOT_EVIDENCE, cause=Cause.EXCLUDED, reason=f"{effect.variant}: {reason}"
             )
         try:
             effect = self.measured(effect, hypothesis, evidence, alpha)

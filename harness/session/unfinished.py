@@ -35,6 +35,7 @@ from ..spec.conditions import conditions_in
 from ..spec.dispute import dispute_of
 from ..spec.experiments import Experiment
 from ..spec.sample import Round
+from ..spec.words import Cause
 from ..store import schema
 from ..store.errors import RESTORE, RunError, RunWarning, first_line
 from ..store.files import JOURNAL, MANIFEST, SAMPLES
@@ -144,6 +145,7 @@ class Unfinished:
             entry = known[name]
             out = self.excluded() | {each.variant: each.reason for each in entry.excluded}
             book.excluded |= {each: reason for each, reason in out.items() if each in book.experiment.entered()}
+            book.causes |= {each.variant: each.cause for each in entry.excluded if each.cause is not Cause.EXCLUDED}
             book.gates |= {each: gate for each, gate in written[name].get("gates", {}).items() if each in out}
             book.traces |= {each: trace for each, trace in written[name].get("traces", {}).items() if each in out}
             book.wall_variants += entry.clock.wall_variants

@@ -98,10 +98,6 @@ LOOKS: Mapping[Word, Appearance] = {
 """By verdict, in the order in which they are counted; the last four are no verdicts."""
 
 
-BEYOND_ROOF = "faster than this machine can be"
-"""How the reason begins of a side that is left out for it; run.json keeps of such a side its reason alone."""
-
-
 class Cause(StrEnum):
     """Why an effect or a verdict is as it is, where more than its interval says so. What code asks for stands here;
     what people read stands in the reason."""
@@ -118,11 +114,6 @@ class Cause(StrEnum):
     NOT_MEASURED = "not measured"
     NOT_SETTLED = "not settled"
     MACHINES_DIFFER = "machines differ"
-
-    @classmethod
-    def of_exclusion(cls, reason: str) -> Cause:
-        """Of an effect whose side was left out, for this reason."""
-        return cls.BEYOND_ROOF if BEYOND_ROOF in reason else cls.EXCLUDED
 
     @property
     def is_doubtful(self) -> bool:

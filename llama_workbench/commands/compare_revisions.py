@@ -82,8 +82,7 @@ def command(
       {"format": 1, "base", "new", "slower_percent", "exit_code", "rows": [{"subject", "workload", "ratio", "low",
        "high", "rounds", "verdict", "cause", "reason", "instructions_percent", "where", "run"}],
        "environments": {side: {"python", "packages", "differs"}}}
-      ratio: time in REV_A over time in REV_B; below 1 it became slower. verdict: slower, not slower, cannot tell or
-      refused (a side is faster than this machine can be). cause: the kind of reason.
+      ratio: time in REV_A over that in REV_B; below 1 it is slower. verdict: slower, not slower, refused, cannot tell.
       reason: why it cannot be told, or what told it in the place of the time. instructions_percent: null if uncounted.
       where: in which functions the difference is; empty where there is none, or nobody could look.
 

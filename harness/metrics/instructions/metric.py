@@ -175,9 +175,7 @@ class InstructionsMetric(ValueMetric[InstructionsHypothesis]):
         effect = no_value(hypothesis, workload, "instructions of a call")
         for name in (hypothesis.variant, hypothesis.baseline):
             if reason := evidence.unusable.get((workload, name)):
-                return replace(
-                    effect, verdict=Word.NOT_EVIDENCE, cause=Cause.of_exclusion(reason), reason=f"{name}: {reason}"
-                )
+                return replace(effect, verdict=Word.NOT_EVIDENCE, cause=Cause.EXCLUDED, reason=f"{name}: {reason}")
         try:
             records = evidence.passes.get("instructions")
             if not records:

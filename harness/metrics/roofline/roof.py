@@ -31,7 +31,7 @@ from ...measure.groups import Group
 from ...measure.measurement import Measurement, measured_by
 from ...measure.participants import ExperimentState
 from ...measure.processes import WorkerFailed
-from ...spec.words import BEYOND_ROOF
+from ...spec.words import Cause
 from ...store.folder import RunFolder
 from .work import ForwardWork, work_of_call
 
@@ -52,17 +52,21 @@ def hold_to_roof(measurement: Measurement, folder: RunFolder, configs: Mapping[s
     if measurement.setting.device != "cpu" or not asked or not folder.finished_rounds():
         return
     try:
-        rates = _rates(measurement, next(iter(places.values()))[0])
+        flops, nbytes = _rates(measurement, next(iter(places.values()))[0])
     except WorkerFailed as failure:
         measurement.setting.progress.note(f"how fast this machine can be is not known: measuring it {failure.reason}")
         return
     samples = folder.read_samples()
     for workload, work in asked.items():
         book = places[workload][1]
+        narrow = (
+            NARROW if book.experiment.workload.kind == "call" or book.experiment.workload.dtype != "float32" else 1.0
+        )
         for name in book.remaining().variants:
             mine = samples[(samples["workload"] == workload) & (samples["variant"] == name)]
-            if name not in YARDSTICKS and (reason := beyond(mine, work, rates, *_clock(book, name))):
-                measurement.participants.exclude(name, f"{BEYOND_ROOF}: {reason}", book)
+            if name not in YARDSTICKS and (reason := beyond(mine, work, (flops * narrow, nbytes), *_clock(book, name))):
+                book.causes[name] = Cause.BEYOND_ROOF
+                measurement.participants.exclude(name, f"faster than this machine can be: {reason}", book)
 
 
 def beyond(samples: pd.DataFrame, work: Work, rates: Rates, clock: str, cores: int) -> str:
@@ -103,13 +107,13 @@ def _work(book: ExperimentState, configs: Mapping[str, LlamaConfig]) -> Work | N
     """The work of a call of a workload; None where nobody knows it."""
     workload, cache = book.experiment.workload, last_level_cache_bytes()
 
-    def counted(flops: float, nbytes: float, narrow: bool) -> ForwardWork:
+    def counted(flops: float, nbytes: float) -> ForwardWork:
         held = nbytes if cache is None else cache * (usable_cores() if workload.threads > 1 else 1)
-        return ForwardWork(int(flops / (NARROW if narrow else 1)), int(max(nbytes - held, 0)))
+        return ForwardWork(int(flops), int(max(nbytes - held, 0)))
 
     if workload.kind == "call":
-        said = [max(learnt.get(what, 0) for learnt in book.learnt.values()) for what in ("flops", "bytes")]
-        return (lambda tokens: counted(*said, narrow=True)) if any(said) else None
+        amounts = [max(learnt.get(what, 0) for learnt in book.learnt.values()) for what in ("flops", "bytes")]
+        return (lambda tokens: counted(*amounts)) if any(amounts) else None
     config = configs.get(workload.geometry)
     if workload.kind == "component" or config is None or book.folder is None:
         return None
@@ -119,7 +123,7 @@ def _work(book: ExperimentState, configs: Mapping[str, LlamaConfig]) -> Work | N
     def of_model(tokens: int) -> ForwardWork:
         forwards = work_of_call(config, workload, tokens=tokens, item_bytes=item_bytes)
         flops, nbytes = sum(each.flops for each in forwards), max(each.nbytes for each in forwards)
-        return counted(flops, stored * nbytes, narrow=item_bytes < 4)
+        return counted(flops, stored * nbytes)
 
     return of_model
 
