@@ -9,6 +9,7 @@ from typing import Any
 
 from ..report.comparison import Measure, Screen, screen_markdown
 from ..report.markdown import markdown_cell, markdown_rows
+from ..report.text import digits
 from ..spec.words import Cause, Word
 from .text import MARKER, MOST_CHARACTERS
 from .thresholds import Thresholds
@@ -86,8 +87,8 @@ def time_text(row: RevisionRow) -> str:
     effect = row.screen.effect
     if not effect.rounds:
         return "not measured"
-    ends = "no interval yet" if effect.high == float("inf") else f"{1 / effect.high:.3f}, {1 / effect.low:.3f}"
-    return f"{1 / effect.ratio:.3f} [{ends}]"
+    ends = "no interval yet" if effect.high == float("inf") else f"{digits(1 / effect.high)}, {digits(1 / effect.low)}"
+    return f"{digits(1 / effect.ratio)} [{ends}]"
 
 
 def revisions_markdown(rows: Sequence[RevisionRow], base: str, new: str, percent: float, environments: str) -> str:

@@ -6,7 +6,7 @@ import math
 import secrets
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,6 +19,7 @@ from ..spec.comparison import Comparison
 from ..spec.entered import EnteredName
 from ..spec.experiments import Experiment, without
 from ..spec.sample import Sample
+from ..spec.sides import ARCHITECTURE
 from ..spec.words import Cause
 from ..store.gate_schema import Excluded
 
@@ -182,6 +183,18 @@ class ExperimentState:
     def is_apart(self, pair: Comparison) -> bool:
         """Whether the pair is measured in rounds of its own (see `measure.apart`)."""
         return pair in (self.pairs_apart or ())
+
+    def to_settle(self) -> Experiment:
+        """What rounds can settle of it: nothing about architecture where the op traces of both sides differ."""
+        left, unlike = (
+            self.remaining(),
+            [{e["baseline"], e["variant"]} for e in self.trace_differences if not e["same"]],
+        )
+        targets = tuple(
+            each for each in left.targets if each.evidence != ARCHITECTURE or each.comparison.sides not in unlike
+        )
+        over = left.targets and not targets and not left.contrasts
+        return replace(left, targets=targets, controls=() if over else left.controls)
 
     def remaining(self) -> Experiment:
         """The experiment without what was excluded."""

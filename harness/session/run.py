@@ -175,8 +175,8 @@ class Run:
             self._write_manifest("running")
         if models := [each.workload for each in self.plan.experiments if each.workload.has_model]:
             self.progress.phase("checkpoints")
+        folders, parameters = self._checkpoints()  # where these cannot be written, that is told, and nothing else
         self._check_cache()
-        folders, parameters = self._checkpoints()
         (logs := self.folder.path / "log").mkdir(exist_ok=True)
         setting = Setting(
             added=self.plan.added,
