@@ -12,7 +12,7 @@ from llama_workbench.variants import YARDSTICKS
 
 from ..report.comparison import Screen
 from ..spec.entered import EnteredName
-from ..spec.words import Word
+from ..spec.words import Cause, Word
 from ..store.schema import ExperimentRecord
 
 Decision = Literal["accepted", "refused", "cannot tell"]
@@ -38,6 +38,7 @@ class ChangeComparison(BaseModel):
     after_ns: Annotated[float | None, Field(description="time of a call after")]
     instructions_ratio: Annotated[float | None, Field(description="instructions after over before; null: not counted")]
     where: Annotated[str, Field(description="in which functions the difference is; empty: none, or nobody could look")]
+    cause: Annotated[Cause, Field(description="the kind of that reason, in a word that programs may ask for")]
     reason: Annotated[str, Field(description="why it was refused, or cannot be told")]
 
 
@@ -119,6 +120,7 @@ def _compared(screen: Screen, passed: Mapping[tuple[str, str], bool]) -> ChangeC
         after_ns=after,
         instructions_ratio=counted.ratio if counted else None,
         where=screen.where,
+        cause=effect.cause,
         reason="" if decision == "accepted" else "; ".join(effect.said),
     )
 

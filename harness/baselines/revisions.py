@@ -9,11 +9,13 @@ from typing import Any
 
 from ..report.comparison import Measure, Screen, screen_markdown
 from ..report.markdown import markdown_cell, markdown_rows
-from ..spec.words import Word
+from ..report.text import digits
+from ..spec.words import Cause, Word
 from .text import MARKER, MOST_CHARACTERS
 from .thresholds import Thresholds
 
-SLOWER, NOT_SLOWER, CANNOT_TELL = "slower", "not slower", "cannot tell"
+SLOWER, NOT_SLOWER, CANNOT_TELL, REFUSED = "slower", "not slower", "cannot tell", "refused"
+UNDECIDED = (CANNOT_TELL, REFUSED)
 
 _WORDS = {Word.SUPPORTED: SLOWER, Word.REFUTED: NOT_SLOWER}
 """By the verdict on whether it may be slower."""
@@ -32,6 +34,8 @@ class RevisionRow:
     @property
     def by_time(self) -> str:
         """Whether it is slower by more than the limit, by time."""
+        if self.screen.effect.cause == Cause.BEYOND_ROOF:
+            return REFUSED
         return _WORDS.get(Word(self.screen.effect.verdict), CANNOT_TELL)
 
     @property
@@ -64,6 +68,7 @@ class RevisionRow:
             "high": effect.high if effect.high < float("inf") else None,
             "rounds": effect.rounds,
             "verdict": self.verdict,
+            "cause": effect.cause,
             "reason": self.reason,
             "instructions_percent": 100 * (counted.ratio - 1) if counted else None,
             "where": self.screen.where,
@@ -72,9 +77,9 @@ class RevisionRow:
 
 
 def exit_code(rows: Sequence[RevisionRow]) -> int:
-    """1 where one is slower, 2 where one cannot be told, 0 where none is."""
+    """1 where one is slower, 2 where one cannot be told or is refused, 0 where none is."""
     words = {row.verdict for row in rows}
-    return 1 if SLOWER in words else 2 if CANNOT_TELL in words else 0
+    return 1 if SLOWER in words else 2 if words & {*UNDECIDED} else 0
 
 
 def time_text(row: RevisionRow) -> str:
@@ -82,8 +87,8 @@ def time_text(row: RevisionRow) -> str:
     effect = row.screen.effect
     if not effect.rounds:
         return "not measured"
-    ends = "no interval yet" if effect.high == float("inf") else f"{1 / effect.high:.3f}, {1 / effect.low:.3f}"
-    return f"{1 / effect.ratio:.3f} [{ends}]"
+    ends = "no interval yet" if effect.high == float("inf") else f"{digits(1 / effect.high)}, {digits(1 / effect.low)}"
+    return f"{digits(1 / effect.ratio)} [{ends}]"
 
 
 def revisions_markdown(rows: Sequence[RevisionRow], base: str, new: str, percent: float, environments: str) -> str:
@@ -92,7 +97,7 @@ def revisions_markdown(rows: Sequence[RevisionRow], base: str, new: str, percent
 
     It ends with MARKER. Screens that would make it too long for a comment are left out and counted.
     """
-    slower, open_ = (sum(row.verdict == word for row in rows) for word in (SLOWER, CANNOT_TELL))
+    slower, open_ = (sum(row.verdict in words for row in rows) for words in ((SLOWER,), UNDECIDED))
     answers = [f"{slower} of {len(rows)} slower" if slower else "nothing is slower" if not open_ else ""]
     answers += [f"{open_} cannot be told"] if open_ else []
     title = f"### {markdown_cell(base)} → {markdown_cell(new)}: {', '.join(filter(None, answers))}"

@@ -62,7 +62,8 @@ class Function:
 class Called:
     """A function with its inputs, and the baseline, which gives the right answers.
 
-    payload_name: for messages. make_ns: the mean time that making an input took. gated: how many inputs the gate used.
+    payload_name: for messages. make_ns: the mean time that making an input took. work: what the payload function says
+    of a call (`Payload.work`). gated: how many inputs the gate used.
     changes_inputs: whether a call leaves its arguments changed, or may have.
     """
 
@@ -73,6 +74,7 @@ class Called:
         self.payload = side.payload
         self._payload_name = payload_name
         self.make_ns = 0
+        self.work: dict[str, float] = {}
         self.gated = 0
         self.one_input = False
         self.changes_inputs = False
@@ -147,6 +149,7 @@ class Called:
         """Are inputs the same each time, and how long does one take? Raises PayloadError where they cannot be used."""
         name = self._payload_name
         try:
+            self.work = self.payload.work()
             begun = perf_counter_ns()
             generators = self.payload.used(GATED[:1])
             self.make_ns = perf_counter_ns() - begun
@@ -170,7 +173,7 @@ class Called:
     def learnt(self) -> dict[str, Any]:
         """What its gate found out of its inputs, for `learn` in a later process."""
         facts = {"make_ns": self.make_ns, "one_input": self.one_input, "changes_inputs": self.changes_inputs}
-        return facts | {"generators": list(self.payload.generators)}
+        return facts | self.work | {"generators": list(self.payload.generators)}
 
     def learn(self, facts: Mapping[str, Any]) -> None:
         """Take over what `learnt` said in an earlier process."""

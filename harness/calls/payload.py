@@ -8,6 +8,7 @@ import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from numbers import Real
 from typing import Any
 
 Arguments = tuple[Any, ...]
@@ -55,6 +56,14 @@ class Payload:
             after = _states(self.generators)
             used += [name for name in after if before.get(name) != after[name]]
         return tuple(name for name in self.generators if name in used)
+
+    def work(self) -> dict[str, float]:
+        """What a call must do at least, as far as the function has attributes that say so. Raises ValueError."""
+        amounts = {what: getattr(self._function, what, 0) for what in ("flops", "bytes")}
+        for what, amount in amounts.items():
+            if not isinstance(amount, Real) or not 0 <= amount < float("inf"):
+                raise ValueError(f"{what} = {amount!r}: expected a number, 0 or more")
+        return {what: float(amount) for what, amount in amounts.items()}
 
     def seed(self, number: int) -> int:
         """What the function is given, and where random numbers begin. Numbers below 0 do not depend on `draw`."""

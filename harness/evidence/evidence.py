@@ -11,6 +11,7 @@ import pandas as pd
 
 from ..spec.comparison import Comparison, Metric
 from ..spec.regions import Region
+from ..spec.words import Cause
 from ..stats.samples import Clock, Clocks, Differences, LogTimes, differences, log_times, whole_rounds
 from ..store.schema import Environment, ExperimentRecord, Manifest, Noise
 from ..store.verdict_schema import Effect
@@ -27,7 +28,8 @@ class Evidence:
     trace_difference: (workload, {baseline, variant}) → "" where the op traces agree, else how they differ; no entry
     where they were not compared. sizes: tokens of each workload (of a decode: its context); new_tokens: that it
     generates; widths and geometries: of its model. passes: name of a metric → what its pass left, as the metric reads
-    it. unusable: (workload, variant) → why its numbers do not count. confirmed: what measuring again from outside gave
+    it. unusable: (workload, variant) → why its numbers do not count; causes: the kind of that,
+    where it is one of its own. confirmed: what measuring again from outside gave
     (`confirmation`). alpha: chance that a verdict is wrong. design: how its series are looked at.
     """
 
@@ -36,6 +38,7 @@ class Evidence:
     clocks: Clocks = field(default_factory=Clocks)
     trace_difference: Mapping[tuple[str, frozenset[str]], str] = field(default_factory=dict)
     unusable: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    causes: Mapping[tuple[str, str], Cause] = field(default_factory=dict)
     confirmed: Mapping[Comparison, str] = field(default_factory=dict)
     noise: Noise = field(default_factory=lambda: Noise((), "Identical code: not checked in this run"))
     fault_cost_ns: float = FAULT_COST_NS
@@ -149,6 +152,7 @@ def evidence_from_manifest(
         clocks=clocks_of(manifest),
         trace_difference={key: said for each in experiments for key, said in _trace_differences(each).items()},
         unusable=unusable,
+        causes=_causes(manifest),
         confirmed={pair: said for each in experiments for pair, said in _confirmed(each).items()},
         fault_cost_ns=fault_cost_ns(manifest.environment),
         alpha=manifest.alpha,
@@ -185,6 +189,16 @@ def _participants(manifest: Manifest) -> tuple[dict[str, tuple[str, ...]], dict[
         names = [*experiment.variants, *(entry.variant for entry in excluded)]
         measured[workload] = tuple(dict.fromkeys([*measured.get(workload, ()), *names]))
     return measured, unusable
+
+
+def _causes(manifest: Manifest) -> dict[tuple[str, str], Cause]:
+    """(workload, variant) → why it was excluded, where that is a cause of its own."""
+    return {
+        (experiment.workload.name, entry.variant): entry.cause
+        for experiment in manifest.experiments
+        for entry in experiment.excluded
+        if entry.cause is not Cause.EXCLUDED
+    }
 
 
 def clocks_of(manifest: Manifest) -> Clocks:
@@ -243,5 +257,8 @@ def compare_sides(evidence: Evidence, comparison: Comparison, region: Region, ki
         fault_cost_ns=evidence.fault_cost_ns,
         lives=evidence.design.lives,
     )
+    causes = [cause for side in (variant, baseline) if (cause := evidence.causes.get((workload, side)))]
+    if effect.cause is Cause.EXCLUDED and causes:
+        effect = replace(effect, cause=causes[0])
     again = evidence.confirmed.get(comparison)
     return effect if again is None else replace(effect, notes=(*effect.notes, again))

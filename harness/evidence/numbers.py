@@ -17,6 +17,12 @@ def percent(share: float) -> str:
     return f"{share * 100:.2g} %" if share < 0.1 else f"{share * 100:.0f} %"
 
 
+def short_time(seconds: float) -> str:
+    """3.1e-6 as "3.1 µs"."""
+    size, unit = next((each for each in ((1, "s"), (1e-3, "ms"), (1e-6, "µs")) if seconds >= each[0]), (1e-9, "ns"))
+    return f"{seconds / size:.3g} {unit}"
+
+
 def duration(seconds: float) -> str:
     if seconds < 90:
         return f"{max(seconds, 1):.0f} s"

@@ -11,6 +11,7 @@ from typing import Any
 
 from llama_workbench.datasets.percentiles import least_calls
 
+from ..evidence.numbers import short_time
 from ..machine.environment import granted_cores
 from ..spec.entered import EnteredName
 from ..stats.confidence import FIRST_LOOK
@@ -217,7 +218,9 @@ class Gates:
         least, budget = FIRST_LOOK * calls * (call + make), self.setting.budget_seconds
         if least <= BEYOND_BUDGET * budget:
             return ""
-        dear = f"a call of {name} takes {call:.2g} s" + (f" and its input {make:.2g} s" if make > call / 10 else "")
+        dear = f"a call of {name} takes {short_time(call)}" + (
+            f" and its input {short_time(make)}" if make > call / 10 else ""
+        )
         needs = f"a first interval needs {FIRST_LOOK} processes with some {calls:,} calls each"
         return (
             f"{dear}: give --budget {2 * least:.0f} ({needs}, {least:,.3g} s or more, and the budget is {budget:g} s)"

@@ -145,7 +145,7 @@ class Schedule:
         return [
             (book, remaining)
             for book in self.participants.books
-            for remaining in rule.remaining(book.remaining(), book.is_apart)
+            for remaining in rule.remaining(book.to_settle(), book.is_apart)
         ]
 
     def _measure_once(

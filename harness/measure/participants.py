@@ -6,7 +6,7 @@ import math
 import secrets
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,6 +19,9 @@ from ..spec.comparison import Comparison
 from ..spec.entered import EnteredName
 from ..spec.experiments import Experiment, without
 from ..spec.sample import Sample
+from ..spec.sides import ARCHITECTURE
+from ..spec.words import Cause
+from ..store.gate_schema import Excluded
 
 
 class MeasureError(Exception):
@@ -77,7 +80,8 @@ class Earlier:
 class ExperimentState:
     """What is known of one experiment so far, by the names in run.json. together: rounds of many variants; apart: of
     one pair each; pairs_apart: which pairs, None until that is decided; blocks: how many of them were blocks.
-    learnt: by variant, what its gate found that other processes must know. lost_lives: those that failed, and why.
+    causes: of those that are excluded for one of its own, which. learnt: by variant, what its gate found that other
+    processes must know. lost_lives: those that failed, and why.
     horizon: how many lives its budget should give (see `measure.horizon`).
     kept_together: variants that are too dear to load for one pair. beside_seconds: the least that a block took beside
     its samples. lost_blocks: those in which a side did less than a call while all computed; the next ones are longer.
@@ -91,6 +95,7 @@ class ExperimentState:
     traces: dict[str, dict[str, Any]] = field(default_factory=dict)
     trace_differences: list[dict[str, Any]] = field(default_factory=list)
     excluded: dict[str, str] = field(default_factory=dict)
+    causes: dict[str, Cause] = field(default_factory=dict)
     wall_variants: list[str] = field(default_factory=list)
     kept_together: list[str] = field(default_factory=list)
     call_ns: dict[str, float] = field(default_factory=dict)
@@ -131,8 +136,13 @@ class ExperimentState:
             "confirmations": self.confirmations,
             "lost_lives": self.lost_lives,
             "horizon": self.horizon,
-            "excluded": [{"variant": name, "reason": reason} for name, reason in self.excluded.items()],
+            "excluded": [self.exclusion(name, reason) for name, reason in self.excluded.items()],
         }
+
+    def exclusion(self, name: str, reason: str) -> dict[str, Any]:
+        """As in run.json."""
+        entry = Excluded(variant=name, reason=reason, cause=self.causes.get(name, Cause.EXCLUDED))
+        return entry.model_dump(exclude_defaults=True)
 
     def _apart(self, pair: Comparison) -> dict[str, Any]:
         sides = {"variant": pair.variant, "baseline": pair.baseline, "metric": pair.metric}
@@ -173,6 +183,18 @@ class ExperimentState:
     def is_apart(self, pair: Comparison) -> bool:
         """Whether the pair is measured in rounds of its own (see `measure.apart`)."""
         return pair in (self.pairs_apart or ())
+
+    def to_settle(self) -> Experiment:
+        """What rounds can settle of it: nothing about architecture where the op traces of both sides differ."""
+        left, unlike = (
+            self.remaining(),
+            [{e["baseline"], e["variant"]} for e in self.trace_differences if not e["same"]],
+        )
+        targets = tuple(
+            each for each in left.targets if each.evidence != ARCHITECTURE or each.comparison.sides not in unlike
+        )
+        over = left.targets and not targets and not left.contrasts
+        return replace(left, targets=targets, controls=() if over else left.controls)
 
     def remaining(self) -> Experiment:
         """The experiment without what was excluded."""

@@ -28,7 +28,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]|\x1b\[[0-9;?]*[A-Za-z]")
 
 def ratio_text(ratio: float | None) -> str:
     """A ratio t_baseline / t_variant with four digits or so: "1.013×", "12.35×", "?" where there is none."""
-    return "?" if ratio is None else f"{_digits(ratio)}×"
+    return "?" if ratio is None else f"{digits(ratio)}×"
 
 
 def interval_text(low: float | None, high: float | None, unit: str = "") -> str:
@@ -37,7 +37,7 @@ def interval_text(low: float | None, high: float | None, unit: str = "") -> str:
         return f"[{'open' if low is None else short(low)}, {'open' if high is None else short(high)}]"
     if not low and high is None:
         return "[no interval yet]"
-    return f"[{_digits(low or 0.0)}, {'open' if high is None else _digits(high)}]"
+    return f"[{digits(low or 0.0)}, {'open' if high is None else digits(high)}]"
 
 
 def call_time(ns: float) -> str:
@@ -183,7 +183,10 @@ def one_text_line(text: object, limit: int = 300) -> str:
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
-def _digits(ratio: float) -> str:
+def digits(ratio: float) -> str:
+    """Three decimals or so; of a ratio below 0.01 two figures that count, so that none is 0.000."""
+    if 0 < ratio < 0.01:
+        return f"{ratio:.{1 - math.floor(math.log10(ratio))}f}"
     if ratio < 10:
         return f"{ratio:.3f}"
     return f"{ratio:.2f}" if ratio < 100 else f"{ratio:.0f}"

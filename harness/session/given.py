@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 from llama_workbench.datasets.percentiles import Statistic
+from llama_workbench.variants.outside import OutsideVariantError
 
+from ..calls.revisions import parse_at
 from ..calls.source import Source
 from ..claims.model import Claim
 from ..claims.reading import load_claims
@@ -28,6 +31,9 @@ ANEW = "Measure anew."
 def models_again(folder: RunFolder, known: Manifest, texts: Sequence[str | Source]) -> dict[str, Source]:
     """The source of each variant from outside. Raises RunError where one is missing, and PlanError."""
     added, brought = added_sources(texts), brought_models(known)
+    if not texts:
+        with suppress(OutsideVariantError):  # they may still be where this command is given; digests are compared
+            added = added_sources([text if "=" in text else f"{name}={text}" for name, text in brought.items()])
     if unknown := [name for name in added if name not in brought]:
         raise PlanError(f"{ADD} {unknown[0]}: {folder.path} has no such variant; leave it out")
     if lacking := [word for name, text in brought.items() if name not in added for word in (ADD, text)]:
@@ -51,6 +57,8 @@ def functions_again(
             problem = f"cannot go on: claim {gone[0]} names functions, and is not in {claims_folder.name}/"
             raise RunError(folder.path, problem, "Say where its claims are: --claims-dir FOLDER")
         return functions_of(Request(), [today[claim.id] for claim in claims if claim.function or claim.call])[1]
+    if again == Request():
+        again = _here(asked)
     if not again.compare or not again.calls:
         raise _lacks(folder, "functions", asked)
     threads = max(entry.workload.threads or 1 for entry in known.experiments)
@@ -59,6 +67,24 @@ def functions_again(
     if request.compare != known.ad_hoc[0] or found.made_by.keys() != known.sources.calls.keys():
         raise _lacks(folder, "other functions, or under other names", asked)
     return found
+
+
+def _here(options: Sequence[str]) -> Request:
+    """What these options give, if all of it is in files where this command is given; digests are compared later. A
+    command or an installed module is never taken from a run: a run that is not ours could name any."""
+    found = dict[str, list[Source]]()
+    try:
+        for word in options:
+            if word.startswith("--"):
+                option = word
+            else:
+                found.setdefault(option, []).append(parse_at(word, option=option))
+    except OutsideVariantError:
+        return Request()
+    if not all(source.is_file for sources in found.values() for source in sources) or len(found.get(COMPARE, ())) != 2:
+        return Request()
+    baseline, variant = found[COMPARE]
+    return Request(compare=(baseline, variant), calls=tuple(found[CALL]), check=next(iter(found.get(CHECK, ())), None))
 
 
 def _lacks(folder: RunFolder, what: str, options: Sequence[str]) -> RunError:

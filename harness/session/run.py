@@ -14,7 +14,7 @@ from llama_workbench.cache import FIX, CacheError, cache_directory, unwritable
 from llama_workbench.datasets import geometries
 from llama_workbench.datasets.geometries import DataError, Geometry
 from llama_workbench.datasets.synthetic_files import WEIGHTS_SEED, synthetic_folder
-from llama_workbench.variants import UnknownVariant
+from llama_workbench.variants import LlamaConfig, UnknownVariant
 from llama_workbench.variants.outside import OutsideVariantError
 
 from ..calls.environments import facts_of
@@ -34,6 +34,7 @@ from ..measure.participants import MeasureError, Progress, Setting
 from ..measure.processes import ALLOCATOR, WorkerFailed
 from ..metrics.base import PassContext
 from ..metrics.registry import metric_of, metrics
+from ..metrics.roofline.roof import hold_to_roof
 from ..plan.experiments import Plan, make_plan
 from ..plan.options import Options, PlanError, Request, kept
 from ..plan.sources import sources_of
@@ -125,6 +126,7 @@ class Run:
         self.measurement: Measurement | None = None
         self.last_snapshot = time.monotonic()
         self.checkpoint_facts: dict[str, dict[str, str]] = {}
+        self.configs: dict[str, LlamaConfig] = {}
 
     def measure(self) -> Result:
         """Everything. Ctrl-C (or SIGTERM) ends the measuring, and what there is by then is kept and judged; after a
@@ -171,10 +173,9 @@ class Run:
             self._write_manifest("running")
         if models := [each.workload for each in self.plan.experiments if each.workload.has_model]:
             self.progress.phase("checkpoints")
+        folders, parameters = self._checkpoints()  # where these cannot be written, that is told, and nothing else
         self._check_cache()
-        folders, parameters = self._checkpoints()
-        logs = self.folder.path / "log"
-        logs.mkdir(exist_ok=True)
+        (logs := self.folder.path / "log").mkdir(exist_ok=True)
         setting = Setting(
             added=self.plan.added,
             functions=self.plan.functions.sources,
@@ -217,6 +218,7 @@ class Run:
                 rule.add(finished)
             rule.end_life()
             measurement.schedule.run(rule, self._keep, seconds=seconds)
+            hold_to_roof(measurement, self.folder, self.configs)
             confirm(measurement, rule.ratios())
             self._make_passes(measurement)
             if not self.options.no_causes:
@@ -276,6 +278,7 @@ class Run:
         real = real_geometry(self.options) if names else None
         for name in names:
             geometry = real or geometries.get(name)
+            self.configs[name] = geometry.config
             parameters[name] = geometries.parameter_count(geometry.config)
             if real is None or self.options.checkpoint is None:
                 folders[name] = synthetic_folder(geometry, seed=WEIGHTS_SEED, cache=self.cache, progress=step)

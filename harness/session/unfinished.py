@@ -33,6 +33,7 @@ from ..plan.sources import sources_of
 from ..spec.comparison import Comparison
 from ..spec.experiments import Experiment
 from ..spec.sample import Round
+from ..spec.words import Cause
 from ..store.errors import RESTORE, RunError, RunWarning, first_line
 from ..store.files import JOURNAL, MANIFEST, SAMPLES
 from ..store.folder import RunFolder
@@ -129,6 +130,7 @@ class Unfinished:
             entry = known[name]
             out = self.excluded() | {each.variant: each.reason for each in entry.excluded}
             book.excluded |= {each: reason for each, reason in out.items() if each in book.experiment.entered()}
+            book.causes |= {each.variant: each.cause for each in entry.excluded if each.cause is not Cause.EXCLUDED}
             book.gates |= {each: plain(gate) for each, gate in entry.gates.items() if each in out}
             book.traces |= {each: plain(trace) for each, trace in entry.traces.items() if each in out}
             book.wall_variants += entry.clock.wall_variants

@@ -110,6 +110,7 @@ class Cause(StrEnum):
     DEPENDENT = "dependent"
     CONFOUNDED = "confounded"
     EXCLUDED = "excluded"
+    BEYOND_ROOF = "beyond roof"
     NOT_MEASURED = "not measured"
     NOT_SETTLED = "not settled"
     MACHINES_DIFFER = "machines differ"

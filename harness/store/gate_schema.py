@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, StrictBool
 
+from ..spec.words import Cause
 from .forms import Count, Number, Ratio, Shape, Text, says
 
 AnyNumber = Annotated[float, Field(strict=True)]
@@ -17,6 +18,7 @@ class Excluded(Shape):
 
     variant: Annotated[Text, says("its name")]
     reason: Annotated[Text, says("why the run went on without it")]
+    cause: Annotated[Cause, says("the kind of that reason")] = Cause.EXCLUDED
 
 
 class Gate(Shape):

@@ -21,7 +21,7 @@ from typing import Any
 from .. import metrics, profilers
 from ..machine.modules import mentioning
 from ..spec.answer import RoundAnswer
-from . import alternating, blocks, gating, loops, rounds, turns
+from . import alternating, blocks, gating, loops, roof, rounds, turns
 from .channel import Channel, serve
 from .functions import open_functions
 from .state import Worker
@@ -40,6 +40,7 @@ VERBS: Mapping[str, Callable[..., Any]] = {
     "freeze": freeze,
     "round": rounds.measure_round,
     "block": blocks.measure_block,
+    "roof": roof.roof,
     "turns": turns.measure_in_turns,
     "alternate": alternating.alternate,
     "loop": loops.loop,

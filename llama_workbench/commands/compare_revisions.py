@@ -77,14 +77,14 @@ def command(
     Exit codes:
       0  no subject is more than --slower percent slower: proven for all
       1  one is: proven. With --gate time,instructions also where the time cannot tell, and it executes over 0.5 % more
-      2  cannot tell in this time, the answers differ, or it cannot be measured
+      2  cannot tell in this time, the answers differ, a side is refused, or it cannot be measured
 
     \b
     --json prints:
       {"format": 1, "base", "new", "slower_percent", "exit_code", "rows": [{"subject", "workload", "ratio", "low",
-       "high", "rounds", "verdict", "reason", "instructions_percent", "where", "run"}],
+       "high", "rounds", "verdict", "cause", "reason", "instructions_percent", "where", "run"}],
        "environments": {side: {"python", "packages", "differs"}}}
-      ratio: time in REV_A over time in REV_B; below 1 it became slower. verdict: slower, not slower or cannot tell.
+      ratio: time in REV_A over that in REV_B; below 1 it is slower. verdict: slower, not slower, refused, cannot tell.
       reason: why it cannot be told, or what told it in the place of the time. instructions_percent: null if uncounted.
       where: in which functions the difference is; empty where there is none, or nobody could look.
 
@@ -215,7 +215,8 @@ def shown(path: Path) -> Path:
 
 
 def _show(rows: list[RevisionRow], new: str, base: str, percent: float) -> None:
-    from llama_workbench.harness.baselines.revisions import time_text
+
+    from llama_workbench.harness.baselines.revisions import UNDECIDED, time_text
 
     counted = any(row.counted for row in rows)
     columns = table(
@@ -234,7 +235,7 @@ def _show(rows: list[RevisionRow], new: str, base: str, percent: float) -> None:
         )
     show(columns)
     for row in rows:
-        if row.reason and (row.verdict == "cannot tell" or row.verdict != row.by_time):
+        if row.reason and (row.verdict in UNDECIDED or row.verdict != row.by_time):
             show(Text(f"{row.subject}: {row.reason}"))
     for row in rows:
         if row.screen.where:

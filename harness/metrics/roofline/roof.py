@@ -1,0 +1,133 @@
+"""Nobody is faster than the machine: a side whose calls take less time than its work must is left out.
+
+Work is what no code can leave out: of a model see `work`; of a function what its payload function says
+(`texts.flops`, `texts.bytes`). The bound is generous, so that no honest code is ever below it:
+
+- A core does at most MOST_TIMES as much as the best call of a plain kernel did (`worker.roof`). That is room for a
+  machine that was busy then, and for a kernel that was not the fastest. All cores count for what computes in threads.
+- Numbers narrower than float32 are multiplied faster: NARROW times more. Which ones a function uses is not known.
+- Of the bytes those count that the last-level cache cannot hold, weights as small as their file has them: a variant may
+  keep 4-bit weights as they are. Where the size of the cache is unknown, none do.
+- The work of all forwards of a call is one sum, and of their bytes those of one forward count: calls may be joined.
+
+It is asked once, after the rounds, of the median over all samples of a side: no round that was odd can break it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+
+from llama_workbench.datasets.geometries import parameter_count
+from llama_workbench.variants import YARDSTICKS, LlamaConfig
+
+from ...evidence.numbers import short_time
+from ...machine.environment import last_level_cache_bytes, usable_cores
+from ...measure.groups import Group
+from ...measure.measurement import Measurement, measured_by
+from ...measure.participants import ExperimentState
+from ...measure.processes import WorkerFailed
+from ...spec.words import Cause
+from ...store.folder import RunFolder
+from .work import ForwardWork, work_of_call
+
+MOST_TIMES, NARROW = 4.0, 16.0
+ROOF_SECONDS = 120.0
+
+Work = Callable[[int], ForwardWork]
+"""Tokens of a call → what it must do at least: of bytes those that must come from memory."""
+
+Rates = tuple[float, float]
+"""The most operations, and the most bytes from memory, that a core does in a second."""
+
+
+def hold_to_roof(measurement: Measurement, folder: RunFolder, configs: Mapping[str, LlamaConfig]) -> None:
+    """Leave out every side that reports less time than its work can take here. configs: by geometry."""
+    places = measured_by(measurement)
+    asked = {name: work for name, (_, book) in places.items() if (work := _work(book, configs))}
+    if measurement.setting.device != "cpu" or not asked or not folder.finished_rounds():
+        return
+    try:
+        flops, nbytes = _rates(measurement, next(iter(places.values()))[0])
+    except WorkerFailed as failure:
+        measurement.setting.progress.note(f"how fast this machine can be is not known: measuring it {failure.reason}")
+        return
+    samples = folder.read_samples()
+    for workload, work in asked.items():
+        book = places[workload][1]
+        narrow = (
+            NARROW if book.experiment.workload.kind == "call" or book.experiment.workload.dtype != "float32" else 1.0
+        )
+        for name in book.remaining().variants:
+            mine = samples[(samples["workload"] == workload) & (samples["variant"] == name)]
+            if name not in YARDSTICKS and (reason := beyond(mine, work, (flops * narrow, nbytes), *_clock(book, name))):
+                book.causes[name] = Cause.BEYOND_ROOF
+                measurement.participants.exclude(name, f"faster than this machine can be: {reason}", book)
+
+
+def beyond(samples: pd.DataFrame, work: Work, rates: Rates, clock: str, cores: int) -> str:
+    """Both numbers of a side that takes less time than it can, by its median sample; empty where it takes enough."""
+    took = (samples[clock] / samples["repeats"] / 1e9)[samples[clock] > 0]  # a virtual machine's clock may stand still
+    least = {tokens: _least(work(int(tokens)), rates, cores) for tokens in samples["tokens"].unique()}
+    shares = took / samples["tokens"].map({tokens: seconds for tokens, (seconds, _) in least.items()})
+    if shares.empty or shares.median() >= 1:
+        return ""
+    middle = shares.sort_values().index[len(shares) // 2]
+    seconds, what = least[samples["tokens"][middle]]
+    return f"reports {short_time(took[middle])} a call; {what} in less than {short_time(seconds)} here"
+
+
+def _least(work: ForwardWork, rates: Rates, cores: int) -> tuple[float, str]:
+    """Seconds that a call takes at least, and what it does in them."""
+    by_flops, by_bytes = (amount / rate / cores for amount, rate in zip(work, rates, strict=True))
+    if by_bytes > by_flops:
+        return by_bytes, f"{work.nbytes / 1e6:.3g} MB beyond what its caches hold cannot be read"
+    return by_flops, f"{work.flops / 1e6:.3g} million operations cannot be done"
+
+
+def _clock(book: ExperimentState, name: str) -> tuple[str, int]:
+    """The column of its times, and how many cores may have worked in them."""
+    threads = book.experiment.workload.threads
+    by_wall = threads > 1 or name in book.wall_variants
+    return ("wall_ns", max(threads, usable_cores())) if by_wall else ("cpu_ns", 1)
+
+
+def _rates(measurement: Measurement, group: Group) -> Rates:
+    alone = replace(group, threads=1, torch=False)
+    with closing(measurement.processes.new(alone, 0, "roof.log")) as process:
+        found = process.ask("roof", ROOF_SECONDS)
+    return MOST_TIMES * found["flops"], MOST_TIMES * found["bytes"]
+
+
+def _work(book: ExperimentState, configs: Mapping[str, LlamaConfig]) -> Work | None:
+    """The work of a call of a workload; None where nobody knows it."""
+    workload, cache = book.experiment.workload, last_level_cache_bytes()
+
+    def counted(flops: float, nbytes: float) -> ForwardWork:
+        held = nbytes if cache is None else cache * (usable_cores() if workload.threads > 1 else 1)
+        return ForwardWork(int(flops), int(max(nbytes - held, 0)))
+
+    if workload.kind == "call":
+        amounts = [max(learnt.get(what, 0) for learnt in book.learnt.values()) for what in ("flops", "bytes")]
+        return (lambda tokens: counted(*amounts)) if any(amounts) else None
+    config = configs.get(workload.geometry)
+    if workload.kind == "component" or config is None or book.folder is None:
+        return None
+    item_bytes = 4 if workload.dtype == "float32" else 2
+    stored = min(1.0, _file_bytes(book.folder) / (item_bytes * parameter_count(config)))
+
+    def of_model(tokens: int) -> ForwardWork:
+        forwards = work_of_call(config, workload, tokens=tokens, item_bytes=item_bytes)
+        flops, nbytes = sum(each.flops for each in forwards), max(each.nbytes for each in forwards)
+        return counted(flops, stored * nbytes)
+
+    return of_model
+
+
+def _file_bytes(checkpoint: Path) -> int:
+    files = [checkpoint] if checkpoint.is_file() else checkpoint.glob("*.safetensors")
+    return sum(file.stat().st_size for file in files)
