@@ -36,6 +36,7 @@ from llama_workbench.harness.worker.gates.small import (
 )
 from llama_workbench.variants import components, outside
 from llama_workbench.variants.config import LlamaConfig
+from llama_workbench.variants.phase_map import VIEWS
 from llama_workbench.variants.settings import Settings
 
 FOLDER = Path(variants.__file__).parent
@@ -280,6 +281,44 @@ def test_the_ladder_begins_with_the_worker_and_ends_with_the_best_code():
     for tokens in (1, 16):
         # (The views of a product are taken in another order, which is no work.)
         assert sorted(_traced(top, tokens=tokens).ops) == sorted(_trace("fast", tokens=tokens).ops)
+
+
+@pytest.mark.parametrize("tokens", [1, 16])
+def test_only_the_cache_differs_between_the_ways_to_keep_one(tokens):
+    """In place it is `fast` to the letter; in pages the new tokens are written, and gathered, once for K and for V."""
+    ours, other = (_trace(name, tokens=tokens) for name in ("fast", "fast_in_place"))
+    assert sorted(ours.ops) == sorted(other.ops)
+    layers = small_geometries()["plain"].num_hidden_layers
+    differing = {name: (a, b) for name, a, b in op_counts(other, _trace("fast_paged_16", tokens=tokens))}
+    computing = {name: counts for name, counts in differing.items() if name.partition(".")[0] not in VIEWS}
+    assert computing.pop("index_select.default") == (0, 2 * layers)
+    assert computing.pop("index_copy_.default") == (0, 2 * layers)
+    assert computing.pop("copy_.default") == (2 * layers, 0)
+    assert all(after - before <= 2 for before, after in computing.values()), computing  # the table, once a sequence
+
+
+@pytest.mark.parametrize("fault", ["stale", "swapped", "short"])
+def test_a_wrong_page_fails_the_gate(fault, monkeypatch):
+    """A page that was read before instead of a new one, pages in the wrong order, new tokens at the place of others."""
+    from llama_workbench.variants import caches
+
+    begin = caches.Paged.begin
+
+    def wrong(self, position, end):
+        places, blocks = begin(self, position, end)
+        pages = -(-end // self.page)
+        if fault == "stale" and pages > 1:
+            blocks = blocks.clone()
+            blocks[-1] = blocks[-2]
+        elif fault == "swapped" and pages > 1:
+            blocks = blocks.view(self.batch, -1).flip(1).flatten()
+        elif fault == "short" and position:
+            places = places - 1
+        return places, blocks
+
+    assert small_gate(variants.get("fast_paged_16").build, reference).passed
+    monkeypatch.setattr(caches.Paged, "begin", wrong)
+    assert not small_gate(variants.get("fast_paged_16").build, reference).passed
 
 
 def test_the_grid_is_whole():

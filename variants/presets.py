@@ -249,6 +249,14 @@ _OTHERS = (
     _plain("fast", ".fast", _FAST, "our best eager code: fused projections, transposed weights, SDPA, KV in place",
            "gpt-fast's recipe, litgpt's sliced KV"),
     _plain("fast_compiled", ".fast", _FAST, "our best code, compiled by torch.compile", "this project", compiled=True),
+    _plain("fast_in_place", ".caches", _FAST,
+           "fast with its KV cache behind the calls that the other ways to keep one need", "this project"),
+    *(
+        _plain(f"fast_paged_{page}", ".caches", replace(_FAST, kv="paged", page=page),
+               f"fast_in_place with pages of {page} tokens and a block table, gathered by index for attention",
+               "vLLM's paged KV cache", page=page)
+        for page in (16, 64, 256)
+    ),
     _plain("gpt_fast", ".gpt_fast", _STATIC,
            "gpt-fast's recipe, eager: static KV written by index, all of it attended under a mask", _GPT_FAST),
     _plain("gpt_fast_compiled", ".gpt_fast", _STATIC,
