@@ -332,6 +332,7 @@ EXPECTED = {
     "refactor-2x-3x": ["2-3x"] * 5,
     "rope-3x-5x": ["3-5x"] * 2,
     "rope-cache-no-benefit": ["same within ±1 %"],
+    "rounded-cache-faster": ["more than 1 % faster"] * 4,
     "static-cache-faster": ["more than 1 % faster"] * 2,
     "single-file-faster": ["more than 1 % faster"],
     "unified-cache-faster": ["more than 1 % faster"],

@@ -69,7 +69,8 @@ PRESETS += ["grid_modular_unified_per_model_fused", "grid_single_file_split_fres
 
 ONE_OF_EACH_POLICY = (
     "team006_before", "team006_after", "team005_hybrid", "modular_per_forward", "modular_rope_unified", "candle",
-    "single_file_inline", "transformers_sdpa", "transformers_static", "fast", "fast_paged_16", "yardstick",
+    "single_file_inline", "transformers_sdpa", "transformers_static", "fast", "fast_paged_16", "fast_kv_bfloat16",
+    "fast_kv_int8", "yardstick",
 )  # fmt: skip
 
 
@@ -194,6 +195,8 @@ ANGLES = torch.outer(torch.arange(40.0), 10_000 ** (-torch.arange(8.0) / 8))
         (torch.zeros(1, 2, 40, 16), "kv"),
         (torch.zeros(2, 2, 1, 40, 2, 16), "kv"),
         (torch.zeros(1, 40, 2 * 16), "kv"),
+        (torch.zeros(1, 2, 40, 1), "kv"),
+        (torch.zeros(1, 2, 39, 1), "other"),
         (torch.zeros(1, 2, 39, 16), "other"),
         (torch.zeros(1, 40, 16), "other"),
         (torch.ones(64, 64), "repacked"),

@@ -1,4 +1,4 @@
-"""`fast` with its keys and values kept in other ways: in one buffer, or in pages.
+"""`fast` with its keys and values kept in other ways: in one buffer, rounded to fewer bits, or in pages.
 
 All run one forward, whose operations outside the cache are `fast`'s (a test holds that); the store alone differs. What
 a store gives back is what attention reads, keys and values of the new tokens included.
@@ -39,6 +39,31 @@ class InPlace:
 
     def reset(self) -> None:
         """Nothing to forget: positions beyond the next call's are never read."""
+
+
+class Rounded(InPlace):
+    """The same in bfloat16, or in int8 with a scale for each token and head. What is computed with them is as ever."""
+
+    def __init__(self, config: LlamaConfig, batch: int, max_length: int, like: Tensor, rounding: str) -> None:
+        super().__init__(config, batch, max_length, like.new_empty(0, dtype=getattr(torch, rounding)))
+        size = (batch, config.num_key_value_heads, max_length, 1)
+        wide = like.new_empty(0, dtype=torch.float64 if like.dtype == torch.float64 else torch.float32)
+        self.scales = [(wide.new_empty(size), wide.new_empty(size)) for _ in self.kvs] if rounding == "int8" else []
+
+    def keep(self, i: int, k: Tensor, v: Tensor, position: int, where: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        """As InPlace.keep."""
+        # phase: cache
+        if not self.scales:
+            k_all, v_all = super().keep(i, k, v, position, where)
+            return k_all.to(k.dtype), v_all.to(v.dtype)
+        end, found = position + k.shape[1], []
+        for kept, scales, new in zip(self.kvs[i], self.scales[i], (k, v), strict=True):
+            new = new.transpose(1, 2)
+            scale = new.abs().amax(-1, keepdim=True).to(scales.dtype).clamp_(min=1e-20).div_(127)
+            scales[:, :, position:end] = scale
+            kept[:, :, position:end] = (new / scale).round_()
+            found.append((kept[:, :, :end] * scales[:, :, :end]).to(new.dtype))
+        return found[0], found[1]
 
 
 class Paged:
@@ -100,9 +125,11 @@ class Paged:
 class CachesLlama(FastLlama):
     """Tokens [B, T] that start at `position` → logits [B, V] of the last one."""
 
-    def __init__(self, config: LlamaConfig, weights: Mapping[str, Tensor], max_length: int, page: int) -> None:
+    def __init__(
+        self, config: LlamaConfig, weights: Mapping[str, Tensor], max_length: int, page: int, rounding: str
+    ) -> None:
         super().__init__(config, weights, max_length, type(self).forward)
-        self.page = page
+        self.page, self.rounding = page, rounding
         self.store: InPlace | Paged | None = None
 
     def _room(self, batch: int) -> InPlace | Paged:
@@ -111,6 +138,8 @@ class CachesLlama(FastLlama):
             like = self.parts.embedding
             if self.page:
                 self.store = Paged(self.config, batch, like, self.page)
+            elif self.rounding:
+                self.store = Rounded(self.config, batch, self.max_length, like, self.rounding)
             else:
                 self.store = InPlace(self.config, batch, self.max_length, like)
         return self.store
@@ -159,6 +188,9 @@ class CachesLlama(FastLlama):
             self.store.reset()  # phase: enter
 
 
-def build(config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int, page: int = 0) -> CachesLlama:
-    """A model over `weights` (Hugging Face names); `page`: tokens of a page, 0 for one buffer."""
-    return CachesLlama(config, weights, max_length, page)
+def build(
+    config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int, page: int = 0, rounding: str = ""
+) -> CachesLlama:
+    """A model over `weights` (Hugging Face names); `page`: tokens of a page, 0 for one buffer; `rounding`: of what the
+    buffer keeps, "bfloat16", "int8", or none."""
+    return CachesLlama(config, weights, max_length, page, rounding)

@@ -27,7 +27,7 @@ class Policy:
     weights. `kv`: preallocated, static, cat, or paged: in pages of `page` tokens, taken as they fill. `rope`: half
     (tables of D/2 columns), complex (the same, of float32 at least), full (of D) or frequencies (D/2 numbers, twice,
     float32). `repacked`: none, qk, qkv, joined (qkv, gate and up) or matrices (all but the embedding). `counters`:
-    int64 a layer.
+    int64 a layer. `rounding`: the type that keys and values are kept in, where it is not that of the weights.
     """
 
     mask: str
@@ -37,6 +37,7 @@ class Policy:
     boolean_mask: bool = False
     counters: bool = False
     page: int = 0
+    rounding: str = ""
 
     def whole_pages(self, positions: int) -> int:
         """Positions in as many pages as it takes."""
@@ -100,7 +101,10 @@ def expected(
     if policy.page:
         positions = policy.whole_pages(max((end for _, end in calls), default=0))
     # Buffers are made at the first call, when the batch size is known.
-    kv = kv_bytes(config, positions=positions, batch=batch, item_bytes=item_bytes)
+    kept_bytes = {"bfloat16": 2, "int8": 1}.get(policy.rounding, item_bytes)
+    kv = kv_bytes(config, positions=positions, batch=batch, item_bytes=kept_bytes)
+    if policy.rounding == "int8":  # a scale for head_dim values
+        kv += kv_bytes(config, positions=positions, batch=batch, item_bytes=max(item_bytes, 4)) // config.head_dim
     table = max_length * config.head_dim * item_bytes  # cosine and sine, D/2 columns each
     shared = {
         "rope": {

@@ -223,7 +223,8 @@ def kind_of(tensor: Tensor, config: LlamaConfig, *, lengths: Sequence[int], buil
     rope      [T, D/2], [T, D] or [T, D/2, 2] of cos and sin (the first row is 0s and 1s, none is above 1), the same as
               complex numbers, or D/2 frequencies that fall from 1
     kv        three dimensions or more, among them the key-value heads G, D and one of `lengths` (the positions that a
-              cache may be made for: those so far, the most, and those of a page), or G·D and one of `lengths`
+              cache may be made for: those so far, the most, and those of a page), or G·D and one of `lengths`; or
+              a scale for each of them, [B, G, one of `lengths`, 1]
     repacked  made by `build` (`built`) with a dimension that the checkpoint's weights have
     other     anything else
     """
@@ -282,6 +283,8 @@ def _is_kv(tensor: Tensor, config: LlamaConfig, lengths: Sequence[int]) -> bool:
     if tensor.ndim < 3:
         return False
     shape = Counter(tensor.shape)
+    if tensor.ndim == 4 and tensor.shape[1] == heads and tensor.shape[3] == 1:
+        return tensor.shape[2] in lengths
     return any(
         not Counter(wanted) - shape
         for length in lengths
