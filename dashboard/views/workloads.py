@@ -54,7 +54,9 @@ def named(workload: Workload | Shipped) -> str:
             return f"{PARTS.get(workload.component, workload.component)}, {tokens} token{plural}"
         case _:
             return workload.name
-    return ", ".join(filter(None, (what, geometry_named(workload.geometry or ""))))
+    dtype, threads = workload.dtype or "float32", workload.threads or 1
+    how = (dtype * (dtype != "float32"), f"{threads} threads" * (threads > 1))
+    return ", ".join(filter(None, (what, geometry_named(workload.geometry or ""), *how)))
 
 
 def geometry_named(geometry: str) -> str:
