@@ -165,7 +165,7 @@ def test_rounds_on_cuda_have_the_devices_time(monkeypatch: pytest.MonkeyPatch, t
     folder = synthesize(geometries.get("tiny"), cache=cache_directory())
     run = RunFolder.create(tmp_path / "run")
     names = ["yardstick", "fast"]
-    for workload in ("prefill-tiny-t16", "generate-tiny-t8-n6-b1", "mask-create-t8"):
+    for workload in ("prefill-tiny-t16", "generate-tiny-t8-n6-b1", "mask-apply-t8"):
         component = workload.startswith("mask")
         sides = ["team006_before", "team006_after"] if component else names
         open_workload(made, workloads.get(workload).model_dump(), None if component else str(folder), 0)

@@ -21,6 +21,7 @@ from llama_workbench.harness.examiner.main import Examiner, wrong_logits, wrong_
 from llama_workbench.harness.worker.gates.logits import run_cases
 from llama_workbench.harness.worker.gates.small import SMALL_LENGTH, small_cases, small_geometries, small_weights
 from llama_workbench.harness.worker.outputs import Drawn
+from llama_workbench.harness.worker.reference_logits import reference_model
 
 WORDS = np.arange(10, 400, dtype=np.int32)
 
@@ -54,21 +55,24 @@ def test_numbers_are_given_once_and_a_workload_may_ask_for_one_prompt_only() -> 
 # --- the second Llama ---
 
 
-@pytest.mark.parametrize("geometry", ["plain", "grouped"])
-def test_the_reference_is_the_library_s_model(geometry: str) -> None:
+@pytest.mark.parametrize(
+    ("geometry", "rounding", "most"),
+    [("plain", "", 2e-6), ("grouped", "", 2e-6), ("plain", "bfloat16", 5e-4), ("grouped", "int8", 5e-4)],
+)
+def test_the_reference_is_the_library_s_model(geometry: str, rounding: str, most: float) -> None:
     """At every position, from a fresh sequence; grouped: also Llama-3 scaling and a tied head."""
     config = small_geometries()[geometry]
     weights = small_weights(config, torch.float32)
-    model = variants.get("transformers_eager").build(config, weights, max_length=SMALL_LENGTH)
+    model = reference_model(config, weights, SMALL_LENGTH, rounding)
     cases = small_cases(config)
     for case, steps in zip(cases, run_cases(model, cases), strict=True):
         tokens = torch.cat([tokens for tokens, _ in case.steps], dim=1)
-        found = reference.logits(config, weights, tokens, first=0)
+        found = reference.logits(config, weights, tokens, first=0, rounding=rounding)
         assert found.shape == (*tokens.shape, config.vocab_size)
         for (step, position), expected in zip(case.steps, steps, strict=True):
             got = found[:, position + step.shape[1] - 1]
-            assert float((got - expected).abs().max() / expected.abs().max()) < 2e-6
-        torch.testing.assert_close(reference.logits(config, weights, tokens, first=2), found[:, 2:])
+            assert float((got - expected).abs().max() / expected.abs().max()) < most
+        torch.testing.assert_close(reference.logits(config, weights, tokens, first=2, rounding=rounding), found[:, 2:])
 
 
 # --- judging ---

@@ -69,7 +69,8 @@ PRESETS += ["grid_modular_unified_per_model_fused", "grid_single_file_split_fres
 
 ONE_OF_EACH_POLICY = (
     "team006_before", "team006_after", "team005_hybrid", "modular_per_forward", "modular_rope_unified", "candle",
-    "single_file_inline", "transformers_sdpa", "transformers_static", "fast", "yardstick",
+    "single_file_inline", "transformers_sdpa", "transformers_static", "fast", "fast_paged_16", "fast_kv_bfloat16",
+    "fast_kv_int8", "yardstick",
 )  # fmt: skip
 
 
@@ -194,6 +195,8 @@ ANGLES = torch.outer(torch.arange(40.0), 10_000 ** (-torch.arange(8.0) / 8))
         (torch.zeros(1, 2, 40, 16), "kv"),
         (torch.zeros(2, 2, 1, 40, 2, 16), "kv"),
         (torch.zeros(1, 40, 2 * 16), "kv"),
+        (torch.zeros(1, 2, 40, 1), "kv"),
+        (torch.zeros(1, 2, 39, 1), "other"),
         (torch.zeros(1, 2, 39, 16), "other"),
         (torch.zeros(1, 40, 16), "other"),
         (torch.ones(64, 64), "repacked"),
@@ -278,6 +281,37 @@ def test_static_rows_in_the_modular_model_are_one_mask_from_the_start() -> None:
     check([12], "held")
     model.reset()
     check([12], "kept")
+
+
+def test_what_is_filled_shows_in_pages_and_not_in_one_buffer() -> None:
+    workload = workloads.get(T16).model_copy(update={"tokens": 64})
+    worker = opened(workload)
+    held = {name: memory_held(worker, T16, name) for name in ("fast_in_place", "fast_paged_16", "transformers_sdpa")}
+    percent = {name: [100 * fill["kv"] / row["kv_bytes"] for fill in row["fills"]] for name, row in held.items()}
+    assert percent == {
+        "fast_in_place": [100 * 65 / 64] * 3, "fast_paged_16": [25, 50, 100], "transformers_sdpa": [12.5, 50, 100],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_pages_are_taken_as_they_fill_and_kept_for_the_next_sequence(batch: int) -> None:
+    """A token at a time past the end of a page, and a shorter sequence after a longer one."""
+    variant, weights = variants.get("fast_paged_16"), small_weights(CONFIG, torch.float32)
+    assert variant.memory is not None
+    before = live_tensors()
+    model: Any = variant.build(CONFIG, weights, max_length=100)
+    built = frozenset(tensors_since(before))
+    longest = 0
+    for length in (5, 16, 17, 40, 3):
+        model.reset()
+        model.forward(torch.ones(batch, length - 1 or 1, dtype=torch.long), 0)
+        model.forward(torch.ones(batch, 1, dtype=torch.long), length - 1)
+        longest = max(longest, length)
+        computed = expected(variant.memory, CONFIG, [longest, length], item_bytes=4, max_length=100, batch=batch)
+        found = bytes_by_kind(tensors_since(before), CONFIG, lengths=(16,), built=built)
+        assert found == computed["held"]
+        row = 2 * CONFIG.num_hidden_layers * CONFIG.num_key_value_heads * CONFIG.head_dim * 4
+        assert found["kv"] == batch * row * 16 * -(-longest // 16)  # in place it is 100 positions from the first on
 
 
 # --- computed -------------------------------------------------------------------------------------------------------
@@ -442,6 +476,7 @@ def test_findings_are_the_bytes_in_percent(swept: Any) -> None:
     assert of("cache_of_weights").value == pytest.approx(100 * (masks + tables + buffers) / weights)
     assert of("kept_of_weights").value == of("cache_of_weights").value
     assert of("repacked_of_weights").value == pytest.approx(100 * 2 * 2 * 64 * 64 * 4 / weights)
+    assert [of(f"kv_at_{fill}").value for fill in ("eighth", "half", "full")] == [100 * 17 / 16] * 3
     assert of("transient_of_weights").value > 0 and of("resident_of_weights").value >= 0
     assert of("masks_of_weights").count == 16
     detail = of("masks_of_weights").detail

@@ -46,7 +46,9 @@ ONE_OF_EACH = (
     "grid_modular_split_fresh_fused", "grid_single_file_unified_per_model_composite",
     "grid_single_file_split_fresh_fused", "transformers_eager", "transformers_sdpa", "transformers_static", "fast",
     "gpt_fast", "yardstick", "ladder_inlined", "ladder_heads_first", "ladder_one_kernel", "ladder_fused",
-    "ladder_transposed", "sdpa_explicit_mask", "sdpa_repeated_heads",
+    "ladder_transposed", "sdpa_explicit_mask", "sdpa_repeated_heads", "fast_in_place",
+    "fast_kv_bfloat16", "fast_kv_int8",
+    *(f"fast_paged_{page}" for page in (16, 64, 256)),
 )  # fmt: skip
 
 

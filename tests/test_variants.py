@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from llama_workbench import ROOT, variants
 from llama_workbench.harness.calls.built import imported
 from llama_workbench.harness.calls.source import parse
-from llama_workbench.harness.worker.gates.logits import TOLERANCES, judge_logits, run_cases
+from llama_workbench.harness.worker.gates.logits import ROUNDING_TOLERANCE, TOLERANCES, judge_logits, run_cases
 from llama_workbench.harness.worker.gates.op_trace import (
     OpTrace,
     attention_kernels,
@@ -34,8 +34,10 @@ from llama_workbench.harness.worker.gates.small import (
     small_geometries,
     small_weights,
 )
+from llama_workbench.harness.worker.reference_logits import reference_model
 from llama_workbench.variants import components, outside
 from llama_workbench.variants.config import LlamaConfig
+from llama_workbench.variants.phase_map import VIEWS
 from llama_workbench.variants.settings import Settings
 
 FOLDER = Path(variants.__file__).parent
@@ -57,10 +59,17 @@ def one_thread():
 
 
 @functools.cache
-def reference(geometry: str, dtype: torch.dtype):
+def reference(geometry: str, dtype: torch.dtype, rounding: str = ""):
     config = small_geometries()[geometry]
-    model = variants.get("transformers_eager").build(config, small_weights(config, dtype), max_length=SMALL_LENGTH)
+    model = reference_model(config, small_weights(config, dtype), SMALL_LENGTH, rounding)
     return run_cases(model, small_cases(config))
+
+
+def gate_of(variant: variants.Variant):
+    """The gate with what the variant says of itself."""
+    rounding = variant.cache_rounding
+    wanted = functools.partial(reference, rounding=rounding)
+    return small_gate(variant.build, wanted, cannot=variant.cannot, rounding=rounding)
 
 
 # --- the logits gate -----------------------------------------------------------------------------------------------
@@ -71,10 +80,11 @@ IN_TORCH = [name for name in variants.names() if variants.get(name).engine is No
 @pytest.mark.parametrize("name", [name for name in IN_TORCH if not variants.get(name).compiled])  # test_compiled
 def test_logits_match_the_library_in_float64(name):
     variant = variants.get(name)
-    gate = small_gate(variant.build, reference, cannot=variant.cannot)
+    gate = gate_of(variant)
     assert gate.passed, gate.detail
     assert gate.cases == (10 if variant.cannot else 16)
-    assert gate.tolerance == TOLERANCES[torch.float64]
+    assert gate.tolerance == (ROUNDING_TOLERANCE if variant.cache_rounding else TOLERANCES[torch.float64])
+    assert "float32" not in gate.detail
 
 
 @pytest.mark.parametrize("name", ["team006_after", "team005_proposal", "candle", "fast", "yardstick"])
@@ -280,6 +290,86 @@ def test_the_ladder_begins_with_the_worker_and_ends_with_the_best_code():
     for tokens in (1, 16):
         # (The views of a product are taken in another order, which is no work.)
         assert sorted(_traced(top, tokens=tokens).ops) == sorted(_trace("fast", tokens=tokens).ops)
+
+
+@pytest.mark.parametrize("tokens", [1, 16])
+def test_only_the_cache_differs_between_the_ways_to_keep_one(tokens):
+    """In place it is `fast` to the letter; in pages the new tokens are written, and gathered, once for K and for V."""
+    ours, other = (_trace(name, tokens=tokens) for name in ("fast", "fast_in_place"))
+    assert sorted(ours.ops) == sorted(other.ops)
+    layers = small_geometries()["plain"].num_hidden_layers
+    differing = {name: (a, b) for name, a, b in op_counts(other, _trace("fast_paged_16", tokens=tokens))}
+    computing = {name: counts for name, counts in differing.items() if name.partition(".")[0] not in VIEWS}
+    assert computing.pop("index_select.default") == (0, 2 * layers)
+    assert computing.pop("index_copy_.default") == (0, 2 * layers)
+    assert computing.pop("copy_.default") == (2 * layers, 0)
+    assert all(after - before <= 2 for before, after in computing.values()), computing  # the table, once a sequence
+
+
+@pytest.mark.parametrize("fault", ["stale", "swapped", "short"])
+def test_a_wrong_page_fails_the_gate(fault, monkeypatch):
+    """A page that was read before instead of a new one, pages in the wrong order, new tokens at the place of others."""
+    from llama_workbench.variants import caches
+
+    begin = caches.Paged.begin
+
+    def wrong(self, position, end):
+        places, blocks = begin(self, position, end)
+        pages = -(-end // self.page)
+        if fault == "stale" and pages > 1:
+            blocks = blocks.clone()
+            blocks[-1] = blocks[-2]
+        elif fault == "swapped" and pages > 1:
+            blocks = blocks.view(self.batch, -1).flip(1).flatten()
+        elif fault == "short" and position:
+            places = places - 1
+        return places, blocks
+
+    assert small_gate(variants.get("fast_paged_16").build, reference).passed
+    monkeypatch.setattr(caches.Paged, "begin", wrong)
+    assert not small_gate(variants.get("fast_paged_16").build, reference).passed
+
+
+FAULTS = ["not rounded", "towards zero", "a token too far", "stale", "another's scale"]
+
+
+@pytest.mark.parametrize(
+    ("rounding", "fault"),
+    [*((how, fault) for how in ("bfloat16", "int8") for fault in FAULTS), ("int8", "one scale a token")],
+)
+def test_a_wrong_rounded_cache_fails_the_gate(rounding, fault, monkeypatch):
+    from llama_workbench.variants import caches
+
+    keep = caches.Rounded.keep
+
+    def spoiled(x):
+        """[B, T, G, D] as they are to be kept; `keep` rounds them."""
+        size = x.abs().amax(-1, keepdim=True)
+        step = size / 127 if rounding == "int8" else 2**-8 * x.abs()
+        if fault == "towards zero":
+            return x - x.sign() * step / 2
+        if fault == "another's scale":
+            return x / size * size.roll(1, 1) if x.shape[1] > 1 else x * 1.05
+        if fault == "one scale a token":
+            step = x.abs().amax((2, 3), keepdim=True) / 127
+            return torch.round(x / step) * step
+        return x
+
+    def wrong(self, i, k, v, position, where):
+        if fault == "not rounded":
+            past = self.exact[i] if position else (k[:, :0], v[:, :0])
+            self.exact = getattr(self, "exact", {})
+            self.exact[i] = [torch.cat(both, dim=1) for both in zip(past, (k, v), strict=True)]
+            return [each.transpose(1, 2) for each in self.exact[i]]
+        found = keep(self, i, spoiled(k), spoiled(v), position, where)
+        if fault == "a token too far":
+            return [each.roll(1, 2) for each in found]
+        if fault == "stale" and position:
+            return [torch.cat((each[:, :, :-1], each[:, :, -2:-1]), 2) for each in found]
+        return found
+
+    monkeypatch.setattr(caches.Rounded, "keep", wrong)
+    assert not gate_of(variants.get(f"fast_kv_{rounding}")).passed
 
 
 def test_the_grid_is_whole():

@@ -24,9 +24,10 @@ class Policy:
     """The levels that decide what a variant holds.
 
     `mask`: none, static, or a level of that axis. `boolean_mask`: one byte an element, else as the
-    weights. `kv`: preallocated, static or cat. `rope`: half (tables of D/2 columns), complex (the same, of float32 at
-    least), full (of D) or frequencies (D/2 numbers, twice, float32). `repacked`: none, qk, qkv, joined
-    (qkv, gate and up) or matrices (all but the embedding). `counters`: int64 a layer.
+    weights. `kv`: preallocated, static, cat, or paged: in pages of `page` tokens, taken as they fill. `rope`: half
+    (tables of D/2 columns), complex (the same, of float32 at least), full (of D) or frequencies (D/2 numbers, twice,
+    float32). `repacked`: none, qk, qkv, joined (qkv, gate and up) or matrices (all but the embedding). `counters`:
+    int64 a layer. `rounding`: the type that keys and values are kept in, where it is not that of the weights.
     """
 
     mask: str
@@ -35,6 +36,12 @@ class Policy:
     repacked: str
     boolean_mask: bool = False
     counters: bool = False
+    page: int = 0
+    rounding: str = ""
+
+    def whole_pages(self, positions: int) -> int:
+        """Positions in as many pages as it takes."""
+        return -(-positions // self.page) * self.page if self.page else positions
 
 
 def policy_of(settings: Settings) -> Policy:
@@ -91,8 +98,13 @@ def expected(
     `forwards`; `item_bytes` is the size of one weight, `max_length` what the model was built for."""
     calls = [call for length in lengths for call in forwards(length, context=context, chunk=chunk)]
     positions = calls[-1][1] if policy.kv == "cat" and calls else max_length if calls else 0
+    if policy.page:
+        positions = policy.whole_pages(max((end for _, end in calls), default=0))
     # Buffers are made at the first call, when the batch size is known.
-    kv = kv_bytes(config, positions=positions, batch=batch, item_bytes=item_bytes)
+    kept_bytes = {"bfloat16": 2, "int8": 1}.get(policy.rounding, item_bytes)
+    kv = kv_bytes(config, positions=positions, batch=batch, item_bytes=kept_bytes)
+    if policy.rounding == "int8":  # a scale for head_dim values
+        kv += kv_bytes(config, positions=positions, batch=batch, item_bytes=max(item_bytes, 4)) // config.head_dim
     table = max_length * config.head_dim * item_bytes  # cosine and sine, D/2 columns each
     shared = {
         "rope": {
@@ -105,7 +117,10 @@ def expected(
         "repacked": _repacked_bytes(policy, config, item_bytes),
         "other": _other_bytes(policy, config, calls, item_bytes),
     }
-    return {"held": {"kv": kv, **shared}, "kept": {"kv": 0 if policy.kv == "cat" else kv, **shared}}
+    held = {"kv": kv, **shared}
+    if policy.page and calls:  # the block table: a page's number, and the places of its tokens, until the sequence ends
+        held["other"] += 8 * batch * policy.whole_pages(calls[-1][1]) * (policy.page + 1) // policy.page
+    return {"held": held, "kept": {**shared, "kv": 0 if policy.kv == "cat" else kv}}
 
 
 def _mask_bytes(

@@ -64,6 +64,8 @@ class Variant:
     `compiled`: its operations are torch.compile's own, which no op trace and no names of phases can see.
     `memory`: what it must hold, where that is known. `cannot` maps what it does not do rightly ("batch", "chunks") to
     the reason: the gates leave those cases out and say so, and no workload that has them is measured.
+    `cache_rounding`: "bfloat16" or "int8" where keys and values are kept so; its logits are held to a reference that
+    rounds its own in the same way.
     """
 
     name: str
@@ -77,6 +79,7 @@ class Variant:
     component: Callable[..., Component] | None = None
     memory: Policy | None = None
     cannot: Mapping[str, str] = field(default_factory=dict)
+    cache_rounding: str = ""
 
 
 @dataclass(frozen=True)
@@ -98,8 +101,8 @@ def _ours(name: str, settings: Settings, description: str, source: str, **more: 
 
 def _plain(name: str, module: str, memory: Policy, description: str, source: str, **options: Any) -> Variant:
     """Code of torch's that no settings describe."""
-    compiled = bool(options.get("compiled"))
-    return Variant(name, _Lazy(module, options), description, source, compiled=compiled, memory=memory)
+    more: Any = {"compiled": bool(options.get("compiled")), "cache_rounding": memory.rounding}
+    return Variant(name, _Lazy(module, options), description, source, memory=memory, **more)
 
 
 _BEFORE = Settings()
@@ -249,6 +252,23 @@ _OTHERS = (
     _plain("fast", ".fast", _FAST, "our best eager code: fused projections, transposed weights, SDPA, KV in place",
            "gpt-fast's recipe, litgpt's sliced KV"),
     _plain("fast_compiled", ".fast", _FAST, "our best code, compiled by torch.compile", "this project", compiled=True),
+    _plain("fast_in_place", ".caches", _FAST,
+           "fast with its KV cache behind the calls that the other ways to keep one need", "this project"),
+    *(
+        _plain(f"fast_paged_{page}", ".caches", replace(_FAST, kv="paged", page=page),
+               f"fast_in_place with pages of {page} tokens and a block table, gathered by index for attention",
+               "vLLM's paged KV cache", page=page)
+        for page in (16, 64, 256)
+    ),
+    *(
+        _plain(f"fast_kv_{rounding}", ".caches", replace(_FAST, rounding=rounding),
+               f"fast_in_place with its keys and values in {what}, and everything computed as ever", source,
+               rounding=rounding)
+        for rounding, what, source in (
+            ("bfloat16", "bfloat16", "llama.cpp's --cache-type-k and --cache-type-v"),
+            ("int8", "int8 with a scale for each token and head", "vLLM's and LMDeploy's int8 KV cache"),
+        )
+    ),
     _plain("gpt_fast", ".gpt_fast", _STATIC,
            "gpt-fast's recipe, eager: static KV written by index, all of it attended under a mask", _GPT_FAST),
     _plain("gpt_fast_compiled", ".gpt_fast", _STATIC,

@@ -54,7 +54,9 @@ def named(workload: Workload | Shipped) -> str:
             return f"{PARTS.get(workload.component, workload.component)}, {tokens} token{plural}"
         case _:
             return workload.name
-    return ", ".join(filter(None, (what, _geometry(workload.geometry or "")[0])))
+    dtype, threads = workload.dtype or "float32", workload.threads or 1
+    how = (dtype * (dtype != "float32"), f"{threads} threads" * (threads > 1))
+    return ", ".join(filter(None, (what, _geometry(workload.geometry or "")[0], *how)))
 
 
 def _geometry(geometry: str) -> tuple[str, str]:

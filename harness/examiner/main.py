@@ -22,9 +22,11 @@ from torch import Tensor
 from llama_workbench.datasets import tokenizer
 from llama_workbench.datasets.checkpoints import Checkpoint, load
 from llama_workbench.datasets.tokenizer import Prompts
+from llama_workbench.variants.presets import presets
 
+from ..spec.entered import EnteredName
 from ..worker.channel import serve
-from ..worker.gates.logits import TOLERANCES
+from ..worker.gates.logits import tolerance_of
 from . import reference
 
 MOST_TOKENS = 4096
@@ -94,13 +96,11 @@ class Examiner:
         text = self.text_ids(Path(folder), vocab_size=vocabulary)
         prompts = Prompts(text, batch=workload["batch"], draw=draw, repeated=workload.get("prompts") == "repeated")
         tensors = load_file(file)
-        tolerance = 2 * TOLERANCES[dtype]  # both sides are rounded
         wrong: dict[str, str] = {}
         for batch in _batches(prompts, [Output(**output) for output in outputs], tensors, vocabulary):
-            rows = torch.cat([question.sequence for question in batch])
-            with torch.inference_mode():
-                right = reference.logits(checkpoint.config, checkpoint.weights, rows, first=batch[0].first)
-            for question, logits in zip(batch, right.split(len(batch[0].sequence)), strict=True):
+            expected = _expected(checkpoint, batch)
+            tolerance = 2 * tolerance_of(dtype, batch[0].rounding)  # both sides are rounded
+            for question, logits in zip(batch, expected, strict=True):
                 for output, given in question.given:
                     if reason := _wrong(given, logits, tolerance):
                         wrong.setdefault(output.variant, reason)
@@ -109,11 +109,22 @@ class Examiner:
 
 @dataclass(frozen=True)
 class _Question:
-    """A sequence [B, T] whose logits from position `first` on are needed, and the outputs to compare with them."""
+    """A sequence [B, T] whose logits from position `first` on are needed, and the outputs to compare with them.
+    `rounding`: of the cache of the variants that gave them."""
 
     sequence: Tensor
     first: int
+    rounding: str
     given: list[tuple[Output, dict[str, Tensor]]]
+
+
+def _expected(checkpoint: Checkpoint, questions: Sequence[_Question]) -> Sequence[Tensor]:
+    """The right logits [B, N, V] of each question, from its position `first` on."""
+    rows = torch.cat([question.sequence for question in questions])
+    with torch.inference_mode():
+        first, rounding = questions[0].first, questions[0].rounding
+        logits = reference.logits(checkpoint.config, checkpoint.weights, rows, first=first, rounding=rounding)
+    return logits.split(len(questions[0].sequence))
 
 
 def _batches(
@@ -129,12 +140,14 @@ def _batches(
             # Ids outside the vocabulary would make the embedding raise; `_wrong` reports them.
             before = tokens if "logits" in given else tokens[:, :-1]  # without logits the last token is only checked
             sequence = torch.cat((sequence, before.clamp(0, vocabulary - 1)), dim=1)
-        key = (output.prompt, output.length, sequence.numpy().tobytes())
-        questions.setdefault(key, _Question(sequence, output.length - 1, [])).given.append((output, given))
+        ours = presets().get(EnteredName(output.variant).original)
+        rounding = ours.cache_rounding if ours else ""
+        key = (output.prompt, output.length, sequence.numpy().tobytes(), rounding)
+        questions.setdefault(key, _Question(sequence, output.length - 1, rounding, [])).given.append((output, given))
     by_shape: defaultdict[tuple[Any, ...], list[_Question]] = defaultdict(list)
     for question in questions.values():
-        by_shape[*question.sequence.shape, question.first].append(question)
-    for (rows, length, _), alike in by_shape.items():
+        by_shape[*question.sequence.shape, question.first, question.rounding].append(question)
+    for (rows, length, *_), alike in by_shape.items():
         step = max(1, MOST_TOKENS // (rows * length))
         yield from (alike[start : start + step] for start in range(0, len(alike), step))
 

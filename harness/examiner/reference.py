@@ -15,11 +15,16 @@ from torch.nn import functional as F
 
 from llama_workbench.variants import LlamaConfig
 
+from ..worker.gates.rounding import rounded
 
-def logits(config: LlamaConfig, weights: Mapping[str, Tensor], tokens: Tensor, *, first: int) -> Tensor:
+
+def logits(
+    config: LlamaConfig, weights: Mapping[str, Tensor], tokens: Tensor, *, first: int, rounding: str = ""
+) -> Tensor:
     """Tokens [B, T] from the start of a sequence → float32 logits [B, T - first, V] of position `first` and all after.
 
-    `weights` carry Hugging Face names and may be of any floating type.
+    `weights` carry Hugging Face names and may be of any floating type. `rounding`: as a cache would round keys and
+    values, see `rounded`.
     """
 
     def weight(name: str) -> Tensor:
@@ -36,9 +41,8 @@ def logits(config: LlamaConfig, weights: Mapping[str, Tensor], tokens: Tensor, *
             (y @ weight(f"{part}self_attn.{name}_proj.weight").T).view(batch, length, count, size).transpose(1, 2)
             for name, count in (("q", heads), ("k", kv_heads), ("v", kv_heads))
         )
-        y = F.scaled_dot_product_attention(
-            _turned(q, turn), _turned(k, turn), v, is_causal=True, enable_gqa=heads != kv_heads
-        )
+        q, k, v = _turned(q, turn), rounded(_turned(k, turn), rounding), rounded(v, rounding)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=heads != kv_heads)
         x = x + y.transpose(1, 2).flatten(2) @ weight(f"{part}self_attn.o_proj.weight").T
         y = _normed(x, weight(f"{part}post_attention_layernorm.weight"), config.rms_norm_eps)
         gate, up = (y @ weight(f"{part}mlp.{name}_proj.weight").T for name in ("gate", "up"))

@@ -106,11 +106,15 @@ def _model_gate(worker: Worker, bench: Bench, subject: Subject, entered: str) ->
     """The small gate once for all workloads, then the workload's own calls, then the tokens of a generation."""
     engine, device, cannot = subject.variant.engine, worker.device.kind, subject.variant.cannot
 
-    reference = partial(reference_logits.of_small_gate, worker)
+    rounding = subject.variant.cache_rounding
+    reference = partial(reference_logits.of_small_gate, worker, rounding=rounding)
     build = subject.variant.build
-    small = worker.once(("small gate", entered), lambda: small_gate(build, reference, engine, device, cannot))
+    small = worker.once(("small gate", entered), lambda: small_gate(build, reference, engine, device, cannot, rounding))
     if not small.passed:
         return small
+    if rounding and bench.workload.kind == "generate":
+        why = f"a cache in {rounding} may choose other tokens than the reference, and nothing says which are right"
+        return replace(small, passed=False, unable=True, detail=why)
     case = own_case(worker, bench)
     if (what := beyond(case, cannot)) is not None:
         why = f"cannot do this workload ({what}: {cannot[what]})"
@@ -119,11 +123,12 @@ def _model_gate(worker: Worker, bench: Bench, subject: Subject, entered: str) ->
         model = models.model_of(bench, subject.variant)
     else:
         model = _load_once(worker, bench, subject, entered)
-    expected = reference_logits.of_case(worker, bench, case)
+    expected = reference_logits.of_case(worker, bench, case, rounding)
     requests = takes_requests(subject.variant)
     if requests:  # it computes everything before a step anew: two steps are enough
         case, expected = replace(case, steps=case.steps[:2]), [expected[0][:2]]
-    result = judge_logits([case], run_cases(model, [case], device), expected, bench.dtype, engine=engine)
+    got = run_cases(model, [case], device)
+    result = judge_logits([case], got, expected, bench.dtype, engine=engine, rounding=rounding)
     if result.passed and bench.generated is not None:
         if wrong := _wrong_tokens(bench, model, requests=requests):
             return replace(result, passed=False, detail=f"{case.name}: {wrong}")

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -25,6 +26,7 @@ from llama_workbench.datasets.checkpoints import Checkpoint, load
 from llama_workbench.variants import LlamaConfig, Model
 
 from .gates.logits import Case, greedy, run_cases
+from .gates.rounding import rounded
 from .gates.small import SMALL_LENGTH, WEIGHTS, small_cases, small_geometries, small_weights
 from .state import Bench, Worker
 
@@ -37,20 +39,22 @@ Logits = list[list[Tensor]]
 """By case and step."""
 
 
-def of_small_gate(worker: Worker, geometry: str, dtype: torch.dtype) -> Logits:
-    """Logits of all cases of the small gate on one of its geometries."""
+def of_small_gate(worker: Worker, geometry: str, dtype: torch.dtype, rounding: str = "") -> Logits:
+    """Logits of all cases of the small gate on one of its geometries. `rounding` of the cache: see `rounded`."""
     config = small_geometries()[geometry]
     cases = small_cases(config)
 
     def compute() -> Logits:
-        return run_cases(_reference(config, small_weights(config, dtype), SMALL_LENGTH), cases)
+        return run_cases(reference_model(config, small_weights(config, dtype), SMALL_LENGTH, rounding), cases)
 
-    return remembered(worker.cache, f"small {WEIGHTS} {geometry} {dtype} {SMALL_LENGTH}", cases, compute)
+    what = f"small {WEIGHTS} {geometry} {dtype} {SMALL_LENGTH}{_also(rounding)}"
+    return remembered(worker.cache, what, cases, compute)
 
 
-def of_case(worker: Worker, bench: Bench, case: Case) -> Logits:
+def of_case(worker: Worker, bench: Bench, case: Case, rounding: str = "") -> Logits:
     """Logits of one case on the bench's checkpoint."""
-    return remembered(worker.cache, _name(bench), [case], lambda: run_cases(_model(worker, bench), [case]))
+    name = f"{_name(bench)}{_also(rounding)}"
+    return remembered(worker.cache, name, [case], lambda: run_cases(_model(worker, bench, rounding), [case]))
 
 
 def of_generation(worker: Worker, bench: Bench) -> tuple[Tensor, Tensor]:
@@ -75,18 +79,32 @@ def _name(bench: Bench) -> str:
     return f"{bench.loaded.digest} {bench.workload.dtype} {_wide(bench.loaded)}"
 
 
-def _model(worker: Worker, bench: Bench) -> Model:
+def _also(rounding: str) -> str:
+    return rounding and f" cache in {rounding}"
+
+
+def _model(worker: Worker, bench: Bench, rounding: str = "") -> Model:
     """The reference, always on the CPU: variants on every device are held to the same logits."""
     checkpoint = bench.loaded
     if worker.device.kind != "cpu":
         assert bench.source is not None
         checkpoint = load(bench.source, dtype=bench.dtype, cache=worker.cache)
     weights = {name: tensor.to(_wide(checkpoint)) for name, tensor in checkpoint.weights.items()}
-    return _reference(checkpoint.config, weights, bench.max_length)
+    return reference_model(checkpoint.config, weights, bench.max_length, rounding)
 
 
-def _reference(config: LlamaConfig, weights: Mapping[str, Tensor], max_length: int) -> Model:
-    return variants.get(REFERENCE).build(config, weights, max_length=max_length)
+def reference_model(config: LlamaConfig, weights: Mapping[str, Tensor], max_length: int, rounding: str = "") -> Model:
+    """The library's model. With a `rounding` its cache keeps keys and values rounded, those of the new tokens too."""
+    model: Any = variants.get(REFERENCE).build(config, weights, max_length=max_length)
+    if rounding:
+        from transformers import DynamicCache
+
+        class RoundedCache(DynamicCache):
+            def update(self, keys: Tensor, values: Tensor, *more: Any, **named: Any) -> Any:
+                return super().update(rounded(keys, rounding), rounded(values, rounding), *more, **named)
+
+        model._new_cache = RoundedCache
+    return model  # type: ignore[no-any-return]
 
 
 def remembered(cache: Path, what: str, cases: Sequence[Case], compute: Callable[[], Logits]) -> Logits:

@@ -23,11 +23,19 @@ class SweepStep(Held):
     computed: Annotated[Held | None, says("the memory that the variant's policies expect")] = None
 
 
+class Fill(Shape):
+    """Keys and values after one sequence alone."""
+
+    part: Annotated[Count, says("the longest length by the sequence's")]
+    kv: Annotated[Count, says("bytes of keys and values")]
+
+
 class Sweep(OfVariant):
     """Live tensors of a variant over lengths."""
 
     reason: Annotated[Text | None, says("why there are no steps")] = None
     steps: Annotated[list[SweepStep], says("before the first call, and after each")] = []
+    fills: Annotated[list[Fill], says("keys and values, by how much of the room is used")] = []
     served: Annotated[list[Size] | None, says("lengths that were called")] = None
     peak_bytes: Annotated[list[Count] | None, says("most memory of the process, by length")] = None
     loaded_bytes: Annotated[Count | None, says("memory of the process with the model loaded")] = None

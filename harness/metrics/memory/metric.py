@@ -125,6 +125,11 @@ def _transient(row: Mapping[str, Any]) -> list[int]:
     return [row["transients"][0]["peak_bytes"]] if row.get("transients") else []
 
 
+def _filled(part: int) -> Callable[[Mapping[str, Any]], list[int]]:
+    """Bytes of keys and values after one sequence of this part of the longest."""
+    return lambda row: [fill["kv"] for fill in row.get("fills", ()) if fill["part"] == part]
+
+
 _CACHES = ("kv", "rope", "mask")
 
 QUANTITIES: Mapping[str, tuple[Callable[[Mapping[str, Any]], list[int]], str, str]] = {
@@ -138,11 +143,15 @@ QUANTITIES: Mapping[str, tuple[Callable[[Mapping[str, Any]], list[int]], str, st
     ),
     "repacked_of_weights": (_by_step("held", "repacked"), "weights_bytes", "of weights in another order after {}"),
     "transient_of_weights": (_transient, "weights_bytes", "at the peak of one warmed-up call of the longest of {}"),
+    "kv_at_eighth": (_filled(8), "kv_bytes", "of keys and values after one sequence of an eighth of that"),
+    "kv_at_half": (_filled(2), "kv_bytes", "of keys and values after one sequence of half of that"),
+    "kv_at_full": (_filled(1), "kv_bytes", "of keys and values after one sequence"),
     "resident_of_weights": (_resident, "weights_bytes", "of peak {peak} above weights loaded and read, after {}"),
 }
 """Quantity → bytes after each number of lengths (the last counts), what they are given in percent of, and in words.
 
-`_of_weights`: of the checkpoint's bytes. `_of_kv`: of the keys and values of one sequence of the longest length.
+`_of_weights`: of the checkpoint's bytes. `_of_kv`, `kv_at_`: of the keys and values of one sequence of the longest
+length, with as many bytes a value as the weights have.
 """
 
 _WHOLE = {"weights_bytes": "weights", "kv_bytes": "keys and values of the longest"}
@@ -196,7 +205,7 @@ class MemoryMetric(ExactMetric[MemoryHypothesis]):
 
         A record without `reason` has `loaded_bytes` and `peak_bytes` (resident; one peak a step), `served` (the lengths
         of the last step), `steps` (`lengths`, `held`, `kept` by kind, and the same `computed` where the policies are
-        known), `transients`, `weights_bytes` and `kv_bytes`. One with a `reason` has what was found before that.
+        known), `fills`, `transients`, `weights_bytes` and `kv_bytes`. One with a `reason` has what was found before.
         """
         measurement, progress = context.measurement, context.progress
         places = measured_by(measurement)

@@ -73,20 +73,22 @@ def memory_held(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
     """Bytes of tensors that a variant holds beyond the checkpoint, by kind, measured and expected.
 
     `steps` has one entry as built (no lengths), then one for each number of different lengths served: `held` with the
-    longest served last, `kept` after a `reset`. Variants whose modules keep tensors need a fresh process.
+    longest served last, `kept` after a `reset`. `fills`: keys and values after one sequence alone, of a part of the
+    longest length, in a model with room for all of it. Variants whose modules keep tensors need a fresh process.
     """
     bench = worker.benches[workload]
     checkpoint, work = bench.checkpoint, bench.workload
     assert checkpoint is not None
-    positions = (work.context + longest_call(work), bench.max_length)
     before = live_tensors()
     entered = model_variant(worker, variant)
+    page = (entered.memory and entered.memory.page) or bench.max_length
+    positions = (work.context + longest_call(work), bench.max_length, page)
     if entered.engine is not None:
         raise WorkerError("an engine's tensors are not torch's: of its memory only the resident part is known")
     sizes = {"item_bytes": bench.dtype.itemsize, "batch": work.batch}
 
-    def by_kind(built: frozenset[int]) -> dict[str, int]:
-        return bytes_by_kind(tensors_since(before), checkpoint.config, lengths=positions, built=built)
+    def by_kind(built: frozenset[int], *lengths: int) -> dict[str, int]:
+        return bytes_by_kind(tensors_since(before), checkpoint.config, lengths=(*positions, *lengths), built=built)
 
     def step(lengths: list[int], held: dict[str, int], kept: dict[str, int]) -> dict[str, Any]:
         room: dict[str, Any] = {"max_length": bench.max_length, "context": work.context, "chunk": work.chunk}
@@ -98,6 +100,14 @@ def memory_held(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
         runner = runner_of(worker, bench, entered)
         if not isinstance(runner, PrefillRunner):
             raise WorkerError(f"memory is swept over lengths of prefill workloads; {workload} is {work.kind}")
+        fills = []
+        for part in (part for part in FILLS if longest_call(work) >= part):
+            length = longest_call(work) // part
+            runner.prepare(length, bench.take(), 1)
+            runner.call()
+            fills.append({"part": part, "kv": by_kind(frozenset(), work.context + length)["kv"]})
+            del runner  # a model of its own each
+            runner = runner_of(worker, bench, entered)
         built = frozenset(tensors_since(before))
         as_built = by_kind(built)
         steps = [step([], as_built, as_built)]
@@ -105,7 +115,11 @@ def memory_held(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
             held = by_kind(built)
             runner.model.reset()
             steps.append(step(lengths, held, by_kind(built)))
-    return {"kv_bytes": kv_bytes(checkpoint.config, positions=positions[0], **sizes), "steps": steps}
+    return {"kv_bytes": kv_bytes(checkpoint.config, positions=positions[0], **sizes), "steps": steps, "fills": fills}
+
+
+FILLS = (8, 2, 1)
+"""Of the longest length: an eighth, a half, all."""
 
 
 def memory_transients(worker: Worker, workload: str, variant: str) -> list[dict[str, int]]:
@@ -196,7 +210,8 @@ def kind_of(tensor: Tensor, config: LlamaConfig, *, lengths: Sequence[int], buil
     rope      [T, D/2], [T, D] or [T, D/2, 2] of cos and sin (the first row is 0s and 1s, none is above 1), the same as
               complex numbers, or D/2 frequencies that fall from 1
     kv        three dimensions or more, among them the key-value heads G, D and one of `lengths` (the positions that a
-              cache may be made for: those so far, and the most), or G·D and one of `lengths`
+              cache may be made for: those so far, the most, and those of a page), or G·D and one of `lengths`; or
+              a scale for each of them, [B, G, one of `lengths`, 1]
     repacked  made by `build` (`built`) with a dimension that the checkpoint's weights have
     other     anything else
     """
@@ -255,6 +270,8 @@ def _is_kv(tensor: Tensor, config: LlamaConfig, lengths: Sequence[int]) -> bool:
     if tensor.ndim < 3:
         return False
     shape = Counter(tensor.shape)
+    if tensor.ndim == 4 and tensor.shape[1] == heads and tensor.shape[3] == 1:
+        return tensor.shape[2] in lengths
     return any(
         not Counter(wanted) - shape
         for length in lengths

@@ -103,17 +103,19 @@ def small_gate(
     engine: Engine | None = None,
     device: str = "cpu",
     cannot: Mapping[str, str] = NOTHING,
+    rounding: str = "",
 ) -> LogitsGate:
     """All cases on both small geometries, in float64, or in float32 where the variant cannot do float64.
 
-    The variant computes on `device`. If it raises, the gate fails. What it `cannot` do is left out, and the
-    detail says so; the tokens that an `engine` generates are checked as well.
+    `rounding`: of the variant's cache, and the reference's. The variant computes on `device`. If it raises, the gate
+    fails. What it `cannot` do is left out, and the detail says so; the tokens that an `engine` generates are checked
+    as well.
     """
     try:
-        return _small_gate(build, reference, torch.float64, engine, device, cannot)
+        return _small_gate(build, reference, torch.float64, engine, device, cannot, rounding)
     except Exception as in_double:
         try:
-            gate = _small_gate(build, reference, torch.float32, engine, device, cannot)
+            gate = _small_gate(build, reference, torch.float32, engine, device, cannot, rounding)
         except Exception as error:
             return LogitsGate(False, raised_by(error))
         return replace(gate, detail=f"{gate.detail}, in float32 (float64: {type(in_double).__name__})")
@@ -126,6 +128,7 @@ def _small_gate(
     engine: Engine | None,
     device: str,
     cannot: Mapping[str, str],
+    rounding: str,
 ) -> LogitsGate:
     gates: list[LogitsGate] = []
     left_out: Counter[str] = Counter()
@@ -139,7 +142,8 @@ def _small_gate(
             else:
                 cases.append(case)
                 expected.append(logits)
-        gate = judge_logits(cases, run_cases(model, cases, device), expected, dtype, engine=engine)
+        got = run_cases(model, cases, device)
+        gate = judge_logits(cases, got, expected, dtype, engine=engine, rounding=rounding)
         if gate.passed and engine is not None and engine.outputs == "log-probabilities":
             gates.append(gate)
             prompts = [case.steps[0][0] for case in cases if case.steps[0][0].shape[1] + GENERATED <= SMALL_LENGTH]
