@@ -221,9 +221,12 @@ def test_each_device_measures_what_is_about_it() -> None:
     assert {claim.id for claim in here.claims} == {*asked} and here.claims == there.claims
     assert [claim.hypothesis for claim in here.claims] == parts
     layout = set(claims("single-file-faster")[0].comparisons())
-    assert set(here.comparisons()) == layout | set(claims("cpu-only")[0].comparisons())
+    ours = {pair for claim in claims("cpu-only", "qkv-61") for pair in claim.comparisons()}
+    assert set(here.comparisons()) == layout | ours
     assert set(there.comparisons()) == layout | set(claims("gpu-kernels")[0].comparisons())
-    assert {part.metric for part in here.hypotheses()} == {"time", "instructions", "share", "loading", "check"}
+    assert {part.metric for part in here.hypotheses()} == {
+        "time", "instructions", "share", "share_of_parts", "loading", "check",
+    }  # fmt: skip
     assert {part.metric for part in there.hypotheses()} == {"time", "attribution", "check"}
     assert subjects(here.hypotheses()) and not subjects(there.hypotheses())
     assert not any(experiment.grid for experiment in here.experiments)

@@ -22,7 +22,8 @@ from .modular.rope import RopeTables, Rotary
 from .settings import Settings
 
 NAMES = (
-    "mask-create", "mask-apply", "mask-create-apply", "mask-get", "rope", "qkv", "scores", "softmax-output", "attention",
+    "mask-create", "mask-apply", "mask-create-apply", "mask-get", "rope", "qkv", "scores", "softmax-output",
+    "attention",
 )  # fmt: skip
 
 

@@ -69,9 +69,9 @@ def score(q: Any, k: Any, root: float) -> Any:
 def build(name: str, config: LlamaConfig, *, tokens: int, seed: int, fresh_masks: bool = False) -> Component:
     """The part `name` at T = `tokens` on Candle, with the inputs that ours have.
 
-    Masks are kept by (T, kv), as Candle's Llama does, so that all but `mask-create` look one up; with `fresh_masks` they
-    make one at each call, but for `mask-apply`. Raises ValueError where no part has that name, EngineError where the
-    threads are not those of the run.
+    Masks are kept by (T, kv), as Candle's Llama does, and looked up; with `fresh_masks` made at each call. Either way
+    `mask-create` makes one, and `mask-apply` has one. Raises ValueError where no part has that name, EngineError
+    where the threads are not those of the run.
     """
     if name not in NAMES:
         raise ValueError(f"no component {name!r}; there are {', '.join(NAMES)}")
