@@ -277,7 +277,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunFolder, 
     """The same times on a CPU and on a GPU, where the rewrite is a tenth slower by the host's clocks and twice as fast
     by the device's."""
     folder = tmp_path_factory.mktemp("runs")
-    asked = [c.stored() for c in claims("gpu-kernels", "cpu-only", "qkv-61", "weight-loading-bottleneck")]
+    asked = [c.stored() for c in claims("gpu-kernels", "cpu-only", "decision-rule", "weight-loading-bottleneck")]
     asked = json.loads(json.dumps(asked).replace("team005_planned", "team005_proposal"))  # which simulated runs have
     only = ("prefill-15m-t128", "decode-15m-c64")
     slow, fast = {"team005_proposal": 1.2}, {"team005_proposal": 0.5}
@@ -303,7 +303,7 @@ def test_a_stored_run_is_judged_by_the_device_that_it_names(runs: tuple[RunFolde
     assert all(2.1 < effect.ratio < 2.3 for effect in on_cuda[rewrite].effects)
     assert on_cuda["cpu-only", ""].verdict == "not measurable here"
     assert on_cuda["cpu-only", ""].reason.endswith("run with --device cpu; this run measured on cuda")
-    for claim, said in (("qkv-61", "when work was queued"), ("weight-loading-bottleneck", "main memory")):
+    for claim, said in (("decision-rule", "when work was queued"), ("weight-loading-bottleneck", "main memory")):
         parts = [verdict for (name, _), verdict in on_cuda.items() if name == claim]
         assert parts
         assert {part.verdict for part in parts} == {"not measurable here"}
