@@ -339,6 +339,7 @@ EXPECTED = {
 READ_OFF = {
     "arch-or-ops",
     "call-overhead-negligible",
+    "calls-or-copies",
     "claims-inflated-20-50x",
     "decision-rule",
     "fragmentation-10pct",
