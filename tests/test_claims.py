@@ -107,8 +107,8 @@ KEYS = (
 UNKNOWN = "unknown key"
 TOP_KEYS = "(keys here: id, title, who, source, headline, statement, assumes, decided_by, function, call, hypothesis)"
 METRIC = (
-    "one of attribution, check, count, inflation, instructions, loading, memory, none, roofline, share, stated, time, "
-    "time_to_first_token, time_per_output_token, trend"
+    "one of attribution, check, count, inflation, instructions, loading, memory, none, roofline, share, "
+    "share_of_parts, stated, time, time_to_first_token, time_per_output_token, trend"
 )
 NAME = "a name of letters, digits and any of . _ + - (no spaces)"
 EXPECTATION = "faster_than_percent = 1"
@@ -342,6 +342,7 @@ EXPECTED = {
 READ_OFF = {
     "arch-or-ops",
     "call-overhead-negligible",
+    "calls-or-copies",
     "claims-inflated-20-50x",
     "decision-rule",
     "fragmentation-10pct",

@@ -221,9 +221,12 @@ def test_each_device_measures_what_is_about_it() -> None:
     assert {claim.id for claim in here.claims} == {*asked} and here.claims == there.claims
     assert [claim.hypothesis for claim in here.claims] == parts
     layout = set(claims("single-file-faster")[0].comparisons())
-    assert set(here.comparisons()) == layout | set(claims("cpu-only")[0].comparisons())
+    ours = {pair for claim in claims("cpu-only", "qkv-61") for pair in claim.comparisons()}
+    assert set(here.comparisons()) == layout | ours
     assert set(there.comparisons()) == layout | set(claims("gpu-kernels")[0].comparisons())
-    assert {part.metric for part in here.hypotheses()} == {"time", "instructions", "share", "loading", "check"}
+    assert {part.metric for part in here.hypotheses()} == {
+        "time", "instructions", "share", "share_of_parts", "loading", "check",
+    }  # fmt: skip
     assert {part.metric for part in there.hypotheses()} == {"time", "attribution", "check"}
     assert subjects(here.hypotheses()) and not subjects(there.hypotheses())
     assert not any(experiment.grid for experiment in here.experiments)
@@ -274,7 +277,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunFolder, 
     """The same times on a CPU and on a GPU, where the rewrite is a tenth slower by the host's clocks and twice as fast
     by the device's."""
     folder = tmp_path_factory.mktemp("runs")
-    asked = [c.stored() for c in claims("gpu-kernels", "cpu-only", "qkv-61", "weight-loading-bottleneck")]
+    asked = [c.stored() for c in claims("gpu-kernels", "cpu-only", "decision-rule", "weight-loading-bottleneck")]
     asked = json.loads(json.dumps(asked).replace("team005_planned", "team005_proposal"))  # which simulated runs have
     only = ("prefill-15m-t128", "decode-15m-c64")
     slow, fast = {"team005_proposal": 1.2}, {"team005_proposal": 0.5}
@@ -300,7 +303,7 @@ def test_a_stored_run_is_judged_by_the_device_that_it_names(runs: tuple[RunFolde
     assert all(2.1 < effect.ratio < 2.3 for effect in on_cuda[rewrite].effects)
     assert on_cuda["cpu-only", ""].verdict == "not measurable here"
     assert on_cuda["cpu-only", ""].reason.endswith("run with --device cpu; this run measured on cuda")
-    for claim, said in (("qkv-61", "when work was queued"), ("weight-loading-bottleneck", "main memory")):
+    for claim, said in (("decision-rule", "when work was queued"), ("weight-loading-bottleneck", "main memory")):
         parts = [verdict for (name, _), verdict in on_cuda.items() if name == claim]
         assert parts
         assert {part.verdict for part in parts} == {"not measurable here"}

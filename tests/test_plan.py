@@ -127,7 +127,7 @@ def test_what_fell_out_takes_its_effects_and_controls_along():
         (Request(added=("nowhere.py:f",)), variants.outside.OutsideVariantError, "no file"),
         (Request(added=(f"{OUTSIDE}:good", f"{OUTSIDE}:good")), PlanError, "exists already"),
         (
-            Request(claims=("lookup-slower-than-creation",), variants=("fast", "candle")),
+            Request(claims=("mask-caching-10-30-overall",), variants=("fast", "candle")),
             PlanError,
             "nothing to measure",
         ),

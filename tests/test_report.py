@@ -436,6 +436,15 @@ def test_the_headline_names_the_end_that_is_nearest_to_the_claim() -> None:
     assert quick.claimed_here == "2-3x (on 2 of its 5 workloads; --all has all)" in headlines([quick])
 
 
+def test_the_first_answer_says_of_what_models_and_threads_it_is() -> None:
+    claim = {"claim": "refactor-2x-3x", "part": "usual lengths", "verdict": "refuted", "claimed": "2-3x"}
+    small, wide = (an_effect(workload=f"prefill-{shape}-t8") for shape in ("15m", "7b-1layer"))
+    found = answer([a_verdict(small, wide, **claim)]).headline
+    assert found.endswith(" (15M parameters and one 7B layer, one CPU thread, no GPU run).")
+    many = a_verdict(an_effect(workload="decode-15m-c64", metric="wall time"), **claim)
+    assert answer([many]).headline.endswith(" (15M parameters)."), "several threads, or a GPU"
+
+
 def test_a_run_without_main_claims_is_summed_up() -> None:
     assert answer([]).headline == "Nothing was measured, so there is no answer." and answer([]).lines == ()
     mine = a_verdict(an_effect(), claim="mine", title="Mine is faster")

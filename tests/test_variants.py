@@ -197,6 +197,7 @@ def _traced(build: variants.Build, *, tokens: int, geometry: str = "plain") -> O
 SAME_OPS = [
     ("team005_hybrid", "team005_proposal"),  # A alone
     ("team005_proposal", "single_file_inline"),  # B alone
+    ("path_bhtd_per_op", "path_bhtd_inline"),  # B alone, heads first
     ("team005_split", "team005_hybrid"),  # C alone
     ("team005_split", "modular_rope_unified"),  # C, RoPE tables alone
     *((f"grid_modular_{'_'.join(cell)}", f"grid_single_file_{'_'.join(cell)}") for cell in GRID),

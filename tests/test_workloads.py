@@ -61,9 +61,10 @@ def test_the_shipped_workloads() -> None:
         *names("mask-apply-t{}", 8, 32, 128, 512),
         *names("mask-get-t{}", 1, 8, 32, 128, 512, 2048),
         *names("rope-t{}", 1, 8, 12, 16, 24, 32, 128, 512),
-        *names("qkv-t{}", 1, 8, 32, 128),
-        *names("scores-t{}", 1, 8, 32, 128),
-        *names("attention-t{}", 1, 8, 32),
+        *names("qkv-t{}", 1, 8, 32, 128, 512),
+        *names("scores-t{}", 1, 8, 32, 128, 512),
+        *names("softmax-output-t{}", 32, 128, 512),
+        *names("attention-t{}", 1, 8, 32, 128),
     ]
     known = workloads.workloads()
     assert sorted(known) == sorted(expected)

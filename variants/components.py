@@ -1,7 +1,8 @@
 """Single parts of our variants, to be measured alone, as a preset's settings say.
 
 They are what the dispute measured, at its shapes (batch 1, 32 heads of 128, float32): the mask made, looked up,
-applied, and made and applied together; RoPE of Q and K; the three projections; the scores; and attention after RoPE.
+applied, and made and applied together; RoPE of Q and K; the three projections; the scores; softmax and output, which
+they never timed alone; and attention after RoPE.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ from .modular.masks import MAKERS, POLICIES, apply_mask
 from .modular.rope import RopeTables, Rotary
 from .settings import Settings
 
-NAMES = ("mask-create", "mask-apply", "mask-create-apply", "mask-get", "rope", "qkv", "scores", "attention")
+NAMES = (
+    "mask-create", "mask-apply", "mask-create-apply", "mask-get", "rope", "qkv", "scores", "softmax-output",
+    "attention",
+)  # fmt: skip
 
 
 def _as_it_is(out: Any) -> Tensor:
@@ -119,10 +123,16 @@ class Inputs:
         q, k = self.q().double().transpose(1, 2), self.k().double().transpose(1, 2)
         return q @ k.transpose(2, 3) * self.config.head_dim**-0.5
 
+    def weighed(self) -> Tensor:
+        """Softmax of the masked scores, times v, [1, T, H · D] float64."""
+        return self._weighed(self.masked())
+
     def attended(self) -> Tensor:
         """Causal attention over q, k and v, [1, T, H · D] float64."""
-        weights = (self.scored() + self.additive()).softmax(-1)
-        return (weights @ self.v().double().transpose(1, 2)).transpose(1, 2).flatten(2)
+        return self._weighed(self.scored() + self.additive())
+
+    def _weighed(self, scores: Tensor) -> Tensor:
+        return (scores.softmax(-1) @ self.v().double().transpose(1, 2)).transpose(1, 2).flatten(2)
 
 
 def build(
@@ -157,6 +167,14 @@ def build(
             return torch.matmul(heads_first(q), heads_first(k).transpose(2, 3)) * scale
 
         return Component(score, given.scored)
+    manual = ManualAttention(application, settings.softmax)
+    if name == "softmax-output":
+        masked, values = given.masked().to(dtype), given.v()
+
+        def weigh() -> Tensor:
+            return torch.matmul(manual.softmax(masked), heads_first(values)).transpose(1, 2).flatten(2)
+
+        return Component(weigh, given.weighed)
 
     masks = POLICIES[settings.mask](application, dtype, place)
     make = MAKERS[application]
@@ -174,7 +192,6 @@ def build(
         return Component(lambda: table[tokens, tokens], alone)
     if name == "attention":
         q, k, v, scale = given.q(), given.k(), given.v(), config.head_dim**-0.5
-        manual = ManualAttention(application, settings.softmax)
         attend = manual if settings.attention == "manual" else SdpaAttention()
 
         def attention() -> Tensor:

@@ -1,8 +1,8 @@
 """Llama as one function over plain tensors: no module calls, no policy objects (axis B, level `inline`).
 
 The same operations in the same order as `single_file` with team005_proposal's settings: unified cache, masks by
-(T, S), RoPE by complex numbers behind a [B, T, H, D] boundary, preallocated KV, composite softmax. What differs is
-the number of Python calls between the operations, nothing else.
+(T, S), RoPE by complex numbers behind a [B, T, H, D] boundary (or team005_integrated's, [B, H, T, D]), preallocated KV,
+composite softmax. What differs is the number of Python calls between the operations, nothing else.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ class Layer(NamedTuple):
 class InlineLlama:
     """Tokens [B, T] that start at `position` → logits [B, V] of the last one."""
 
-    def __init__(self, config: LlamaConfig, weights: Mapping[str, Tensor], max_length: int) -> None:
+    def __init__(self, config: LlamaConfig, weights: Mapping[str, Tensor], max_length: int, boundary: str) -> None:
         self.config = config
+        self.round_trip = boundary == "bthd"
         self.max_length = max_length
         self.embedding = weights["model.embed_tokens.weight"]
         self.norm = weights["model.norm.weight"]
@@ -97,8 +98,11 @@ class InlineLlama:
             v = F.linear(y, layer.v).unflatten(-1, (-1, head_dim))
 
             # phase: rope
-            q = q.transpose(1, 2).contiguous()  # [B, H, T, D]
-            k = k.transpose(1, 2).contiguous()
+            if self.round_trip:
+                q = q.transpose(1, 2).contiguous()  # [B, H, T, D]
+                k = k.transpose(1, 2).contiguous()
+            else:
+                q, k = q.transpose(1, 2), k.transpose(1, 2)
             turns = self.turns.narrow(0, position, length)
             if sixteen_bit:
                 q, k = q.float(), k.float()
@@ -106,9 +110,11 @@ class InlineLlama:
             q = torch.view_as_real(turned).flatten(-2).to(x.dtype)
             turned = torch.view_as_complex(k.unflatten(-1, (-1, 2))) * turns
             k = torch.view_as_real(turned).flatten(-2).to(x.dtype)
-            q = q.transpose(1, 2).contiguous()  # [B, T, H, D]
-            k = k.transpose(1, 2).contiguous()
-            q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+            if self.round_trip:  # to [B, T, H, D] and back
+                q = q.transpose(1, 2).contiguous()
+                k = k.transpose(1, 2).contiguous()
+                q, k = q.transpose(1, 2), k.transpose(1, 2)
+            v = v.transpose(1, 2)
 
             # phase: cache
             k_all.narrow(2, position, length).copy_(k)
@@ -141,6 +147,8 @@ class InlineLlama:
         """Nothing to forget: positions beyond the next call's are never read."""
 
 
-def build(config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int) -> InlineLlama:
-    """A model over `weights` (Hugging Face names)."""
-    return InlineLlama(config, weights, max_length)
+def build(
+    config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int, boundary: str = "bthd"
+) -> InlineLlama:
+    """A model over `weights` (Hugging Face names); `boundary` as in `Settings`."""
+    return InlineLlama(config, weights, max_length, boundary)

@@ -95,7 +95,9 @@ class _Lazy:
 
 def _ours(name: str, settings: Settings, description: str, source: str, **more: Any) -> Variant:
     module = ".modular.model" if settings.layout == "modular" else ".single_file"
-    build = _Lazy(".inline") if settings.granularity == "inline" else _Lazy(module, {"settings": settings})
+    build = _Lazy(module, {"settings": settings})
+    if settings.granularity == "inline":
+        build = _Lazy(".inline", {"boundary": settings.boundary})
     return Variant(name, build, description, source, settings.factors(), settings, memory=policy_of(settings), **more)
 
 
@@ -199,6 +201,15 @@ and fused operations."""
 def grid_cells() -> tuple[str, ...]:
     """Names of the 16 cells, the one with all the old levels first."""
     return tuple(cell.name for cell in _GRID)
+
+
+_PATH = tuple(
+    _ours(f"path_{settings.boundary}_{settings.granularity}", settings,
+          f"a pair of factors: one file, RoPE takes {settings.boundary}, calls {settings.granularity}",
+          "the dispute's integrated pipeline, taken apart")
+    for outer in (_PROPOSAL, _INTEGRATED) for settings in (outer, replace(outer, granularity="inline"))
+)  # fmt: skip
+"""Boundary of RoPE × granularity of calls: 4 cells, one set of logits. With the others they would be 64."""
 
 
 _LADDER_STEPS = (
@@ -317,5 +328,15 @@ def presets() -> Mapping[str, Variant]:
     """Every variant that ships with the workbench, by name, in the order of the story."""
     return {
         variant.name: variant
-        for variant in (*_HISTORY, *_TO_THE_LETTER, *_STEPS, *_GRID, *_ladder(), *_OFF_THE_LADDER, *_OTHERS, *_ENGINES)
+        for variant in (
+            *_HISTORY,
+            *_TO_THE_LETTER,
+            *_STEPS,
+            *_GRID,
+            *_PATH,
+            *_ladder(),
+            *_OFF_THE_LADDER,
+            *_OTHERS,
+            *_ENGINES,
+        )
     }

@@ -17,6 +17,7 @@ PARTS = {
     "rope": "RoPE",
     "qkv": "Q, K and V projection",
     "scores": "attention scores",
+    "softmax-output": "softmax and output",
     "attention": "attention",
 }
 """Parts of a model that are timed alone."""

@@ -150,10 +150,13 @@ class ValueMetric(Metric[V], Generic[V]):
     def effect(self, hypothesis: V, workload: str, evidence: Evidence, alpha: float) -> Effect:
         """The value with its verdict; "not measurable here", with the reason, where there is none."""
 
+    def asked(self, hypothesis: V) -> tuple[str, ...]:
+        """The workloads that have a value each."""
+        return hypothesis.workload_names() or ("",)
+
     def judge(self, hypothesis: V, evidence: Evidence, *, alpha: float) -> Judged:
         """The verdict on all workloads together; those without a value are left out and named."""
-        workloads = hypothesis.workload_names() or ("",)
-        effects = [self.effect(hypothesis, workload, evidence, alpha) for workload in workloads]
+        effects = [self.effect(hypothesis, workload, evidence, alpha) for workload in self.asked(hypothesis)]
         missing = [effect for effect in effects if effect.verdict == Word.NOT_MEASURABLE]
         if len(missing) == len(effects):
             return Judged(Word.NOT_MEASURABLE, reasons(effects), tuple(effects))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..spec.dispute import Dispute, MainQuestion
 from ..spec.words import Word
@@ -62,8 +62,9 @@ def answer(verdicts: Iterable[Verdict], dispute: Dispute) -> Answer:
     listed = list(verdicts)
     parts = _by_part(listed)
     asked = [(each, _find(parts, each.claim, each.part)) for each in dispute.question]
-    if lines := tuple(_line(each, verdict) for each, verdict in asked if verdict is not None):
-        return Answer(lines[0].sentence, lines)
+    if told := [_line(each, verdict) for each, verdict in asked if verdict is not None]:
+        told[0] = replace(told[0], text=f"{told[0].text} {_scope(told, dispute)}".strip())
+        return Answer(told[0].sentence, tuple(told))
     lines = tuple(_plain_line(verdict) for verdict in listed[:MOST_LINES])
     if not lines:
         return Answer("Nothing was measured, so there is no answer.", ())
@@ -72,6 +73,14 @@ def answer(verdicts: Iterable[Verdict], dispute: Dispute) -> Answer:
     # Of one comparison what was asked about it, where that is decided.
     by_worth = sorted(lines, key=lambda line: (line.verdict.is_open, not line.verdict.is_condition))
     return Answer(by_worth[0].sentence, lines)
+
+
+def _scope(lines: Iterable[Line], dispute: Dispute) -> str:
+    """What the models and the clock were, in brackets: whoever reads one line must know of what. Empty for others."""
+    timed = [effect for line in lines for effect in line.verdict.effects if not effect.unit]
+    models = [said for shape, said in dispute.scope.items() if any(f"-{shape}-" in effect.workload for effect in timed)]
+    one_thread = ", one CPU thread, no GPU run" if all(effect.metric.startswith("cpu ") for effect in timed) else ""
+    return f"({' and '.join(models)}{one_thread})" if models else ""
 
 
 def answer_markdown(verdicts: Iterable[Verdict], dispute: Dispute) -> str:

@@ -2,7 +2,7 @@
 
 The documents of a dispute decide by thresholds. Each rule is a value with its source (`spec.dispute`), and is applied
 to shares and effects *with their intervals*: where an interval lies on both sides of a threshold, every option that
-remains possible is named, and the pick is "cannot tell".
+remains possible is named, and the pick is which are not: "not A".
 
 Shares are percent of a workload's time. Effects are ratios t_old / t_new and enter the rules as gains in percent.
 """
@@ -78,8 +78,9 @@ class Used:
 
 @dataclass(frozen=True)
 class Decision:
-    """What a rule picks. option: a letter of the options, or "cannot tell" with the choices that remain possible (a
-    letter may have several). used: the numbers that the pick depends on."""
+    """What a rule picks. option: a letter of the options, or where several remain possible, which of the rule's do not
+    ("not A"; "cannot tell" where all may be). choices: those that remain (a letter may have several). used: the numbers
+    that the pick depends on."""
 
     rule: Rule
     option: str
@@ -129,7 +130,9 @@ def _apply(rule: Rule, cuts_of: Mapping[str, tuple[float, ...]], known: Mapping[
     cuts = [(name, cut) for name, cuts in cuts_of.items() for cut in cuts]
     used = tuple(Used(name, known.get(name, UNKNOWN), cut) for name, cut in cuts if (name, cut) in asked)
     options = {choice.option for choice in choices}
-    return Decision(rule, options.pop() if len(options) == 1 else CANNOT_TELL, tuple(choices), used)
+    gone = dict.fromkeys(pick.option for pick in rule.pick if pick.option not in options)
+    several = f"not {' or '.join(gone)}" if gone else CANNOT_TELL
+    return Decision(rule, options.pop() if len(options) == 1 else several, tuple(choices), used)
 
 
 def _levels(measured: Measured, cuts: Sequence[float]) -> range:
@@ -220,7 +223,10 @@ def picked(decision: Decision) -> str:
     if len(actions) == 1:
         return actions[0]
     letters = (f"({letter}) {action}" for letter, action in zip("abcdefgh", actions, strict=False))
-    return f"undecided: {' or '.join(letters)}"
+    possible = {choice.option for choice in decision.choices}
+    gone = [pick.action for pick in decision.rule.pick if pick.option not in possible]
+    without = "".join(f"not: {action}; " for action in gone)
+    return f"{without}undecided: {' or '.join(letters)}"
 
 
 def picks_markdown(picks: Sequence[Picked]) -> str:

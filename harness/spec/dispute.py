@@ -137,6 +137,10 @@ class Dispute(_DisputeTable):
     """All of it; the empty one asks nothing and has no rules."""
 
     question: Annotated[tuple[MainQuestion, ...], Field(description="tables, each under [[question]]")] = ()
+    scope: Annotated[
+        Mapping[str, Text],
+        Field(description='a table from a geometry, as it stands in names of workloads ("15m"), to words for it'),
+    ] = {}
     headline: Annotated[tuple[Headline, ...], Field(description="tables, each under [[headline]]")] = ()
     numbers: Annotated[Numbers, Field(description="a table")] = Numbers()
     options: Annotated[Mapping[str, Text], Field(description="a table from letters to what they stand for")] = {}

@@ -1,8 +1,8 @@
 """The dispute's micro-benchmarks on Candle itself: the same parts, shapes and inputs as ours, on Candle's kernels.
 
-What they timed in Rust, in the same order of operations, as far as the bindings go: a mask is made by comparing two
-ranges (theirs by a compiled double loop); RoPE is composed, for their fused `rope_i` is not exposed; a mask is looked
-up in a Python dict.
+What they timed in Rust, in the same order of operations, as far as the bindings go. Making a mask there was a compiled
+loop over a new buffer; here one compiled pass fills a new buffer too, with a copy, since the bindings have no loop to
+fill one. RoPE is composed, for their fused `rope_i` is not exposed; a mask is looked up in a Python dict.
 """
 
 from __future__ import annotations
@@ -69,25 +69,28 @@ def score(q: Any, k: Any, root: float) -> Any:
 def build(name: str, config: LlamaConfig, *, tokens: int, seed: int, fresh_masks: bool = False) -> Component:
     """The part `name` at T = `tokens` on Candle, with the inputs that ours have.
 
-    Masks are kept by (T, kv), as Candle's Llama does, so that `mask-get` and `mask-create-apply` look one up; with
-    `fresh_masks` they make one at each call. `mask-create` makes one in any case. Raises ValueError where no part has
-    that name, EngineError where the threads are not those of the run.
+    Masks are kept by (T, kv), as Candle's Llama does, and looked up; with `fresh_masks` made at each call. Either way
+    `mask-create` makes one, and `mask-apply` has one. Raises ValueError where no part has that name, EngineError
+    where the threads are not those of the run.
     """
     if name not in NAMES:
         raise ValueError(f"no component {name!r}; there are {', '.join(NAMES)}")
     files.check_threads()
     given = Inputs(config, tokens, seed)
     root = float(config.head_dim) ** 0.5
-    if name == "mask-create" or (name == "mask-get" and fresh_masks):
-        return Component(lambda: additive_mask(tokens), given.additive, to_torch)
     ready = {(tokens, tokens): additive_mask(tokens)}
-    if name == "mask-get":
-        return Component(lambda: ready[tokens, tokens], given.additive, to_torch)
+
+    def look_up() -> Any:
+        return ready[tokens, tokens]
+
+    make = ready[tokens, tokens].copy
+    mask = make if fresh_masks else look_up
+    if name in ("mask-create", "mask-get"):
+        return Component(make if name == "mask-create" else mask, given.additive, to_torch)
     if name in ("mask-apply", "mask-create-apply"):
         scores = to_candle({"scores": given.scores()})["scores"]
-        if name == "mask-apply" or not fresh_masks:
-            return Component(lambda: apply_mask(scores, ready[tokens, tokens]), given.masked, to_torch)
-        return Component(lambda: apply_mask(scores, additive_mask(tokens)), given.masked, to_torch)
+        get = look_up if name == "mask-apply" else mask
+        return Component(lambda: apply_mask(scores, get()), given.masked, to_torch)
     if name == "qkv":
         # Theirs multiply by [in, out] as it lies, without a transposed view.
         weights = dict(zip("qkv", (weight.T for weight in given.projections()), strict=True))
@@ -114,9 +117,10 @@ def build(name: str, config: LlamaConfig, *, tokens: int, seed: int, fresh_masks
 
         return Component(rotate, lambda: given.rotated(True), to_torch)
 
-    def attend() -> Any:
-        scores = score(q, k, root)
-        weights = functional.softmax(apply_mask(scores, ready[tokens, tokens]), 3)
-        return weights.matmul(heads_first(v)).transpose(1, 2).contiguous().flatten_from(2)
+    def weigh(masked: Any) -> Any:
+        return functional.softmax(masked, 3).matmul(heads_first(v)).transpose(1, 2).contiguous().flatten_from(2)
 
-    return Component(attend, given.attended, to_torch)
+    if name == "softmax-output":
+        masked = to_candle({"scores": given.masked().float()})["scores"]
+        return Component(lambda: weigh(masked), given.weighed, to_torch)
+    return Component(lambda: weigh(apply_mask(score(q, k, root), mask())), given.attended, to_torch)
