@@ -78,7 +78,7 @@ def synthetic_folder(
     cache: Path | None = None,
     progress: Callable[[str, float], None] | None = None,
 ) -> Path:
-    """As `checkpoints.synthesize` in the geometry's type; imports torch only where the weights must be written first."""
+    """As `checkpoints.synthesize` in the geometry's type; imports torch only where weights must be written first."""
     files = synthetic_files(geometry, seed=seed, dtype=geometry.dtype, cache=cache)
     if files.are_there():
         return files.folder

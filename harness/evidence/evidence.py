@@ -28,9 +28,9 @@ class Evidence:
     measured: workload → participants, controls and excluded ones included. clocks: which clock counts for whom.
     trace_difference: (workload, {baseline, variant}) → "" where the op traces agree, else how they differ; no entry
     where they were not compared. sizes: tokens of each workload (of a decode: its context); new_tokens: that it
-    generates; widths and geometries: of its model. passes: name of a metric → what its pass left, as the metric reads
-    it. unusable: (workload, variant) → why its numbers do not count. confirmed: what measuring again from outside gave
-    (`confirmation`). alpha: chance that a verdict is wrong. design: how its series are looked at.
+    generates; widths, layers and geometries: of its model. passes: name of a metric → what its pass left, as the metric
+    reads it. unusable: (workload, variant) → why its numbers do not count. confirmed: what measuring again from outside
+    gave (`confirmation`). alpha: chance that a verdict is wrong. design: how its series are looked at.
     """
 
     samples: pd.DataFrame
@@ -47,6 +47,7 @@ class Evidence:
     sizes: Mapping[str, float] = field(default_factory=dict)
     new_tokens: Mapping[str, int] = field(default_factory=dict)
     widths: Mapping[str, int] = field(default_factory=dict)
+    layers: Mapping[str, int] = field(default_factory=dict)
     geometries: Mapping[str, str] = field(default_factory=dict)
     passes: Mapping[str, Any] = field(default_factory=dict)
     _arrays: dict[tuple[str, Clock, Metric], LogTimes] = field(
@@ -145,7 +146,12 @@ def evidence_from_manifest(
     check(MANIFEST, manifest)
     experiments = manifest.get("experiments", ())
     workloads = {experiment["workload"]["name"]: experiment["workload"] for experiment in experiments}
-    hidden = {name: facts.get("hidden_size") for name, facts in (manifest.get("checkpoints") or {}).items()}
+    shapes = manifest.get("checkpoints") or {}
+
+    def of_model(key: str) -> dict[str, int]:
+        asked = ((name, shapes.get(facts.get("geometry", ""), {}).get(key)) for name, facts in workloads.items())
+        return {name: int(value) for name, value in asked if value}
+
     measured, unusable = _participants(manifest)
     evidence = Evidence(
         samples=samples,
@@ -163,9 +169,8 @@ def evidence_from_manifest(
             for name, facts in workloads.items()
         },
         new_tokens={name: int(facts.get("new_tokens") or 0) for name, facts in workloads.items()},
-        widths={
-            name: int(width) for name, facts in workloads.items() if (width := hidden.get(facts.get("geometry", "")))
-        },
+        widths=of_model("hidden_size"),
+        layers=of_model("layers"),
         geometries={name: str(facts.get("geometry", "")) for name, facts in workloads.items()},
         passes=passes or {},
     )

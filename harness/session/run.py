@@ -51,6 +51,7 @@ from ..store.folder import RunFolder
 from ..store.schema import FORMAT
 from ..store.verdict_schema import Verdict
 from .judging import counted, judge_run, stopping_rule
+from .room import no_room
 from .unfinished import Unfinished
 
 SNAPSHOT_SECONDS = 15.0
@@ -174,7 +175,7 @@ class Run:
         if models := [each.workload for each in self.plan.experiments if each.workload.has_model]:
             self.progress.phase("checkpoints")
         self._check_cache()
-        folders, parameters = self._checkpoints()
+        folders, parameters, without_room = self._checkpoints()
         logs = self.folder.path / "log"
         logs.mkdir(exist_ok=True)
         setting = Setting(
@@ -184,6 +185,7 @@ class Run:
             device=self.plan.device,
             folders=folders,
             parameters=parameters,
+            no_room=without_room,
             cache=self.cache,
             logs=logs,
             seed=self.options.seed,
@@ -265,25 +267,32 @@ class Run:
         lost = "nothing is kept there, and each process does the work again"
         self.progress.note(f"cache: {self.cache} cannot be written ({why}): {lost}; {FIX}")
 
-    def _checkpoints(self) -> tuple[dict[str, Path], dict[str, int]]:
-        """Folder and parameter count of every geometry that the plan needs; synthesized where they are not there."""
+    def _checkpoints(self) -> tuple[dict[str, Path], dict[str, int], dict[str, str]]:
+        """Folder and parameter count of every geometry that the plan needs; synthesized where they are not there. And
+        by workload why there is no room for its model; of a geometry without room on any there is no folder."""
 
         def step(tensor: str, done: float) -> None:
             self.progress.step(f"checkpoint: {tensor}", done, math.nan)
 
         names = dict.fromkeys(one.workload.geometry for one in self.plan.experiments if one.workload.has_model)
-        folders, parameters = dict[str, Path](), dict[str, int]()
+        folders, parameters, without_room = dict[str, Path](), dict[str, int](), dict[str, str]()
         real = real_geometry(self.options) if names else None
         for name in names:
             geometry = real or geometries.get(name)
             parameters[name] = geometries.parameter_count(geometry.config)
+            if self.plan.device == "cpu":
+                on = [one for one in self.plan.experiments if one.workload.geometry == name and one.workload.has_model]
+                reasons = {one.workload.name: no_room(one, geometry, None if real else self.cache) for one in on}
+                without_room |= {workload: reason for workload, reason in reasons.items() if reason}
+                if all(reasons.values()):
+                    continue
             if real is None or self.options.checkpoint is None:
                 folders[name] = synthetic_folder(geometry, seed=WEIGHTS_SEED, cache=self.cache, progress=step)
             else:
                 folders[name] = self.options.checkpoint.resolve()
                 self.progress.note(f"checkpoint {name}: {real.description}")
                 self.checkpoint_facts[name] = {"facts": real.description}
-        return folders, parameters
+        return folders, parameters, without_room
 
     def _keep(self, finished: Round) -> None:
         """Store a finished round; a snapshot in Parquet now and then, so that other tools can look at a live run."""
