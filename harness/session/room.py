@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
+from llama_workbench.datasets import geometries
 from llama_workbench.datasets.geometries import Geometry, parameter_count
 from llama_workbench.datasets.synthetic_files import TYPES, WEIGHTS_SEED, synthetic_files
 from llama_workbench.variants.memory_policy import expected
@@ -21,6 +23,15 @@ SPARE_SHARE = 0.5
 """Of the weights: for calls and the reference, and for what else the run holds."""
 
 
+def left_out(models: Sequence[Experiment], real: Geometry | None, cache: Path) -> dict[str, str]:
+    """Workload → why there is no room for its model, where there is none. real: the user's model, in place of all."""
+    asked = (
+        (one.workload.name, no_room(one, real or geometries.get(one.workload.geometry), None if real else cache))
+        for one in models
+    )
+    return {name: reason for name, reason in asked if reason}
+
+
 def no_room(experiment: Experiment, geometry: Geometry, cache: Path | None) -> str:
     """Why a model cannot be measured here, with what it needs and what is free; empty where it can.
 
@@ -31,10 +42,10 @@ def no_room(experiment: Experiment, geometry: Geometry, cache: Path | None) -> s
     if parameters < LARGE_PARAMETERS:
         return ""
     dtype = experiment.workload.dtype
-    weights, known = parameters * TYPES[dtype][1], presets()
+    weights = parameters * TYPES[dtype][1]
     copies = 0
     for name in experiment.entered():  # all of them are there at once, in a round
-        variant = known.get(EnteredName(name).original)
+        variant = presets().get(EnteredName(name).original)
         policy = variant.memory if variant else None
         sizes = {"item_bytes": TYPES[dtype][1], "max_length": 1}
         copies += expected(policy, geometry.config, (), **sizes)["held"]["repacked"] if policy else weights

@@ -14,7 +14,7 @@ from typing import Any
 
 from llama_workbench.cache import FIX, CacheError, cache_directory, unwritable
 from llama_workbench.datasets import geometries
-from llama_workbench.datasets.geometries import DataError, Geometry
+from llama_workbench.datasets.geometries import DataError, Geometry, parameter_count
 from llama_workbench.datasets.synthetic_files import WEIGHTS_SEED, synthetic_folder
 from llama_workbench.variants import UnknownVariant
 from llama_workbench.variants.outside import OutsideVariantError
@@ -51,7 +51,7 @@ from ..store.folder import RunFolder
 from ..store.schema import FORMAT
 from ..store.verdict_schema import Verdict
 from .judging import counted, judge_run, stopping_rule
-from .room import no_room
+from .room import left_out
 from .unfinished import Unfinished
 
 SNAPSHOT_SECONDS = 15.0
@@ -174,7 +174,6 @@ class Run:
             self._write_manifest("running")
         if models := [each.workload for each in self.plan.experiments if each.workload.has_model]:
             self.progress.phase("checkpoints")
-        self._check_cache()
         folders, parameters, without_room = self._checkpoints()
         logs = self.folder.path / "log"
         logs.mkdir(exist_ok=True)
@@ -268,24 +267,18 @@ class Run:
         self.progress.note(f"cache: {self.cache} cannot be written ({why}): {lost}; {FIX}")
 
     def _checkpoints(self) -> tuple[dict[str, Path], dict[str, int], dict[str, str]]:
-        """Folder and parameter count of every geometry that the plan needs; synthesized where they are not there. And
-        by workload why there is no room for its model; of a geometry without room on any there is no folder."""
+        """Folder and parameters of each geometry there is room for, synthesized if need be; by workload why there is none."""
+        self._check_cache()
 
         def step(tensor: str, done: float) -> None:
             self.progress.step(f"checkpoint: {tensor}", done, math.nan)
 
-        names = dict.fromkeys(one.workload.geometry for one in self.plan.experiments if one.workload.has_model)
-        folders, parameters, without_room = dict[str, Path](), dict[str, int](), dict[str, str]()
-        real = real_geometry(self.options) if names else None
-        for name in names:
+        models = [one for one in self.plan.experiments if one.workload.has_model]
+        folders, parameters, real = dict[str, Path](), dict[str, int](), real_geometry(self.options) if models else None
+        without_room = left_out(models, real, self.cache) if self.plan.device == "cpu" else {}
+        for name in dict.fromkeys(one.workload.geometry for one in models if one.workload.name not in without_room):
             geometry = real or geometries.get(name)
-            parameters[name] = geometries.parameter_count(geometry.config)
-            if self.plan.device == "cpu":
-                on = [one for one in self.plan.experiments if one.workload.geometry == name and one.workload.has_model]
-                reasons = {one.workload.name: no_room(one, geometry, None if real else self.cache) for one in on}
-                without_room |= {workload: reason for workload, reason in reasons.items() if reason}
-                if all(reasons.values()):
-                    continue
+            parameters[name] = parameter_count(geometry.config)
             if real is None or self.options.checkpoint is None:
                 folders[name] = synthetic_folder(geometry, seed=WEIGHTS_SEED, cache=self.cache, progress=step)
             else:
