@@ -267,7 +267,7 @@ class Run:
         self.progress.note(f"cache: {self.cache} cannot be written ({why}): {lost}; {FIX}")
 
     def _checkpoints(self) -> tuple[dict[str, Path], dict[str, int], dict[str, str]]:
-        """Folder and parameters of each geometry there is room for, synthesized if need be; by workload why there is none."""
+        """Folder and parameters of each geometry there is room for, written where they are not there; else why not."""
         self._check_cache()
 
         def step(tensor: str, done: float) -> None:
