@@ -268,8 +268,9 @@ class LoadingMetric(IntervalMetric[LoadingHypothesis]):
             raise ValueError(reason or "no rounds")
         few = f"too few rounds for an interval ({share.n} of about {LEAST_ROUNDS})" if math.isinf(share.low) else ""
         value, low, high = (100 * end for end in (share.centre, share.low, share.high))
-        runs = f"{records[asked].variant or 'a model'} on {asked[0]}, {records[asked].prompt_tokens} tokens"
-        effect = replace(effect, notes=(*effect.notes, f"what runs: {runs}"))
+        if variant := records[asked].variant:
+            runs = f"what runs: {variant} on {asked[0]}, a prompt of {records[asked].prompt_tokens} tokens"
+            effect = replace(effect, notes=(*effect.notes, runs))
         return replace(effect, ratio=value, low=low, high=high, rounds=share.n, reason=few)
 
 
