@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -142,12 +142,14 @@ def parameter_count(config: LlamaConfig) -> int:
 
 @dataclass(frozen=True)
 class Geometry:
-    """A named model shape: `config` without weights, `description` in one line, `source` it was taken from."""
+    """A named model shape: `config` without weights, `description` in one line, `source` it was taken from, and the
+    `dtype` in which weights of that shape are stored."""
 
     name: str
     config: LlamaConfig
     description: str
     source: str
+    dtype: str = "float32"
 
 
 def geometries(path: Path = GEOMETRIES_FILE) -> dict[str, Geometry]:
@@ -155,7 +157,10 @@ def geometries(path: Path = GEOMETRIES_FILE) -> dict[str, Geometry]:
     tables = {
         name: checked(_Table, table, file=shown(path), table=f"[{name}]") for name, table in read_toml(path).items()
     }
-    return {name: Geometry(name, table.config(), table.description, table.source) for name, table in tables.items()}
+    return {
+        name: Geometry(name, table.config(), table.description, table.source, table.dtype)
+        for name, table in tables.items()
+    }
 
 
 @cache
@@ -175,6 +180,7 @@ class _Table(Shape):
 
     description: Text
     source: Text
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     rms_norm_eps: Annotated[float, Field(gt=0, lt=1)] = 1e-5
 
 

@@ -78,13 +78,15 @@ def synthetic_folder(
     cache: Path | None = None,
     progress: Callable[[str, float], None] | None = None,
 ) -> Path:
-    """As `checkpoints.synthesize` in float32; imports torch only where the weights must be written first."""
-    files = synthetic_files(geometry, seed=seed, cache=cache)
+    """As `checkpoints.synthesize` in the geometry's type; imports torch only where weights must be written first."""
+    files = synthetic_files(geometry, seed=seed, dtype=geometry.dtype, cache=cache)
     if files.are_there():
         return files.folder
+    import torch
+
     from .checkpoints import synthesize
 
-    return synthesize(geometry, seed=seed, cache=cache, progress=progress)
+    return synthesize(geometry, seed=seed, dtype=getattr(torch, geometry.dtype), cache=cache, progress=progress)
 
 
 def _header(shapes: Mapping[str, tuple[int, ...]], dtype: str, label: Mapping[str, object]) -> bytes:

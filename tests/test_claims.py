@@ -107,7 +107,7 @@ KEYS = (
 UNKNOWN = "unknown key"
 TOP_KEYS = "(keys here: id, title, who, source, headline, statement, assumes, decided_by, function, call, hypothesis)"
 METRIC = (
-    "one of attribution, check, count, inflation, instructions, loading, memory, none, roofline, share, "
+    "one of attribution, check, count, inflation, instructions, layers, loading, memory, none, roofline, share, "
     "share_of_parts, stated, time, time_to_first_token, time_per_output_token, trend"
 )
 NAME = "a name of letters, digits and any of . _ + - (no spaces)"
@@ -347,6 +347,7 @@ READ_OFF = {
     "decision-rule",
     "fragmentation-10pct",
     "gguf-loads",
+    "layers-add-up",
     "library-50-lines",
     "mask-1.8",
     "mask-gain-scales",
@@ -387,6 +388,9 @@ def test_the_claims_of_the_dispute_are_there() -> None:
 def test_a_claim_stands_where_it_could_hold_and_where_it_could_not(claim: Claim) -> None:
     whole = [name for name in claim.workloads() if name.startswith(("prefill-", "decode-")) and "-gqa-" not in name]
     both = claim.id != "arch-or-ops"  # sixteen cells at 7B width would take as long as all else
+    if claim.id == "layers-add-up":  # of whole models, and of a layer of each
+        assert {name.split("-")[1] for name in whole} == {"tinyllama", "7b"}
+        return
     assert not whole or {"15m", "7b"} & {name.split("-")[1] for name in whole} == ({"15m", "7b"} if both else {"15m"})
 
 

@@ -344,6 +344,7 @@ def test_a_quantity_that_nobody_finds_out_is_refused(table: dict[str, object], s
 def test_a_share_of_loading_says_when_its_rounds_are_too_few(rounds: int, verdict: str, why: str) -> None:
     sample = {"open_ns": 3e9, "build_ns": 2e9, "first_ns": 1e9, "build_again_ns": 5e8, "first_again_ns": 5e8}
     record: dict[str, Any] = {"checkpoint": "15m", "loader": "gguf", "cache": "cold", "reason": None, "loads": []}
+    record |= {"variant": "ladder_transposed", "prompt_tokens": 128}
     record["first_tokens"] = [sample | {"round": number, "open_ns": 3e9 + 1e6 * number} for number in range(rounds)]
     manifest = {"experiments": [{"workload": {"name": "a", "kind": "prefill", "geometry": "15m"}, "variants": []}]}
     evidence = evidence_from_manifest(
@@ -355,6 +356,7 @@ def test_a_share_of_loading_says_when_its_rounds_are_too_few(rounds: int, verdic
     assert (found.verdict, effect.rounds) == (verdict, rounds)
     assert why in found.reason
     assert (plain(effect)["low"] is None) is (rounds == 1)
+    assert "what runs: ladder_transposed on 15m, a prompt of 128 tokens" in effect.said
 
 
 # -- arithmetic on what documents state --------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ DISTINCT = workloads.get("prefill-15m-t128-distinct")
 TRACE = workloads.get("prefill-15m-trace")
 
 
-def names(template: str, *values: int) -> list[str]:
+def names(template: str, *values: int | str) -> list[str]:
     return [template.format(value) for value in values]
 
 
@@ -48,6 +48,9 @@ def test_the_shipped_workloads() -> None:
         "prefill-110m-t128",
         *names("prefill-7b-1layer-t{}", 8, 32, 128, 512),
         *names("decode-7b-1layer-c{}", 1, 64),
+        *names("prefill-tinyllama{}", "-t8", "-t128", "-1layer-t8", "-1layer-t128"),
+        *names("prefill-7b{}", "-bf16-t8", "-bf16-t128", "-1layer-bf16-t8", "-1layer-bf16-t128"),
+        *("decode-tinyllama-c64", "decode-tinyllama-1layer-c64", "decode-7b-bf16-c64", "decode-7b-1layer-bf16-c64"),
         *("prefill-gqa-t128", "decode-gqa-c64"),
         *(
             "prefill-tiny-t16",

@@ -196,14 +196,15 @@ def show_loading(opened: state.Opened) -> None:
     shares = memory.loading_shares(opened.run, geometry, here)
     blocks.forest_plot(shares, "loading")
     tokens = max(load.row.prompt_tokens for load in here)
+    runs = next((f" of {load.row.variant}" for load in here if load.row.variant), "")
     blue = f" Blue: what is claimed ({shares.claimed})." if shares.claimed else ""
     fewest = min(load.share.n for load in here)
     rounds = f"At least {fewest} rounds each."
     if fewest < 2:
         rounds = f"Too few rounds for an interval ({fewest} of about {LEAST_ROUNDS}) where the ends are open."
     blocks.caption(
-        "Share of the time to the first token that is saved if the weights are in memory already, after a prompt of "
-        f"{tokens} tokens. Cold: the file was dropped from the page cache before each load.{blue} {rounds}"
+        f"Share of the time to the first token{runs} that is saved if the weights are in memory already, after a "
+        f"prompt of {tokens} tokens. Cold: the file was dropped from the page cache before each load.{blue} {rounds}"
     )
     blocks.table([_load_row(load) for load in here], "Time and peak memory of each loader, page cache cold and warm")
     st.caption(

@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import psutil
 
 from ..evidence.effect import ALPHA
 from ..machine import extras
-from ..machine.environment import fingerprint, read_text
+from ..machine.environment import available_bytes, fingerprint, read_text
 from ..stats.confidence import Interval, running_interval
 
 State = Literal["ok", "warn", "bad"]
@@ -73,7 +72,7 @@ def read_facts() -> dict[str, Any]:
     why it cannot look into another process; "" where it can, None without it. Takes about a second.
     """
     return fingerprint(threads=1) | {
-        "available_bytes": _available_bytes(),
+        "available_bytes": available_bytes(),
         "siblings": {"1": True, "0": False}.get(read_text("/sys/devices/system/cpu/smt/active") or ""),
         "py_spy": _try_py_spy(),
         "memray": util.find_spec("memray") is not None,
@@ -244,11 +243,3 @@ def _try_py_spy() -> str | None:
             child.kill()
     said = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", done.stderr).split())[:200]
     return "" if done.returncode == 0 else said or f"exit code {done.returncode}"
-
-
-def _available_bytes() -> int:
-    """Memory that a new process may take: what the kernel says is available, and what the cgroup has left."""
-    available: int = psutil.virtual_memory().available
-    limit, used = (read_text(f"/sys/fs/cgroup/memory.{name}") or "" for name in ("max", "current"))
-    is_limited = limit.isdecimal() and used.isdecimal()
-    return min(available, max(int(limit) - int(used), 0)) if is_limited else available

@@ -27,10 +27,10 @@ class Evidence:
     measured: workload → participants, controls and excluded ones included. clocks: which clock counts for whom.
     trace_difference: (workload, {baseline, variant}) → "" where the op traces agree, else how they differ; no entry
     where they were not compared. sizes: tokens of each workload (of a decode: its context); new_tokens: that it
-    generates; widths and geometries: of its model. passes: name of a metric → what its pass left, as the metric reads
-    it. unusable: (workload, variant) → why its numbers do not count; causes: the kind of that,
-    where it is one of its own. confirmed: what measuring again from outside gave
-    (`confirmation`). alpha: chance that a verdict is wrong. design: how its series are looked at.
+    generates; widths, layers and geometries: of its model. passes: name of a metric → what its pass left, as the metric
+    reads it. unusable: (workload, variant) → why its numbers do not count; causes: the kind of that, where it is one of
+    its own. confirmed: what measuring again from outside gave (`confirmation`). alpha: chance that a verdict is wrong.
+    design: how its series are looked at.
     """
 
     samples: pd.DataFrame
@@ -48,6 +48,7 @@ class Evidence:
     sizes: Mapping[str, float] = field(default_factory=dict)
     new_tokens: Mapping[str, int] = field(default_factory=dict)
     widths: Mapping[str, int] = field(default_factory=dict)
+    layers: Mapping[str, int] = field(default_factory=dict)
     geometries: Mapping[str, str] = field(default_factory=dict)
     passes: Mapping[str, Any] = field(default_factory=dict)
     _arrays: dict[tuple[str, Clock, Metric], LogTimes] = field(
@@ -144,7 +145,8 @@ def evidence_from_manifest(
     """
     experiments = manifest.experiments
     workloads = {each.workload.name: each.workload for each in experiments}
-    hidden = {name: facts.hidden_size for name, facts in (manifest.checkpoints or {}).items()}
+    known = manifest.checkpoints or {}
+    shapes = {name: known[each.geometry] for name, each in workloads.items() if each.geometry in known}
     measured, unusable = _participants(manifest)
     evidence = Evidence(
         samples=samples,
@@ -160,7 +162,8 @@ def evidence_from_manifest(
         seed=manifest.seed or 0,
         sizes={name: float(each.context if each.kind == "decode" else each.tokens) for name, each in workloads.items()},
         new_tokens={name: each.new_tokens or 0 for name, each in workloads.items()},
-        widths={name: width for name, each in workloads.items() if (width := hidden.get(each.geometry or ""))},
+        widths={name: shape.hidden_size for name, shape in shapes.items() if shape.hidden_size},
+        layers={name: shape.layers for name, shape in shapes.items() if shape.layers},
         geometries={name: each.geometry or "" for name, each in workloads.items()},
         passes=passes or {},
     )

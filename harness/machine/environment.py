@@ -269,6 +269,14 @@ def read_text(path: str) -> str | None:
         return None
 
 
+def available_bytes() -> int:
+    """Memory that a new process may take: what the kernel says is available, and what the cgroup has left."""
+    available: int = psutil.virtual_memory().available
+    limit, used = (read_text(f"/sys/fs/cgroup/memory.{name}") or "" for name in ("max", "current"))
+    is_limited = limit.isdecimal() and used.isdecimal()
+    return min(available, max(int(limit) - int(used), 0)) if is_limited else available
+
+
 def child_environment() -> dict[str, str]:
     """This process's environment, in which a new Python finds this very `llama_workbench`, also under -P."""
     environment = dict(os.environ)

@@ -211,6 +211,7 @@ class Setting:
     device: str  # "cpu" or "cuda"
     folders: Mapping[str, Path]  # of each geometry's checkpoint
     parameters: Mapping[str, int]  # how many, by geometry
+    no_room: Mapping[str, str] = field(default_factory=dict)  # workload → why its model cannot be measured here
     cache: Path
     logs: Path
     seed: int
@@ -261,10 +262,13 @@ class Participants:
         return self.setting.is_users(name) or name not in presets()
 
     def exclude_unfit(self) -> None:
-        """Exclude what can be built nowhere in this run, as an engine that is not installed."""
+        """Exclude what can be built nowhere in this run, as an engine that is not installed or a model without room."""
         for name in dict.fromkeys(name for book in self.books for name in book.experiment.variants):
             if reason := self._unfit(name):
                 self._exclude_everywhere(name, reason)
+        for book in self.books:
+            if reason := self.setting.no_room.get(book.experiment.workload.name):
+                self.exclude_all(reason, book)
 
     def exclude(self, name: str, reason: str, book: ExperimentState) -> None:
         """Exclude a variant: of ours from this workload; from outside, or not installed, from the whole run."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from llama_workbench.cache import FIX, CacheError, cache_directory, unwritable
 from llama_workbench.datasets import geometries
-from llama_workbench.datasets.geometries import DataError, Geometry
+from llama_workbench.datasets.geometries import DataError, Geometry, parameter_count
 from llama_workbench.datasets.synthetic_files import WEIGHTS_SEED, synthetic_folder
 from llama_workbench.variants import LlamaConfig, UnknownVariant
 from llama_workbench.variants.outside import OutsideVariantError
@@ -50,6 +50,7 @@ from ..store.folder import RunFolder
 from ..store.schema import FORMAT, Environment, Manifest, manifest_of
 from ..store.verdict_schema import Verdict
 from .judging import judge_run, stopping_rule
+from .room import left_out
 from .unfinished import Unfinished
 
 SNAPSHOT_SECONDS = 15.0
@@ -173,7 +174,9 @@ class Run:
             self._write_manifest("running")
         if models := [each.workload for each in self.plan.experiments if each.workload.has_model]:
             self.progress.phase("checkpoints")
-        folders, parameters = self._checkpoints()  # where these cannot be written, that is told, and nothing else
+        folders, parameters, without_room = (
+            self._checkpoints()
+        )  # where they cannot be written, that is told, and no more
         self._check_cache()
         (logs := self.folder.path / "log").mkdir(exist_ok=True)
         setting = Setting(
@@ -183,6 +186,7 @@ class Run:
             device=self.plan.device,
             folders=folders,
             parameters=parameters,
+            no_room=without_room,
             cache=self.cache,
             logs=logs,
             seed=self.options.seed,
@@ -267,26 +271,27 @@ class Run:
         lost = "nothing is kept there, and each process does the work again"
         self.progress.note(f"cache: {self.cache} cannot be written ({why}): {lost}; {FIX}")
 
-    def _checkpoints(self) -> tuple[dict[str, Path], dict[str, int]]:
-        """Folder and parameter count of every geometry that the plan needs; synthesized where they are not there."""
+    def _checkpoints(self) -> tuple[dict[str, Path], dict[str, int], dict[str, str]]:
+        """Folder and parameters of each geometry there is room for, written where they are not there; else why not."""
+        self._check_cache()
 
         def step(tensor: str, done: float) -> None:
             self.progress.step(f"checkpoint: {tensor}", done, math.nan)
 
-        names = dict.fromkeys(one.workload.geometry for one in self.plan.experiments if one.workload.has_model)
-        folders, parameters = dict[str, Path](), dict[str, int]()
-        real = real_geometry(self.options) if names else None
-        for name in names:
+        models = [one for one in self.plan.experiments if one.workload.has_model]
+        folders, parameters, real = dict[str, Path](), dict[str, int](), real_geometry(self.options) if models else None
+        without_room = left_out(models, real, self.cache) if self.plan.device == "cpu" else {}
+        for name in dict.fromkeys(one.workload.geometry for one in models if one.workload.name not in without_room):
             geometry = real or geometries.get(name)
             self.configs[name] = geometry.config
-            parameters[name] = geometries.parameter_count(geometry.config)
+            parameters[name] = parameter_count(geometry.config)
             if real is None or self.options.checkpoint is None:
                 folders[name] = synthetic_folder(geometry, seed=WEIGHTS_SEED, cache=self.cache, progress=step)
             else:
                 folders[name] = self.options.checkpoint.resolve()
                 self.progress.note(f"checkpoint {name}: {real.description}")
                 self.checkpoint_facts[name] = {"facts": real.description}
-        return folders, parameters
+        return folders, parameters, without_room
 
     def _keep(self, finished: Round) -> None:
         """Store a finished round; a snapshot in Parquet now and then, so that other tools can look at a live run."""

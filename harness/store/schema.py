@@ -111,6 +111,7 @@ class Checkpoint(Shape):
     """The weights of a geometry."""
 
     hidden_size: Annotated[Size | None, says("width of the model")] = None
+    layers: Annotated[Size | None, says("its layers")] = None
     digest: Annotated[Text | None, says("SHA-256 of the weights")] = None
     synthetic: Annotated[StrictBool | None, says("whether they were drawn from a seed")] = None
     facts: Annotated[Text | None, says("of the user's own: what its files say, in words")] = None

@@ -45,5 +45,10 @@ def open_workload(
     worker.benches[work.name] = Bench(
         work, ModelsKind(), seed, checkpoint, prompt, longest, prompts=prompts, source=source
     )
-    sizes = {"parameters": checkpoint.parameters, "hidden_size": checkpoint.config.hidden_size}
-    return {**sizes, "digest": checkpoint.digest, "synthetic": checkpoint.synthetic}
+    sizes = {"hidden_size": checkpoint.config.hidden_size, "layers": checkpoint.config.num_hidden_layers}
+    return {
+        **sizes,
+        "parameters": checkpoint.parameters,
+        "digest": checkpoint.digest,
+        "synthetic": checkpoint.synthetic,
+    }

@@ -35,6 +35,9 @@ REFERENCE = "transformers_eager"
 WIDE_PARAMETERS = 50_000_000
 """The reference computes in float64 for models with fewer parameters than this, else in float32."""
 
+OWN_TYPE_PARAMETERS = 2_000_000_000
+"""From so many on, in the type of the weights: a copy of 7B in float32 is 27 GB."""
+
 Logits = list[list[Tensor]]
 """By case and step."""
 
@@ -72,6 +75,8 @@ def of_generation(worker: Worker, bench: Bench) -> tuple[Tensor, Tensor]:
 
 
 def _wide(checkpoint: Checkpoint) -> torch.dtype:
+    if checkpoint.parameters >= OWN_TYPE_PARAMETERS:
+        return checkpoint.weights["lm_head.weight"].dtype
     return torch.float64 if checkpoint.parameters < WIDE_PARAMETERS else torch.float32
 
 

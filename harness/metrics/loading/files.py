@@ -35,6 +35,7 @@ class Loading(Shape):
     loader: Annotated[Text, says("what reads the file")]
     cache: Annotated[Text, says("cold or warm")]
     reason: Annotated[Text | None, says("why there are no loads")]
+    variant: Annotated[Text | None, says("what runs to the first token")] = None
     prompt_tokens: Annotated[Size, says("length of the prompt before the first token")] = 0
     file_bytes: Annotated[Amount | None, says("size of the file")] = None
     loads: Annotated[list[Load], once("round"), says("one entry a round")]

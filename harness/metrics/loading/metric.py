@@ -33,8 +33,9 @@ from .files import LOADING, Loading
 
 BASELINE = "safetensors-mmap"
 CONTROL = EnteredName.of_control(BASELINE, AA)
-LOADED_INTO, PROMPT_TOKENS = "fast", 128
-"""Time to first token is that of this variant after a prompt of this length: what a program pays before it answers."""
+LOADED_INTO, PROMPT_TOKENS = "ladder_transposed", 128
+"""Time to first token is that of this variant after a prompt of this length: what a program pays before it answers.
+`fast` would not do: of one layer it computes the MLP for the last position alone."""
 
 LEAST_ROUNDS, MOST_ROUNDS = 15, 30
 LEAST_BESIDE = 2
@@ -267,6 +268,9 @@ class LoadingMetric(IntervalMetric[LoadingHypothesis]):
             raise ValueError(reason or "no rounds")
         few = f"too few rounds for an interval ({share.n} of about {LEAST_ROUNDS})" if math.isinf(share.low) else ""
         value, low, high = (100 * end for end in (share.centre, share.low, share.high))
+        if variant := records[asked].variant:
+            runs = f"what runs: {variant} on {asked[0]}, a prompt of {records[asked].prompt_tokens} tokens"
+            effect = replace(effect, notes=(*effect.notes, runs))
         return replace(effect, ratio=value, low=low, high=high, rounds=share.n, reason=few)
 
 
