@@ -44,11 +44,11 @@ def test_a_model_that_remembers_answers_is_refused_and_an_honest_one_is_not(tmp_
     added = tuple(f"{CHEATS}:{name}" for name in names)
     request = Request(variants=("fast", *names), added=added, workloads=("the-same-prompt",), workloads_file=file)
     result, notes = run(tmp_path, request, rounds=6)
-    [out] = result.manifest["excluded"]
-    assert out["variant"] == "remembers_in_process"
-    assert out["reason"].startswith("faster than this machine can be: reports "), out
-    assert "million operations cannot be done in less than" in out["reason"]
-    assert any(out["reason"] in note for note in notes)
+    [out] = result.manifest.excluded
+    assert out.variant == "remembers_in_process"
+    assert out.reason.startswith("faster than this machine can be: reports "), out
+    assert "million operations cannot be done in less than" in out.reason
+    assert any(out.reason in note for note in notes)
     of = {verdict.title: verdict.effects[0] for verdict in result.verdicts}
     refused, held = of["remembers_in_process against fast"], of["honest against fast"]
     assert (refused.verdict, refused.cause) == ("not evidence", Cause.BEYOND_ROOF)

@@ -23,6 +23,7 @@ from llama_workbench.harness.plan.options import Options, Request
 from llama_workbench.harness.session import room
 from llama_workbench.harness.session import run as session
 from llama_workbench.harness.spec.experiments import Experiment
+from llama_workbench.harness.store.schema import manifest_of
 from llama_workbench.harness.store.verdict_schema import Verdict
 from llama_workbench.harness.worker.reference_logits import _wide
 from tests.runs import Quiet
@@ -68,7 +69,7 @@ def judged(quantity: str, *, gains: tuple[float, float], layers_ratio: float = 2
         ],
     }
     manifest["experiments"][0]["excluded"] = [{"variant": name, "reason": why} for name, why in left_out.items()]
-    evidence = evidence_from_manifest(manifest, pd.DataFrame(rows, columns=list(columns)))
+    evidence = evidence_from_manifest(manifest_of(manifest), pd.DataFrame(rows, columns=list(columns)))
     asked = {"metric": "layers", "quantity": quantity, "variant": "new", "baseline": "old"}
     [verdict] = judge_claims([a_claim(**asked, workloads=[WHOLE, PART], range=[95, 105])], evidence)
     return verdict

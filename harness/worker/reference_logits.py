@@ -105,11 +105,11 @@ def reference_model(config: LlamaConfig, weights: Mapping[str, Tensor], max_leng
         from transformers import DynamicCache
 
         class RoundedCache(DynamicCache):
-            def update(self, keys: Tensor, values: Tensor, *more: Any, **named: Any) -> Any:
-                return super().update(rounded(keys, rounding), rounded(values, rounding), *more, **named)
+            def update(self, key_states: Tensor, value_states: Tensor, *more: Any, **named: Any) -> Any:
+                return super().update(rounded(key_states, rounding), rounded(value_states, rounding), *more, **named)
 
         model._new_cache = RoundedCache
-    return model  # type: ignore[no-any-return]
+    return model
 
 
 def remembered(cache: Path, what: str, cases: Sequence[Case], compute: Callable[[], Logits]) -> Logits:
