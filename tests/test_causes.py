@@ -251,7 +251,7 @@ def test_the_planted_cause_is_the_first_row(measured: RunFolder) -> None:
 
 def test_the_screen_has_all_of_it(measured: RunFolder) -> None:
     manifest = measured.read_manifest()
-    [screen] = screens(measured, measured.read(VERDICTS), evidence_of(measured, manifest_of(manifest)), "lives")
+    [screen] = screens(measured, measured.read(VERDICTS), evidence_of(measured, manifest_of(manifest)))
     if screen.way != Word.INCONCLUSIVE:  # beside other tests there may be too few lives
         assert screen.headline.startswith("new is ") and " times as slow as old: " in screen.headline
         assert screen.advice == "Keep old."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from llama_workbench.harness.report.causes import explanations_in
 from llama_workbench.harness.report.comparison import Screen, screens
-from llama_workbench.harness.report.text import counted_in
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
 
@@ -21,7 +20,7 @@ def read_screens(run: data.Run, claim: str, part: str, *, explained: bool = Fals
     sides = {name for verdict in asked for effect in verdict.effects for name in (effect.variant, effect.baseline)}
     if not any(effect.baseline and not effect.unit for verdict in asked for effect in verdict.effects):
         return []
-    found = screens(folder, asked, samples.read_evidence(run, sides), counted_in(folder.manifest()))
+    found = screens(folder, asked, samples.read_evidence(run, sides))
     return [screen for screen in found if screen.explained is not None or not explained]
 
 

@@ -123,12 +123,11 @@ class Screen:
 TIME, PEAK, INSTRUCTIONS = "time", "peak memory", "instructions"
 
 
-def screens(folder: RunFolder, verdicts: Iterable[Verdict], evidence: Evidence, counted: str) -> list[Screen]:
-    """The screen of every comparison of two sides by time, in the order of the verdicts. `counted`: what the rounds of
-    the run are called. Raises RunError."""
+def screens(folder: RunFolder, verdicts: Iterable[Verdict], evidence: Evidence) -> list[Screen]:
+    """The screen of every comparison of two sides by time, in the order of the verdicts. Raises RunError."""
     explained = explanations_in(folder)
     return [
-        _screen(folder, evidence, verdict, effect, counted, of_effect(explained, effect))
+        _screen(folder, evidence, verdict, effect, of_effect(explained, effect))
         for verdict in verdicts
         for effect in verdict.effects
         if effect.baseline and not effect.unit and not effect.factor
@@ -136,7 +135,7 @@ def screens(folder: RunFolder, verdicts: Iterable[Verdict], evidence: Evidence, 
 
 
 def _screen(
-    folder: RunFolder, evidence: Evidence, verdict: Verdict, effect: Effect, counted: str, explained: Explanation | None
+    folder: RunFolder, evidence: Evidence, verdict: Verdict, effect: Effect, explained: Explanation | None
 ) -> Screen:
     comparison = Comparison(effect.workload, effect.variant, effect.baseline)
     call_ns, faults = (math.nan, math.nan), (0.0, 0.0)
@@ -154,6 +153,7 @@ def _screen(
     if max(faults) >= 1:
         ratio = faults[1] / faults[0] if faults[0] else math.nan
         measures.append(Measure("page faults", f"{faults[0]:,.1f}", f"{faults[1]:,.1f}", ratio, ratio, ratio))
+    counted = "lives" if evidence.design.lives else "rounds"
     return Screen(verdict, effect, call_ns, tuple(measures), counted, explained, statistic)
 
 

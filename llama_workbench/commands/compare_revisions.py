@@ -164,7 +164,6 @@ def asked_screens(subject: str, result: Result) -> list[Screen]:
     """What the run says of its condition, on each thing that the subject was called with. Raises Failure."""
     from llama_workbench.harness.report.comparison import screens
     from llama_workbench.harness.report.stored import evidence_of
-    from llama_workbench.harness.report.text import counted_in
     from llama_workbench.harness.spec.conditions import FAIL_IF
 
     folder, manifest = result.folder, result.manifest
@@ -172,7 +171,7 @@ def asked_screens(subject: str, result: Result) -> list[Screen]:
     if not asked:
         excluded = [f"{each.variant}: {each.reason}" for each in manifest.excluded]
         raise Failure("\n".join(excluded or [f"{subject}: nothing was measured"]))
-    return screens(folder, asked, evidence_of(folder, manifest), counted_in(manifest))
+    return screens(folder, asked, evidence_of(folder, manifest))
 
 
 def _counts_decide(gate: str) -> bool:

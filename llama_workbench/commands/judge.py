@@ -150,13 +150,12 @@ def _gallery(file: Path, judged: Rejudged, run: Path, claims_dir: Path | None) -
     from llama_workbench.harness.report.comparison import screens
     from llama_workbench.harness.report.gallery import gallery_markdown, times_of
     from llama_workbench.harness.report.stored import evidence_of
-    from llama_workbench.harness.report.text import counted_in
     from llama_workbench.harness.store.folder import RunFolder
 
     if not file.is_file() or "<!-- gallery:begin -->" not in file.read_text(encoding="utf-8"):
         return {}
     run_folder, (verdicts, manifest) = RunFolder(run), judged
-    found = screens(run_folder, verdicts, evidence_of(run_folder, manifest), counted_in(manifest))
+    found = screens(run_folder, verdicts, evidence_of(run_folder, manifest))
     claims = stored_claims(run_folder)
     folder = claims_dir.as_posix() if claims_dir else "claims"
     return {"gallery": gallery_markdown(claims, verdicts, times_of(found), folder)}

@@ -41,14 +41,13 @@ def command(
     from llama_workbench.harness.fleet.rejudge import rejudge
     from llama_workbench.harness.report.comparison import screen_markdown, screens
     from llama_workbench.harness.report.stored import evidence_of
-    from llama_workbench.harness.report.text import counted_in
 
     folder = find_run(run)
     if is_fleet(folder.manifest()):
         raise Failure(f"{folder.path}: a run of several machines; name that of one, below {folder.path}/machines")
     verdicts, manifest = rejudge(folder)
     compared = [verdict for verdict in verdicts if verdict.is_comparison]
-    found = screens(folder, compared, evidence_of(folder, manifest), counted_in(manifest)) if compared else []
+    found = screens(folder, compared, evidence_of(folder, manifest)) if compared else []
     if not found:
         raise Failure(f"{folder.path}: this run compares no two sides by name (workbench judge {folder.path})")
     for number, screen in enumerate(found):
