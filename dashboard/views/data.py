@@ -21,7 +21,7 @@ from llama_workbench.harness.metrics.registry import metric_of, names
 from llama_workbench.harness.metrics.share.shares import calls_alone
 from llama_workbench.harness.profilers import py_spy
 from llama_workbench.harness.profilers.peak_memory import MEMORY, Memory
-from llama_workbench.harness.report.text import counted_in, excluded_lines
+from llama_workbench.harness.report.text import excluded_lines
 from llama_workbench.harness.spec.comparison import TIMES
 from llama_workbench.harness.spec.comparison import Metric as TimeMetric
 from llama_workbench.harness.spec.dispute import Dispute
@@ -217,7 +217,7 @@ def read_run(path: Path) -> Run:
     profiles = read_or_none(folder, py_spy.PROFILES, problems)
     noise = manifest.noise or schema.Noise()
     problems += [f"{MANIFEST}: {problem}" for problem in noise.damaged]
-    names, counted = workloads.all_named(manifest), counted_in(manifest)
+    names, counted = workloads.all_named(manifest), manifest.counted
     return Run(
         path=path,
         manifest=manifest,

@@ -193,7 +193,7 @@ def read_screens(run: data.Run, claim: str, part: str, explained: bool = False) 
     sides = {name for verdict in asked for effect in verdict.effects for name in (effect.variant, effect.baseline)}
     if not any(effect.baseline and not effect.unit for verdict in asked for effect in verdict.effects):
         return []
-    found = screens(folder, asked, read_evidence(run, sides), folder.manifest())
+    found = screens(folder, asked, read_evidence(run, sides))
     return [screen for screen in found if screen.explained is not None or not explained]
 
 

@@ -95,7 +95,7 @@ def load(cases: Mapping[tuple[str, str], ReplayedCase], result: Result) -> None:
 
 def _load(cases: Mapping[tuple[str, str], ReplayedCase], folder: RunFolder, manifest: Manifest) -> None:
     samples = folder.read_samples() if folder.finished_rounds() else None
-    profiles = {(entry["workload"], entry["variant"]): entry["path"] for entry in folder.records(PROFILES)}
+    profiles = {(entry.workload, entry.variant): entry.path for entry in folder.read(PROFILES)}
     clocks = clocks_of(manifest)
     gates_only = manifest.mode == "gates"
     untimed = "gates only" if gates_only else "not timed: nothing compares it here, or the budget was spent"

@@ -16,13 +16,37 @@ REPORT_SECONDS = 15.0
 """A log gets a line of progress this often."""
 
 
-class LiveProgress:
+class _Bar:
+    """The bar of a run, or of one machine among several, whose name then stands before all that is told."""
+
+    def __init__(self, progress: Progress, name: str = "") -> None:
+        self._progress = progress
+        self._before = f"{name}: " if name else ""
+        self._task: TaskID = progress.add_task("", total=1.0, phase=name or "starting", left="")
+
+    def phase(self, text: str) -> None:
+        self._progress.update(self._task, phase=f"{self._before}{text}", description="", completed=0.0, left="")
+
+    def note(self, text: str) -> None:
+        self._progress.console.print(f"{self._before}{text}", style="yellow", markup=False, emoji=False)
+
+    def step(self, text: str, done: float, seconds_left: float) -> None:
+        """Move the bar, never backwards within a phase: an estimate may take back what it said."""
+        [bar] = [each for each in self._progress.tasks if each.id == self._task]
+        done = max(bar.completed, done)
+        self._progress.update(self._task, description=text, completed=done, left=_left(seconds_left))
+
+    def close(self) -> None:
+        self._progress.remove_task(self._task)
+
+
+class LiveProgress(_Bar):
     """A bar that is redrawn: phase, what is measured now, share, time left."""
 
     def __init__(self, console: Console) -> None:
         from rich.progress import BarColumn, Progress, TextColumn
 
-        self._progress = Progress(
+        progress = Progress(
             TextColumn("{task.fields[phase]}"),
             BarColumn(bar_width=20),
             TextColumn("{task.percentage:>3.0f} %"),
@@ -32,17 +56,8 @@ class LiveProgress:
             transient=True,
             refresh_per_second=2,  # the other core belongs to whatever else runs here; drawing must not
         )
-        self._task = self._progress.add_task("", total=1.0, phase="starting", left="")
-        self._progress.start()
-
-    def phase(self, text: str) -> None:
-        self._progress.update(self._task, phase=text, description="", completed=0.0, left="")
-
-    def note(self, text: str) -> None:
-        self._progress.console.print(text, style="yellow", markup=False, emoji=False)
-
-    def step(self, text: str, done: float, seconds_left: float) -> None:
-        _advance(self._progress, self._task, text, done, seconds_left)
+        super().__init__(progress)
+        progress.start()
 
     def of(self, name: str) -> ProgressOfNode:
         """A bar of its own for a machine; that of the whole is gone then."""
@@ -51,27 +66,6 @@ class LiveProgress:
 
     def close(self) -> None:
         self._progress.stop()
-
-
-class _Bar:
-    """The bar of one machine among several."""
-
-    def __init__(self, progress: Progress, name: str) -> None:
-        self._progress = progress
-        self._name = name
-        self._task: TaskID = progress.add_task("", total=1.0, phase=name, left="")
-
-    def phase(self, text: str) -> None:
-        self._progress.update(self._task, phase=f"{self._name}: {text}", description="", completed=0.0, left="")
-
-    def note(self, text: str) -> None:
-        self._progress.console.print(f"{self._name}: {text}", style="yellow", markup=False, emoji=False)
-
-    def step(self, text: str, done: float, seconds_left: float) -> None:
-        _advance(self._progress, self._task, text, done, seconds_left)
-
-    def close(self) -> None:
-        self._progress.remove_task(self._task)
 
 
 class LineProgress:
@@ -103,12 +97,6 @@ class LineProgress:
 
     def close(self) -> None:
         pass
-
-
-def _advance(progress: Progress, task: TaskID, text: str, done: float, seconds_left: float) -> None:
-    """Move a bar, never backwards within a phase: an estimate may take back what it said."""
-    [bar] = [each for each in progress.tasks if each.id == task]
-    progress.update(task, description=text, completed=max(bar.completed, done), left=_left(seconds_left))
 
 
 def _left(seconds: float) -> str:

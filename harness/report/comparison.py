@@ -6,7 +6,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..evidence.effect import ALPHA
 from ..evidence.evidence import Evidence
@@ -17,11 +17,11 @@ from ..profilers.peak_memory import MEMORY
 from ..spec.comparison import Comparison
 from ..spec.words import Word
 from ..store.folder import RunFolder
-from ..store.schema import ExperimentRecord, Manifest
+from ..store.schema import ExperimentRecord
 from ..store.verdict_schema import Effect, Verdict
 from .causes import Explanation, explanations_in, of_effect
 from .markdown import markdown_cell, markdown_rows, markdown_text
-from .text import call_times, counted_in, effect_text, one_text_line, size_text, unit_of
+from .text import call_times, effect_text, one_text_line, size_text, unit_of
 
 DEAR = 1.1
 """A side that needs this many times the memory of the other has its price named beside its gain."""
@@ -140,15 +140,12 @@ class Screen:
 TIME, PEAK, INSTRUCTIONS = "time", "peak memory", "instructions"
 
 
-def screens(folder: RunFolder, verdicts: Iterable[Verdict], evidence: Evidence, manifest: Manifest) -> list[Screen]:
+def screens(folder: RunFolder, verdicts: Iterable[Verdict], evidence: Evidence) -> list[Screen]:
     """The screen of every comparison of two sides by time, in the order of the verdicts. Raises RunError."""
-    explained, counted = explanations_in(folder), counted_in(manifest)
-    experiments = {each.workload.name: each for each in manifest.experiments}
+    explained = explanations_in(folder)
+    experiments = {each.workload.name: each for each in folder.manifest().experiments}
     return [
-        replace(
-            _screen(folder, evidence, verdict, effect, counted, of_effect(explained, effect)),
-            same=_same(experiments.get(effect.workload), effect),
-        )
+        _screen(folder, evidence, verdict, effect, of_effect(explained, effect), experiments.get(effect.workload))
         for verdict in verdicts
         for effect in verdict.effects
         if effect.baseline and not effect.unit and not effect.factor
@@ -156,7 +153,12 @@ def screens(folder: RunFolder, verdicts: Iterable[Verdict], evidence: Evidence, 
 
 
 def _screen(
-    folder: RunFolder, evidence: Evidence, verdict: Verdict, effect: Effect, counted: str, explained: Explanation | None
+    folder: RunFolder,
+    evidence: Evidence,
+    verdict: Verdict,
+    effect: Effect,
+    explained: Explanation | None,
+    experiment: ExperimentRecord | None,
 ) -> Screen:
     comparison = Comparison(effect.workload, effect.variant, effect.baseline)
     call_ns, faults = (math.nan, math.nan), (0.0, 0.0)
@@ -174,7 +176,9 @@ def _screen(
     if max(faults) >= 1:
         ratio = faults[1] / faults[0] if faults[0] else math.nan
         measures.append(Measure("page faults", f"{faults[0]:,.1f}", f"{faults[1]:,.1f}", ratio, ratio, ratio))
-    return Screen(verdict, effect, call_ns, tuple(measures), counted, explained, statistic)
+    counted = "lives" if evidence.design.lives else "rounds"
+    same = _same(experiment, effect)
+    return Screen(verdict, effect, call_ns, tuple(measures), counted, explained, statistic, same)
 
 
 def _same(experiment: ExperimentRecord | None, effect: Effect) -> str:

@@ -12,7 +12,7 @@ from ..store.schema import Manifest
 from ..store.verdict_schema import Effect, Verdict
 from .again import command_of
 from .outcome import cost_text, outcome
-from .text import claim_text, counted_in, effect_text, excluded_lines, one_text_line, run_notes
+from .text import claim_text, effect_text, excluded_lines, one_text_line, run_notes
 
 
 class ReadmeError(Exception):
@@ -40,7 +40,7 @@ def markdown_table(verdicts: Sequence[Verdict], manifest: Manifest, *, command: 
             " to ".join(dict.fromkeys(str(end(rounds)) for end in (min, max) if rounds)),
         ]
         rows.append(cells)
-    headings = ("claim", "said by", "verdict", "smallest effect", "largest effect", counted_in(manifest))
+    headings = ("claim", "said by", "verdict", "smallest effect", "largest effect", manifest.counted)
     table = markdown_rows(headings, rows)
     if opened := _open_list(verdicts, manifest):
         table += f"\n\nWhat would settle the open ones:\n\n{opened}"

@@ -27,7 +27,6 @@ from ..store.errors import RunError, RunWarning
 from ..store.files import STANDINGS
 from ..store.folder import RunFolder
 from ..store.forms import plain
-from ..store.schema import STANDINGS as FORM
 from ..store.schema import Checkpoint, Key, OverLives, RelativeTime, Standings, WorkloadResult
 
 
@@ -90,7 +89,7 @@ def read_standings(folder: RunFolder, workloads: Collection[str] | None = None) 
     """The same, from a run's standings.json where that fits the run, else from its samples. Raises RunError."""
     try:
         if (folder.path / STANDINGS).exists():
-            stored: Standings = FORM.validate_python(folder.read_json(STANDINGS))
+            stored: Standings = folder.read(STANDINGS)
             if stored.format == Standings.format and stored.made_from == folder.digest():
                 return stored
     except RunError as error:

@@ -23,7 +23,7 @@ from .again import command_of
 from .answer import answer
 from .further import goes_on
 from .outcome import to_settle, verdict_text
-from .text import claim_text, counted_in, effect_text, excluded_lines, one_text_line, row_text, run_notes
+from .text import claim_text, effect_text, excluded_lines, one_text_line, row_text, run_notes
 
 if TYPE_CHECKING:
     from .causes import Explanation, Key
@@ -71,7 +71,7 @@ def verdict_report(verdicts: Sequence[Verdict], manifest: Manifest, causes: Mapp
     blocks: list[RenderableType] = [
         Text.assemble(
             ("verdict · claim · who said it", "bold"),
-            f"\n    workload, effect [interval], its verdict, {counted_in(manifest)}, seconds",
+            f"\n    workload, effect [interval], its verdict, {manifest.counted}, seconds",
         )
     ]
     effects = [effect for verdict in verdicts for effect in verdict.effects]

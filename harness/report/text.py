@@ -212,11 +212,6 @@ OVER_ROUNDS = "for the process in which it was measured: another one may differ 
 UNFINISHED = {"running": "still goes on or was killed", "interrupted": "was interrupted", "failed": "failed"}
 
 
-def counted_in(manifest: Manifest) -> str:
-    """What the values of a run are called."""
-    return "lives" if manifest.is_of_lives else "rounds"
-
-
 def run_notes(verdicts: Sequence[Verdict], manifest: Manifest) -> list[str]:
     """What stands below the verdicts of a run: how many there are, how sure they are, and on what machine."""
     lines = []

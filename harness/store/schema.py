@@ -254,6 +254,11 @@ class Manifest(Shape):
         return self.unit == "life"
 
     @property
+    def counted(self) -> str:
+        """What its values are called."""
+        return "lives" if self.is_of_lives else "rounds"
+
+    @property
     def device_kind(self) -> str:
         """What its models computed on, "cpu" or "cuda". Runs from before there was a choice were on the CPU."""
         return device_kind(self.machine_facts)

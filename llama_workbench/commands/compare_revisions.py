@@ -168,7 +168,7 @@ def asked_screens(subject: str, result: Result) -> list[Screen]:
     if not asked:
         excluded = [f"{each.variant}: {each.reason}" for each in manifest.excluded]
         raise Failure("\n".join(excluded or [f"{subject}: nothing was measured"]))
-    return screens(folder, asked, evidence_of(folder, manifest), manifest)
+    return screens(folder, asked, evidence_of(folder, manifest))
 
 
 def condition(kind: Kind, option: str, percent: float) -> Condition:

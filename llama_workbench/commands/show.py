@@ -43,7 +43,7 @@ def command(
     folder = run_of_one_machine(run)
     verdicts, manifest = rejudge(folder)
     compared = [verdict for verdict in verdicts if verdict.is_comparison]
-    found = screens(folder, compared, evidence_of(folder, manifest), manifest) if compared else []
+    found = screens(folder, compared, evidence_of(folder, manifest)) if compared else []
     if not found:
         raise Failure(f"{folder.path}: this run compares no two sides by name (workbench judge {folder.path})")
     for number, screen in enumerate(found):
