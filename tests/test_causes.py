@@ -275,7 +275,7 @@ def counts(seed):
 
 def test_the_screen_has_all_of_it(measured: RunFolder) -> None:
     manifest = measured.manifest()
-    [screen] = screens(measured, measured.read(VERDICTS), evidence_of(measured, manifest), manifest)
+    [screen] = screens(measured, measured.read(VERDICTS), evidence_of(measured, manifest))
     if screen.way != Word.INCONCLUSIVE:  # beside other tests there may be too few lives
         assert screen.headline.startswith("new is ") and " times as slow as old: " in screen.headline
         assert screen.advice == "Keep old."

@@ -58,7 +58,10 @@ def captured_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("captured_only")
-@pytest.mark.parametrize(("name", "geometry"), [("fast_compiled", "grouped"), ("gpt_fast_compiled", "plain")])
+@pytest.mark.parametrize(("name", "geometry"), [
+    ("fast_compiled", "grouped"), ("gpt_fast_compiled", "plain"), ("team006_after_compiled", "grouped"),
+    ("team005_planned_compiled", "plain"), ("transformers_static_compiled", "grouped"),
+])  # fmt: skip
 def test_every_kind_of_call_is_captured_and_is_the_librarys_in_float64(name: str, geometry: str) -> None:
     config = replace(small_geometries()[geometry], num_hidden_layers=1)  # each layer takes as long to capture
     weights, cases = small_weights(config, torch.float64), small_cases(config)
@@ -72,10 +75,10 @@ def test_every_kind_of_call_is_captured_and_is_the_librarys_in_float64(name: str
     assert gate.tolerance == TOLERANCES[torch.float64]
 
 
-@pytest.fixture(params=[pytest.param("fast", marks=needs_compiler), "gpt_fast"])
+@pytest.fixture(params=[pytest.param("fast", marks=needs_compiler), "gpt_fast", "team006_after", "transformers_static"])
 def name(request: pytest.FixtureRequest) -> str:
-    """Code is generated for the one variant, and the other only captured: it takes the compiler as long again."""
-    if request.param == "gpt_fast":
+    """Code is generated for the one variant, and the others only captured: it takes the compiler as long again."""
+    if request.param != "fast":
         request.getfixturevalue("captured_only")
     return str(request.param)
 

@@ -136,6 +136,12 @@ _HISTORY = (
     _ours("candle", _CANDLE, "Candle's Llama: single file, cat KV, half-split RoPE", _CANDLE_RS),
 )  # fmt: skip
 
+_COMPILED = tuple(
+    Variant(f"{name}_compiled", _Lazy(".compiled", {"settings": settings}), f"{name} through torch.compile, whole",
+            "this project", compiled=True, memory=policy_of(settings))
+    for name, settings in (("team006_after", _AFTER), ("team005_planned", _PLANNED))
+)  # fmt: skip
+
 # The worker's own rules for masks, to the letter: no model of theirs ran a prompt in chunks, where they are wrong.
 _NO_MASK_LATER = {"chunks": "its rule masks nothing where a prompt goes on after earlier tokens"}
 _TO_THE_LETTER = (
@@ -260,6 +266,9 @@ _OTHERS = (
     _plain("transformers_static", ".library", replace(_DYNAMIC, kv="static", counters=True),
            "the library's LlamaForCausalLM, SDPA, static cache of exactly the workload's length", _LIBRARY,
            attention="sdpa", static=True),
+    _plain("transformers_static_compiled", ".library", replace(_DYNAMIC, kv="static", counters=True),
+           "transformers_static through torch.compile, as its documentation has it", _LIBRARY,
+           attention="sdpa", static=True, compiled=True),
     _plain("fast", ".fast", _FAST, "our best eager code: fused projections, transposed weights, SDPA, KV in place",
            "gpt-fast's recipe, litgpt's sliced KV"),
     _plain("fast_compiled", ".fast", _FAST, "our best code, compiled by torch.compile", "this project", compiled=True),
@@ -330,6 +339,7 @@ def presets() -> Mapping[str, Variant]:
         variant.name: variant
         for variant in (
             *_HISTORY,
+            *_COMPILED,
             *_TO_THE_LETTER,
             *_STEPS,
             *_GRID,
