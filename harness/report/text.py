@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..machine.environment import one_line
-from ..spec.words import GIVEN, LOOKS, Word
+from ..spec.words import GIVEN, LOOKS, Cause, Word
 from ..store.verdict_schema import Effect, Verdict
 
 Json = Mapping[str, Any]
@@ -201,8 +201,9 @@ def digits(ratio: float) -> str:
     return f"{ratio:.2f}" if ratio < 100 else f"{ratio:.0f}"
 
 
-def excluded_lines(manifest: Json) -> list[str]:
-    """One line for each reason and what was left out for it: of the whole run, or of one workload."""
+def excluded_lines(manifest: Json, effects: Iterable[Effect] = ()) -> list[str]:
+    """One line for each reason and what was left out for it: of the whole run, or of one workload. Not those that one
+    of these effects tells: the first of its sides that was left out."""
     entries = [(item, "") for item in manifest.get("excluded") or ()]
     for experiment in manifest.get("experiments") or ():
         where = f" on {experiment['workload'].get('name', '?')}"
@@ -212,7 +213,15 @@ def excluded_lines(manifest: Json) -> list[str]:
     names: dict[tuple[str, str], list[str]] = {}
     for item, on in told:
         names.setdefault((on, one_text_line(item["reason"])), []).append(item["variant"])
-    return [f"{', '.join(dict.fromkeys(left_out))}{on}: {reason}" for (on, reason), left_out in names.items()]
+    reasons = {(on, item["variant"]): one_text_line(item["reason"]) for item, on in entries}
+    about = [each for each in effects if each.cause in (Cause.EXCLUDED, Cause.BEYOND_ROOF)]
+    sides = [[(f" on {each.workload}", side) for side in (each.variant, each.baseline)] for each in about]
+    shown = {next((reasons[side] for side in pair if side in reasons), "") for pair in sides}
+    return [
+        f"{', '.join(dict.fromkeys(left_out))}{on}: {reason}"
+        for (on, reason), left_out in names.items()
+        if reason not in shown
+    ]
 
 
 OVER_LIVES = "for another run of the same command on this machine: it is over processes that were begun anew"
