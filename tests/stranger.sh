@@ -93,7 +93,7 @@ step 0 "two commands" pytest $quickly --compare "long=cmd:sleep 0.02" "short=cmd
 step 0 "one screen" workbench show results/runs/first
 step 0 "the answer" workbench report results/runs/first
 step 0 "judged again" workbench judge results/runs/first
-step 0 "a little more time" workbench resume results/runs/first --budget 1 --compare old=pack.text:words@main~1 new=pack.text:words --call bench.py:texts
+step 0 "a little more time" workbench resume results/runs/first --budget 1
 step 0 "the runs" workbench runs
 says "first"
 step 0 "for a service that draws times" workbench export results/runs/first

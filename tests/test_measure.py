@@ -11,7 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,14 +25,16 @@ from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.harness.measure import gating
 from llama_workbench.harness.measure import measurement as measure
 from llama_workbench.harness.measure.groups import Group
-from llama_workbench.harness.measure.participants import Setting, Tally
+from llama_workbench.harness.measure.participants import ExperimentState, Setting, Tally
 from llama_workbench.harness.measure.processes import PendingAnswer, WorkerFailed
 from llama_workbench.harness.measure.remaining import Remaining, Stopping
 from llama_workbench.harness.plan.options import Options, Request
 from llama_workbench.harness.report.standings import read_standings
 from llama_workbench.harness.session import run as session
-from llama_workbench.harness.spec.experiments import Experiment
+from llama_workbench.harness.spec.comparison import Comparison
+from llama_workbench.harness.spec.experiments import Experiment, Target
 from llama_workbench.harness.spec.sample import Round
+from llama_workbench.harness.spec.sides import ARCHITECTURE
 from llama_workbench.harness.store.folder import RunFolder
 from tests import kills
 from tests.runs import Quiet
@@ -479,3 +481,15 @@ def test_kill_minus_nine_keeps_every_finished_round_and_leaves_no_orphan(tmp_pat
         time.sleep(0.1)
     assert workers
     assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
+
+
+def test_a_claim_about_architecture_ends_at_the_gate_where_traces_differ() -> None:
+    pair = Comparison("w", "new", "old")
+    target = Target(pair, (), ARCHITECTURE)
+    experiment = Experiment(SimpleNamespace(name="w"), ("old", "new"), "old", ("old@aa",), (target,))  # type: ignore[arg-type]
+    book = ExperimentState(experiment, None)
+    assert book.to_settle() == experiment
+    book.trace_differences = [{"baseline": "old", "variant": "new", "same": False}]
+    assert book.to_settle().targets == book.to_settle().controls == ()
+    book.experiment = replace(experiment, targets=(target, replace(target, evidence="operations")))
+    assert book.to_settle().targets[0].evidence == "operations" and book.to_settle().controls

@@ -89,6 +89,12 @@ def foreign(folder: Path, body: str) -> Path:
     return folder
 
 
+def test_the_citation_names_the_version() -> None:
+    assert f"\nversion: {llama_workbench.__version__}\n" in (llama_workbench.ROOT / "CITATION.cff").read_text(
+        encoding="utf-8"
+    )
+
+
 def test_the_wheel_holds_one_package_and_all_of_it(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     metadata = f"llama_workbench-{llama_workbench.__version__}.dist-info"

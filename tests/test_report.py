@@ -28,7 +28,7 @@ from llama_workbench.harness.report.outcome import (
     verdict_text,
 )
 from llama_workbench.harness.report.terminal import console, show, verdict_report
-from llama_workbench.harness.report.text import Bounds, duration_text, effect_text, run_notes, span_text
+from llama_workbench.harness.report.text import Bounds, digits, duration_text, effect_text, run_notes, span_text
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
@@ -586,3 +586,8 @@ def test_the_short_table_has_the_main_claims_that_the_run_has(run: RunFolder) ->
     assert 0 < len(rows) <= len(verdicts)
     assert all(row.count("|") == 6 for row in rows)
     assert len(headlines([]).splitlines()) == 2
+
+
+@pytest.mark.parametrize(("ratio", "text"), [(0.0, "0.000"), (0.000128, "0.00013"), (0.05, "0.050"), (12.345, "12.35")])
+def test_no_ratio_is_told_as_nothing(ratio: float, text: str) -> None:
+    assert digits(ratio) == text

@@ -23,6 +23,7 @@ from llama_workbench.harness.measure.gating import Gates
 from llama_workbench.harness.plan.options import Options, PlanError, Request
 from llama_workbench.harness.plugin.resume import go_on
 from llama_workbench.harness.session import run as session
+from llama_workbench.harness.session.given import _here
 from llama_workbench.harness.spec.conditions import Condition
 from llama_workbench.harness.store import files
 from llama_workbench.harness.store.errors import RunError
@@ -316,7 +317,19 @@ def test_the_text_of_its_claims_must_stand(tmp_path: Path) -> None:
         go_on(run.folder, options, budget=1.0)
 
 
-def test_variants_from_files_are_given_again_and_are_the_same(tmp_path: Path) -> None:
+def test_functions_are_found_where_they_still_are_and_commands_never(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.py").write_text("def f(x): ...\n")
+    options = ["--compare", "mine.py:f", "other=mine.py:f", "--call", "mine.py:f"]
+    assert _here(options) == Request()
+    monkeypatch.chdir(tmp_path)
+    found = _here(options)
+    assert found.compare and [side.name for side in found.compare] == ["f", "other"] and len(found.calls) == 1
+    assert _here(["--compare", "cmd:true", "other=cmd:true", "--call", "mine.py:f"]) == Request()
+
+
+def test_variants_from_files_are_given_again_and_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "mine.py"
     (tmp_path / "helper.py").write_text("factor = 1\n")
     file.write_text("import helper\n" + OUTSIDE.read_text())
@@ -332,6 +345,9 @@ def test_variants_from_files_are_given_again_and_are_the_same(tmp_path: Path) ->
     assert go_on(run.folder, Options(), Request(added=(text,)), budget=1.0)[0].plan == plan
     with pytest.raises(PlanError, match="has no such variant"):
         go_on(run.folder, Options(), Request(added=(text, f"{file}:slow")), budget=1.0)
+    with monkeypatch.context() as patch:  # where its code is still there nothing is typed again
+        patch.chdir(tmp_path)
+        assert [*go_on(run.folder, Options(), budget=1.0)[0].plan.added] == ["good"]
     (tmp_path / "helper.py").write_text("factor = 2\n")
     with pytest.raises(RunError, match="the code of good changed"):
         go_on(run.folder, Options(), Request(added=(text,)), budget=1.0)

@@ -191,7 +191,7 @@ class ExperimentState:
             [{e["baseline"], e["variant"]} for e in self.trace_differences if not e["same"]],
         )
         targets = tuple(
-            each for each in left.targets if each.evidence != ARCHITECTURE or each.comparison.sides not in unlike
+            goal for goal in left.targets if goal.evidence != ARCHITECTURE or goal.comparison.sides not in unlike
         )
         over = left.targets and not targets and not left.contrasts
         return replace(left, targets=targets, controls=() if over else left.controls)

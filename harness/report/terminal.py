@@ -87,7 +87,7 @@ def verdict_report(verdicts: Sequence[Verdict], manifest: Manifest, causes: Mapp
     if not verdicts:
         blocks += ["", Text("No verdicts: nothing was measured.")]
     blocks += ["", *(Text(line) for line in run_notes(verdicts, manifest))]
-    blocks += [Text(f"excluded: {line}", style="yellow") for line in excluded_lines(manifest)]
+    blocks += [Text(f"excluded: {line}", style="yellow") for line in excluded_lines(manifest, effects)]
     found = answer(verdicts, manifest.dispute)
     lines = [line.sentence for line in found.lines if line.sentence != found.headline]
     blocks += ["", Text(found.headline, style="bold"), *(Text(f"  {line}") for line in lines)] if verdicts else []

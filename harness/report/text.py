@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..machine.environment import one_line
-from ..spec.words import GIVEN, LOOKS, Word
+from ..spec.words import GIVEN, LOOKS, Cause, Word
 from ..store.schema import Manifest
 from ..store.sitting_schema import SideEnvironment
 from ..store.verdict_schema import Effect, Verdict
@@ -192,8 +192,9 @@ def digits(ratio: float) -> str:
     return f"{ratio:.2f}" if ratio < 100 else f"{ratio:.0f}"
 
 
-def excluded_lines(manifest: Manifest) -> list[str]:
-    """One line for each reason and what was left out for it: of the whole run, or of one workload."""
+def excluded_lines(manifest: Manifest, effects: Iterable[Effect] = ()) -> list[str]:
+    """One line for each reason and what was left out for it: of the whole run, or of one workload. Not those that one
+    of these effects tells: the first of its sides that was left out."""
     everywhere = manifest.excluded
     entries = [("", item) for item in everywhere]
     for experiment in manifest.experiments:
@@ -202,7 +203,15 @@ def excluded_lines(manifest: Manifest) -> list[str]:
     names: dict[tuple[str, str], list[str]] = {}
     for on, item in entries:
         names.setdefault((on, one_text_line(item.reason)), []).append(item.variant)
-    return [f"{', '.join(dict.fromkeys(left_out))}{on}: {reason}" for (on, reason), left_out in names.items()]
+    reasons = {(on, item.variant): one_text_line(item.reason) for on, item in entries}
+    about = [each for each in effects if each.cause in (Cause.EXCLUDED, Cause.BEYOND_ROOF)]
+    sides = [[(f" on {each.workload}", side) for side in (each.variant, each.baseline)] for each in about]
+    shown = {next((reasons[side] for side in pair if side in reasons), "") for pair in sides}
+    return [
+        f"{', '.join(dict.fromkeys(left_out))}{on}: {reason}"
+        for (on, reason), left_out in names.items()
+        if reason not in shown
+    ]
 
 
 OVER_LIVES = "for another run of the same command on this machine: it is over processes that were begun anew"
