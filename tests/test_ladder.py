@@ -77,7 +77,10 @@ def test_advice_names_what_gains_and_what_loses() -> None:
     lost = next(step for step in ladder.steps if step.name == slower.part)
     told, left = ladder_advice(ladder).split(" Leave out ")
     assert lost.name in left and lost.name not in told
-    assert told.startswith("fast is 1.77 to 1.77 times as fast as team006_after. Take ") and "(1.10-1.10x" in told
+    assert (
+        told.startswith("All steps together, from team006_after to fast: 1.77 to 1.77 times as fast. Take ")
+        and "(1.10-1.10x" in told
+    )
     nothing = [replace(each, effects=(replace(each.effects[0], low=0.99),)) for each in found]
     assert (same := ladder_of(nothing, DISPUTE, MANIFEST)) is not None and ladder_advice(same) == ""
 

@@ -190,10 +190,12 @@ def _gain(effect: Effect) -> str:
 
 
 def how_sure(run: data.Run) -> str:
-    """The error rate of every answer of a run, and how far from 1 identical code came out."""
-    same = data.identical_code(run.floors.values())
+    """The error rate of every answer of a run, and what its A/A controls say."""
     wrong = f"Each answer is wrong with at most {words.percent(run.alpha)} probability."
-    return f"{wrong} {words.capital(same)}." if same else wrong
+    known = [each for each in run.noise.controls if math.isfinite(each.low) and math.isfinite(each.high)]
+    fired = sum(each.fired for each in known)
+    said = f"{fired or 'None'} of {len(known)} A/A controls (identical code, timed as two sides) found a difference."
+    return f"{wrong} {said}" if known else wrong
 
 
 def _how_sure(run: data.Run, claim: data.Claim) -> str:

@@ -131,8 +131,8 @@ def ladder_advice(ladder: Ladder) -> str:
     more = f" and {len(worth) - MOST_STEPS} more" if len(worth) > MOST_STEPS else ""
     ratios = [effect.ratio for effect in ladder.whole.effects.values()]
     text = (
-        f"{ladder.whole.variant} is {min(ratios):.2f} to {max(ratios):.2f} times as fast as {ladder.whole.baseline}. "
-        f"Take {', '.join(told)}{more}."
+        f"All steps together, from {ladder.whole.baseline} to {ladder.whole.variant}: "
+        f"{min(ratios):.2f} to {max(ratios):.2f} times as fast. Take {', '.join(told)}{more}."
     )
     return f"{text} Leave out {' and '.join(map(_gain_and_price, losing))}." if losing else text
 
