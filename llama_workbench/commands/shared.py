@@ -163,10 +163,11 @@ def write_file(path: Path, text: str) -> None:
 
 def show(content: RenderableType) -> None:
     """Print to the terminal. Raises OutputLost."""
-    from llama_workbench.harness.report import terminal
+    from llama_workbench.harness.report.terminal import console
+    from llama_workbench.harness.report.terminal import show as show_on
 
     with _output():
-        terminal.show(content, terminal.console())
+        show_on(content, console())
 
 
 def print_json(value: object) -> None:
