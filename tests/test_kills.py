@@ -31,7 +31,7 @@ from llama_workbench.harness.session import run as session
 from llama_workbench.harness.store import files
 from llama_workbench.harness.store.errors import RunError, RunWarning
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.schema import Manifest
+from llama_workbench.harness.store.schema import Manifest, manifest_of
 from tests import kills, runs
 from tests.runs import Quiet
 
@@ -241,7 +241,7 @@ def a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[session.Run,
         run.folder.write_json(files.CLAIMS, [])
 
     monkeypatch.setattr(run, "_measure", measure)
-    monkeypatch.setattr(run, "_manifest", lambda status: written | {"status": status})
+    monkeypatch.setattr(run, "_manifest", lambda status: manifest_of(written | {"status": status}))
     return run, told
 
 

@@ -33,4 +33,5 @@ def rejudge(folder: RunFolder, claims_folder: Path | None = None) -> Rejudged:
     if is_fleet(manifest):
         judged = verdicts_of(FleetFolder(folder.path))
         return Rejudged(judged.verdicts, judged.manifest(manifest))
-    return Rejudged(*judge_run(manifest.with_rounds(folder.finished_rounds()), stored_claims(folder), folder))
+    verdicts, with_noise = judge_run(manifest, stored_claims(folder), folder)  # by the rounds that it says there are
+    return Rejudged(verdicts, with_noise.with_rounds(folder.finished_rounds()))
