@@ -490,6 +490,6 @@ def test_a_claim_about_architecture_ends_at_the_gate_where_traces_differ() -> No
     book = ExperimentState(experiment, None)
     assert book.to_settle() == experiment
     book.trace_differences = [{"baseline": "old", "variant": "new", "same": False}]
-    assert book.to_settle().targets == book.to_settle().controls == ()
+    assert not book.to_settle().targets and not book.to_settle().controls
     book.experiment = replace(experiment, targets=(target, replace(target, evidence="operations")))
     assert book.to_settle().targets[0].evidence == "operations" and book.to_settle().controls
