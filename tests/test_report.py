@@ -177,6 +177,15 @@ def test_what_was_left_out_and_how_the_run_ended_is_told(run: RunFolder) -> None
     assert "This run was interrupted: judged are the rounds that it finished.\n" in text
 
 
+def test_a_reason_that_an_effect_tells_is_told_once(run: RunFolder) -> None:
+    manifest = run.read_manifest()
+    manifest["experiments"][0]["excluded"] = [{"variant": "slow", "reason": "took longer than 60 s"}]
+    reason = {"verdict": "not evidence", "cause": "excluded", "reason": "slow: took longer than 60 s"}
+    workload = manifest["experiments"][0]["workload"]["name"]
+    text = printed([a_verdict(an_effect(variant="slow", workload=workload, **reason))], manifest)
+    assert "excluded: slow" not in text and "slow: took longer than 60 s" in text
+
+
 def test_no_verdicts_and_an_empty_manifest() -> None:
     assert "No verdicts: nothing was measured." in printed([], {})
 

@@ -8,6 +8,7 @@ import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from numbers import Real
 from typing import Any
 
 Arguments = tuple[Any, ...]
@@ -60,7 +61,7 @@ class Payload:
         """What a call must do at least, as far as the function has attributes that say so. Raises ValueError."""
         amounts = {what: getattr(self._function, what, 0) for what in ("flops", "bytes")}
         for what, amount in amounts.items():
-            if not isinstance(amount, (int, float)) or not 0 <= amount < float("inf"):
+            if not isinstance(amount, Real) or not 0 <= float(amount) < float("inf"):
                 raise ValueError(f"{what} = {amount!r}: expected a number, 0 or more")
         return {what: float(amount) for what, amount in amounts.items()}
 
