@@ -42,7 +42,7 @@ class LibraryLlama:
         self.model.eval()
         self.static = static
         run = through_compiler(LlamaForCausalLM.forward, (config, max_length, attention, static)) if compiled else None
-        self._call = partial(run, self.model) if run else self.model
+        self._call: Any = partial(run, self.model) if run else self.model
         self._new_cache = partial(StaticCache, max_cache_len=max_length) if static else DynamicCache
         self.cache: Any = None
         self.batch = 0
