@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError
@@ -105,11 +105,14 @@ def reference_model(config: LlamaConfig, weights: Mapping[str, Tensor], max_leng
         from transformers import DynamicCache
 
         class RoundedCache(DynamicCache):
-            def update(self, key_states: Tensor, value_states: Tensor, *more: Any, **named: Any) -> Any:
-                return super().update(rounded(key_states, rounding), rounded(value_states, rounding), *more, **named)
+            def update(
+                self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
+            ) -> tuple[Tensor, Tensor]:
+                kept = (rounded(each, rounding) for each in (key_states, value_states))
+                return super().update(*kept, layer_idx, *args, **kwargs)
 
         model._new_cache = RoundedCache
-    return model
+    return cast(Model, model)
 
 
 def remembered(cache: Path, what: str, cases: Sequence[Case], compute: Callable[[], Logits]) -> Logits:
