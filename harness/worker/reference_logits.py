@@ -108,8 +108,8 @@ def reference_model(config: LlamaConfig, weights: Mapping[str, Tensor], max_leng
             def update(
                 self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
             ) -> tuple[Tensor, Tensor]:
-                kept = (rounded(each, rounding) for each in (key_states, value_states))
-                return super().update(*kept, layer_idx, *args, **kwargs)
+                keys, values = (rounded(each, rounding) for each in (key_states, value_states))
+                return super().update(keys, values, layer_idx, *args, **kwargs)
 
         model._new_cache = RoundedCache
     return cast(Model, model)
