@@ -93,7 +93,7 @@ def begun(place: Path, *words: str, component: bool = False) -> Iterator[Begun]:
     Of two models, which goes on for long, and with ENDLESS for as long as it may; or of a component, whose rounds are
     over in a second or two.
     """
-    variants, workload = (COMPONENTS, "mask-get-t8") if component else (MODELS, "prefill-tiny-t16")
+    variants, workload = (COMPONENTS, "mask-get-t128") if component else (MODELS, "prefill-tiny-t16")
     command = [
         sys.executable, "-m", "pytest", "--benchmark", "--compare", *variants, f"--workloads={workload}",
         f"--run-dir={place / 'run'}", "-p", "no:cacheprovider", *words,

@@ -124,7 +124,7 @@ def test_a_run_measures_without_a_cache_and_says_so_once(
     )  # fmt: skip
     said = " ".join((result.stdout + result.stderr).split())
     assert result.returncode == 0, said
-    assert said.count("cannot be written (") == 1
+    assert said.count("cannot be written (") == 1, said
     assert f"cache: {tmp_path / 'file'} cannot be written (" in said
     assert FIX in said
     manifest = json.loads((tmp_path / "run" / "run.json").read_text())

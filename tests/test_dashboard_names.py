@@ -27,7 +27,7 @@ from llama_workbench.harness.store.schema import Workload
         ("generate-15m-t32-n32", "generate, 32 after 32, 15M"),
         ("decode-7b-1layer-c64-threads2", "decode, after 64 tokens, 7B width, 2 threads"),
         ("prefill-15m-t128-bfloat16", "prefill, 128 tokens, 15M, bfloat16"),
-        ("mask-get-t1", "get a mask, 1 token"),
+        ("mask-get-t128", "get a mask, 128 tokens"),
         ("rope-t128", "RoPE, 128 tokens"),
     ],
 )

@@ -97,7 +97,9 @@ def test_two_revisions_of_a_model_have_modules_of_their_own(repository: Path, tu
         assert model.forward(torch.zeros(1, 4, dtype=torch.long), 0).shape == (1, config.vocab_size)
 
 
-def test_models_of_two_revisions_are_measured_and_the_run_names_the_commits(repository: Path) -> None:
+def test_models_of_two_revisions_are_measured_and_the_run_names_the_commits(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     old, new = "mine=pack.model:build@HEAD~1", "pack.model:build@HEAD"
     run = planned(repository.parent / "run", compare=("mine", new), added=(old,), workloads=("decode-tiny-c16",))
     assert run.plan.ad_hoc == (("mine", "build-HEAD"),)
@@ -109,8 +111,11 @@ def test_models_of_two_revisions_are_measured_and_the_run_names_the_commits(repo
     assert [known[name]["commit"] for name in ("mine", "build-HEAD")] == commits
     assert str(repository.parent) not in json.dumps(written["sources"])
     asked = [f"{name}=pack.model:build@{commit}" for name, commit in zip(("mine", "build-HEAD"), commits, strict=True)]
-    with pytest.raises(RunError, match=f"Give them again: --add-variant {asked[1]} --add-variant {asked[0]}"):
-        go_on(run.folder, Options(), budget=1.0)
+    assert go_on(run.folder, Options(), budget=1.0)[0].plan.ad_hoc == run.plan.ad_hoc, "its code lies here"
+    with monkeypatch.context() as elsewhere:
+        elsewhere.chdir(repository.parent)
+        with pytest.raises(RunError, match=f"Give them again: --add-variant {asked[1]} --add-variant {asked[0]}"):
+            go_on(run.folder, Options(), budget=1.0)
     assert go_on(run.folder, Options(), Request(added=tuple(asked)), budget=1.0)[0].plan.ad_hoc == run.plan.ad_hoc
     with pytest.raises(RunError, match="the code of mine changed"):
         go_on(run.folder, Options(), Request(added=(f"mine=pack.model:build@{commits[1]}", asked[1])), budget=1.0)
@@ -161,10 +166,12 @@ def of_functions(repository: Path) -> Path:
 def test_a_run_of_functions_goes_on(
     of_functions: Path, repository: Path, run_pytest: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(repository)
+    monkeypatch.chdir(repository.parent)
     asked = "--compare old.py:words new=pack.text:words --call bench.py:texts --check bench.py:same"
     with pytest.raises(RunError, match=f"measured functions, and runs keep no paths.*Give them again: {asked}"):
         go_on(RunFolder(of_functions), Options(), budget=1.0)
+    monkeypatch.chdir(repository)
+    assert go_on(RunFolder(of_functions), Options(), budget=1.0)[0].plan.functions.sources, "its code lies here"
     earlier, options = go_on(RunFolder(of_functions), Options(), Request(**COMPARED), budget=600.0)
     assert earlier.plan.functions.sources.keys() == {"words", "new", "function_yardstick"}
     result, knew = measured(session.Run(earlier.plan, options, Quiet(), earlier), 2)

@@ -305,7 +305,8 @@ AS_WRITTEN = {
         harness.measure.measurement.ask_about harness.measure.measurement.ask_in_lives
         harness.metrics.instructions.counting.count harness.metrics.instructions.counting.no_count
         harness.worker.channel.serve harness.worker.functions.open_functions harness.worker.gates.op_trace.noting
-        harness.worker.gating.admit harness.worker.gating.gate harness.worker.opening.open_workload
+        harness.worker.gating.admit harness.worker.gating.gate harness.worker.loops.loop
+        harness.worker.opening.open_workload
         harness.worker.turns.answers""",
     "options that are kept in run.json, or sent to a machine of a cluster": """
         harness.plan.options.kept harness.plan.options.sent harness.plan.options.typed""",

@@ -21,7 +21,7 @@ from llama_workbench.harness.store.forms import plain
 pytestmark = pytest.mark.usefixtures("warm")  # for sessions within this process
 
 NAMES = tuple(option.name for option in every_option())
-QUICK = ("--compare", "team006_before", "team006_after", "--workloads", "mask-create-apply-t32,mask-get-t8")
+QUICK = ("--compare", "team006_before", "team006_after", "--workloads", "mask-create-apply-t32,mask-get-t128")
 
 
 def pytest_process(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -108,7 +108,7 @@ def test_pytest_benchmarks_own_compare_reads_it_and_k_selects(quick, run_pytest)
     assert again.returncode == 0, again.stdout + again.stderr
     assert "(0001_first)" in again.stdout
     workloads = {e["workload"] for e in json.loads((folder / "again" / "verdicts.json").read_text())[0]["effects"]}
-    assert workloads == {"mask-get-t8"}
+    assert workloads == {"mask-get-t128"}
 
 
 def test_k_that_leaves_one_side_says_so(run_pytest, tmp_path):
@@ -178,7 +178,7 @@ def test_a_named_variant_that_fails_its_gate_is_a_failed_test(run_pytest, tmp_pa
 def test_collecting_measures_nothing(run_pytest, tmp_path):
     result = run_pytest("--benchmark", *QUICK, "--collect-only", "-q", f"--run-dir={tmp_path / 'run'}")
     assert result.returncode == 0
-    assert "mask-get-t8-team006_after" in result.stdout
+    assert "mask-get-t128-team006_after" in result.stdout
     assert not (tmp_path / "run").exists()
 
 

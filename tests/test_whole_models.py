@@ -126,7 +126,7 @@ def test_room_is_asked_for_weights_and_copies_of_them(tmp_path: Path, monkeypatc
 def test_a_run_goes_on_without_what_has_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(room, "no_room", lambda one, *_: "no room" if one.workload.kind == "prefill" else "")
-    names = ("prefill-tiny-t16", "mask-create-t8")
+    names = ("prefill-tiny-t16", "mask-create-apply-t8")
     request = Request(compare=("team006_before", "team006_after"), workloads=names)
     options = Options(run_dir=tmp_path / "run", gates_only=True)
     session.Run(session.plan_run(request, options), options, Quiet()).measure()

@@ -12,7 +12,6 @@ from transformers import DynamicCache, LlamaForCausalLM, StaticCache
 from transformers import LlamaConfig as TheirConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-from .compiling import compiled as through_compiler
 from .config import LlamaConfig, config_json
 
 
@@ -28,7 +27,6 @@ class LibraryLlama:
         max_length: int,
         attention: str,
         static: bool = False,
-        compiled: bool = False,
     ) -> None:
         embedding = weights["model.embed_tokens.weight"]
         described = config_json(config, str(embedding.dtype).removeprefix("torch."))
@@ -41,8 +39,6 @@ class LibraryLlama:
         self.model.model.rotary_emb = LlamaRotaryEmbedding(config=theirs).to(embedding.device)
         self.model.eval()
         self.static = static
-        run = through_compiler(LlamaForCausalLM.forward, (config, max_length, attention, static)) if compiled else None
-        self._call: Any = partial(run, self.model) if run else self.model
         self._new_cache = partial(StaticCache, max_cache_len=max_length) if static else DynamicCache
         self.cache: Any = None
         self.batch = 0
@@ -54,7 +50,7 @@ class LibraryLlama:
             self.batch = tokens.shape[0]
             self.cache = self._new_cache(config=self.model.config)
         # phase: enter
-        out = self._call(input_ids=tokens, past_key_values=self.cache, use_cache=True, logits_to_keep=1)
+        out = self.model(input_ids=tokens, past_key_values=self.cache, use_cache=True, logits_to_keep=1)
         return out.logits[:, -1]  # phase: other
 
     def reset(self) -> None:

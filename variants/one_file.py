@@ -57,7 +57,8 @@ def one_file(name: str, function: str, header: str) -> str:
         source = _Source(path.read_bytes())
         imports += _imports_of(source.tree)
         heading = b"" if path == root else f"# --- {path.stem} ".ljust(119, "-").encode() + b"\n\n\n"
-        parts.append(heading + source.without([*source.tree.body[:1], *_imports_of(source.tree)]).strip())
+        others = [] if path == root else [*_builds(source)]  # of a module that only lends its classes
+        parts.append(heading + source.without([*source.tree.body[:1], *_imports_of(source.tree), *others]).strip())
     text = NOTES.sub("", b"\n\n\n".join(parts).decode()).encode()
     text = _with_function(text, chosen)
     chosen = _defaults(_Source(text)) | dict(chosen)

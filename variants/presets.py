@@ -266,7 +266,7 @@ _OTHERS = (
     _plain("transformers_static", ".library", replace(_DYNAMIC, kv="static", counters=True),
            "the library's LlamaForCausalLM, SDPA, static cache of exactly the workload's length", _LIBRARY,
            attention="sdpa", static=True),
-    _plain("transformers_static_compiled", ".library", replace(_DYNAMIC, kv="static", counters=True),
+    _plain("transformers_static_compiled", ".library_compiled", replace(_DYNAMIC, kv="static", counters=True),
            "transformers_static through torch.compile, as its documentation has it", _LIBRARY,
            attention="sdpa", static=True, compiled=True),
     _plain("fast", ".fast", _FAST, "our best eager code: fused projections, transposed weights, SDPA, KV in place",

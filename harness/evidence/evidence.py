@@ -145,8 +145,8 @@ def evidence_from_manifest(
     """
     experiments = manifest.experiments
     workloads = {each.workload.name: each.workload for each in experiments}
-    known = manifest.checkpoints or {}
-    shapes = {name: known[each.geometry] for name, each in workloads.items() if each.geometry in known}
+    models = manifest.checkpoints or {}
+    shapes = {name: models[each.geometry] for name, each in workloads.items() if each.geometry in models}
     measured, unusable = _participants(manifest)
     evidence = Evidence(
         samples=samples,

@@ -14,8 +14,10 @@ from ..measure.groups import Group
 from ..measure.measurement import Measurement
 from ..measure.participants import ExperimentState, Progress
 from ..measure.processes import WorkerFailed
+from ..spec.comparison import Comparison
 from ..store.folder import RunFolder
 from .base import ProfiledVariant, Profiler
+from .causes import look_for_causes
 from .peak_memory import PROFILER as PEAK_MEMORY
 
 SHORT_CALL_NS = 1e8
@@ -28,7 +30,29 @@ def profilers() -> tuple[Profiler, ...]:
     return tuple(sorted(defined(package, "PROFILER"), key=lambda profiler: profiler.file))
 
 
-def run_passes(measurement: Measurement, folder: RunFolder, progress: Progress, *, native: bool = False) -> None:
+def look_closer(
+    measurement: Measurement,
+    folder: RunFolder,
+    progress: Progress,
+    differing: Callable[[Comparison], tuple[float, float] | None],
+    *,
+    causes: bool,
+    of_models: bool,
+    profiles: bool,
+    native: bool,
+) -> None:
+    """Once the rounds are over: where differences are (`causes`, also `of_models`), and what variants hold. Nothing of
+    it feeds a verdict."""
+    if causes:
+        look_for_causes(measurement, folder, progress, differing, of_models=of_models)
+    if profiles or native:
+        progress.phase("profiles and memory")
+        _run_passes(measurement, folder, progress, native=native)
+    elif causes:
+        _measure_functions_memory(measurement, folder, progress)
+
+
+def _run_passes(measurement: Measurement, folder: RunFolder, progress: Progress, *, native: bool = False) -> None:
     """Look at every variant that is left, on every workload.
 
     Left out are controls, and cells of the grid that no claim compares by name: each differs from others in one axis,
@@ -37,7 +61,7 @@ def run_passes(measurement: Measurement, folder: RunFolder, progress: Progress, 
     _look(measurement, folder, progress, profilers(), lambda group, book, name: True, native=native)
 
 
-def measure_functions_memory(measurement: Measurement, folder: RunFolder, progress: Progress) -> None:
+def _measure_functions_memory(measurement: Measurement, folder: RunFolder, progress: Progress) -> None:
     """The peak of memory of each compared function whose calls are short: it costs a moment, so nobody has to ask."""
     commands = {name for name, source in measurement.setting.functions.items() if source.command}
 

@@ -33,7 +33,8 @@ def models_again(folder: RunFolder, known: Manifest, texts: Sequence[str | Sourc
     added, brought = added_sources(texts), brought_models(known)
     if not texts:
         with suppress(OutsideVariantError):  # they may still be where this command is given; digests are compared
-            added = added_sources([text if "=" in text else f"{name}={text}" for name, text in brought.items()])
+            here = added_sources([text if "=" in text else f"{name}={text}" for name, text in brought.items()])
+            added = here if all(map(_is_here, here.values())) else {}
     if unknown := [name for name in added if name not in brought]:
         raise PlanError(f"{ADD} {unknown[0]}: {folder.path} has no such variant; leave it out")
     if lacking := [word for name, text in brought.items() if name not in added for word in (ADD, text)]:
@@ -70,7 +71,7 @@ def functions_again(
 
 
 def _here(options: Sequence[str]) -> Request:
-    """What these options give, if all of it is in files where this command is given; digests are compared later. A
+    """What these options give, if all of it lies where this command is given; digests are compared later. A
     command or an installed module is never taken from a run: a run that is not ours could name any."""
     found = dict[str, list[Source]]()
     try:
@@ -81,10 +82,19 @@ def _here(options: Sequence[str]) -> Request:
                 found.setdefault(option, []).append(parse_at(word, option=option))
     except OutsideVariantError:
         return Request()
-    if not all(source.is_file for sources in found.values() for source in sources) or len(found.get(COMPARE, ())) != 2:
+    if (
+        not all(_is_here(source) for sources in found.values() for source in sources)
+        or len(found.get(COMPARE, ())) != 2
+    ):
         return Request()
     baseline, variant = found[COMPARE]
     return Request(compare=(baseline, variant), calls=tuple(found[CALL]), check=next(iter(found.get(CHECK, ())), None))
+
+
+def _is_here(source: Source) -> bool:
+    """Whether a source is a file, or a module that lies where this command is given."""
+    top = Path(source.where.partition(".")[0])
+    return source.is_file or (not source.command and (top.is_dir() or top.with_suffix(".py").is_file()))
 
 
 def _lacks(folder: RunFolder, what: str, options: Sequence[str]) -> RunError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -38,9 +39,9 @@ from ..metrics.roofline.roof import hold_to_roof
 from ..plan.experiments import Plan, make_plan
 from ..plan.options import Options, PlanError, Request, kept
 from ..plan.sources import sources_of
-from ..profilers.causes import look_for_causes
-from ..profilers.registry import measure_functions_memory, run_passes
+from ..profilers.registry import look_closer
 from ..report.standings import write_standings
+from ..spec.comparison import Comparison
 from ..spec.conditions import FAIL_IF, Condition
 from ..spec.hypotheses import DEVICES
 from ..spec.sample import Round
@@ -174,10 +175,10 @@ class Run:
             self._write_manifest("running")
         if models := [each.workload for each in self.plan.experiments if each.workload.has_model]:
             self.progress.phase("checkpoints")
-        folders, parameters, without_room = (
-            self._checkpoints()
-        )  # where they cannot be written, that is told, and no more
-        self._check_cache()
+        without_cache = cache_note(self.plan, self.cache)
+        folders, parameters, without_room = self._checkpoints()  # where these cannot be written, that alone is told
+        if without_cache:
+            self.progress.note(without_cache)
         (logs := self.folder.path / "log").mkdir(exist_ok=True)
         setting = Setting(
             added=self.plan.added,
@@ -209,14 +210,14 @@ class Run:
             if self.options.gates_only:
                 return
             self.progress.phase("rounds")
-            books = measurement.participants.books
-            wall = {book.experiment.workload.name: frozenset(book.wall_variants) for book in books}
+            books = {book.experiment.workload.name: book for book in measurement.participants.books}
+            wall = {name: frozenset(book.wall_variants) for name, book in books.items()}
             seconds = self.options.budget_seconds
             if self.options.budget_has_gates:  # gates and overtime are parts of it
                 seconds = max((seconds - (time.monotonic() - begun)) / (1 + OVERTIME_SHARE), 1.0)
             set_horizons(measurement.processes.groups, seconds)
             self._write_manifest("running")
-            horizons = {book.experiment.workload.name: book.horizon for book in books if book.horizon}
+            horizons = {name: book.horizon for name, book in books.items() if book.horizon}
             rule = stopping_rule(self.plan, wall, self.machine, horizons, to_compare=self.options.to_compare)
             for finished in self.earlier.rounds if self.earlier else ():
                 rule.add(finished)
@@ -225,14 +226,16 @@ class Run:
             hold_to_roof(measurement, self.folder, self.configs)
             confirm(measurement, rule.ratios())
             self._make_passes(measurement)
-            if not self.options.no_causes:
-                of_models = self.plan.mode == "compare" and self.options.profile
-                look_for_causes(measurement, self.folder, self.progress, partial(differing, rule), of_models=of_models)
-            if self.options.profile or self.options.profile_native:
-                self.progress.phase("profiles and memory")
-                run_passes(measurement, self.folder, self.progress, native=self.options.profile_native)
-            elif not self.options.no_causes:
-                measure_functions_memory(measurement, self.folder, self.progress)
+            self._look_closer(measurement, partial(differing, rule))
+
+    def _look_closer(self, measurement: Measurement, apart: Callable[[Comparison], tuple[float, float] | None]) -> None:
+        look_closer(
+            measurement, self.folder, self.progress, apart,
+            causes=not self.options.no_causes,
+            of_models=self.plan.mode == "compare" and self.options.profile,
+            profiles=self.options.profile,
+            native=self.options.profile_native,
+        )  # fmt: skip
 
     def _make_passes(self, measurement: Measurement) -> None:
         """The passes that claims or options ask for, after the rounds: verdicts come from what these write. Where one
@@ -260,20 +263,8 @@ class Run:
             except (WorkerFailed, MeasureError) as error:
                 self.progress.note(f"{metric.title}: nothing found, {error}")
 
-    def _check_cache(self) -> None:
-        """Warn of a cache that cannot be written; `CacheError` where something that is asked for needs it. Missing
-        checkpoints need it too, and writing them says so."""
-        if not (why := unwritable(self.cache)):
-            return
-        asked = {part.metric for part in self.plan.hypotheses() if metric_of(part.metric).needs_cache}
-        if needs := " and ".join(f'metric = "{name}"' for name in sorted(asked)):
-            raise CacheError(f"{self.cache}: cannot be written ({why}), and claims with {needs} need it; {FIX}")
-        lost = "nothing is kept there, and each process does the work again"
-        self.progress.note(f"cache: {self.cache} cannot be written ({why}): {lost}; {FIX}")
-
     def _checkpoints(self) -> tuple[dict[str, Path], dict[str, int], dict[str, str]]:
         """Folder and parameters of each geometry there is room for, written where they are not there; else why not."""
-        self._check_cache()
 
         def step(tensor: str, done: float) -> None:
             self.progress.step(f"checkpoint: {tensor}", done, math.nan)
@@ -356,6 +347,19 @@ class Run:
         if judged and has_samples:
             write_standings(self.folder)
         return Result(self.folder, manifest, verdicts)
+
+
+def cache_note(plan: Plan, cache: Path) -> str:
+    """What to know of a cache that cannot be written; empty of one that can. `CacheError` where something that is asked
+    for needs it; missing checkpoints need it too, and writing them says so."""
+    if not (why := unwritable(cache)):
+        return ""
+    asked = {part.metric for part in plan.hypotheses() if metric_of(part.metric).needs_cache}
+    if needs := " and ".join(f'metric = "{name}"' for name in sorted(asked)):
+        raise CacheError(f"{cache}: cannot be written ({why}), and claims with {needs} need it; {FIX}")
+    return (
+        f"cache: {cache} cannot be written ({why}): nothing is kept there, each process does the work again; {FIX}"
+    )
 
 
 USER_ERRORS: tuple[type[Exception], ...] = (

@@ -1,17 +1,15 @@
-"""The verbs `loop` and `peak`: calls that a profiler watches, from outside or from within."""
+"""The verb `loop`: calls that a profiler watches from outside."""
 
 from __future__ import annotations
 
-import gc
 import math
 import statistics
 from collections.abc import Callable, Sequence
 from time import perf_counter, perf_counter_ns  # bound before any foreign code is imported
 from typing import Any
 
-from .devices import Device
 from .runners import Runner, runner_of
-from .state import Bench, Worker
+from .state import Worker
 
 
 def loop(worker: Worker, workload: str, variant: str, lead_seconds: float, seconds: float) -> dict[str, Any]:
@@ -64,22 +62,3 @@ def median_error(values: Sequence[int]) -> float | None:
     ordered, reach = sorted(values), math.sqrt(count) / 2
     low, high = (min(max(round((count - 1) / 2 + sign * reach), 0), count - 1) for sign in (-1, 1))
     return (ordered[high] - ordered[low]) / 2
-
-
-def peak(worker: Worker, workload: str, variant: str) -> int:
-    """Most bytes that one warmed-up call allocates at a time above what lives already, on the device."""
-    bench = worker.benches[workload]
-    with worker.modes_of(bench):
-        runner = runner_of(worker, bench, bench.subjects[variant].variant)
-        return peak_of_call(runner, bench, bench.workload.tokens, worker.device)
-
-
-def peak_of_call(runner: Runner, bench: Bench, length: int, device: Device) -> int:
-    """The same of a runner, at a length. A KV cache that grows by concatenation is made within the call, and counts."""
-    # Warmed up twice, or the first variant pays for one-off buffers of the whole process.
-    for _ in range(2):
-        runner.prepare(length, bench.take(), 1)
-        runner.call()
-    gc.collect()
-    runner.prepare(length, bench.take(), 1)
-    return device.peak_bytes(runner.call, objects=bench.workload.kind == "call")

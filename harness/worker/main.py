@@ -21,7 +21,7 @@ from typing import Any
 from .. import metrics, profilers
 from ..machine.modules import mentioning
 from ..spec.answer import RoundAnswer
-from . import alternating, blocks, gating, loops, roof, rounds, turns
+from . import alternating, blocks, gating, loops, peaks, roof, rounds, turns
 from .channel import Channel, serve
 from .functions import open_functions
 from .state import Worker
@@ -44,7 +44,7 @@ VERBS: Mapping[str, Callable[..., Any]] = {
     "turns": turns.measure_in_turns,
     "alternate": alternating.alternate,
     "loop": loops.loop,
-    "peak": loops.peak,
+    "peak": peaks.peak,
     "answers": turns.answers,
     "differences_of_answers": turns.differences_of_answers,
 }

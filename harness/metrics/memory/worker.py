@@ -21,8 +21,8 @@ from llama_workbench.variants import LlamaConfig
 from llama_workbench.variants.memory_policy import KINDS, doublings, expected, kv_bytes, served_lengths
 
 from ...worker.devices import Device
-from ...worker.loops import peak_of_call
 from ...worker.models import PrefillRunner, model_variant
+from ...worker.peaks import peak_of_call
 from ...worker.runners import Runner, runner_of
 from ...worker.state import Bench, Worker, WorkerError
 

@@ -112,7 +112,9 @@ def _work(book: ExperimentState, configs: Mapping[str, LlamaConfig]) -> Work | N
         return ForwardWork(int(flops), int(max(nbytes - held, 0)))
 
     if workload.kind == "call":
-        amounts = [max(learnt.get(what, 0) for learnt in book.learnt.values()) for what in ("flops", "bytes")]
+        amounts = [
+            max((learnt.get(what, 0) for learnt in book.learnt.values()), default=0) for what in ("flops", "bytes")
+        ]
         return (lambda tokens: counted(*amounts)) if any(amounts) else None
     config = configs.get(workload.geometry)
     if workload.kind == "component" or config is None or book.folder is None:
