@@ -31,8 +31,8 @@ def show(screen: Screen, number: int = 0) -> None:
     )
     effect = screen.effect
     blocks.say(screen.certainty)
-    why = f"{words.capital(screen.where)}. " if screen.where else ""
-    st.markdown(f"{words.markdown(why)}**{words.markdown(screen.advice)}**")
+    why = f"Where: {words.markdown(screen.where)}. " if screen.where else ""
+    st.markdown(f"{why}**{words.markdown(screen.advice)}**")
     left, right = st.columns(2, gap="large")
     with left:
         st.subheader("What a call costs", anchor=False)
