@@ -33,13 +33,19 @@ def test_both_sides_of_every_argument_give_the_same_answers(run_pytest: Callable
     assert said.returncode == 0, said.stdout
 
 
+@pytest.mark.parametrize(
+    ("name", "file"), [(("public", "--claims-dir", "claims/public"), "GALLERY.md"), (("further",), "MORE_VERDICTS.md")]
+)
 def test_the_page_is_what_the_committed_run_says(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: tuple[str, ...], file: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(ROOT)
     with pytest.raises(SystemExit) as ended:
-        main(["judge", "public", "--claims-dir", "claims/public", "--write", "GALLERY.md", "--check"])
-    assert (ended.value.code, capsys.readouterr().err) == (0, "GALLERY.md: up to date\n")
+        main(["judge", *name, "--write", file, "--check"])
+    assert (ended.value.code, capsys.readouterr().err) == (0, f"{file}: up to date\n")
+
+
+def test_every_public_argument_has_its_threads_and_its_command() -> None:
     page = (ROOT / "GALLERY.md").read_text(encoding="utf-8")
     assert page.count("\nMeasure it: `pytest --benchmark --claims-dir claims/public ") >= 12
     assert "[pydantic/pydantic#8893](https://github.com/pydantic/pydantic/issues/8893)" in page

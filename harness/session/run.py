@@ -357,9 +357,7 @@ def cache_note(plan: Plan, cache: Path) -> str:
     asked = {part.metric for part in plan.hypotheses() if metric_of(part.metric).needs_cache}
     if needs := " and ".join(f'metric = "{name}"' for name in sorted(asked)):
         raise CacheError(f"{cache}: cannot be written ({why}), and claims with {needs} need it; {FIX}")
-    return (
-        f"cache: {cache} cannot be written ({why}): nothing is kept there, each process does the work again; {FIX}"
-    )
+    return f"cache: {cache} cannot be written ({why}): nothing is kept there, each process does the work again; {FIX}"
 
 
 USER_ERRORS: tuple[type[Exception], ...] = (
