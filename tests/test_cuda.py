@@ -333,8 +333,8 @@ def test_a_gpu_has_its_name_driver_and_settings_in_the_fingerprint() -> None:
     assert comparable(ours, theirs) == [
         "cuda driver: 570.1 against 580.2", "cuda matmul allow tf32: False against True",
     ]  # fmt: skip
-    assert one_line(ours).startswith("Simulated GPU (CUDA 12.8, driver 570.1) beside Simulated CPU, 2 cores")
-    assert one_line(ENVIRONMENT).startswith("Simulated CPU, 2 cores")
+    assert one_line(ours).startswith("Simulated GPU (CUDA 12.8, driver 570.1) beside Simulated CPU (AVX2), 2 cores")
+    assert one_line(ENVIRONMENT).startswith("Simulated CPU (AVX2), 2 cores")
     assert fingerprint(1)["device"] == {"kind": "cpu"}
 
 

@@ -373,7 +373,7 @@ def test_the_bundle_of_a_claim_about_times(page: Any, home: Path) -> None:
     )
     assert "pytest --benchmark --claims mask-caching-helps" in text
     assert "A document, A section" in text and "By timing both sides in the same rounds." in text
-    assert "Simulated CPU, 2 cores, 1 thread, torch 2.13.0+cpu" in text
+    assert "Simulated CPU (AVX2), 2 cores, 1 thread, torch 2.13.0+cpu" in text
     assert "0.5 % for each interval" in text
     assert "pass (error 1.0e-06 of 1.0e-04)" in text
     told = alts(app)

@@ -141,10 +141,14 @@ def device_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
 
 
 def one_line(environment: Mapping[str, Any]) -> str:
-    """The machine in one line, as shown under a table: device, CPU, cores, threads, torch, libc, Python."""
-    threads = environment.get("threads")
+    """The machine in one line, as shown under a table: device, CPU, cores, threads, torch, libc, Python.
+
+    Behind the CPU stand its widest vectors: virtual machines call processors of several generations by one name.
+    """
+    threads, flags = environment.get("threads"), environment.get("cpu_flags") or ()
+    vectors = next((f" ({name})" for flag, name in (("avx512f", "AVX-512"), ("avx2", "AVX2")) if flag in flags), "")
     parts = [
-        str(environment.get("cpu_model") or "unknown CPU"),
+        f"{environment.get('cpu_model') or 'unknown CPU'}{vectors}",
         f"{environment.get('cores', '?')} cores",
         f"{threads} thread{'' if threads == 1 else 's'}",
         *([f"torch {environment['torch']}"] if environment.get("torch") else []),
