@@ -14,10 +14,9 @@ from .library import LibraryLlama
 
 
 def build(
-    config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int, attention: str, static: bool, compiled: bool
+    config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int, attention: str, static: bool
 ) -> LibraryLlama:
     """A model over `weights` (Hugging Face names), with the options of LibraryLlama."""
-    assert compiled, "variants/library.py has the other"
     model = LibraryLlama(config, weights, max_length=max_length, attention=attention, static=static)
     run = through_compiler(LlamaForCausalLM.forward, (config, max_length, attention, static))
     model.model.forward = partial(run, model.model)
