@@ -553,9 +553,10 @@ def test_a_real_count_repeats_and_an_identical_copy_has_the_same(
         assert sum(record["by"].values()) == pytest.approx(record["instructions"])
         assert record["by"][PYTHON] > 0 and record["by"][KERNELS] > 0
         assert record["capability"] and set(record["versions"]) == {"torch", "python", "valgrind"}
-    assert ours["again"] == pytest.approx(ours["instructions"], rel=2e-4)  # the first that has a count
-    assert copy["instructions"] == pytest.approx(ours["instructions"], rel=2e-4)
-    assert other["instructions"] > 1.001 * ours["instructions"] and other["again"] is None
+    # mostly the same to the last instruction; on a busy machine a copy once had 0.02 % fewer
+    assert ours["again"] == pytest.approx(ours["instructions"], rel=2e-3)  # the first that has a count
+    assert copy["instructions"] == pytest.approx(ours["instructions"], rel=2e-3)
+    assert other["instructions"] > 1.01 * ours["instructions"] and other["again"] is None
     for record, said in ((raised, "RuntimeError"), (hung, "hangs: no count in 5 s"), (killed, "SIGKILL")):
         assert record["instructions"] is None and said in record["reason"]
     once, same, twice, wrong = of_call
