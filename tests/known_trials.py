@@ -15,7 +15,7 @@ def trial(number: int = 0, percent: int = 0, answer: str = "same", **changes: An
     facts: dict[str, Any] = {
         "kind": FUNCTIONS, "work": PLANTED if percent else TWINS, "case": "words", "percent": percent,
         "number": number, "clothes": () if percent else ("keys", "order"), "called_with": "fixed", "repeats": 20,
-        "log_ratio": truth, "files": f"{number}", "rule": "r", "budget": 8.0, "busy": False,
+        "log_ratio": truth, "files": f"{number}", "rule": "r", "machine": "CPU, 2 cores", "budget": 8.0, "busy": False,
         "begun": "2026-01-01T00:00:00+00:00", "seed": 1, "answer": answer, "estimate": truth, "low": truth - 0.009,
         "high": truth + 0.009, "rounds": 12, "processes": 12, "fired": 0, "inside": 0.5, "seconds": 12.0, "trouble": "",
     }  # fmt: skip

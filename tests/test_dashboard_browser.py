@@ -256,6 +256,11 @@ def test_the_menu_keeps_what_was_chosen_and_the_address_shows_the_same_to_others
     assert parse_qs(urlsplit(page.url).query) == chosen
     told = '[data-testid="stMain"] h2'
     page.locator(told, has_text="mask caching 6 11").wait_for()
+    page.locator('[data-testid="stPopover"] button').first.click()
+    to_copy = page.locator('[data-testid="stPopoverBody"] code')
+    to_copy.wait_for()
+    assert to_copy.inner_text().strip() == page.url
+    page.keyboard.press("Escape")
     address = urlsplit(page.url)
     other = visit(f"{address.path.lstrip('/')}?{address.query}")
     other.locator(told, has_text="mask caching 6 11").wait_for()

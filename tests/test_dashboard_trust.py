@@ -183,7 +183,7 @@ def test_the_page_tells_how_often_verdicts_are_wrong(page: Opener, tmp_path: Pat
     runs.write_run(tmp_path / "runs" / "one", rounds=30)
     app = page(tmp_path, run="one")
     assert "There are no comparisons of known outcome yet" in everything(app)
-    begin(tmp_path / FILE, {"cores": 2})
+    begin(tmp_path / FILE)
     append(tmp_path / FILE, [trial(7, seed=seed).model_dump_json() for seed in (1, 2)])
     app = page(tmp_path, run="one")
     assert not app.exception

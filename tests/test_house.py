@@ -294,8 +294,7 @@ UNTYPED = re.compile(r"\b(?:dict|Mapping|MutableMapping)\[str, (?:Any|object)\]"
 
 AS_WRITTEN = {
     "what a machine is, as the operating system and each library say it": """
-        harness.calibrate.doctor.examine harness.calibrate.doctor.read_facts harness.calibrate.record.begin
-        harness.calibrate.record.read_trials harness.calibrate.trials.machine harness.calls.environments.facts_of
+        harness.calibrate.doctor.examine harness.calibrate.doctor.read_facts harness.calls.environments.facts_of
         harness.machine.environment.changed_since harness.machine.environment.comparable
         harness.machine.environment.device_differences harness.machine.environment.device_kind
         harness.machine.environment.fingerprint harness.machine.environment.one_line""",

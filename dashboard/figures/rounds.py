@@ -9,6 +9,8 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from llama_workbench.harness.spec.words import Word
+from llama_workbench.harness.stats.samples import LifeSpread
+from llama_workbench.harness.store.verdict_schema import Effect
 
 from .. import words
 from ..views.samples import Paired
@@ -70,6 +72,50 @@ def paired_rounds(
         xaxis=axis("round, in the order of measuring", SMALL + 1, range=[0.5, end + max(0.7, 0.02 * count)], **quiet),
         yaxis=ratio_axis(bottom, top, "speed-up over the baseline (log scale)", SMALL + 1, gridcolor=colours.rule),
         legend={**ABOVE, "y": 1.02},
+    )
+
+
+LIFE_ROW_PX = 32
+
+
+def lives(spread: LifeSpread, effect: Effect, colours: Palette) -> go.Figure:
+    """One below the other, as ratios: each process, what the clock leaves open in one of them, and the interval."""
+    ratios = np.exp(spread.values)
+    value, ends = effect.value or float(np.median(ratios)), (effect.low, effect.high)
+    clock = value * math.exp(-spread.clock), value * math.exp(spread.clock)
+    shown = [end for end in ends if 0 < end < math.inf]
+    left, right = log_span([*spread.values, *map(math.log, (*clock, *shown))], 0.06, 0.002)
+    differ, open_ = (f"±{100 * math.expm1(each):.2g} %" for each in (spread.processes, spread.clock))
+    names = (
+        f"each of {len(ratios)} processes: they differ by {differ} (standard deviation)",
+        f"what the clock leaves open of one process: {open_}",
+        "the interval",
+    )
+    heights = [LIFE_ROW_PX * place + 7 for place in (2, 1, 0)]
+    bars = zip(heights[1:], (clock, (max(ends[0], left), min(ends[1], right))), (3, 5), colours.sides, strict=True)
+    return figure(
+        [
+            go.Scatter(
+                x=ratios,
+                y=[heights[0]] * len(ratios),
+                mode="markers",
+                marker={"symbol": "line-ns", "size": 10, "line": {"width": 1.5, "color": colours.sides[1]}},
+                opacity=0.6,
+                hovertext=[f"{ratio:.4g}×" for ratio in ratios],
+                hoverinfo="text",
+            )
+        ],
+        colours,
+        height=3 * LIFE_ROW_PX + 26,
+        margin=(5, 10, 2, 24),
+        shapes=[
+            rule(1, 1, 0, 1, colours.muted, yref="paper"),
+            *(area(low, high, y - half, y + half, colour) for y, (low, high), half, colour in bars),
+        ],
+        annotations=[note(0, y + 15, name, colours, quiet=True) for y, name in zip(heights, names, strict=True)],
+        xaxis=ratio_axis(left, right, "", gridcolor=colours.rule),
+        yaxis={"range": [0, 3 * LIFE_ROW_PX], "visible": False, "fixedrange": True},
+        showlegend=False,
     )
 
 

@@ -67,7 +67,7 @@ def main() -> None:
 
 def show_calibration() -> None:
     blocks.header("How often verdicts are wrong", anchor="calibration")
-    st.caption("By measurement on this machine. METHODOLOGY.md has the error rates of the statistics alone, simulated.")
+    st.caption("By measurement. METHODOLOGY.md has the error rates of the statistics alone, simulated.")
     try:
         where = state.results()
         read = read_trials(where / FILE) if isinstance(where, Path) and (where / FILE).is_file() else None
@@ -78,7 +78,7 @@ def show_calibration() -> None:
         st.text("There are no comparisons of known outcome yet. This command makes some, in five minutes:")
         blocks.command(CALIBRATE_COMMAND)
         return
-    facts, trials = read
+    trials = read
     blocks.say(rates.in_a_sentence(trials))
     tables = (
         (rates.RATE_HEADINGS, rates.rows(trials), "Rates of comparisons whose outcome was known"),
@@ -87,10 +87,10 @@ def show_calibration() -> None:
     for headings, rows, title in tables:
         if rows:
             blocks.table([dict(zip(headings, rates.cells(row), strict=True)) for row in rows], title)
-    machine = ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
+    machines = words.one_line("; ".join(dict.fromkeys(trial.machine for trial in trials)))
     st.caption(
         "Made by workbench calibrate, not by this run: two files that do the same work, or one of them a known share "
-        f"more, each measured by a command of its own. {rates.EXPLAINED} Made on {words.one_line(machine)}."
+        f"more, each measured by a command of its own. {rates.EXPLAINED} Made on {machines}."
     )
 
 

@@ -9,6 +9,7 @@ from llama_workbench.harness.report.comparison import Screen, code_text, code_ti
 
 from .. import state, words
 from ..figures import breakdown as figures
+from ..figures import rounds
 from ..views import data, samples
 from . import blocks
 
@@ -39,9 +40,18 @@ def show(screen: Screen, number: int = 0) -> None:
         names = ("", effect.baseline, effect.variant, "change")
         rows = [dict(zip(names, row, strict=True)) for row in measure_rows(screen.measures)]
         blocks.table(rows, "What a call costs on both sides")
+        show_spread(screen, number)
     with right:
         show_causes(screen, number)
     show_code(screen)
+
+
+def show_spread(screen: Screen, number: int = 0) -> None:
+    """What differs from process to process, what the clock leaves open in one, and the interval."""
+    if screen.spread is None:
+        return
+    drawn = rounds.lives(screen.spread, screen.effect, state.colours())
+    blocks.plot(drawn, screen.between, f"lives {number}")
 
 
 def show_causes(screen: Screen, number: int = 0) -> None:

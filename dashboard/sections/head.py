@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import urlencode
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -100,10 +101,20 @@ def _choose_run(title: str, listed: Sequence[entries.Entry]) -> tuple[DeltaGener
         state.mark_changed("run")
         st.query_params.from_dict({"run": st.session_state["run"]})  # claims and rows of another run mean nothing
 
-    name = box.selectbox(
-        "Run", list(by_name), key="run", format_func=lambda name: entries.label(by_name[name]), on_change=follow
-    )
+    with box.container(horizontal=True, vertical_alignment="bottom"):
+        name = st.selectbox(
+            "Run", list(by_name), key="run", format_func=lambda name: entries.label(by_name[name]), on_change=follow
+        )
+        _show_address()
     return left, by_name.get(name, shown)
+
+
+def _show_address() -> None:
+    """What leads here again, to copy: page, run, and what was chosen on it."""
+    if page := st.context.url:
+        with st.popover("", icon=":material/link:", help="A link to what this page shows"):
+            chosen = [(name, value) for name in st.query_params for value in st.query_params.get_all(name)]
+            st.code(f"{page}?{urlencode(chosen)}", language=None)
 
 
 def _readable(listed: Sequence[entries.Entry]) -> tuple[dict[str, entries.Entry], entries.Entry | None]:

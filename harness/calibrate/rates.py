@@ -115,7 +115,7 @@ def _median(values: Iterable[float | None]) -> float | None:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two runs of one comparison: the same files, the same rule, other draws."""
+    """Two runs of one comparison: the same files, rule and machine, other draws."""
 
     first: Trial
     second: Trial
@@ -139,9 +139,9 @@ class Pair:
 
 def pairs_of(trials: Sequence[Trial]) -> list[Pair]:
     """One pair for each comparison that was measured twice or more: of its first two runs with seeds of their own."""
-    runs: dict[tuple[int, str, str], list[Trial]] = defaultdict(list)
+    runs: dict[tuple[int, str, str, str], list[Trial]] = defaultdict(list)
     for trial in trials:
-        earlier = runs[trial.number, trial.files, trial.rule]
+        earlier = runs[trial.number, trial.files, trial.rule, trial.machine]
         if all(trial.seed != other.seed for other in earlier):
             earlier.append(trial)
     return [Pair(*same[:2]) for same in runs.values() if len(same) > 1]
@@ -175,7 +175,8 @@ def work_text(trial: Trial) -> str:
 
 
 def _sorts(trial: Trial) -> list[Sort]:
-    """The rows in which a trial counts: all, its kind and work, what else ran, its case, and what a twin differs in."""
+    """The rows in which a trial counts: all, its kind and work, what else ran, its processor, its case, and what a twin
+    differs in."""
     kind, work = KINDS.index(trial.kind), (TWINS, IDENTICAL, PLANTED).index(trial.work)
     every = (*CLOTHES, MOVED)
     return [
@@ -183,6 +184,7 @@ def _sorts(trial: Trial) -> list[Sort]:
         (1, kind, 0, trial.kind),
         (1, kind, 1 + work + trial.percent, f"{trial.kind}, {work_text(trial)}"),
         (2, int(trial.busy), 0, "busy" if trial.busy else "quiet"),
+        (2, 2, 0, f"on {trial.machine.partition(',')[0]}"),
         (3, kind, 0, f"case {trial.case}"),
         *((4, every.index(each), 0, f"twins: {each}") for each in trial.clothes),
     ]

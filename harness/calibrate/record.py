@@ -1,4 +1,4 @@
-"""A trial and the file of trials: one line for the machine, then one for each trial."""
+"""A trial and the file of trials: one line for the format, then one for each trial."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -18,7 +17,7 @@ from .known import KnownComparison
 FILE = "calibration.jsonl"
 """Its name in the folder of results."""
 
-FORMAT = 2
+FORMAT = 3
 
 DIFFERENT = (Word.FASTER, Word.SLOWER)
 
@@ -39,6 +38,7 @@ class Trial(BaseModel):
     log_ratio: float  # the truth
     files: str  # digest of the compared files
     rule: str  # digest of what measures and judges
+    machine: str  # in one line
     budget: float  # seconds of rounds
     busy: bool  # beside a busy neighbour on each core
     begun: str  # in UTC
@@ -104,8 +104,8 @@ class CalibrationError(Exception):
     """A file of trials cannot be used, or nothing can be measured; the text says why, and what to do."""
 
 
-def read_trials(path: Path) -> tuple[dict[str, Any], list[Trial]]:
-    """The machine that a file of trials was made on, and the trials. A last line that is cut off does not count.
+def read_trials(path: Path) -> list[Trial]:
+    """The trials of a file, of all machines that made some. A last line that is cut off does not count.
 
     Raises CalibrationError.
     """
@@ -118,7 +118,7 @@ def read_trials(path: Path) -> tuple[dict[str, Any], list[Trial]]:
         first = json.loads(whole[0])
         if first["format"] != FORMAT:
             raise ValueError(f"format {first['format']}, and this workbench writes {FORMAT}")
-        return dict(first["machine"]), [Trial.model_validate_json(line) for line in whole[1:]]
+        return [Trial.model_validate_json(line) for line in whole[1:]]
     except (ValidationError, ValueError, LookupError, TypeError) as error:
         what = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise CalibrationError(
@@ -126,9 +126,9 @@ def read_trials(path: Path) -> tuple[dict[str, Any], list[Trial]]:
         ) from error
 
 
-def begin(path: Path, machine: dict[str, Any]) -> None:
+def begin(path: Path) -> None:
     """A new file, with its first line."""
-    append(path, [json.dumps({"format": FORMAT, "machine": machine})])
+    append(path, [json.dumps({"format": FORMAT})])
 
 
 def append(path: Path, lines: Sequence[str]) -> None:

@@ -15,12 +15,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from llama_workbench import ROOT
 from llama_workbench.variants import digests
 
-from ..machine.environment import child_environment, fingerprint, usable_cores
+from ..machine.environment import child_environment, fingerprint, one_line, usable_cores
 from ..machine.lifeline import tied
 from ..measure.processes import ALLOCATOR
 from ..plan.sources import MEASURING
@@ -39,10 +38,10 @@ BEYOND_SECONDS = 900.0
 """A run that takes so much longer than its budget hangs."""
 
 
-def machine() -> dict[str, Any]:
-    """What must be the same for trials to be counted together."""
+def machine() -> str:
+    """In one line, what must be the same for two runs of a comparison to be a pair."""
     facts = fingerprint(1, allocator=ALLOCATOR, device="cpu")
-    return {name: facts.get(name) for name in ("cpu_model", "cores", "torch", "python", "kernel")}
+    return f"{one_line(facts)}, kernel {facts.get('kernel') or 'unknown'}"
 
 
 def rule() -> str:
@@ -78,8 +77,8 @@ class TrialOutcome:
     trouble: str = ""
 
 
-def measured(comparison: KnownComparison, *, budget: float, busy: bool, by: str) -> Trial:
-    """Run a comparison, for so many seconds of rounds. by: see `rule`."""
+def measured(comparison: KnownComparison, *, budget: float, busy: bool, by: str, on: str) -> Trial:
+    """Run a comparison, for so many seconds of rounds. by: see `rule`; on: see `machine`."""
     begun, started = datetime.now(UTC), time.monotonic()
     with (
         tempfile.TemporaryDirectory(prefix="workbench-calibrate-", ignore_cleanup_errors=True) as name,
@@ -95,6 +94,7 @@ def measured(comparison: KnownComparison, *, budget: float, busy: bool, by: str)
         **{name: getattr(comparison, name) for name in OF_COMPARISON},
         files=comparison.digest[:12],
         rule=by,
+        machine=on,
         budget=budget,
         busy=busy,
         begun=begun.isoformat(timespec="seconds"),

@@ -12,7 +12,17 @@ import pandas as pd
 from ..spec.comparison import Comparison, Metric
 from ..spec.regions import Region
 from ..spec.words import Cause
-from ..stats.samples import Clock, Clocks, Differences, LogTimes, differences, log_times, whole_rounds
+from ..stats.samples import (
+    Clock,
+    Clocks,
+    Differences,
+    LifeSpread,
+    LogTimes,
+    differences,
+    log_times,
+    spread,
+    whole_rounds,
+)
 from ..store.schema import Environment, ExperimentRecord, Manifest, Noise
 from ..store.verdict_schema import Effect
 from .controls import judge_controls
@@ -85,6 +95,14 @@ class Evidence:
         workload, variant, baseline, metric = comparison
         times = self.times(workload, variant, baseline, metric=metric)
         return differences(times, baseline=baseline, variant=variant)
+
+    def spread(self, comparison: Comparison) -> LifeSpread | None:
+        """By how much the lives of a comparison differ; None where nothing can be said of it."""
+        if not self.design.lives:
+            return None
+        workload, variant, baseline, metric = comparison
+        times = self.times(workload, variant, baseline, metric=metric)
+        return spread(times, baseline=baseline, variant=variant)
 
     def numbers(self, comparison: Comparison) -> tuple[tuple[int, int], ...]:
         """(process, round) of each of the same."""

@@ -16,6 +16,7 @@ from ..profilers.causes import SampledLine
 from ..profilers.peak_memory import MEMORY
 from ..spec.comparison import Comparison
 from ..spec.words import Word
+from ..stats.samples import LifeSpread
 from ..store.folder import RunFolder
 from ..store.schema import ExperimentRecord
 from ..store.verdict_schema import Effect, Verdict
@@ -61,7 +62,7 @@ class Measure:
 class Screen:
     """One comparison. `counted`: what its rounds are called. `explained`: where its difference is, as far as somebody
     looked. `statistic`: the percentile of its calls that is compared; empty for the median. `same`: whether both sides
-    gave the same answers, in words."""
+    gave the same answers, in words. `spread`: of its lives, where they have several pairs each."""
 
     verdict: Verdict
     effect: Effect
@@ -71,6 +72,7 @@ class Screen:
     explained: Explanation | None
     statistic: str = ""
     same: str = ""
+    spread: LifeSpread | None = None
 
     @property
     def certainty(self) -> str:
@@ -84,6 +86,19 @@ class Screen:
         alpha = ALPHA if math.isnan(self.verdict.alpha) else self.verdict.alpha
         sure = f"{effect.where}: {effect_text(effect)}, {100 * (1 - alpha):g} % sure, for {begun}"
         return f"{sure}. {self.same}" if self.same else f"{sure}."
+
+    @property
+    def between(self) -> str:
+        """What differs from process to process, apart from what the clock leaves open; empty where it is not known."""
+        if self.spread is None:
+            return ""
+        processes, clock = (f"±{100 * math.expm1(each):.2g} %" for each in (self.spread.processes, self.spread.clock))
+        if not self.spread.processes:
+            return f"The ratios of single processes differ by no more than the clock leaves open in each, {clock}."
+        return (
+            f"From one process to the next the ratio changes by {processes} (standard deviation); the clock leaves "
+            f"{clock} open within each."
+        )
 
     @property
     def way(self) -> Word:
@@ -161,9 +176,9 @@ def _screen(
     experiment: ExperimentRecord | None,
 ) -> Screen:
     comparison = Comparison(effect.workload, effect.variant, effect.baseline)
-    call_ns, faults = (math.nan, math.nan), (0.0, 0.0)
+    call_ns, faults, spread = (math.nan, math.nan), (0.0, 0.0), None
     if evidence.has(comparison):
-        apart = evidence.differences(comparison)
+        apart, spread = evidence.differences(comparison), evidence.spread(comparison)
         call_ns = apart.call_baseline_ns, apart.call_baseline_ns / (effect.value or math.nan)
         faults = apart.faults_baseline, apart.faults_variant
     if explained is not None:  # the same times as beside its places
@@ -178,7 +193,7 @@ def _screen(
         measures.append(Measure("page faults", f"{faults[0]:,.1f}", f"{faults[1]:,.1f}", ratio, ratio, ratio))
     counted = "lives" if evidence.design.lives else "rounds"
     same = _same(experiment, effect)
-    return Screen(verdict, effect, call_ns, tuple(measures), counted, explained, statistic, same)
+    return Screen(verdict, effect, call_ns, tuple(measures), counted, explained, statistic, same, spread)
 
 
 def _same(experiment: ExperimentRecord | None, effect: Effect) -> str:
@@ -282,7 +297,7 @@ def screen_markdown(screen: Screen) -> str:
     effect, explained = screen.effect, screen.explained
     blocks = [
         f"### {markdown_text(screen.headline)}",
-        f"{markdown_text(screen.certainty)} **{markdown_text(screen.advice)}**",
+        f"{markdown_text(f'{screen.certainty} {screen.between}'.rstrip())} **{markdown_text(screen.advice)}**",
         markdown_rows(
             ("of a call", markdown_cell(effect.baseline), markdown_cell(effect.variant), "change"),
             (list(map(markdown_cell, row)) for row in measure_rows(screen.measures)),

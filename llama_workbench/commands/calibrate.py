@@ -79,7 +79,7 @@ def command(
 
     \b
     --json prints:
-      {"format": 2, "file", "machine", "rows": [{"name", "trials", "given": {"count", "of"}, "wrong": {..},
+      {"format": 3, "file", "machines", "rows": [{"name", "trials", "given": {"count", "of"}, "wrong": {..},
        "missed": {..}, "found": {..}, "fired": {..}, "half_width", "seconds", "inside", "wrong_at_most"}],
        "pairs": [{"name", "pairs", "apart": {..}, "contradicted": {..}}]}
       given: trials with a verdict; wrong: of these. missed: intervals that leave out the truth. found: planted work
@@ -97,14 +97,14 @@ def command(
 
     asked, interrupted = _selection(kinds, only, cases), False
     try:
-        facts, every = _continued(file)
+        every = _continued(file)
         try:
             _measure(file, every, asked, budget, trials, minutes)
         except KeyboardInterrupt:
             sys.stderr.write(f"interrupted: {len(every)} trials are kept in {file}\n")
             interrupted = True
         found = [trial for trial in every if trial in asked and budget in (None, trial.budget)]
-        _show(file, facts, found, as_json)
+        _show(file, found, as_json)
     except OSError as error:
         raise Failure(f"{error.filename or file}: {error.strerror}; name another --file, or make room") from error
     if interrupted:
@@ -133,20 +133,14 @@ def _selection(kinds: str, only: str, cases: str) -> Selection:
     return asked_for
 
 
-def _continued(file: Path) -> tuple[dict[str, Any], list[Trial]]:
-    """The machine, and the trials that the file has already; a new file gets its first line."""
-    from llama_workbench.harness.calibrate.record import CalibrationError, begin, read_trials
-    from llama_workbench.harness.calibrate.trials import machine
+def _continued(file: Path) -> list[Trial]:
+    """The trials that the file has already; a new file gets its first line."""
+    from llama_workbench.harness.calibrate.record import begin, read_trials
 
-    here = machine()
-    if not file.exists():
-        begin(file, here)
-        return here, []
-    there, known = read_trials(file)
-    if differ := [name for name in here if here[name] != there.get(name)]:
-        what = ", ".join(f"{name} {there.get(name)} there, {here[name]} here" for name in differ)
-        raise CalibrationError(f"{file}: made on another machine ({what}); name another --file")
-    return here, known
+    if file.exists():
+        return read_trials(file)
+    begin(file)
+    return []
 
 
 def _measure(
@@ -157,7 +151,7 @@ def _measure(
     from llama_workbench.harness.calibrate.choice import following, is_busy
     from llama_workbench.harness.calibrate.record import CalibrationError, append
 
-    draw, by, begun = random.Random(), trials.rule(), time.monotonic()
+    draw, by, here, begun = random.Random(), trials.rule(), trials.machine(), time.monotonic()
     minutes = MINUTES if minutes is None and wanted is None else minutes
     failures = made = 0
     while True:
@@ -165,11 +159,10 @@ def _measure(
         spent, left = time.monotonic() - begun, None if wanted is None else wanted - len(mine)
         if (left is not None and left <= 0) or (minutes is not None and made and spent >= 60 * minutes):
             return
-        mine = [trial for trial in mine if trial.rule == by]
+        mine = [trial for trial in mine if (trial.rule, trial.machine) == (by, here)]
         comparison = following(mine, asked, draw, left)
-        trial = trials.measured(
-            comparison, budget=budget or BUDGETS[comparison.kind], busy=is_busy(mine, comparison, draw), by=by
-        )
+        seconds, busy = budget or BUDGETS[comparison.kind], is_busy(mine, comparison, draw)
+        trial = trials.measured(comparison, budget=seconds, busy=busy, by=by, on=here)
         append(file, [trial.model_dump_json()])
         every.append(trial)
         made += 1
@@ -194,13 +187,16 @@ def _say(number: int, trial: Trial, left: float) -> None:
     )
 
 
-def _show(file: Path, facts: dict[str, Any], found: Sequence[Trial], as_json: bool) -> None:
+def _show(file: Path, found: Sequence[Trial], as_json: bool) -> None:
     from llama_workbench.harness.calibrate import rates
 
     summed, pairs = rates.rows(found), rates.pair_rows(found)
     if as_json:
         content = [asdict(each) | {"wrong_at_most": each.wrong.at_most} for each in summed]
-        print_json({"format": 2, "file": str(file), "machine": facts, "rows": content, "pairs": [*map(asdict, pairs)]})
+        machines = [*dict.fromkeys(trial.machine for trial in found)]
+        print_json(
+            {"format": 3, "file": str(file), "machines": machines, "rows": content, "pairs": [*map(asdict, pairs)]}
+        )
         return
     shown: list[Any] = []
     for headings, rows in ((rates.RATE_HEADINGS, summed), (rates.PAIR_HEADINGS, pairs)):
@@ -208,8 +204,7 @@ def _show(file: Path, facts: dict[str, Any], found: Sequence[Trial], as_json: bo
         for each in rows:
             lines.add_row(*map(Text, rates.cells(each)))
         shown += [lines] if rows else []
-    about = f"{file}; {facts.get('cpu_model')}, {facts.get('cores')} cores, torch {facts.get('torch')}"
-    notes = [rates.EXPLAINED, about]
+    notes = [rates.EXPLAINED, f"{file}; made on {'; '.join(dict.fromkeys(trial.machine for trial in found))}"]
     if (rules := len({trial.rule for trial in found})) > 1:
         notes.insert(1, f"Measured by {rules} states of the code that measures and judges.")
     if troubled := [trial for trial in found if trial.trouble]:

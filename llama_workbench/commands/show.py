@@ -62,6 +62,8 @@ def _show(screen: Screen, code: bool) -> None:
     effect, explained = screen.effect, screen.explained
     show(Text(screen.headline, style=f"bold {screen.way.look.terminal}".strip()))
     show(Text(screen.certainty, style="dim"))
+    if screen.between:
+        show(Text(screen.between, style="dim"))
     table = Table.grid(padding=(0, 2))
     for row in measure_rows(screen.measures):
         table.add_row(*(Text(cell) for cell in (row[0], f"{row[1]} → {row[2]}", row[3])))
