@@ -538,7 +538,7 @@ def test_trials_of_another_machine_count_but_are_no_second_runs(
 ) -> None:
     file, pretended = tmp_path / "trials.jsonl", Pretended()
     begin(file)
-    facts = {"kind": "functions", "budget": 8.0, "rule": calibrate.rule()}
+    facts: dict[str, Any] = {"kind": "functions", "budget": 8.0, "rule": calibrate.rule()}
     there = trial(7, **facts, machine="Another CPU (AVX2), 999 cores")
     append(file, [there.model_dump_json()])
     monkeypatch.setattr(calibrate, "measured", pretended.measured)

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from llama_workbench.harness.calibrate.known import CASES, FUNCTIONS, IDENTICAL, PLANTED, TWINS, KnownComparison
 from llama_workbench.harness.calibrate.rates import Rate
-from llama_workbench.harness.calibrate.trials import busy_neighbours, measured, rule
+from llama_workbench.harness.calibrate.trials import busy_neighbours, machine, measured, rule
 from llama_workbench.harness.report.markdown import markdown_rows, update_file
 from tests.versus_tools import FASTER, NOTHING, SLOWER, TOOLS, Reading, Readings, ToolFailed, interpreter
 
@@ -145,7 +145,7 @@ def one(comparison: KnownComparison, *, busy: bool, seconds: float, draw: random
 def asked(tool: str, comparison: KnownComparison, seconds: float) -> Readings:
     """What a tool says of a comparison. Raises ToolFailed."""
     if tool == OURS:
-        found = measured(comparison, budget=max(seconds - OUR_START_SECONDS, 0.5), busy=False, by=rule())
+        found = measured(comparison, budget=max(seconds - OUR_START_SECONDS, 0.5), busy=False, by=rule(), on=machine())
         if found.trouble:
             raise ToolFailed(found.trouble)
         answer = found.answer if found.answer in (SLOWER, FASTER) else NOTHING
