@@ -385,6 +385,19 @@ def test_two_folders_may_have_modules_of_the_same_names(tmp_path: Path) -> None:
     assert not any(folder.startswith(str(tmp_path)) for folder in sys.path)
 
 
+def test_a_folder_that_modules_were_looked_for_in_before_stays_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = in_folder(tmp_path, "old", "a")
+    (tmp_path / "given.py").write_text("def payload():\n    return 0\n")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "old")])
+    before = [*sys.path]
+    with modules_kept() as turn:
+        side = Called.imported(old, Call(old, parse("given.py:payload", option="x", folder=tmp_path)), "", turn)
+        assert side.make()(0) == ["a", "a", "A"] and sys.path != before
+    assert sys.path == before
+
+
 def test_the_yardstick_has_inputs_of_its_own_and_is_held_against_itself(mine: Path) -> None:
     """Whatever the others are called with, and however their answers are compared."""
     call = Call(*(parse(text, option="x", folder=mine) for text in ("mine.py:f", "mine.py:f", "mine.py:f")))

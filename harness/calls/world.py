@@ -10,7 +10,7 @@ import shlex
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import import_module, invalidate_caches
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -68,7 +68,9 @@ class World:
         for name in sys.modules.keys() - self.others:
             if name in self.own or self._owns(sys.modules[name]):
                 self.own[name] = sys.modules.pop(name)
-        sys.path[:] = [folder for folder in sys.path if folder not in self.folders]
+        for folder in self.folders:  # once: it may have been among them before
+            with suppress(ValueError):
+                sys.path.remove(folder)
 
     def _owns(self, module: ModuleType) -> bool:
         """Whether a module lies in one of the folders, and is not installed there."""
