@@ -21,7 +21,7 @@ import torch
 from llama_workbench.harness.calls.answers import difference
 from llama_workbench.harness.calls.awaited import Awaited
 from llama_workbench.harness.calls.called import GATED, Call, Called, Function, PayloadError
-from llama_workbench.harness.calls.digest import digest_of
+from llama_workbench.harness.calls.digest import digest_of, packages_of
 from llama_workbench.harness.calls.payload import Payload, random_state_kept
 from llama_workbench.harness.calls.source import Source, SourceError, named_apart, parse, source_of
 from llama_workbench.harness.calls.world import WorldTurn, modules_kept
@@ -365,6 +365,16 @@ def in_folder(folder: Path, name: str, says: str) -> Source:
         "    return [WORD, words.WORD, MORE][: x + 3]\n\ndef one():\n    return 1\n"
     )
     return parse(f"{name}=pack.main:say", option="x", folder=folder / name)
+
+
+def test_the_packages_that_code_imports_are_known_by_the_names_that_they_are_installed_by(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("import json\nimport beside\n\ndef f(x):\n    from Some_Thing.deep import x\n")
+    (tmp_path / "beside.py").write_text("from . import nothing\nimport py_spy_is_no_package, dateutil.parser\n")
+    sources = [parse("mine.py:f", option="x", folder=tmp_path), parse("numpy.linalg:norm", option="x")]
+    sources.append(parse("cmd:sleep 1", option="x"))
+    found = packages_of(sources)
+    assert {"json", "beside", "some-thing", "numpy", "dateutil", "python-dateutil"} <= found
+    assert not found & {"nothing", "sleep", "deep"}
 
 
 def test_two_folders_may_have_modules_of_the_same_names(tmp_path: Path) -> None:

@@ -611,6 +611,10 @@ def test_a_strip_has_true_places_and_the_teams_stand_below(page: Any, home: Path
         ends = [plan.share(end) for end in (effect.low, effect.value, effect.high)]
         assert [row["low"], row["at"], row["high"]] == pytest.approx(ends, abs=1e-5)
         assert words.effect(effect) in row["told"] and "inconclusive" not in row["told"]
+    for each in filter(lambda each: each["picture"], drawn["strips"]):  # where workloads disagree, each has its name
+        shown_claim, rows = run.claims[each["index"]], each["picture"]["rows"]
+        apart = len({effect.verdict for effect in shown_claim.effects}) > 1
+        assert shown_claim.is_factorial or sum(bool(row["name"]) for row in rows) == apart * len(rows)
     columns = {team["name"]: team for team in drawn["teams"]}
     assert ("Refuted", "refactor 2x 3x") in [
         (said["look"]["word"], said["text"]) for said in columns["TEAM-005"]["said"]

@@ -477,6 +477,9 @@ def test_what_differs_is_said_in_a_line() -> None:
         "python": "3.12.1", "packages": {"left": None, "numpy": "2.4"}, "differs": ["left", "numpy"],
     }  # fmt: skip
     line = "Environments: a in Python 3.12.1 (left 1, numpy 1.26); b in Python 3.12.1 (left not installed, numpy 2.4)."
+    versions = dict.fromkeys(("left", "numpy", "aaa", "bbb", "ccc", "ddd", "eee"), "1")
+    both = {"a": one(versions), "b": one(dict.fromkeys(versions, "2"))}
+    assert facts_of(both, ["numpy", "left", "json"])["a"]["differs"][:3] == ["left", "numpy", "aaa"]
     alike = manifest_of({"environments": facts_of({"a": one({}), "b": one({})})}).environments
     assert environments_text(manifest_of({"environments": facts}).environments) == line and not environments_text({})
     assert environments_text(alike) == "Environments: a in Python 3.12.1; b in Python 3.12.1."

@@ -66,7 +66,16 @@ def written_in(path: Path, *homes: Path) -> set[Path]:
     return found
 
 
-def _imported(path: Path, homes: Sequence[Path]) -> Iterator[Path]:
+def names_imported(path: Path, *homes: Path) -> set[str]:
+    """The first part of each name that the code in `path` imports, and of those that what `written_in` finds imports.
+
+    Raises OutsideVariantError where a file cannot be read.
+    """
+    return {name.partition(".")[0] for file in written_in(path, *homes) for name, level in _imports(file) if not level}
+
+
+def _imports(path: Path) -> Iterator[tuple[str, int]]:
+    """Each name that a file imports, and how many packages further up it is looked for; 0: it is absolute."""
     try:
         tree = ast.parse(path.read_bytes(), path.name)
     except (SyntaxError, ValueError):
@@ -75,15 +84,17 @@ def _imported(path: Path, homes: Sequence[Path]) -> Iterator[Path]:
         raise OutsideVariantError(f"{path.name}: cannot be read ({error.strerror})") from error
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield from _absolute(alias.name, homes)
+            yield from ((alias.name, 0) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            names = [".".join(filter(None, (node.module, alias.name))) for alias in node.names]
-            for name in names:
-                if node.level:
-                    yield from _files(path.parents[node.level - 1], name.split("."))
-                else:
-                    yield from _absolute(name, homes)
+            yield from ((".".join(filter(None, (node.module, alias.name))), node.level) for alias in node.names)
+
+
+def _imported(path: Path, homes: Sequence[Path]) -> Iterator[Path]:
+    for name, level in _imports(path):
+        if level:
+            yield from _files(path.parents[level - 1], name.split("."))
+        else:
+            yield from _absolute(name, homes)
 
 
 def _absolute(name: str, homes: Sequence[Path]) -> Iterator[Path]:

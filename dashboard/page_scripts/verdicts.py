@@ -34,13 +34,7 @@ def main() -> None:
     st.header(section.headline(run), anchor="answer")
     blocks.name_tab(outcomes.answer_of(run).headline)
     main = run.claims[outcomes.main_claim(run, run.claims)]
-    ladder = ladder_of(run.claims, run.dispute, run.manifest)
-    texts = {
-        "What would change that?": answers.what_would_change(run, main),
-        "How sure is that?": answers.how_sure(run),
-        "What should I change?": ladder_advice(ladder) if ladder else "",
-    }
-    blocks.answers(texts)
+    show_box(run, main)
     strips.show_answer(opened)
     show_claim(opened)
     blocks.header("All comparisons" if compared else "All claims", anchor="claims")
@@ -54,6 +48,27 @@ def main() -> None:
             f"{count} claims with {len(shown)} verdicts: some have parts, and each part has a verdict of its own."
         )
     strips.show_claims(opened, shown, refuted_first=st.query_params.get("search", "").startswith(BY))
+
+
+def show_box(run: data.Run, main: data.Claim) -> None:
+    """What is asked next: what would change the answer, how sure it is, and what to change."""
+    texts = {
+        "What would change that?": answers.what_would_change(run, main),
+        "How sure is that?": answers.how_sure(run),
+    }
+    ladder = ladder_of(run.claims, run.dispute, run.manifest)
+    advice = ladder_advice(ladder) if ladder else None
+    if advice is None:
+        blocks.answers(texts)
+        return
+    with st.container(border=True, gap="xsmall"):
+        left, right = st.columns(2, gap="medium")
+        with left:
+            for question, text in texts.items():
+                blocks.answer(question, text)
+        with right:
+            blocks.answer("What should I change?", advice.together)
+            blocks.table(advice.rows(), "What to change, what it gains and what it costs")
 
 
 def show_comparisons(opened: state.Opened) -> bool:

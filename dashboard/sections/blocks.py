@@ -79,19 +79,20 @@ def say(text: object) -> None:
 
 def answers(told: Mapping[str, str], front: str = "", key: str | None = None) -> None:
     """A box of answers by question, half of them to the left; those without text are left out. `front`: Markdown."""
-    lines = [
-        f":gray[{words.markdown(question)}{'' if question.endswith('?') else ':'}] {words.markdown(text)}"
-        for question, text in told.items()
-        if text
-    ]
-    half = (len(lines) + 1) // 2
+    told = {question: text for question, text in told.items() if text}
+    half = (len(told) + 1) // 2
     with st.container(border=True, gap="xsmall", key=key):
         if front:
             st.markdown(front)
-        for column, some in zip(st.columns(2, gap="medium"), (lines[:half], lines[half:]), strict=True):
+        for column, some in zip(st.columns(2, gap="medium"), ([*told][:half], [*told][half:]), strict=True):
             with column:
-                for line in some:
-                    st.markdown(line)
+                for question in some:
+                    answer(question, told[question])
+
+
+def answer(question: str, text: str) -> None:
+    """A question, or the name of a fact, and what is said of it."""
+    st.markdown(f":gray[{words.markdown(question)}{'' if question.endswith('?') else ':'}] {words.markdown(text)}")
 
 
 def caption(text: object) -> None:

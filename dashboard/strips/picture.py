@@ -36,8 +36,8 @@ def look(shown: words.Appearance) -> Json:
     return {"icon": shown.icon, "colour": shown.colour, "word": words.clip(shown.word, LONGEST)}
 
 
-def strip(claim: data.Claim) -> Json | None:
-    """The picture of one part; None where nothing was measured."""
+def strip(claim: data.Claim, *, named: bool = False) -> Json | None:
+    """The picture of one part; None where nothing was measured. named: with the workload beside each interval."""
     if claim.is_factorial:  # the two sides stand for the whole grid
         sides = tuple(effect for effect in claim.effects if effect.factor in SIDES[:2])
         claim = replace(claim, effects=sides, region=None)
@@ -57,12 +57,12 @@ def strip(claim: data.Claim) -> Json | None:
         "claimed": [_share(plan, end) for end in ends] if ends else None,
         "edges": [_share(plan, edge) for edge in edges],
         "labels": _placed((_share(plan, value), text) for value, text in labels.items()),
-        "rows": [_row(plan, effect, place) for effect, place in zip(effects, places, strict=True)],
+        "rows": [_row(plan, effect, place, named) for effect, place in zip(effects, places, strict=True)],
         "alt": words.clip(forest.in_words(claim, {}), 1000),
     }
 
 
-def _row(plan: forest.Forest, effect: Effect, place: str) -> Json:
+def _row(plan: forest.Forest, effect: Effect, place: str, named: bool) -> Json:
     shown = effect.verdict.look
     ends = plan.ends(effect.lower, effect.upper)
     side = f"{effect.factor}, " if effect.factor else ""
@@ -72,7 +72,7 @@ def _row(plan: forest.Forest, effect: Effect, place: str) -> Json:
         "high": _share(plan, ends[1]),
         "colour": shown.colour,
         "hollow": shown.symbol.endswith("open"),
-        "name": words.clip(f"{effect.factor} on {place}", 40) if effect.factor else "",
+        "name": words.clip(f"{effect.factor} on {place}" if effect.factor else place if named else "", 40),
         "told": words.clip(f"{side}{effect.where}: {words.effect(effect)}, {shown.word.lower()}", LONGEST),
     }
 
@@ -113,7 +113,8 @@ def first_screen(run: data.Run) -> Json:
                 "look": {**look(stands.look_of(claim)), "word": words.capital(word)},
                 "text": words.clip(line.text, 2 * LONGEST),
                 "index": place,
-                "picture": strip(claim),
+                # where workloads disagree, which is which
+                "picture": strip(claim, named=len({effect.verdict for effect in claim.effects}) > 1),
             }
         )
         kinds.add(claim.range_word)

@@ -1,13 +1,15 @@
-"""Digests of functions: whether the code of one, and what it imports by name, is what it was. Nothing is imported."""
+"""Digests of functions: whether the code of one, and what it imports by name, is what it was; and which packages that
+are. Nothing is imported."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from importlib.machinery import PathFinder
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
 
-from llama_workbench.variants.digests import digest_of_code
+from llama_workbench.variants.digests import digest_of_code, names_imported
 
 from .source import Source
 from .world import INSTALLED, STANDARD
@@ -37,3 +39,17 @@ def digest_of(source: Source) -> str:
             return digest_of_code(file, [home], what)
     versions = [f"{name} {version(name)}" for name in sorted(set(packages_distributions().get(top, ())))]
     return hashlib.sha256(f"{source.where} {what} {' '.join(versions)}".encode()).hexdigest()
+
+
+def packages_of(sources: Iterable[Source]) -> set[str]:
+    """The packages that the code of these sources imports by name, in small letters and with "-" for "_". Where one
+    is installed here under another name than that of its module, both."""
+    modules: set[str] = set()
+    for source in sources:
+        if source.file is not None and not source.command:
+            modules |= names_imported(source.file, *map(Path, source.folders))
+        if not source.is_file and not source.command:
+            modules.add(source.where.partition(".")[0])
+    installed = packages_distributions()
+    names = {name for module in modules for name in (module, *installed.get(module, ()))}
+    return {name.lower().replace("_", "-") for name in names}

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,10 +133,12 @@ def _checked(place: str, python: str, facts: Mapping[str, Any] | str) -> PythonE
 # -- what a run says of them -------------------------------------------------------------------------------------------
 
 
-def facts_of(environments: Mapping[str, PythonEnvironment]) -> dict[str, dict[str, Any]]:
+def facts_of(
+    environments: Mapping[str, PythonEnvironment], imported: Collection[str] = ()
+) -> dict[str, dict[str, Any]]:
     """Side → its Python, and the versions there of the packages that matter or differ between the sides.
 
-    A package that a side does not have is null there.
+    A package that a side does not have is null there. Of those that differ the `imported` ones come first.
     """
     every = environments.values()
     names = {name for each in every for name in each.packages}
@@ -146,7 +148,7 @@ def facts_of(environments: Mapping[str, PythonEnvironment]) -> dict[str, dict[st
         side: {
             "python": environment.version,
             "packages": {name: environment.packages.get(name) for name in shown},
-            "differs": sorted(differ),
+            "differs": sorted(differ, key=lambda name: (name not in imported, name)),
         }
         for side, environment in environments.items()
     }

@@ -226,6 +226,6 @@ def _why_open(interval: Interval, region: Region, faults: Stretch, bias: float, 
         return Cause.ACROSS_LIMIT, f"the interval lies on both sides of {math.exp(nearest):.4g}×"
     if not decided(interval, region, faults):
         return Cause.CONFOUNDED, BY_FAULTS
-    if _settled(interval.low - bias, interval.high + bias, region) != verdict:
+    if _settled(interval.low - faults.low - bias, interval.high + faults.high + bias, region) != verdict:
         return Cause.CONFOUNDED, BY_CONTROL.format(percent(math.expm1(bias)))
     return (Cause.DEPENDENT, DEPENDENT) if dependent else None

@@ -12,6 +12,7 @@ import pandas as pd
 from ..spec.comparison import Comparison, Metric
 from ..spec.regions import Region
 from ..spec.words import Cause
+from ..stats.dependence import is_dependent
 from ..stats.samples import (
     Clock,
     Clocks,
@@ -95,6 +96,10 @@ class Evidence:
         workload, variant, baseline, metric = comparison
         times = self.times(workload, variant, baseline, metric=metric)
         return differences(times, baseline=baseline, variant=variant)
+
+    def is_dependent(self, comparison: Comparison) -> bool:
+        """Whether its lives depend on each other or on the time, so that no interval over them can be trusted."""
+        return self.design.lives and is_dependent(self.differences(comparison).values)
 
     def spread(self, comparison: Comparison) -> LifeSpread | None:
         """By how much the lives of a comparison differ; None where nothing can be said of it."""

@@ -107,7 +107,9 @@ def _condition(baseline: str, variant: str, condition: Condition) -> Part:
 
     def judge(evidence: Evidence, alpha: float) -> Judged:
         region = condition.region
-        return _on_all([compare_sides(evidence, pair, region, "operations", alpha) for pair in pairs(evidence)])
+        found = _on_all([compare_sides(evidence, pair, region, "operations", alpha) for pair in pairs(evidence)])
+        # Where all share alpha from the start, they do so where they lie on different sides.
+        return replace(found, answers=1) if condition.at_once(len(found.effects)) > 1 else found
 
     def at_once(evidence: Sequence[Evidence]) -> int:
         return condition.at_once(max(sum(len(pairs(each)) for each in evidence), 1))

@@ -79,6 +79,8 @@ class StoppingRule:
                 self.parts.setdefault(target.part, []).append(target)
             if experiment.grid:
                 self.grids[workload] = experiment, []
+        names = [EnteredName(name) for experiment in experiments for name in experiment.controls]
+        self.controls = max(sum(name.is_control for name in names), 1)
 
     def add(self, finished: Round) -> None:
         """Take a finished round in. Of a life, its rounds count once it is over."""
@@ -266,7 +268,8 @@ class StoppingRule:
         targets = self.parts[part]
         alpha = self.alpha / targets[0].at_once
         answers = {*self._answers(targets, alpha).values()} - {None}
-        return shared_alpha(alpha, len(targets)) if len(answers) > 1 else alpha
+        is_shared = targets[0].at_once >= len(targets)  # from the start
+        return shared_alpha(alpha, len(targets)) if len(answers) > 1 and not is_shared else alpha
 
     def _rounds_left(self, target: Target) -> float:
         """Rounds until the effect is settled and known well enough, those of a look; a guess at first, 0 when it is."""
@@ -295,7 +298,8 @@ def _controls_left(rule: StoppingRule, experiment: Experiment, is_apart: Apart) 
     """Where all effects are settled: the first interval of the controls that say how noisy the run was, and by
     which saved runs are compared."""
     for pair in rule._controls(experiment, is_apart):
-        if (missing := rule._missing(pair, rule.alpha)) > 0:
+        judged = EnteredName(pair.variant).is_control  # at alpha over their number; the yardstick is not
+        if (missing := rule._missing(pair, rule.alpha / (rule.controls if judged else 1))) > 0:
             yield Remaining((pair.baseline, pair.variant), True, float(missing), float(missing), 0, False, pair)
 
 

@@ -18,8 +18,9 @@ from functools import partial
 from ..claims.model import Claim
 from ..evidence.evidence import Evidence
 from ..spec.conditions import Condition
+from ..spec.regions import MARGIN_PERCENT
 from ..spec.words import GIVEN, Word
-from ..store.verdict_schema import Verdict
+from ..store.verdict_schema import Effect, Verdict
 from .parts import Part, parts_of
 
 
@@ -81,16 +82,32 @@ def _is_exact(verdict: Verdict) -> bool:
     return all(effect.low == effect.ratio == effect.high for effect in verdict.effects)
 
 
+def _said(verdict: Verdict) -> tuple[Word, list[tuple[Word, bool, str, str, str]]]:
+    """All that a verdict says for settled: its word, and that of each effect. Of a comparison without a claim also
+    whether both sides are the same within the narrow margin."""
+    settled = [effect for effect in verdict.effects if effect.verdict in GIVEN]
+    narrow = [verdict.is_comparison and _is_narrow(effect) for effect in settled]
+    return verdict.verdict, [
+        (effect.verdict, within, effect.place, effect.sides, effect.factor)
+        for effect, within in zip(settled, narrow, strict=True)
+    ]
+
+
+def _is_narrow(effect: Effect) -> bool:
+    ratio = 1 + MARGIN_PERCENT / 100
+    return 1 / ratio <= effect.low and effect.high <= ratio
+
+
 def _hold_together(judges: Sequence[Callable[[float], Verdict]], verdicts: Sequence[Verdict], alpha: float) -> set[int]:
     """Which verdicts hold all at once with probability 1 - alpha (Holm 1979): those that hold at alpha over the number
-    of all, then those that hold at alpha over the number of the others, and so on. A verdict alone is not marked, and
-    none that has no alpha."""
+    of all, then those that hold at alpha over the number of the others, and so on. What holds is all that a verdict
+    says of its effects, not the word alone. A verdict alone is not marked, and none that has no alpha."""
     family = [index for index, verdict in enumerate(verdicts) if not math.isnan(verdict.alpha)]
     open_ = {index for index in family if verdicts[index].verdict in GIVEN and len(family) > 1}
     together: set[int] = set()
     while open_:
         level = alpha / (len(family) - len(together))
-        standing = {index for index in open_ if judges[index](level).verdict == verdicts[index].verdict}
+        standing = {index for index in open_ if _said(judges[index](level)) == _said(verdicts[index])}
         if not standing:
             break
         together |= standing

@@ -11,12 +11,14 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 
 from ..spec.comparison import Comparison
 from ..store.gate_schema import Confirmed
+from .crews import blamed
 from .groups import Group
 from .measurement import Measurement, measured_by
-from .participants import ExperimentState
+from .participants import ExperimentState, MeasureError
 from .processes import WorkerFailed, WorkerProcess
 
 SUSPICIOUS_RATIO = 10.0
@@ -69,37 +71,53 @@ def confirm(measurement: Measurement, ratios: Mapping[Comparison, float]) -> Non
 def _confirm_one(
     measurement: Measurement, group: Group, book: ExperimentState, comparison: Comparison, inside: float
 ) -> None:
-    faster = comparison.variant if inside >= 1 else comparison.baseline
     try:
         result = _from_outside(measurement, group, book, comparison, inside)
         if isinstance(result, Confirmed) and not holds(result):
             result = _from_outside(measurement, group, book, comparison, inside)
     except WorkerFailed as failure:
-        measurement.participants.exclude(faster, f"measured again in a fresh process, it {failure.reason}", book)
+        side = _sides(comparison)[failure.variant_index or 0]
+        measurement.participants.exclude(side, f"measured again in a fresh process, it {failure.reason}", book)
         return
-    if isinstance(result, str):
-        measurement.participants.exclude(faster, f"measured again in a fresh process: {result}", book)
+    if isinstance(result, Wrong):
+        text = f"measured again in a fresh process: {result.reason}"
+        measurement.participants.exclude(result.side, text, book)
         return
     book.confirmations.append(result.model_dump())
     if not holds(result):
         text = f"{inside:.3g}x timed from inside its process, {result.ratio:.3g}x alone and timed from outside"
-        measurement.participants.exclude(faster, text, book)
+        measurement.participants.exclude(_sides(comparison)[inside < 1], text, book)
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A side that gave a wrong output, or left something behind, and what that was."""
+
+    side: str
+    reason: str
+
+
+def _sides(comparison: Comparison) -> tuple[str, str]:
+    return comparison.variant, comparison.baseline
 
 
 def _from_outside(
     measurement: Measurement, group: Group, book: ExperimentState, comparison: Comparison, inside: float
-) -> Confirmed | str:
-    """The ratio as the parent's clock has it, or what is wrong with an output."""
-    sides = (comparison.variant, comparison.baseline)
+) -> Confirmed | Wrong:
+    """The ratio as the parent's clock has it, or what is wrong with an output. Raises WorkerFailed with the place of
+    the side that failed, and MeasureError where the process that judges outputs did."""
+    sides = _sides(comparison)
     workload = book.experiment.workload
     by_cpu = workload.threads == 1 and measurement.setting.device == "cpu" and not {*sides} & {*book.wall_variants}
     with ExitStack() as stack:
-        processes = {
-            side: stack.enter_context(closing(measurement.processes.another(group, book, "confirmation.log")))
-            for side in sides
-        }
+        processes: dict[str, WorkerProcess] = {}
+        for side in sides:
+            with blamed(sides, side):
+                fresh = measurement.processes.another(group, book, "confirmation.log")
+            processes[side] = stack.enter_context(closing(fresh))
         for side, process in processes.items():
-            measurement.gates.gate_alone(process, group, book, side)
+            with blamed(sides, side):
+                measurement.gates.gate_alone(process, group, book, side)
         call_ns = {side: book.call_ns[side] for side in sides}
         times: dict[str, list[float]] = {side: [] for side in sides}
         calls = 0
@@ -108,9 +126,10 @@ def _from_outside(
             """Nanoseconds that a stretch took, and its calls."""
             process = processes[side]
             limit = STRETCH_SECONDS + 20 * call_ns[side] / 1e9
-            go = process.ask_in_two("stretch", limit, workload=workload.name, variant=side, seconds=seconds)
-            begun = _spent_ns(process, by_cpu)
-            done = go()
+            with blamed(sides, side):
+                go = process.ask_in_two("stretch", limit, workload=workload.name, variant=side, seconds=seconds)
+                begun = _spent_ns(process, by_cpu)
+                done = go()
             return _spent_ns(process, by_cpu) - begun, done["calls"]
 
         asking_ns = {side: statistics.median(stretch(side, 0.0)[0] for _ in range(3)) for side in sides}
@@ -119,8 +138,8 @@ def _from_outside(
                 spent_ns, count = stretch(side, BLOCK_SECONDS)
                 times[side].append(max(spent_ns - asking_ns[side], 1) / count)
                 calls += count
-                if wrong := _wrong(measurement, group, book, processes[side], side):
-                    return wrong if side == sides[inside < 1] else f"{side}: {wrong}"
+                if wrong := _wrong(measurement, group, book, processes[side], side, sides):
+                    return Wrong(side, wrong)
         ratio = statistics.median(times[comparison.baseline]) / statistics.median(times[comparison.variant])
         names = {"variant": comparison.variant, "baseline": comparison.baseline}
         return Confirmed(**names, ratio=ratio, inside=inside, calls=calls)
@@ -131,14 +150,25 @@ def _spent_ns(process: WorkerProcess, by_cpu: bool) -> int:
 
 
 def _wrong(
-    measurement: Measurement, group: Group, book: ExperimentState, process: WorkerProcess, side: str
+    measurement: Measurement,
+    group: Group,
+    book: ExperimentState,
+    process: WorkerProcess,
+    side: str,
+    sides: tuple[str, str],
 ) -> str | None:
-    """What is wrong with an output of the stretch that is over, or with what it left behind; None where nothing is."""
+    """What is wrong with an output of the stretch that is over, or with what it left behind; None where nothing is.
+
+    Raises WorkerFailed as `_from_outside` does, and MeasureError."""
     examination = measurement.processes.examination
     assert examination is not None and group.folder is not None
     what = {"workload": book.experiment.workload.name, "variant": side, "outputs": str(examination.file)}
-    left = process.ask("stretch_outputs", STRETCH_SECONDS, **what)
+    with blamed(sides, side):
+        left = process.ask("stretch_outputs", STRETCH_SECONDS, **what)
     if left["changed"]:
         return str(left["changed"])
-    wrong = examination.judge(group.folder, book.experiment.workload, measurement.setting.draw_of(0), left["drawn"])
+    try:
+        wrong = examination.judge(group.folder, book.experiment.workload, measurement.setting.draw_of(0), left["drawn"])
+    except WorkerFailed as failure:
+        raise MeasureError(f"the process that judges outputs {failure.reason} (see log/examiner.log)") from failure
     return wrong.get(side)

@@ -16,7 +16,10 @@ from ..spec.comparison import Comparison
 from ..spec.entered import EnteredName
 from .crews import Crew, blamed, shuffled
 from .participants import ExperimentState, Setting
-from .processes import ASKING_SECONDS, Examination, WorkerProcess
+from .processes import ASKING_SECONDS, START_SECONDS, Examination, WorkerProcess
+
+MOST_TIMES_USUAL = 5.0
+"""A life may take so many times as long to begin as the one before it, where that is more than START_SECONDS."""
 
 OPEN_SECONDS, ADMIT_SECONDS = 300.0, 600.0
 """Compiled code is looked up on disk, and an engine loads its own form of the weights."""
@@ -34,7 +37,8 @@ class Life:
     number: in the run. begun: when (`time.monotonic`); start_seconds: from then until it could measure. whole: all
     of its group is in it, with the verbs of all passes. opened: workloads; admitted: (workload, variant) that it has
     gated or taken in; used: those that it measured. had: what has had a round in it, as (workload, pair); None for what
-    is measured together.
+    is measured together. prepared: whom each command is about that it began with, as (workload, variant); None for
+    nobody.
     """
 
     process: WorkerProcess
@@ -47,6 +51,7 @@ class Life:
     had: set[tuple[str, Comparison | None]] = field(default_factory=set)
     start_seconds: float = 0.0
     measured_seconds: float = 0.0
+    prepared: Sequence[tuple[str, str] | None] = ()
 
 
 @dataclass(eq=False)
@@ -125,8 +130,9 @@ class Processes:
         ahead, group.ahead = group.ahead, None
         if group.life is not None:
             group.used = group.life.used
+        usual = group.life.start_seconds if group.life else 0.0
         self.end(group)
-        group.life = ahead or self._begun(group, group.used)
+        group.life = ahead or self._begun(group, group.used, usual)
         return group.life
 
     def is_beside(self, group: Group) -> bool:
@@ -137,7 +143,7 @@ class Processes:
         """Begin the next life beside this one, where there is a core for it, with all that this one and the last one
         measured; nobody waits for it."""
         if self.is_beside(group) and group.ahead is None and group.life is not None:
-            group.ahead = self._begun(group, group.used | group.life.used)
+            group.ahead = self._begun(group, group.used | group.life.used, group.life.start_seconds)
 
     def take_in(self, group: Group, book: ExperimentState, names: Sequence[str]) -> None:
         """Let the group's life open a workload, and admit those of these variants that it does not have yet.
@@ -166,21 +172,26 @@ class Processes:
         for life in filter(None, lives):
             life.process.end()
 
-    def _begun(self, group: Group, used: Mapping[tuple[str, str], None] | None = None) -> Life:
-        """A process that begins now, and opens and admits what is `used`, in an order of its own."""
+    def _begun(
+        self, group: Group, used: Mapping[tuple[str, str], None] | None = None, usual_seconds: float = 0.0
+    ) -> Life:
+        """A process that begins now, and opens and admits what is `used`, in an order of its own. usual_seconds: what
+        the life before it took for that."""
         number = group.processes = self._next_number()
         books = {book.experiment.workload.name: book for book in group.books}
         wanted = [(workload, name) for workload, name in used or () if name not in books[workload].excluded]
         opened = list(dict.fromkeys(workload for workload, _ in wanted))
         prepare: list[dict[str, Any]] = [{"do": "open", **self._what(books[workload])} for workload in opened]
-        for workload, name in shuffled(self.setting.seed, wanted, number):
+        order = shuffled(self.setting.seed, wanted, number)
+        for workload, name in order:
             prepare.append(
                 {"do": "admit", "workload": workload, "variant": name, "learnt": books[workload].learnt[name]}
             )
         begun = time.monotonic()
         prepare += [{"do": "freeze"}] if wanted else []
-        process = self.new(group, number, f"worker-{1 + self.groups.index(group)}.log", prepare=prepare)
-        return Life(process, number, begun, opened=opened, admitted=wanted)
+        log, limit = f"worker-{1 + self.groups.index(group)}.log", max(START_SECONDS, MOST_TIMES_USUAL * usual_seconds)
+        process = self.new(group, number, log, prepare=prepare, start_seconds=limit)
+        return Life(process, number, begun, opened=opened, admitted=wanted, prepared=[*[None] * len(opened), *order])
 
     def another(self, group: Group, book: ExperimentState, log: str) -> WorkerProcess:
         """A process beside the group's, with this workload open, for the caller to close; its output goes to `log`.
@@ -212,9 +223,15 @@ class Processes:
             yield Crew(self.setting, book, index, names, members, folder)
 
     def new(
-        self, group: Group, index: int, log: str, python: str = "", prepare: Sequence[Mapping[str, Any]] = ()
+        self,
+        group: Group,
+        index: int,
+        log: str,
+        python: str = "",
+        prepare: Sequence[Mapping[str, Any]] = (),
+        start_seconds: float = START_SECONDS,
     ) -> WorkerProcess:
-        """A process of this number, which begins with the commands in `prepare`."""
+        """A process of this number, which begins with the commands in `prepare`, in `start_seconds` at most."""
         added, functions = (
             {name: asdict(source) for name, source in sources.items()}
             for sources in (self.setting.added, self.setting.functions)
@@ -226,6 +243,7 @@ class Processes:
             log=self.setting.logs / log,
             device=self.setting.device,
             python=python,
+            start_seconds=start_seconds,
             hello={
                 "process": index,
                 "added": added,

@@ -110,13 +110,31 @@ class Schedule:
                 self._end_life(group, rule, begin=True)
             elif fresh := [other for other in open_ if other[0] in group.books and not self._had(group, other)]:
                 book, chosen = next_to_measure(fresh, seconds_left)
+        if group.life is not None and not group.life.process.alive() and self._failed_to_begin(group, book, rule):
+            return
         if group.life is None or not group.life.process.alive():
             self._end_life(group, rule, begin=True)
         if group.used:  # else nobody knows yet what the next life will measure
             self.processes.begin_ahead(group)
+        if self._failed_to_begin(group, book, rule):
+            return
         alike = sum(other in group.books for other, _ in open_)
         self._measure_once(group, book, chosen, rule, keep, pace, alike)
         self.processes.begin_ahead(group)
+
+    def _failed_to_begin(self, group: Group, book: ExperimentState, rule: Stopping) -> bool:
+        """Whether the group's life died or hung while it began; it is lost and named then, as any other."""
+        assert group.life is not None
+        try:
+            group.life.process.ready_at()
+        except WorkerFailed as failure:
+            place, prepared = failure.variant_index, group.life.prepared
+            about = prepared[place] if place is not None and place < len(prepared) else None
+            books = {each.experiment.workload.name: each for each in group.books}
+            workload, name = about or (book.experiment.workload.name, None)
+            self._lost(group, books[workload], name, failure.reason, rule)
+            return True
+        return False
 
     def _had(self, group: Group, what: Open) -> bool:
         """Whether the group's life has measured this already."""
@@ -190,6 +208,7 @@ class Schedule:
             return
         finished = Round(book.experiment.workload.name, number, book.begun, samples)
         book.note_calls(samples)
+        book.note_life(finished)
         if chosen.pair is not None and chosen.pair not in book.sliced:
             decide_sliced(book, chosen.pair, samples)
             self.participants.changed()
@@ -209,17 +228,18 @@ class Schedule:
 
     def _lost(self, group: Group, book: ExperimentState, name: str | None, reason: str, rule: Stopping) -> None:
         """A life failed: it is lost and named. Who loses more than FORGIVEN_SHARE of its lives is excluded."""
+        number, workload = group.life.number if group.life else group.processes, book.experiment.workload.name
         self._end_life(group, rule)
         group.used = {}  # one by one, so that it is seen who fails
-        number, workload = group.processes, book.experiment.workload.name
         book.lost_lives.append({"process": number, "variant": name, "reason": reason})
         lost = sum(each["variant"] == name for each in book.lost_lives)
-        forgiven = max(1, int(FORGIVEN_SHARE * number))
+        lives = lost + book.lives_of(name)
+        forgiven = max(1, int(FORGIVEN_SHARE * lives))
         if lost <= forgiven:
             self.setting.progress.note(f"{workload}: life {number} is lost: {name or 'its process'} {reason}")
             self.participants.changed()
         elif name is None:
-            raise MeasureError(f"the measuring process {reason} between variants, in {lost} lives of {number}")
+            raise MeasureError(f"the measuring process {reason} between variants, in {lost} lives of {lives}")
         else:
             self.participants.exclude(name, reason, book)
 

@@ -18,7 +18,7 @@ from ..calls.source import Source
 from ..spec.comparison import Comparison
 from ..spec.entered import EnteredName
 from ..spec.experiments import Experiment, without
-from ..spec.sample import Sample
+from ..spec.sample import Round, Sample
 from ..spec.sides import ARCHITECTURE
 from ..spec.words import Cause
 from ..store.gate_schema import Excluded
@@ -87,7 +87,7 @@ class ExperimentState:
     its samples. lost_blocks: those in which a side did less than a call while all computed; the next ones are longer.
     start_seconds: what starting the processes of a round takes, where each side has a fresh one (see `measure.crews`).
     sliced: of pairs that had a round, whether they are measured in blocks. forgotten: numbers of rounds before these.
-    earlier: what run.json counts beside these."""
+    earlier: what run.json counts beside these. timed_in: variant → the lives in which it was timed."""
 
     experiment: Experiment
     folder: Path | None
@@ -115,6 +115,7 @@ class ExperimentState:
     device: str = "cpu"
     confirmations: list[dict[str, Any]] = field(default_factory=list)
     earlier: Earlier = Earlier()
+    timed_in: dict[str, set[int]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """As under "experiments" in run.json."""
@@ -162,6 +163,15 @@ class ExperimentState:
     def seconds(self) -> float:
         """Of both kinds."""
         return self.together.seconds + self.apart.seconds
+
+    def note_life(self, finished: Round) -> None:
+        """Keep in which life these were timed."""
+        for sample in finished.samples:
+            self.timed_in.setdefault(sample.variant, set()).add(finished.process)
+
+    def lives_of(self, name: str | None) -> int:
+        """In how many lives a variant was timed; without a name, any of them."""
+        return len(self.timed_in.get(name, ()) if name else set().union(*self.timed_in.values()))
 
     def note_calls(self, samples: Iterable[Sample]) -> None:
         """Keep the least time of a call, of those that CPU time measures. A gate may have met a slow moment of the

@@ -62,8 +62,9 @@ class WorkerProcess:
         hello: Mapping[str, Any] | None = None,
         python: str = "",
         drawn: Mapping[str, str] | None = None,
+        start_seconds: float = START_SECONDS,
     ) -> None:
-        """Begin one; the first command waits until it is ready."""
+        """Begin one; the first command waits until it is ready, `start_seconds` at most."""
         self._opened = ExitStack()  # until `close`
         marker = self._opened.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 (it does)
         marker.truncate(8)
@@ -88,7 +89,7 @@ class WorkerProcess:
         except BaseException:
             self.close()
             raise
-        self._starting = PendingAnswer(self, "starting", START_SECONDS)
+        self._starting = PendingAnswer(self, "starting", start_seconds)
 
     def ask(self, verb: str, timeout_seconds: float, **arguments: Any) -> Any:
         """Send one command and wait for its answer.

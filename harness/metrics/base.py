@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 from llama_workbench.variants.spelling import did_you_mean
 
-from ..evidence.effect import TOO_FEW
+from ..evidence.effect import DEPENDENT, TOO_FEW
 from ..evidence.evidence import Evidence, compare_sides
 from ..evidence.verdict import combine, reasons
 from ..measure.measurement import Measurement
@@ -188,7 +188,7 @@ class IntervalMetric(ValueMetric[V], Generic[V]):
             effect = self.measured(effect, hypothesis, evidence, alpha)
         except ValueError as error:
             return replace(effect, cause=Cause.NOT_MEASURED, reason=str(error))
-        return in_range(effect, hypothesis)
+        return effect if effect.cause.is_doubtful else in_range(effect, hypothesis)
 
 
 def no_value(hypothesis: ValueHypothesis, workload: str, metric: str) -> Effect:
@@ -283,6 +283,11 @@ def measured_gains(comparisons: Iterable[Comparison], evidence: Evidence, *, alp
         replace(effect, cause=Cause.TOO_FEW_ROUNDS, reason=TOO_FEW) if effect.verdict == Word.SUPPORTED else effect
         for effect in timed
         if effect.verdict != Word.SUPPORTED or effect.low <= 0 or math.isinf(effect.high)
+    ]
+    unsettled += [
+        replace(effect, cause=Cause.DEPENDENT, reason=DEPENDENT)
+        for comparison, effect in zip(wanted, timed, strict=True)
+        if effect not in unsettled and evidence.is_dependent(comparison)
     ]
     if unsettled:
         return Judged(Word.INCONCLUSIVE, reasons(unsettled))

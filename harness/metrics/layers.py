@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
+from ..evidence.effect import DEPENDENT
 from ..evidence.evidence import Evidence
 from ..evidence.numbers import exp
 from ..evidence.verdict import reasons
@@ -23,6 +24,7 @@ from ..spec.experiments import Target
 from ..spec.hypotheses import Names
 from ..spec.words import Cause, Word
 from ..stats.confidence import Interval, running_interval
+from ..stats.dependence import is_dependent
 from ..stats.samples import time_differences
 from ..store.verdict_schema import Effect
 from .base import GainHypothesis, Judged, Metric, in_range, measured_gains, no_value
@@ -85,7 +87,10 @@ def _effect(hypothesis: LayersHypothesis, evidence: Evidence, pair: Sequence[str
         name = hypothesis.variant
         of_part, of_whole = (time_differences(evidence.times(each, name), variant=name) for each in (part, whole))
         rounds, calls = min(len(of_part), len(of_whole)), evidence.layers[whole] / evidence.layers[part]
-        log = running_interval(np.log(of_whole[:rounds] / of_part[:rounds] / calls), alpha)
+        logs = np.log(of_whole[:rounds] / of_part[:rounds] / calls)
+        if evidence.design.lives and is_dependent(logs):
+            return replace(empty, verdict=Word.INCONCLUSIVE, cause=Cause.DEPENDENT, reason=DEPENDENT)
+        log = running_interval(logs, alpha)
     ratio, low, high = (100 * exp(end) for end in (log.centre, log.low, log.high))
     seconds = sum(gain.seconds for gain in gains)
     return in_range(replace(empty, ratio=ratio, low=low, high=high, rounds=log.n, seconds=seconds), hypothesis)

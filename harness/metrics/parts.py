@@ -11,12 +11,16 @@ from dataclasses import replace
 from typing import Annotated, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from ..evidence.effect import DEPENDENT
 from ..evidence.evidence import Evidence
 from ..spec.experiments import Target
 from ..spec.hypotheses import Names
+from ..spec.words import Cause, Word
 from ..stats.confidence import Interval, Level, running_interval
+from ..stats.dependence import is_dependent
 from ..stats.samples import time_differences
 from ..store.verdict_schema import Effect
 from .base import GainHypothesis, IntervalMetric
@@ -74,7 +78,7 @@ class PartsMetric(IntervalMetric[PartsHypothesis]):
         found = _share(evidence, hypothesis.variant, effect.workload, parts, level)
         beside = _share(evidence, hypothesis.baseline, effect.workload, parts, level)
         seconds = sum(evidence.times(name, hypothesis.variant).wall_ns.sum() for name in parts) / 1e9
-        return replace(
+        effect = replace(
             effect,
             ratio=found.centre,
             low=found.low,
@@ -83,14 +87,22 @@ class PartsMetric(IntervalMetric[PartsHypothesis]):
             seconds=float(seconds),
             notes=(f"of {', '.join(parts)}", f"{hypothesis.baseline}: {beside.centre:.3g} %"),
         )
+        if evidence.design.lives and is_dependent(_shares(evidence, hypothesis.variant, effect.workload, parts)):
+            return replace(effect, verdict=Word.INCONCLUSIVE, cause=Cause.DEPENDENT, reason=DEPENDENT)
+        return effect
 
 
 def _share(evidence: Evidence, variant: str, top: str, parts: Sequence[str], level: Level) -> Interval:
     """The share of `top` in percent of all parts, with its interval over rounds."""
+    return running_interval(_shares(evidence, variant, top, parts), level)
+
+
+def _shares(evidence: Evidence, variant: str, top: str, parts: Sequence[str]) -> NDArray[np.float64]:
+    """The same, one a round."""
     series = [time_differences(evidence.times(name, variant), variant=variant) for name in parts]
     rounds = min(map(len, series))
     calls_ns = np.stack([values[:rounds] for values in series])  # [parts, rounds]
-    return running_interval(100 * calls_ns[list(parts).index(top)] / calls_ns.sum(axis=0), level)
+    return np.asarray(100 * calls_ns[list(parts).index(top)] / calls_ns.sum(axis=0), dtype=np.float64)
 
 
 METRIC = PartsMetric()

@@ -6,7 +6,9 @@ import ast
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from llama_workbench import ROOT, variants
 from llama_workbench.datasets.percentiles import Statistic
@@ -14,7 +16,8 @@ from llama_workbench.datasets.workloads import Workload
 
 from ..calls.called import Call
 from ..calls.command import IMPORT, PREFIX
-from ..calls.environments import PythonEnvironment, environments_at
+from ..calls.digest import packages_of
+from ..calls.environments import PythonEnvironment, environments_at, facts_of
 from ..calls.revisions import parse_at
 from ..calls.source import Source, named_apart
 from ..calls.yardstick import WORK
@@ -33,6 +36,11 @@ class Functions:
     workloads: Mapping[str, Workload] = field(default_factory=dict)
     made_by: Mapping[str, tuple[Source, Source | None]] = field(default_factory=dict)
     environments: Mapping[str, PythonEnvironment] = field(default_factory=dict)
+
+    @cached_property
+    def environment_facts(self) -> dict[str, dict[str, Any]]:
+        """What a run says of them: see `facts_of`. What the compared functions import comes first."""
+        return facts_of(self.environments, packages_of(self.sources.values()) if self.environments else ())
 
     def call(self, workload: str, baseline: str) -> Call:
         """What a measuring process must know of a workload."""

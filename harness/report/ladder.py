@@ -117,31 +117,59 @@ def _held(name: str, config: LlamaConfig) -> int | None:
     return sum(expected(policy, config, [LENGTH], max_length=LENGTH, item_bytes=ITEM_BYTES)["held"].values())
 
 
-def ladder_advice(ladder: Ladder) -> str:
-    """What to change, by the rule that METHODOLOGY has; empty where no step is proven to gain.
+@dataclass(frozen=True)
+class LadderAdvice:
+    """What to change, by the rule that METHODOLOGY has: the steps to take, those that gain most first, and those to
+    leave out."""
 
-    Told are the steps that gain more than 1 % on some workload, with the most that is proven first, and those that gain
+    whole: LadderStep
+    take: tuple[LadderStep, ...]
+    leave: tuple[LadderStep, ...]
+
+    @property
+    def together(self) -> str:
+        """What all steps of the ladder come to."""
+        return f"All steps together, from {self.whole.baseline} to {self.whole.variant}: {_times(self.whole)} as fast."
+
+    def __str__(self) -> str:
+        told = [f"{step.name} ({_times(step)}{_price(step, ', ')})" for step in self.take[:MOST_STEPS]]
+        more = f" and {len(self.take) - MOST_STEPS} more" if len(self.take) > MOST_STEPS else ""
+        text = f"{self.together} Take {', '.join(told)}{more}."
+        lost = [f"{step.name} ({_times(step)}{_price(step, ', ')})" for step in self.leave]
+        return f"{text} Leave out {' and '.join(lost)}." if lost else text
+
+    def rows(self) -> list[dict[str, str]]:
+        """A row of a table for each step: what to do, how fast it is, where it gains most, and what it costs."""
+        return [
+            {
+                "change": f"{word} {step.name}",
+                "speed": _times(step),
+                "most on": max(step.effects.values(), key=lambda effect: effect.ratio).where,
+                "memory": _price(step) or "no more",
+            }
+            for word, steps in (("take", self.take), ("leave out", self.leave))
+            for step in steps
+        ]
+
+
+def ladder_advice(ladder: Ladder) -> LadderAdvice | None:
+    """What to change; None where no step is proven to gain more than 1 % on some workload. Left out are steps that gain
     so much nowhere and lose it somewhere."""
     steps = [step for step in ladder.steps if step.effects]
-    worth = sorted((step for step in steps if step.proven > WORTH), key=lambda step: -step.proven)
-    losing = [step for step in steps if step not in worth and step.least < 1 / WORTH]
-    if not worth:
-        return ""
-    told = [_gain_and_price(step) for step in worth[:MOST_STEPS]]
-    more = f" and {len(worth) - MOST_STEPS} more" if len(worth) > MOST_STEPS else ""
-    ratios = [effect.ratio for effect in ladder.whole.effects.values()]
-    text = (
-        f"All steps together, from {ladder.whole.baseline} to {ladder.whole.variant}: "
-        f"{min(ratios):.2f} to {max(ratios):.2f} times as fast. Take {', '.join(told)}{more}."
-    )
-    return f"{text} Leave out {' and '.join(map(_gain_and_price, losing))}." if losing else text
+    take = sorted((step for step in steps if step.proven > WORTH), key=lambda step: -step.proven)
+    leave = [step for step in steps if step not in take and step.least < 1 / WORTH]
+    return LadderAdvice(ladder.whole, tuple(take), tuple(leave)) if take else None
 
 
-def _gain_and_price(step: LadderStep) -> str:
-    ratios = [effect.ratio for effect in step.effects.values()]
+def _times(step: LadderStep) -> str:
+    """From the least to the most that the intervals of its workloads allow."""
+    effects = step.effects.values()
+    return f"{min(effect.low for effect in effects):.2f} to {max(effect.high for effect in effects):.2f} times"
+
+
+def _price(step: LadderStep, before: str = "") -> str:
     most = max(step.memory.values(), default=0.0)
-    price = f", up to {most:.0f} % more memory" if most >= 1 else ""
-    return f"{step.name} ({min(ratios):.2f}-{max(ratios):.2f}x{price})"
+    return f"{before}up to {most:.0f} % more memory" if most >= 1 else ""
 
 
 def ladder_rows(ladder: Ladder) -> list[list[str]]:
@@ -170,4 +198,4 @@ def ladder_markdown(ladder: Ladder) -> str:
     cells = [[markdown_cell(cell) for cell in row] for row in ladder_rows(ladder)]
     table = markdown_rows([markdown_cell(each) for each in ladder_headings(ladder)], cells)
     advice = ladder_advice(ladder)
-    return f"{markdown_text(advice)}\n\n{table}\n" if advice else f"{table}\n"
+    return f"{markdown_text(str(advice))}\n\n{table}\n" if advice else f"{table}\n"

@@ -18,7 +18,6 @@ from llama_workbench.datasets.synthetic_files import WEIGHTS_SEED, synthetic_fol
 from llama_workbench.variants import LlamaConfig, UnknownVariant
 from llama_workbench.variants.outside import OutsideVariantError
 
-from ..calls.environments import facts_of
 from ..claims.dispute import load_folder
 from ..claims.faults import ClaimError
 from ..evidence.effect import ALPHA
@@ -221,6 +220,7 @@ class Run:
             rule = stopping_rule(self.plan, wall, self.machine, horizons, to_compare=self.options.to_compare)
             for finished in self.earlier.rounds if self.earlier else ():
                 rule.add(finished)
+                books[finished.workload].note_life(finished)
             rule.end_life()
             measurement.schedule.run(rule, self._keep, seconds=seconds)
             hold_to_roof(measurement, self.folder, self.configs)
@@ -319,7 +319,7 @@ class Run:
             "fail_if": list(self.plan.conditions),
             "dispute": self.plan.dispute,
             "environment": self.environment | ({"device": measurement.processes.device_facts} if measurement else {}),
-            "environments": facts_of(self.plan.functions.environments),
+            "environments": self.plan.functions.environment_facts,
             "checkpoints": {name: facts | self.checkpoint_facts.get(name, {}) for name, facts in checkpoints.items()},
             "experiments": [book.to_json() for book in measurement.participants.books] if measurement else [],
             "excluded": [{"variant": name, "reason": reason} for name, reason in excluded.items()],

@@ -70,8 +70,10 @@ def _verbs(channel: Channel, hello: Mapping[str, Any]) -> dict[str, Callable[...
         import_module("torch")  # before any foreign code is
     worker = Worker(hello, alone=True, channel=channel)
     gc.freeze()
-    for command in hello.get("prepare", ()):
+    for place, command in enumerate(hello.get("prepare", ())):
+        worker.mark(place)
         verbs[command["do"]](worker, **{name: value for name, value in command.items() if name != "do"})
+    worker.mark(-1)
     return {verb: partial(_answered, function, worker) for verb, function in verbs.items()}
 
 

@@ -215,11 +215,14 @@ class OpenRound:
     def prompts(self, count: int) -> dict[str, int]:
         """The first of `count` fresh prompts for each variant.
 
-        All of ours have the same, so that one answer of the reference serves them. Foreign ones have their own, or
-        they could take an answer from whoever gave it before.
+        All of ours have the same, so that one answer of the reference serves them. Foreign models have their own, or
+        they could take an answer from whoever gave it before. Functions have the same, each made anew: inputs may
+        differ by more than the functions do, and whoever comes second in a sub-round is drawn.
         """
-        common = self.bench.take(count)
-        return {name: self.bench.take(count) if self.worker.is_outside(name) else common for name in self.active}
+        common, models = self.bench.take(count), self.bench.call is None
+        return {
+            name: self.bench.take(count) if models and self.worker.is_outside(name) else common for name in self.active
+        }
 
     def build(self, name: str) -> Runner:
         """A variant built anew and warm."""
