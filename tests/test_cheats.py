@@ -6,13 +6,16 @@ import json
 import os
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.harness.measure import confirmation
+from llama_workbench.harness.measure.processes import WorkerFailed
 from llama_workbench.harness.plan.options import Request
 from llama_workbench.harness.session import run as session
+from llama_workbench.harness.spec.comparison import Comparison
 from llama_workbench.harness.store.gate_schema import Confirmed
 from tests import cheats
 from tests.test_measure import run
@@ -110,6 +113,27 @@ def test_the_run_goes_on_without_it(cheated, name, said):
 def test_a_gain_must_be_there_from_outside(inside: float, outside: float, held: bool) -> None:
     found = Confirmed(variant="a", baseline="b", ratio=outside, inside=inside, calls=9)
     assert confirmation.holds(found) is held
+
+
+@pytest.mark.parametrize(("failed", "inside"), [("variant", 5.0), ("baseline", 5.0), ("baseline", 0.2)])
+def test_who_fails_when_measured_again_is_left_out_and_not_whoever_is_faster(
+    failed: str, inside: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    comparison, excluded = Comparison("w", "mine", "theirs"), []
+    side = getattr(comparison, failed)
+    measurement = Mock()
+    measurement.participants.exclude = lambda name, reason, book: excluded.append((name, reason))
+    outcomes = (
+        WorkerFailed("runs out of memory", [comparison.variant, comparison.baseline].index(side)),
+        confirmation.Wrong(side, "logits off"),
+    )
+    for outcome in outcomes:
+        monkeypatch.setattr(confirmation, "_from_outside", Mock(side_effect=[outcome]))
+        confirmation._confirm_one(measurement, Mock(), Mock(), comparison, inside)
+    assert excluded == [
+        (side, "measured again in a fresh process, it runs out of memory"),
+        (side, "measured again in a fresh process: logits off"),
+    ]
 
 
 def test_a_large_gain_of_an_honest_variant_is_confirmed_and_marked(cheated):

@@ -77,7 +77,7 @@ def test_another_word_is_refused_with_those_that_there_are(text: str) -> None:
 
 
 def test_a_condition_needs_a_comparison() -> None:
-    with pytest.raises(PlanError, match="only for --compare"):
+    with pytest.raises(PlanError, match="only with --compare"):
         make_plan(Request(variants=PAIR, fail_if=(Condition.parse("slower:5"),)), [])
 
 

@@ -285,7 +285,7 @@ def test_one_run_broken_folders_and_none_at_all(tmp_path: Path, monkeypatch: pyt
     a_run(tmp_path, 1, rounds=8)
     add_broken(tmp_path / "runs")
     app = open_page(PAGE, monkeypatch, tmp_path)
-    assert not app.exception and "there is no change to tell yet" in everything(app)
+    assert not app.exception and "there is no change to show yet" in everything(app)
     cut = a_run(tmp_path, 2, rounds=8)
     samples = cut.path / "samples.parquet"
     data_ = bytearray(samples.read_bytes())

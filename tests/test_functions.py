@@ -202,7 +202,7 @@ def test_a_run_of_functions_has_a_yardstick_with_work_of_its_own(mine: Path) -> 
 @pytest.mark.parametrize(
     ("request_", "told"),
     [
-        (Request(calls=("mine.py:words",)), "--call mine.py:words: only for --compare"),
+        (Request(calls=("mine.py:words",)), "--call mine.py:words: only with --compare"),
         (Request(compare=("fast", "library"), check="mine.py:longer"), "--check mine.py:longer: only with --call"),
         (Request(compare=("mine.py:once", "mine.py:twice")), "once is no build.* --call FILE:FUNCTION"),
         (Request(compare=("mine.py:once", "mine.py:never"), calls=("mine.py:words",)), "no function 'never'"),
@@ -225,7 +225,7 @@ def test_a_claim_names_functions_and_what_they_are_called_with(mine: Path) -> No
     assert plan.functions.sources["one-sort"].factory
     assert plan.experiments[0].entered() == ("one-sort", "two-sorts", "one-sort@aa", "function_yardstick")
     for wrong, told in (
-        ('evidence = "architecture"', "any function has no op trace"),
+        ('evidence = "architecture"', "functions have no op trace"),
         ('baseline = "fast"', "words calls functions, and fast is a model"),
         ('workloads = ["prefill-15m-t8"]', "is any function, and prefill-15m-t8 is for models"),
         ('baseline = "none"', "unknown variant 'none'"),

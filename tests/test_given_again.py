@@ -143,7 +143,7 @@ def test_revisions_of_a_model_are_compared_by_the_command(repository: Path, caps
     assert {"build-now", "yardstick"} < known.keys() and len(known) == 3
     with pytest.raises(SystemExit):
         main(["compare-revisions", "HEAD~1", ".", "bench.py:texts"])
-    assert "bench.py:texts: say what it is called with: --call" in capsys.readouterr().err
+    assert "bench.py:texts: say what to call it with: --call" in capsys.readouterr().err
 
 
 # -- functions ---------------------------------------------------------------------------------------------------------

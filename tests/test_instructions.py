@@ -234,7 +234,7 @@ def test_a_count_has_no_alpha_and_no_mark_and_reports_say_so(tmp_path: Path) -> 
     evidence = evidence_from_manifest(manifest_of({"experiments": []}), NO_SAMPLES, passes=counted)
     both = judge_claims([a_claim(above=1), a_claim(above=2)], evidence)
     assert all(each.verdict == "supported" and math.isnan(each.alpha) and not each.together for each in both)
-    assert "Not so 2 that rest on counts of work" in " ".join(run_notes(both, manifest_of({"alpha": 0.01})))
+    assert "Except 2 that rest on counts of work" in " ".join(run_notes(both, manifest_of({"alpha": 0.01})))
 
 
 def test_counts_that_do_not_repeat_widen_the_interval(tmp_path: Path) -> None:

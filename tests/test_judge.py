@@ -6,7 +6,7 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
@@ -28,8 +28,10 @@ from llama_workbench.harness.evidence.effect import (
 )
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.evidence.verdict import combine
-from llama_workbench.harness.judge.verdicts import judge_ad_hoc, judge_claims
-from llama_workbench.harness.spec.comparison import Metric
+from llama_workbench.harness.judge.verdicts import all_together, judge_ad_hoc, judge_claims
+from llama_workbench.harness.metrics.base import Judged, measured_gains
+from llama_workbench.harness.spec.comparison import Comparison, Metric
+from llama_workbench.harness.spec.conditions import Condition
 from llama_workbench.harness.spec.regions import ANSWERS, Region
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.spec.words import Cause, Word
@@ -38,9 +40,10 @@ from llama_workbench.harness.stats.confidence import LookPlan, first_interval, r
 from llama_workbench.harness.stats.samples import Differences
 from llama_workbench.harness.store.forms import plain
 from llama_workbench.harness.store.schema import manifest_of
-from llama_workbench.harness.store.verdict_schema import Effect
+from llama_workbench.harness.store.verdict_schema import AD_HOC, Effect, Verdict
 from tests import simulated_rates
 from tests.simulated_rates import answers, miss, wrong_verdicts
+from tests.verdicts import a_verdict, an_effect
 
 ALPHA = 0.01
 PAIRS = 5
@@ -454,10 +457,59 @@ def test_values_that_depend_on_each_other_settle_only_what_each_says_by_itself()
 def test_only_a_run_of_lives_is_judged_by_their_dependence() -> None:
     drift = np.linspace(-0.01, 0.01, 40)[:, None]
     logs = {name: values - 0.05 * (name == "new") for name, values in noisy(1, {"old": 0.0, "new": 0.0}).items()}
-    frame = samples(logs | {"new": logs["new"] + drift}, workload="a")
+    frame = samples(logs | {"new": logs["new"] + drift}, workload="a").assign(process=lambda rows: rows["round"] + 1)
     for run, verdict in ((in_lives(), "inconclusive"), (manifest(experiment("a", "old", "new")), "supported")):
-        [found] = judge_claims([claim("a", faster_than_percent=1)], evidence_from_manifest(manifest_of(run), frame))
+        [found] = judge_claims([claim("a", faster_than_percent=4.8)], evidence_from_manifest(manifest_of(run), frame))
         assert found.verdict == verdict
+        assert found.effects[0].cause == (Cause.DEPENDENT if verdict == "inconclusive" else Cause.NONE)
+
+
+def test_what_is_computed_from_gains_is_open_where_their_lives_depend_on_each_other() -> None:
+    drift = np.linspace(-0.01, 0.01, 40)[:, None]
+    logs = noisy(1, {"old": 0.0, "new": -0.05})
+    frame = samples(logs | {"new": logs["new"] + drift}, workload="a").assign(process=lambda rows: rows["round"] + 1)
+    pairs = [Comparison("a", "new", "old")]
+    for run, is_open in ((in_lives(), True), (manifest(experiment("a", "old", "new")), False)):
+        gains = measured_gains(pairs, evidence_from_manifest(manifest_of(run), frame), alpha=ALPHA)
+        assert isinstance(gains, Judged) == is_open
+        assert not isinstance(gains, Judged) or (gains.verdict == "inconclusive" and DEPENDENT in gains.reason)
+
+
+def test_a_mark_is_for_all_that_a_verdict_says_and_not_for_its_word_alone() -> None:
+    """At a sharper level "the same within 1 %" may be left as "within 2 %", and "it depends" for one effect less."""
+
+    def judges(*said: Verdict) -> list[Callable[[float], Verdict]]:
+        pairs = zip(said[::2], said[1::2], strict=True)
+        return [lambda alpha, at=at, beyond=beyond: at if alpha >= ALPHA else beyond for at, beyond in pairs]
+
+    def compared(width: float) -> Verdict:
+        found = an_effect(verdict="same", value=1.0, low=1 / width, high=width)
+        return a_verdict(found, claim=AD_HOC, verdict="same", alpha=ALPHA)
+
+    def depending(*words: str) -> Verdict:
+        effects = [an_effect(workload=f"w{place}", verdict=word) for place, word in enumerate(words)]
+        return a_verdict(*effects, verdict="depends", alpha=ALPHA)
+
+    narrow, wide = compared(1.009), compared(1.019)
+    whole, less = depending("supported", "refuted", "supported"), depending("supported", "refuted", "inconclusive")
+    for said, marked in (
+        ((narrow, wide, whole, less), False),
+        ((narrow, wide, whole, whole), True),  # one stands, and for the other all of alpha is left
+        ((wide, wide, whole, less), True),
+    ):
+        assert [each.together for each in all_together(judges(*said), ALPHA, lives=True)] == [marked, marked]
+
+
+def test_a_condition_whose_workloads_share_alpha_pays_for_them_once() -> None:
+    names = ("a", "b", "c", "d")
+    frame = pd.concat(
+        [samples(noisy(place, old=0.0, new=0.1 * (name == "a")), workload=name) for place, name in enumerate(names)]
+    )
+    run = manifest(*(experiment(name, "old", "new") for name in names))
+    condition = Condition.parse("slower:5")
+    evidence = evidence_from_manifest(manifest_of(run), frame)
+    _, found = judge_claims([], evidence, ad_hoc=[("old", "new")], conditions=[condition])
+    assert found.verdict == "depends" and found.alpha == ALPHA / len(names)
 
 
 def test_an_effect_as_json_has_null_where_there_is_no_bound() -> None:

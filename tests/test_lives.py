@@ -6,7 +6,7 @@ import random
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -91,6 +91,68 @@ def test_a_life_that_fails_is_lost_and_named_and_its_side_stays(
     assert (lost.variant, lost.reason) == ("ends", "ends its process (exit code 7)")
     assert not experiment.excluded and lost.process not in set(result.folder.read_samples()["process"])
     assert result.verdicts[0].effects[0].rounds > 1
+
+
+def test_a_life_that_ends_while_it_begins_is_lost_and_named_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be the next one, begun beside this: nobody waits for it, and nobody may draw another for it unseen."""
+    monkeypatch.setitem(globals(), "SIDES", SIDES + "\nif BAD:\n    os._exit(7)\n")
+    result = measured(tmp_path, "new", 12, monkeypatch)
+    [experiment] = result.manifest.experiments
+    [lost] = experiment.lost_lives
+    assert lost.reason == "ends its process (exit code 7)" and not experiment.excluded
+    assert lost.process not in set(result.folder.read_samples()["process"])
+    assert result.verdicts[0].effects[0].rounds > 1
+
+
+def test_lives_are_forgiven_to_whoever_was_timed_in_them() -> None:
+    """A tenth of its own: the processes of other models and workloads are none of its lives."""
+    book = ExperimentState(cast(Any, None), None)
+    for process, names in ((3, "a"), (3, "a"), (4, "ab"), (9, "b")):
+        book.note_life(Round("w", process, 0, tuple(Sample(name, 0, 0, 1, 1, 1, 1, 0) for name in names)))
+    assert [book.lives_of(name) for name in ("a", "b", "c", None)] == [2, 2, 0, 3]
+
+
+GIVEN = """
+import os
+from pathlib import Path
+
+GIVEN = Path(__file__).with_name("given.txt")
+
+
+def numbers(seed):
+    return [seed]
+
+
+def noted(side, values):
+    with GIVEN.open("a") as given:
+        given.write(f"{os.getpid()} {side} {values[0]}\\n")
+    return values[0]
+
+
+def old(values):
+    return noted("old", values)
+
+
+def new(values):
+    return noted("new", values)
+"""
+
+
+def test_both_sides_of_a_round_are_given_the_same_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inputs may differ by more than the sides do."""
+    monkeypatch.setitem(globals(), "SIDES", GIVEN)
+    measured(tmp_path, "new", 10, monkeypatch)
+    given: dict[str, dict[str, list[str]]] = {}
+    for line in (tmp_path / "given.txt").read_text().splitlines():
+        process, side, seed = line.split()
+        given.setdefault(process, {}).setdefault(side, []).append(seed)
+    # the first life has the gates, and the last was begun and not needed
+    timed = [[*map(set, sides.values())] for sides in given.values() if min(map(len, sides.values())) > 9][1:]
+    assert len(timed) >= 2
+    for one, other in timed:
+        assert len(one & other) > 0.9 * min(len(one), len(other))
 
 
 def test_a_process_of_functions_imports_what_is_heavy_only_where_a_side_does() -> None:

@@ -229,7 +229,7 @@ def test_a_folder_given_to_an_option_is_not_searched_for_tests(tmp_path):
         (("--claims", "single-file"), "single-file-faster"),
         (("--add-variant", "mine.py"), "FILE:FUNCTION"),
         (("--add-variant", "tests/outside_variants.py:biuld"), "no function 'biuld'"),
-        (("--fail-if", "slower:5"), "only for --compare"),
+        (("--fail-if", "slower:5"), "only with --compare"),
         (("--budget", "-3"), "--budget -3"),
         (("--budgt", "3"), "--budgt: there is no such option; did you mean --budget?"),
         (("--compare", "fast", "gpt_fast", "candle"), "--compare takes two sides, and candle is left over"),

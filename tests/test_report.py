@@ -174,7 +174,7 @@ def test_what_was_left_out_and_how_the_run_ended_is_told(run: RunFolder) -> None
     text = printed(run.read(VERDICTS), manifest)
     assert "excluded: mine: gave NaN\n" in text
     assert "excluded: slow on prefill-15m-t128: took longer than 60 s\n" in text
-    assert "This run was interrupted: judged are the rounds that it finished.\n" in text
+    assert "This run was interrupted: only its finished rounds are judged.\n" in text
 
 
 def test_a_reason_that_an_effect_tells_is_told_once(run: RunFolder) -> None:

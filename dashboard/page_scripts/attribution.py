@@ -72,8 +72,8 @@ def show_ladder(run: data.Run) -> bool:
     headings = ladder_headings(found)
     blocks.table([dict(zip(headings, row, strict=True)) for row in ladder_rows(found)], "Gain and memory of each step")
     st.caption(
-        "Each step is measured against the one before it. Multiplied, the steps are what they gain together, which is "
-        "also measured as one. Memory: what a model holds more (or less) after a prompt, in percent of its weights."
+        "Each step is measured against the one before it. Multiplied, the steps give their joint gain, which is also "
+        "measured as one. Memory: what a model holds more (or less) after a prompt, in percent of its weights."
     )
     return True
 
@@ -92,7 +92,7 @@ def show_effects(run: data.Run, claim: data.Claim, workload: str, measured: attr
     st.caption(
         f"Speed-up of new over old, on the mean over the settings of the other factors{means}. "
         f"Blue is the margin of ±{MARGIN_PERCENT:g} % within which an effect counts as none. An interaction above 1: "
-        f"both together gain more than each alone would have it.{control}"
+        f"both together gain more than each alone predicts.{control}"
     )
     if shown.notes:
         with st.expander("Notes on effects that are open"):

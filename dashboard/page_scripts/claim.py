@@ -242,7 +242,7 @@ def show_exact_results(opened: state.Opened, claim: data.Claim) -> None:
     names = [(effect.workload, effect.variant, effect.baseline) for effect in claim.effects]
     rows = [row for row in results if row.subject in {(claim.kind, asked.quantity, *each) for each in names}]
     if not rows:
-        st.text("This run has not looked. This command does:")
+        st.text("Not checked in this run. This command checks it:")
         blocks.command(outcomes.reproduce(opened.run, claim))
     for row in rows:
         value = "no value" if math.isnan(row.value) else f"{row.value:.4g} {claim.unit}".rstrip()

@@ -201,8 +201,8 @@ def show_steps(steps: Sequence[ChangePoint]) -> None:
     blocks.header("Change points", anchor="change-points")
     st.caption(
         "Where all runs together say that the variant changed for good (a red line in the picture): runs of one commit "
-        "are put together, and a change lies between two commits. A history without a change gets one with a "
-        "probability of at most 1 %. A step is found from the third run behind it on."
+        "are put together, and a change lies between two commits. A history without a change shows one "
+        "with at most 1 % probability. A step is found once three runs follow it."
     )
     if not steps:
         st.text("No change point.")
@@ -224,7 +224,7 @@ def show_steps(steps: Sequence[ChangePoint]) -> None:
 def show_changes(table: pd.DataFrame, beyond: pd.DataFrame) -> None:
     blocks.header("Changes between comparable runs", anchor="changes")
     if table.empty:
-        st.text("No two runs with this workload are of one machine configuration, so there is no change to tell yet.")
+        st.text("No two runs of this workload share a machine configuration, so there is no change to show yet.")
         return
     answers = " · ".join(f"{count} {words.markdown(word)}" for word, count in table["answer"].value_counts().items())
     st.caption(

@@ -210,8 +210,8 @@ def show_loading(opened: state.Opened) -> None:
     st.caption(
         "Times are wall time, the geometric mean of the loads with its interval. A mapped file opens at once and is "
         "read later, which is why reading every byte is beside opening. The last column is the time of mapped "
-        "safetensors over the loader's, until every byte was read: above 1 the loader is faster. '@aa' is that one "
-        "once more: its ratio is the pass's own noise. Peak memory is resident memory above what there was before, "
+        "safetensors over the loader's, until every byte was read: above 1 the loader is faster. '@aa' is mapped "
+        "safetensors again: its ratio is the noise. Peak memory is resident memory above what there was before, "
         "pages of the file included."
     )
     failed = [load.row for load in here if load.row.reason]

@@ -109,7 +109,7 @@ def _ratio_caption(run: data.Run, series: scaling.Series) -> str:
     grey = f"Thin grey lines, left of a point: {same}" if same else "No identical code was timed on these workloads"
     crosses = " Dashed uprights: between them the effect crosses the range's edge." if series.sweep.crossings else ""
     return (
-        f"{region}. {grey}. Line: as fast as each other. Filled: the whole interval lies inside the claimed range or "
+        f"{region}. {grey}. Line: equally fast. Filled: the whole interval lies inside the claimed range or "
         f"outside; hollow: not settled. A dot alone has too few rounds for an interval.{crosses}"
     )
 

@@ -169,8 +169,8 @@ def show_places(run: data.Run, measured: noise.Noise) -> None:
     count = len(measured.places)
     listed = f": {words.listing([run.named(name) for name in apart[:MOST_NAMED]])}" if apart else ""
     blocks.say(
-        f"On {len(apart)} of {count} workloads it mattered who came first in a round{listed}. By chance alone it would "
-        f"be {count * 2 * (1 - noise.LEVEL):.1f}. The order is random and favours nobody: it adds noise, not bias."
+        f"On {len(apart)} of {count} workloads it mattered what came first in a round{listed}. Chance alone would "
+        f"give {count * 2 * (1 - noise.LEVEL):.1f}. The order is random and favours nobody: it adds noise, not bias."
     )
     faults = noise.faults(measured)
     rows = [
@@ -272,7 +272,7 @@ def show_warnings(run: data.Run) -> None:
             }
         )
     blocks.table(rows, "Notes on effects, those of one kind together")
-    st.caption("What the judge noted, with notes that differ in their numbers alone counted as one.")
+    st.caption("The judge's notes; those that differ only in their numbers count as one.")
 
 
 main()

@@ -67,7 +67,7 @@ def show_box(run: data.Run, main: data.Claim) -> None:
             for question, text in texts.items():
                 blocks.answer(question, text)
         with right:
-            blocks.answer("What should I change?", advice.together)
+            blocks.answer("What should I change?", f"{advice.together} {advice.rest}".rstrip())
             blocks.table(advice.rows(), "What to change, what it gains and what it costs")
 
 

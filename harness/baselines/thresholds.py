@@ -2,7 +2,7 @@
 
 [tool.llama-workbench.compare]
 gate = ["time", "instructions"]   # what decides the exit code
-time = 5                          # percent: more time than this is a regression
+time = 2.5                        # percent: more time than this is a regression
 instructions = 0.5
 memory = 2
 [[tool.llama-workbench.compare.for]]

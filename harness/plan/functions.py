@@ -55,7 +55,7 @@ class Functions:
         if odd:
             return f"{odd[0]} is any function, and {workload.name} is for models: compare it on a call"
         if workload.kind == "call" and evidence == "architecture":
-            return 'evidence = "architecture", but any function has no op trace: "operations" or "context"'
+            return 'evidence = "architecture", but functions have no op trace: "operations" or "context"'
         return ""
 
 
@@ -80,7 +80,7 @@ def functions_of(request: Request, claims: Sequence[Claim], *, on_paper: bool = 
         )
     if request.calls or len(commands) == 2:
         if request.compare is None:
-            raise PlanError(f"{CALL} {request.calls[0]}: only for --compare A B, and there is none")
+            raise PlanError(f"{CALL} {request.calls[0]}: only with --compare A B")
         found = [_parsed(side, COMPARE, elsewhere) for side in request.compare]
         sides = named_apart(_placed(found, request.environments), taken)
         environments = _environments(sides)
@@ -95,13 +95,13 @@ def functions_of(request: Request, claims: Sequence[Claim], *, on_paper: bool = 
     elif request.statistic is not None:
         raise PlanError(f"{STATISTIC} {request.statistic}: only with {CALL} FILE:FUNCTION: models have no percentiles")
     elif request.check is not None:
-        raise PlanError(f"{CHECK} {request.check}: only with {CALL} FILE:FUNCTION, which makes what is called with")
+        raise PlanError(f"{CHECK} {request.check}: only with {CALL} FILE:FUNCTION, which makes the arguments")
     for claim in claims:
         of_claim = _of_claim(claim, made_by, workloads)
         environments |= {} if on_paper else _environments(of_claim)
         sources += of_claim
     if environments and (single := [each.name for each in workloads.values() if each.statistic]):
-        raise PlanError(f"{STATISTIC}: {single[0]} is called in environments, where lives have too few calls for one")
+        raise PlanError(f"{STATISTIC}: {single[0]} runs in environments: too few calls a life for a percentile")
     by_name = _by_name(sources, taken)
     if made_by and not environments and request.device == "cpu":
         by_name[WORK.name] = WORK

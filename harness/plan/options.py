@@ -125,7 +125,7 @@ class Start:
     """How a session begins: anew or with an earlier run, and where."""
 
     benchmark: bool = flag("benchmark",
-        "measure the variants and judge the claims instead of running tests; with no other option: every claim",
+        "measure the variants and judge the claims instead of running tests; with no other option: the quick claims",
         again="")
     goes_on: str | None = one("continue",
         "go on with a run that was cut off or has open verdicts: same plan, same folder, its rounds are kept",
@@ -155,7 +155,7 @@ class Request:
         again="A variant of yours that the run measured.", asks=True, repeated=True)
     compare: tuple[Any, Any] | None = one(COMPARE,  # baseline, variant: a name, FILE:FUNCTION, or a Source
         "no claim: is B faster or slower than A (the baseline), or the same within 1 %? A variant, FILE:FUNCTION (with "
-        "--call), cmd:COMMAND or import:MODULE",
+        "--call, or where it builds a model), cmd:COMMAND or import:MODULE",
         metavar=("A", "B"), typed=tuple[str, str], sent=True, asks=True,
         again="The functions that the run compares: FILE:FUNCTION each.")
     calls: tuple[str | Source, ...] = several(CALL,
@@ -174,13 +174,14 @@ class Request:
         metavar="NAME=WHERE", read=placed)
     fail_if: tuple[Condition, ...] = several("fail-if",
         "with --compare, exit with 1 if B is slower:P (more than P % slower is proven), maybe-slower:P (it is not "
-        "ruled out) or not-faster:P (more than P % faster is not proven); may be given several times",
+        "ruled out), not-faster:P (more than P % faster is not proven) or not-between:LOW:HIGH (that the ratio lies "
+        "there is not proven); may be given several times",
         metavar="WHAT:PERCENT", read=Condition.parse, sent=True)
     only_conditions: bool = False  # nobody waits for faster, slower or the same
     everything: bool = flag("all",
         "settle the whole register: also the claims and parts of claims that take long", sent=True, asks=True)
     threads: int | None = one("threads",
-        "threads of each workload (default: 1, as it says)", metavar="N", typed=int, sent=True, repeated=True)
+        "threads of each workload (default: its own, 1)", metavar="N", typed=int, sent=True, repeated=True)
     device: str = one("device",
         "where the models compute: cpu (default), or cuda (CUDA_VISIBLE_DEVICES says which of several)",
         metavar="KIND", default="cpu", usual="cpu", sent=True, repeated=True)

@@ -48,7 +48,7 @@ def check_variant(name: str, known: Sequence[str], where: str = "") -> None:
 def conditions(request: Request) -> tuple[Condition, ...]:
     """What `--fail-if` asks for, each once. Raises PlanError where there is no comparison."""
     if request.fail_if and request.compare is None:
-        raise PlanError(f"--fail-if {request.fail_if[0]}: only for --compare A B, and there is none")
+        raise PlanError(f"--fail-if {request.fail_if[0]}: only with --compare A B")
     return tuple(dict.fromkeys(request.fail_if))
 
 

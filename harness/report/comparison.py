@@ -94,10 +94,10 @@ class Screen:
             return ""
         processes, clock = (f"±{100 * math.expm1(each):.2g} %" for each in (self.spread.processes, self.spread.clock))
         if not self.spread.processes:
-            return f"The ratios of single processes differ by no more than the clock leaves open in each, {clock}."
+            return f"The ratios of single processes differ by no more than the timing error in each, {clock}."
         return (
-            f"From one process to the next the ratio changes by {processes} (standard deviation); the clock leaves "
-            f"{clock} open within each."
+            f"From one process to the next the ratio changes by {processes} (standard deviation); the timing "
+            f"error within each is {clock}."
         )
 
     @property
@@ -148,7 +148,7 @@ class Screen:
         if self.way == Word.SAME:
             return f"Keep {baseline}, or whichever is simpler: the time is the same."
         if self.way == Word.INCONCLUSIVE:
-            return "Measure on before you decide."
+            return "Measure more, then decide."
         return "Do not decide by this: it is no evidence."
 
 

@@ -132,22 +132,28 @@ class LadderAdvice:
         return f"All steps together, from {self.whole.baseline} to {self.whole.variant}: {_times(self.whole)} as fast."
 
     def __str__(self) -> str:
-        told = [f"{step.name} ({_times(step)}{_price(step, ', ')})" for step in self.take[:MOST_STEPS]]
+        told = [f"{step.name} ({_times(step)}{_price(step)})" for step in self.take[:MOST_STEPS]]
         more = f" and {len(self.take) - MOST_STEPS} more" if len(self.take) > MOST_STEPS else ""
         text = f"{self.together} Take {', '.join(told)}{more}."
-        lost = [f"{step.name} ({_times(step)}{_price(step, ', ')})" for step in self.leave]
+        lost = [f"{step.name} ({_times(step)}{_price(step)})" for step in self.leave]
         return f"{text} Leave out {' and '.join(lost)}." if lost else text
 
+    @property
+    def rest(self) -> str:
+        """How many more steps gain than the table has."""
+        count = len(self.take) - MOST_STEPS
+        return f"{count} more step{'s' * (count > 1)} gain{'s' * (count == 1)} less." if count > 0 else ""
+
     def rows(self) -> list[dict[str, str]]:
-        """A row of a table for each step: what to do, how fast it is, where it gains most, and what it costs."""
+        """A row of a table for each step that is told: what to do, how fast it is, where it gains most, its cost."""
         return [
             {
                 "change": f"{word} {step.name}",
                 "speed": _times(step),
                 "most on": max(step.effects.values(), key=lambda effect: effect.ratio).where,
-                "memory": _price(step) or "no more",
+                "memory": f"up to +{most:.0f} %" if (most := _most_memory(step)) >= 1 else "no more",
             }
-            for word, steps in (("take", self.take), ("leave out", self.leave))
+            for word, steps in (("take", self.take[:MOST_STEPS]), ("leave out", self.leave))
             for step in steps
         ]
 
@@ -167,9 +173,13 @@ def _times(step: LadderStep) -> str:
     return f"{min(effect.low for effect in effects):.2f} to {max(effect.high for effect in effects):.2f} times"
 
 
-def _price(step: LadderStep, before: str = "") -> str:
-    most = max(step.memory.values(), default=0.0)
-    return f"{before}up to {most:.0f} % more memory" if most >= 1 else ""
+def _most_memory(step: LadderStep) -> float:
+    return max(step.memory.values(), default=0.0)
+
+
+def _price(step: LadderStep) -> str:
+    most = _most_memory(step)
+    return f", up to {most:.0f} % more memory" if most >= 1 else ""
 
 
 def ladder_rows(ladder: Ladder) -> list[list[str]]:

@@ -214,7 +214,7 @@ def excluded_lines(manifest: Manifest, effects: Iterable[Effect] = ()) -> list[s
     ]
 
 
-OVER_LIVES = "for another run of the same command on this machine: it is over processes that were begun anew"
+OVER_LIVES = "for another run of the same command on this machine: it is taken over fresh processes"
 OVER_ROUNDS = "for the process in which it was measured: another one may differ by more"
 
 
@@ -227,7 +227,7 @@ def run_notes(verdicts: Sequence[Verdict], manifest: Manifest) -> list[str]:
     if counts := _counts(verdicts):
         lines.append(f"{len(verdicts)} verdict{'s' * (len(verdicts) != 1)}: {counts}")
     if how := UNFINISHED.get(manifest.status or ""):
-        lines.append(f"This run {how}: judged are the rounds that it finished.")
+        lines.append(f"This run {how}: only its finished rounds are judged.")
     if manifest.noise and manifest.noise.line:
         lines.append(one_text_line(manifest.noise.line, 600))
     if verdicts:
@@ -279,7 +279,7 @@ def _how_sure(verdicts: Sequence[Verdict], alpha: float) -> str:
     if together:
         text += f". Those marked * ({together}) also hold together: with {100 * (1 - alpha):g} % none of them is wrong"
     if bounded:
-        text += f". Not so {bounded} that rest on counts of work: their intervals are bounds from experience"
+        text += f". Except {bounded} that rest on counts of work: their intervals are bounds from experience"
     return f"{text}."
 
 

@@ -74,7 +74,7 @@ def _sides(subject: str, revisions: tuple[str, str], inputs: Inputs) -> tuple[li
         sides = [_at(subject, revision) for revision in revisions]
     if not inputs.payloads and not all(map(builds, sides)):
         only = "only a build(config, weights, *, max_length) needs none"
-        raise SourceError(f"{subject}: say what it is called with: --call FILE:FUNCTION; {only}")
+        raise SourceError(f"{subject}: say what to call it with: --call FILE:FUNCTION; {only}")
     if inputs.payloads and inputs.workloads:
         named = ",".join(inputs.workloads)
         raise SourceError(f"--workloads {named}: for models, and --call is for functions: give one of them")

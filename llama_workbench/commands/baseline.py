@@ -123,9 +123,7 @@ def show_baseline(
 @command.command("rm")
 def remove_baseline(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the baseline, or its URL.")],
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do it; without, it is only said what would be done.")
-    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it; without it, only say what would be done.")] = False,
 ) -> None:
     """Remove a baseline: results/baselines/NAME with all its files.
 
@@ -142,7 +140,7 @@ def remove_baseline(
     except ValueError as error:
         raise Failure(str(error)) from error
     if not yes:
-        raise Failure(f"{place} would go with all its files; if it shall: workbench baseline rm {name} --yes")
+        raise Failure(f"{place} goes, with all its files; to remove it: workbench baseline rm {name} --yes")
     if is_url(name):
         unpublish(name)
     else:

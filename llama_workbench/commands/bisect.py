@@ -29,9 +29,10 @@ def command(
 
     First BAD is compared with GOOD: it must be proven to be more than --slower percent slower. Then commits between the
     two, along first parents, are compared with GOOD, each time the one in the middle of those that are left: is it
-    slower by more than half of that? Each answer is wrong with at most 1 % probability, and the chance that the commit
-    named in the end is the wrong one is at most the sum. A commit that stays open, cannot be imported or gives other
-    answers is passed over; then several commits may be left. It is assumed that one commit did it.
+    slower by more than half of what BAD is proven to be, or than --slower if that is more? Each answer is wrong with at
+    most 1 % probability, and the chance that the commit named in the end is the wrong one is at most the sum. A commit
+    that stays open, cannot be imported or gives other answers is passed over; then several commits may be left. It is
+    assumed that one commit did it.
 
     \b
     Exit codes:
@@ -50,9 +51,9 @@ def command(
     """
     inputs, budget = inputs_of(given, 60.0)
     if len(inputs.payloads) > 1:
-        raise Failure("--call: give one; a commit is found by one number")
+        raise Failure("--call: give only one; bisect needs one number")
     if not inputs.payloads and len(inputs.workloads) != 1:
-        raise Failure("say what it is called with: --call FILE:FUNCTION, or of a build function --workloads NAME, one")
+        raise Failure("say what to call it with: --call FILE:FUNCTION, or for a build function one --workloads NAME")
     bisection, named = _found(good, bad, subject, inputs, slower, budget)
     if as_json:
         print_json({"format": 1, **bisection})

@@ -70,8 +70,8 @@ def command(
 
     \b
     identical   the same text in two files
-    twins       the same work in other clothes: other keys of dicts, attributes and globals, definitions and
-                imports in another order, an unused import, other docstrings, another module; drawn anew each time
+    twins       the same work written differently: other dict keys, attributes and globals, definitions and
+                imports in another order, an unused import, other docstrings, another module; new ones each time
     planted     1, 2, 3, 5 or 10 % more of the same work on one side
 
     --write fills the lines between <!-- calibration:begin --> and <!-- calibration:end --> with a sentence, and those

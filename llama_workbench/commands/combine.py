@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from ..results import find_run
-from .shared import Failure, show
+from .shared import show
 
 
 def command(
@@ -28,7 +28,7 @@ def command(
 
     Refused where claims, code, packages, weights or workloads differ: the reason is printed.
 
-    A run of several machines that is named among them stands for its machines, so that one more can be added.
+    A combined run among them stands for its machines, so that you can add one more.
 
     \b
     Examples:
@@ -41,8 +41,6 @@ def command(
     from llama_workbench.harness.report.text import claim_text
     from llama_workbench.harness.store.files import VERDICTS
 
-    if len(runs) < 1:
-        raise Failure("name the runs of two machines or more")
     fleet = combine([find_run(name) for name in runs], into)
     for machine in fleet.machines():
         show(Text(f"{machine.name}: {machine.kind}"))

@@ -32,9 +32,9 @@ Exit codes, by what is in the gate (time, if nothing else is said):
      Instructions, memory: more than the threshold. Operations: any change.
   2  cannot tell: the runs have nothing in common, no yardstick, another machine or device, too few rounds, or one is
      damaged
-Where the gate has time and instructions, and a time cannot tell, the count of the same variant decides: work that
-was added is caught on shared machines, where times are not sharp enough, and a slow-down without added work as far
-as times show it. Counts need the same torch, Python, valgrind and kernels, but no equal processors.
+If the gate has time and instructions and a time cannot tell, the variant's instruction count decides: added work is
+caught on shared machines, where times are too noisy, and a slow-down without added work as far as times show it.
+Counts need the same torch, Python, valgrind and kernels, but no equal processors.
 
 \b
 Thresholds in pyproject.toml, looked for in this folder and above; of several [[for]] that fit, the last counts:

@@ -28,7 +28,7 @@ Subject = Annotated[
 INPUTS = {
     "call": "Makes the arguments of a call; may be given several times.",
     "check": "Compares two answers, where == is not enough.",
-    "workloads": "Of a build function: on what the models are compared.",
+    "workloads": "Build functions: the workloads to compare models on.",
 }
 EnvOption = Annotated[
     list[str] | None,
@@ -85,7 +85,7 @@ def command(
        "high", "rounds", "verdict", "cause", "reason", "instructions_percent", "where", "run"}],
        "environments": {side: {"python", "packages", "differs"}}}
       ratio: time in REV_A over that in REV_B; below 1 it is slower. verdict: slower, not slower, refused, cannot tell.
-      reason: why it cannot be told, or what told it in the place of the time. instructions_percent: null if uncounted.
+      reason: why it is undecided, or what decided it instead of the time. instructions_percent: null if uncounted.
       where: in which functions the difference is; empty where there is none, or nobody could look.
 
     \b

@@ -21,7 +21,7 @@ def command(
 ) -> None:
     """Is this machine fit to measure? One line for each thing that spoils measurements, with what to do.
 
-    The last line is a trial: a small operation timed against an identical copy of itself.
+    The last check is a trial: a small operation timed against an identical copy of itself.
 
     \b
     Exit codes:

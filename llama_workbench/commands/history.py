@@ -23,10 +23,10 @@ def command(
 ) -> None:
     """At which commit did a variant become slower or faster, by all runs together?
 
-    Runs of the same commit on one machine configuration are put together. Of each variant on each workload the time,
-    as its ratio to the yardstick, is looked through for changes between two commits (E-divisive means): a history
-    without a change gets one with a probability of at most 1 %. A change is found from the third run behind it on. A
-    run of files that differ from their commit stands for itself.
+    Runs of the same commit on one machine configuration are put together. For each variant on each workload, its
+    time as a ratio to the yardstick is searched for changes between two commits (E-divisive means): a history without
+    a change shows one with at most 1 % probability. A change is found once three runs follow it. A run whose files
+    differ from their commit counts alone.
 
     \b
     --json prints a list, newest commit last:

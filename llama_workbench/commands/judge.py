@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 HELP = """\
 Judge a run again from its samples, also one that was killed, and rewrite its verdicts.json, its standings.json
-and what its controls show. By the claims, questions and rules as they were then; --claims-dir gives it those
-questions and rules of a folder's dispute.toml. A run of several machines (workbench combine) is judged over them.
+and what its controls show. Claims, questions and rules are as they were then; --claims-dir takes questions and
+rules from a folder's dispute.toml. A run of several machines (workbench combine) is judged over them.
 Of a run at a URL nothing is rewritten.
 
 --write fills each pair of lines <!-- NAME:begin --> and <!-- NAME:end --> that the file has:
-"answer" (the headline, and a line for each main claim), "headlines" (a row for each), "ladder" (what is left to
-gain, step by step), "verdicts" (every verdict).
+"answer" (the headline, and a line for each main claim), "headlines" (a row for each), "rules" (what each team's own
+rule picks), "ladder" (what is left to gain, step by step), "verdicts" (every verdict), "gallery" (an argument each).
 
 \b
 Exit codes:

@@ -17,7 +17,7 @@ def command(
     target: Annotated[str, typer.Argument(metavar="URL", help="The folder that the run gets: s3://bucket/runs/NAME")],
     force: Annotated[bool, typer.Option("--force", help="Replace a run that lies there.")] = False,
 ) -> None:
-    """Copy a run to another place, and note it in the index of the folder that it lies in then.
+    """Copy a run to another place, and add it to the index of its new folder.
 
     URLs are those that fsspec knows: s3, gs, az, sftp, file. The library of the file system finds the credentials
     (`pip install 'llama-workbench[remote]'` brings that of S3; gcsfs, adlfs and paramiko are for gs, az and sftp).

@@ -26,10 +26,10 @@ def command(run: RunArgument, **given: Any) -> None:
     It measures the same plan in the same folder: all finished rounds are kept, variants pass their gates anew, and the
     same stopping rule goes on over old and new rounds together. `pytest --benchmark --continue RUN` does the same.
 
-    Runs keep no paths: code of yours is looked for in the folder where the command is given. What is not there is given
-    again, and the message says how.
+    Runs keep no paths: code of yours is looked for in the folder where the command is given. If it is not there,
+    give it again; the message says how.
 
-    It is refused where the rounds to come would be of another kind: the code of a variant or of the workbench, a
+    It is refused where new rounds would not match the old ones: the code of a variant or of the workbench, a
     library, the machine, the weights, or the text of a claim changed. What was left out of the run stays out.
 
     \b

@@ -28,7 +28,7 @@ def command(
     """Show each comparison of a run on one screen: who is faster, what a call costs, where the difference is, in which
     lines, and what to do.
 
-    Where the difference is was looked at in functions whose times differ, and in models measured with --profile.
+    The run looked for the difference in functions whose times differ, and in models measured with --profile.
 
     \b
     Examples:
