@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -157,6 +158,31 @@ def test_one_place_that_makes_up_the_difference_is_the_cause() -> None:
     assert told.times == "f 10 ms, g 4 ms a call"
 
 
+def test_work_that_was_only_written_out_elsewhere_is_not_saved() -> None:
+    """`normalise` is gone, but its line stands in `g`, where it takes a little longer."""
+
+    def line(side: str, function: str, number: int, percent: int, text: str) -> SampledLine:
+        return SampledLine(
+            side=side, function=function, file="added/a.py", line=number, text=text, samples=[10 * percent] * 6
+        )
+
+    lines = [
+        line("baseline", "f", 5, 60, "counts[word] = counts.get(word, 0) + 1"),
+        line("baseline", "f", 9, 10, "return normalise(sorted(counts.items()))"),
+        line("baseline", "normalise", 14, 30, "return [(word, round(n / total, 9)) for word, n in items]"),
+        line("variant", "g", 3, 35, "counts = Counter(words)"),
+        line("variant", "g", 5, 65, "return [(word, round(n / total, 9)) for word, n in sorted(counts.items())]"),
+    ]
+    entry = found(call_ns=(10e6, 5e6)).sampled.model_copy(update={"lines": lines})
+    told = Explanation(entry)
+    assert [(cause.name, cause.where) for cause in told.causes] == [("f → g", "a.py:5-9")]
+    assert told.sentence == "f → g (-5.2 ms a call, a.py:5-9; all else +0.25)"
+    apart = entry.model_copy(update={"lines": [*lines[:4], line("variant", "g", 5, 65, "return clean(counts)")]})
+    assert {cause.name for cause in Explanation(apart).causes} == {"normalise", "f → g"}
+    both = entry.model_copy(update={"lines": [*lines, line("variant", "normalise", 20, 1, "return items")]})
+    assert "normalise" in {cause.name for cause in Explanation(both).causes}, "a function that both have is one place"
+
+
 def test_several_places_are_listed_with_the_rest() -> None:
     told = found(
         ("baseline", "old", 7, 70), ("baseline", "f", 9, 30), ("variant", "new", 20, 40), ("variant", "g", 12, 60)
@@ -278,7 +304,8 @@ def test_the_screen_has_all_of_it(measured: RunFolder) -> None:
     [screen] = screens(measured, measured.read(VERDICTS), evidence_of(measured, manifest))
     if screen.way != Word.INCONCLUSIVE:  # beside other tests there may be too few lives
         assert screen.headline.startswith("new is ") and " times as slow as old: " in screen.headline
-        assert screen.advice == "Keep old."
+        assert screen.advice == "Keep old." and re.match(r"new takes \d+ % more time", screen.price)
+        assert screen.certainty.startswith("On ") and "fresh processes" in screen.certainty
     assert screen.measures[0].what == "time" and screen.measures[0].ratio > 1
     shown = output("show", str(measured.path))
     assert screen.headline in shown and "Where the difference is" in shown and "cleaned (work.py:3)" in shown

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from llama_workbench.harness.evidence.effect import ALPHA
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.samples import LifeSpread
 from llama_workbench.harness.store.verdict_schema import Effect
@@ -87,17 +88,18 @@ def lives(spread: LifeSpread, effect: Effect, colours: Palette) -> go.Figure:
     left, right = log_span([*spread.values, *map(math.log, (*clock, *shown))], 0.06, 0.002)
     differ, open_ = (f"±{100 * math.expm1(each):.2g} %" for each in (spread.processes, spread.clock))
     names = (
-        f"each of {len(ratios)} processes: they differ by {differ} (standard deviation)",
-        f"what the clock leaves open of one process: {open_}",
-        "the interval",
+        f"the interval, {100 * (1 - ALPHA):g} % sure",
+        f"{len(ratios)} single processes, which may lie outside: they differ by {differ} (standard deviation)",
+        f"timing error of one process: {open_}",
     )
     heights = [LIFE_ROW_PX * place + 7 for place in (2, 1, 0)]
-    bars = zip(heights[1:], (clock, (max(ends[0], left), min(ends[1], right))), (3, 5), colours.sides, strict=True)
+    spans = ((max(ends[0], left), min(ends[1], right)), clock)
+    bars = zip(heights[::2], spans, (5, 3), colours.sides[::-1], strict=True)
     return figure(
         [
             go.Scatter(
                 x=ratios,
-                y=[heights[0]] * len(ratios),
+                y=[heights[1]] * len(ratios),
                 mode="markers",
                 marker={"symbol": "line-ns", "size": 10, "line": {"width": 1.5, "color": colours.sides[1]}},
                 opacity=0.6,
@@ -111,6 +113,7 @@ def lives(spread: LifeSpread, effect: Effect, colours: Palette) -> go.Figure:
         shapes=[
             rule(1, 1, 0, 1, colours.muted, yref="paper"),
             *(area(low, high, y - half, y + half, colour) for y, (low, high), half, colour in bars),
+            rule(value, value, heights[0] - 5, heights[0] + 5, colours.page),
         ],
         annotations=[note(0, y + 15, name, colours, quiet=True) for y, name in zip(heights, names, strict=True)],
         xaxis=ratio_axis(left, right, "", gridcolor=colours.rule),

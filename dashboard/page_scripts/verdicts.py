@@ -67,8 +67,10 @@ def show_box(run: data.Run, main: data.Claim) -> None:
             for question, text in texts.items():
                 blocks.answer(question, text)
         with right:
-            blocks.answer("What should I change?", f"{advice.together} {advice.rest}".rstrip())
+            blocks.answer("What should I change?", advice.together)
             blocks.table(advice.rows(), "What to change, what it gains and what it costs")
+            if more := f"{advice.rest} {advice.not_to_take}".strip():
+                blocks.caption(more)
 
 
 def show_comparisons(opened: state.Opened) -> bool:

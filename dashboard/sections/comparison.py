@@ -31,9 +31,10 @@ def show(screen: Screen, number: int = 0) -> None:
         anchor="answer" if not number else f"answer-{number}",
     )
     effect = screen.effect
+    st.markdown(f"**{words.markdown(screen.advice)}** {words.markdown(screen.price)}")
     blocks.say(screen.certainty)
-    why = f"Where: {words.markdown(screen.where)}. " if screen.where else ""
-    st.markdown(f"{why}**{words.markdown(screen.advice)}**")
+    if screen.where:
+        blocks.say(f"Where: {screen.where}.")
     left, right = st.columns(2, gap="large")
     with left:
         st.subheader("What a call costs", anchor=False)

@@ -195,6 +195,8 @@ def how_sure(run: data.Run) -> str:
     known = [each for each in run.noise.controls if math.isfinite(each.low) and math.isfinite(each.high)]
     fired = sum(each.fired for each in known)
     said = f"{fired or 'None'} of {len(known)} A/A controls (identical code, timed as two sides) found a difference."
+    if short := len(run.noise.controls) - len(known):
+        said = f"{said.removesuffix('.')}; {short} more had too few rounds to tell."
     return f"{wrong} {said}" if known else wrong
 
 

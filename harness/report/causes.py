@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from functools import cached_property
 
 from llama_workbench.variants.phase_map import FUSED_PARTS, OTHER, PHASES
@@ -31,8 +32,17 @@ MOST_NAMED = 3
 LEAST_OF_PLACE = 0.1
 """A line with less of its function's time is not among those that are named."""
 
+ALIKE, LEAST_LETTERS = 0.75, 12
+"""So alike (`difflib`), and at least so long, two lines do the same work, where one of them was moved to another
+function."""
+
+LETTERS = 40  # of a line that a row is named after
+
 Key = tuple[str, str, str]
 """(workload, variant, baseline)"""
+
+Place = tuple[str, str, int, str]
+"""(side, file, line, function)"""
 
 
 @dataclass(frozen=True)
@@ -112,8 +122,37 @@ class Explanation:
     def _name(self, place: SampledLine) -> str:
         if self.phases:
             return self.phases[";".join(_stack(place))]
+        if (moved := self._moved.get(_place(place))) is not None:
+            return moved
         roots = dict.fromkeys(self.sampled.roots.get(side, "") for side in ("baseline", "variant"))
         return " → ".join(roots) if place.function == self.sampled.roots.get(place.side) else place.function
+
+    @cached_property
+    def _moved(self) -> dict[Place, str]:
+        """Lines that only moved, by the name of the row that they share: a line of a function that the other side does
+        not have, and the line there that is most like it, of such a function or of the compared one. Work that was
+        written out elsewhere is not saved."""
+        roots, sides = self.sampled.roots, ("baseline", "variant")
+        lines = {_place(line): line for line in self.sampled.lines if len(line.text) >= LEAST_LETTERS}
+        has = {side: {line.function for line in self.sampled.lines if line.side == side} for side in sides}
+        alone = {
+            place
+            for place, line in lines.items()
+            if line.function not in has[sides[line.side == sides[0]]] and line.function != roots.get(line.side)
+        }
+        open_ = alone | {place for place, line in lines.items() if line.function == roots.get(line.side)}
+        alike = [
+            (SequenceMatcher(None, lines[one].text, lines[other].text).ratio(), one, other)
+            for one in open_
+            for other in open_
+            if one[0] == sides[0] and other[0] == sides[1] and {one, other} & alone
+        ]
+        moved: dict[Place, str] = {}
+        for ratio, one, other in sorted(alike, reverse=True):
+            if ratio >= ALIKE and one not in moved and other not in moved:
+                text = lines[one].text
+                moved[one] = moved[other] = text if len(text) <= LETTERS else f"{text[: LETTERS - 1]}…"
+        return moved
 
     @cached_property
     def division(self) -> Division | None:
@@ -151,9 +190,12 @@ class Explanation:
         one, unit = unit_of(max(self.call_ns))
         first, *others = self.causes
         if first.row.ns * more > 0 and first.row.ns / more >= MOSTLY and not any(map(self._is_large, others)):
-            part, whole = (f"{abs(ns) / one:.2g}" for ns in (min(first.row.ns, more, key=abs), more))
             where = f", {first.where}" if first.where else ""
-            return f"mostly {first.name} ({part} of {whole} {unit} a call{where})"
+            part, whole = (f"{abs(ns) / one:.2g}" for ns in (first.row.ns, more))
+            if abs(first.row.ns) <= abs(more) or part == whole:
+                return f"mostly {first.name} ({part} of {whole} {unit} a call{where})"
+            rest = f"all else {_signed((first.row.ns - more) / one)}"
+            return f"{first.name} ({_signed(-first.row.ns / one)} {unit} a call{where}; {rest})"
         named = self.causes[:MOST_NAMED]
         left = more - sum(each.row.ns for each in named)
         parts = [f"{each.name} {_signed(-each.row.ns / one)} {unit}{_in_brackets(each.where)}" for each in named]
@@ -217,6 +259,10 @@ def why(explained: Mapping[Key, Explanation], effects: Iterable[Effect]) -> list
     told = (of_effect(explained, effect) for effect in effects)
     sentences = [one_text_line(explanation.sentence, 300) for explanation in told if explanation is not None]
     return [sentence for sentence in dict.fromkeys(sentences) if sentence]
+
+
+def _place(line: SampledLine) -> Place:
+    return line.side, line.file, line.line, line.function
 
 
 def _stack(line: SampledLine) -> tuple[str, ...]:

@@ -129,14 +129,19 @@ class LadderAdvice:
     @property
     def together(self) -> str:
         """What all steps of the ladder come to."""
-        return f"All steps together, from {self.whole.baseline} to {self.whole.variant}: {_times(self.whole)} as fast."
+        sides = f"from {self.whole.baseline} to {self.whole.variant}"
+        return f"Other steps gain. All together, {sides}: {_times(self.whole)} as fast."
 
     def __str__(self) -> str:
         told = [f"{step.name} ({_times(step)}{_price(step)})" for step in self.take[:MOST_STEPS]]
         more = f" and {len(self.take) - MOST_STEPS} more" if len(self.take) > MOST_STEPS else ""
-        text = f"{self.together} Take {', '.join(told)}{more}."
-        lost = [f"{step.name} ({_times(step)}{_price(step)})" for step in self.leave]
-        return f"{text} Leave out {' and '.join(lost)}." if lost else text
+        return f"{self.together} Take {', '.join(told)}{more}. {self.not_to_take}".rstrip()
+
+    @property
+    def not_to_take(self) -> str:
+        """The steps to leave out, in a sentence; empty where there are none."""
+        lost = [f"{step.name} ({_times(step)} as fast{_price(step)})" for step in self.leave]
+        return f"Leave out: {' and '.join(lost)}." if lost else ""
 
     @property
     def rest(self) -> str:
@@ -145,16 +150,15 @@ class LadderAdvice:
         return f"{count} more step{'s' * (count > 1)} gain{'s' * (count == 1)} less." if count > 0 else ""
 
     def rows(self) -> list[dict[str, str]]:
-        """A row of a table for each step that is told: what to do, how fast it is, where it gains most, its cost."""
+        """A row of a table for each step to take: what it is, how fast it makes, where it gains most, and its cost."""
         return [
             {
-                "change": f"{word} {step.name}",
+                "change": step.name,
                 "speed": _times(step),
                 "most on": max(step.effects.values(), key=lambda effect: effect.ratio).where,
                 "memory": f"up to +{most:.0f} %" if (most := _most_memory(step)) >= 1 else "no more",
             }
-            for word, steps in (("take", self.take[:MOST_STEPS]), ("leave out", self.leave))
-            for step in steps
+            for step in self.take[:MOST_STEPS]
         ]
 
 

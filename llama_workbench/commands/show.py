@@ -61,6 +61,7 @@ def _show(screen: Screen, code: bool) -> None:
 
     effect, explained = screen.effect, screen.explained
     show(Text(screen.headline, style=f"bold {screen.way.look.terminal}".strip()))
+    show(Text(f"{screen.advice} {screen.price}".rstrip(), style="bold"))
     show(Text(screen.certainty, style="dim"))
     if screen.between:
         show(Text(screen.between, style="dim"))
@@ -84,5 +85,4 @@ def _show(screen: Screen, code: bool) -> None:
         for name, side in ((effect.baseline, "baseline"), (effect.variant, "variant")):
             show(Padding(Text(name, style="bold"), (1, 0, 0, 0)))
             show(Padding(Text(code_text(explained, side, width)), (0, 0, 0, INDENT)))
-    show(Padding(Text(screen.advice, style="bold"), (1, 0, 0, 0)))
     sys.stdout.flush()
