@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, get_args
 
 import numpy as np
@@ -478,9 +479,11 @@ def test_what_is_computed_from_gains_is_open_where_their_lives_depend_on_each_ot
 def test_a_mark_is_for_all_that_a_verdict_says_and_not_for_its_word_alone() -> None:
     """At a sharper level "the same within 1 %" may be left as "within 2 %", and "it depends" for one effect less."""
 
+    def judged(at: Verdict, beyond: Verdict, alpha: float) -> Verdict:
+        return at if alpha >= ALPHA else beyond
+
     def judges(*said: Verdict) -> list[Callable[[float], Verdict]]:
-        pairs = zip(said[::2], said[1::2], strict=True)
-        return [lambda alpha, at=at, beyond=beyond: at if alpha >= ALPHA else beyond for at, beyond in pairs]
+        return [partial(judged, *pair) for pair in zip(said[::2], said[1::2], strict=True)]
 
     def compared(width: float) -> Verdict:
         found = an_effect(verdict="same", value=1.0, low=1 / width, high=width)

@@ -194,8 +194,8 @@ class Explanation:
             part, whole = (f"{abs(ns) / one:.2g}" for ns in (first.row.ns, more))
             if abs(first.row.ns) <= abs(more) or part == whole:
                 return f"mostly {first.name} ({part} of {whole} {unit} a call{where})"
-            rest = f"all else {_signed((first.row.ns - more) / one)}"
-            return f"{first.name} ({_signed(-first.row.ns / one)} {unit} a call{where}; {rest})"
+            others_text = f"all else {_signed((first.row.ns - more) / one)}"
+            return f"{first.name} ({_signed(-first.row.ns / one)} {unit} a call{where}; {others_text})"
         named = self.causes[:MOST_NAMED]
         left = more - sum(each.row.ns for each in named)
         parts = [f"{each.name} {_signed(-each.row.ns / one)} {unit}{_in_brackets(each.where)}" for each in named]
