@@ -48,7 +48,9 @@ def strip(claim: data.Claim, *, named: bool = False) -> Json | None:
     nothing = 1.0 if plan.is_ratio else 0.0 if claim.unit.startswith("%") and not exact else None
     edges = [edge for edge in plan.region or () if edge is not None]
     marked = ([] if nothing is None else [nothing]) + (edges or list(plan.ticks))
-    labels = {value: _label(value, claim.unit) for value in marked}
+    labels = _placed((_share(plan, value), _label(value, claim.unit)) for value in marked)
+    if len(labels) < 2:  # one place says nothing of the scale
+        labels = _placed([*labels, *((_share(plan, tick), _label(tick, claim.unit)) for tick in plan.ticks)])
     ends = plan.ends(*plan.region) if plan.region else None
     effects = [row.effect for row in plan.rows]
     places = told_apart([effect.workload for effect in effects])
@@ -56,7 +58,7 @@ def strip(claim: data.Claim, *, named: bool = False) -> Json | None:
         "same": None if nothing is None else _share(plan, nothing),
         "claimed": [_share(plan, end) for end in ends] if ends else None,
         "edges": [_share(plan, edge) for edge in edges],
-        "labels": _placed((_share(plan, value), text) for value, text in labels.items()),
+        "labels": labels,
         "rows": [_row(plan, effect, place, named) for effect, place in zip(effects, places, strict=True)],
         "alt": words.clip(forest.in_words(claim, {}), 1000),
     }
