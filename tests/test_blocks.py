@@ -32,6 +32,7 @@ from llama_workbench.harness.measure.apart import (
     can_be_apart,
     choose_apart,
     decide_sliced,
+    in_parts,
     is_sliced,
     pace_of,
 )  # fmt: skip
@@ -309,6 +310,22 @@ def test_where_time_is_short_blocks_are_short_enough_for_all_first_intervals() -
     assert block_seconds(state, PAIR.sides, 1.0) == pytest.approx(0.7)
     assert block_seconds(state, PAIR.sides, 0.1) == LEAST_BLOCK_SECONDS
     assert block_seconds(state, PAIR.sides, 9.0) == pytest.approx(0.9)
+
+
+def test_a_yardstick_of_other_calls_is_in_no_block() -> None:
+    """It has a round with its partner: what caches lose at each switch would be in its ratio, by which runs compare."""
+    sides = (PAIR.baseline, PAIR.variant)
+    call_ns = dict.fromkeys(sides, 20e6)
+
+    def parts(third: str, milliseconds: float, sides_ns: dict[str, float] = call_ns) -> list[tuple[str, ...]]:
+        chosen = Remaining((*sides, third), True, 12.0, 12.0, pair=PAIR)
+        state = book(call_ns={**sides_ns, third: milliseconds * 1e6})
+        return [each.variants for each in in_parts(state, chosen)]
+
+    assert parts("yardstick", 20.5) == [(*sides, "yardstick")]
+    assert parts("yardstick", 24.0) == [sides, (PAIR.baseline, "yardstick")]
+    assert parts(f"{PAIR.baseline}@aa", 24.0) == [(*sides, f"{PAIR.baseline}@aa")]
+    assert parts("yardstick", 24.0, {sides[0]: 20e6, sides[1]: 30e6}) == [(*sides, "yardstick")], "no block at all"
 
 
 def rule_of(experiment: Experiment) -> StoppingRule:

@@ -9,14 +9,16 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from llama_workbench.datasets.percentiles import least_calls
 
 from ..spec.comparison import Comparison
+from ..spec.entered import EnteredName
 from ..spec.sample import Sample
 from .participants import ExperimentState
-from .remaining import Open, Stopping
+from .remaining import Open, Remaining, Stopping
 
 CAN_SLICE = hasattr(os, "fork") and hasattr(os, "sched_setaffinity")
 """Elsewhere there are no blocks."""
@@ -76,6 +78,18 @@ def _can_be_sliced(book: ExperimentState, pair: Comparison, call_ns: Mapping[str
         and all(LEAST_CALL_NS <= each <= MOST_CALL_NS for each in calls_ns)
         and max(calls_ns) < MOST_UNLIKE * min(calls_ns)
     )
+
+
+def in_parts(book: ExperimentState, chosen: Remaining) -> list[Remaining]:
+    """What is measured at once. A block is for sides that are alike: where its control is not, the yardstick of other
+    calls, that has a round with its partner after the block of the pair."""
+    yardsticks = [name for name in chosen.variants[2:] if not EnteredName(name).is_control]
+    unlike = [pair for pair in map(book.experiment.control_pair, yardsticks) if not is_sliced(book, pair)]
+    if chosen.pair is None or not unlike or not is_sliced(book, chosen.pair):
+        return [chosen]
+    left_out = {pair.variant for pair in unlike}
+    alone = replace(chosen, variants=tuple(name for name in chosen.variants if name not in left_out))
+    return [alone, *(replace(chosen, variants=(pair.baseline, pair.variant), pair=pair) for pair in unlike)]
 
 
 def choose_apart(books: Sequence[ExperimentState], rule: Stopping, seconds: float) -> None:

@@ -17,7 +17,16 @@ from ..spec.answer import RoundAnswer
 from ..spec.experiments import Experiment
 from ..spec.sample import Round
 from ..worker.channel import INTRUDES
-from .apart import MOST_BLOCK_SECONDS, block_seconds, choose_apart, decide_sliced, is_sliced, pace_of, round_seconds
+from .apart import (
+    MOST_BLOCK_SECONDS,
+    block_seconds,
+    choose_apart,
+    decide_sliced,
+    in_parts,
+    is_sliced,
+    pace_of,
+    round_seconds,
+)
 from .choosing import nearly_settled, next_to_measure
 from .crews import blamed
 from .gating import Gates
@@ -119,7 +128,9 @@ class Schedule:
         if self._failed_to_begin(group, book, rule):
             return
         alike = sum(other in group.books for other, _ in open_)
-        self._measure_once(group, book, chosen, rule, keep, pace, alike)
+        for part in in_parts(book, chosen):
+            if group.life is not None:
+                self._measure_once(group, book, part, rule, keep, pace, alike)
         self.processes.begin_ahead(group)
 
     def _failed_to_begin(self, group: Group, book: ExperimentState, rule: Stopping) -> bool:
