@@ -49,23 +49,22 @@ def read(path: Path) -> list[Any]:
         return [_value(each, archive.read) for each in json.loads(archive.read(ANSWERS))]
 
 
-def digest(value: Any) -> tuple[str, list[str]]:
-    """SHA-256 of a value, the same in any process that has an equal one, and the types in it of which only the name
-    could be taken in."""
-    unknown: list[str] = []
+def digest(value: Any) -> str:
+    """SHA-256 of a value, the same in any process that has an equal one. Of what cannot be written the name of the type
+    is taken in."""
     total = hashlib.sha256()
-    text = json.dumps(_Writer(lambda name, content: total.update(content), unknown).plain(value))
+    text = json.dumps(_Writer(lambda name, content: total.update(content), names_alone=True).plain(value))
     total.update(text.encode())
-    return total.hexdigest(), sorted(set(unknown))
+    return total.hexdigest()
 
 
 class _Writer:
-    """Makes plain JSON of a value. keep: takes the name and the bytes of each array. unknown: takes the names of types
-    that cannot be written, which else raise NotCarried."""
+    """Makes plain JSON of a value. keep: takes the name and the bytes of each array. names_alone: what cannot be written
+    stands there by the name of its type; else it raises NotCarried."""
 
-    def __init__(self, keep: Callable[[str, bytes], Any], unknown: list[str] | None = None) -> None:
+    def __init__(self, keep: Callable[[str, bytes], Any], *, names_alone: bool = False) -> None:
         self._keep = keep
-        self._unknown = unknown
+        self._names_alone = names_alone
         self._arrays = 0
 
     def plain(self, value: Any, where: str = "", depth: int = 0) -> Any:
@@ -108,9 +107,8 @@ class _Writer:
         return {KIND: "dict", "items": self._pairs({"class": kind.__qualname__, **fields}, where, depth)}
 
     def _lost(self, what: str, where: str) -> Any:
-        if self._unknown is None:
+        if not self._names_alone:
             raise NotCarried(f"{where + ': ' if where else ''}{what}")
-        self._unknown.append(what)
         return {KIND: "unknown", "what": what}
 
     def _items(self, values: Sequence[Any], where: str, depth: int) -> list[Any]:

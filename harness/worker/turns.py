@@ -72,8 +72,8 @@ def measure_in_turns(
 def answers(worker: Worker, workload: str, variant: str, seeds: Sequence[int], file: str) -> dict[str, Any]:
     """Leave the variant's answers to the inputs of these seeds in a file.
 
-    `inputs`: a digest of each input; `unknown`: types in inputs that no digest can tell apart; `make_ns`: the time to
-    make an input; `refused`: why the answers cannot be written, else empty.
+    `inputs`: a digest of each input; `make_ns`: the time to make one; `refused`: why the answers cannot be written, else
+    empty.
     """
     bench = worker.benches[workload]
     with worker.modes_of(bench):
@@ -85,8 +85,7 @@ def answers(worker: Worker, workload: str, variant: str, seeds: Sequence[int], f
         except carried.NotCarried as error:
             refused = str(error)
     return {
-        "inputs": [each for each, _ in digests],
-        "unknown": sorted({name for _, names in digests for name in names}),
+        "inputs": digests,
         "make_ns": bench.make_ns,
         "refused": refused,
     }
