@@ -59,7 +59,7 @@ def digest(value: Any) -> str:
 
 
 class _Writer:
-    """Makes plain JSON of a value. keep: takes the name and the bytes of each array. names_alone: what cannot be written
+    """Makes plain JSON of a value. keep: takes the name and bytes of each array. names_alone: what cannot be written
     stands there by the name of its type; else it raises NotCarried."""
 
     def __init__(self, keep: Callable[[str, bytes], Any], *, names_alone: bool = False) -> None:

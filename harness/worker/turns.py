@@ -72,7 +72,7 @@ def measure_in_turns(
 def answers(worker: Worker, workload: str, variant: str, seeds: Sequence[int], file: str) -> dict[str, Any]:
     """Leave the variant's answers to the inputs of these seeds in a file.
 
-    `inputs`: a digest of each input; `make_ns`: the time to make one; `refused`: why the answers cannot be written, else
+    `inputs`: a digest of each; `make_ns`: the time to make one; `refused`: why the answers cannot be written, else
     empty.
     """
     bench = worker.benches[workload]
