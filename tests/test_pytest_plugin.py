@@ -281,6 +281,7 @@ def test_profiles_and_memory_are_recorded(run_pytest, tmp_path, monkeypatch):
         "--profile", f"--run-dir={tmp_path / 'run'}", f"--benchmark-json={tmp_path / 'out.json'}",
     )  # fmt: skip
     assert result.returncode == 0, result.stdout
+    assert "at most 3 s of rounds, then profiles (about " in result.stdout
     facts = {
         b["extra_info"]["variant"]: b["extra_info"]
         for b in json.loads((tmp_path / "out.json").read_text())["benchmarks"]

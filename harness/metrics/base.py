@@ -87,7 +87,8 @@ class Metric(ABC, Generic[H]):
     fixed beforehand. `intervals_at_once`: how many intervals one answer needs; they share alpha. `has_confidence`:
     whether its intervals hold with a known probability; else they are bounds from experience. `beside_times`: what its
     values are called where a page shows them beside times; empty where they are not. `option`: of a run, which asks for
-    the pass on everything that is measured; empty where none does.
+    the pass on everything that is measured; empty where none does. `seconds_each`: what that then takes for each
+    variant on each workload, about.
     """
 
     names: ClassVar[tuple[str, ...]]
@@ -106,6 +107,7 @@ class Metric(ABC, Generic[H]):
     has_confidence: ClassVar[bool] = True
     beside_times: ClassVar[str] = ""
     option: ClassVar[str] = ""
+    seconds_each: ClassVar[float] = 0.0
 
     @abstractmethod
     def judge(self, hypothesis: H, evidence: Evidence, *, alpha: float) -> Judged:

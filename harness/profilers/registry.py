@@ -30,6 +30,11 @@ def profilers() -> tuple[Profiler, ...]:
     return tuple(sorted(defined(package, "PROFILER"), key=lambda profiler: profiler.file))
 
 
+def seconds_each(*, native: bool) -> float:
+    """About how long all of them look at a variant."""
+    return sum(profiler.seconds(native=native) for profiler in profilers())
+
+
 def look_closer(
     measurement: Measurement,
     folder: RunFolder,

@@ -28,6 +28,7 @@ from ...store.verdict_schema import Effect
 from ..base import PassContext, ValueMetric, in_range, no_value, subjects
 from .callgrind import GROUPS
 from .counting import (
+    ABOUT_COUNT_SECONDS,
     COUNT_SECONDS,
     SLOWER,
     Pair,
@@ -158,6 +159,7 @@ class InstructionsMetric(ValueMetric[InstructionsHypothesis]):
     has_confidence = False
     beside_times = "work"
     option = "count_instructions"
+    seconds_each = ABOUT_COUNT_SECONDS
     hypothesis = InstructionsHypothesis
     files = (INSTRUCTIONS,)
     title = "instructions"
