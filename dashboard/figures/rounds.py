@@ -89,7 +89,7 @@ def lives(spread: LifeSpread, effect: Effect, colours: Palette) -> go.Figure:
     differ, open_ = (f"±{100 * math.expm1(each):.2g} %" for each in (spread.processes, spread.clock))
     names = (
         f"the interval, {100 * (1 - ALPHA):g} % sure",
-        f"{len(ratios)} single processes, which may lie outside: they differ by {differ} (standard deviation)",
+        f"{len(ratios)} single processes, {differ} apart; they may lie outside",
         f"timing error of one process: {open_}",
     )
     heights = [LIFE_ROW_PX * place + 7 for place in (2, 1, 0)]
