@@ -194,9 +194,11 @@ def how_sure(run: data.Run) -> str:
     wrong = f"Each answer is wrong with at most {words.percent(run.alpha)} probability."
     known = [each for each in run.noise.controls if math.isfinite(each.low) and math.isfinite(each.high)]
     fired = sum(each.fired for each in known)
-    said = f"{fired or 'None'} of {len(known)} A/A controls (identical code, timed as two sides) found a difference."
-    if short := len(run.noise.controls) - len(known):
-        said = f"{said.removesuffix('.')}; {short} more had too few rounds to tell."
+    short = len(run.noise.controls) - len(known)
+    more = f"; {short} more had too few rounds to tell" if short else ""
+    said = (
+        f"{fired or 'None'} of {len(known)} A/A controls (identical code, timed as two sides) found a difference{more}."
+    )
     return f"{wrong} {said}" if known else wrong
 
 

@@ -16,7 +16,7 @@ from ..spec.comparison import Comparison
 from ..spec.entered import EnteredName
 from .crews import Crew, blamed, shuffled
 from .participants import ExperimentState, Setting
-from .processes import ASKING_SECONDS, START_SECONDS, Examination, WorkerProcess
+from .processes import ASKING_SECONDS, START_SECONDS, Examination, WorkerFailed, WorkerProcess
 
 MOST_TIMES_USUAL = 5.0
 """A life may take so many times as long to begin as the one before it, where that is more than START_SECONDS."""
@@ -165,6 +165,28 @@ class Processes:
         life.used |= dict.fromkeys((workload, name) for name in names)
         if new:
             life.process.ask("freeze", ASKING_SECONDS)
+
+    def failed_to_begin(self, group: Group) -> tuple[str, str | None, str] | None:
+        """Of a life that died or hung while it began: the workload and variant that it was at (empty and None where it
+        was at neither), and why. None where it began; waits for that."""
+        assert group.life is not None
+        try:
+            group.life.process.ready_at()
+        except WorkerFailed as failure:
+            place, prepared = failure.variant_index, group.life.prepared
+            workload, name = (
+                prepared[place] or ("", None) if place is not None and place < len(prepared) else ("", None)
+            )
+            return workload, name, failure.reason
+        return None
+
+    def should_wait(self, group: Group) -> bool:
+        """Whether the group's life should go on: the next one is not ready, or could not be begun beside it and this
+        one has not measured for as long as beginning it took."""
+        assert group.life is not None
+        if self.is_beside(group):
+            return group.ahead is not None and not group.ahead.process.is_ready()
+        return group.life.measured_seconds < group.life.start_seconds
 
     def end(self, group: Group) -> None:
         """End the group's life, if it has one, and the one that was begun ahead."""

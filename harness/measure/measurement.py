@@ -115,7 +115,7 @@ class Schedule:
             rule.end_life(group.processes)
             return
         if self._had(group, best):
-            if not self._waits(group):
+            if not self.processes.should_wait(group):
                 self._end_life(group, rule, begin=True)
             elif fresh := [other for other in open_ if other[0] in group.books and not self._had(group, other)]:
                 book, chosen = next_to_measure(fresh, seconds_left)
@@ -135,30 +135,17 @@ class Schedule:
 
     def _failed_to_begin(self, group: Group, book: ExperimentState, rule: Stopping) -> bool:
         """Whether the group's life died or hung while it began; it is lost and named then, as any other."""
-        assert group.life is not None
-        try:
-            group.life.process.ready_at()
-        except WorkerFailed as failure:
-            place, prepared = failure.variant_index, group.life.prepared
-            about = prepared[place] if place is not None and place < len(prepared) else None
-            books = {each.experiment.workload.name: each for each in group.books}
-            workload, name = about or (book.experiment.workload.name, None)
-            self._lost(group, books[workload], name, failure.reason, rule)
-            return True
-        return False
+        if (failed := self.processes.failed_to_begin(group)) is None:
+            return False
+        workload, name, reason = failed
+        books = {one.experiment.workload.name: one for one in group.books}
+        self._lost(group, books.get(workload, book), name, reason, rule)
+        return True
 
     def _had(self, group: Group, what: Open) -> bool:
         """Whether the group's life has measured this already."""
         book, chosen = what
         return group.life is not None and (book.experiment.workload.name, chosen.pair) in group.life.had
-
-    def _waits(self, group: Group) -> bool:
-        """Whether this life should go on: the next one is not ready, or could not be begun beside it and this one has
-        not measured for as long as beginning it took."""
-        assert group.life is not None
-        if self.processes.is_beside(group):
-            return group.ahead is not None and not group.ahead.process.is_ready()
-        return group.life.measured_seconds < group.life.start_seconds
 
     def _end_life(self, group: Group, rule: Stopping, *, begin: bool = False) -> None:
         """The group's life is over; begin the next one, where there is to be one."""

@@ -236,6 +236,11 @@ class Options:
         return replace(self, budget_seconds=seconds, budget_has_gates=request.compare is None)
 
     @property
+    def profiling(self) -> bool | None:
+        """Whether stacks have native frames; None where there are no profiles."""
+        return self.profile_native if self.profile else None
+
+    @property
     def at_most(self) -> str:
         """The budget in words."""
         return f"at most {self.budget_seconds:.0f} s of {'measuring' if self.budget_has_gates else 'rounds'}"

@@ -258,18 +258,23 @@ class Session:
         goes_on = f"going on with {self.earlier.folder.path.name}, " if self.earlier else ""
         return (
             f"workbench: {goes_on}{what}, {effects} effect{'s' * (effects != 1)} on "
-            f"{workloads} workload{'s' * (workloads != 1)}, {self.options.at_most}{self._beside_rounds()}"
+            f"{workloads} workload{'s' * (workloads != 1)}, {self.options.at_most}{self._after_rounds()}"
         )
 
-    def _beside_rounds(self) -> str:
+    def _after_rounds(self) -> str:
         """What the options ask for after the rounds, and about how long that takes."""
         from ..evidence.numbers import duration
         from ..metrics.registry import metrics
         from ..profilers.registry import seconds_each
 
-        options, looks = self.options, sum(len(each.variants) for each in self.plan.experiments)
-        asked = {each.title: each.seconds_each for each in metrics() if each.option and getattr(options, each.option)}
-        asked |= {"profiles": seconds_each(native=options.profile_native)} if options.profile else {}
+        options, looks = self.options, sum(len(experiment.variants) for experiment in self.plan.experiments)
+        asked = {
+            metric.title: metric.seconds_each
+            for metric in metrics()
+            if metric.option and getattr(options, metric.option)
+        }
+        if options.profiling is not None:
+            asked["profiles"] = seconds_each(native=options.profiling)
         return f", then {' and '.join(asked)} (about {duration(looks * sum(asked.values()))})" if asked else ""
 
     @pytest.hookimpl(tryfirst=True)

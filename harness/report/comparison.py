@@ -159,12 +159,12 @@ class Screen:
         peak memory."."""
         if self.way not in (Word.FASTER, Word.SLOWER):
             return ""
-        told = [each for each in self.measures if each is self.measures[0] or each.what == PEAK]
-        parts = [
-            f"{abs(percent):{'.0f' if abs(percent) >= 10 else '.2g'}} % {'less' if percent < 0 else 'more'} {each.what}"
-            for each in told
-            if math.isfinite(percent := 100 * (each.ratio - 1)) and percent
-        ]
+        parts = []
+        for measure in (self.measures[0], *(each for each in self.measures if each.what == PEAK)):
+            percent = 100 * (measure.ratio - 1)
+            if math.isfinite(percent) and percent:
+                amount = f"{abs(percent):{'.0f' if abs(percent) >= 10 else '.2g'}} %"
+                parts.append(f"{amount} {'less' if percent < 0 else 'more'} {measure.what}")
         return f"{self.effect.variant} takes {' and '.join(parts)}." if parts else ""
 
 
