@@ -169,5 +169,5 @@ def test_what_has_none_is_told(run_pytest: Callable[..., Any], words: str, told:
 
 
 def test_environments_have_too_few_calls(tails: Path) -> None:
-    with pytest.raises(PlanError, match="lives have too few calls"):
+    with pytest.raises(PlanError, match="too few calls a life"):
         make_plan(Request(**ASKED, statistic="p90", environments=(("", "python3.11"),)), [])

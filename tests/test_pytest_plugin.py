@@ -39,7 +39,7 @@ def quick(tmp_path_factory):
     """One measured run with everything saved."""
     folder = tmp_path_factory.mktemp("quick")
     result = pytest_process(
-        "--benchmark", *QUICK, "--budget=25", f"--run-dir={folder / 'run'}",
+        "--benchmark", *QUICK, "--budget=60", f"--run-dir={folder / 'run'}",
         f"--benchmark-json={folder / 'out.json'}", f"--benchmark-storage=file://{folder / 'storage'}",
         "--benchmark-save=first",
     )  # fmt: skip
@@ -73,7 +73,7 @@ def test_it_measures_replays_and_judges(quick):
         "reason",
         "notes",
     }
-    assert all(set(effect) == keys | {"horizon"} for effect in verdict["effects"])
+    assert all(set(effect) - {"seconds_more"} == keys | {"horizon"} for effect in verdict["effects"])  # if it is open
 
 
 def test_the_replayed_times_are_the_measured_ones(quick):
