@@ -69,21 +69,6 @@ def test_a_dear_workload_that_many_effects_wait_for_comes_before_a_cheap_one_wit
     assert next_to_measure(open_, 100)[0] is lonely
 
 
-def test_where_there_is_time_for_all_first_intervals_they_grow_together() -> None:
-    """So that each is over lives from the whole run; where time is short, the cheapest has its first."""
-    cheap, dear = book(NAMES[0], 1.0), book(NAMES[1], 5.0)
-    ahead, behind = early(9), early(12)
-    assert next_to_measure([(cheap, ahead), (dear, behind)], 100)[0] is dear
-    assert next_to_measure([(cheap, early(12)), (dear, behind)], 100)[0] is cheap
-    assert next_to_measure([(cheap, ahead), (dear, behind)], 80)[0] is cheap
-    assert next_to_measure([(cheap, replace(ahead, headline=True)), (dear, behind)], 100)[0] is cheap
-    turns = [12.0, 12.0]
-    for turn in range(24):
-        chosen, _ = next_to_measure([(cheap, early(turns[0])), (dear, early(turns[1]))], 100 - turn)
-        turns[chosen is dear] -= 1
-        assert abs(turns[0] - turns[1]) <= 1
-
-
 def test_headline_claims_come_first_but_not_twice_before_others_had_their_first() -> None:
     cheap, dear = book(NAMES[0], 1.0), book(NAMES[1], 1.9)
     asked = replace(early(10), headline=True)

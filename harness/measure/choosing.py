@@ -10,17 +10,11 @@ from .remaining import Open, Wait, WaitsFor
 HEADLINE_FACTOR = 2.0
 """What a verdict of a headline claim may cost, against one of another claim."""
 
-SPREAD_SHARE = 0.8
-"""Of the time that is left. If all first intervals need no more, they grow together."""
-
 
 def next_to_measure(open_: Sequence[Open], seconds_left: float) -> Open:
     """What is measured next.
 
-    First what has no interval yet, headlines first. Where there is time for all of these, the one that still needs most
-    rounds: so the lives of each comparison lie all over the run, in whatever states of the machine last longer than a
-    few of them. (The lives of a pair that was measured within one minute once agreed with each other, and were 4 % away
-    from those of the run before.) Else the least time for each effect. Then what completes the
+    First what has no interval yet, headlines and then the least time for each effect first. Then what completes the
     verdict that costs least: with all other effects that it waits for, and with what these have had. (An effect on its
     limit always seems to need a little more; so it gives way once it has had more than others need.) A headline may
     cost HEADLINE_FACTOR times as much. Then the intervals of controls, and those of settled effects that are still
@@ -48,16 +42,14 @@ def next_to_measure(open_: Sequence[Open], seconds_left: float) -> Open:
         weight = HEADLINE_FACTOR if any(wait.headline for wait in waits_for) else 1.0
         return left > seconds_left, (left + had) / weight
 
-    begun, is_spread = _first_intervals(open_, seconds_left)
+    begun = _first_intervals(open_, seconds_left)
 
     def order(entry: Open) -> tuple[int, bool, float, float]:
         book, remaining = entry
         seconds = remaining.rounds_next * round_seconds(book, remaining.pair)
         in_time, later = seconds <= seconds_left, not remaining.headline
         if remaining.early and remaining.effects:
-            each_seconds = seconds / remaining.effects
-            place = (-remaining.rounds_next, each_seconds) if is_spread else (each_seconds, book.seconds)
-            return 0 if id(remaining) in begun else 5, later, *place
+            return 0 if id(remaining) in begun else 5, later, seconds / remaining.effects, book.seconds
         if not remaining.effects:
             return 2 if in_time else 5, later, seconds, book.seconds
         if not remaining.verdicts:
@@ -79,9 +71,8 @@ def nearly_settled(open_: Sequence[Open], seconds_left: float) -> list[Open]:
     return [open_[index] for seconds, index in sorted(costs) if seconds <= seconds_left]
 
 
-def _first_intervals(open_: Sequence[Open], seconds_left: float) -> tuple[set[int], bool]:
-    """Which of the first intervals (`id` of each) fit into the time together: headlines first, then the cheapest; and
-    whether all of them do, with room to spare.
+def _first_intervals(open_: Sequence[Open], seconds_left: float) -> set[int]:
+    """Which of the first intervals (`id` of each) fit into the time together: headlines first, then the cheapest.
 
     Lives are shared, so that all of them grow at the same time: without a choice none might be ready at the end.
     """
@@ -96,4 +87,4 @@ def _first_intervals(open_: Sequence[Open], seconds_left: float) -> tuple[set[in
         if seconds <= left:
             chosen.add(what)
             left -= seconds
-    return chosen, sum(seconds for _, _, seconds, _ in costs) <= SPREAD_SHARE * seconds_left
+    return chosen
