@@ -234,7 +234,9 @@ def test_a_count_has_no_alpha_and_no_mark_and_reports_say_so(tmp_path: Path) -> 
     evidence = evidence_from_manifest(manifest_of({"experiments": []}), NO_SAMPLES, passes=counted)
     both = judge_claims([a_claim(above=1), a_claim(above=2)], evidence)
     assert all(each.verdict == "supported" and math.isnan(each.alpha) and not each.together for each in both)
-    assert "Except 2 that rest on counts of work" in " ".join(run_notes(both, manifest_of({"alpha": 0.01})))
+    assert "This does not hold for the 2 that rest on counts of work" in " ".join(
+        run_notes(both, manifest_of({"alpha": 0.01}))
+    )
 
 
 def test_counts_that_do_not_repeat_widen_the_interval(tmp_path: Path) -> None:
@@ -554,8 +556,8 @@ def test_a_real_count_repeats_and_an_identical_copy_has_the_same(
         assert record["by"][PYTHON] > 0 and record["by"][KERNELS] > 0
         assert record["capability"] and set(record["versions"]) == {"torch", "python", "valgrind"}
     # mostly the same to the last instruction; on a busy machine a copy once had 0.02 % fewer
-    assert ours["again"] == pytest.approx(ours["instructions"], rel=2e-3)  # the first that has a count
-    assert copy["instructions"] == pytest.approx(ours["instructions"], rel=2e-3)
+    assert ours["again"] == pytest.approx(ours["instructions"], rel=2e-4)  # the first that has a count
+    assert copy["instructions"] == pytest.approx(ours["instructions"], rel=5e-4)
     assert other["instructions"] > 1.01 * ours["instructions"] and other["again"] is None
     for record, said in ((raised, "RuntimeError"), (hung, "hangs: no count in 5 s"), (killed, "SIGKILL")):
         assert record["instructions"] is None and said in record["reason"]

@@ -279,7 +279,8 @@ def _how_sure(verdicts: Sequence[Verdict], alpha: float) -> str:
     if together:
         text += f". Those marked * ({together}) also hold together: with {100 * (1 - alpha):g} % none of them is wrong"
     if bounded:
-        text += f". Except {bounded} that rest on counts of work: their intervals are bounds from experience"
+        text += f". This does not hold for the {bounded} that rest on counts of work: "
+        text += "their intervals are bounds from experience"
     return f"{text}."
 
 
