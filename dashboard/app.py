@@ -28,6 +28,7 @@ PAGES = (  # file, path in the URL, title, icon, help
     ("breakdown", "where_time_goes", "Where time goes", "local_fire_department", "Time by phase, and flamegraphs."),
     ("memory", "memory", "Memory", "memory", "Time against memory, and what caching policies hold on to."),
     ("scaling", "crossover", "Scaling", "trending_up", "How an effect changes with width, length and position."),
+    ("two_runs", "two_runs", "Two runs", "difference", "What changed from one run to another: time, work and memory."),
     ("history", "history", "History", "history", "Runs and baselines over time, as ratios to the frozen yardstick."),
     ("trust", "trust", "Trust", "verified", "How far this machine's numbers can be trusted."),
 )

@@ -22,7 +22,9 @@ from streamlit.testing.v1 import AppTest
 from tests.dashboard_pages import read
 
 APP = ROOT / "dashboard" / "app.py"
-PAGES = ("verdicts", "claim", "compare", "attribution", "breakdown", "memory", "scaling", "history", "trust")
+PAGES = (
+    "verdicts", "claim", "compare", "attribution", "breakdown", "memory", "scaling", "two_runs", "history", "trust",
+)  # fmt: skip
 CHOSEN = {"run": "older", "claim": "mask-caching-6-11", "part": "whole prefill", "workload": "prefill-7b-1layer-t128"}
 
 Opener = Callable[..., AppTest]

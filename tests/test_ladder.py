@@ -77,15 +77,15 @@ def test_advice_names_what_gains_and_what_loses() -> None:
     lost = next(step for step in ladder.steps if step.name == slower.part)
     advice = ladder_advice(ladder)
     assert advice is not None
-    told, left = str(advice).split(" Leave out: ")
-    assert lost.name in left and lost.name not in told
-    assert told.startswith(
-        "Other steps gain. All together, from team006_after to fast: 1.75 to 1.79 times as fast. Take "
-    )
-    assert "(1.09 to 1.11 times" in told
+    left = advice.not_to_take
+    assert lost.name in left and lost.name not in advice.to_take
+    assert advice.together == "All steps together, from team006_after to fast: 1.75 to 1.79 times as fast."
+    assert advice.to_take.startswith("Take ") and "(1.09 to 1.11 times" in advice.to_take
+    first = ladder_markdown(ladder).splitlines()[0]
+    assert first == f"{advice.together} {advice.to_take} {left}"
     rows = advice.rows()
     assert len(rows) == 3 and {row["most on"] for row in rows} == {"prefill-15m-t128"}
-    assert left.startswith(f"{lost.name} (0.89 to 0.91 times as fast")
+    assert left.startswith(f"Leave out: {lost.name} (0.89 to 0.91 times as fast")
     assert lost.name not in [row["change"] for row in rows]
     assert rows[-1]["speed"] == "1.09 to 1.11 times" and advice.rest == f"{len(ladder.steps) - 4} more steps gain less."
     prices = {row["change"]: row["memory"] for row in rows}

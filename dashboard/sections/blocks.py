@@ -139,6 +139,12 @@ def link(page: str, label: str | None, icon: str, query: Mapping[str, str]) -> N
     st.page_link(f"page_scripts/{page}.py", label=label, icon=f":material/{icon}:", query_params=dict(query), help="")
 
 
+def segments(title: str, options: Sequence[str], **more: Any) -> str | None:
+    """For `state.choose`: a choice of a few words, all of them in sight."""
+    chosen: str | None = st.segmented_control(title, options, required=True, **more)
+    return chosen
+
+
 def info(text: str) -> None:
     """Why there is nothing to show."""
     st.info(words.markdown(text), icon=":material/info:")

@@ -160,14 +160,14 @@ def _named_folders(results: Path) -> list[tuple[str, RunFolder]]:
 def without_copies(entries: Sequence[Entry]) -> list[Entry]:
     """The runs, each once: one that was saved as a baseline too is shown as that baseline, and one that a fleet has a
     copy of is shown as itself."""
-    own = {_measured(entry) for entry in entries if not entry.is_machine}
-    listed = [entry for entry in entries if not (entry.is_machine and _measured(entry) in own)]
-    saved = {_measured(entry): entry for entry in listed if entry.is_baseline and not entry.is_machine}
-    chosen = [saved.get(_measured(entry), entry) for entry in listed]
+    own = {measured(entry) for entry in entries if not entry.is_machine}
+    listed = [entry for entry in entries if not (entry.is_machine and measured(entry) in own)]
+    saved = {measured(entry): entry for entry in listed if entry.is_baseline and not entry.is_machine}
+    chosen = [saved.get(measured(entry), entry) for entry in listed]
     return list({entry.name: entry for entry in chosen}.values())
 
 
-def _measured(entry: Entry) -> tuple[str, str]:
+def measured(entry: Entry) -> tuple[str, str]:
     """What a run and its copies have in common."""
     return entry.summary.id, entry.summary.started
 

@@ -56,7 +56,7 @@ def render(comparison: RunComparison) -> Group:
             blocks.append(Padding(grid, (0, 0, 0, 2)))
             if row.reason:
                 blocks.append(Padding(Text(row.reason, style="dim"), (0, 0, 0, 4)))
-    blocks += ["", *(Text(line) for line in _notes(comparison))]
+    blocks += ["", *(Text(line) for line in notes_on(comparison))]
     blocks.append(Text(comparison.summary(), style=f"bold {_STYLES[comparison.verdict]}"))
     return Group(*blocks)
 
@@ -100,7 +100,7 @@ def to_markdown(comparison: RunComparison) -> str:
     It ends with MARKER. Where all rows are too many for a comment, the last are left out and counted.
     """
     begin = [f"### {markdown_cell(comparison.summary())}", ""]
-    end = [f"- {markdown_cell(note)}" for note in _notes(comparison)] + ["", MARKER]
+    end = [f"- {markdown_cell(note)}" for note in notes_on(comparison)] + ["", MARKER]
     left = MOST_CHARACTERS - len("\n".join([*begin, *end]))
     worth = [row for row in comparison.rows if row.verdict != "no regression" and _worth(row)]
     lines = [*_fitting_table(worth, left), ""] if worth else []
@@ -161,7 +161,8 @@ def to_junit(comparison: RunComparison) -> str:
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
 
 
-def _notes(comparison: RunComparison) -> list[str]:
+def notes_on(comparison: RunComparison) -> list[str]:
+    """What a reader should know besides the rows: thresholds, what is allowed for, what only one run has."""
     lines = [*_notes_on_times(comparison), *_notes_on_counts(comparison)]
     if comparison.gate != ("time",):
         lines.append(f"The exit code is decided by {' and '.join(comparison.gate)}.")

@@ -130,12 +130,14 @@ class LadderAdvice:
     def together(self) -> str:
         """What all steps of the ladder come to."""
         sides = f"from {self.whole.baseline} to {self.whole.variant}"
-        return f"Other steps gain. All together, {sides}: {_times(self.whole)} as fast."
+        return f"All steps together, {sides}: {_times(self.whole)} as fast."
 
-    def __str__(self) -> str:
+    @property
+    def to_take(self) -> str:
+        """The steps that gain most, in a sentence."""
         told = [f"{step.name} ({_times(step)}{_price(step)})" for step in self.take[:MOST_STEPS]]
         more = f" and {len(self.take) - MOST_STEPS} more" if len(self.take) > MOST_STEPS else ""
-        return f"{self.together} Take {', '.join(told)}{more}. {self.not_to_take}".rstrip()
+        return f"Take {', '.join(told)}{more}."
 
     @property
     def not_to_take(self) -> str:
@@ -211,5 +213,7 @@ def ladder_markdown(ladder: Ladder) -> str:
     """The same as a table in Markdown."""
     cells = [[markdown_cell(cell) for cell in row] for row in ladder_rows(ladder)]
     table = markdown_rows([markdown_cell(each) for each in ladder_headings(ladder)], cells)
-    advice = ladder_advice(ladder)
-    return f"{markdown_text(str(advice))}\n\n{table}\n" if advice else f"{table}\n"
+    if (advice := ladder_advice(ladder)) is None:
+        return f"{table}\n"
+    told = " ".join(markdown_text(each) for each in (advice.together, advice.to_take, advice.not_to_take) if each)
+    return f"{told}\n\n{table}\n"

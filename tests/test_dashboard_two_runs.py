@@ -1,0 +1,97 @@
+"""The page that compares two runs: the rows of `workbench compare`, the largest proven change first."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from llama_workbench import ROOT
+from llama_workbench.harness.baselines.regressions import compare
+from llama_workbench.harness.store.folder import RunFolder
+from tests.dashboard_pages import AppTest, everything, open_page
+from tests.runs import write_run
+
+from llama_workbench.dashboard.views import changes, entries  # isort: skip, after dashboard_pages, which skips
+
+PAGE = ROOT / "dashboard" / "page_scripts" / "two_runs.py"
+MODEL, PART = "prefill-15m-t128", "mask-create-apply-t128"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs, the newer one with a slower proposal and a much slower masked variant; the older one is saved too."""
+    results = tmp_path_factory.mktemp("two-runs")
+    slower = {"team005_proposal": 1.09 * 1.3, "team006_before": 1.8}
+    for number, factors in ((1, {}), (2, slower)):
+        manifest = {"started": f"2026-01-0{number}T03:04:05+00:00"}
+        folder = results / "runs" / f"run-{number}"
+        write_run(folder, seed=number, rounds=30, only=[MODEL, PART], manifest=manifest, factors=factors)
+    shutil.copytree(results / "runs" / "run-1", results / "baselines" / "main")
+    return results
+
+
+@pytest.fixture
+def page(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., AppTest]:
+    return lambda **link: open_page(PAGE, monkeypatch, home, **link)
+
+
+def table(app: AppTest) -> pd.DataFrame:
+    [shown] = app.dataframe
+    return shown.value
+
+
+def test_its_rows_are_those_of_the_command_and_the_largest_proven_change_is_first(
+    page: Callable[..., AppTest], home: Path
+) -> None:
+    app = page(run="run-2")
+    assert not app.exception, app.exception[0].stack_trace
+    assert not app.warning
+    by_command = compare(RunFolder(home / "baselines" / "main"), RunFolder(home / "runs" / "run-2"))
+    times = [row for row in by_command.rows if row.what == "time"]
+    shown = table(app)
+    assert sorted(zip(shown["variant"], shown["answer"], strict=True)) == sorted((r.variant, r.verdict) for r in times)
+    proven = [answer in changes.PROVEN for answer in shown["answer"]]
+    assert any(proven) and not all(proven) and proven == sorted(proven, reverse=True)
+    first = shown.iloc[0]
+    assert (first["variant"], first["answer"]) == ("team006_before", "regression") and first["change"].startswith("+")
+    assert "regression" in everything(app) and "Threshold" in everything(app)
+
+
+def test_only_what_is_proven_is_shown_where_that_is_asked_for(page: Callable[..., AppTest]) -> None:
+    every, proven = table(page(run="run-2")), table(page(run="run-2", rows="proven"))
+    assert 0 < len(proven) < len(every) and set(proven["answer"]) <= {*changes.PROVEN}
+
+
+def test_a_choice_is_in_the_link_and_one_that_is_not_there_is_named(page: Callable[..., AppTest]) -> None:
+    app = page(run="run-1", base="run-2")
+    assert app.selectbox(key="base").value == "run-2" and set(table(app)["answer"]) >= {"improvement"}
+    assert "gone is not in this run" in everything(page(run="run-2", base="gone"))
+
+
+def test_a_run_is_not_compared_with_its_own_copy(home: Path) -> None:
+    listed = entries.RunList(home).entries()
+    assert list(changes.to_compare_with("baselines/main", listed)) == ["run-2"]
+    assert list(changes.to_compare_with("run-2", listed)) == ["baselines/main"]
+
+
+def test_a_run_alone_and_one_that_has_nothing_in_common_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_run(tmp_path / "runs" / "run-1", rounds=12, only=[MODEL])
+    assert "no other run" in everything(open_page(PAGE, monkeypatch, tmp_path))
+    write_run(tmp_path / "runs" / "run-2", rounds=12, only=[PART])
+    assert "no variant and workload in common" in everything(open_page(PAGE, monkeypatch, tmp_path, run="run-2"))
+
+
+def test_a_damaged_run_is_named(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copied = tmp_path / "results"
+    shutil.copytree(home, copied)
+    for folder in (copied / "baselines" / "main", copied / "runs" / "run-1"):
+        content = bytearray((folder / "samples.parquet").read_bytes())
+        content[100:200] = bytes(100)  # within a page: lists of runs read the end of the file alone
+        (folder / "samples.parquet").write_bytes(content)
+    app = open_page(PAGE, monkeypatch, copied, run="run-2")
+    assert not app.exception and "cannot be compared" in app.warning[0].value
+    assert "samples.parquet" in everything(app)
