@@ -102,6 +102,7 @@ def test_compiled_is_the_same_model_and_is_compiled_once(name: str) -> None:
         trace(lambda: variants.get(f"{name}_compiled").build(config, weights, max_length=16).forward(tokens, 0))
 
 
+@pytest.mark.parametrize("name", ["fast", "transformers_static"], indirect=True)  # a cache of ours, and the library's
 def test_what_is_compiled_holds_what_the_policy_says(name: str) -> None:
     config = replace(GROUPED.config, num_hidden_layers=1)  # each layer takes as long to capture
     geometry = replace(GROUPED, name="tiny-gqa-of-one-layer", config=config)

@@ -87,9 +87,10 @@ def lives(spread: LifeSpread, effect: Effect, colours: Palette) -> go.Figure:
     shown = [end for end in ends if 0 < end < math.inf]
     left, right = log_span([*spread.values, *map(math.log, (*clock, *shown))], 0.06, 0.002)
     differ, open_ = (f"±{100 * math.expm1(each):.2g} %" for each in (spread.processes, spread.clock))
+    apart = f"{differ} apart beyond the timing error" if spread.processes else "no further apart than the timing error"
     names = (
         f"the interval, {100 * (1 - ALPHA):g} % sure",
-        f"{len(ratios)} single processes, {differ} apart; they may lie outside",
+        f"{len(ratios)} single processes, {apart}",
         f"timing error of one process: {open_}",
     )
     heights = [LIFE_ROW_PX * place + 7 for place in (2, 1, 0)]

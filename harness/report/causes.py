@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -199,7 +200,7 @@ class Explanation:
         named = self.causes[:MOST_NAMED]
         left = more - sum(each.row.ns for each in named)
         parts = [f"{each.name} {_signed(-each.row.ns / one)} {unit}{_in_brackets(each.where)}" for each in named]
-        return f"{', '.join(parts)}, the rest {_signed(-left / one)} {unit} a call"
+        return f"{', '.join(parts)}, the rest {_signed(_rounded(-left / one, max(self.call_ns) / one))} {unit} a call"
 
     @property
     def told(self) -> str:
@@ -239,8 +240,12 @@ def changes(explained: Explanation) -> list[CauseRow]:
     rows.append(
         ("all else: no difference proven" if rows else "all of it: no part can be told", explained.division.rest)
     )
-    one, unit = unit_of(max(explained.call_ns))
-    return [CauseRow(name, unit, -row.ns / one, -row.high / one, -row.low / one) for name, row in rows]
+    longest = max(explained.call_ns)
+    one, unit = unit_of(longest)
+    return [
+        CauseRow(name, unit, *(_rounded(-ns / one, longest / one) for ns in (row.ns, row.high, row.low)))
+        for name, row in rows
+    ]
 
 
 def explanations_in(folder: RunFolder) -> dict[Key, Explanation]:
@@ -287,6 +292,11 @@ def _summed(lines: Sequence[SampledLine], sampled: SampledPair) -> tuple[list[in
 
 def _in_brackets(text: str) -> str:
     return f" ({text})" if text else ""
+
+
+def _rounded(value: float, call: float) -> float:
+    """To the third digit of a call's time: what is less than that cannot be told."""
+    return round(value, 2 - math.floor(math.log10(call))) if call > 0 else value
 
 
 def _signed(value: float) -> str:

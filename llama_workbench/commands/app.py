@@ -43,6 +43,7 @@ Examples:
   workbench new variant build_mine         a first version to edit
   workbench check build_mine.py            would my variant pass its gates, and why not?
   workbench compare BASE NEW               has anything become slower? (for CI)
+  workbench agree RUN RUN                  does the next run say the same?
   workbench compare-revisions main . m:f   is m:f slower now? (--call gives its arguments)
   workbench judge-change m:f --call b:made is my change faster, and right? JSON, for programs
   workbench bisect v1.2 main m:f           which commit made it slower?
@@ -62,7 +63,7 @@ Examples:
   workbench speedscope                     install the viewer for raw profiles
 
 Every command says more with --help. Exit codes: 0 done, 2 could not (one line on stderr says why);
-`check`, `compare`, `compare-revisions`, `judge-change`, `judge --check`, `resume` and `doctor` also have 1, see there.
+`agree`, `check`, `compare`, `compare-revisions`, `judge-change`, `judge --check`, `resume` and `doctor` also have 1: see there.
 """
 
 

@@ -1,0 +1,52 @@
+"""Do two runs of the same comparisons agree? Intervals of one pair of sides must have a common point, and words of one
+part of a claim must be the same where both runs give one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ..spec.words import GIVEN
+from ..store.verdict_schema import Effect, Verdict
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Two runs. compared: pairs of sides, and values, with an interval in both. apart: those whose intervals have no
+    common point. judged: parts of claims with a verdict in both. other_words: those with another one in the second."""
+
+    compared: int
+    apart: tuple[tuple[Effect, Effect], ...]
+    judged: int
+    other_words: tuple[tuple[Verdict, Verdict], ...]
+
+
+def agreement_of(first: Sequence[Verdict], second: Sequence[Verdict]) -> Agreement:
+    """From all that two runs say. A pair of sides that several claims ask about counts once."""
+    effects = _both(*(_effects(each) for each in (first, second)))
+    verdicts = _both(*(_given(each) for each in (first, second)))
+    return Agreement(
+        compared=len(effects),
+        apart=tuple((one, other) for one, other in effects if one.high < other.low or other.high < one.low),
+        judged=len(verdicts),
+        other_words=tuple((one, other) for one, other in verdicts if one.verdict != other.verdict),
+    )
+
+
+def _effects(verdicts: Iterable[Verdict]) -> dict[object, Effect]:
+    """What has an interval with both ends, by what it is of. Of a claim with a share of alpha of its own the interval
+    is wider: the narrowest one counts."""
+    known = [effect for verdict in verdicts for effect in verdict.effects if None not in (effect.lower, effect.upper)]
+    widest_first = sorted(known, key=lambda effect: effect.low - effect.high)
+    return {(each.workload, each.variant, each.baseline, each.metric, each.machine): each for each in widest_first}
+
+
+def _given(verdicts: Iterable[Verdict]) -> dict[object, Verdict]:
+    return {(each.claim, each.part, each.title): each for each in verdicts if each.verdict in GIVEN}
+
+
+def _both(first: Mapping[object, T], second: Mapping[object, T]) -> list[tuple[T, T]]:
+    return [(one, second[key]) for key, one in first.items() if key in second]

@@ -1,0 +1,91 @@
+"""Does the next run say the same? `workbench agree` puts the intervals and verdicts of two runs against each other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from llama_workbench.commands.app import main
+from llama_workbench.harness.report.agreement import agreement_of
+from llama_workbench.harness.store.files import VERDICTS
+from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.verdict_schema import Effect, Verdict
+from tests.runs import write_run
+
+MODEL = "prefill-15m-t128"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunFolder]:
+    """Two runs of one code, and one in which a side is half as fast again."""
+    home = tmp_path_factory.mktemp("runs")
+    slower = {"team005_proposal": 1.6}
+    return {
+        name: write_run(home / name, seed=seed, rounds=30, only=[MODEL], factors=factors)
+        for name, seed, factors in (("first", 1, {}), ("second", 2, {}), ("other", 3, slower))
+    }
+
+
+def test_runs_of_one_code_agree_and_of_another_do_not(runs: dict[str, RunFolder]) -> None:
+    first, second, other = (runs[name].read(VERDICTS) for name in ("first", "second", "other"))
+    alike = agreement_of(first, second)
+    assert alike.compared >= 3 and alike.judged >= 3 and not alike.apart and not alike.other_words
+    unlike = agreement_of(first, other)
+    assert {one.variant for one, _ in unlike.apart} == {"team005_proposal"}
+    assert all(one.verdict != later.verdict for one, later in unlike.other_words) and unlike.other_words
+
+
+def test_a_pair_of_sides_counts_once_by_its_narrowest_interval() -> None:
+    def said(claim: str, low: float, high: float) -> Verdict:
+        effect = Effect(
+            workload="w", variant="a", baseline="b", ratio=1.1, low=low, high=high, rounds=20, seconds=1.0,
+            verdict="faster", reason="",
+        )  # fmt: skip
+        return Verdict(
+            claim=claim, who=(), verdict="inconclusive", reason="", effects=(effect,), part="", title=claim
+        )  # fmt: skip
+
+    wide, narrow, far = said("a", 1.0, 1.3), said("b", 1.05, 1.15), said("a", 1.2, 1.3)
+    assert agreement_of([wide, narrow], [far]).compared == 1
+    assert len(agreement_of([wide, narrow], [far]).apart) == 1 and not agreement_of([wide], [far]).apart
+    assert agreement_of([wide], [far]).judged == 0  # what is open is no verdict
+    assert not agreement_of([wide], [said("a", 0.0, float("inf"))]).compared  # nor has an open end an interval
+
+
+def test_the_command(runs: dict[str, RunFolder], capsys: pytest.CaptureFixture[str]) -> None:
+    paths = [str(runs[name].path) for name in ("first", "second", "other")]
+    with pytest.raises(SystemExit, match="0"):
+        main(["agree", *paths[:2]])
+    said = capsys.readouterr().out
+    assert "first, second" in said and "apart:" not in said
+    with pytest.raises(SystemExit, match="1"):
+        main(["agree", *paths])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "second, other" in said and "apart: team005_proposal against" in said and "other words: " in said
+    with pytest.raises(SystemExit, match="1"):
+        main(["agree", "--json", *paths])
+    assert [each["second"] for each in json.loads(capsys.readouterr().out)] == ["second", "other", "other"]
+
+
+def test_what_has_nothing_in_common_and_one_run_alone_are_refused(
+    runs: dict[str, RunFolder], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    elsewhere = write_run(tmp_path / "elsewhere", rounds=12, only=["mask-get-t128"], claims=[])
+    for words, said in (
+        ([runs["first"].path], "nothing to agree with"),
+        ([runs["first"].path, elsewhere.path], "no interval and no verdict in common"),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            main(["agree", *map(str, words)])
+        assert said in capsys.readouterr().err
+
+
+def test_another_machine_is_named(
+    runs: dict[str, RunFolder], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = write_run(tmp_path / "there", rounds=12, only=[MODEL], environment={"cpu_model": "Another CPU"})
+    with pytest.raises(SystemExit):
+        main(["agree", str(runs["first"].path), str(there.path)])
+    assert "Another CPU" in " ".join(capsys.readouterr().out.split())
