@@ -21,7 +21,7 @@ MODEL = "prefill-15m-t128"
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunFolder]:
     """Two runs of one code, and one in which a side is half as fast again."""
     home = tmp_path_factory.mktemp("runs")
-    slower = {"team005_proposal": 1.6}
+    slower = {"team005_proposal": 0.4}
     return {
         name: write_run(home / name, seed=seed, rounds=30, only=[MODEL], factors=factors)
         for name, seed, factors in (("first", 1, {}), ("second", 2, {}), ("other", 3, slower))
@@ -72,7 +72,9 @@ def test_the_command(runs: dict[str, RunFolder], capsys: pytest.CaptureFixture[s
 def test_what_has_nothing_in_common_and_one_run_alone_are_refused(
     runs: dict[str, RunFolder], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    elsewhere = write_run(tmp_path / "elsewhere", rounds=12, only=["mask-get-t128"], claims=[])
+    elsewhere = write_run(
+        tmp_path / "elsewhere", rounds=12, only=["prefill-7b-1layer-t128"], compare=("team006_before", "team006_after")
+    )
     for words, said in (
         ([runs["first"].path], "nothing to agree with"),
         ([runs["first"].path, elsewhere.path], "no interval and no verdict in common"),

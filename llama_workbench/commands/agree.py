@@ -49,7 +49,7 @@ def command(
     folders = [find_run(run) for run in runs]
     for folder in folders:
         warn_changed(folder, read=(MANIFEST, VERDICTS))
-    environments = [folder.manifest().environment for folder in folders]
+    environments = [folder.manifest().machine_facts for folder in folders]
     told = [(folder.path.name, folder.read(VERDICTS)) for folder in folders]
     found = [(first, second, agreement_of(ours, theirs)) for (first, ours), (second, theirs) in combinations(told, 2)]
     if as_json:

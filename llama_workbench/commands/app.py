@@ -25,7 +25,8 @@ from llama_workbench.harness.machine import extras
 from .shared import OutputLost, write
 
 FIRST = (
-    "claims", "variants", "workloads", "new", "check", "runs", "resume", "combine", "compare", "compare-revisions",
+    "claims", "variants", "workloads", "new", "check", "runs", "resume", "combine", "compare", "agree",
+    "compare-revisions",
     "judge-change", "bisect", "baseline", "publish", "index", "judge", "report", "dashboard", "count", "calibrate",
     "doctor", "speedscope",
 )  # fmt: skip
@@ -62,8 +63,8 @@ Examples:
   workbench doctor                         is this machine fit to measure?
   workbench speedscope                     install the viewer for raw profiles
 
-Every command says more with --help. Exit codes: 0 done, 2 could not (one line on stderr says why);
-`agree`, `check`, `compare`, `compare-revisions`, `judge-change`, `judge --check`, `resume` and `doctor` also have 1: see there.
+Every command says more with --help. Exit codes: 0 done, 2 could not (one line on stderr says why); `agree`, `check`,
+`compare`, `compare-revisions`, `judge-change`, `judge --check`, `resume` and `doctor` also have 1, see there.
 """
 
 
