@@ -24,6 +24,7 @@ from llama_workbench.harness.baselines.sessions import LEAST_SESSIONS, shifts, t
 from llama_workbench.harness.calibrate.known import FUNCTIONS, MODELS, PLANTED, KnownComparison
 from llama_workbench.harness.calibrate.rates import Rate
 from llama_workbench.harness.calibrate.trials import busy_neighbours
+from llama_workbench.harness.machine.environment import comparable
 from llama_workbench.harness.store.files import STANDINGS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import STANDINGS as FORM
@@ -100,8 +101,18 @@ def measured(kind: str, busy: bool) -> object:
 
 
 def of_kind(known: Sequence[Session], kind: str) -> list[Session]:
-    """The sessions of a kind, the earliest first."""
-    return [each for each in known if each.kind == kind]
+    """The sessions of a kind on the machine that has most of them, the earliest first."""
+    machines: list[list[Session]] = []
+    for session in known:
+        if session.kind != kind:
+            continue
+        now = session.standings.environment
+        there = next((one for one in machines if not comparable(one[0].standings.environment, now)), None)
+        if there is None:
+            machines.append([session])
+        else:
+            there.append(session)
+    return max(machines, key=len, default=[])
 
 
 def with_lives(sessions: Sequence[Session]) -> list[Standings]:
