@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ..spec.words import GIVEN
 from ..store.verdict_schema import Effect, Verdict
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Agreement:
+class RunAgreement:
     """Two runs. compared: pairs of sides, and values, with an interval in both. apart: those whose intervals have no
     common point. judged: parts of claims with a verdict in both. other_words: those with another one in the second."""
 
@@ -23,12 +23,25 @@ class Agreement:
     judged: int
     other_words: tuple[tuple[Verdict, Verdict], ...]
 
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON types; the form is described by `workbench agree --help`."""
+        apart = [
+            {"workload": one.workload, "variant": one.variant, "baseline": one.baseline}
+            | {"first": [one.low, one.high], "second": [other.low, other.high]}
+            for one, other in self.apart
+        ]
+        other_words = [
+            {"claim": one.claim, "part": one.part, "first": one.verdict, "second": other.verdict}
+            for one, other in self.other_words
+        ]
+        return {"compared": self.compared, "apart": apart, "judged": self.judged, "other_words": other_words}
 
-def agreement_of(first: Sequence[Verdict], second: Sequence[Verdict]) -> Agreement:
+
+def agreement_of(first: Sequence[Verdict], second: Sequence[Verdict]) -> RunAgreement:
     """From all that two runs say. A pair of sides that several claims ask about counts once."""
     effects = _both(*(_effects(each) for each in (first, second)))
     verdicts = _both(*(_given(each) for each in (first, second)))
-    return Agreement(
+    return RunAgreement(
         compared=len(effects),
         apart=tuple((one, other) for one, other in effects if one.high < other.low or other.high < one.low),
         judged=len(verdicts),

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from itertools import combinations
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from itertools import combinations, starmap
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
 
 from ..results import find_run
 from .shared import AsJson, Failure, print_json, show, table, warn_changed
+
+if TYPE_CHECKING:
+    from llama_workbench.harness.report.agreement import RunAgreement
 
 
 def command(
@@ -39,9 +43,7 @@ def command(
       workbench agree results/runs/first results/runs/second
       workbench agree results/runs/night-*
     """
-    from llama_workbench.harness.machine.environment import comparable
     from llama_workbench.harness.report.agreement import agreement_of
-    from llama_workbench.harness.report.text import claim_text, effect_text
     from llama_workbench.harness.store.files import MANIFEST, VERDICTS
 
     if len(runs) < 2:
@@ -49,43 +51,31 @@ def command(
     folders = [find_run(run) for run in runs]
     for folder in folders:
         warn_changed(folder, read=(MANIFEST, VERDICTS))
-    environments = [folder.manifest().machine_facts for folder in folders]
-    told = [(folder.path.name, folder.read(VERDICTS)) for folder in folders]
-    found = [(first, second, agreement_of(ours, theirs)) for (first, ours), (second, theirs) in combinations(told, 2)]
+    verdicts = [folder.read(VERDICTS) for folder in folders]
+    names = combinations([folder.path.name for folder in folders], 2)
+    pairs = dict(zip(names, starmap(agreement_of, combinations(verdicts, 2)), strict=True))
     if as_json:
-        print_json(
-            [
-                {
-                    "first": first,
-                    "second": second,
-                    "compared": each.compared,
-                    "apart": [
-                        {name: getattr(one, name) for name in ("workload", "variant", "baseline")}
-                        | {"first": [one.low, one.high], "second": [other.low, other.high]}
-                        for one, other in each.apart
-                    ],
-                    "judged": each.judged,
-                    "other_words": [
-                        {"claim": one.claim, "part": one.part, "first": one.verdict, "second": other.verdict}
-                        for one, other in each.other_words
-                    ],
-                }
-                for first, second, each in found
-            ]
-        )
+        print_json([{"first": first, "second": second} | pair.to_json() for (first, second), pair in pairs.items()])
     else:
-        rows = table("runs", "intervals in both", "no common point", "verdicts in both", "other words")
-        for first, second, each in found:
-            numbers = (each.compared, len(each.apart), each.judged, len(each.other_words))
-            rows.add_row(Text(f"{first}, {second}"), *map(str, numbers))
-        show(rows)
-        for _, _, each in found:
-            for one, other in each.apart:
-                show(Text(f"apart: {one.sides} on {one.where}: {effect_text(one)} and {effect_text(other)}"))
-            for verdict, later in each.other_words:
-                show(Text(f"other words: {claim_text(verdict)}: {verdict.verdict} and {later.verdict}"))
-        if differences := {line for each in environments[1:] for line in comparable(environments[0], each)}:
-            show(Text(f"The machine or software is not the same, so they need not agree: {'; '.join(differences)}"))
-    if not any(each.compared or each.judged for _, _, each in found):
+        _show(pairs, [folder.manifest().machine_facts for folder in folders])
+    if not any(pair.compared or pair.judged for pair in pairs.values()):
         raise Failure("these runs have no interval and no verdict in common")
-    raise typer.Exit(int(any(each.other_words for _, _, each in found)))
+    raise typer.Exit(int(any(pair.other_words for pair in pairs.values())))
+
+
+def _show(pairs: Mapping[tuple[str, str], RunAgreement], machines: Sequence[Mapping[str, Any]]) -> None:
+    from llama_workbench.harness.machine.environment import comparable
+    from llama_workbench.harness.report.text import claim_text, effect_text
+
+    rows = table("runs", "intervals in both", "no common point", "verdicts in both", "other words")
+    for names, pair in pairs.items():
+        numbers = (pair.compared, len(pair.apart), pair.judged, len(pair.other_words))
+        rows.add_row(Text(", ".join(names)), *map(str, numbers))
+    show(rows)
+    for pair in pairs.values():
+        for effect, later in pair.apart:
+            show(Text(f"apart: {effect.sides} on {effect.where}: {effect_text(effect)} and {effect_text(later)}"))
+        for verdict, other in pair.other_words:
+            show(Text(f"other words: {claim_text(verdict)}: {verdict.verdict} and {other.verdict}"))
+    if differences := dict.fromkeys(line for machine in machines[1:] for line in comparable(machines[0], machine)):
+        show(Text(f"The machine or software is not the same, so they need not agree: {'; '.join(differences)}"))
