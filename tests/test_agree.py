@@ -9,6 +9,7 @@ import pytest
 
 from llama_workbench.commands.app import main
 from llama_workbench.harness.report.agreement import agreement_of
+from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.verdict_schema import Effect, Verdict
@@ -41,10 +42,10 @@ def test_a_pair_of_sides_counts_once_by_its_narrowest_interval() -> None:
     def said(claim: str, low: float, high: float) -> Verdict:
         effect = Effect(
             workload="w", variant="a", baseline="b", ratio=1.1, low=low, high=high, rounds=20, seconds=1.0,
-            verdict="faster", reason="",
+            verdict=Word.FASTER, reason="",
         )  # fmt: skip
         return Verdict(
-            claim=claim, who=(), verdict="inconclusive", reason="", effects=(effect,), part="", title=claim
+            claim=claim, who=(), verdict=Word.INCONCLUSIVE, reason="", effects=(effect,), part="", title=claim
         )  # fmt: skip
 
     wide, narrow, far = said("a", 1.0, 1.3), said("b", 1.05, 1.15), said("a", 1.2, 1.3)

@@ -12,10 +12,13 @@ import pytest
 from llama_workbench import ROOT
 from llama_workbench.harness.baselines.regressions import compare
 from llama_workbench.harness.store.folder import RunFolder
-from tests.dashboard_pages import AppTest, everything, open_page
+from tests.dashboard_pages import everything, open_page
 from tests.runs import write_run
 
-from llama_workbench.dashboard.views import changes, entries  # isort: skip, after dashboard_pages, which skips
+# After dashboard_pages, which skips these tests where the dashboard's packages are missing.
+from streamlit.testing.v1 import AppTest  # isort: skip
+
+from llama_workbench.dashboard.views import changes, entries  # isort: skip
 
 PAGE = ROOT / "dashboard" / "page_scripts" / "two_runs.py"
 MODEL, PART = "prefill-15m-t128", "mask-create-apply-t128"
