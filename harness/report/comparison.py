@@ -162,7 +162,9 @@ class Screen:
         parts = []
         for measure in (self.measures[0], *(each for each in self.measures if each.what == PEAK)):
             percent = 100 * (measure.ratio - 1)
-            if math.isfinite(percent) and percent:
+            if measure.what == PEAK and abs(percent) < 100 * (SAME_WITHIN - 1):
+                parts.append(f"as much {measure.what}")
+            elif math.isfinite(percent) and percent:
                 amount = f"{abs(percent):{'.0f' if abs(percent) >= 10 else '.2g'}} %"
                 parts.append(f"{amount} {'less' if percent < 0 else 'more'} {measure.what}")
         return f"{self.effect.variant} takes {' and '.join(parts)}." if parts else ""
@@ -288,6 +290,10 @@ def code_title(name: str) -> str:
     return f"Time of a call by line, of {name} (a line's own time, and that of libraries it calls)"
 
 
+EIGHTHS = ("", *"▏▎▍▌▋▊▉")
+"""The ends of a bar."""
+
+
 def code_text(explained: Explanation, side: str, width: int = 88) -> str:
     """The same as lines of text: time of a call with a bar, number, code. A function's name stands above its lines."""
     one, unit = unit_of(max(explained.call_ns))
@@ -299,7 +305,8 @@ def code_text(explained: Explanation, side: str, width: int = 88) -> str:
             lines.append(f"{'':>{10 + BAR}}{line.function} ({line.file.rpartition('/')[2]})")
             function = line.function
         text = line.text if len(line.text) <= room else f"{line.text[: room - 1]}…"
-        bar = "█" * round(BAR * line.ns / max(explained.call_ns))
+        whole, eighths = divmod(round(8 * BAR * line.ns / max(explained.call_ns)), 8)
+        bar = "█" * whole + EIGHTHS[eighths]
         lines.append(f"{line.ns / one:>7.3g}  {bar:<{BAR}} {line.line or '':>5}  {text}")
     return "\n".join(lines)
 
