@@ -11,9 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import cached_property
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from .harness.calls.source import Source
 from .harness.calls.written import in_no_file, written
@@ -26,6 +24,9 @@ from .harness.store.files import CLAIMS, VERDICTS
 from .harness.store.folder import RunFolder
 from .harness.store.verdict_schema import Verdict
 from .results import find_run
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 VERDICT_COLUMNS = ("claim", "part", "who", "title", "verdict", "reason", "claimed", "alpha", "together")
 EFFECT_COLUMNS = (
@@ -85,7 +86,7 @@ class OpenRun:
     def samples(self) -> pd.DataFrame:
         """One row a sample: workload, variant, process, round, sub_round, tokens, repeats (calls), cpu_ns, wall_ns,
         faults, ... Times are those of all its calls together."""
-        return self._folder.read_samples()
+        return self._folder.read_samples().frame()
 
     @cached_property
     def _judged(self) -> Sequence[Verdict]:
@@ -124,6 +125,8 @@ def open_run(run: str | Path) -> OpenRun:
 
 
 def _frame(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    import pandas as pd
+
     return pd.DataFrame([{name: row[name] for name in columns} for row in rows], columns=list(columns))
 
 

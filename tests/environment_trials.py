@@ -96,7 +96,7 @@ def trial(text: str, seconds: float) -> pd.DataFrame:
         inputs = Inputs(("mine.py:made",), environments=(sys.prefix,))
         options = Options(budget_seconds=seconds, run_dir=Path(folder) / "run")
         result = compare_revisions("mine.py:f", (".", "."), inputs, Condition("maybe-slower", 0.0), options, Quiet())
-        return result.folder.read_samples()
+        return result.folder.read_samples().frame()
 
 
 def main(seconds: float) -> None:

@@ -38,6 +38,7 @@ from llama_workbench.harness.stats.confidence import pseudo_median, running_boun
 from llama_workbench.harness.stats.samples import Clock, WholeRounds, whole_rounds
 from llama_workbench.harness.store.schema import Control, Noise, manifest_of
 from tests.simulated_rates import miss
+from tests.tables import table_of
 
 CELLS = GRID.cells()
 ALPHA = 0.01
@@ -86,7 +87,7 @@ def evidence(samples: pd.DataFrame, **changes: Any) -> Evidence:
             }
         ]
     }
-    return replace(evidence_from_manifest(manifest_of(manifest), samples), **changes)
+    return replace(evidence_from_manifest(manifest_of(manifest), table_of(samples)), **changes)
 
 
 def attributed(gains: Mapping[str, float], **arguments: Any) -> Attribution:
@@ -149,7 +150,7 @@ def test_estimates_are_those_of_least_squares() -> None:
 
 
 def grid_times(samples: pd.DataFrame, *, workload: str, clock: Clock) -> WholeRounds:
-    return whole_rounds(stats.log_times(samples, workload=workload, clock=clock).of(CELLS))
+    return whole_rounds(stats.log_times(table_of(samples), workload=workload, clock=clock).of(CELLS))
 
 
 # -- rounds ------------------------------------------------------------------------------------------------------------

@@ -51,6 +51,7 @@ from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.stats.confidence import first_interval
 from llama_workbench.harness.worker.blocks import TimedSample, cores_to_build_on, in_common
 from tests.runs import Quiet
+from tests.tables import table_of
 
 pytestmark = pytest.mark.usefixtures("warm")
 
@@ -416,7 +417,7 @@ def test_a_run_measures_its_pairs_apart(tmp_path: Path, monkeypatch: pytest.Monk
     result = Run(plan_run(request, options), options, Quiet()).measure()
     [experiment] = result.manifest.experiments
     assert experiment.blocks == experiment.rounds > 0
-    samples = result.folder.read_samples()
+    samples = result.folder.read_samples().frame()
     blocks = [{*map(str, names)} for _, names in samples.groupby(["process", "round"])["variant"]]
     assert {len(names) for names in blocks} <= {2, 3}
     [effect] = result.verdicts[0].effects
@@ -435,7 +436,7 @@ def test_a_variant_that_never_met_the_yardstick_has_a_relative_time_by_way_of_th
         )
     ]  # fmt: skip
     samples = pd.DataFrame(rows).assign(first_cpu_ns=0, first_wall_ns=0, device_ns=0, first_device_ns=0)
-    evidence = Evidence(samples=samples, measured={"w": ("base", "variant", "yardstick")})
+    evidence = Evidence(samples=table_of(samples), measured={"w": ("base", "variant", "yardstick")})
     found = _relative_time(evidence, ("w", "variant"), "yardstick", "base")
     assert math.exp(found.log_ratio) == pytest.approx(1.25 * 1.25) and found.rounds == 20
     assert found.low <= found.log_ratio <= found.high < math.inf

@@ -95,7 +95,7 @@ def test_the_run_goes_on_without_it(cheated, name, said):
     assert said in reasons[name]
     verdicts = {verdict.title: verdict.verdict for verdict in cheated.verdicts}
     assert verdicts[f"{name} against candle"] == "not evidence"
-    assert set(cheated.folder.read_samples()["variant"].unique()) >= {"candle", "honest"}
+    assert set(cheated.folder.read_samples().frame()["variant"].unique()) >= {"candle", "honest"}
 
 
 @pytest.mark.parametrize(
@@ -153,4 +153,4 @@ def test_who_writes_answers_into_the_pipe_is_left_out(tmp_path):
     (excluded,) = result.manifest.excluded
     assert excluded.variant == "scribbles"
     assert "writes into the pipe by which its process answers" in excluded.reason
-    assert set(result.folder.read_samples()["variant"].unique()) >= {"fast", "yardstick"}
+    assert set(result.folder.read_samples().frame()["variant"].unique()) >= {"fast", "yardstick"}

@@ -27,6 +27,7 @@ from llama_workbench.harness.spec.comparison import Comparison
 from llama_workbench.harness.store.errors import RunError, RunWarning
 from llama_workbench.harness.store.folder import RunFolder
 from tests.runs import ENVIRONMENT, FACTORS, write_run
+from tests.tables import table_of
 
 MODELS = ("prefill-15m-t128", "decode-15m-c64")
 WORKLOADS = (*MODELS, "mask-create-apply-t128")
@@ -168,7 +169,7 @@ def test_the_interval_of_two_runs_of_lives_is_that_of_two_samples(tmp_path: Path
     runs = [a_run(tmp_path / str(seed), seed=seed, **LIVES) for seed in (1, 2)]
     key, series = ("decode-15m-c64", "team005_hybrid"), []
     for run in runs:
-        evidence = evidence_from_manifest(run.manifest(), run.read_samples())
+        evidence = evidence_from_manifest(run.manifest(), table_of(run.read_samples().frame()))
         series.append(evidence.differences(Comparison(*key, "yardstick")).values)
     oracle = stats.ttest_ind(*series, equal_var=False, trim=0.2).confidence_interval(0.99)
     found = row(compare(*runs), *key)
@@ -222,7 +223,7 @@ def of_functions(folder: Path, *, slower_by: float = 0.0, yardstick: bool = True
     factors = {name: FACTORS[name] * (1 + slower_by / 100) for name in (*BOTH, f"{BOTH[0]}@aa")}
     left_out += ["yardstick"] * (not yardstick)
     run = a_run(folder, without=left_out, factors=factors, **LIVES | options)
-    frame = run.read_samples()
+    frame = run.read_samples().frame()
     frame["variant"] = frame["variant"].cat.rename_categories({"yardstick": "function_yardstick"} if yardstick else {})
     frame.to_parquet(run.path / "samples.parquet")
     manifest = run.read_manifest()
@@ -484,7 +485,7 @@ def test_hostile_names_stay_text(base: RunFolder, tmp_path: Path) -> None:
     runs = []
     for folder in ("one", "two"):
         run = a_run(tmp_path / folder, seed=2)
-        frame = run.read_samples()
+        frame = run.read_samples().frame()
         frame["variant"] = frame["variant"].cat.rename_categories({"team005_hybrid": name})
         frame.to_parquet(run.path / "samples.parquet")
         manifest = run.read_manifest()

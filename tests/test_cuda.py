@@ -42,6 +42,7 @@ from llama_workbench.harness.worker.opening import open_workload
 from llama_workbench.harness.worker.state import Worker
 from llama_workbench.variants import components
 from tests.runs import DEVICE, ENVIRONMENT, write_run
+from tests.tables import table_of
 
 CLAIMS = load_claims(ROOT / "claims")
 OURS = [name for name in variants.names() if variants.get(name).engine is None]
@@ -177,7 +178,7 @@ def test_rounds_on_cuda_have_the_devices_time(monkeypatch: pytest.MonkeyPatch, t
         assert not record.wrong
         run.append_round(Round(workload, 0, 0, record.samples))
     run.finish()
-    samples = run.read_samples()
+    samples = run.read_samples().frame()
     assert (samples["device_ns"] > 0).all()
     assert (samples["device_ns"] <= samples["wall_ns"]).all()
     generated = samples["workload"] == "generate-tiny-t8-n6-b1"
@@ -312,7 +313,7 @@ def test_a_stored_run_is_judged_by_the_device_that_it_names(runs: tuple[RunFolde
 
 def test_what_is_not_measured_takes_no_part_of_alpha(runs: tuple[RunFolder, RunFolder]) -> None:
     run = runs[1]
-    evidence = evidence_from_manifest(run.manifest(), run.read_samples())
+    evidence = evidence_from_manifest(run.manifest(), table_of(run.read_samples().frame()))
     asked = claims("refactor-2x-3x", "cpu-only", "qkv-61", "weight-loading-bottleneck")
     alone = judge_claims(claims("refactor-2x-3x"), evidence)
     assert judge_claims(asked, evidence)[-1].alpha == alone[0].alpha
@@ -361,7 +362,7 @@ def test_a_run_on_cuda(tmp_path: Path) -> None:
     progress = SimpleNamespace(phase=print, note=print, step=lambda *_: None)
     session.check(request, options)
     result = session.Run(session.plan_run(request, options), options, progress).measure()
-    samples = result.folder.read_samples()
+    samples = result.folder.read_samples().frame()
     assert set(samples["workload"].unique()) == set(tiny)
     assert (samples["device_ns"] > 0).all()
     assert (samples.loc[samples["workload"] == "generate-tiny-t8-n6-b1", "first_device_ns"] > 0).all()

@@ -93,7 +93,7 @@ def test_paired_rounds_end_in_the_interval_of_the_verdict(run: data.Run) -> None
 
 
 def test_a_dot_is_the_median_of_the_paired_turns_of_its_round(run: data.Run) -> None:
-    table = RunFolder(run.path).read_samples()
+    table = RunFolder(run.path).read_samples().frame()
     here = table[(table["workload"] == "decode-15m-c64") & (table["round"] == 7)]
     call = {
         name: side.set_index("sub_round")["cpu_ns"] / side.set_index("sub_round")["repeats"]
@@ -146,7 +146,7 @@ def test_noise_comes_back_from_the_manifest_as_it_was_judged(run: data.Run) -> N
 def test_samples_of_some_variants_are_those_of_all(tmp_path: Path) -> None:
     run = runs.write_run(tmp_path / "run", only=SHORT, rounds=4, judged=False)
     names = ["yardstick", "team006_after"]
-    everybody, some = run.read_samples(), run.read_samples(names)
+    everybody, some = run.read_samples().frame(), run.read_samples(names).frame()
     expected = everybody[everybody["variant"].isin(names)].reset_index(drop=True)
     for column in expected.columns:
         assert some[column].tolist() == expected[column].tolist()
@@ -154,7 +154,7 @@ def test_samples_of_some_variants_are_those_of_all(tmp_path: Path) -> None:
     assert run.timed_together() == dict.fromkeys(SHORT, frozenset([all_names]))
     killed = runs.write_run(tmp_path / "killed", only=SHORT[1:], rounds=4, killed=True)
     with pytest.warns(UserWarning, match="cut off"):
-        assert len(killed.read_samples(names)) == 3 * 2 * runs.SUB_ROUNDS
+        assert len(killed.read_samples(names).frame()) == 3 * 2 * runs.SUB_ROUNDS
     with pytest.warns(UserWarning, match="cut off"):
         assert set(killed.timed_together()) == {"decode-15m-c64"}
 
@@ -535,7 +535,7 @@ def test_a_generation_is_also_told_in_tokens_per_second(page: Any, tmp_path: Pat
 
 def test_variants_that_never_met_have_no_ratio(page: Any, tmp_path: Path) -> None:
     run = runs.write_run(tmp_path / "runs" / "one", rounds=6, only=SHORT, judged=False)
-    samples = run.read_samples()
+    samples = run.read_samples().frame()
     apart = (samples["workload"] == SHORT[0]) != (samples["variant"] == "yardstick")
     samples[apart].to_parquet(run.path / "samples.parquet")
     run.write_json("verdicts.json", [])
@@ -547,7 +547,7 @@ def test_variants_that_never_met_have_no_ratio(page: Any, tmp_path: Path) -> Non
 def test_who_was_timed_on_one_workload_but_in_no_round_with_the_other_has_no_ratio(page: Any, tmp_path: Path) -> None:
     """Pairs are measured alone. The page begins with one that was."""
     run = runs.write_run(tmp_path / "runs" / "one", rounds=12, only=SHORT, judged=False)
-    samples = run.read_samples()
+    samples = run.read_samples().frame()
     odd = samples["round"] % 2 == 1
     pairs = {True: {"team006_after", "yardstick"}, False: {"team006_before", "team006_after"}}
     samples[[name in pairs[is_odd] for name, is_odd in zip(samples["variant"], odd, strict=True)]].to_parquet(

@@ -23,12 +23,13 @@ from llama_workbench.dashboard.export.svg import forest_svg
 from llama_workbench.dashboard.figures import rounds as charts
 from llama_workbench.dashboard.views import data, forest, noise
 from llama_workbench.harness.calibrate.record import FILE, append, begin
-from llama_workbench.harness.store.parquet import SCHEMA
+from llama_workbench.harness.store.parquet import COLUMNS
 from llama_workbench.harness.store.schema import Control, Manifest, Noise
 from tests import runs
 from tests.dashboard_pages import alts, everything, open_page
 from tests.dashboard_runs import HOSTILE, deface
 from tests.known_trials import trial
+from tests.tables import table_of
 from tests.verdicts import an_effect
 
 PAGE = ROOT / "dashboard" / "page_scripts" / "trust.py"
@@ -49,7 +50,7 @@ def samples(*, rounds: int = 40, first: float = 1.0, slope: float = 0.0, seed: i
     names += ["cpu_ns", "wall_ns", "faults", "first_cpu_ns", "first_wall_ns"]
     return (
         pd.DataFrame(rows, columns=names)
-        .reindex(columns=SCHEMA.names, fill_value=0)
+        .reindex(columns=list(COLUMNS), fill_value=0)
         .astype({"workload": "category", "variant": "category"})
     )
 
@@ -65,17 +66,17 @@ def a_control(
 
 
 def test_an_effect_of_the_place_is_found_where_there_is_one() -> None:
-    still, _ = noise.aggregate(samples(), {}).places["w"]
+    still, _ = noise.aggregate(table_of(samples()), {}).places["w"]
     assert still.low < 1 < still.high and still.n == 40
-    first, _ = noise.aggregate(samples(first=1.05), {}).places["w"]
+    first, _ = noise.aggregate(table_of(samples(first=1.05)), {}).places["w"]
     assert 1.03 < first.low < 1.05 < first.high < 1.07
-    _, last = noise.aggregate(samples(slope=0.05), {}).places["w"]
+    _, last = noise.aggregate(table_of(samples(slope=0.05)), {}).places["w"]
     assert 1.03 < last.low < 1.05 < last.high < 1.07
 
 
 def test_rounds_have_the_time_of_a_call_by_the_workload_s_clock() -> None:
     table = samples(rounds=2)
-    cpu, wall = (noise.aggregate(table, {"w": clock}).rounds for clock in ("cpu", "wall"))
+    cpu, wall = (noise.aggregate(table_of(table), {"w": clock}).rounds for clock in ("cpu", "wall"))
     assert (wall["ns"] == 2 * cpu["ns"]).all()
     one = table[(table["variant"] == "v0") & (table["round"] == 0)]
     row = cpu[(cpu["variant"] == "v0") & (cpu["round"] == 0)].iloc[0]
@@ -84,18 +85,18 @@ def test_rounds_have_the_time_of_a_call_by_the_workload_s_clock() -> None:
 
 
 def test_a_median_has_an_interval_once_there_are_rounds_enough() -> None:
-    found = noise.median_ns(noise.aggregate(samples(), {}), "w", "v1")
+    found = noise.median_ns(noise.aggregate(table_of(samples()), {}), "w", "v1")
     assert found and found.low < found.centre < found.high < 2 * found.centre
-    few = noise.median_ns(noise.aggregate(samples(rounds=3), {}), "w", "v1")
+    few = noise.median_ns(noise.aggregate(table_of(samples(rounds=3)), {}), "w", "v1")
     assert few and (few.low, few.high) == (0.0, np.inf)
-    assert noise.median_ns(noise.aggregate(samples(rounds=3), {}), "w", "other") is None
+    assert noise.median_ns(noise.aggregate(table_of(samples(rounds=3)), {}), "w", "other") is None
 
 
 def test_drift_takes_the_yardstick_and_elsewhere_the_baseline() -> None:
     table = samples()
-    assert set(noise.drift(noise.aggregate(table, {}), {"w": "v2"})["variant"]) == {"v2"}
+    assert set(noise.drift(noise.aggregate(table_of(table), {}), {"w": "v2"})["variant"]) == {"v2"}
     named = table.assign(variant=table["variant"].cat.rename_categories({"v3": "yardstick"}))
-    found = noise.drift(noise.aggregate(named, {}), {"w": "v2"})
+    found = noise.drift(noise.aggregate(table_of(named), {}), {"w": "v2"})
     assert set(found["variant"]) == {"yardstick"} and len(found) == 40
     assert found["relative"].median() == pytest.approx(1) and found["seconds"].is_monotonic_increasing
     figure = charts.drift(found)

@@ -99,7 +99,7 @@ def test_a_run_takes_the_engines_that_are_there_and_goes_on_without_the_others(t
     told = {verdict.effects[0].variant: verdict for verdict in result.verdicts}
     assert told["llama_cpp"].verdict == "not evidence" and "not installed" in told["llama_cpp"].reason
 
-    samples = result.folder.read_samples()
+    samples = result.folder.read_samples().frame()
     assert {"yardstick", "fast", *there} <= set(samples["variant"])
     assert (samples[["cpu_ns", "wall_ns"]] > 0).all().all()
     for experiment in result.manifest.experiments:

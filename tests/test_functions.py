@@ -194,7 +194,7 @@ def test_a_run_of_functions_has_a_yardstick_with_work_of_its_own(mine: Path) -> 
     assert all(time.over_lives is not None for time in found.rows)
     sources = run.read_manifest()["sources"]["variants"]
     assert sources["function_yardstick"].get("file") is None and sources["once"]["file"] == "mine.py"
-    samples = run.read_samples()
+    samples = run.read_samples().frame()
     lives = samples.groupby("variant", observed=True)[["process", "round"]].nunique()
     assert lives["process"]["function_yardstick"] == lives["round"]["function_yardstick"]  # one round a life
 
@@ -416,7 +416,7 @@ def test_two_commands_are_timed_by_wall_and_nobody_looks_inside(tmp_path: Path) 
     request = Request(compare=("long=cmd:sleep 0.03", "short=cmd:sleep 0.01"))
     result, _ = run(tmp_path, request, rounds=3)
     assert not result.manifest.excluded
-    samples = result.folder.read_samples()
+    samples = result.folder.read_samples().frame()
     of = {name: samples[samples["variant"] == name]["wall_ns"] / samples["repeats"] for name in ("long", "short")}
     assert of["long"].min() > 30e6 and of["short"].min() > 10e6 > samples["cpu_ns"].min()
     assert not result.folder.has("causes.json")
@@ -431,7 +431,7 @@ def test_a_coroutine_function_is_timed_with_what_it_awaits(tmp_path: Path, monke
     request = Request(compare=("later.py:at_once", "later.py:waits"), calls=("later.py:number",))
     result, _ = run(tmp_path, request, rounds=3)
     assert not result.manifest.excluded
-    samples = result.folder.read_samples()
+    samples = result.folder.read_samples().frame()
     waits = samples[samples["variant"] == "waits"]
     assert (waits["wall_ns"] / waits["repeats"]).min() > 10e6
     [experiment] = result.manifest.experiments

@@ -56,7 +56,7 @@ from llama_workbench.harness.plan.options import Request
 from llama_workbench.harness.report.text import run_notes
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.parquet import NO_SAMPLES
+from llama_workbench.harness.store.parquet import COLUMNS, no_rows
 from llama_workbench.harness.store.schema import manifest_of
 from llama_workbench.harness.store.verdict_schema import Verdict
 from llama_workbench.variants import FUNCTION_YARDSTICK
@@ -200,7 +200,9 @@ def judged(folder: Path, *records: dict[str, Any], excluded: str = "", **hypothe
     run.write_json("instructions.json", records)
     fallen = [{"variant": excluded, "reason": "it fell out"}] if excluded else []
     manifest = {"experiments": [{"workload": {"name": "w"}, "variants": ["new", "old"], "excluded": fallen}]}
-    evidence = evidence_from_manifest(manifest_of(manifest), NO_SAMPLES, passes={"instructions": METRIC.read(run)})
+    evidence = evidence_from_manifest(
+        manifest_of(manifest), no_rows(COLUMNS), passes={"instructions": METRIC.read(run)}
+    )
     [verdict] = judge_claims([a_claim(**hypothesis)], evidence)
     return verdict
 
@@ -231,7 +233,7 @@ def test_a_count_has_no_alpha_and_no_mark_and_reports_say_so(tmp_path: Path) -> 
     verdict = judged(tmp_path, a_record("new", 1000e6), a_record("old", 1050e6, again=1050e6), above=1)
     assert math.isnan(verdict.alpha) and not verdict.together
     counted = {"instructions": METRIC.read(RunFolder(tmp_path))}
-    evidence = evidence_from_manifest(manifest_of({"experiments": []}), NO_SAMPLES, passes=counted)
+    evidence = evidence_from_manifest(manifest_of({"experiments": []}), no_rows(COLUMNS), passes=counted)
     both = judge_claims([a_claim(above=1), a_claim(above=2)], evidence)
     assert all(each.verdict == "supported" and math.isnan(each.alpha) and not each.together for each in both)
     assert "This does not hold for the 2 that rest on counts of work" in " ".join(

@@ -44,6 +44,7 @@ from llama_workbench.harness.store.schema import manifest_of
 from llama_workbench.harness.store.verdict_schema import AD_HOC, Effect, Verdict
 from tests import simulated_rates
 from tests.simulated_rates import answers, miss, wrong_verdicts
+from tests.tables import table_of
 from tests.verdicts import a_verdict, an_effect
 
 ALPHA = 0.01
@@ -52,7 +53,9 @@ LN_1 = math.log(1.01)
 
 
 def differences(frame: pd.DataFrame, *, workload: str, baseline: str, variant: str, **asked: Any) -> Differences:
-    return stats.differences(stats.log_times(frame, workload=workload, **asked), baseline=baseline, variant=variant)
+    return stats.differences(
+        stats.log_times(table_of(frame), workload=workload, **asked), baseline=baseline, variant=variant
+    )
 
 
 def samples(
@@ -460,7 +463,9 @@ def test_only_a_run_of_lives_is_judged_by_their_dependence() -> None:
     logs = {name: values - 0.05 * (name == "new") for name, values in noisy(1, {"old": 0.0, "new": 0.0}).items()}
     frame = samples(logs | {"new": logs["new"] + drift}, workload="a").assign(process=lambda rows: rows["round"] + 1)
     for run, verdict in ((in_lives(), "inconclusive"), (manifest(experiment("a", "old", "new")), "supported")):
-        [found] = judge_claims([claim("a", faster_than_percent=4.8)], evidence_from_manifest(manifest_of(run), frame))
+        [found] = judge_claims(
+            [claim("a", faster_than_percent=4.8)], evidence_from_manifest(manifest_of(run), table_of(frame))
+        )
         assert found.verdict == verdict
         assert found.effects[0].cause == (Cause.DEPENDENT if verdict == "inconclusive" else Cause.NONE)
 
@@ -471,7 +476,7 @@ def test_what_is_computed_from_gains_is_open_where_their_lives_depend_on_each_ot
     frame = samples(logs | {"new": logs["new"] + drift}, workload="a").assign(process=lambda rows: rows["round"] + 1)
     pairs = [Comparison("a", "new", "old")]
     for run, is_open in ((in_lives(), True), (manifest(experiment("a", "old", "new")), False)):
-        gains = measured_gains(pairs, evidence_from_manifest(manifest_of(run), frame), alpha=ALPHA)
+        gains = measured_gains(pairs, evidence_from_manifest(manifest_of(run), table_of(frame)), alpha=ALPHA)
         assert isinstance(gains, Judged) == is_open
         assert not isinstance(gains, Judged) or (gains.verdict == "inconclusive" and DEPENDENT in gains.reason)
 
@@ -510,7 +515,7 @@ def test_a_condition_whose_workloads_share_alpha_pays_for_them_once() -> None:
     )
     run = manifest(*(experiment(name, "old", "new") for name in names))
     condition = Condition.parse("slower:5")
-    evidence = evidence_from_manifest(manifest_of(run), frame)
+    evidence = evidence_from_manifest(manifest_of(run), table_of(frame))
     _, found = judge_claims([], evidence, ad_hoc=[("old", "new")], conditions=[condition])
     assert found.verdict == "depends" and found.alpha == ALPHA / len(names)
 
@@ -648,7 +653,7 @@ def test_a_part_that_depends_is_judged_at_alpha_over_its_effects() -> None:
         ]
     )
     run = manifest(experiment("a", "old", "new"), experiment("b", "old", "new"))
-    evidence = evidence_from_manifest(manifest_of(run), frame)
+    evidence = evidence_from_manifest(manifest_of(run), table_of(frame))
     one = claim("a", "b", faster_than_percent=1)
     mirrored = claim("b", id="m", variant="old", baseline="new", same_within_percent=1)
     verdict, same = judge_claims([one, mirrored], evidence)
@@ -661,7 +666,9 @@ def test_a_part_that_depends_is_judged_at_alpha_over_its_effects() -> None:
     assert verdict.verdict == "depends" and verdict.reason == "supported on a; refuted on b"
     assert (verdict.alpha, same.alpha) == (0.005, 0.01)
     assert not verdict.together and not same.together, "rounds of one process speak for it alone"
-    of_lives = evidence_from_manifest(manifest_of(run | {"unit": "life"}), frame.assign(process=frame["round"] + 1))
+    of_lives = evidence_from_manifest(
+        manifest_of(run | {"unit": "life"}), table_of(frame.assign(process=frame["round"] + 1))
+    )
     assert all(each.together for each in judge_claims([one, mirrored], of_lives)), (
         "far from the edge at half of alpha, too"
     )
@@ -684,7 +691,7 @@ def test_a_part_that_depends_is_judged_at_alpha_over_its_effects() -> None:
 
 def test_what_the_run_left_out_is_named() -> None:
     frame = samples(noisy(1, old=0.0, new=-0.05), workload="a")
-    evidence = evidence_from_manifest(manifest_of(manifest(experiment("a", "old", "new"))), frame)
+    evidence = evidence_from_manifest(manifest_of(manifest(experiment("a", "old", "new"))), table_of(frame))
     partly, not_at_all = judge_claims(
         [claim("a", "b", faster_than_percent=1), claim("b", id="d", faster_than_percent=1)], evidence
     )
@@ -708,7 +715,7 @@ def test_what_the_run_left_out_is_named() -> None:
 )
 def test_a_variant_that_fell_out_is_not_evidence(changes: dict[str, Any], reason: str) -> None:
     frame = samples(noisy(1, old=0.0, new=-0.05), workload="a")
-    evidence = evidence_from_manifest(manifest_of(manifest(experiment("a", "old", "new", **changes))), frame)
+    evidence = evidence_from_manifest(manifest_of(manifest(experiment("a", "old", "new", **changes))), table_of(frame))
     [verdict] = judge_claims([claim("a", faster_than_percent=1)], evidence)
     assert verdict.verdict == "not evidence" and reason in verdict.reason
     assert verdict.effects[0].said == (reason,)
@@ -718,7 +725,9 @@ def test_a_variant_that_fell_out_of_the_whole_run_is_not_evidence() -> None:
     frame = samples(noisy(1, old=0.0, new=-0.05), workload="a")
     for entered in (["old", "new"], ["new"]):  # it may have fallen out before any experiment took it on
         run = manifest(experiment("a", *entered), excluded=[{"variant": "old", "reason": "import failed"}])
-        [verdict] = judge_claims([claim("a", faster_than_percent=1)], evidence_from_manifest(manifest_of(run), frame))
+        [verdict] = judge_claims(
+            [claim("a", faster_than_percent=1)], evidence_from_manifest(manifest_of(run), table_of(frame))
+        )
         assert verdict.verdict == "not evidence" and "old: import failed" in verdict.reason
 
 
@@ -751,7 +760,7 @@ def test_only_equal_traces_are_evidence_on_architecture(
     changes: dict[str, Any], kind: str, verdict: str, reason: str
 ) -> None:
     frame = samples(noisy(1, old=0.0, new=-0.05), workload="a")
-    evidence = evidence_from_manifest(manifest_of(manifest(experiment("a", "old", "new", **changes))), frame)
+    evidence = evidence_from_manifest(manifest_of(manifest(experiment("a", "old", "new", **changes))), table_of(frame))
     [found] = judge_claims([claim("a", evidence=kind, faster_than_percent=1)], evidence)
     assert found.verdict == verdict and reason in found.reason
 
@@ -768,7 +777,9 @@ def test_only_equal_traces_are_evidence_on_architecture(
 def test_both_sides_are_timed_by_wall_if_either_has_to_be(clock: dict[str, Any], metric: str) -> None:
     frame = samples(noisy(1, old=0.0, new=-0.05), workload="a")
     frame.loc[frame["variant"] == "new", "wall_ns"] *= 2  # wall and CPU time tell opposite stories
-    evidence = evidence_from_manifest(manifest_of(manifest(experiment("a", "old", "new", clock=clock))), frame)
+    evidence = evidence_from_manifest(
+        manifest_of(manifest(experiment("a", "old", "new", clock=clock))), table_of(frame)
+    )
     [verdict] = judge_claims([claim("a", faster_than_percent=1)], evidence)
     assert verdict.effects[0].metric == metric
     assert verdict.verdict == ("supported" if metric == "cpu time" else "refuted")
@@ -777,7 +788,7 @@ def test_both_sides_are_timed_by_wall_if_either_has_to_be(clock: dict[str, Any],
 def test_an_interrupted_run_is_judged_by_what_it_has() -> None:
     frame = samples(noisy(1, rounds=30, old=0.0, new=-0.05), workload="a")
     run = {"experiments": [experiment("a", "old", "new"), {"workload": {"name": "b"}, "variants": ["old", "new"]}]}
-    evidence = evidence_from_manifest(manifest_of(run), frame)
+    evidence = evidence_from_manifest(manifest_of(run), table_of(frame))
     [verdict] = judge_claims([claim("a", "b", faster_than_percent=1)], evidence)
     assert verdict.verdict == "inconclusive"
     assert verdict.reason == "not settled: no rounds were measured on b; supported on a"
@@ -787,7 +798,9 @@ def test_an_interrupted_run_is_judged_by_what_it_has() -> None:
 def test_huge_pages_make_a_fault_dear(pages: str, verdict: str) -> None:
     frame = samples(noisy(1, old=0.0, new=-0.05), workload="a", call_ns=3_000_000, repeats=2, faults={"old": 1.0})
     run = manifest(experiment("a", "old", "new"), environment={"transparent_huge_pages": pages})
-    [found] = judge_claims([claim("a", faster_than_percent=1)], evidence_from_manifest(manifest_of(run), frame))
+    [found] = judge_claims(
+        [claim("a", faster_than_percent=1)], evidence_from_manifest(manifest_of(run), table_of(frame))
+    )
     assert found.verdict == verdict
 
 
@@ -822,7 +835,7 @@ def test_what_was_planned_decides_how_wide_an_interval_is() -> None:
     values = differences(frame, workload="a", baseline="old", variant="new", clock="cpu").values
 
     def found(run: dict[str, Any], **claimed: Any) -> Effect:
-        [verdict] = judge_claims([claim("a", **claimed)], evidence_from_manifest(manifest_of(run), frame))
+        [verdict] = judge_claims([claim("a", **claimed)], evidence_from_manifest(manifest_of(run), table_of(frame)))
         return verdict.effects[0]
 
     plans = {
@@ -845,7 +858,7 @@ def test_faster_has_both_ends_and_the_same_has_one() -> None:
         frame = samples(noisy(1, old=0.0, new=shift, rounds=60), workload="a")
         frame = frame.assign(process=frame["round"] + 1)
         found = judge_ad_hoc(
-            evidence_from_manifest(manifest_of(in_lives(horizon=60)), frame), baseline="old", variant="new"
+            evidence_from_manifest(manifest_of(in_lives(horizon=60)), table_of(frame)), baseline="old", variant="new"
         )
         assert found.verdict == word and found.effects[0].one_sided == one_sided
 
@@ -857,7 +870,7 @@ CONTROLLED = ("old", "new", "old@aa", "new@copy")
 
 def test_controls_are_judged_and_summed_up_in_a_line() -> None:
     frame = samples(noisy(1, dict.fromkeys(CONTROLLED, 0.0), sd=0.004))
-    noise = evidence_from_manifest(manifest_of(manifest(experiment("w", *CONTROLLED))), frame).noise
+    noise = evidence_from_manifest(manifest_of(manifest(experiment("w", *CONTROLLED))), table_of(frame)).noise
     assert [(c.kind, c.variant, c.baseline, c.fired) for c in noise.controls] == [
         ("aa", "old@aa", "old", False),
         ("copy", "new@copy", "new", False),
@@ -892,10 +905,10 @@ def test_controls_are_judged_and_summed_up_in_a_line() -> None:
 def test_a_run_without_controls_says_so_and_short_ones_too() -> None:
     frame = samples(noisy(1, dict.fromkeys(CONTROLLED, 0.0), rounds=3))
     assert (
-        evidence_from_manifest(manifest_of(manifest(experiment("w", "old", "new"))), frame).noise.line
+        evidence_from_manifest(manifest_of(manifest(experiment("w", "old", "new"))), table_of(frame)).noise.line
         == "Identical code: not checked in this run"
     )
-    line = evidence_from_manifest(manifest_of(manifest(experiment("w", *CONTROLLED))), frame).noise.line
+    line = evidence_from_manifest(manifest_of(manifest(experiment("w", *CONTROLLED))), table_of(frame)).noise.line
     assert line == "Identical code: 2 checks had too few rounds to say"
 
 
@@ -906,7 +919,7 @@ def test_controls_that_differ_only_together_widen_the_intervals_of_lives(lives: 
     frame = samples(noisy(1, sides, rounds=24, sd=0.005))
     frame["process"] = frame["round"]
     evidence = evidence_from_manifest(
-        manifest_of(manifest(experiment("w", *sides), unit="life" if lives else "round")), frame
+        manifest_of(manifest(experiment("w", *sides), unit="life" if lives else "round")), table_of(frame)
     )
     assert not any(control.fired for control in evidence.noise.controls)
     assert 0.001 < evidence.noise.typical < 0.003 and plain(evidence.noise)["typical"] == evidence.noise.typical
@@ -918,7 +931,7 @@ def test_controls_that_differ_only_together_widen_the_intervals_of_lives(lives: 
 def test_a_control_that_fires_confounds_what_its_bias_could_have_made(gain: float, verdict: str) -> None:
     shifts = {"old": 0.0, "new": -gain, "old@aa": 0.03}
     frame = samples(noisy(1, shifts, sd=0.004))
-    evidence = evidence_from_manifest(manifest_of(manifest(experiment("w", *shifts))), frame)
+    evidence = evidence_from_manifest(manifest_of(manifest(experiment("w", *shifts))), table_of(frame))
     assert evidence.noise.controls[0].fired and evidence.noise.line.startswith(
         "Identical code: in 1 check a difference was found: old@aa on w; all within "
     )
@@ -940,7 +953,7 @@ def test_a_control_counts_for_its_own_workload_first() -> None:
         manifest_of(
             manifest(experiment("a", "old", "old@aa"), experiment("b", "old", "old@aa"), experiment("c", "old"))
         ),
-        frame,
+        table_of(frame),
     )
     assert evidence.bias("a") > 0 and evidence.bias("b") == 0
     assert evidence.bias("c") == evidence.bias("a")  # none of its own: the worst of the others
@@ -969,7 +982,7 @@ def test_a_comparison_says_faster_slower_or_same(shifts: list[float], words: lis
         ]
     )
     run = manifest(*(experiment(f"w{index}", "old", "new") for index in range(len(shifts))), experiment("x", "old"))
-    found = judge_ad_hoc(evidence_from_manifest(manifest_of(run), frame), baseline="old", variant="new")
+    found = judge_ad_hoc(evidence_from_manifest(manifest_of(run), table_of(frame)), baseline="old", variant="new")
     assert [effect.verdict for effect in found.effects] == words
     assert (found.claim, found.verdict) == ("ad-hoc", verdict)
     assert found.alpha == (0.01 / len(shifts) if verdict == "depends" else 0.01)
@@ -978,10 +991,12 @@ def test_a_comparison_says_faster_slower_or_same(shifts: list[float], words: lis
 def test_a_comparison_says_by_how_little_a_side_is_slower_and_how_long_an_open_one_takes() -> None:
     frame = samples(noisy(0, sd=0.005, old=0.0, new=0.005))
     run = manifest(experiment("w", "old", "new"))
-    [effect] = judge_ad_hoc(evidence_from_manifest(manifest_of(run), frame), baseline="old", variant="new").effects
+    [effect] = judge_ad_hoc(
+        evidence_from_manifest(manifest_of(run), table_of(frame)), baseline="old", variant="new"
+    ).effects
     assert (effect.verdict, effect.said[0]) == ("slower", "by less than 1 %") and effect.high < 1
     frame = samples(noisy(0, sd=0.05, old=0.0, new=0.005))
-    found = judge_ad_hoc(evidence_from_manifest(manifest_of(run), frame), baseline="old", variant="new")
+    found = judge_ad_hoc(evidence_from_manifest(manifest_of(run), table_of(frame)), baseline="old", variant="new")
     assert found.verdict == "inconclusive" and 0 < found.effects[0].seconds_more < math.inf
     assert "lies on both sides of 1×" in found.reason
 
@@ -989,7 +1004,7 @@ def test_a_comparison_says_by_how_little_a_side_is_slower_and_how_long_an_open_o
 def test_what_is_not_known_within_one_percent_may_be_within_two() -> None:
     frame = samples(noisy(0, sd=0.018, old=0.0, new=0.0))
     [effect] = judge_ad_hoc(
-        evidence_from_manifest(manifest_of(manifest(experiment("w", "old", "new"))), frame),
+        evidence_from_manifest(manifest_of(manifest(experiment("w", "old", "new"))), table_of(frame)),
         baseline="old",
         variant="new",
     ).effects
@@ -1000,7 +1015,9 @@ def test_what_is_not_known_within_one_percent_may_be_within_two() -> None:
 def test_a_comparison_on_nothing_is_no_evidence() -> None:
     frame = samples(noisy(1, old=0.0))
     found = judge_ad_hoc(
-        evidence_from_manifest(manifest_of(manifest(experiment("w", "old"))), frame), baseline="old", variant="new"
+        evidence_from_manifest(manifest_of(manifest(experiment("w", "old"))), table_of(frame)),
+        baseline="old",
+        variant="new",
     )
     assert found.verdict == "not evidence" and found.effects == ()
 
@@ -1168,7 +1185,7 @@ def test_a_generation_has_three_times(metric: Any, ratio: float, call_ms: float,
 def test_the_three_times_add_up_and_give_the_throughput() -> None:
     frame = generations()
     total, first, other = (
-        stats.call_times_ns(frame, clock="cpu", metric=metric, new_tokens=6) for metric in get_args(Metric)
+        stats.call_times_ns(table_of(frame), clock="cpu", metric=metric, new_tokens=6) for metric in get_args(Metric)
     )
     assert np.allclose(total, first + 5 * other)
     assert stats.tokens_per_second(9e6, new_tokens=6, batch=3) == pytest.approx(2000)
@@ -1187,4 +1204,4 @@ def test_a_metric_that_cannot_be_had_is_an_error() -> None:
     with pytest.raises(ValueError, match="metric must be one of time, time_to_first_token, time_per_output_token"):
         stats.call_times_ns(frame, clock="cpu", metric="ttft")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="needs the workload's new_tokens, 2 or more, not 1"):
-        stats.call_times_ns(frame, clock="cpu", metric="time_per_output_token", new_tokens=1)
+        stats.call_times_ns(table_of(frame), clock="cpu", metric="time_per_output_token", new_tokens=1)

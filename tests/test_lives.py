@@ -77,7 +77,7 @@ def test_each_life_draws_its_hashes_and_gives_one_value(tmp_path: Path, monkeypa
         lives.setdefault(process, set()).add((of_text, filling))
     assert len(lives) > 2 and all(len(drawn) == 1 for drawn in lives.values())
     assert len({next(iter(drawn)) for drawn in lives.values()}) == len(lives), "no two lives draw the same"
-    samples, [effect] = result.folder.read_samples(), result.verdicts[0].effects
+    samples, [effect] = result.folder.read_samples().frame(), result.verdicts[0].effects
     assert effect.rounds == samples["process"].nunique() > 1 and result.manifest.unit == "life"
     assert result.manifest.seed == result.folder.read_manifest()["seed"] != 0
 
@@ -89,7 +89,7 @@ def test_a_life_that_fails_is_lost_and_named_and_its_side_stays(
     [experiment] = result.manifest.experiments
     [lost] = experiment.lost_lives
     assert (lost.variant, lost.reason) == ("ends", "ends its process (exit code 7)")
-    assert not experiment.excluded and lost.process not in set(result.folder.read_samples()["process"])
+    assert not experiment.excluded and lost.process not in set(result.folder.read_samples().frame()["process"])
     assert result.verdicts[0].effects[0].rounds > 1
 
 
@@ -102,7 +102,7 @@ def test_a_life_that_ends_while_it_begins_is_lost_and_named_too(
     [experiment] = result.manifest.experiments
     [lost] = experiment.lost_lives
     assert lost.reason == "ends its process (exit code 7)" and not experiment.excluded
-    assert lost.process not in set(result.folder.read_samples()["process"])
+    assert lost.process not in set(result.folder.read_samples().frame()["process"])
     assert result.verdicts[0].effects[0].rounds > 1
 
 

@@ -95,7 +95,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> session.Result:
 
 
 def test_every_variant_is_sampled_once_a_sub_round_in_all_orders(compared):
-    samples = compared.folder.read_samples()
+    samples = compared.folder.read_samples().frame()
     assert set(samples["workload"].unique()) == {"mask-create-apply-t32", "prefill-tiny-t16"}
     assert (samples[["cpu_ns", "wall_ns", "repeats"]] > 0).all().all()
     key = ["workload", "process", "round", "sub_round"]
@@ -194,7 +194,7 @@ def test_a_bad_outside_variant_falls_out_with_its_reason(mixed, function, said):
 
 def test_the_run_goes_on_without_them(mixed):
     assert {item.variant for item in mixed.result.manifest.excluded} == {*BAD_AT_ONCE, *BAD_LATER}
-    sampled = set(mixed.result.folder.read_samples()["variant"].unique())
+    sampled = set(mixed.result.folder.read_samples().frame()["variant"].unique())
     assert {"fast", "yardstick", "good", "slow"} <= sampled and not sampled & {*BAD_AT_ONCE}
     assert mixed.result.manifest.experiments[0].rounds == len(mixed.kept) == 90
 
@@ -464,7 +464,7 @@ def test_kill_minus_nine_keeps_every_finished_round_and_leaves_no_orphan(tmp_pat
         workers = _children(process.pid)
         process.send_signal(signal.SIGKILL)
     journal = (run_dir / "samples.jsonl").read_bytes().count(b"\n")
-    samples = RunFolder(run_dir).read_samples()
+    samples = RunFolder(run_dir).read_samples().frame()
     assert samples.groupby(["workload", "round"], observed=True).ngroups >= journal >= 5
     judged = subprocess.run(
         [sys.executable, "-m", "llama_workbench.commands.app", "judge", str(run_dir)],

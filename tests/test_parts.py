@@ -13,6 +13,7 @@ from llama_workbench.harness.metrics.parts import METRIC, PartsHypothesis
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import Request
 from llama_workbench.harness.spec.sample import Sample
+from tests.tables import table_of
 
 TIMES = {"a-t8": 60.0, "b-t8": 20.0, "a-t32": 300.0, "b-t32": 100.0, "c-t32": 600.0}
 SHARE = {"metric": "share_of_parts", "variant": "new", "baseline": "old", "workloads": [*TIMES], "range": [20, 80]}
@@ -29,7 +30,7 @@ def evidence(rounds: int = 15, **more) -> Evidence:
     ]
     sizes = {name: float(name.partition("-t")[2]) for name in TIMES}
     measured = dict.fromkeys(TIMES, ("new", "old"))
-    return Evidence(pd.DataFrame(rows), **{"measured": measured, "sizes": sizes, **more})
+    return Evidence(table_of(pd.DataFrame(rows)), **{"measured": measured, "sizes": sizes, **more})
 
 
 def judged(found: Evidence, **more):

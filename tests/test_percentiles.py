@@ -124,7 +124,7 @@ def test_medians_are_the_same_and_the_slow_calls_are_not(tails: Path) -> None:
     [effect] = verdict.effects
     assert (effect.workload, effect.metric) == ("numbers-p90", "cpu p90")
     assert effect.verdict == "slower" and effect.high < 0.8
-    samples = result.folder.read_samples()
+    samples = result.folder.read_samples().frame()
     assert set(samples["repeats"]) == {1} and "function_yardstick" not in set(samples["variant"])
     assert samples.groupby(["process", "variant"], observed=True).size().min() >= 20
     medians = (samples["cpu_ns"].groupby(samples["variant"], observed=True)).median()

@@ -36,6 +36,7 @@ from llama_workbench.harness.worker.gates.small import small_weights
 from llama_workbench.harness.worker.model_gating import ComponentsKind
 from llama_workbench.harness.worker.state import Bench, Worker, WorkerError
 from llama_workbench.variants.phase_map import PHASES, VIEWS
+from tests.tables import table_of
 
 pytestmark = pytest.mark.usefixtures("warm")
 
@@ -251,7 +252,7 @@ def test_a_map_names_what_a_source_does_not():
 
 def table(*rounds: dict[str, int], variant: str = "a", plain: int = 100) -> pd.DataFrame:
     rows = [("w", variant, 1, i, 0, 8, phase, ns, plain) for i, r in enumerate(rounds) for phase, ns in r.items()]
-    return pd.DataFrame(rows, columns=PHASES_FILE.schema.names)
+    return pd.DataFrame(rows, columns=list(PHASES_FILE.columns))
 
 
 def test_the_denominators_and_the_dispute_s_own_table():
@@ -269,7 +270,7 @@ def test_the_denominators_and_the_dispute_s_own_table():
     frame = table(theirs | more, theirs | more)
 
     def percent(names: str, of: str) -> float:
-        return round(100 * shares.share(frame, "w", "a", names.split(), of).value, 1)
+        return round(100 * shares.share(table_of(frame), "w", "a", names.split(), of).value, 1)
 
     assert [percent(name, "attention-subset") for name in ("qkv", "rope", "scores", "mask_create mask_apply")] == [
         61.3, 8.6, 8.0, 1.8,
@@ -287,31 +288,31 @@ def test_the_interval_is_over_rounds_and_holds_the_truth_as_often_as_it_says():
     missed, series = 0, 100
     for _ in range(series):
         frame = table(*({"qkv": int(q), "mlp": 100_000 - int(q)} for q in 30_000 + 2_000 * rng.standard_normal(12)))
-        found = shares.share(frame, "w", "a", ["qkv"], "forward", alpha=0.05)
+        found = shares.share(table_of(frame), "w", "a", ["qkv"], "forward", alpha=0.05)
         missed += not found.low <= 0.30 <= found.high
         assert found.rounds == 12
     assert 1 <= missed <= 12
     assert found.error == pytest.approx((found.high - found.low) / 2 / 2.201, rel=1e-3)  # t, 11 degrees of freedom
-    alone = shares.share(table({"qkv": 1, "mlp": 3}), "w", "a", ["qkv"], "forward")
+    alone = shares.share(table_of(table({"qkv": 1, "mlp": 3})), "w", "a", ["qkv"], "forward")
     assert (alone.value, alone.low, alone.high, alone.error) == (0.25, 0.0, 1.0, math.inf)
 
 
 def test_a_call_that_is_held_up_changes_nothing_and_lengths_are_weighed_by_their_time():
-    names = PHASES_FILE.schema.names
+    names = list(PHASES_FILE.columns)
     rows = []
     for round_index in (0, 1):
         for call, (tokens, qkv, mlp) in enumerate([(8, 1, 3), (8, 1, 3), (8, 900, 3), (64, 60, 40)]):
             rows += [("w", "a", 1, round_index, call, tokens, "qkv", qkv, 1)]
             rows += [("w", "a", 1, round_index, call, tokens, "mlp", mlp, 1)]
-    found = shares.share(pd.DataFrame(rows, columns=names), "w", "a", ["qkv"], "forward")
+    found = shares.share(table_of(pd.DataFrame(rows, columns=names)), "w", "a", ["qkv"], "forward")
     assert found.value == found.low == found.high == pytest.approx(61 / 104)
 
 
 def test_shares_that_cannot_be_had_are_refused():
     fused = table({"qkv": 50, "attention_fused": 50}, {"qkv": 40, "attention_fused": 60})
     with pytest.raises(ValueError, match="one kernel here: scores"):
-        shares.share(fused, "w", "a", ["scores"], "forward")
-    together = shares.share(fused, "w", "a", ["scores", "softmax", "output", "mask_apply"], "attention")
+        shares.share(table_of(fused), "w", "a", ["scores"], "forward")
+    together = shares.share(table_of(fused), "w", "a", ["scores", "softmax", "output", "mask_apply"], "attention")
     assert together.value == pytest.approx(0.55)
     for phases_, of, said in (
         (["mlp"], "attention", "no part"),
@@ -319,22 +320,22 @@ def test_shares_that_cannot_be_had_are_refused():
         (["mlp"], "x", "no den"),
     ):
         with pytest.raises(ValueError, match=said):
-            shares.share(fused, "w", "a", phases_, of)
+            shares.share(table_of(fused), "w", "a", phases_, of)
     with pytest.raises(ValueError, match="no phases of b on w"):
-        shares.share(fused, "w", "b", ["qkv"], "forward")
+        shares.share(table_of(fused), "w", "b", ["qkv"], "forward")
 
 
 def test_top_consumers_grades_overhead_and_difference():
     one = table(*({"qkv": 60 + i, "mlp": 30, "rope": 7, "cache": 3 - i} for i in (0, 1, 0)))
     two = table(*({"qkv": 50 + i, "mlp": 40, "rope": 7, "cache": 3 - i} for i in (0, 1, 0)), variant="b", plain=80)
-    top = shares.top_consumers(one, "w", "a")
+    top = shares.top_consumers(table_of(one), "w", "a")
     assert [(phase, shares.grade(share.value)) for phase, share in top.items()] == [
         ("qkv", "critical"), ("mlp", "critical"), ("rope", "moderate"), ("cache", "minor"),
     ]  # fmt: skip
     settled = [shares.grade(share.low) == shares.grade(share.high) for share in top.values()]
     assert settled == [True, True, True, False]  # three rounds: 2.7 % or up to 6
     both = pd.concat([one, two])
-    assert shares.overhead(both, "w", "b").value == pytest.approx(1.25)
+    assert shares.overhead(table_of(both), "w", "b").value == pytest.approx(1.25)
 
 
 # --- a profiler's samples ------------------------------------------------------------------------------------------
@@ -370,7 +371,7 @@ def test_a_sample_goes_to_the_phase_of_the_line_nearest_to_its_leaf(stack, expec
 def test_phases_that_a_line_mixes_are_compared_together():
     frame = table(*[{"output": 30, "softmax": 20, "mlp": 50}] * 3)
     sampled = {frozenset({"output", "softmax"}): 30, frozenset({"output"}): 18, frozenset({"mlp"}): 52}
-    two, one = sorted(shares.agreements(frame, "w", "a", sampled), key=lambda found: found.phases)
+    two, one = sorted(shares.agreements(table_of(frame), "w", "a", sampled), key=lambda found: found.phases)
     assert (one.phases, two.phases) == (("softmax", "output"), ("mlp",))
     assert (one.sampled.value, two.sampled.value) == (0.48, 0.52)
     assert one.apart == pytest.approx(0.02) and one.agrees
@@ -381,7 +382,7 @@ def test_phases_that_a_line_mixes_are_compared_together():
 @pytest.mark.parametrize(("samples", "agrees"), [(300, True), (3000, False)])
 def test_no_sample_of_a_short_phase_is_no_proof_against_it_till_there_are_many(samples, agrees):
     frame = table(*[{"mask_create": 5, "mlp": 995}] * 3)
-    *_, short = shares.agreements(frame, "w", "a", {frozenset({"mlp"}): samples})
+    *_, short = shares.agreements(table_of(frame), "w", "a", {frozenset({"mlp"}): samples})
     assert short.phases == ("mask_create",) and short.sampled.value == 0
     assert short.agrees == agrees and (short.gap > 0) != agrees
 
@@ -391,17 +392,16 @@ def test_no_sample_of_a_short_phase_is_no_proof_against_it_till_there_are_many(s
 
 def test_phases_on_disk(tmp_path):
     folder = RunFolder.create(tmp_path / "run")
-    assert folder.read_table(PHASES_FILE).empty
+    assert not len(folder.read_table(PHASES_FILE))
     assert folder.records("phases.json") == []
     rows = [["w", "a", 1, 0, 0, 8, "qkv", 5, 9], ["w", "a", 1, 0, 0, 8, "mlp", 4, 9]]
     folder.write_table(PHASES_FILE, rows)
-    frame = folder.read_table(PHASES_FILE)
-    assert frame.values.tolist() == rows
+    assert list(map(list, folder.read_table(PHASES_FILE).rows())) == rows
     folder.write_table(PHASES_FILE, [*rows, rows[0]])
     with pytest.raises(RunError, match="a phase of a call twice"):
         folder.read_table(PHASES_FILE)
     folder.write_table(PHASES_FILE, [])
-    assert folder.read_table(PHASES_FILE).empty
+    assert not len(folder.read_table(PHASES_FILE))
 
 
 class Quiet:
@@ -476,8 +476,8 @@ def test_a_phase_pass_of_ours_the_library_s_and_someone_else_s(passed):
         assert "not measured in this run" in facts[workload, "team003"]["reason"]
         for name in measured_on(workload):
             assert facts[workload, name]["reason"] is None
-            rows = frame[(frame["workload"] == workload) & (frame["variant"] == name)]
-            assert rows["process"].nunique() == 3
+            rows = frame.where(workload=workload, variant=name)
+            assert len(set(rows["process"])) == 3
             assert set(rows["phase"]) >= {"embedding", "norm", "qkv", "rope", "cache", "o_proj", "mlp", "lm_head"}
             assert (set(rows["phase"]) >= {"scores", "softmax", "output"}) == (name != "transformers_sdpa")
             assert shares.share(frame, workload, name, PHASES, "forward").value == pytest.approx(1.0)
@@ -487,7 +487,7 @@ def test_a_phase_pass_of_ours_the_library_s_and_someone_else_s(passed):
         shares.share(frame, WORKLOADS[0], name, ["mask_create"], "forward").value for name in MEASURED[:2]
     )
     assert looked_up < made_anew / 2
-    assert not set(frame[frame["workload"] == WORKLOADS[1]]["phase"]) & {"mask_apply"}
+    assert not set(frame.where(workload=WORKLOADS[1])["phase"]) & {"mask_apply"}
 
 
 def test_timed_and_sampled_phases_agree(passed):

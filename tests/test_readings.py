@@ -31,10 +31,11 @@ from llama_workbench.harness.session import run as session
 from llama_workbench.harness.spec.regions import Range
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
-from llama_workbench.harness.store.parquet import NO_SAMPLES
+from llama_workbench.harness.store.parquet import COLUMNS, no_rows
 from llama_workbench.harness.store.pass_schema import ExactResult
 from llama_workbench.harness.store.schema import manifest_of
 from llama_workbench.harness.store.verdict_schema import Verdict
+from tests.tables import table_of
 
 CLAIMS = load_claims(ROOT / "claims")
 
@@ -61,10 +62,10 @@ def judged(*results: ExactResult, samples: pd.DataFrame | None = None, **hypothe
             for index, name in enumerate(names)
         ]
     }
-    columns = ("workload", "variant", "process", "round", "sub_round", "repeats", "cpu_ns", "wall_ns", "faults")
-    empty = pd.DataFrame({column: [] for column in columns})
     passes = {result.metric: {result.subject: result} for result in results}
-    evidence = evidence_from_manifest(manifest_of(manifest), empty if samples is None else samples, passes=passes)
+    evidence = evidence_from_manifest(
+        manifest_of(manifest), no_rows(COLUMNS) if samples is None else table_of(samples), passes=passes
+    )
     [verdict] = judge_claims([a_claim(**hypothesis)], evidence)
     return verdict
 
@@ -156,7 +157,9 @@ def test_a_part_may_be_measured_on_some_of_its_workloads_without_all() -> None:
         assert planned.hypothesis[0].workload_names() == measured
         assert planned.hypothesis[0].left_out == (2 if measured == some else 0)
         assert Claim.model_validate(planned.stored()) == planned  # as a run stores it
-        said = judge_claims([planned], evidence_from_manifest(manifest_of({"experiments": []}), NO_SAMPLES))[0].fewer
+        said = judge_claims([planned], evidence_from_manifest(manifest_of({"experiments": []}), no_rows(COLUMNS)))[
+            0
+        ].fewer
         assert said == "on 2 of its 4 workloads; --all has all" * (measured == some)
     table = claim.hypothesis[0].model_dump(exclude_defaults=True) | {"quick": ["prefill-tiny-t16"]}
     with pytest.raises(ClaimError, match="quick names prefill-tiny-t16, which workloads does not"):
@@ -306,7 +309,7 @@ def test_shares_of_several_workloads_are_judged_at_alpha_each() -> None:
     sizes = {"metric": "share", "variant": "old", "phases": ["qkv"], "of": "forward", "above": 10}
     claim = a_claim(workloads=["a", "b"], **sizes)
     manifest = {"experiments": [{"workload": {"name": "a"}, "variants": ["old"]}]}
-    evidence = evidence_from_manifest(manifest_of(manifest), rounds({"a": 0.0}))
+    evidence = evidence_from_manifest(manifest_of(manifest), table_of(rounds({"a": 0.0})))
     [verdict] = judge_claims([claim], evidence)
     assert verdict.alpha == 0.01
 
@@ -348,7 +351,7 @@ def test_a_share_of_loading_says_when_its_rounds_are_too_few(rounds: int, verdic
     record["first_tokens"] = [sample | {"round": number, "open_ns": 3e9 + 1e6 * number} for number in range(rounds)]
     manifest = {"experiments": [{"workload": {"name": "a", "kind": "prefill", "geometry": "15m"}, "variants": []}]}
     evidence = evidence_from_manifest(
-        manifest_of(manifest), NO_SAMPLES, passes={"loading": LOADING.form.validate_python([record])}
+        manifest_of(manifest), no_rows(COLUMNS), passes={"loading": LOADING.form.validate_python([record])}
     )
     claim = a_claim(metric="loading", workloads=["a"], quantity="gguf", of="cold", above=50)
     [found] = judge_claims([claim], evidence)
@@ -374,7 +377,7 @@ def test_a_share_of_loading_says_when_its_rounds_are_too_few(rounds: int, verdic
 )
 def test_what_a_document_states_is_computed_and_needs_no_run(quantity, figures, value, region, verdict) -> None:
     claim_of = a_claim(metric="stated", quantity=quantity, figures=figures, **region)
-    [judged] = judge_claims([claim_of], evidence_from_manifest(manifest_of({"experiments": []}), NO_SAMPLES))
+    [judged] = judge_claims([claim_of], evidence_from_manifest(manifest_of({"experiments": []}), no_rows(COLUMNS)))
     [effect] = judged.effects
     assert judged.verdict == verdict and effect.ratio == pytest.approx(value, abs=5e-4)
     assert effect.said == (f"from {figures[0]:g} and {figures[1]:g}",)

@@ -18,6 +18,7 @@ from llama_workbench.harness.metrics.roofline.work import ForwardWork
 from llama_workbench.harness.plan.options import Request
 from llama_workbench.harness.spec.words import Cause
 from llama_workbench.harness.worker.roof import roof as measured
+from tests.tables import table_of
 from tests.test_judge_change import judged, repository  # noqa: F401
 from tests.test_measure import run
 
@@ -108,7 +109,7 @@ def test_the_median_of_a_side_is_asked(work: ForwardWork, times: list[int], told
     def of_call(tokens: int) -> ForwardWork:
         return work
 
-    found = roof.beyond(samples(*times), of_call, (1e9, 1e9), "cpu_ns", 1)
+    found = roof.beyond(table_of(samples(*times)), of_call, (1e9, 1e9), "cpu_ns", 1)
     assert found.startswith(told) if told.startswith("reports") else told in found
     assert bool(found) == bool(told)
 

@@ -42,7 +42,7 @@ from llama_workbench.harness.report.passes import roofline_markdown
 from llama_workbench.harness.session import run as session
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
-from llama_workbench.harness.store.parquet import NO_SAMPLES
+from llama_workbench.harness.store.parquet import COLUMNS, no_rows
 from llama_workbench.harness.store.schema import manifest_of
 from llama_workbench.harness.store.verdict_schema import Verdict
 from llama_workbench.harness.worker.gates.small import small_weights
@@ -243,7 +243,7 @@ def a_claim(**hypothesis: Any) -> Claim:
 def judged(*records: dict[str, Any], excluded: tuple[str, ...] = (), **hypothesis: Any) -> Verdict:
     fallen = [{"variant": name, "reason": "it fell out"} for name in excluded]
     manifest = {"experiments": [{"workload": {"name": "w"}, "variants": ["fast"], "excluded": fallen}]}
-    evidence = evidence_from_manifest(manifest_of(manifest), NO_SAMPLES, passes={"roofline": records})
+    evidence = evidence_from_manifest(manifest_of(manifest), no_rows(COLUMNS), passes={"roofline": records})
     [verdict] = judge_claims([a_claim(**({"workloads": ["w"]} | hypothesis))], evidence)
     return verdict
 

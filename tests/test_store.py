@@ -22,7 +22,7 @@ from llama_workbench.harness.machine import environment
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.store.errors import RunError, RunWarning
 from llama_workbench.harness.store.folder import RunFolder, describe, list_runs
-from llama_workbench.harness.store.parquet import SCHEMA
+from llama_workbench.harness.store.parquet import COLUMNS
 from llama_workbench.harness.store.schema import FORMAT
 
 
@@ -58,18 +58,20 @@ def run(tmp_path: Path) -> RunFolder:
 def test_samples_come_back_as_they_were_written(run: RunFolder) -> None:
     for number in range(3):
         run.append_round(a_round(number))
-    from_journal = run.read_samples()
+    from_journal = run.read_samples().frame()
     run.finish()
-    from_parquet = run.read_samples()
+    from_parquet = run.read_samples().frame()
 
     assert not (run.path / "samples.jsonl").exists()
     pd.testing.assert_frame_equal(from_journal, from_parquet)
-    assert list(from_parquet.columns) == SCHEMA.names
+    assert list(from_parquet.columns) == list(COLUMNS)
     assert len(from_parquet) == 3 * 5 * 3
     row = from_parquet.iloc[-1]
     assert (row.variant, row["round"], row.sub_round, row.position) == ("team006_after@aa", 2, 4, 2)
     assert (row.tokens, row.repeats, row.cpu_ns, row.wall_ns, row.faults) == (16, 3, 1_002_004, 1_100_000, 0)
-    assert pq.read_schema(run.path / "samples.parquet").remove_metadata().equals(SCHEMA)
+    schema = pq.read_schema(run.path / "samples.parquet")
+    kinds = {field.name: "name" if field.type == pa.string() else str(field.type) for field in schema}
+    assert kinds == {name: column.kind for name, column in COLUMNS.items()}
     column = pq.ParquetFile(run.path / "samples.parquet").metadata.row_group(0).column(0)
     assert column.compression == "ZSTD"
 
@@ -80,26 +82,26 @@ def test_a_snapshot_keeps_the_journal_and_the_journal_wins(run: RunFolder) -> No
     assert (run.path / "samples.jsonl").exists()
     assert len(pq.read_table(run.path / "samples.parquet")) == 15
     run.append_round(a_round(1))
-    assert len(run.read_samples()) == 30
+    assert len(run.read_samples().frame()) == 30
 
 
 def test_a_finished_run_can_be_taken_up_again(run: RunFolder) -> None:
     run.append_round(a_round(0))
     run.finish()
     run.append_round(a_round(0, process=1))
-    frame = run.read_samples()
+    frame = run.read_samples().frame()
     assert sorted(frame["process"].unique()) == [0, 1]
     assert len(frame) == 30
     run.finish()
     run.finish()  # a second one changes nothing
-    assert len(run.read_samples()) == 30
+    assert len(run.read_samples().frame()) == 30
 
 
 def test_a_damaged_snapshot_beside_a_good_journal_is_only_a_warning(run: RunFolder) -> None:
     run.append_round(a_round(0))
     (run.path / "samples.parquet").write_bytes(b"PAR1 and then nothing")
     with pytest.warns(RunWarning, match=r"journal samples\.jsonl was read instead"):
-        assert len(run.read_samples()) == 15
+        assert len(run.read_samples().frame()) == 15
 
 
 def test_a_line_that_was_cut_off_is_left_out_and_the_next_round_starts_a_line(run: RunFolder) -> None:
@@ -108,9 +110,9 @@ def test_a_line_that_was_cut_off_is_left_out_and_the_next_round_starts_a_line(ru
     journal = run.path / "samples.jsonl"
     journal.write_bytes(journal.read_bytes()[:-40])
     with pytest.warns(RunWarning, match="cut off"):
-        assert set(run.read_samples()["round"]) == {0}
+        assert set(run.read_samples().frame()["round"]) == {0}
     run.append_round(a_round(7))
-    assert set(run.read_samples()["round"]) == {0, 7}
+    assert set(run.read_samples().frame()["round"]) == {0, 7}
 
 
 def test_a_damaged_line_in_the_middle_is_named(run: RunFolder) -> None:
@@ -120,7 +122,7 @@ def test_a_damaged_line_in_the_middle_is_named(run: RunFolder) -> None:
     lines = journal.read_text().splitlines(keepends=True)
     journal.write_text(lines[0] + lines[1][:30] + "\n" + lines[2])
     with pytest.raises(RunError, match=r"samples\.jsonl: line 2 is damaged .* Delete line 2"):
-        run.read_samples()
+        run.read_samples().frame()
 
 
 @pytest.mark.parametrize(
@@ -137,18 +139,18 @@ def test_a_journal_line_of_another_shape_is_named(run: RunFolder, samples: objec
     line = json.dumps({"workload": "w", "process": 0, "round": 0, "samples": samples})
     (run.path / "samples.jsonl").write_text(line + "\n")
     with pytest.raises(RunError, match=r"line 1 is damaged \((a sample|.samples.) .*is not"):
-        run.read_samples()
+        run.read_samples().frame()
 
 
 def test_what_no_run_can_have_measured_is_refused(run: RunFolder) -> None:
     record = a_round(0)
     run.append_round(record._replace(samples=(*record.samples, record.samples[0])))
     with pytest.raises(RunError, match="yardstick occurs twice in workload prefill-tiny-t16, process 0, round 0"):
-        run.read_samples()
+        run.read_samples().frame()
     (run.path / "samples.jsonl").unlink()
     run.append_round(Round("w", 0, 0, (Sample("v", 0, 0, 16, 0, 1, 1, 0),)))
     with pytest.raises(RunError, match="no calls or no time"):
-        run.read_samples()
+        run.read_samples().frame()
 
 
 def test_a_round_that_could_not_be_read_back_is_not_written(run: RunFolder) -> None:
@@ -208,7 +210,7 @@ def test_kill_9_keeps_every_finished_round(tmp_path: Path) -> None:
     child.wait()
     child.stdout.close()
 
-    rounds = sorted(RunFolder(tmp_path / "run").read_samples()["round"].unique())
+    rounds = sorted(RunFolder(tmp_path / "run").read_samples().frame()["round"].unique())
     assert rounds == list(range(len(rounds)))
     assert len(rounds) > max(reported)
 
@@ -257,7 +259,7 @@ def check_a_full_disk(folder: Path, before: str = "") -> dict[str, object]:
     assert "the earlier file is untouched" in str(said["json"])
     run = RunFolder(folder)
     assert run.read_manifest() == {"format": 1, "small": True}
-    assert sorted(run.read_samples()["round"].unique()) == list(
+    assert sorted(run.read_samples().frame()["round"].unique()) == list(
         range(rounds)
     )  # and no warning: warnings are errors here
     assert not list(folder.glob(".*.tmp"))
@@ -317,8 +319,8 @@ def test_an_earlier_run_is_moved_aside_not_mixed(run: RunFolder) -> None:
             again = RunFolder.create(run.path)
         assert not any(again.path.iterdir())
         again.append_round(a_round(5))
-    assert set(RunFolder(run.path.with_name("run.earlier-1")).read_samples()["round"]) == {0}
-    assert set(RunFolder(run.path.with_name("run.earlier-2")).read_samples()["round"]) == {5}
+    assert set(RunFolder(run.path.with_name("run.earlier-1")).read_samples().frame()["round"]) == {0}
+    assert set(RunFolder(run.path.with_name("run.earlier-2")).read_samples().frame()["round"]) == {5}
 
 
 # -- damage --------------------------------------------------------------------------------------------------------
@@ -336,7 +338,7 @@ def test_a_cut_off_parquet_file(run: RunFolder) -> None:
     for size in (0, 3, 200, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:size])
         with pytest.raises(RunError, match=r"samples\.parquet: .*Parquet.* measure again"):
-            run.read_samples()
+            run.read_samples().frame()
 
 
 def test_a_parquet_file_with_damaged_pages(run: RunFolder) -> None:
@@ -345,7 +347,7 @@ def test_a_parquet_file_with_damaged_pages(run: RunFolder) -> None:
     whole[4:300] = b"\xff" * 296
     path.write_bytes(bytes(whole))
     with pytest.raises(RunError, match=r"samples\.parquet: "):
-        run.read_samples()
+        run.read_samples().frame()
 
 
 def test_a_parquet_file_with_other_columns(run: RunFolder) -> None:
@@ -353,25 +355,25 @@ def test_a_parquet_file_with_other_columns(run: RunFolder) -> None:
     table = pq.read_table(path)
     pq.write_table(table.drop_columns(["cpu_ns", "faults"]), path)
     with pytest.raises(RunError, match="lacks the columns cpu_ns, faults"):
-        run.read_samples()
+        run.read_samples().frame()
     pq.write_table(table.set_column(8, "cpu_ns", table["cpu_ns"].cast(pa.float64())), path)
     with pytest.raises(RunError, match="column cpu_ns is double, not int64"):
-        run.read_samples()
+        run.read_samples().frame()
     pq.write_table(table.set_column(7, "repeats", pa.array([None] * len(table), pa.int32())), path)
     with pytest.raises(RunError, match="column repeats has empty cells"):
-        run.read_samples()
+        run.read_samples().frame()
     pq.write_table(table.set_column(2, "process", pa.array([2**40] * len(table))), path)
     with pytest.raises(RunError, match="damaged"):
-        run.read_samples()
+        run.read_samples().frame()
 
 
 def test_parquet_from_another_writer_is_read(run: RunFolder) -> None:
     """Plain strings, other integer widths and an extra column are no reason to refuse the numbers."""
     path = finished(run)
-    expected = run.read_samples()
+    expected = run.read_samples().frame()
     frame = expected.astype({"workload": str, "variant": str, "process": "int64", "faults": "int64"}).assign(note="x")
     pq.write_table(pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None), path)
-    pd.testing.assert_frame_equal(run.read_samples(), expected)
+    pd.testing.assert_frame_equal(run.read_samples().frame(), expected)
 
 
 @pytest.mark.parametrize(
@@ -407,7 +409,7 @@ def test_damaged_manifests(run: RunFolder, content: bytes, message: str) -> None
 
 def test_missing_files_name_the_fix(run: RunFolder, tmp_path: Path) -> None:
     with pytest.raises(RunError, match="holds no samples"):
-        run.read_samples()
+        run.read_samples().frame()
     with pytest.raises(RunError, match=r"run\.json: missing.*workbench runs"):
         run.read_manifest()
     with pytest.raises(RunError, match=r"verdicts\.json: missing\. Judge the run: workbench judge"):
@@ -543,9 +545,9 @@ def test_first_tokens_come_back_and_others_have_none(run: RunFolder) -> None:
     run.append_round(a_round(0))
     run.append_round(a_generation(1))
     run.append_round(a_round(2))
-    from_journal = run.read_samples()
+    from_journal = run.read_samples().frame()
     run.finish()
-    pd.testing.assert_frame_equal(from_journal, run.read_samples())
+    pd.testing.assert_frame_equal(from_journal, run.read_samples().frame())
     generated = from_journal["workload"] == "generate-tiny-t8-n6-b1"
     first = ["first_cpu_ns", "first_wall_ns"]
     assert from_journal.loc[generated, first].to_numpy().tolist() == [[4_000_000, 4_200_000]]
@@ -559,14 +561,14 @@ def test_a_first_token_that_cannot_be_is_refused(run: RunFolder, first: tuple[in
     changed = sample._replace(first_cpu_ns=first[0], first_wall_ns=first[1])
     run.append_round(a_generation(0)._replace(samples=(changed,)))
     with pytest.raises(RunError, match=r"first token came after the last"):
-        run.read_samples()
+        run.read_samples().frame()
 
 
 def test_a_sample_lacks_no_column_whatever_was_timed(run: RunFolder) -> None:
     path = finished(run)
     pq.write_table(pq.read_table(path).drop_columns(["first_cpu_ns"]), path)
     with pytest.raises(RunError, match="lacks the column first_cpu_ns"):
-        run.read_samples()
+        run.read_samples().frame()
 
 
 def test_the_first_run_of_a_project_leaves_a_gitignore_and_no_other_touches_it(tmp_path: Path) -> None:

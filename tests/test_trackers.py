@@ -68,7 +68,7 @@ def test_the_figures_are_those_of_the_run(run: RunFolder) -> None:
     relative = found[f"{row.workload}/{row.variant}"]["relative-time"]
     assert relative["value"] == pytest.approx(math.exp(-row.log_ratio))
     assert relative["lower_value"] < relative["value"] < relative["upper_value"]
-    samples = run.read_samples()
+    samples = run.read_samples().frame()
     mine = samples[(samples["workload"] == row.workload) & (samples["variant"] == row.variant)]
     each = (mine[f"{row.clock}_ns"] / mine["repeats"]).median()
     assert found[f"{row.workload}/{row.variant}"]["latency"]["value"] == pytest.approx(each)
@@ -85,7 +85,7 @@ def test_of_a_percentile_the_call_is_that_percentile(tmp_path: Path, monkeypatch
     (tmp_path / "tails.py").write_text(TAILS, encoding="utf-8")
     made, _ = measured(tmp_path, Request(**ASKED, statistic="p90"), rounds=3)
     latency = bencher(made.folder)["numbers-p90/now_and_then"]["latency"]["value"]
-    samples = made.folder.read_samples()
+    samples = made.folder.read_samples().frame()
     mine = samples[samples["variant"] == "now_and_then"]["cpu_ns"]
     assert latency == pytest.approx(mine.quantile(0.9)) and latency > 1.5 * mine.median()
 

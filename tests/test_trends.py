@@ -17,6 +17,7 @@ from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.confidence import Interval
 from llama_workbench.harness.stats.samples import Clock, log_times
 from llama_workbench.harness.store.verdict_schema import Effect
+from tests.tables import table_of
 
 ALPHA = 0.01
 POSITIONS = {f"decode-c{context}": context for context in (64, 256, 512, 1024, 2048)}
@@ -45,7 +46,7 @@ def decoding(
 
 
 def slope(frame: pd.DataFrame, *, positions: Mapping[str, int], clock: Clock, **asked: Any) -> Interval:
-    times = {size: log_times(frame, workload=workload, clock=clock) for workload, size in positions.items()}
+    times = {size: log_times(table_of(frame), workload=workload, clock=clock) for workload, size in positions.items()}
     return scaling.position_slope(times, **asked)
 
 

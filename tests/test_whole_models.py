@@ -27,6 +27,7 @@ from llama_workbench.harness.store.schema import manifest_of
 from llama_workbench.harness.store.verdict_schema import Verdict
 from llama_workbench.harness.worker.reference_logits import _wide
 from tests.runs import Quiet
+from tests.tables import table_of
 from tests.test_readings import a_claim
 
 PART, WHOLE = "prefill-tinyllama-1layer-t8", "prefill-tinyllama-t8"
@@ -69,7 +70,7 @@ def judged(quantity: str, *, gains: tuple[float, float], layers_ratio: float = 2
         ],
     }
     manifest["experiments"][0]["excluded"] = [{"variant": name, "reason": why} for name, why in left_out.items()]
-    evidence = evidence_from_manifest(manifest_of(manifest), pd.DataFrame(rows, columns=list(columns)))
+    evidence = evidence_from_manifest(manifest_of(manifest), table_of(pd.DataFrame(rows, columns=list(columns))))
     asked = {"metric": "layers", "quantity": quantity, "variant": "new", "baseline": "old"}
     [verdict] = judge_claims([a_claim(**asked, workloads=[WHOLE, PART], range=[95, 105])], evidence)
     return verdict

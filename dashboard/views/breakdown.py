@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import pandas as pd
-
 from llama_workbench.harness.claims.published import Portion
 from llama_workbench.harness.metrics.share import shares
 from llama_workbench.harness.metrics.share.files import PHASE_FACTS, PHASES, PhaseFacts
 from llama_workbench.harness.metrics.share.shares import Share
+from llama_workbench.harness.spec.table import Table
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.parquet import no_rows
 from llama_workbench.variants.phase_map import DENOMINATORS
 
 from .. import words
@@ -67,15 +67,14 @@ class PhaseShare:
 class Phases:
     """What a run's phase pass left. `facts`: by workload and variant. `problems`: files that could not be read."""
 
-    table: pd.DataFrame
+    table: Table
     facts: Mapping[tuple[str, str], PhaseFacts]
     problems: tuple[str, ...]
 
     @property
     def measured(self) -> tuple[tuple[str, str], ...]:
         """Workloads and variants with phases, in the order of the file."""
-        pairs = self.table[["workload", "variant"]].astype(str).drop_duplicates()
-        return tuple(pairs.itertuples(index=False, name=None))
+        return tuple(self.table.distinct("workload", "variant"))
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,7 @@ class Breakdown:
 def read(run: data.Run) -> Phases:
     """The phase pass of a run; what cannot be read is a problem and counts as not measured."""
     folder, problems = RunFolder(run.path), list[str]()
-    table = data.read_or(PHASES.schema.empty_table().to_pandas(), lambda: folder.read_table(PHASES), problems)
+    table = data.read_or(no_rows(PHASES.columns), lambda: folder.read_table(PHASES), problems)
     facts = data.read_or_none(folder, PHASE_FACTS, problems)
     return Phases(table, {(fact.workload, fact.variant): fact for fact in facts}, tuple(problems))
 

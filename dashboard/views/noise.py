@@ -12,6 +12,7 @@ import pandas as pd
 from scipy import stats
 
 from llama_workbench.harness.evidence.controls import checks_text
+from llama_workbench.harness.spec.table import Table
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.confidence import Interval, fixed_interval
 from llama_workbench.harness.store.errors import RunError
@@ -49,12 +50,12 @@ def read(run: data.Run) -> Noise:
         return Noise(_NO_ROUNDS, {}, 0, words.problem(error))
 
 
-def aggregate(table: pd.DataFrame, clock: Mapping[str, str]) -> Noise:
-    """The same from a table of samples, columns as the store's SCHEMA, in the order they were taken.
+def aggregate(table: Table, clock: Mapping[str, str]) -> Noise:
+    """The same from a table of samples, columns as those of samples.parquet, in the order they were taken.
 
     Different lengths of one round are taken together.
     """
-    if table.empty:
+    if not len(table):
         return Noise(_NO_ROUNDS, {}, 0, "")
     timed = samples.timed(table, clock)
     grouped = timed.groupby(["workload", "variant", "process", "round"], observed=True, sort=False)

@@ -7,6 +7,7 @@ of them in a long run. Functions that take a run raise RunError where its sample
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from llama_workbench.harness.metrics.scaling import position_slope
 from llama_workbench.harness.report.causes import explanations_in
 from llama_workbench.harness.report.comparison import Screen, screens
 from llama_workbench.harness.spec.comparison import Comparison, Metric
+from llama_workbench.harness.spec.table import Table
 from llama_workbench.harness.spec.words import Cause
 from llama_workbench.harness.stats.confidence import Interval, LookPlan, running_bounds, running_interval
 from llama_workbench.harness.stats.samples import Clock, call_times_ns, time_differences
@@ -146,8 +148,8 @@ def pair(
 def versus(run: data.Run, baseline: str, variant: str) -> Versus:
     """Judge two variants against each other, on every workload where both took part in one round."""
     whole = read_evidence(run, (variant, baseline))
-    sides_of_round = whole.samples.groupby(["workload", "process", "round"], observed=True)["variant"].nunique()
-    shared = set(sides_of_round[sides_of_round == 2].index.get_level_values("workload"))
+    sides_of_round = Counter(row[:3] for row in whole.samples.distinct("workload", "process", "round", "variant"))
+    shared = {workload for (workload, *_), sides in sides_of_round.items() if sides == 2}
     # Who was excluded from a workload, or took part in other rounds or another pass only, was not timed against it.
     measured = {name: (baseline, variant) for name in whole.measured if name in shared}
     evidence = replace(whole, measured=measured)
@@ -272,13 +274,12 @@ def clocks(run: data.Run) -> dict[str, str]:
     return {name: clock if clock and clock in get_args(Clock) else "cpu" for name, clock in named.items()}
 
 
-def timed(samples: pd.DataFrame, clock: Mapping[str, str]) -> pd.DataFrame:
+def timed(samples: Table, clock: Mapping[str, str]) -> pd.DataFrame:
     """Samples in their order with `ns` (a call, by the workload's clock), `faults` (a call) and `seconds` (so far)."""
-    wanted = samples["workload"].map(clock).astype(object).fillna("cpu")
-    ns = pd.Series(np.nan, samples.index)
-    for known in (each for each in get_args(Clock) if each in set(wanted)):
-        here = wanted == known
-        ns[here] = call_times_ns(samples[here], clock=known)
-    return samples.assign(
+    workloads, ns = samples.names("workload"), np.full(len(samples), np.nan)
+    for known in get_args(Clock):
+        here = workloads.are(*(name for name in workloads.values if clock.get(name, "cpu") == known))
+        ns[here] = call_times_ns(samples.take(here), clock=known)
+    return samples.frame().assign(
         ns=ns, faults=samples["faults"] / samples["repeats"], seconds=samples["wall_ns"].cumsum() / 1e9
     )

@@ -116,7 +116,7 @@ def check(run: RunFolder) -> None:
         return
     samples = run.read_samples()
     only_functions = all(each.workload.kind == "call" for each in manifest.experiments)
-    if not only_functions and YARDSTICK not in set(samples["variant"]):
+    if not only_functions and YARDSTICK not in samples.names("variant").values:
         problem = f"the run has no samples of {YARDSTICK}, so nothing could be compared with it"
         raise RunError(run.path, problem, "Save a run of whole models: pytest --benchmark")
 

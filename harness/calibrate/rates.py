@@ -9,9 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from scipy.stats import binomtest
-
 from ..report.markdown import markdown_cell, markdown_rows
+from ..stats.distributions import exact_ends
 from .clothes import CLOTHES
 from .known import IDENTICAL, KINDS, MOVED, PLANTED, TWINS
 from .record import DIFFERENT, Trial
@@ -37,15 +36,14 @@ class Rate:
         """Its 95 % interval, between 0 and 1."""
         if not self.of:
             return 0.0, 1.0
-        interval = binomtest(self.count, self.of).proportion_ci(CONFIDENCE, method="exact")
-        return float(interval.low), float(interval.high)
+        return exact_ends(self.count, self.of, 1 - CONFIDENCE)
 
     @property
     def at_most(self) -> float:
         """The bound that the rate lies below with 95 % confidence, between 0 and 1."""
         if not self.of:
             return 1.0
-        return float(binomtest(self.count, self.of, alternative="less").proportion_ci(CONFIDENCE, method="exact").high)
+        return exact_ends(self.count, self.of, 2 * (1 - CONFIDENCE))[1]
 
     def __str__(self) -> str:
         if not self.of:

@@ -150,7 +150,7 @@ def _read(run: RunFolder, trouble: str) -> TrialOutcome:
         low=_log(effect["low"]),
         high=_log(effect["high"]),
         rounds=effect["rounds"],
-        processes=int(samples["process"].nunique()),
+        processes=len(set(samples["process"].tolist())),
         fired=sum(control.fired for control in manifest.noise.controls) if manifest.noise else 0,
         inside=_inside(manifest),
         seed=manifest.seed,

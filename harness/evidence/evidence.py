@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
-import pandas as pd
-
 from ..spec.comparison import Comparison, Metric
 from ..spec.regions import Region
+from ..spec.table import Table
 from ..spec.words import Cause
 from ..stats.dependence import is_dependent
 from ..stats.samples import (
@@ -44,7 +43,7 @@ class Evidence:
     design: how its series are looked at.
     """
 
-    samples: pd.DataFrame
+    samples: Table
     measured: Mapping[str, tuple[str, ...]]
     clocks: Clocks = field(default_factory=Clocks)
     trace_difference: Mapping[tuple[str, frozenset[str]], str] = field(default_factory=dict)
@@ -156,7 +155,7 @@ def fault_cost_ns(environment: Environment | None) -> float:
 
 def evidence_from_manifest(
     manifest: Manifest,
-    samples: pd.DataFrame,
+    samples: Table,
     *,
     passes: Mapping[str, Any] | None = None,
     noise: Noise | None = None,

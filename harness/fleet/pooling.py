@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtrit
 
 from ..evidence.numbers import exp
 from ..spec.words import SETTLED, Word
 from ..stats.confidence import looks_reached
+from ..stats.distributions import student_quantile
 from ..stats.means import CentredInterval, between_variance
 from ..store.machine_schema import General, OfKind, Pooled
 from ..store.verdict_schema import Effect
@@ -76,7 +76,7 @@ def _error(effect: Effect, alpha: float, looks_once: bool) -> float:
     if not math.isfinite(half):
         return math.inf
     if looks_once:
-        return half / float(stdtrit(effect.rounds - 1, 1 - alpha / 2)) if effect.rounds > 1 else half
+        return half / student_quantile(effect.rounds - 1, 1 - alpha / 2) if effect.rounds > 1 else half
     reached = looks_reached(effect.rounds, effect.plan(alpha))
     return half / (reached[-1].half_width(1.0) * math.sqrt(reached[-1].rounds)) if reached else half
 

@@ -8,10 +8,11 @@ from importlib.util import find_spec
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "models": ("torch", "transformers", "safetensors", "tokenizers", "gguf"),
     "dashboard": ("streamlit", "plotly", "jinja2"),
+    "notebook": ("pandas",),
     "profile": ("memray",),
     "export": ("resvg_py",),
     "fleet": ("ray", "grpc"),
-    "remote": ("s3fs",),
+    "remote": ("pyarrow", "s3fs"),
 }
 """By the name of the extra in pyproject.toml: the modules that it brings. (py-spy is a program, and has none.)"""
 

@@ -107,8 +107,7 @@ def _load(cases: Mapping[tuple[str, str], ReplayedCase], folder: RunFolder, mani
                 continue
             clock = clocks.of(workload, variant)
             if samples is not None and variant not in excluded:
-                mine = samples[(samples["workload"] == workload) & (samples["variant"] == variant)]
-                times = call_times_ns(mine, clock=clock)
+                times = call_times_ns(samples.where(workload=workload, variant=variant), clock=clock)
                 case.seconds = tuple((times[times > 0] / 1e9).tolist())
             gate = experiment.gates.get(variant, UNGATED)
             case.facts = {

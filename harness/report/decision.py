@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
 
-import pandas as pd
-
 from ..metrics.share.shares import share as time_share
 from ..spec.dispute import GAIN_OF, SHARE_OF, Dispute, Numbers, Rule
+from ..spec.table import Table
 from ..store.verdict_schema import Verdict
 from .markdown import markdown_cell, markdown_rows
 
@@ -153,12 +152,12 @@ def effects_of(numbers: Numbers, verdicts: Iterable[Verdict], workload: str) -> 
 
 
 def decisions_of(
-    dispute: Dispute, table: pd.DataFrame, verdicts: Iterable[Verdict], alpha: float
+    dispute: Dispute, table: Table, verdicts: Iterable[Verdict], alpha: float
 ) -> dict[str, tuple[Decision, ...]]:
     """What the rules pick on each workload with time shares of the variant that they ask about, or where they ask for
     no shares, with any verdict; from phases.parquet and the verdicts. Nothing where there are no rules."""
     judged, numbers = list(verdicts), dispute.numbers
-    if not dispute.rule or (numbers.shares and table.empty):
+    if not dispute.rule or (numbers.shares and not len(table)):
         return {}
 
     def percent(workload: str, phases: Sequence[str]) -> Measured:
@@ -166,16 +165,16 @@ def decisions_of(
         return Measured(100 * part.value, 100 * part.low, 100 * part.high)
 
     if numbers.shares:
-        names = table.loc[table["variant"] == numbers.shares_of, "workload"].astype(str)
+        names = [workload for (workload,) in table.where(variant=numbers.shares_of).distinct("workload")]
     else:
-        names = pd.Series([effect.workload for verdict in judged for effect in verdict.effects], dtype=str)
+        names = [effect.workload for verdict in judged for effect in verdict.effects]
     return {
         workload: decide(
             dispute,
             {name: percent(workload, phases) for name, phases in numbers.shares.items()},
             effects_of(numbers, judged, workload),
         )
-        for workload in names.unique()
+        for workload in dict.fromkeys(names)
     }
 
 

@@ -37,8 +37,7 @@ def measure_standings(folder: RunFolder, workloads: Collection[str] | None = Non
     """
     manifest, samples = folder.manifest(), folder.read_samples()
     evidence = evidence_from_manifest(manifest, samples)
-    pairs = samples[["workload", "variant"]].drop_duplicates()
-    present = set(pairs.astype(str).itertuples(index=False, name=None))
+    present = set(samples.distinct("workload", "variant"))
     results: dict[str, WorkloadResult] = {}
     baselines: dict[str, str] = {}
     for experiment in manifest.experiments:

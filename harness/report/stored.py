@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..evidence.evidence import Evidence, evidence_from_manifest
 from ..metrics.registry import metrics
 from ..store.folder import RunFolder
-from ..store.parquet import NO_SAMPLES
+from ..store.parquet import COLUMNS, no_rows
 from ..store.schema import Manifest
 
 
@@ -14,4 +14,5 @@ def evidence_of(folder: RunFolder, manifest: Manifest) -> Evidence:
     gone that its manifest speaks of."""
     timed = bool(folder.finished_rounds()) or any(each.rounds for each in manifest.experiments)
     passes = {metric.names[0]: found for metric in metrics() if (found := metric.read(folder)) is not None}
-    return evidence_from_manifest(manifest, folder.read_samples() if timed else NO_SAMPLES, passes=passes)
+    samples = folder.read_samples() if timed else no_rows(COLUMNS)
+    return evidence_from_manifest(manifest, samples, passes=passes)

@@ -48,8 +48,8 @@ def tracked(folder: RunFolder) -> Iterator[Tracked]:
         if not row.rounds:
             continue
         result = standings.workloads[row.workload]
-        of_row = (samples["workload"] == row.workload) & (samples["variant"] == row.variant)
-        times = call_times_ns(samples[of_row], clock=cast(Clock, row.clock))
+        of_row = samples.where(workload=row.workload, variant=row.variant)
+        times = call_times_ns(of_row, clock=cast(Clock, row.clock))
         yield Tracked(
             name=f"{row.workload}/{row.variant}",
             relative=math.exp(-row.log_ratio),

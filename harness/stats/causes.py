@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
+
+from .distributions import student_quantile
 
 LEAST_SHARE = 0.01
 """Places with less of both sides' time are not looked at one by one: each further row makes all intervals wider."""
@@ -84,7 +85,7 @@ def _row(
     pooled = (shares * whole).sum(axis=1) / whole.sum(axis=1)
     drawn = float(((times[:, 0] ** 2) * pooled * (1 - pooled) / whole.sum(axis=1)).sum())
     error = math.sqrt(max(float(apart.var(ddof=1)) / lives, drawn))
-    reach = float(stdtrit(lives - 1, 1 - alpha / 2)) * error
+    reach = student_quantile(lives - 1, 1 - alpha / 2) * error
     ns = float(apart.mean())
     baseline_ns, variant_ns = (float(value) for value in both.mean(axis=1))
     return PlaceDifference(key, ns, ns - reach, ns + reach, baseline_ns, variant_ns)

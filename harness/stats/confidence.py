@@ -26,8 +26,8 @@ from itertools import count, takewhile
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
-from scipy.special import ndtr, ndtri, stdtrit
+
+from .distributions import normal_chance, normal_chances, normal_quantile, root, student_quantile
 
 FIRST_LOOK, GROWTH = 12, 1.25
 """Rounds before the first look, and how many times as many each further look has."""
@@ -77,7 +77,7 @@ class Look:
 
     def half_width(self, spread: float) -> float:
         """Half width to expect on normal differences with standard deviation `spread`: about that of Student's t."""
-        quantile = float(stdtrit(self.rounds - 1, ndtr(self.critical)))
+        quantile = student_quantile(self.rounds - 1, normal_chance(self.critical))
         return quantile * max(spread, RESOLUTION) / math.sqrt(self.rounds)
 
 
@@ -152,7 +152,7 @@ def _looks_until(plan: LookPlan, number: int) -> tuple[Look, ...]:
             break
         step = math.sqrt(rounds - result[-1].rounds if result else rounds)
         critical = _critical(places, chances, step, rounds, spend)
-        result.append(Look(rounds, critical, _rank(rounds, float(2 * ndtr(-critical)))))
+        result.append(Look(rounds, critical, _rank(rounds, 2 * normal_chance(-critical))))
         border = critical * math.sqrt(rounds)
         next_places = border * nodes
         density = np.exp(-(((next_places[:, None] - places) / step) ** 2) / 2) / (step * math.sqrt(2 * math.pi))
@@ -194,10 +194,10 @@ def _critical(
 
     def too_likely(errors: float) -> float:
         border = errors * math.sqrt(rounds)
-        outside = ndtr((places - border) / step) + ndtr((-border - places) / step)
-        return float(outside @ chances) - spend
+        ends = np.concatenate([places - border, -border - places]) / step
+        return float(normal_chances(ends).reshape(2, -1).sum(axis=0) @ chances) - spend
 
-    return float(brentq(too_likely, 0.0, 40.0, xtol=1e-13, rtol=1e-14))
+    return root(too_likely, 0.0, 40.0)
 
 
 def _rank(rounds: int, spend: float) -> int:
@@ -205,7 +205,7 @@ def _rank(rounds: int, spend: float) -> int:
     if rounds <= EXACT_ROUNDS:
         return int(np.searchsorted(_signed_rank_distribution(rounds), spend / 2, side="right"))
     deviation = math.sqrt(rounds * (rounds + 1) * (2 * rounds + 1) / 24)
-    return math.floor(rounds * (rounds + 1) / 4 - 0.5 + float(ndtri(spend / 2)) * deviation)
+    return math.floor(rounds * (rounds + 1) / 4 - 0.5 + normal_quantile(spend / 2) * deviation)
 
 
 @lru_cache(maxsize=64)
@@ -281,7 +281,7 @@ def fixed_interval(values: ArrayLike, alpha: float) -> Interval:
     if series.size < 2:
         return Interval(centre, -math.inf, math.inf, series.size)
     error = float(series.std(ddof=1)) / math.sqrt(series.size)
-    half = float(stdtrit(series.size - 1, 1 - alpha / 2)) * error
+    half = student_quantile(series.size - 1, 1 - alpha / 2) * error
     return Interval(centre, centre - half, centre + half, series.size)
 
 

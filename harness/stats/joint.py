@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
 
 from .confidence import RESOLUTION
 from .dependence import mid_ranks
@@ -34,13 +33,15 @@ def chance_of_no_difference(series: Sequence[EqualSides]) -> float:
 
     How far: the sum of the squared signed-rank sums, each over its variance. 1 where nothing can be said.
     """
-    ranks = _signed_ranks([each for each in series if np.any(each.values)])
-    if not ranks.nnz:
+    told = [each for each in series if np.any(each.values)]
+    if not told:
         return 1.0
-    here, rng = _distance(ranks, np.ones((ranks.shape[1], 1))), np.random.default_rng(0)
+    places = {unit: place for place, unit in enumerate(dict.fromkeys(unit for each in told for unit in each.units))}
+    ranks = [([places[unit] for unit in each.units], _signed_ranks(each.values)) for each in told]
+    here, rng = _distance(ranks, np.ones((len(places), 1))), np.random.default_rng(0)
     as_far = 0
     for _ in range(CHUNKS):
-        signs = rng.integers(0, 2, (ranks.shape[1], A_CHUNK)).astype(np.float64) * 2 - 1
+        signs = rng.integers(0, 2, (len(places), A_CHUNK)).astype(np.float64) * 2 - 1
         as_far += int((_distance(ranks, signs) >= here - 1e-9).sum())
     return (1 + as_far) / (1 + CHUNKS * A_CHUNK)
 
@@ -54,18 +55,14 @@ def typical_difference(series: Sequence[EqualSides]) -> float:
     return math.sqrt(max(float(weighted @ weighted) - len(long), 0.0) / float((errors**-2).sum())) if long else 0.0
 
 
-def _signed_ranks(series: Sequence[EqualSides]) -> csr_matrix:
-    """[series, units]: the signed ranks of its values of each unit, over the root of the sum of all squares."""
-    places: dict[Hashable, int] = {}
-    rows, columns, entries = [], [], []
-    for row, sides in enumerate(series):
-        ranks = mid_ranks(np.abs(sides.values)) * np.sign(sides.values)
-        rows += [row] * ranks.size
-        columns += [places.setdefault(unit, len(places)) for unit in sides.units]
-        entries += list(ranks / math.sqrt(ranks @ ranks))
-    return csr_matrix((entries, (rows, columns)), shape=(len(series), len(places)))
+def _signed_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The signed ranks of a series, over the root of the sum of their squares."""
+    ranks = mid_ranks(np.abs(values)) * np.sign(values)
+    return ranks / math.sqrt(ranks @ ranks)
 
 
-def _distance(ranks: csr_matrix, signs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """One number for each column of signs."""
-    return np.asarray((np.asarray(ranks @ signs) ** 2).sum(axis=0), dtype=np.float64)
+def _distance(
+    ranks: Sequence[tuple[list[int], NDArray[np.float64]]], signs: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """One number for each column of signs, a row a unit."""
+    return np.sum([(entries @ signs[units]) ** 2 for units, entries in ranks], axis=0, dtype=np.float64)

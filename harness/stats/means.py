@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
-from scipy.special import chdtri, stdtrit
+
+from .distributions import chi_squared_quantile, root, student_quantile
 
 TRIMMED = 0.2
 """Share of the values that is left out at each end."""
@@ -49,7 +49,7 @@ class Mean:
 
     def ends(self, alpha: float) -> tuple[float, float]:
         """The interval that misses the truth with probability `alpha` (Student's t)."""
-        half = float(stdtrit(self.freedom, 1 - alpha / 2)) * self.error
+        half = student_quantile(self.freedom, 1 - alpha / 2) * self.error
         return self.centre - half, self.centre + half
 
 
@@ -78,7 +78,7 @@ def between_variance(centres: ArrayLike, errors: ArrayLike) -> float:
 def most_between_variance(centres: ArrayLike, errors: ArrayLike, alpha: float) -> float:
     """Upper bound of that variance, too low with probability `alpha` (Viechtbauer 2007); infinite for one mean."""
     y, v = np.asarray(centres, dtype=np.float64), np.asarray(errors, dtype=np.float64) ** 2
-    return math.inf if y.size < 2 else _variance_of_scatter(y, v, float(chdtri(y.size - 1, 1 - alpha)))
+    return math.inf if y.size < 2 else _variance_of_scatter(y, v, chi_squared_quantile(y.size - 1, 1 - alpha))
 
 
 def scatter(y: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
@@ -95,4 +95,4 @@ def _variance_of_scatter(y: NDArray[np.float64], v: NDArray[np.float64], expecte
     if y.size < 2 or excess(0.0) <= 0:
         return 0.0
     most = float(np.square(y - y.mean()).sum()) / expected  # there the scatter is what is expected at most
-    return float(brentq(excess, 0.0, most, xtol=1e-14, rtol=1e-10)) if excess(most) < 0 else most
+    return root(excess, 0.0, most) if excess(most) < 0 else most

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from ..spec.comparison import Metric
 from ..spec.sample import Round, Sample
+from ..spec.table import Names, Table
 
 Clock = Literal["cpu", "wall", "device"]
 
@@ -72,7 +72,7 @@ class LogTimes:
 
 
 def call_times_ns(
-    samples: pd.DataFrame | Mapping[str, NDArray[Any]], *, clock: Clock, metric: Metric = "time", new_tokens: int = 0
+    samples: Table | Mapping[str, NDArray[Any]], *, clock: Clock, metric: Metric = "time", new_tokens: int = 0
 ) -> NDArray[np.float64]:
     """Time a call of every sample by one metric, in nanoseconds.
 
@@ -102,7 +102,7 @@ def tokens_per_second(call_ns: float, *, new_tokens: int, batch: int = 1) -> flo
 
 
 def log_times(
-    samples: pd.DataFrame,
+    samples: Table,
     *,
     workload: str,
     clock: Clock,
@@ -115,10 +115,10 @@ def log_times(
 
     Raises ValueError where a variant occurs twice in one sub-round, and as `call_times_ns` does.
     """
-    here = samples[samples["workload"] == workload]
-    codes, names = pd.factorize(here["variant"].astype(str))
-    columns = {name: here[name].to_numpy() for name in here.columns if name not in ("workload", "variant")}
-    return _array(columns, codes, tuple(names), workload, clock, metric, new_tokens, by_lives, quantile)
+    here = samples.where(workload=workload)
+    variants = Names.of(here.names("variant").tolist())
+    columns = {name: here[name] for name in here.columns if name not in ("workload", "variant")}
+    return _array(columns, variants.codes, variants.values, workload, clock, metric, new_tokens, by_lives, quantile)
 
 
 def log_times_of_rounds(
@@ -148,7 +148,7 @@ def log_times_of_rounds(
 
 def _array(
     columns: Mapping[str, NDArray[Any]],
-    codes: NDArray[np.intp],
+    codes: NDArray[np.integer[Any]],
     names: tuple[str, ...],
     workload: str,
     clock: Clock,

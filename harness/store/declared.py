@@ -6,16 +6,14 @@ The store needs no list of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import pandas as pd
-import pyarrow as pa
 from pydantic import TypeAdapter
 
-from ..spec.sample import columns
-from .parquet import schema_of
+from ..spec.sample import Column, columns
+from ..spec.table import Table
 
 
 class JsonFile(str):
@@ -38,14 +36,14 @@ class TableFile(str):
     """
 
     row: type
-    schema: pa.Schema
-    fault: Callable[[pd.DataFrame], str]
+    columns: Mapping[str, Column]
+    fault: Callable[[Table], str]
 
-    def __new__(cls, name: str, row: type, fault: Callable[[pd.DataFrame], str] = lambda table: "") -> TableFile:
+    def __new__(cls, name: str, row: type, fault: Callable[[Table], str] = lambda table: "") -> TableFile:
         if Path(name).name != name or not name.endswith(".parquet"):
             raise ValueError(f"{name!r} is not a plain name ending in .parquet")
         file = super().__new__(cls, name)
-        file.row, file.schema, file.fault = row, schema_of(columns(row)), fault
+        file.row, file.columns, file.fault = row, columns(row), fault
         return file
 
 

@@ -18,12 +18,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-import pyarrow as pa
-
 from ..machine.environment import one_line
 from ..machine.locks import Lock, Taken
 from ..spec.sample import Round, Sample
+from ..spec.table import Table
 from ..spec.words import Word
 from . import forms, journal, parquet
 from .declared import JsonFile, TableFile
@@ -158,8 +156,8 @@ class RunFolder:
 
     def snapshot(self) -> None:
         """Write everything sampled so far to samples.parquet and keep the journal."""
-        table = self._read_table().replace_schema_metadata({"llama_workbench.format": str(FORMAT)})
-        replace_whole(self.path, {SAMPLES: lambda temporary: parquet.write_table(table, temporary)})
+        table, facts = self.read_samples(), {"llama_workbench.format": str(FORMAT)}
+        replace_whole(self.path, {SAMPLES: lambda temporary: parquet.write_table(table, temporary, facts)})
 
     def finish(self) -> None:
         """Write samples.parquet, and only when it is on disk remove the journal."""
@@ -170,32 +168,44 @@ class RunFolder:
 
     def write_table(self, file: TableFile, rows: Sequence[Sequence[Any]]) -> None:
         """Replace a table of a pass whole."""
-        fields = file.schema.names
-        table = pa.Table.from_pylist([dict(zip(fields, row, strict=True)) for row in rows], file.schema)
+        table = parquet.table_of(file.columns, rows)
         replace_whole(self.path, {file: lambda temporary: parquet.write_table(table, temporary)})
 
-    def read_samples(self, variants: Collection[str] | None = None) -> pd.DataFrame:
-        """All samples, columns as parquet.SCHEMA (`workload` and `variant` categorical), in the order they were taken.
+    def read_samples(self, variants: Collection[str] | None = None) -> Table:
+        """All samples, columns as parquet.COLUMNS, in the order they were taken.
 
         With `variants` only theirs, which of a long run is a small part and as much faster. Where a journal exists,
         its rounds win over the same rounds in samples.parquet.
         """
-        return self._read_table(variants).to_pandas()
+        has_journal, has_parquet = self.has(JOURNAL), self.has(SAMPLES)
+        if not has_journal:
+            if has_parquet:
+                return parquet.read_samples(self._checked(SAMPLES), variants)
+            if not self.path.is_dir():
+                raise no_such_folder(self.path)
+            problem = f"holds no samples ({SAMPLES} or {JOURNAL})"
+            raise RunError(self.path, problem, "No round was finished: measure again.")
+        table, is_whole = journal.read(self.path / JOURNAL)
+        if has_parquet:
+            table = journal.merged(table, self.path / SAMPLES)
+        if is_whole:
+            with contextlib.suppress(RunError):
+                counted = {each.workload.name: each.rounds for each in self.manifest().experiments}
+                journal.warn_of_lost_rounds(self.path / JOURNAL, table, counted)
+        return table if variants is None else table.take(table.names("variant").are(*variants))
 
     def rounds(self) -> Iterator[Round]:
         """All finished rounds, in the order they were taken."""
         if self.finished_rounds():
-            table = self._read_table()
-            rows = zip(*(table.column(name).to_pylist() for name in (*journal.ROUND, *Sample._fields)), strict=True)
+            rows = self.read_samples().select([*journal.ROUND, *Sample._fields]).rows()
             for (workload, process, number), group in itertools.groupby(rows, lambda row: row[:3]):
                 yield Round(workload, process, number, tuple(Sample(*row[3:]) for row in group))
 
     def timed_together(self) -> dict[str, frozenset[tuple[str, ...]]]:
         """Workload → the groups of variants that shared a round, each in alphabetical order. Reads four columns."""
-        groups: dict[tuple[str, ...], set[str]] = {}
-        for row in self._distinct(["workload", "process", "round", "variant"]):
-            key = str(row["workload"]), str(row["process"]), str(row["round"])
-            groups.setdefault(key, set()).add(str(row["variant"]))
+        groups: dict[tuple[Any, ...], set[str]] = {}
+        for *key, variant in self._distinct([*journal.ROUND, "variant"]):
+            groups.setdefault(tuple(key), set()).add(variant)
         found: dict[str, set[tuple[str, ...]]] = {}
         for (workload, *_), names in groups.items():
             found.setdefault(workload, set()).add(tuple(sorted(names)))
@@ -210,42 +220,22 @@ class RunFolder:
             return {}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RunWarning)  # the reader of the samples themselves is warned
-            return dict(Counter(str(row["workload"]) for row in self._distinct(journal.ROUND)))
+            return dict(Counter(workload for workload, *_ in self._distinct(journal.ROUND)))
 
-    def _distinct(self, names: list[str]) -> list[dict[str, Any]]:
+    def _distinct(self, names: Sequence[str]) -> list[tuple[Any, ...]]:
         """The different rows of these columns of the samples; of a finished run only these columns are read."""
         if self.has(JOURNAL) or not self.has(SAMPLES):
-            table = self._read_table().select(names)
-        else:
-            table = parquet.read_columns(self.path / SAMPLES, names, self._source(SAMPLES))
-        return table.group_by(names).aggregate([]).to_pylist()
+            return self.read_samples().distinct(*names)
+        return parquet.distinct(self._checked(SAMPLES), names)
 
-    def _read_table(self, variants: Collection[str] | None = None) -> pa.Table:
-        has_journal, has_parquet = self.has(JOURNAL), self.has(SAMPLES)
-        if not has_journal:
-            if has_parquet:
-                return parquet.read_samples(self.path / SAMPLES, variants, self._source(SAMPLES))
-            if not self.path.is_dir():
-                raise no_such_folder(self.path)
-            problem = f"holds no samples ({SAMPLES} or {JOURNAL})"
-            raise RunError(self.path, problem, "No round was finished: measure again.")
-        table, is_whole = journal.read(self.path / JOURNAL)
-        if has_parquet:
-            table = journal.merged(table, self.path / SAMPLES)
-        if is_whole:
-            with contextlib.suppress(RunError):
-                counted = {each.workload.name: each.rounds for each in self.manifest().experiments}
-                journal.warn_of_lost_rounds(self.path / JOURNAL, table, counted)
-        return parquet.of_variants(variants, table)
-
-    def read_table(self, file: TableFile) -> pd.DataFrame:
+    def read_table(self, file: TableFile) -> Table:
         """A table of a pass; an empty one where the run made no such pass. Raises RunError."""
         if not self.has(file):
-            return file.schema.empty_table().to_pandas()
-        frame = parquet.read_table(self.path / file, file.schema, self._source(file)).to_pandas()
-        if problem := file.fault(frame):
+            return parquet.no_rows(file.columns)
+        table = parquet.read_table(self._checked(file), file.columns)
+        if problem := file.fault(table):
             raise RunError(self.path / file, problem, RESTORE)
-        return frame
+        return table
 
     def read_manifest(self) -> dict[str, Any]:
         """run.json in plain types. Raises RunError if it is missing, not JSON, written in another format, or not as it
@@ -286,13 +276,11 @@ class RunFolder:
     def _is_there(self, name: str) -> bool:
         return name in (CLAIMS, VERDICTS) or self.has(name)
 
-    def _source(self, name: str) -> Path | pa.BufferReader:
-        """A Parquet file to open: its content, once that fits its checksum; its path where it has none."""
-        if self.sums.known() is None:
-            return self.path / name
-        content = read_bytes(self.path / name)
-        self.sums.check(name, content)
-        return pa.BufferReader(content)
+    def _checked(self, name: str) -> Path:
+        """A Parquet file to open, once its content fits its checksum, if it has one."""
+        if self.sums.known() is not None:
+            self.sums.check(name, read_bytes(self.path / name))
+        return self.path / name
 
 
 # -- lists of runs -----------------------------------------------------------------------------------------------------
@@ -365,7 +353,7 @@ def describe(run: RunFolder, *, whole: bool = False, light: bool = False) -> Run
         changed = run.changed() if whole else []
         problem = "; ".join(error.brief for error in changed)
         if not light and not run.has(JOURNAL) and run.has(SAMPLES):
-            parquet.open_parquet(run.path / SAMPLES).close()  # cheap: reads no rows
+            parquet.check_whole(run.path / SAMPLES)  # cheap: reads no rows
     except RunError as error:
         problem = problem or error.brief
     return replace(summary, status="damaged", problem=problem) if problem else summary

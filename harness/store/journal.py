@@ -15,11 +15,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+import numpy as np
 
 from llama_workbench.datasets.files import short
 
 from ..spec.sample import Round, Sample
+from ..spec.table import Table
 from . import parquet
 from .errors import RunError, RunWarning, as_run_error
 
@@ -62,14 +63,14 @@ def line_of(record: Round) -> dict[str, Any]:
     return dict(zip([*ROUND, "samples"], [*record[:3], list(map(list, record.samples))], strict=True))
 
 
-def read(path: Path) -> tuple[pa.Table, bool]:
+def read(path: Path) -> tuple[Table, bool]:
     """Its rounds in the columns of samples.parquet, and whether its last line is whole. Raises RunError."""
-    columns: dict[str, list[Any]] = {name: [] for name in parquet.SCHEMA.names}
+    columns: dict[str, list[Any]] = {name: [] for name in parquet.COLUMNS}
     with as_run_error(path):
         lines = path.read_bytes().split(b"\n")
     rest = lines.pop()
     if rest:
-        warnings.warn(f"{path}: the last line was cut off and is left out", RunWarning, stacklevel=4)
+        warnings.warn(f"{path}: the last line was cut off and is left out", RunWarning, stacklevel=3)
     for number, line in ((number, line) for number, line in enumerate(lines, start=1) if line.strip()):
         try:
             record = json.loads(line)
@@ -85,12 +86,12 @@ def read(path: Path) -> tuple[pa.Table, bool]:
         for name, column in zip(Sample._fields, zip(*samples, strict=True), strict=bool(samples)):
             columns[name] += column
     try:
-        return parquet.checked_samples(pa.table(columns, parquet.SCHEMA), path), not rest
-    except (pa.ArrowInvalid, OverflowError) as error:
+        return parquet.checked_samples(parquet.table_of_columns(parquet.COLUMNS, columns), path), not rest
+    except OverflowError as error:
         raise RunError(path, f"a number is out of range ({error})", "Measure again.") from error
 
 
-def merged(fresh: pa.Table, earlier_file: Path) -> pa.Table:
+def merged(fresh: Table, earlier_file: Path) -> Table:
     """The rounds of a journal, and those that an earlier samples.parquet has beside them.
 
     Mostly there are none: the file is a snapshot of the same journal. Only where a finished run was taken up again are
@@ -99,25 +100,22 @@ def merged(fresh: pa.Table, earlier_file: Path) -> pa.Table:
     try:
         earlier = parquet.read_samples(earlier_file)
     except RunError as error:
-        warnings.warn(f"{error}; its journal samples.jsonl was read instead", RunWarning, stacklevel=5)
+        warnings.warn(f"{error}; its journal samples.jsonl was read instead", RunWarning, stacklevel=4)
         return fresh
-    if not fresh.num_rows:
+    if not len(fresh):
         return earlier
     others = rounds(earlier) - rounds(fresh)
     if not others:
         return fresh
-    keep = [key in others for key in zip(*(earlier.column(name).to_pylist() for name in ROUND), strict=True)]
-    table = pa.concat_tables([earlier.filter(pa.array(keep, pa.bool_())), fresh])
-    return table.unify_dictionaries().combine_chunks()
+    return earlier.take(np.array([key in others for key in earlier.select(ROUND).rows()])).and_then(fresh)
 
 
-def rounds(table: pa.Table) -> set[Key]:
+def rounds(table: Table) -> set[Key]:
     """The rounds that have samples here."""
-    frame = table.select(ROUND).to_pandas().drop_duplicates()
-    return set(zip(*(frame[name].tolist() for name in ROUND), strict=True))
+    return set(table.distinct(*ROUND))
 
 
-def warn_of_lost_rounds(path: Path, table: pa.Table, counted: Mapping[str, int]) -> None:
+def warn_of_lost_rounds(path: Path, table: Table, counted: Mapping[str, int]) -> None:
     """Warn where run.json, which is written after the samples, counted more rounds of a workload than there are."""
     have = Counter(workload for workload, _, _ in rounds(table))
     for name, number in counted.items():
@@ -126,7 +124,7 @@ def warn_of_lost_rounds(path: Path, table: pa.Table, counted: Mapping[str, int])
                 f"{path}: {have[name]} rounds of {name}, and run.json counted {number}: "
                 "some were lost. Restore the file from a copy, or go on with what is left.",
                 RunWarning,
-                stacklevel=5,
+                stacklevel=4,
             )
 
 

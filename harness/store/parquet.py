@@ -1,126 +1,242 @@
-"""The Parquet files of a run: their columns, how they are written, and what is checked when they are read."""
+"""The Parquet files of a run: their columns, how they are written, and what is checked when they are read.
+
+DuckDB reads and writes them: of the libraries that say of a damaged file what is wrong with it, and do not end the
+process, it is the smallest.
+"""
 
 from __future__ import annotations
 
+import errno
+import json
+import re
+import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any
 
+import duckdb
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from ..spec.sample import Column, sample_columns
+from ..spec.table import Names, Table
 from .errors import RESTORE, RunError, first_line
 
-
-def schema_of(fields: Mapping[str, Column]) -> pa.Schema:
-    """The columns of a table, as a file has them."""
-    name = pa.dictionary(pa.int32(), pa.string())
-    kinds = {key: name if column.kind == "name" else pa.type_for_alias(column.kind) for key, column in fields.items()}
-    return pa.schema([pa.field(key, kind, nullable=False) for key, kind in kinds.items()])
-
-
-SCHEMA = schema_of(sample_columns())
+COLUMNS = sample_columns()
 """Columns of samples.parquet: one row is one `Sample` with the round it is of."""
 
-NO_SAMPLES = SCHEMA.empty_table().to_pandas()
-"""What a run without rounds has: some claims are judged by other passes alone."""
-
-Source: TypeAlias = Path | pa.BufferReader | None
-
-
-def write_table(table: pa.Table, path: Path) -> None:
-    """With a checksum of each page, so that a snapshot of a run that has not ended shows most of its damage itself."""
-    pq.write_table(table, path, compression="zstd", write_page_checksum=True)
+_MAGIC = b"PAR1"  # at both ends of a file
+_CHECKSUMS = "llama_workbench.crc32"
+_TYPES = {"name": "VARCHAR", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT", "float64": "DOUBLE"}
+_INTEGERS = {f"{sign}{size}INT" for sign in ("", "U") for size in ("TINY", "SMALL", "BIG")} | {"INTEGER", "UINTEGER"}
 
 
-def open_parquet(path: Path, schema: pa.Schema = SCHEMA, source: Source = None) -> pq.ParquetFile:
-    """Open a file and check its columns. `source`: its content, where that was read already. Raises RunError."""
+def no_rows(columns: Mapping[str, Column]) -> Table:
+    """The table of a run without any: some claims are judged by other passes alone."""
+    return table_of(columns, [])
+
+
+def table_of(columns: Mapping[str, Column], rows: Sequence[Sequence[Any]]) -> Table:
+    """Rows as a table. Raises OverflowError for a number that its column cannot hold."""
+    return table_of_columns(
+        columns, dict(zip(columns, zip(*rows, strict=True) if rows else [()] * len(columns), strict=True))
+    )
+
+
+def table_of_columns(columns: Mapping[str, Column], values: Mapping[str, Sequence[Any]]) -> Table:
+    """The same of whole columns."""
+    return Table(
+        {
+            name: Names.of(values[name]) if column.kind == "name" else np.array(values[name], dtype=column.kind)
+            for name, column in columns.items()
+        }
+    )
+
+
+def write_table(table: Table, path: Path, facts: Mapping[str, str] | None = None) -> None:
+    """With `facts` about it, and a checksum of each column: a file of a run that has not ended shows damage itself.
+    Raises OSError."""
+    facts = {**(facts or {}), _CHECKSUMS: json.dumps({name: _crc(table[name]) for name in table.columns})}
+    told = ", ".join(f"{_quoted(name)}: {_quoted(text)}" for name, text in facts.items())
+    with closing(_data_base()) as base:
+        base.register("rows_", {name: table[name] for name in table.columns})
+        try:
+            base.execute(f"COPY rows_ TO {_quoted(path)} (FORMAT parquet, COMPRESSION zstd, KV_METADATA {{{told}}})")
+        except duckdb.IOException as error:
+            path.write_bytes(b"\0" * 65_536)  # the system says itself what is wrong with the place
+            raise OSError(errno.EIO, first_line(error)) from error
+
+
+def check_whole(path: Path) -> None:
+    """Whether a file begins and ends as Parquet does; reads no more of it. Raises RunError."""
     try:
-        if not path.stat().st_size:
-            raise RunError(path, "an empty file, not Parquet", RESTORE)
-        file = pq.ParquetFile(source or path, page_checksum_verification=True)
-        have = file.schema_arrow.names
-    except (pa.ArrowException, UnicodeDecodeError) as error:  # a name of a column may be no text
-        raise RunError(path, f"not a whole Parquet file ({first_line(error)})", RESTORE) from error
+        with path.open("rb") as file:
+            begins, size = file.read(4), file.seek(0, 2)
+            file.seek(max(size - 8, 0))
+            footer, ends = int.from_bytes(file.read(4), "little"), file.read(4)
     except OSError as error:
         raise RunError(path, f"cannot be read ({error.strerror or first_line(error)})", RESTORE) from error
-    lacking = [name for name in schema.names if name not in have]
-    if lacking:
-        file.close()
-        raise RunError(path, f"lacks the column{'s' * (len(lacking) > 1)} {', '.join(lacking)}", RESTORE)
-    return file
+    if not size:
+        raise RunError(path, "an empty file, not Parquet", RESTORE)
+    if begins != _MAGIC or ends != _MAGIC or not 0 < footer <= size - 12:
+        raise RunError(path, "not a whole Parquet file (it does not begin and end as one)", RESTORE)
 
 
-def read_columns(path: Path, names: Sequence[str], source: Source = None) -> pa.Table:
-    """Some columns of samples.parquet as they lie there. Raises RunError."""
-    with open_parquet(path, source=source) as file, _damage(path):
-        return file.read(columns=list(names))
+def distinct(path: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
+    """The different rows of some columns of samples.parquet, in the order in which they come first. Raises RunError."""
+    listed = ", ".join(map(_column, names))
+    with _opened(path, {name: COLUMNS[name] for name in names}) as base:
+        return base.execute(f"SELECT {listed} FROM rows_ GROUP BY {listed} ORDER BY min(file_row_number)").fetchall()
 
 
-def read_samples(path: Path, variants: Collection[str] | None = None, source: Source = None) -> pa.Table:
-    """samples.parquet in the columns of SCHEMA; with `variants` only their rows. Raises RunError."""
-    return checked_samples(_read(path, SCHEMA, variants, source), path)
+def read_samples(path: Path, variants: Collection[str] | None = None) -> Table:
+    """samples.parquet in its columns; with `variants` only their rows. Raises RunError."""
+    return checked_samples(read_table(path, COLUMNS, variants), path)
 
 
-def read_table(path: Path, schema: pa.Schema, source: Source = None) -> pa.Table:
-    """A table of a pass, in the columns of its schema. Raises RunError."""
-    return _read(path, schema, None, source)
+def read_table(path: Path, columns: Mapping[str, Column], variants: Collection[str] | None = None) -> Table:
+    """A table of these columns. Raises RunError."""
+    with _opened(path, columns) as base:
+        if variants is not None:
+            base.execute("CREATE TABLE wanted_ AS SELECT unnest(?) AS variant", [sorted(variants)]).fetchall()
+            base.execute("CREATE VIEW kept_ AS SELECT * FROM rows_ SEMI JOIN wanted_ USING (variant)").fetchall()
+        source = "rows_" if variants is None else "kept_"
+        lists = {name: _names(base, source, name) for name, column in columns.items() if column.kind == "name"}
+        read = ", ".join(
+            f"enum_code({_column(name)}::{_column(f'names of {name}')})::INTEGER AS {_column(name)}"
+            if lists.get(name)
+            else f"{_column(name)}::{'VARCHAR' if name in lists else _TYPES[column.kind]} AS {_column(name)}"
+            for name, column in columns.items()
+        )
+        found = base.execute(f"SELECT {read} FROM {source} ORDER BY file_row_number").fetchnumpy()
+        table = Table(
+            {
+                name: Names(lists[name], np.asarray(found[name] if lists[name] else [], dtype=np.int32))
+                if name in lists
+                else np.asarray(found[name])
+                for name in columns
+            }
+        )
+        if variants is None:
+            _check_sums(base, table, path)
+    return table
 
 
-def of_variants(variants: Collection[str] | None, table: pa.Table) -> pa.Table:
-    """The rows of these variants; all where none are named."""
-    if variants is None:
-        return table
-    return table.filter(pc.is_in(table.column("variant").cast(pa.string()), pa.array(sorted(variants), pa.string())))
+def checked_samples(table: Table, path: Path) -> Table:
+    """The same table. Raises RunError for what no run can have measured, before it becomes a logarithm of nothing."""
+    firsts = [
+        (table[f"first_{clock}_ns"] >= 0) & (table[f"first_{clock}_ns"] <= table[f"{clock}_ns"])
+        for clock in ("cpu", "wall", "device")
+    ]
+    for right, problem in (
+        ((table["repeats"] >= 1) & (table["wall_ns"] > 0) & (table["cpu_ns"] >= 0), "with no calls or no time"),
+        (table["device_ns"] >= 0, "of less than no time"),
+        (np.logical_and.reduce(firsts), "whose first token came after the last, or before the start"),
+    ):
+        if not right.all():
+            raise RunError(path, f"holds a sample {problem}", RESTORE)
+    place = ("workload", "process", "round", "sub_round", "variant")
+    if (twice := repeated(table, *place)) is not None:
+        workload, process, number, sub_round, variant = next(table.select(place).take(np.array([twice])).rows())
+        raise RunError(
+            path,
+            f"variant {variant} occurs twice in workload {workload}, process {process}, round {number}, "
+            f"sub-round {sub_round}",
+            "Two runs may have written to one folder: measure again.",
+        )
+    return table
 
 
-def _read(path: Path, schema: pa.Schema, variants: Collection[str] | None, source: Source) -> pa.Table:
-    with open_parquet(path, schema, source) as file, _damage(path):
-        table = of_variants(variants, file.read(columns=schema.names))
-        return pa.table([_cast(table.column(field.name), field, path) for field in schema], schema=schema)
+def repeated(table: Table, *names: str) -> int | None:
+    """The first row that has the same in these columns as one before it; None where each is different."""
+    first = np.unique(table.keys(*names), return_index=True)[1]
+    again = np.setdiff1d(np.arange(len(table)), first)
+    return int(again[0]) if again.size else None
+
+
+# -- the data base that reads them -------------------------------------------------------------------------------------
+
+
+def _data_base() -> duckdb.DuckDBPyConnection:
+    """An empty one in memory, which loads nothing from anywhere and writes nothing aside."""
+    never = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false", "temp_directory": ""}
+    base = duckdb.connect(":memory:", config={**never, "threads": 1})
+    base.execute("SET enable_progress_bar = false").fetchall()
+    return base
+
+
+@contextmanager
+def _opened(path: Path, wanted: Mapping[str, Column]) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A data base whose view `rows_` is this file, with its columns checked. Raises RunError, also for what the block
+    finds to be damaged."""
+    check_whole(path)
+    with closing(_data_base()) as base, _damage(path):
+        file = f"read_parquet({_quoted(_literal(path))}, hive_partitioning = false, file_row_number = true)"
+        base.execute(f"CREATE VIEW rows_ AS SELECT * FROM {file}").fetchall()
+        have = {name: kind for name, kind, *_ in base.execute("DESCRIBE rows_").fetchall()}
+        lacking = [name for name in wanted if name not in have]
+        if lacking:
+            raise RunError(path, f"lacks the column{'s' * (len(lacking) > 1)} {', '.join(lacking)}", RESTORE)
+        for name, column in wanted.items():
+            if column.kind.startswith("int") and have[name] not in _INTEGERS:
+                raise RunError(path, f"column {name} is {have[name].lower()}, not {column.kind}", RESTORE)
+        empty = ", ".join(f"count(*) - count({_column(name)})" for name in wanted)
+        [missing] = base.execute(f"SELECT {empty} FROM rows_").fetchall()
+        if gaps := [name for name, count in zip(wanted, missing, strict=True) if count]:
+            raise RunError(path, f"column {gaps[0]} has empty cells", RESTORE)
+        yield base
 
 
 @contextmanager
 def _damage(path: Path) -> Iterator[None]:
     try:
         yield
-    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+    except (duckdb.Error, UnicodeDecodeError) as error:
         raise RunError(path, f"damaged ({first_line(error)})", RESTORE) from error
 
 
-def _cast(column: pa.ChunkedArray, wanted: pa.Field, path: Path) -> pa.Array:
-    """A column of another writer in the type that is wanted: plain text for names, other widths of integers."""
-    if column.null_count:
-        raise RunError(path, f"column {wanted.name} has empty cells", RESTORE)
-    if pa.types.is_dictionary(wanted.type):
-        return column.cast(pa.string()).combine_chunks().dictionary_encode().cast(wanted.type)
-    if not pa.types.is_integer(column.type):
-        raise RunError(path, f"column {wanted.name} is {column.type}, not {wanted.type}", RESTORE)
-    return column.cast(wanted.type).combine_chunks()
+def _names(base: duckdb.DuckDBPyConnection, source: str, name: str) -> tuple[str, ...]:
+    """The different names of a column in the order in which they come first, also as a type of the data base."""
+    query = f"SELECT {_column(name)}::VARCHAR FROM {source} GROUP BY 1 ORDER BY min(file_row_number)"
+    names = tuple(text for (text,) in base.execute(query).fetchall())
+    if names:
+        listed = ", ".join(map(_quoted, names))
+        base.execute(f"CREATE TYPE {_column(f'names of {name}')} AS ENUM ({listed})").fetchall()
+    return names
 
 
-def checked_samples(table: pa.Table, path: Path) -> pa.Table:
-    """The same table. Raises RunError for what no run can have measured, before it becomes a logarithm of nothing."""
-    frame = table.to_pandas()
-    firsts = [frame[f"first_{clock}_ns"].between(0, frame[f"{clock}_ns"]) for clock in ("cpu", "wall", "device")]
-    for right, problem in (
-        ((frame["repeats"] >= 1) & (frame["wall_ns"] > 0) & (frame["cpu_ns"] >= 0), "with no calls or no time"),
-        (frame["device_ns"] >= 0, "of less than no time"),
-        (np.logical_and.reduce(firsts), "whose first token came after the last, or before the start"),
-    ):
-        if not right.all():
-            raise RunError(path, f"holds a sample {problem}", RESTORE)
-    twice = frame.duplicated(["workload", "process", "round", "sub_round", "variant"])
-    if twice.any():
-        first = frame[twice].iloc[0]
-        raise RunError(
-            path,
-            f"variant {first['variant']} occurs twice in workload {first['workload']}, process {first['process']}, "
-            f"round {first['round']}, sub-round {first['sub_round']}",
-            "Two runs may have written to one folder: measure again.",
-        )
-    return table
+def _check_sums(base: duckdb.DuckDBPyConnection, table: Table, path: Path) -> None:
+    """Compare the columns with the checksums that the file has, if it has any."""
+    query = "SELECT value FROM parquet_kv_metadata(?) WHERE key = ?::BLOB"
+    for (content,) in base.execute(query, [_literal(path), _CHECKSUMS]).fetchall():
+        try:
+            wanted = json.loads(content)
+            wrong = [name for name, column in table.columns.items() if _crc(np.asarray(column)) != wanted[name]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise RunError(path, "damaged (its checksums cannot be read)", RESTORE) from error
+        if wrong:
+            raise RunError(path, f"damaged (column {wrong[0]} is not what was written)", RESTORE)
+
+
+def _crc(column: NDArray[Any]) -> int:
+    """Of names and of numbers of any width alike."""
+    content = (
+        "\n".join(column.tolist()).encode()
+        if column.dtype == object
+        else column.astype("<i8" if column.dtype.kind in "iu" else "<f8").tobytes()
+    )
+    return zlib.crc32(content)
+
+
+def _literal(path: Path) -> str:
+    """A path in which no character stands for others."""
+    return re.sub(r"([*?\[])", r"[\1]", str(path))
+
+
+def _quoted(text: object) -> str:
+    return "'" + str(text).replace("'", "''") + "'"
+
+
+def _column(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -13,9 +13,8 @@ from ..results import find_run
 from .shared import Failure, RunArgument, warn_changed, write
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from llama_workbench.harness.spec.dispute import ProfilingForm
+    from llama_workbench.harness.spec.table import Table
     from llama_workbench.harness.store.folder import RunFolder
 
 
@@ -112,7 +111,7 @@ def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool
     dispute, alpha = manifest.dispute, manifest.alpha
     no_phases = f"this run has no phases; measure some: {dispute.command('phases_of_one')}"
     ladder = ladder_of(verdicts, dispute, manifest) if everything else None
-    if table.empty and (profiling or (decision and dispute.numbers.shares)):
+    if not len(table) and (profiling or (decision and dispute.numbers.shares)):
         raise Failure(f"{folder.path}: {no_phases}")
     if everything:
         write(f"# The answer\n\n{answer_markdown(verdicts, dispute)}\n")
@@ -121,7 +120,7 @@ def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool
     if peaks:
         write(roofline_markdown(*all_reached(peaks, alpha=alpha), alpha=alpha))
         write("\n" if everything else "")
-    measured = everything and not table.empty
+    measured = everything and bool(len(table))
     try:
         if profiling or measured:
             write(_profiling(dispute.form, table, alpha) + "\n" * everything)
@@ -134,7 +133,7 @@ def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool
         asked = dispute.numbers.shares_of
         lacks = f"no phases of {asked}, whose shares the rules ask about" if dispute.rule else "no rules of any team"
         raise Failure(f"{folder.path}: this run has {lacks}")
-    if everything and table.empty:
+    if everything and not len(table):
         write(f"Where the time goes: {no_phases}\n")
 
 
@@ -154,10 +153,12 @@ def _print_fleet(folder: RunFolder, everything: bool) -> None:
     write("".join(f"\nMore about one machine: workbench report {run}" for run in runs) + "\n")
 
 
-def _profiling(form: ProfilingForm, table: pd.DataFrame, alpha: float) -> str:
+def _profiling(form: ProfilingForm, table: Table, alpha: float) -> str:
     """The profiling form of each workload and variant in the columns of phases.parquet."""
     from llama_workbench.harness.metrics.share.shares import top_consumers
     from llama_workbench.harness.report.passes import profiling_markdown
 
-    pairs = dict.fromkeys(zip(table["workload"].astype(str), table["variant"].astype(str), strict=True))
-    return profiling_markdown(form, {pair: top_consumers(table, *pair, alpha=alpha) for pair in pairs})
+    pairs = table.distinct("workload", "variant")
+    return profiling_markdown(
+        form, {(name, side): top_consumers(table, name, side, alpha=alpha) for name, side in pairs}
+    )

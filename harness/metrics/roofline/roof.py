@@ -20,7 +20,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-import pandas as pd
+import numpy as np
 
 from llama_workbench.datasets.geometries import parameter_count
 from llama_workbench.variants import YARDSTICKS, LlamaConfig
@@ -31,6 +31,7 @@ from ...measure.groups import Group
 from ...measure.measurement import Measurement, measured_by
 from ...measure.participants import ExperimentState
 from ...measure.processes import WorkerFailed
+from ...spec.table import Table
 from ...spec.words import Cause
 from ...store.folder import RunFolder
 from .work import ForwardWork, work_of_call
@@ -63,21 +64,23 @@ def hold_to_roof(measurement: Measurement, folder: RunFolder, configs: Mapping[s
             NARROW if book.experiment.workload.kind == "call" or book.experiment.workload.dtype != "float32" else 1.0
         )
         for name in book.remaining().variants:
-            mine = samples[(samples["workload"] == workload) & (samples["variant"] == name)]
+            mine = samples.where(workload=workload, variant=name)
             if name not in YARDSTICKS and (reason := beyond(mine, work, (flops * narrow, nbytes), *_clock(book, name))):
                 book.causes[name] = Cause.BEYOND_ROOF
                 measurement.participants.exclude(name, f"faster than this machine can be: {reason}", book)
 
 
-def beyond(samples: pd.DataFrame, work: Work, rates: Rates, clock: str, cores: int) -> str:
+def beyond(samples: Table, work: Work, rates: Rates, clock: str, cores: int) -> str:
     """Both numbers of a side that takes less time than it can, by its median sample; empty where it takes enough."""
-    took = (samples[clock] / samples["repeats"] / 1e9)[samples[clock] > 0]  # a virtual machine's clock may stand still
-    least = {tokens: _least(work(int(tokens)), rates, cores) for tokens in samples["tokens"].unique()}
-    shares = took / samples["tokens"].map({tokens: seconds for tokens, (seconds, _) in least.items()})
-    if shares.empty or shares.median() >= 1:
+    known = samples.take(samples[clock] > 0)  # a virtual machine's clock may stand still
+    took, lengths = known[clock] / known["repeats"] / 1e9, known["tokens"].tolist()
+    least = {tokens: _least(work(tokens), rates, cores) for tokens in set(lengths)}
+    with np.errstate(divide="ignore"):  # nothing to do takes no time
+        shares = took / np.array([least[tokens][0] for tokens in lengths])
+    if not len(shares) or np.median(shares) >= 1:
         return ""
-    middle = shares.sort_values().index[len(shares) // 2]
-    seconds, what = least[samples["tokens"][middle]]
+    middle = np.argsort(shares, kind="stable")[len(shares) // 2]
+    seconds, what = least[lengths[middle]]
     return f"reports {short_time(took[middle])} a call; {what} in less than {short_time(seconds)} here"
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import pandas as pd
-
 from ...spec.sample import PhaseTime
+from ...spec.table import Table
 from ...store.declared import JsonFile, TableFile
 from ...store.forms import Count, Text, says
+from ...store.parquet import repeated
 from ...store.pass_schema import OfVariant
 
 
@@ -24,10 +24,10 @@ class PhaseFacts(OfVariant):
     ] = {}
 
 
-def _fault(table: pd.DataFrame) -> str:
+def _fault(table: Table) -> str:
     if (table["ns"] < 0).any() or (table["plain_ns"] <= 0).any():
         return "holds a phase or a call with no time"
-    if table.duplicated([name for name in PhaseTime._fields if name not in ("ns", "plain_ns")]).any():
+    if repeated(table, *(name for name in PhaseTime._fields if name not in ("ns", "plain_ns"))) is not None:
         return "holds a phase of a call twice"
     return ""
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
-import pandas as pd
 from pydantic import AfterValidator, Field, model_validator
 
 from llama_workbench.variants.phase_map import DENOMINATORS
@@ -15,6 +14,7 @@ from llama_workbench.variants.phase_map import DENOMINATORS
 from ...evidence.evidence import Evidence
 from ...measure.measurement import PASS_SECONDS, ask_in_lives, measured_by
 from ...spec.hypotheses import Name, no_repeats
+from ...spec.table import Table
 from ...store.folder import RunFolder
 from ...store.verdict_schema import Effect
 from ..base import IntervalMetric, PassContext, VariantHypothesis, subjects
@@ -111,10 +111,10 @@ class ShareMetric(IntervalMetric[ShareHypothesis]):
         facts = [{"workload": w, "variant": v, "rounds": 0, "reason": reason} for (w, v), reason in wanted.items()]
         folder.write_json(PHASE_FACTS, facts)
 
-    def read(self, folder: RunFolder) -> pd.DataFrame | None:
+    def read(self, folder: RunFolder) -> Table | None:
         """The table of phases.parquet; None where it is empty."""
         table = folder.read_table(PHASES)
-        return None if table.empty else table
+        return table if len(table) else None
 
     def words(self, hypothesis: ShareHypothesis) -> str:
         return f"share of {hypothesis.of}: {' + '.join(hypothesis.phases)}"

@@ -11,15 +11,17 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from llama_workbench.variants.phase_map import DENOMINATORS, FRAMES, FUSED_PARTS, MEANING, OTHER, PHASES
 
 from ...evidence.effect import ALPHA
+from ...spec.table import Table
 from ...stats.confidence import fixed_interval
+from ...stats.distributions import exact_ends
 
 CRITICAL, MODERATE = 0.10, 0.05
 """Critical is above the first, minor below the second, moderate from the one to the other."""
@@ -37,40 +39,36 @@ class Share:
     seconds: float = 0.0  # of the calls, marked and plain
 
 
-def share(
-    table: pd.DataFrame, workload: str, variant: str, phases: Sequence[str], of: str, alpha: float = ALPHA
-) -> Share:
+def share(table: Table, workload: str, variant: str, phases: Sequence[str], of: str, alpha: float = ALPHA) -> Share:
     """Share of `phases` in the denominator `of` (a key of DENOMINATORS), from rows of phases.parquet.
 
     A phase that never ran counts 0. Raises ValueError: no rows; an unknown phase or denominator; a phase outside the
     denominator; one that is part of a fused attention kernel.
     """
     part = _interval(_shares_of_rounds(_rounds(table, workload, variant), phases, of), alpha)
-    rows = _rows(table, workload, variant)
-    plain_ns = rows.groupby(["process", "round", "call"], observed=True)["plain_ns"].first().sum()
-    return replace(part, seconds=float(rows["ns"].sum() + plain_ns) / 1e9)
+    marked_ns, plain_ns, _ = _calls(_rows(table, workload, variant))
+    return replace(part, seconds=float(marked_ns.sum() + plain_ns.sum()) / 1e9)
 
 
-def overhead(table: pd.DataFrame, workload: str, variant: str, alpha: float = ALPHA) -> Share:
+def overhead(table: Table, workload: str, variant: str, alpha: float = ALPHA) -> Share:
     """Time of the marked calls over that of the plain ones, with its interval; 1 means that marking costs nothing."""
-    rows = _rows(table, workload, variant)
-    calls = rows.groupby(["process", "round", "call"], observed=True).agg(ns=("ns", "sum"), plain=("plain_ns", "first"))
-    rounds = calls.groupby(["process", "round"], observed=True).median()
-    return _interval((rounds["ns"] / rounds["plain"]).to_numpy(np.float64), alpha, most=math.inf)
+    marked_ns, plain_ns, rounds = _calls(_rows(table, workload, variant))
+    return _interval(_medians(marked_ns, rounds) / _medians(plain_ns, rounds), alpha, most=math.inf)
 
 
-def times_ns(table: pd.DataFrame, workload: str, variant: str) -> dict[str, float]:
+def times_ns(table: Table, workload: str, variant: str) -> dict[str, float]:
     """Nanoseconds of a marked call by phase, for every phase that ran: median over rounds of the round's medians.
 
     Where lengths differ, it is the mean over them. Medians do not add up exactly to the median of the whole call.
     """
-    lengths = _rows(table, workload, variant)["tokens"].nunique()
-    medians = _rounds(table, workload, variant).median() / lengths
-    return {phase: float(medians[phase]) for phase in PHASES if medians[phase] > 0}
+    lengths = len(set(_rows(table, workload, variant)["tokens"].tolist()))
+    rounds = _rounds(table, workload, variant)
+    medians = {phase: float(np.median(ns)) / lengths for phase, ns in rounds.items()}
+    return {phase: ns for phase, ns in medians.items() if ns > 0}
 
 
 def top_consumers(
-    table: pd.DataFrame, workload: str, variant: str, of: str = "forward", alpha: float = ALPHA
+    table: Table, workload: str, variant: str, of: str = "forward", alpha: float = ALPHA
 ) -> dict[str, Share]:
     """The share of every phase that ran, largest first."""
     rounds = _rounds(table, workload, variant)
@@ -84,24 +82,47 @@ def grade(value: float) -> str:
     return "critical" if value > CRITICAL else "moderate" if value >= MODERATE else "minor"
 
 
-def _rows(table: pd.DataFrame, workload: str, variant: str) -> pd.DataFrame:
-    rows = table[(table["workload"] == workload) & (table["variant"] == variant)]
-    if rows.empty:
+def _rows(table: Table, workload: str, variant: str) -> Table:
+    rows = table.where(workload=workload, variant=variant)
+    if not len(rows):
         raise ValueError(f"no phases of {variant} on {workload}")
     return rows
 
 
-def _rounds(table: pd.DataFrame, workload: str, variant: str) -> pd.DataFrame:
-    """Nanoseconds by (process, round) and phase; a column for every phase."""
+def _calls(rows: Table) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
+    """Of each call its time in nanoseconds, that of the plain one, and a number for the round it is of."""
+    _, first, call = np.unique(rows.keys("process", "round", "call"), return_index=True, return_inverse=True)
+    return (
+        _sums(call, rows["ns"]),
+        rows["plain_ns"][first].astype(np.float64),
+        rows.keys("process", "round")[first],
+    )
+
+
+def _rounds(table: Table, workload: str, variant: str) -> dict[str, NDArray[np.float64]]:
+    """Phase → nanoseconds of each round: the median over its calls of one length, summed over the lengths."""
     rows = _rows(table, workload, variant)
-    calls = rows.set_index(["process", "round", "tokens", "call", "phase"])["ns"].unstack("phase", fill_value=0)
-    lengths = calls.groupby(["process", "round", "tokens"], observed=True).median()
-    sums = lengths.groupby(["process", "round"], observed=True).sum()
-    sums.columns = sums.columns.astype(str)
-    return sums.reindex(columns=list(PHASES), fill_value=0)
+    _, first, call = np.unique(rows.keys("process", "round", "tokens", "call"), return_index=True, return_inverse=True)
+    lengths, rounds = rows.keys("process", "round", "tokens")[first], rows.keys("process", "round")[first]
+    _, one = np.unique(lengths, return_index=True)
+    of_length = np.unique(rounds[one], return_inverse=True)[1]
+    return {
+        phase: _sums(of_length, _medians(_sums(call, rows["ns"] * rows.names("phase").are(phase)), lengths))
+        for phase in PHASES
+    }
 
 
-def _shares_of_rounds(rounds: pd.DataFrame, phases: Sequence[str], of: str) -> NDArray[np.float64]:
+def _sums(groups: NDArray[np.intp], values: NDArray[Any]) -> NDArray[np.float64]:
+    """The sum of the values of each group, by its number."""
+    return np.bincount(groups, values).astype(np.float64)
+
+
+def _medians(values: NDArray[np.float64], groups: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The median of the values of each group, in the order of their numbers."""
+    return np.array([np.median(values[groups == group]) for group in np.unique(groups)])
+
+
+def _shares_of_rounds(rounds: Mapping[str, NDArray[np.float64]], phases: Sequence[str], of: str) -> NDArray[np.float64]:
     if of not in DENOMINATORS:
         raise ValueError(f"no denominator {of!r}; there are {', '.join(DENOMINATORS)}")
     whole = DENOMINATORS[of]
@@ -114,9 +135,12 @@ def _shares_of_rounds(rounds: pd.DataFrame, phases: Sequence[str], of: str) -> N
     if wanted and wanted != FUSED_PARTS and rounds["attention_fused"].any():
         raise ValueError(f"attention is one kernel here: {', '.join(sorted(wanted))} cannot be told apart in it")
     columns = dict.fromkeys((*phases, *(["attention_fused"] if wanted else [])))
-    top = rounds[list(columns)].sum(axis=1)
-    shares: NDArray[np.float64] = (top / rounds[list(whole)].sum(axis=1)).to_numpy(np.float64)
-    return shares
+    return _sum(rounds, columns) / _sum(rounds, whole)
+
+
+def _sum(rounds: Mapping[str, NDArray[np.float64]], phases: Iterable[str]) -> NDArray[np.float64]:
+    """Nanoseconds of these phases in each round."""
+    return np.sum([rounds[phase] for phase in phases], axis=0, dtype=np.float64)
 
 
 def _interval(values: NDArray[np.float64], alpha: float, most: float = 1.0) -> Share:
@@ -205,7 +229,7 @@ def phases_of_stack(frames: Sequence[str], lines: Lines) -> tuple[frozenset[str]
 
 
 def agreements(
-    table: pd.DataFrame, workload: str, variant: str, sampled: Mapping[frozenset[str], int], alpha: float = ALPHA
+    table: Table, workload: str, variant: str, sampled: Mapping[frozenset[str], int], alpha: float = ALPHA
 ) -> list[Agreement]:
     """Timed and sampled shares of the forward side by side; phases that share a sample's line are one group."""
     rounds = _rounds(table, workload, variant)
@@ -216,7 +240,7 @@ def agreements(
     groups = []
     for group in merged_sets([*ran, *sampled]):
         members = tuple(phase for phase in PHASES if phase in group)
-        timed = _interval((rounds[list(members)].sum(axis=1) / rounds.sum(axis=1)).to_numpy(np.float64), alpha)
+        timed = _interval(_sum(rounds, members) / _sum(rounds, PHASES), alpha)
         count = sum(count for phases, count in sampled.items() if phases <= group)
         groups.append(Agreement(members, timed, _share_of_samples(count, total, alpha)))
     return sorted(groups, key=lambda agreement: -agreement.timed.value)
@@ -224,11 +248,8 @@ def agreements(
 
 def _share_of_samples(count: int, total: int, alpha: float) -> Share:
     """`count` of `total` samples, with the exact (Clopper-Pearson) interval: also 0 of 300 has a width."""
-    from scipy.stats import binomtest  # slow to import, and only this needs it
-
-    ends = binomtest(count, total).proportion_ci(1 - alpha, method="exact")
     value = count / total
-    return Share(value, float(ends.low), float(ends.high), total, math.sqrt(value * (1 - value) / total))
+    return Share(value, *exact_ends(count, total, alpha), total, math.sqrt(value * (1 - value) / total))
 
 
 def merged_sets(sets: Iterable[frozenset[str]]) -> list[frozenset[str]]:
