@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pandas as pd
 
-from llama_workbench.harness.spec.table import Names, Table
+from llama_workbench.harness.spec.table import NameColumn, Table
 
 
 def table_of(frame: pd.DataFrame) -> Table:
     """The same rows: columns of text are names."""
     return Table(
         {
-            str(name): column.to_numpy() if pd.api.types.is_numeric_dtype(column) else Names.of(column.astype(str))
+            str(name): column.to_numpy() if pd.api.types.is_numeric_dtype(column) else NameColumn.of(column.astype(str))
             for name, column in frame.items()
         }
     )

@@ -310,7 +310,7 @@ AS_WRITTEN = {
     "options that are kept in run.json, or sent to a machine of a cluster": """
         harness.plan.options.kept harness.plan.options.sent harness.plan.options.typed""",
     "a row of the index, which is a table": """
-        harness.remote.index.look harness.remote.index.table_of harness.remote.rows.standings_of
+        harness.remote.index.look harness.remote.index.listed harness.remote.rows.standings_of
         harness.remote.rows.summary_of""",
     "records of roofline.json": "harness.metrics.roofline.metric.all_reached",
     "what each pass left, which its own metric alone knows": "harness.evidence.evidence.evidence_from_manifest",

@@ -123,7 +123,7 @@ def test_metadata(wheel: Path) -> None:
     metadata = message_from_string(archive.read(f"{folder}/METADATA").decode())
     assert (metadata["Name"], metadata["Version"]) == ("llama-workbench", llama_workbench.__version__)
     assert metadata["Requires-Python"] == ">=3.11"
-    extras = {"all", "dashboard", "dev", "engines", "export", "fleet", "models", "profile", "remote"}
+    extras = {"all", "dashboard", "dev", "engines", "export", "fleet", "models", "notebook", "profile", "remote"}
     assert set(metadata.get_all("Provides-Extra", [])) == extras
     torch = [line for line in metadata.get_all("Requires-Dist", []) if line.startswith("torch")]
     assert all(line.startswith("torch>=2.9;") for line in torch) and torch, (
@@ -131,8 +131,8 @@ def test_metadata(wheel: Path) -> None:
     )
     core = {line.split(">=")[0] for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line}
     assert core == {
-        "fsspec", "numpy", "packaging", "pandas", "platformdirs", "psutil", "pyarrow", "pydantic", "pytest",
-        "pytest-benchmark", "rich", "scipy", "typer",
+        "duckdb", "fsspec", "numpy", "packaging", "platformdirs", "psutil", "pydantic", "pytest", "pytest-benchmark",
+        "rich", "typer",
     }  # fmt: skip
 
 

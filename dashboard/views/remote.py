@@ -109,7 +109,7 @@ class RemoteList:
             return {"": _Home(self.url, runs)}, ""
         if place.read([MANIFEST]):  # the URL is that of a run
             home = place.parent()
-            return {"": _Home(home.url, index.Listing(index.table_of(index.look(home, [place.name]))))}, ""
+            return {"": _Home(home.url, index.Listing(index.listed(index.look(home, [place.name]))))}, ""
         urls = {"": f"{self.url}/runs", BASELINES: f"{self.url}/baselines"}
         by_prefix = {prefix: (url, *listed(url)) for prefix, url in urls.items()}
         if not any(len(runs) for _, runs, _ in by_prefix.values()):

@@ -7,12 +7,12 @@ from importlib.util import find_spec
 
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "models": ("torch", "transformers", "safetensors", "tokenizers", "gguf"),
-    "dashboard": ("streamlit", "plotly", "jinja2"),
+    "dashboard": ("streamlit", "plotly", "jinja2", "scipy"),
     "notebook": ("pandas",),
     "profile": ("memray",),
     "export": ("resvg_py",),
     "fleet": ("ray", "grpc"),
-    "remote": ("pyarrow", "s3fs"),
+    "remote": ("s3fs",),
 }
 """By the name of the extra in pyproject.toml: the modules that it brings. (py-spy is a program, and has none.)"""
 

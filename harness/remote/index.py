@@ -8,21 +8,23 @@ one table of them all, newest run first, of which it reads the part that it show
 from __future__ import annotations
 
 import hashlib
+import json
 import tempfile
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import closing
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+import duckdb
 
 from llama_workbench.cache import cache_directory, partial_folder
 
+from ..store.data_base import data_base, sql_file, sql_text
 from ..store.errors import first_line
 from ..store.files import MANIFEST
 from ..store.folder import RunFolder
-from ..store.index_schema import SCHEMA
+from ..store.index_schema import COLUMNS
 from .place import Place, PlaceError, key_of
 from .rows import NEEDED, Row, row_of
 from .transfer import fetch
@@ -31,7 +33,6 @@ INDEX = ".index"
 MOST_FILES = 32
 """With more, one takes their place: a reader fetches each."""
 
-_ROWS_OF_A_GROUP = 256  # of the reader's table, which is read in such groups
 _AT_A_TIME = 64  # runs whose files are fetched side by side
 _TRIES = 5  # of reading an index whose files are just being replaced
 
@@ -42,14 +43,14 @@ class Listing:
     state: differs when the rows do. Of a file only those parts are read that are asked for.
     """
 
-    def __init__(self, source: pa.Table | Path) -> None:
+    def __init__(self, source: Sequence[Row] | Path) -> None:
         self._source = source
-        if isinstance(source, pa.Table):
-            self._count = source.num_rows
-            self.state = key_of(repr(source.select(["name", "digest"]).to_pylist()))
-        else:
-            self._count = pq.read_metadata(source).num_rows
+        if isinstance(source, Path):
+            [(self._count,)] = _query(source, "count(*)")
             self.state = source.name
+        else:
+            self._count = len(source)
+            self.state = key_of(repr([(row["name"], row["digest"]) for row in source]))
 
     def __len__(self) -> int:
         return self._count
@@ -57,9 +58,9 @@ class Listing:
     @cached_property
     def names(self) -> list[str]:
         """The names of all runs."""
-        source: Any = self._source
-        table = pq.read_table(source, columns=["name"]) if isinstance(source, Path) else source
-        return [str(name) for name in table.column("name").to_pylist()]
+        if isinstance(self._source, Path):
+            return [name for (name,) in _query(self._source, "name", "ORDER BY file_row_number")]
+        return [row["name"] for row in self._source]
 
     def rows(self, names: Iterable[str]) -> list[Row]:
         """The whole rows of these runs, in the order of the list."""
@@ -71,33 +72,26 @@ class Listing:
         return self._taken(list(range(min(count, len(self)))))
 
     def _taken(self, places: Sequence[int]) -> list[Row]:
-        if isinstance(self._source, pa.Table):
-            return self._source.take(pa.array(places, pa.int64())).to_pylist()
-        groups = sorted({place // _ROWS_OF_A_GROUP for place in places})
-        if not groups:
-            return []
-        starts = {group: number * _ROWS_OF_A_GROUP for number, group in enumerate(groups)}
-        with pq.ParquetFile(self._source) as file:
-            table = file.read_row_groups(groups)
-        inside = [starts[place // _ROWS_OF_A_GROUP] + place % _ROWS_OF_A_GROUP for place in places]
-        return table.take(pa.array(inside, pa.int64())).to_pylist()
+        if isinstance(self._source, Path):
+            return _rows(self._source, "WHERE file_row_number IN (SELECT unnest(?))", list(places))
+        return [self._source[place] for place in places]
 
 
-def table_of(rows: Sequence[Row]) -> pa.Table:
-    """Rows as a table: of each run the latest, without those that are gone, newest run first."""
-    return _ordered(_latest(pa.Table.from_pylist(list(rows), SCHEMA)), keep_gone=False)
+def listed(rows: Iterable[Row]) -> list[Row]:
+    """Of each run the row that was written last, without those that are gone, newest run first."""
+    return _ordered(row for row in _latest(rows) if not row["gone"])
 
 
 def add(home: Place, rows: Sequence[Row]) -> None:
     """Add rows to the index of the folder at `home`, and put one file in the place of many. Raises PlaceError."""
     index = home.folder(INDEX)
-    _put(index, pa.Table.from_pylist(list(rows), SCHEMA))
+    _put(index, rows)
     names = _files(index)
     if len(names) > MOST_FILES:
         with tempfile.TemporaryDirectory() as aside:
-            tables = _fetched(index, names, Path(aside))
-            if tables is not None:
-                kept = _put(index, _ordered(_latest(pa.concat_tables(tables)), keep_gone=True))
+            fetched = _fetched(index, names, Path(aside))
+            if fetched is not None:
+                kept = _put(index, _ordered(_latest(fetched)))
                 index.remove([name for name in names if name != kept])
 
 
@@ -113,10 +107,9 @@ def read(home: Place, cache: Path | None = None) -> Listing | None:
         whole = kept / f"all-{key_of(' '.join(names))}.parquet"
         if whole.exists():
             return Listing(whole)
-        tables = _fetched(index, names, kept)
-        if tables is not None:  # else someone has just put one file in the place of these
-            table = _ordered(_latest(pa.concat_tables(tables)), keep_gone=False)
-            _write(table, whole)
+        fetched = _fetched(index, names, kept)
+        if fetched is not None:  # else someone has just put one file in the place of these
+            _write(listed(fetched), whole)
             for old in kept.glob("*.parquet"):
                 if old.name not in names and old != whole:
                     old.unlink(missing_ok=True)
@@ -135,7 +128,7 @@ def rebuild(home: Place) -> tuple[int, int]:
     names = home.folders()
     parts = (names[first : first + _AT_A_TIME] for first in range(0, len(names), _AT_A_TIME))
     rows = [row for part in parts for row in look(home, part, whole=True)]
-    kept = _put(index, pa.Table.from_pylist(rows, SCHEMA)) if rows else ""
+    kept = _put(index, rows) if rows else ""
     index.remove([name for name in before if name != kept])
     return len(rows), sum(bool(row["problem"]) for row in rows)
 
@@ -173,8 +166,8 @@ def _files(index: Place) -> list[str]:
     return sorted(name for name in index.files() if name.endswith(".parquet") and not name.startswith("."))
 
 
-def _fetched(index: Place, names: Sequence[str], folder: Path) -> list[pa.Table] | None:
-    """The tables of these files, which stay in `folder`; None where one of them is gone."""
+def _fetched(index: Place, names: Sequence[str], folder: Path) -> list[Row] | None:
+    """The rows of these files, which stay in `folder`; None where one of them is gone."""
     missing = [name for name in names if not (folder / name).exists()]
     if missing:
         size = sum(facts.size for name, facts in index.files().items() if name in missing)
@@ -187,18 +180,16 @@ def _fetched(index: Place, names: Sequence[str], folder: Path) -> list[pa.Table]
                 raise
             for name in missing:
                 (partial / name).replace(folder / name)
-    return [_table(folder / name, index) for name in names]
+    return [row for name in names for row in _checked(folder / name, index)]
 
 
-def _table(path: Path, index: Place) -> pa.Table:
-    """A file of the index in the columns of SCHEMA. Raises PlaceError where it is no such file, or is damaged."""
+def _checked(path: Path, index: Place) -> list[Row]:
+    """The rows of a file of the index. Raises PlaceError where it is no such file, or is damaged."""
     try:
-        content = path.read_bytes()
-        if path.stem.rpartition("-")[2] != _named_after(content):
-            raise pa.ArrowInvalid("its name is not that of its content")
-        table = pq.read_table(pa.BufferReader(content))
-        return pa.table([table.column(field.name).cast(field.type) for field in SCHEMA], schema=SCHEMA)
-    except (pa.ArrowException, KeyError, OSError, UnicodeDecodeError) as error:
+        if path.stem.rpartition("-")[2] != _named_after(path):
+            raise ValueError("its name is not that of its content")
+        return _rows(path)
+    except (duckdb.Error, OSError, ValueError) as error:
         path.unlink(missing_ok=True)
         problem = f"no file of an index ({first_line(error)})"
         raise PlaceError(
@@ -206,38 +197,54 @@ def _table(path: Path, index: Place) -> pa.Table:
         ) from error
 
 
-def _latest(table: pa.Table) -> pa.Table:
+def _latest(rows: Iterable[Row]) -> list[Row]:
     """Of each run the row that was written last."""
-    noted, names = table.column("noted").to_pylist(), table.column("name").to_pylist()
-    last: dict[str, int] = {}
-    for place, (name, when) in enumerate(zip(names, noted, strict=True)):
-        if name not in last or when >= noted[last[name]]:
-            last[name] = place
-    return table if len(last) == table.num_rows else table.take(pa.array(sorted(last.values()), pa.int64()))
+    last: dict[str, Row] = {}
+    for row in rows:
+        if row["name"] not in last or row["noted"] >= last[row["name"]]["noted"]:
+            last[row["name"]] = row
+    return list(last.values())
 
 
-def _ordered(table: pa.Table, *, keep_gone: bool) -> pa.Table:
-    import pyarrow.compute as pc
-
-    shown = table if keep_gone else table.filter(pc.invert(table.column("gone")))
-    return shown.sort_by([("started", "descending"), ("name", "descending")])
+def _ordered(rows: Iterable[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: (row["started"], row["name"]), reverse=True)
 
 
-def _put(index: Place, table: pa.Table) -> str:
-    """Put a table into the index, under a name that says how many rows it has and which; returns the name."""
+def _put(index: Place, rows: Sequence[Row]) -> str:
+    """Put rows into the index, under a name that says how many there are and which; returns the name."""
     with tempfile.TemporaryDirectory() as aside:
         path = Path(aside) / "new.parquet"
-        pq.write_table(table, path, compression="zstd")
-        name = f"{table.num_rows:06d}-{_named_after(path.read_bytes())}.parquet"
+        _write(rows, path)
+        name = f"{len(rows):06d}-{_named_after(path)}.parquet"
         index.put({name: path})
     return name
 
 
-def _named_after(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:32]
+def _named_after(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:32]
 
 
-def _write(table: pa.Table, path: Path) -> None:
-    with partial_folder(path.parent, path.stem, needed_bytes=table.nbytes) as partial:
-        pq.write_table(table, partial / path.name, compression="zstd", row_group_size=_ROWS_OF_A_GROUP)
+# -- its files ---------------------------------------------------------------------------------------------------------
+
+
+def _query(path: Path, what: str, rest: str = "", *values: object) -> list[tuple[Any, ...]]:
+    with closing(data_base()) as base:
+        file = f"read_parquet({sql_file(path)}, hive_partitioning = false, file_row_number = true)"
+        return base.execute(f"SELECT {what} FROM {file} {rest}", values).fetchall()
+
+
+def _rows(path: Path, which: str = "", *values: object) -> list[Row]:
+    kinds = ", ".join(f"{name}::{kind.sql}" for name, (kind, _) in COLUMNS.items())
+    read = _query(path, kinds, f"{which} ORDER BY file_row_number", *values)
+    return [dict(zip(COLUMNS, row, strict=True)) for row in read]
+
+
+def _write(rows: Sequence[Row], path: Path) -> None:
+    text = "".join(json.dumps({name: row[name] for name in COLUMNS}) + "\n" for row in rows)
+    kinds = ", ".join(f"{sql_text(name)}: {sql_text(kind.sql)}" for name, (kind, _) in COLUMNS.items())
+    with partial_folder(path.parent, path.stem, needed_bytes=2 * len(text)) as partial, closing(data_base()) as base:
+        (partial / "rows.jsonl").write_text(text)
+        read = f"read_json({sql_file(partial / 'rows.jsonl')}, format = 'newline_delimited', columns = {{{kinds}}})"
+        to = f"{sql_text(partial / path.name)} (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE 2048)"
+        base.execute(f"COPY (SELECT * FROM {read}) TO {to}").fetchall()
         (partial / path.name).replace(path)

@@ -68,7 +68,7 @@ def listed(url: str) -> tuple[index.Listing, str]:
     rows = index.look(home, names[:MOST_LISTED])
     of = f" the last {MOST_LISTED} of {len(names)}" if len(names) > MOST_LISTED else ""
     note = f"{url} has no index, so{of} runs were looked at one by one; write it: workbench index {shlex.quote(url)}"
-    return index.Listing(index.table_of(rows)), note if rows else ""
+    return index.Listing(index.listed(rows)), note if rows else ""
 
 
 MOST_LISTED = 200

@@ -18,7 +18,7 @@ from ..store.errors import RESTORE, RunError, RunWarning
 from ..store.files import MANIFEST, SAMPLES, STANDINGS, SUMS, VERDICTS
 from ..store.folder import RunFolder, RunSummary, describe
 from ..store.forms import Fault, check, plain
-from ..store.index_schema import COLUMNS
+from ..store.index_schema import COLUMNS, TEXT
 from ..store.schema import STANDINGS as FORM
 from ..store.schema import Standings
 from .place import PlaceError
@@ -113,7 +113,7 @@ def standings_of(row: Mapping[str, Any], where: str) -> Standings:
 
 
 def _empty(name: str) -> Row:
-    values: Row = {key: "" if str(kind) == "string" else [] for key, (kind, _) in COLUMNS.items()}
+    values: Row = {key: "" if kind is TEXT else [] for key, (kind, _) in COLUMNS.items()}
     return values | {"name": name, "gone": False, "noted": datetime.now(UTC).isoformat(timespec="microseconds")}
 
 

@@ -13,6 +13,7 @@ from llama_workbench.cache import cache_directory
 
 from ..plan.options import Options
 from ..remote.place import Place, Refused, is_url, key_of
+from ..remote.publish import publish
 from ..remote.transfer import release, reserve
 from ..store.errors import RunError
 from .run import Result, Run
@@ -62,8 +63,6 @@ def published(measuring: Callable[[], Result], options: Options, progress: Progr
         raise
     try:
         progress.phase(f"publishing: {url}")
-        from ..remote.publish import publish  # with what only a run that lies elsewhere needs
-
         publish(result.folder, url)
         return replace(result, published=url)
     except Refused as error:

@@ -16,14 +16,14 @@ _MOST_KEYS = 2**62
 
 
 @dataclass(frozen=True)
-class Names:
+class NameColumn:
     """A column of names out of a short list."""
 
     values: tuple[str, ...]  # each once; of a file in the order in which they come
     codes: NDArray[np.int32]  # of each row its place in `values`
 
     @classmethod
-    def of(cls, names: Iterable[str]) -> Names:
+    def of(cls, names: Iterable[str]) -> NameColumn:
         """The column of these names."""
         places: dict[str, int] = {}
         codes = [places.setdefault(name, len(places)) for name in names]
@@ -32,8 +32,8 @@ class Names:
     def __len__(self) -> int:
         return len(self.codes)
 
-    def __getitem__(self, rows: Any) -> Names:
-        return Names(self.values, self.codes[rows])
+    def __getitem__(self, rows: Any) -> NameColumn:
+        return NameColumn(self.values, self.codes[rows])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.values, dtype=object)[self.codes] if self.values else np.empty(0, dtype=object)
@@ -47,7 +47,7 @@ class Names:
         return [self.values[code] for code in self.codes.tolist()]
 
 
-Column: TypeAlias = "NDArray[Any] | Names"
+Column: TypeAlias = "NDArray[Any] | NameColumn"
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,10 @@ class Table:
     def __getitem__(self, name: str) -> NDArray[Any]:
         return np.asarray(self.columns[name])
 
-    def names(self, name: str) -> Names:
+    def names(self, name: str) -> NameColumn:
         """A column of names."""
         column = self.columns[name]
-        if not isinstance(column, Names):
+        if not isinstance(column, NameColumn):
             raise TypeError(f"column {name} holds numbers")
         return column
 
@@ -87,7 +87,7 @@ class Table:
         keys, count = np.zeros(len(self), dtype=np.int64), 1
         for name in names:
             column = self.columns[name]
-            values = column.codes if isinstance(column, Names) else column
+            values = column.codes if isinstance(column, NameColumn) else column
             numbers = np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.int64)
             width = int(numbers.max(initial=0)) + 1
             if count * width > _MOST_KEYS:
@@ -110,8 +110,8 @@ class Table:
         columns: dict[str, Column] = {}
         for name, column in self.columns.items():
             other = more.columns[name]
-            if isinstance(column, Names) and isinstance(other, Names):
-                columns[name] = Names.of([*column.tolist(), *other.tolist()])
+            if isinstance(column, NameColumn) and isinstance(other, NameColumn):
+                columns[name] = NameColumn.of([*column.tolist(), *other.tolist()])
             else:
                 columns[name] = np.concatenate([np.asarray(column), np.asarray(other)])
         return Table(columns)
@@ -121,7 +121,7 @@ class Table:
         import pandas as pd
 
         def series(column: Column) -> Any:
-            if isinstance(column, Names):
+            if isinstance(column, NameColumn):
                 codes = cast("Sequence[int]", column.codes)
                 return pd.Categorical.from_codes(codes, categories=pd.Index(column.values))
             return column

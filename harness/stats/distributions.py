@@ -84,7 +84,7 @@ def root(function: Callable[[float], float], low: float, high: float) -> float:
         return high if at_low else low
     if (at_low > 0) == (at_high > 0):
         raise ValueError(f"the function has one sign at both {low} and {high}")
-    found = math.inf
+    previous = math.inf
     while True:
         middle = (low + high) / 2
         at_middle = function(middle)
@@ -92,9 +92,9 @@ def root(function: Callable[[float], float], low: float, high: float) -> float:
         if not (at_middle and bend):
             return middle
         place = middle + (middle - low) * math.copysign(1, at_low - at_high) * at_middle / bend
-        if abs(place - found) <= 1e-15 * max(abs(place), 1e-3) or not low < place < high:
+        if abs(place - previous) <= 1e-15 * max(abs(place), 1e-3) or not low < place < high:
             return place
-        found, at_place = place, function(place)
+        previous, at_place = place, function(place)
         if not at_place:
             return place
         for edge, value in ((middle, at_middle), (place, at_place)):

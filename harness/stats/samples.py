@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..spec.comparison import Metric
 from ..spec.sample import Round, Sample
-from ..spec.table import Names, Table
+from ..spec.table import NameColumn, Table
 
 Clock = Literal["cpu", "wall", "device"]
 
@@ -116,7 +116,7 @@ def log_times(
     Raises ValueError where a variant occurs twice in one sub-round, and as `call_times_ns` does.
     """
     here = samples.where(workload=workload)
-    variants = Names.of(here.names("variant").tolist())
+    variants = NameColumn.of(here.names("variant").tolist())
     columns = {name: here[name] for name in here.columns if name not in ("workload", "variant")}
     return _array(columns, variants.codes, variants.values, workload, clock, metric, new_tokens, by_lives, quantile)
 

@@ -139,14 +139,4 @@ def _columns(table: Mapping[str, Column]) -> str:
 
 def _index_columns() -> Iterator[str]:
     for name, (kind, says) in index_schema.COLUMNS.items():
-        yield f"| `{name}` | {_kind(kind)} | {says} |"
-
-
-def _kind(kind: Any) -> str:
-    """A type of Arrow in words."""
-    text = str(kind)
-    if text.startswith("list<"):
-        inner = kind.value_type
-        keys = ", ".join(f"`{field.name}`" for field in inner) if str(inner).startswith("struct<") else ""
-        return f"list of records: {keys}" if keys else f"list of {_kind(inner)}"
-    return {"string": "text", "bool": "true or false"}.get(text, text)
+        yield f"| `{name}` | {kind.words} | {says} |"

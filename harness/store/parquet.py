@@ -1,14 +1,9 @@
-"""The Parquet files of a run: their columns, how they are written, and what is checked when they are read.
-
-DuckDB reads and writes them: of the libraries that say of a damaged file what is wrong with it, and do not end the
-process, it is the smallest.
-"""
+"""The Parquet files of a run: their columns, how they are written, and what is checked when they are read."""
 
 from __future__ import annotations
 
 import errno
 import json
-import re
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -20,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..spec.sample import Column, sample_columns
-from ..spec.table import Names, Table
+from ..spec.table import NameColumn, Table
+from .data_base import data_base, sql_file, sql_name, sql_text
 from .errors import RESTORE, RunError, first_line
 
 COLUMNS = sample_columns()
@@ -48,7 +44,7 @@ def table_of_columns(columns: Mapping[str, Column], values: Mapping[str, Sequenc
     """The same of whole columns."""
     return Table(
         {
-            name: Names.of(values[name]) if column.kind == "name" else np.array(values[name], dtype=column.kind)
+            name: NameColumn.of(values[name]) if column.kind == "name" else np.array(values[name], dtype=column.kind)
             for name, column in columns.items()
         }
     )
@@ -58,11 +54,11 @@ def write_table(table: Table, path: Path, facts: Mapping[str, str] | None = None
     """With `facts` about it, and a checksum of each column: a file of a run that has not ended shows damage itself.
     Raises OSError."""
     facts = {**(facts or {}), _CHECKSUMS: json.dumps({name: _crc(table[name]) for name in table.columns})}
-    told = ", ".join(f"{_quoted(name)}: {_quoted(text)}" for name, text in facts.items())
-    with closing(_data_base()) as base:
+    told = ", ".join(f"{sql_text(name)}: {sql_text(fact)}" for name, fact in facts.items())
+    with closing(data_base()) as base:
         base.register("rows_", {name: table[name] for name in table.columns})
         try:
-            base.execute(f"COPY rows_ TO {_quoted(path)} (FORMAT parquet, COMPRESSION zstd, KV_METADATA {{{told}}})")
+            base.execute(f"COPY rows_ TO {sql_text(path)} (FORMAT parquet, COMPRESSION zstd, KV_METADATA {{{told}}})")
         except duckdb.IOException as error:
             path.write_bytes(b"\0" * 65_536)  # the system says itself what is wrong with the place
             raise OSError(errno.EIO, first_line(error)) from error
@@ -85,7 +81,7 @@ def check_whole(path: Path) -> None:
 
 def distinct(path: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
     """The different rows of some columns of samples.parquet, in the order in which they come first. Raises RunError."""
-    listed = ", ".join(map(_column, names))
+    listed = ", ".join(map(sql_name, names))
     with _opened(path, {name: COLUMNS[name] for name in names}) as base:
         return base.execute(f"SELECT {listed} FROM rows_ GROUP BY {listed} ORDER BY min(file_row_number)").fetchall()
 
@@ -104,17 +100,17 @@ def read_table(path: Path, columns: Mapping[str, Column], variants: Collection[s
         source = "rows_" if variants is None else "kept_"
         lists = {name: _names(base, source, name) for name, column in columns.items() if column.kind == "name"}
         read = ", ".join(
-            f"enum_code({_column(name)}::{_column(f'names of {name}')})::INTEGER AS {_column(name)}"
+            f"enum_code({sql_name(name)}::{sql_name(f'names of {name}')})::INTEGER AS {sql_name(name)}"
             if lists.get(name)
-            else f"{_column(name)}::{'VARCHAR' if name in lists else _TYPES[column.kind]} AS {_column(name)}"
+            else f"{sql_name(name)}::{'VARCHAR' if name in lists else _TYPES[column.kind]} AS {sql_name(name)}"
             for name, column in columns.items()
         )
-        found = base.execute(f"SELECT {read} FROM {source} ORDER BY file_row_number").fetchnumpy()
+        stored = base.execute(f"SELECT {read} FROM {source} ORDER BY file_row_number").fetchnumpy()
         table = Table(
             {
-                name: Names(lists[name], np.asarray(found[name] if lists[name] else [], dtype=np.int32))
+                name: NameColumn(lists[name], np.asarray(stored[name] if lists[name] else [], dtype=np.int32))
                 if name in lists
-                else np.asarray(found[name])
+                else np.asarray(stored[name])
                 for name in columns
             }
         )
@@ -158,21 +154,13 @@ def repeated(table: Table, *names: str) -> int | None:
 # -- the data base that reads them -------------------------------------------------------------------------------------
 
 
-def _data_base() -> duckdb.DuckDBPyConnection:
-    """An empty one in memory, which loads nothing from anywhere and writes nothing aside."""
-    never = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false", "temp_directory": ""}
-    base = duckdb.connect(":memory:", config={**never, "threads": 1})
-    base.execute("SET enable_progress_bar = false").fetchall()
-    return base
-
-
 @contextmanager
 def _opened(path: Path, wanted: Mapping[str, Column]) -> Iterator[duckdb.DuckDBPyConnection]:
     """A data base whose view `rows_` is this file, with its columns checked. Raises RunError, also for what the block
     finds to be damaged."""
     check_whole(path)
-    with closing(_data_base()) as base, _damage(path):
-        file = f"read_parquet({_quoted(_literal(path))}, hive_partitioning = false, file_row_number = true)"
+    with closing(data_base()) as base, _damage(path):
+        file = f"read_parquet({sql_file(path)}, hive_partitioning = false, file_row_number = true)"
         base.execute(f"CREATE VIEW rows_ AS SELECT * FROM {file}").fetchall()
         have = {name: kind for name, kind, *_ in base.execute("DESCRIBE rows_").fetchall()}
         lacking = [name for name in wanted if name not in have]
@@ -181,7 +169,7 @@ def _opened(path: Path, wanted: Mapping[str, Column]) -> Iterator[duckdb.DuckDBP
         for name, column in wanted.items():
             if column.kind.startswith("int") and have[name] not in _INTEGERS:
                 raise RunError(path, f"column {name} is {have[name].lower()}, not {column.kind}", RESTORE)
-        empty = ", ".join(f"count(*) - count({_column(name)})" for name in wanted)
+        empty = ", ".join(f"count(*) - count({sql_name(name)})" for name in wanted)
         [missing] = base.execute(f"SELECT {empty} FROM rows_").fetchall()
         if gaps := [name for name, count in zip(wanted, missing, strict=True) if count]:
             raise RunError(path, f"column {gaps[0]} has empty cells", RESTORE)
@@ -198,18 +186,18 @@ def _damage(path: Path) -> Iterator[None]:
 
 def _names(base: duckdb.DuckDBPyConnection, source: str, name: str) -> tuple[str, ...]:
     """The different names of a column in the order in which they come first, also as a type of the data base."""
-    query = f"SELECT {_column(name)}::VARCHAR FROM {source} GROUP BY 1 ORDER BY min(file_row_number)"
+    query = f"SELECT {sql_name(name)}::VARCHAR FROM {source} GROUP BY 1 ORDER BY min(file_row_number)"
     names = tuple(text for (text,) in base.execute(query).fetchall())
     if names:
-        listed = ", ".join(map(_quoted, names))
-        base.execute(f"CREATE TYPE {_column(f'names of {name}')} AS ENUM ({listed})").fetchall()
+        listed = ", ".join(map(sql_text, names))
+        base.execute(f"CREATE TYPE {sql_name(f'names of {name}')} AS ENUM ({listed})").fetchall()
     return names
 
 
 def _check_sums(base: duckdb.DuckDBPyConnection, table: Table, path: Path) -> None:
     """Compare the columns with the checksums that the file has, if it has any."""
-    query = "SELECT value FROM parquet_kv_metadata(?) WHERE key = ?::BLOB"
-    for (content,) in base.execute(query, [_literal(path), _CHECKSUMS]).fetchall():
+    query = f"SELECT value FROM parquet_kv_metadata({sql_file(path)}) WHERE key = ?::BLOB"
+    for (content,) in base.execute(query, [_CHECKSUMS]).fetchall():
         try:
             wanted = json.loads(content)
             wrong = [name for name, column in table.columns.items() if _crc(np.asarray(column)) != wanted[name]]
@@ -227,16 +215,3 @@ def _crc(column: NDArray[Any]) -> int:
         else column.astype("<i8" if column.dtype.kind in "iu" else "<f8").tobytes()
     )
     return zlib.crc32(content)
-
-
-def _literal(path: Path) -> str:
-    """A path in which no character stands for others."""
-    return re.sub(r"([*?\[])", r"[\1]", str(path))
-
-
-def _quoted(text: object) -> str:
-    return "'" + str(text).replace("'", "''") + "'"
-
-
-def _column(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -72,8 +72,8 @@ def hold_to_roof(measurement: Measurement, folder: RunFolder, configs: Mapping[s
 
 def beyond(samples: Table, work: Work, rates: Rates, clock: str, cores: int) -> str:
     """Both numbers of a side that takes less time than it can, by its median sample; empty where it takes enough."""
-    known = samples.take(samples[clock] > 0)  # a virtual machine's clock may stand still
-    took, lengths = known[clock] / known["repeats"] / 1e9, known["tokens"].tolist()
+    moved = samples.take(samples[clock] > 0)  # a virtual machine's clock may stand still
+    took, lengths = moved[clock] / moved["repeats"] / 1e9, moved["tokens"].tolist()
     least = {tokens: _least(work(tokens), rates, cores) for tokens in set(lengths)}
     with np.errstate(divide="ignore"):  # nothing to do takes no time
         shares = took / np.array([least[tokens][0] for tokens in lengths])

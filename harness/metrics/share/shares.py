@@ -104,8 +104,8 @@ def _rounds(table: Table, workload: str, variant: str) -> dict[str, NDArray[np.f
     rows = _rows(table, workload, variant)
     _, first, call = np.unique(rows.keys("process", "round", "tokens", "call"), return_index=True, return_inverse=True)
     lengths, rounds = rows.keys("process", "round", "tokens")[first], rows.keys("process", "round")[first]
-    _, one = np.unique(lengths, return_index=True)
-    of_length = np.unique(rounds[one], return_inverse=True)[1]
+    first_of_length = np.unique(lengths, return_index=True)[1]
+    of_length = np.unique(rounds[first_of_length], return_inverse=True)[1]
     return {
         phase: _sums(of_length, _medians(_sums(call, rows["ns"] * rows.names("phase").are(phase)), lengths))
         for phase in PHASES
