@@ -61,7 +61,9 @@ BESIDE_TORCH := scipy.stats, streamlit.testing.v1, plotly.graph_objects, pyarrow
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[models,dashboard,profile,dev,export,remote]'
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt pip # a Python's own may know no groups
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --group dev \
+	  --editable '.[models,dashboard,profile,export,remote]'
 	$(BIN)/python -c 'import torch' & $(BIN)/python -c 'import $(BESIDE_TORCH)'; wait
 	touch $@
 

@@ -12,13 +12,16 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
+import tomllib
 import venv
 import zipfile
 from dataclasses import dataclass
 from email import message_from_string
+from importlib import metadata as installed_metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import llama_workbench
 from tests.test_light_core import without_extras
@@ -123,7 +126,7 @@ def test_metadata(wheel: Path) -> None:
     metadata = message_from_string(archive.read(f"{folder}/METADATA").decode())
     assert (metadata["Name"], metadata["Version"]) == ("llama-workbench", llama_workbench.__version__)
     assert metadata["Requires-Python"] == ">=3.11"
-    extras = {"all", "dashboard", "dev", "engines", "export", "fleet", "models", "notebook", "profile", "remote"}
+    extras = {"all", "dashboard", "engines", "export", "fleet", "models", "notebook", "profile", "remote"}
     assert set(metadata.get_all("Provides-Extra", [])) == extras
     torch = [line for line in metadata.get_all("Requires-Dist", []) if line.startswith("torch")]
     assert all(line.startswith("torch>=2.9;") for line in torch) and torch, (
@@ -136,6 +139,22 @@ def test_metadata(wheel: Path) -> None:
     }  # fmt: skip
 
 
+def test_the_core_is_small() -> None:
+    """All that it brings, without byte code: at most 25 packages and 250 MB. (Byte code is some 40 MB more.)"""
+    core: dict[str, int] = {}
+    wanted = ["llama-workbench"]
+    while wanted:
+        distribution = installed_metadata.distribution(wanted.pop())
+        name = distribution.metadata["Name"].lower().replace("_", "-")
+        if name not in core:
+            files = [Path(str(distribution.locate_file(file))) for file in distribution.files or ()]
+            core[name] = sum(file.stat().st_size for file in files if file.suffix != ".pyc" and file.exists())
+            needed = map(Requirement, distribution.requires or ())
+            wanted += [each.name for each in needed if each.marker is None or each.marker.evaluate({"extra": ""})]
+    assert {"duckdb", "numpy", "pydantic-core"} <= core.keys() and len(core) <= 25, sorted(core)
+    assert 100e6 < sum(core.values()) < 250e6, core
+
+
 def test_constraints_pin_every_requirement(wheel: Path) -> None:
     pins = [line for line in (REPOSITORY / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
     assert all(line.count("==") == 1 and "+" not in line for line in pins)
@@ -145,7 +164,8 @@ def test_constraints_pin_every_requirement(wheel: Path) -> None:
     required = message_from_string(archive.read(name).decode()).get_all("Requires-Dist", [])
     others = ("engines", "llama-workbench")  # what `all` is made of
     ours = {line.split(">=")[0].lower() for line in required if not any(each in line for each in others)}
-    assert ours <= pinned
+    groups = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["dependency-groups"]
+    assert ours | {line.split(">=")[0].lower() for line in groups["dev"]} <= pinned
 
 
 def test_only_one_name_becomes_importable(installed: Environment) -> None:
