@@ -17,7 +17,7 @@ from markupsafe import Markup
 from llama_workbench import __version__
 from llama_workbench.harness.machine.environment import one_line
 from llama_workbench.harness.report.causes import changes
-from llama_workbench.harness.report.comparison import Screen
+from llama_workbench.harness.report.comparison import LINES, Screen
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.variants.spelling import did_you_mean
 
@@ -111,6 +111,7 @@ def evidence_html(run: data.Run, claim: data.Claim) -> str:
         figure=Markup(forest_svg(claim, run.floors, colours)) if claim.effects else "",
         caption=("" if claim.unit else "Above 1 the variant is faster. ") + forest.caption(claim, run.floors),
         screens=_screens(run, claim),
+        lines=LINES,
         effects=_effect_rows(run, claim),
         numbers=NUMBERS,
         checks=[gates.row(run, effect) for effect in claim.effects if effect.variant and effect.workload in known],
@@ -157,9 +158,11 @@ def _variables() -> Palette:
 
 
 def _screens(run: data.Run, claim: data.Claim) -> list[dict[str, Any]]:
-    """Those whose difference was looked into; none where a file of the run cannot be read, which the page says."""
+    """Those of a comparison, of other claims those whose difference was looked into; none where a file of the run
+    cannot be read, which the page says."""
     try:
-        return [_screen(screen) for screen in samples.read_screens(run, claim.claim, claim.part, True)]
+        read = samples.read_screens(run, claim.claim, claim.part, not claim.is_comparison)
+        return [_screen(screen) for screen in read]
     except RunError:
         return []
 
@@ -167,8 +170,7 @@ def _screens(run: data.Run, claim: data.Claim) -> list[dict[str, Any]]:
 def _screen(screen: Screen) -> dict[str, Any]:
     """One comparison as the page has it: sentences, rows and code."""
     explained = screen.explained
-    assert explained is not None
-    causes = changes(explained)
+    causes = changes(explained) if explained and explained.causes else []
     largest = max((abs(each.value) for each in causes), default=0.0) or 1.0
     sides = {"baseline": screen.effect.baseline, "variant": screen.effect.variant}
     return {
@@ -178,9 +180,9 @@ def _screen(screen: Screen) -> dict[str, Any]:
         "causes": [
             {"name": cause.name, "change": str(cause), "percent": round(100 * abs(cause.value) / largest),
              "way": ("less" if cause.value < 0 else "more") if cause.is_told else "open"}
-            for cause in (causes if explained.causes else ())
+            for cause in causes
         ],
-        "code": [code_html(explained, *side) for side in sides.items()] if explained.division else [],
+        "code": [code_html(explained, *side) for side in sides.items()] if explained and explained.division else [],
     }  # fmt: skip
 
 
