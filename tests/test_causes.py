@@ -7,6 +7,7 @@ import math
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -365,6 +366,9 @@ def test_the_screen_has_all_of_it(measured: RunFolder) -> None:
         again = r"A second run of this command on this machine would agree \(\d+ fresh processes were timed\)\."
         assert re.fullmatch(sure + again, screen.certainty)
         assert screen.told["Why"].startswith("Mostly in cleaned (work.py:3): ")
+        counted = Measure("instructions", "100", "320", 3.2, 3.2, 3.2), Measure("page faults", "1", "2", 2.0, 2.0, 2.0)
+        more = replace(screen, measures=(*screen.measures, *counted))
+        assert more.why == f"{screen.why.removesuffix('.')}; 3.2 times the instructions."
         assert screen.told["How sure"] == f"{screen.certainty} Both gave the same answers."
     assert screen.measures[0].what == "time" and screen.measures[0].ratio > 1
     shown = output("show", str(measured.path))
