@@ -153,8 +153,8 @@ class Compared:
 
     @cached_property
     def why(self) -> str:
-        """Where the difference is: "mostly normalise (5.5 of 6.2 ms a call, a.py:17)". Empty where there is none, or
-        nobody could look."""
+        """Where the difference is: "mostly in normalise (a.py:17): 5.5 of the 6.2 ms saved a call". Empty where there
+        is none, or nobody could look."""
         from .harness.report.causes import explanations_in, why
 
         try:
@@ -164,7 +164,7 @@ class Compared:
         return "; ".join(why(explained, self._outcome.judged.effects))
 
     def __repr__(self) -> str:
-        return f"<{self._outcome}{f' Where: {self.why}.' if self.why else ''}>"
+        return f"<{self._outcome}{f' Why: {self.why}.' if self.why else ''}>"
 
     def _repr_html_(self) -> str:
         """A sentence, and the interval as the pages draw it."""
@@ -173,8 +173,8 @@ class Compared:
         from .dashboard.views.definitions import Definition
 
         picture = forest_svg(claim_of(self._outcome.judged, Definition(), {}), {}, width=FIGURE_PX)
-        where = f"<p>Where the difference is: {html.escape(self.why)}</p>" if self.why else ""
-        return f"<p>{html.escape(str(self._outcome))}</p>{picture}{where}"
+        why = f"<p>Why: {html.escape(self.why)}.</p>" if self.why else ""
+        return f"<p>{html.escape(str(self._outcome))}</p>{why}{picture}"
 
 
 def compare_functions(

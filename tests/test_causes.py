@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from markupsafe import escape
 
 from llama_workbench import ROOT
+from llama_workbench.dashboard.export.screen import code_html, costs_html
 from llama_workbench.harness.profilers.causes import SampledLine, SampledPair, _Reader, function_at
 from llama_workbench.harness.profilers.peak_memory import MEMORY
 from llama_workbench.harness.report.causes import Explanation, changes, explanations_in
-from llama_workbench.harness.report.comparison import code_of, screens
+from llama_workbench.harness.report.comparison import Measure, code_of, code_text, screens
 from llama_workbench.harness.report.stored import evidence_of
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.causes import divide
@@ -154,7 +158,7 @@ def found(*functions: tuple[str, str, int, int], call_ns: tuple[float, float] = 
 
 def test_one_place_that_makes_up_the_difference_is_the_cause() -> None:
     told = found(("baseline", "normalise", 7, 60), ("baseline", "f", 9, 40), ("variant", "g", 12, 100))
-    assert told.sentence == "mostly normalise (6 of 6 ms a call, a.py:7)"
+    assert told.sentence == "mostly in normalise (a.py:7): 6 of the 6 ms saved a call"
     assert told.times == "f 10 ms, g 4 ms a call"
 
 
@@ -175,10 +179,10 @@ def test_work_that_was_only_written_out_elsewhere_is_not_saved() -> None:
     ]
     entry = found(call_ns=(10e6, 5e6)).sampled.model_copy(update={"lines": lines})
     told = Explanation(entry)
-    assert [(cause.name, cause.where) for cause in told.causes] == [("f → g", "a.py:5-9")]
-    assert told.sentence == "f → g (-5.2 ms a call, a.py:5-9; all else +0.25)"
+    assert [(cause.name, cause.where) for cause in told.causes] == [("f and g themselves", "a.py:5-9")]
+    assert told.sentence == "5.2 ms saved a call in f and g themselves (a.py:5-9); 0.2 ms added elsewhere"
     apart = entry.model_copy(update={"lines": [*lines[:4], line("variant", "g", 5, 65, "return clean(counts)")]})
-    assert {cause.name for cause in Explanation(apart).causes} == {"normalise", "f → g"}
+    assert {cause.name for cause in Explanation(apart).causes} == {"normalise", "f and g themselves"}
     both = entry.model_copy(update={"lines": [*lines, line("variant", "normalise", 20, 1, "return items")]})
     assert "normalise" in {cause.name for cause in Explanation(both).causes}, "a function that both have is one place"
 
@@ -187,10 +191,29 @@ def test_several_places_are_listed_with_the_rest() -> None:
     told = found(
         ("baseline", "old", 7, 70), ("baseline", "f", 9, 30), ("variant", "new", 20, 40), ("variant", "g", 12, 60)
     )
-    assert told.sentence == "old -7 ms (a.py:7), new +1.6 ms (a.py:20), f → g -0.6 ms (a.py:9), the rest +0 ms a call"
+    assert told.sentence == (
+        "7 ms saved a call in old (a.py:7); 1.6 ms added in new (a.py:20), 0.6 ms saved in f and g themselves (a.py:9)"
+    )
     rows = changes(told)
     assert [str(row)[:7] for row in rows] == ["-7 ms [", "+1.6 ms", "-0.6 ms", "+0 ms ["]
     assert sum(row.value for row in rows) == pytest.approx(-6)
+
+
+def test_beside_what_is_most_of_it_other_large_places_are_named_too() -> None:
+    told = found(
+        ("baseline", "normalise", 7, 55),
+        ("baseline", "f", 9, 45),
+        ("variant", "clean", 20, 60),
+        ("variant", "g", 12, 40),
+    )
+    assert told.sentence == (
+        "mostly in normalise (a.py:7): 5.5 of the 6 ms saved a call; 2.9 ms saved in f and g themselves (a.py:9), "
+        "2.4 ms added in clean (a.py:20)"
+    )
+    slower = found(
+        ("baseline", "f", 9, 100), ("variant", "clean", 20, 80), ("variant", "g", 12, 20), call_ns=(2e6, 9e6)
+    )
+    assert slower.sentence == "7.2 ms added a call in clean (a.py:20); 0.2 ms saved elsewhere"
 
 
 def test_the_lines_that_take_time_are_those_of_each_side() -> None:
@@ -198,6 +221,39 @@ def test_the_lines_that_take_time_are_those_of_each_side() -> None:
     assert [(each.function, each.line, each.ns) for each in code_of(told, "baseline")] == [
         ("old", 7, 7e6), ("f", 9, 2.9e6),
     ]  # fmt: skip
+
+
+def test_a_long_line_of_code_goes_on_below_and_is_never_cut() -> None:
+    text = "kept = [letter.lower() for letter in word if letter.isalpha() and letter not in '<>&']"
+    short = found(("baseline", "old", 7, 96), ("baseline", "f", 9, 4), ("variant", "g", 12, 100)).sampled
+    lines = [short.lines[0].model_copy(update={"text": text}), *short.lines[1:]]
+    told = Explanation(short.model_copy(update={"lines": lines}))
+    drawn = code_text(told, "baseline", 60).splitlines()
+    assert max(map(len, drawn)) <= 60 and text in " ".join(" ".join(drawn).split())
+    page = code_html(told, "baseline", "f")
+    assert escape(text) in page and text not in page
+    assert page.count('<tr class="dear">') == 1, "the line with 4 % is not marked"
+    assert "width:calc(0.96 * 100%)" in page
+    assert "width:calc(0.4 * 100%)" in code_html(told, "variant", "g"), "4 of the 10 ms that the longer call takes"
+
+
+def test_bars_begin_at_nothing_and_have_their_numbers_beside_them() -> None:
+    time = Measure("time", "8 ms", "2 ms", 0.25, 0.24, 0.26)
+    faults = Measure("page faults", "0.0", "1.4", math.inf, math.inf, math.inf)
+    page = costs_html([time, faults], ("<f>", "g"))
+    assert "Time of a call</strong> <span>-75 % [-76, -74]" in page and "&lt;f&gt;" in page and "<f>" not in page
+    bars = re.findall(r"calc\((\S+) \* [^>]*></i>([^<]*)<", page)
+    assert bars == [("1.0", "8 ms"), ("0.25", "2 ms"), ("0.0", "0.0"), ("1.0", "1.4")]
+
+
+def test_amounts_are_told_in_percent_and_large_ones_in_times() -> None:
+    def amount(what: str, ratio: float) -> str:
+        return Measure(what, "", "", ratio, ratio, ratio).amount
+
+    assert amount("time", 0.21) == "79 % less time" and amount("time", 3.04) == "3.04 times the time"
+    assert amount("instructions", 0.22) == "78 % fewer instructions"
+    assert amount("peak memory", 1.005) == "as much peak memory" and amount("peak memory", math.nan) == ""
+    assert Measure("peak memory", "", "", 12.93, 12.93, 12.93).change == "+1,193 %"
 
 
 def test_of_models_a_row_is_a_phase() -> None:
@@ -230,7 +286,7 @@ def test_of_models_a_row_is_a_phase() -> None:
         )
     )
     assert set(told.phases.values()) == {"rope", "mlp"}
-    assert told.sentence.startswith("mostly mlp (5.4 of 6 ms a call, ladder.py:")
+    assert re.fullmatch(r"mostly in mlp \(ladder.py:[\d-]+\): 5.4 of the 6 ms saved a call", told.sentence)
 
 
 def test_where_nothing_can_be_told_it_says_so() -> None:
@@ -304,13 +360,23 @@ def test_the_screen_has_all_of_it(measured: RunFolder) -> None:
     [screen] = screens(measured, measured.read(VERDICTS), evidence_of(measured, manifest))
     if screen.way != Word.INCONCLUSIVE:  # beside other tests there may be too few lives
         assert screen.headline.startswith("new is ") and " times as slow as old: " in screen.headline
-        assert screen.advice == "Keep old." and re.match(r"new takes \d+ % more time", screen.price)
-        assert screen.certainty.startswith("On ") and "fresh processes" in screen.certainty
+        assert screen.advice == "Keep old." and re.match(r"new takes [\d.]+ times the time", screen.price)
+        assert screen.told["What to do"] == f"Keep old. {screen.price}"
+        sure = r'99 % that new is [\d.]+ to [\d.]+ times as slow as old, on the input "\w+"\. '
+        again = r"A second run of this command on this machine would agree \(\d+ fresh processes were timed\)\."
+        assert re.fullmatch(sure + again, screen.certainty)
+        assert screen.told["Why"].startswith("Mostly in cleaned (work.py:3): ")
+        counted = Measure("instructions", "100", "320", 3.2, 3.2, 3.2), Measure("page faults", "1", "2", 2.0, 2.0, 2.0)
+        more = replace(screen, measures=(*screen.measures, *counted))
+        assert more.why == f"{screen.why.removesuffix('.')}; 3.2 times the instructions."
+        assert screen.told["How sure"] == f"{screen.certainty} Both gave the same answers."
     assert screen.measures[0].what == "time" and screen.measures[0].ratio > 1
     shown = output("show", str(measured.path))
+    assert all(f"{name}: {text}" in " ".join(shown.split()) for name, text in screen.told.items())
     assert screen.headline in shown and "Where the difference is" in shown and "cleaned (work.py:3)" in shown
     assert "letter for letter in word" in shown
     marked = output("show", str(measured.path), "--markdown")
     assert f"### {screen.headline}" in marked and "| of a call | old | new | change |" in marked
-    assert "&lt;" not in marked and "<details><summary>Time of a call by line, of new" in marked and "cleaned" in marked
-    assert "where: " in output("judge", str(measured.path))
+    assert "&lt;" not in marked and "<details><summary>Lines of new that take time" in marked and "cleaned" in marked
+    assert all(f"**{name}:** {text}" in marked for name, text in screen.told.items())
+    assert "why: " in output("judge", str(measured.path))

@@ -563,8 +563,8 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def shown_text(markdown: str) -> str:
-    """What is read of it, without the icon in front and without colours."""
-    without_icon = re.sub(r"^:[a-z]+\[:material/\w+:\] ", "", markdown)
+    """What is read of it, without the icon or the verdict in front and without colours."""
+    without_icon = re.sub(r"^:[a-z]+(\[:material/\w+:\]|-badge\[\w+\]) ", "", markdown)
     return re.sub(r":[a-z]+\[(.*?)\]", r"\1", read(without_icon))
 
 

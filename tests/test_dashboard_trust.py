@@ -21,7 +21,7 @@ from streamlit.testing.v1 import AppTest
 from llama_workbench import ROOT
 from llama_workbench.dashboard.export.svg import forest_svg
 from llama_workbench.dashboard.figures import rounds as charts
-from llama_workbench.dashboard.views import data, forest, noise
+from llama_workbench.dashboard.views import answers, data, forest, noise
 from llama_workbench.harness.calibrate.record import FILE, append, begin
 from llama_workbench.harness.store.parquet import COLUMNS
 from llama_workbench.harness.store.schema import Control, Manifest, Noise
@@ -105,6 +105,19 @@ def test_drift_takes_the_yardstick_and_elsewhere_the_baseline() -> None:
 
 
 # -- controls ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_self_check_says_passed_only_where_the_same_code_showed_no_difference() -> None:
+    passed, open_, fired = a_control("w", 0.99, 1.01), a_control("w", None, None), a_control("w", 1.02, 1.3, fired=True)
+    assert answers.self_check(Noise((passed,), "")) == (
+        "Self-check passed: the same code against itself showed no difference (1 A/A control)."
+    )
+    assert answers.self_check(Noise((passed, fired, open_), "")) == (
+        "Self-check failed: the same code against itself showed a difference (1 of 2 A/A controls; 1 more had too few "
+        "rounds to tell)."
+    )
+    assert "failed" in answers.self_check(Noise((passed, passed), "", typical=0.01))
+    assert "too few rounds" in answers.self_check(Noise((open_,), "")) and answers.self_check(Noise((), "")) == ""
 
 
 def test_the_sentence_counts_what_could_have_been_seen() -> None:

@@ -28,7 +28,15 @@ from llama_workbench.harness.report.outcome import (
     verdict_text,
 )
 from llama_workbench.harness.report.terminal import console, show, verdict_report
-from llama_workbench.harness.report.text import Bounds, digits, duration_text, effect_text, run_notes, span_text
+from llama_workbench.harness.report.text import (
+    Bounds,
+    digits,
+    duration_text,
+    effect_text,
+    gain_text,
+    run_notes,
+    span_text,
+)
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
@@ -262,6 +270,7 @@ def test_no_rise_at_all_is_a_fall() -> None:
     assert span_text(Bounds(-61.9, -57.0, "% rise"), "at most") == "at least 57 % fall"
     assert span_text(Bounds(-61.9, -57.0, "% rise"), "between") == "57 to 61.9 % fall"
     assert span_text(Bounds(-3.0, 6.0, "% rise"), "at most") == "at most 6 % rise"
+    assert gain_text(0.25, 0.4) == "2.5 to 4 times as slow" and gain_text(0.6, 0.8) == "25 to 67 % slower"
 
 
 @pytest.mark.parametrize(

@@ -9,23 +9,22 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from llama_workbench import __version__
 from llama_workbench.harness.machine.environment import one_line
 from llama_workbench.harness.report.causes import changes
-from llama_workbench.harness.report.comparison import Screen, code_text, measure_rows
+from llama_workbench.harness.report.comparison import LINES, Screen
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.variants.spelling import did_you_mean
 
 from .. import words
 from ..figures.colours import DARK, LIGHT, Palette
 from ..views import answers, breakdown, data, forest, gates, outcomes, samples, why
+from .screen import code_html, costs_html, css_variables, template
 from .svg import FIGURE_PX, forest_svg, verdict_mark
 
 PNG_ZOOM = 2  # pixels of the picture for each of the figure's: sharp on a screen of twice the density, and in print
@@ -94,32 +93,25 @@ def evidence_png(run: data.Run, claim: data.Claim) -> bytes:
     return png
 
 
-@cache
-def _template() -> Template:
-    loader = FileSystemLoader(Path(__file__).parent)
-    jinja = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    jinja.filters |= {"breakable": _breakable, "one_line": words.one_line}
-    return jinja.get_template("evidence.html")
-
-
 def evidence_html(run: data.Run, claim: data.Claim) -> str:
     """One HTML page with all that the verdict rests on: figure, numbers, checks, environment, and the command."""
     colours = _variables()
     known = {experiment.workload.name for experiment in run.manifest.experiments}
-    page = _template().render(
+    page = template("evidence.html").render(
         run=run,
         claim=claim,
         look=outcomes.look_of(claim),
         headline=outcomes.answer_of(run).headline,
         cost=outcomes.cost(claim),
         mark=Markup(f'<svg class="mark" viewBox="-8 -8 16 16">{verdict_mark(claim.verdict, colours)}</svg>'),
-        light=_flat(LIGHT),
-        dark=_flat(DARK),
+        light=css_variables(LIGHT),
+        dark=css_variables(DARK),
         said=" · ".join(filter(None, (f"Said by {words.listing(claim.who)}" if claim.who else "", claim.source))),
         answer=answers.answer(run, claim, why.explain(run, claim, breakdown.read(run))),
         figure=Markup(forest_svg(claim, run.floors, colours)) if claim.effects else "",
         caption=("" if claim.unit else "Above 1 the variant is faster. ") + forest.caption(claim, run.floors),
         screens=_screens(run, claim),
+        lines=LINES,
         effects=_effect_rows(run, claim),
         numbers=NUMBERS,
         checks=[gates.row(run, effect) for effect in claim.effects if effect.variant and effect.workload in known],
@@ -152,21 +144,9 @@ def write(run: data.Run, claim: data.Claim, files: Mapping[str, Path]) -> None:
             raise ExportError(f"{path}: cannot be written ({error.strerror}); name another file") from error
 
 
-def _breakable(text: str) -> Markup:
-    """`text` for the cell of a table: a name may break behind `_` and `/`, and what is very long anywhere."""
-    marked = re.sub(r"[_/](?=\S)|[^\s_/]{24}(?=\S)", lambda part: f"{part[0]}\0", text.replace("\0", ""))
-    return Markup("<wbr>").join(marked.split("\0"))
-
-
 def _unknown(problem: str, name: str, known: list[str]) -> str:
     there = ", ".join(dict.fromkeys(filter(None, known))) or "none"
     return f"{problem} {name!r}; {did_you_mean(name, known, f'there is: {there}')}"
-
-
-def _flat(palette: Palette) -> dict[str, Markup]:
-    """The colours by the names of their CSS variables."""
-    colours = vars(palette) | dict(palette.verdict)
-    return {name.replace("_", "-"): Markup(each) for name, each in colours.items() if isinstance(each, str)}
 
 
 def _variables() -> Palette:
@@ -178,9 +158,11 @@ def _variables() -> Palette:
 
 
 def _screens(run: data.Run, claim: data.Claim) -> list[dict[str, Any]]:
-    """Those whose difference was looked into; none where a file of the run cannot be read, which the page says."""
+    """Those of a comparison, of other claims those whose difference was looked into; none where a file of the run
+    cannot be read, which the page says."""
     try:
-        return [_screen(screen) for screen in samples.read_screens(run, claim.claim, claim.part, True)]
+        read = samples.read_screens(run, claim.claim, claim.part, not claim.is_comparison)
+        return [_screen(screen) for screen in read]
     except RunError:
         return []
 
@@ -188,22 +170,19 @@ def _screens(run: data.Run, claim: data.Claim) -> list[dict[str, Any]]:
 def _screen(screen: Screen) -> dict[str, Any]:
     """One comparison as the page has it: sentences, rows and code."""
     explained = screen.explained
-    assert explained is not None
-    causes = changes(explained)
+    causes = changes(explained) if explained and explained.causes else []
     largest = max((abs(each.value) for each in causes), default=0.0) or 1.0
-    sides = (("baseline", screen.effect.baseline), ("variant", screen.effect.variant))
+    sides = {"baseline": screen.effect.baseline, "variant": screen.effect.variant}
     return {
         "headline": screen.headline,
-        "advice": screen.advice,
-        "sides": [name for _, name in sides],
-        "measures": measure_rows(screen.measures),
-        "reason": "" if explained.causes else explained.sentence,
+        "told": screen.told,
+        "costs": costs_html(screen.measures, [*sides.values()]),
         "causes": [
             {"name": cause.name, "change": str(cause), "percent": round(100 * abs(cause.value) / largest),
              "way": ("less" if cause.value < 0 else "more") if cause.is_told else "open"}
             for cause in causes
         ],
-        "code": [(name, code_text(explained, side)) for side, name in sides] if explained.division else [],
+        "code": [code_html(explained, *side) for side in sides.items()] if explained and explained.division else [],
     }  # fmt: skip
 
 

@@ -155,12 +155,14 @@ def cause_bars(rows: Sequence[CauseRow], colours: Palette) -> go.Figure:
         [(words.label(row.name, 52), words.label(row)) for row in rows],
         [bar],
         colours,
-        row_px=46,
-        bar_px=14,
+        row_px=42,
+        bar_px=12,
         foot_px=42,
         right_px=10,
         shapes=[rule(0, 0, 0, 1, colours.muted, yref="paper")],
-        xaxis=axis(f"change of a call's time [{rows[0].unit}]", standoff=4, gridcolor=colours.rule),
+        xaxis=axis(
+            f"← faster   change of a call's time [{rows[0].unit}]   slower →", standoff=4, gridcolor=colours.rule
+        ),
     )
 
 

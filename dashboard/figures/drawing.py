@@ -14,7 +14,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from ..views.forest import ratio_ticks
+from ..views.forest import FASTER, SLOWER, ratio_ticks
 from .colours import Palette
 
 SMALL = 12  # font size of labels inside a figure
@@ -46,8 +46,9 @@ def axis(
 
 
 def ratio_axis(low: float, high: float, title: str, size: int = SMALL, **more: Any) -> Layout:
-    """A logarithmic axis of ratios between two ends."""
+    """A logarithmic axis of speed-ups between two ends, which says where faster is."""
     ends = [math.log10(low), math.log10(high)]
+    title = "   ".join(filter(None, (SLOWER, title, FASTER)))
     return axis(title, size, type="log", range=ends, ticks_at=ratio_ticks(low, high), **more)
 
 

@@ -213,7 +213,7 @@ def drift(frame: pd.DataFrame, colours: Palette = LIGHT) -> go.Figure:
         height=320,
         margin=(5, 12, 30, 46),
         xaxis=axis("rounds, in the order they were taken", rangemode="tozero", **grid),
-        yaxis=axis("time of a call over its median [%]", tickformat="+.0f", **zero, **grid),
+        yaxis=axis("← faster   time of a call over its median [%]   slower →", tickformat="+.0f", **zero, **grid),
         legend={**ABOVE, **top, "itemclick": False, "itemdoubleclick": False},
     )
 

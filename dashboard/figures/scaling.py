@@ -11,7 +11,7 @@ from llama_workbench.harness.store.verdict_schema import Effect
 
 from .. import words
 from ..views.data import Floor
-from ..views.forest import FLOOR
+from ..views.forest import FASTER, FLOOR, SLOWER
 from ..views.scaling import AXES, Series
 from .colours import LIGHT, Palette
 from .drawing import ABOVE, Layout, Mark, area, axis, figure, log_span, mark, marks, ratio_axis, rule
@@ -92,7 +92,11 @@ def microseconds(series: Series, costs: Mapping[float, Effect], colours: Palette
     steps = (1.0, 2.0, 5.0) if largest < 30 * knee else (1.0,)
     ticks = [step * 10.0**power for power in range(-2, 8) for step in steps if knee <= step * 10.0**power <= largest]
     values = [0.0, *(sign * tick for tick in ticks[:: max(1, round(len(ticks) / 5))] for sign in (1, -1))]
-    y_axis = axis("µs a call", range=[-most, most], ticks_at={bent(value): f"{value:,.10g}" for value in values})
+    y_axis = axis(
+        f"{SLOWER}   µs a call   {FASTER}",
+        range=[-most, most],
+        ticks_at={bent(value): f"{value:,.10g}" for value in values},
+    )
     return _figure(traces, [rule(*_ends(series), 0, 0, colours.muted)], series, y_axis, colours)
 
 

@@ -37,6 +37,8 @@ def main() -> None:
         show_answer(opened, claim)
     for number, screen in enumerate(screens):
         comparison.show(screen, number)
+    if screens:
+        blocks.caption(answers.self_check(run.noise))
     if claim.effects:
         if not machines.show(opened, claim):
             section.show_forest(claim, run.floors)

@@ -85,6 +85,8 @@ def show_comparisons(opened: state.Opened) -> bool:
                 blocks.link("claim", "All its evidence", "arrow_forward", section.link(opened.name, claim))
                 section.download(opened.run, claim)
             blocks.command(outcomes.reproduce(opened.run, claim))
+    if shown:
+        blocks.caption(answers.self_check(opened.run.noise))
     return bool(shown)
 
 

@@ -1,19 +1,18 @@
-"""One comparison on one screen: who is faster, what a call costs, where the difference is and what to do."""
+"""One comparison on one screen: who is faster, why, what to do, what a call costs, and in which lines."""
 
 from __future__ import annotations
 
 import streamlit as st
 
 from llama_workbench.harness.report.causes import changes
-from llama_workbench.harness.report.comparison import Screen, code_text, code_title, measure_rows
+from llama_workbench.harness.report.comparison import LINES, Screen
 
 from .. import state, words
+from ..export.screen import code_html, costs_html, css_variables
 from ..figures import breakdown as figures
 from ..figures import rounds
 from ..views import data, samples
 from . import blocks
-
-CODE_LETTERS = 70  # in half of a page
 
 
 def screens_of(opened: state.Opened, claim: data.Claim) -> list[Screen]:
@@ -27,45 +26,23 @@ def show(screen: Screen, number: int = 0) -> None:
     """The whole screen. `number`: of several on one page."""
     look = screen.way.look
     st.header(
-        f":{look.colour}[:material/{look.icon}:] {words.markdown(screen.headline)}",
+        f":{look.colour}-badge[{look.word}] {words.markdown(screen.headline)}",
         anchor="answer" if not number else f"answer-{number}",
     )
-    effect = screen.effect
-    st.markdown(f"**{words.markdown(screen.advice)}** {words.markdown(screen.price)}")
-    blocks.say(screen.certainty)
-    if screen.where:
-        blocks.say(f"Where: {screen.where}.")
     left, right = st.columns(2, gap="large")
     with left:
-        st.subheader("What a call costs", anchor=False)
-        names = ("", effect.baseline, effect.variant, "change")
-        rows = [dict(zip(names, row, strict=True)) for row in measure_rows(screen.measures)]
-        blocks.table(rows, "What a call costs on both sides")
-        show_spread(screen, number)
+        for name, text in screen.told.items():
+            st.markdown(f"**{name}:** {words.markdown(text)}")
+        _html(costs_html(screen.measures, (screen.effect.baseline, screen.effect.variant)))
     with right:
+        show_code(screen)
         show_causes(screen, number)
-    show_code(screen)
+    show_spread(screen, number)
 
 
-def show_spread(screen: Screen, number: int = 0) -> None:
-    """What differs from process to process, what the clock leaves open in one, and the interval."""
-    if screen.spread is None:
-        return
-    drawn = rounds.lives(screen.spread, screen.effect, state.colours())
-    blocks.plot(drawn, screen.between, f"lives {number}")
-
-
-def show_causes(screen: Screen, number: int = 0) -> None:
-    """The places that make up the difference."""
-    explained = screen.explained
-    if explained is None:
-        return
-    st.subheader("Where the difference is", anchor=False)
-    rows = changes(explained)
-    if not rows or not explained.causes:
-        blocks.say(words.capital(explained.sentence))
-        return
-    blocks.plot(figures.cause_bars(rows, state.colours()), figures.cause_text(rows), f"causes {number}")
+def _html(text: str) -> None:
+    """HTML of ours, in the page's colours."""
+    st.html(f'<div style="{css_variables(state.colours())}">{text}</div>')
 
 
 def show_code(screen: Screen) -> None:
@@ -73,7 +50,22 @@ def show_code(screen: Screen) -> None:
     explained = screen.explained
     if explained is None or explained.division is None:
         return
-    for column, side in zip(st.columns(2, gap="large"), ("baseline", "variant"), strict=True):
-        with column:
-            blocks.caption(code_title(getattr(screen.effect, side)))
-            st.code(code_text(explained, side, CODE_LETTERS), language=None)
+    sides = {"baseline": screen.effect.baseline, "variant": screen.effect.variant}
+    _html("".join(code_html(explained, side, name) for side, name in sides.items()))
+    blocks.caption(LINES)
+
+
+def show_causes(screen: Screen, number: int = 0) -> None:
+    """The places that make up the difference."""
+    if screen.explained is not None and screen.explained.causes:
+        st.subheader("Where the difference is", anchor=False)
+        rows = changes(screen.explained)
+        blocks.plot(figures.cause_bars(rows, state.colours()), figures.cause_text(rows), f"causes {number}")
+
+
+def show_spread(screen: Screen, number: int = 0) -> None:
+    """What differs from process to process, what the clock leaves open in one, and the interval."""
+    if screen.spread is not None:
+        with st.expander("How far apart single processes are"):
+            drawn = rounds.lives(screen.spread, screen.effect, state.colours())
+            blocks.plot(drawn, screen.between, f"lives {number}")

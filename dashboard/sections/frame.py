@@ -9,6 +9,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from .. import state, words
+from ..export.screen import STYLE
 from . import blocks
 
 FEWEST = 4  # headings, from which on a page has contents
@@ -20,6 +21,7 @@ _SCROLL = blocks.component("scroll", _HERE / "scroll.js")
 def begin() -> DeltaGenerator:
     """The page's style, and the place of its contents."""
     st.html(_HERE / "page.css")
+    st.html(STYLE)
     return st.container(key="contents")
 
 

@@ -164,10 +164,10 @@ def show_note() -> None:
 
 
 def _show_run(run: data.Run, place: DeltaGenerator) -> None:
-    """One quiet line about machine and noise; loud only where something is wrong."""
+    """One quiet line about the machine; loud only where something is wrong."""
     machine = one_line(run.environment) if run.environment else machines.kinds_of(run)
     sides = environments_text(run.manifest.environments)
-    place.caption(words.markdown(" · ".join(filter(None, (machine, run.noise.line, sides)))))
+    place.caption(words.markdown(" · ".join(filter(None, (machine, sides)))))
     if run.unfinished:
         st.warning(words.markdown(run.unfinished), icon=":material/hourglass:")
     for line in run.doubts:

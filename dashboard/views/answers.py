@@ -14,6 +14,7 @@ from llama_workbench.harness.report.answer import found_words
 from llama_workbench.harness.report.text import duration_text, gain_text, ratio_text, short
 from llama_workbench.harness.spec.regions import SECOND_MARGIN_PERCENT
 from llama_workbench.harness.spec.words import GIVEN, Cause, Word
+from llama_workbench.harness.store.schema import Noise
 from llama_workbench.harness.store.verdict_schema import Effect
 
 from .. import words
@@ -191,15 +192,22 @@ def _gain(effect: Effect) -> str:
 
 def how_sure(run: data.Run) -> str:
     """The error rate of every answer of a run, and what its A/A controls say."""
-    wrong = f"Each answer is wrong with at most {words.percent(run.alpha)} probability."
-    known = [each for each in run.noise.controls if math.isfinite(each.low) and math.isfinite(each.high)]
-    fired = sum(each.fired for each in known)
-    short = len(run.noise.controls) - len(known)
+    return f"Each answer is wrong with at most {words.percent(run.alpha)} probability. {self_check(run.noise)}".rstrip()
+
+
+def self_check(noise: Noise) -> str:
+    """What came out where the run timed the same code as two sides; empty where it did not."""
+    controls = noise.controls
+    known = [each for each in controls if each.fired or (math.isfinite(each.low) and math.isfinite(each.high))]
+    if not known:
+        return "Self-check: the A/A controls (same code, timed as two sides) had too few rounds." if controls else ""
+    fired, short = sum(each.fired for each in known), len(controls) - len(known)
     more = f"; {short} more had too few rounds to tell" if short else ""
-    said = (
-        f"{fired or 'None'} of {len(known)} A/A controls (identical code, timed as two sides) found a difference{more}."
-    )
-    return f"{wrong} {said}" if known else wrong
+    count = f"{len(known)} A/A control{'s' * (len(known) > 1)}"
+    if fired or noise.typical:
+        where = f"{fired} of {count}" if fired else f"all {count} together"
+        return f"Self-check failed: the same code against itself showed a difference ({where}{more})."
+    return f"Self-check passed: the same code against itself showed no difference ({count}{more})."
 
 
 def _how_sure(run: data.Run, claim: data.Claim) -> str:

@@ -22,7 +22,8 @@ HEAD_PX = 18
 LANE_PX = 10  # below a track: how identical code came out
 
 FLOOR = "identical code"
-SLOWER, FASTER = "◂ variant slower", "variant faster ▸"
+SLOWER, FASTER = "← slower", "faster →"
+"""Where a speed-up grows to the right."""
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,11 @@ class FunctionCause:
     lines: tuple[SampledLine, ...]
 
     @property
+    def place(self) -> str:
+        """Its name and where it is: "normalise (a.py:17)"."""
+        return f"{self.name} ({self.where})" if self.where else self.name
+
+    @property
     def where(self) -> str:
         """From its first to its last line that takes time, on the side that takes longer: "a.py:17-19"; empty where
         there is no file."""
@@ -125,8 +130,10 @@ class Explanation:
             return self.phases[";".join(_stack(place))]
         if (moved := self._moved.get(_place(place))) is not None:
             return moved
+        if place.function != self.sampled.roots.get(place.side):
+            return place.function
         roots = dict.fromkeys(self.sampled.roots.get(side, "") for side in ("baseline", "variant"))
-        return " → ".join(roots) if place.function == self.sampled.roots.get(place.side) else place.function
+        return " and ".join(roots) + (" themselves" if len(roots) > 1 else " itself")
 
     @cached_property
     def _moved(self) -> dict[Place, str]:
@@ -181,7 +188,8 @@ class Explanation:
 
     @property
     def sentence(self) -> str:
-        """Where the difference is: "mostly normalise (5.5 of 6.2 ms a call, a.py:17)". Empty where nobody looked."""
+        """Where the difference is: "mostly in normalise (a.py:17): 5.5 of the 6.2 ms saved a call". Empty where nobody
+        looked."""
         if self.division is None:
             return f"not known: {self.sampled.reason}" if self.sampled.reason else ""
         more = self.call_ns[0] - self.call_ns[1]
@@ -189,23 +197,27 @@ class Explanation:
             rest = self.division.rest
             return f"no single place: each differs by less than {call_time(rest.high - rest.ns)}, or cannot be told"
         one, unit = unit_of(max(self.call_ns))
-        first, *others = self.causes
-        if first.row.ns * more > 0 and first.row.ns / more >= MOSTLY and not any(map(self._is_large, others)):
-            where = f", {first.where}" if first.where else ""
-            part, whole = (f"{abs(ns) / one:.2g}" for ns in (first.row.ns, more))
-            if abs(first.row.ns) <= abs(more) or part == whole:
-                return f"mostly {first.name} ({part} of {whole} {unit} a call{where})"
-            others_text = f"all else {_signed((first.row.ns - more) / one)}"
-            return f"{first.name} ({_signed(-first.row.ns / one)} {unit} a call{where}; {others_text})"
-        named = self.causes[:MOST_NAMED]
-        left = more - sum(each.row.ns for each in named)
-        parts = [f"{each.name} {_signed(-each.row.ns / one)} {unit}{_in_brackets(each.where)}" for each in named]
-        return f"{', '.join(parts)}, the rest {_signed(_rounded(-left / one, max(self.call_ns) / one))} {unit} a call"
+        first, *others = self.causes[:MOST_NAMED]
+        is_most = first.row.ns * more > 0 and first.row.ns / more >= MOSTLY
+        if is_most and not any(map(self._is_large, others)):
+            others = []
+        part, whole = (f"{abs(ns) / one:.2g}" for ns in (first.row.ns, more))
+        if is_most and (abs(first.row.ns) <= abs(more) or part == whole):
+            begin = f"mostly in {first.place}: {part} of the {whole} {unit} {_way(more)} a call"
+            if not others:
+                return begin
+        else:
+            begin = f"{part} {unit} {_way(first.row.ns)} a call in {first.place}"
+        further = [(each.row.ns, f"in {each.place}") for each in others]
+        left = more - first.row.ns - sum(ns for ns, _ in further)
+        further.append((_rounded(left / one, max(self.call_ns) / one) * one, "elsewhere"))
+        parts = [f"{abs(ns) / one:.2g} {unit} {_way(ns)} {place}" for ns, place in further if round(ns / one, 9)]
+        return "; ".join(filter(None, (begin, ", ".join(parts))))
 
     @property
     def told(self) -> str:
-        """The sentence with what it took to find out: "where: mostly ... (sampled in 9 s)"."""
-        return f"where: {self.sentence} (sampled in {self.sampled.seconds:.0f} s)" if self.sentence else ""
+        """The sentence with what it took to find out: "why: mostly ... (sampled in 9 s)"."""
+        return f"why: {self.sentence} (sampled in {self.sampled.seconds:.0f} s)" if self.sentence else ""
 
     def _is_large(self, cause: FunctionCause) -> bool:
         before, after = self.call_ns
@@ -236,7 +248,7 @@ def changes(explained: Explanation) -> list[CauseRow]:
     """A row for each cause, the largest first, and one for the rest: together they are the difference."""
     if explained.division is None:
         return []
-    rows = [(f"{each.name}{_in_brackets(each.where)}", each.row) for each in explained.causes]
+    rows = [(each.place, each.row) for each in explained.causes]
     rows.append(
         ("all else: no difference proven" if rows else "all of it: no part can be told", explained.division.rest)
     )
@@ -290,8 +302,9 @@ def _summed(lines: Sequence[SampledLine], sampled: SampledPair) -> tuple[list[in
     return sums["baseline"], sums["variant"]
 
 
-def _in_brackets(text: str) -> str:
-    return f" ({text})" if text else ""
+def _way(ns: float) -> str:
+    """Of a time that one side takes more than the other."""
+    return "saved" if ns > 0 else "added"
 
 
 def _rounded(value: float, call: float) -> float:

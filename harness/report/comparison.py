@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import html
 import math
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -22,13 +23,16 @@ from ..store.schema import ExperimentRecord
 from ..store.verdict_schema import Effect, Verdict
 from .causes import Explanation, explanations_in, of_effect
 from .markdown import markdown_cell, markdown_rows, markdown_text
-from .text import call_times, effect_text, one_text_line, size_text, unit_of
+from .text import call_times, effect_text, gain_text, one_text_line, size_text, unit_of
 
 DEAR = 1.1
 """A side that needs this many times the memory of the other has its price named beside its gain."""
 
 PLAIN_RATIO = 1.1
 """Below it a difference is told in percent, above it in times."""
+
+MANY_TIMES = 2
+"""From it on what a side takes more is told in times, and in percent below it."""
 
 SAME_WITHIN = 1.01
 """Within this ratio two times are the same, as in a comparison without a claim."""
@@ -51,18 +55,34 @@ class Measure:
     @property
     def change(self) -> str:
         """ "-27 % [-31, -25]"."""
-        value, low, high = (100 * (each - 1) for each in (self.ratio, self.low, self.high))
-        if not math.isfinite(value):
+        percents = [100 * (each - 1) for each in (self.ratio, self.low, self.high)]
+        if not math.isfinite(percents[0]):
             return ""
-        ends = "" if low == high else f" [{low:+.3g}, {high:+.3g}]" if math.isfinite(high) else " [no interval yet]"
-        return f"{value:+.3g} %{ends}"
+        value, low, high = (f"{each:+,.0f}" if abs(each) >= 100 else f"{each:+.3g}" for each in percents)
+        ends = "" if low == high else f" [{low}, {high}]" if math.isfinite(percents[2]) else " [no interval yet]"
+        return f"{value} %{ends}"
+
+    @property
+    def amount(self) -> str:
+        """What the variant takes of it: "27 % less time", "3.1 times the time", "as much peak memory"; empty where that
+        is not known."""
+        percent = 100 * (self.ratio - 1)
+        if not math.isfinite(percent):
+            return ""
+        if self.ratio >= MANY_TIMES:
+            return f"{self.ratio:.3g} times the {self.what}"
+        if self.what != TIME and abs(percent) < 100 * (SAME_WITHIN - 1):
+            return f"as much {self.what}"
+        less, more = ("fewer", "more") if self.what.endswith("s") else ("less", "more")
+        return f"{abs(percent):{'.0f' if abs(percent) >= 10 else '.2g'}} % {less if percent < 0 else more} {self.what}"
 
 
 @dataclass(frozen=True)
 class Screen:
     """One comparison. `counted`: what its rounds are called. `explained`: where its difference is, as far as somebody
-    looked. `statistic`: the percentile of its calls that is compared; empty for the median. `same`: whether both sides
-    gave the same answers, in words. `spread`: of its lives, where they have several pairs each."""
+    looked. `place`: the input, or the workload, in words. `statistic`: the percentile of its calls that is compared;
+    empty for the median. `same`: whether both sides gave the same answers, in words. `spread`: of its lives, where they
+    have several pairs each."""
 
     verdict: Verdict
     effect: Effect
@@ -70,24 +90,53 @@ class Screen:
     measures: tuple[Measure, ...]
     counted: str
     explained: Explanation | None
+    place: str = ""
     statistic: str = ""
     same: str = ""
     spread: LifeSpread | None = None
 
     @property
+    def told(self) -> dict[str, str]:
+        """What a reader asks next, with the answers: why it is so, what to do, and how sure it is."""
+        why = "Why" if self.is_settled else "Where they differ"
+        answers = {
+            why: self.why,
+            "What to do": f"{self.advice} {self.price}".rstrip(),
+            "How sure": f"{self.certainty} {self.same}".rstrip(),
+        }
+        return {name: text for name, text in answers.items() if text}
+
+    @property
+    def why(self) -> str:
+        """In which functions the difference is, and in how many instructions, where these were counted."""
+        counted = self.instructions.amount if self.instructions and self.is_settled else ""
+        text = "; ".join(filter(None, (self.where, counted)))
+        return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+    @property
     def certainty(self) -> str:
-        """The interval, where it was measured, how sure it is and for what, and whether both sides did the same."""
+        """Between which ends the difference lies, how sure that is, and what another run would say."""
         effect = self.effect
         if effect.low <= 0 or math.isinf(effect.high):
-            return (
-                f"On {effect.where}: {effect_text(effect)} after {effect.rounds} {self.counted}. {self.same}".rstrip()
-            )
-        begun = f"{effect.rounds} {self.counted}"
-        if self.counted == "lives":
-            begun = f"another run of this command on this machine too ({effect.rounds} fresh processes)"
+            return f"Not yet: {effect_text(effect)} on {self.place} after {effect.rounds} {self.counted}."
         alpha = ALPHA if math.isnan(self.verdict.alpha) else self.verdict.alpha
-        sure = f"On {effect.where}: {effect_text(effect)}, {100 * (1 - alpha):g} % sure, for {begun}"
-        return f"{sure}. {self.same}" if self.same else f"{sure}."
+        difference = f"{effect.variant} is {self._by(effect.low, effect.high)} {effect.baseline}"
+        again = f"Another process may differ by more ({effect.rounds} {self.counted} were timed)."
+        if self.counted == "lives":
+            timed = f"{effect.rounds} fresh processes were timed"
+            again = f"A second run of this command on this machine would agree ({timed})."
+        return f"{100 * (1 - alpha):g} % that {difference}, on {self.place}. {again}"
+
+    def _by(self, *ratios: float) -> str:
+        """By how much the variant is faster or slower, up to where the other name follows: "4.7 times as fast as", "1.2
+        to 3.1 % slower than"; of ends on both sides of 1 "between 2 % slower and 3 % faster than"."""
+        fast = ratios[0] > 1
+        by = sorted(ratio if fast else 1 / ratio for ratio in ratios)
+        if by[0] < 1:
+            return f"{gain_text(min(ratios), max(ratios))} than"
+        if max(self.effect.ratio, 1 / self.effect.ratio) >= PLAIN_RATIO:
+            return f"{' to '.join(f'{each:.3g}' for each in by)} times as {'fast' if fast else 'slow'} as"
+        return f"{' to '.join(f'{100 * (each - 1):.2g}' for each in by)} % {'faster' if fast else 'slower'} than"
 
     @property
     def between(self) -> str:
@@ -114,19 +163,24 @@ class Screen:
         return Word.SAME if effect.low >= 1 / SAME_WITHIN and effect.high <= SAME_WITHIN else Word.INCONCLUSIVE
 
     @property
+    def is_settled(self) -> bool:
+        """Whether one side is faster."""
+        return self.way in (Word.FASTER, Word.SLOWER)
+
+    @property
     def headline(self) -> str:
         """Who is faster and by how much, in one sentence with the times of a call."""
-        variant, baseline, ratio = self.effect.variant, self.effect.baseline, self.effect.ratio
+        variant, baseline = self.effect.variant, self.effect.baseline
         before, after = call_times(self.call_ns)
         at = f" at {self.statistic}" if self.statistic else ""
         times = "" if any(map(math.isnan, self.call_ns)) else f": {before} → {after} a call{at}"
         if self.way == Word.SAME:
             return f"{variant} takes the same time as {baseline}, within {100 * (SAME_WITHIN - 1):.0f} %{times}"
-        if self.way not in (Word.FASTER, Word.SLOWER):
+        if self.way == Word.INCONCLUSIVE:
+            return f"{variant} may be faster or slower than {baseline}{times}"
+        if not self.is_settled:
             return f"{variant} against {baseline}: {self.way.look.word.lower()}{times}"
-        if (times_as := max(ratio, 1 / ratio)) >= PLAIN_RATIO:
-            return f"{variant} is {times_as:.3g} times as {'fast' if ratio > 1 else 'slow'} as {baseline}{times}"
-        return f"{variant} is {100 * abs(ratio - 1):.2g} % {'faster' if ratio > 1 else 'slower'} than {baseline}{times}"
+        return f"{variant} is {self._by(self.effect.ratio)} {baseline}{times}"
 
     @property
     def instructions(self) -> Measure | None:
@@ -157,16 +211,8 @@ class Screen:
     def price(self) -> str:
         """What the variant takes more and less of, where it is faster or slower: "g takes 31 % less time and 4 % more
         peak memory."."""
-        if self.way not in (Word.FASTER, Word.SLOWER):
-            return ""
-        parts = []
-        for measure in (self.measures[0], *(each for each in self.measures if each.what == PEAK)):
-            percent = 100 * (measure.ratio - 1)
-            if measure.what == PEAK and abs(percent) < 100 * (SAME_WITHIN - 1):
-                parts.append(f"as much {measure.what}")
-            elif math.isfinite(percent) and percent:
-                amount = f"{abs(percent):{'.0f' if abs(percent) >= 10 else '.2g'}} %"
-                parts.append(f"{amount} {'less' if percent < 0 else 'more'} {measure.what}")
+        costs = (self.measures[0], *(each for each in self.measures if each.what == PEAK)) if self.is_settled else ()
+        parts = [amount for measure in costs if (amount := measure.amount)]
         return f"{self.effect.variant} takes {' and '.join(parts)}." if parts else ""
 
 
@@ -203,15 +249,17 @@ def _screen(
         call_ns = explained.call_ns
     ends = (1 / each if each else math.inf for each in (effect.ratio, effect.high, effect.low))
     statistic = evidence.design.statistics.get(effect.workload, "")
+    is_call = experiment is not None and experiment.workload.kind == "call"
+    place = f'the input "{effect.where}"' if is_call else effect.where
     measures = [Measure(f"{TIME}, {statistic}" if statistic else TIME, *call_times(call_ns), *ends)]
     measures += _instructions(folder, effect)
     measures += _peak(folder, effect)
     if max(faults) >= 1:
-        ratio = faults[1] / faults[0] if faults[0] else math.nan
+        ratio = faults[1] / faults[0] if faults[0] else math.inf
         measures.append(Measure("page faults", f"{faults[0]:,.1f}", f"{faults[1]:,.1f}", ratio, ratio, ratio))
     counted = "lives" if evidence.design.lives else "rounds"
     same = _same(experiment, effect)
-    return Screen(verdict, effect, call_ns, tuple(measures), counted, explained, statistic, same, spread)
+    return Screen(verdict, effect, call_ns, tuple(measures), counted, explained, place, statistic, same, spread)
 
 
 def _same(experiment: ExperimentRecord | None, effect: Effect) -> str:
@@ -285,9 +333,8 @@ def code_of(explained: Explanation, side: str) -> list[CodeLine]:
     return [CodeLine(p.function, p.file, p.line, p.text, share * call_ns) for p, share in sorted(shares, key=order)]
 
 
-def code_title(name: str) -> str:
-    """What stands above the lines of a side."""
-    return f"Time of a call by line, of {name} (a line's own time, and that of libraries it calls)"
+LINES = "Time of a call by line: a line's own, and that of libraries it calls. Bars of both sides have one scale."
+"""What stands beside the lines of both sides."""
 
 
 EIGHTHS = ("", *"▏▎▍▌▋▊▉")
@@ -295,19 +342,21 @@ EIGHTHS = ("", *"▏▎▍▌▋▊▉")
 
 
 def code_text(explained: Explanation, side: str, width: int = 88) -> str:
-    """The same as lines of text: time of a call with a bar, number, code. A function's name stands above its lines."""
+    """The same as lines of text: time of a call with a bar, number, code, which goes on below where it is too long. A
+    function's name stands above its lines."""
     one, unit = unit_of(max(explained.call_ns))
-    room = width - 17 - BAR
+    front = 18 + BAR
     lines = [f"{unit:>7}"]
     function = None
     for line in code_of(explained, side):
         if line.function != function:
             lines.append(f"{'':>{10 + BAR}}{line.function} ({line.file.rpartition('/')[2]})")
             function = line.function
-        text = line.text if len(line.text) <= room else f"{line.text[: room - 1]}…"
+        text, *more = textwrap.wrap(line.text, width - front) or [""]
         whole, eighths = divmod(round(8 * BAR * line.ns / max(explained.call_ns)), 8)
         bar = "█" * whole + EIGHTHS[eighths]
         lines.append(f"{line.ns / one:>7.3g}  {bar:<{BAR}} {line.line or '':>5}  {text}")
+        lines += [f"{'':>{front}}{rest}" for rest in more]
     return "\n".join(lines)
 
 
@@ -321,18 +370,16 @@ def screen_markdown(screen: Screen) -> str:
     effect, explained = screen.effect, screen.explained
     blocks = [
         f"### {markdown_text(screen.headline)}",
-        f"**{markdown_text(screen.advice)}** {markdown_text(screen.price)}".rstrip(),
-        markdown_text(f"{screen.certainty} {screen.between}".rstrip()),
+        *(f"**{name}:** {markdown_text(text)}" for name, text in screen.told.items()),
+        *([markdown_text(screen.between)] if screen.between else []),
         markdown_rows(
             ("of a call", markdown_cell(effect.baseline), markdown_cell(effect.variant), "change"),
             (list(map(markdown_cell, row)) for row in measure_rows(screen.measures)),
         ),
     ]
-    if explained is not None and explained.sentence:
-        blocks.append(f"Where the difference is: {markdown_text(explained.sentence)}.")
     if explained is not None and explained.division is not None:
         for name, side in ((effect.baseline, "baseline"), (effect.variant, "variant")):
             code = html.escape(code_text(explained, side), quote=False)
-            title = html.escape(code_title(name))
-            blocks.append(f"<details><summary>{title}</summary>\n\n<pre>\n{code}\n</pre>\n</details>")
+            title = html.escape(f"Lines of {name} that take time")
+            blocks.append(f"<details><summary>{title}</summary>\n\n{LINES}\n\n<pre>\n{code}\n</pre>\n</details>")
     return "\n\n".join(blocks) + "\n"

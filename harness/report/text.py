@@ -134,9 +134,11 @@ def span_text(span: Bounds, way: str, *, as_ratio: bool = False) -> str:
 
 
 def gain_text(low: float, high: float) -> str:
-    """An interval of ratios in words: "1.2 to 3.1 % faster", "2.1 to 2.4 times as fast"."""
+    """An interval of ratios in words: "1.2 to 3.1 % faster", "2.1 to 2.4 times as fast", "3 to 4 times as slow"."""
     if low >= 2:
         return f"{short(low)} to {short(high)} times as fast"
+    if high <= 0.5:
+        return f"{short(1 / high)} to {short(1 / low)} times as slow"
     if low >= 1:
         return f"{_gain(low)} to {_gain(high)} % faster"
     if high <= 1:

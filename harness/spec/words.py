@@ -80,11 +80,11 @@ LOOKS: Mapping[Word, Appearance] = {
         "yellow", "not measurable", "Not measured",
     ),
     Word.FASTER: Appearance(
-        "Faster", "arrow_upward", "green", "triangle-right", "the whole interval lies above 1",
+        "Faster", "fast_forward", "green", "triangle-right", "the whole interval lies above 1",
         "green", "faster", "Yes", "faster",
     ),
     Word.SLOWER: Appearance(
-        "Slower", "arrow_downward", "red", "triangle-left", "the whole interval lies below 1",
+        "Slower", "fast_rewind", "red", "triangle-left", "the whole interval lies below 1",
         "red", "slower", "No", "slower",
     ),
     Word.SAME: Appearance(

@@ -238,7 +238,7 @@ def _show(rows: list[RevisionRow], new: str, base: str, percent: float) -> None:
         if row.reason and (row.verdict in UNDECIDED or row.verdict != row.by_time):
             show(Text(f"{row.subject}: {row.reason}"))
     for row in rows:
-        if row.screen.where:
-            show(Text(f"{row.subject}: where the difference is: {row.screen.where}"))
+        if row.screen.why:
+            show(Text(f"{row.subject}: why: {row.screen.why}"))
     for run in dict.fromkeys(row.run for row in rows):
         show(Text(f"run: {run}"))

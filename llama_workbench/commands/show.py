@@ -61,17 +61,16 @@ def _show(screen: Screen, code: bool) -> None:
 
     effect, explained = screen.effect, screen.explained
     show(Text(screen.headline, style=f"bold {screen.way.look.terminal}".strip()))
-    show(Text(f"{screen.advice} {screen.price}".rstrip(), style="bold"))
-    show(Text(screen.certainty, style="dim"))
+    for name, text in screen.told.items():
+        show(Text.assemble((f"{name}: ", "bold"), text))
     if screen.between:
         show(Text(screen.between, style="dim"))
     table = Table.grid(padding=(0, 2))
     for row in measure_rows(screen.measures):
         table.add_row(*(Text(cell) for cell in (row[0], f"{row[1]} → {row[2]}", row[3])))
     show(Padding(table, (1, 0, 0, 2)))
-    if explained is not None:
-        reason = f": {explained.sentence}" if not explained.causes else ""
-        show(Padding(Text(f"Where the difference is{reason}"), (1, 0, 0, 0)))
+    if explained is not None and explained.causes:
+        show(Padding(Text("Where the difference is"), (1, 0, 0, 0)))
         bars = Table.grid(padding=(0, 2))
         causes = changes(explained)
         largest = max((abs(each.value) for each in causes), default=0.0) or 1.0
