@@ -112,6 +112,7 @@ def first_screen(run: data.Run) -> Json:
         strips.append(
             {
                 "question": words.clip(line.question, LONGEST),
+                "who": words.clip(", ".join(claim.who), LONGEST),
                 "look": {**look(stands.look_of(claim)), "word": words.capital(word)},
                 "text": words.clip(line.text, 2 * LONGEST),
                 "index": place,

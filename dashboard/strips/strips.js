@@ -162,7 +162,7 @@ function answer(app, data) {
       element(
         "div",
         "told",
-        element("div", "question", link(app, each.index, each.question)),
+        element("div", "question", link(app, each.index, each.question), " ", element("span", "quiet", each.who)),
         element("div", "answer", verdict(each.look), each.text ? `: ${each.text}` : ""),
       ),
       picture(each.picture, false),

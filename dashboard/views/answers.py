@@ -57,7 +57,7 @@ def what_would_change(run: data.Run, claim: data.Claim) -> str:
     other = ", or a GPU" if kind == "cpu" and not run.is_of_functions else ""
     decided = {Word.SUPPORTED: "lies inside the claimed range", Word.REFUTED: "lies outside the claimed range"}
     return (
-        f"More {claim.counted} would not: every interval {decided.get(claim.verdict, 'decides it')} already. "
+        f"Measuring longer would not: every interval {decided.get(claim.verdict, 'decides it')} already. "
         f"Other workloads, another machine{other} could: this verdict is about {about} on this {kind.upper()}."
     )
 
