@@ -475,6 +475,7 @@ def test_the_command_goes_on_where_it_was_stopped(
 ) -> None:
     import typer
 
+    monkeypatch.setenv("COLUMNS", "160")  # the name of a processor may be long
     file = tmp_path / "trials.jsonl"
     pretended = Pretended(stops=4)
     monkeypatch.setattr(calibrate, "measured", pretended.measured)

@@ -179,10 +179,10 @@ def test_work_that_was_only_written_out_elsewhere_is_not_saved() -> None:
     ]
     entry = found(call_ns=(10e6, 5e6)).sampled.model_copy(update={"lines": lines})
     told = Explanation(entry)
-    assert [(cause.name, cause.where) for cause in told.causes] == [("f and g themselves", "a.py:5-9")]
-    assert told.sentence == "5.2 ms saved a call in f and g themselves (a.py:5-9); 0.2 ms added elsewhere"
+    assert [(cause.name, cause.where) for cause in told.causes] == [("the bodies of f and g", "a.py:5-9")]
+    assert told.sentence == "5.2 ms saved a call in the bodies of f and g (a.py:5-9); 0.2 ms added elsewhere"
     apart = entry.model_copy(update={"lines": [*lines[:4], line("variant", "g", 5, 65, "return clean(counts)")]})
-    assert {cause.name for cause in Explanation(apart).causes} == {"normalise", "f and g themselves"}
+    assert {cause.name for cause in Explanation(apart).causes} == {"normalise", "the bodies of f and g"}
     both = entry.model_copy(update={"lines": [*lines, line("variant", "normalise", 20, 1, "return items")]})
     assert "normalise" in {cause.name for cause in Explanation(both).causes}, "a function that both have is one place"
 
@@ -192,7 +192,8 @@ def test_several_places_are_listed_with_the_rest() -> None:
         ("baseline", "old", 7, 70), ("baseline", "f", 9, 30), ("variant", "new", 20, 40), ("variant", "g", 12, 60)
     )
     assert told.sentence == (
-        "7 ms saved a call in old (a.py:7); 1.6 ms added in new (a.py:20), 0.6 ms saved in f and g themselves (a.py:9)"
+        "7 ms saved a call in old (a.py:7); 1.6 ms added in new (a.py:20), "
+        "0.6 ms saved in the bodies of f and g (a.py:9)"
     )
     rows = changes(told)
     assert [str(row)[:7] for row in rows] == ["-7 ms [", "+1.6 ms", "-0.6 ms", "+0 ms ["]
@@ -207,7 +208,7 @@ def test_beside_what_is_most_of_it_other_large_places_are_named_too() -> None:
         ("variant", "g", 12, 40),
     )
     assert told.sentence == (
-        "mostly in normalise (a.py:7): 5.5 of the 6 ms saved a call; 2.9 ms saved in f and g themselves (a.py:9), "
+        "mostly in normalise (a.py:7): 5.5 ms saved a call; 2.9 ms saved in the bodies of f and g (a.py:9), "
         "2.4 ms added in clean (a.py:20)"
     )
     slower = found(
@@ -363,13 +364,13 @@ def test_the_screen_has_all_of_it(measured: RunFolder) -> None:
         assert screen.advice == "Keep old." and re.match(r"new takes [\d.]+ times the time", screen.price)
         assert screen.told["What to do"] == f"Keep old. {screen.price}"
         sure = r'99 % that new is [\d.]+ to [\d.]+ times as slow as old, on the input "\w+"\. '
-        again = r"A second run of this command on this machine would agree \(\d+ fresh processes were timed\)\."
+        again = r"A second run of this command on this machine would say the same \(\d+ fresh processes were timed\)\."
         assert re.fullmatch(sure + again, screen.certainty)
         assert screen.told["Why"].startswith("Mostly in cleaned (work.py:3): ")
         counted = Measure("instructions", "100", "320", 3.2, 3.2, 3.2), Measure("page faults", "1", "2", 2.0, 2.0, 2.0)
         more = replace(screen, measures=(*screen.measures, *counted))
         assert more.why == f"{screen.why.removesuffix('.')}; 3.2 times the instructions."
-        assert screen.told["How sure"] == f"{screen.certainty} Both gave the same answers."
+        assert screen.told["How sure"] == f"{screen.certainty} old and new gave the same answers."
     assert screen.measures[0].what == "time" and screen.measures[0].ratio > 1
     shown = output("show", str(measured.path))
     assert all(f"{name}: {text}" in " ".join(shown.split()) for name, text in screen.told.items())

@@ -9,14 +9,14 @@ import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.harness.fleet.rejudge import rejudge
+from llama_workbench.harness.spec.table import NameColumn, Table
 from llama_workbench.harness.store.files import MANIFEST, SAMPLES
+from llama_workbench.harness.store.parquet import write_table
 from tests import runs
 
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tests.dashboard_pages import everything, open_in_app
 
@@ -44,12 +44,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = runs.write_run(
         results / "runs" / "two", rounds=12, compare=pair, only=["decode-15m-c64"], without=others, judged=False
     )
-    table = pq.read_table(run.path / SAMPLES)
-    for column in ("workload", "variant"):
-        place = table.schema.get_field_index(column)
-        values = pa.array([renamed(name) for name in table.column(column).to_pylist()])
-        table = table.set_column(place, table.schema.field(column), values.cast(table.schema.field(column).type))
-    pq.write_table(table, run.path / SAMPLES)
+    table = run.read_samples()
+    other = {name: table.names(name) for name in ("workload", "variant")}
+    other = {name: NameColumn(tuple(map(renamed, column.values)), column.codes) for name, column in other.items()}
+    write_table(Table({**table.columns, **other}), run.path / SAMPLES)
     (run.path / MANIFEST).write_text(renamed((run.path / MANIFEST).read_text()))
     manifest = run.read_manifest()
     [experiment] = manifest["experiments"]

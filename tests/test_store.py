@@ -367,6 +367,17 @@ def test_a_parquet_file_with_other_columns(run: RunFolder) -> None:
         run.read_samples().frame()
 
 
+def test_a_number_that_changed_in_a_file_is_told(run: RunFolder) -> None:
+    """Also where no page and no footer shows it: the file has a checksum of each column."""
+    path = finished(run)
+    table = pq.read_table(path)
+    (run.path / "SHA256SUMS").unlink(missing_ok=True)
+    changed = pa.array([*table["cpu_ns"].to_pylist()[:-1], 7], pa.int64())
+    pq.write_table(table.set_column(table.schema.get_field_index("cpu_ns"), "cpu_ns", changed), path)
+    with pytest.raises(RunError, match="damaged \\(column cpu_ns is not what was written\\)"):
+        run.read_samples()
+
+
 def test_parquet_from_another_writer_is_read(run: RunFolder) -> None:
     """Plain strings, other integer widths and an extra column are no reason to refuse the numbers."""
     path = finished(run)

@@ -28,7 +28,7 @@ ATTENTION = FUSED_PARTS | {"attention_fused"}
 MOSTLY = 0.8
 """A place that makes up this share of a difference is its cause, unless another one has more than the rest of it."""
 
-MOST_NAMED = 3
+MOST_NAMED = 4
 
 LEAST_OF_PLACE = 0.1
 """A line with less of its function's time is not among those that are named."""
@@ -133,7 +133,7 @@ class Explanation:
         if place.function != self.sampled.roots.get(place.side):
             return place.function
         roots = dict.fromkeys(self.sampled.roots.get(side, "") for side in ("baseline", "variant"))
-        return " and ".join(roots) + (" themselves" if len(roots) > 1 else " itself")
+        return f"the {'bodies' if len(roots) > 1 else 'body'} of {' and '.join(roots)}"
 
     @cached_property
     def _moved(self) -> dict[Place, str]:
@@ -202,10 +202,11 @@ class Explanation:
         if is_most and not any(map(self._is_large, others)):
             others = []
         part, whole = (f"{abs(ns) / one:.2g}" for ns in (first.row.ns, more))
-        if is_most and (abs(first.row.ns) <= abs(more) or part == whole):
-            begin = f"mostly in {first.place}: {part} of the {whole} {unit} {_way(more)} a call"
-            if not others:
-                return begin
+        fits = is_most and (abs(first.row.ns) <= abs(more) or part == whole)
+        if fits and not others:
+            return f"mostly in {first.place}: {part} of the {whole} {unit} {_way(more)} a call"
+        if fits:
+            begin = f"mostly in {first.place}: {part} {unit} {_way(more)} a call"
         else:
             begin = f"{part} {unit} {_way(first.row.ns)} a call in {first.place}"
         further = [(each.row.ns, f"in {each.place}") for each in others]

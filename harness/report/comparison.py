@@ -124,7 +124,7 @@ class Screen:
         again = f"Another process may differ by more ({effect.rounds} {self.counted} were timed)."
         if self.counted == "lives":
             timed = f"{effect.rounds} fresh processes were timed"
-            again = f"A second run of this command on this machine would agree ({timed})."
+            again = f"A second run of this command on this machine would say the same ({timed})."
         return f"{100 * (1 - alpha):g} % that {difference}, on {self.place}. {again}"
 
     def _by(self, *ratios: float) -> str:
@@ -267,8 +267,9 @@ def _same(experiment: ExperimentRecord | None, effect: Effect) -> str:
     if experiment is None or not all(gate is not None and gate.passed for gate in gates):
         return ""
     if experiment.workload.kind == "call":
-        return f"Both gave the same answers{', by ' + experiment.workload.check if experiment.workload.check else ''}."
-    return "Both gave the reference's logits."
+        by = f", by {experiment.workload.check}" if experiment.workload.check else ""
+        return f"{effect.baseline} and {effect.variant} gave the same answers{by}."
+    return f"{effect.baseline} and {effect.variant} gave the reference's logits."
 
 
 def _instructions(folder: RunFolder, effect: Effect) -> list[Measure]:
