@@ -193,7 +193,7 @@ def _found(verdict: Verdict, question: MainQuestion | None = None) -> str:
     span = hull(verdict.effects)
     if span and question and question.consequence and word in (Word.SUPPORTED, Word.REFUTED):
         text += f", {question.follows(span.high)}"
-    return text if text or word in (Word.SUPPORTED, Word.REFUTED) else one_text_line(verdict.reason, 120)
+    return text if text or word in (Word.SUPPORTED, Word.REFUTED) else one_text_line(verdict.reason, 200)
 
 
 def _numbers(verdict: Verdict, question: MainQuestion | None) -> str:
