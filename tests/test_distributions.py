@@ -30,11 +30,12 @@ def test_the_normal_distribution_is_scipys() -> None:
 def test_students_quantiles_are_scipys(freedom: float) -> None:
     for chance in CHANCES:
         assert student_quantile(freedom, chance) == pytest.approx(special.stdtrit(freedom, chance), rel=1e-9)
+        assert student_quantile(freedom, 1.0) == math.inf and student_quantile(freedom, 0.0) == -math.inf
         above = float(1 - chance)
         assert student_quantile(freedom, above) == pytest.approx(special.stdtrit(freedom, above), rel=1e-9)
 
 
-@pytest.mark.parametrize("freedom", [1, 2, 3, 4, 10, 29, 120])
+@pytest.mark.parametrize("freedom", [1, 2, 3, 4, 10, 29, 120, 901, 2000])
 def test_chi_squared_quantiles_are_scipys(freedom: int) -> None:
     for above in (0.999, *CHANCES[1:]):
         assert chi_squared_quantile(freedom, above) == pytest.approx(special.chdtri(freedom, above), rel=1e-10)

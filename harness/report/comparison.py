@@ -343,7 +343,7 @@ EIGHTHS = ("", *"▏▎▍▌▋▊▉")
 
 
 def code_text(explained: Explanation, side: str, width: int = 88) -> str:
-    """The same as lines of text: time of a call with a bar, number, code, which goes on below where it is too long. A
+    """The same as lines of text: time of a call with a bar, number, code; a long line of code wraps. A
     function's name stands above its lines."""
     one, unit = unit_of(max(explained.call_ns))
     front = 18 + BAR

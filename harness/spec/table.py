@@ -47,14 +47,14 @@ class NameColumn:
         return [self.values[code] for code in self.codes.tolist()]
 
 
-Column: TypeAlias = "NDArray[Any] | NameColumn"
+AnyColumn: TypeAlias = "NDArray[Any] | NameColumn"
 
 
 @dataclass(frozen=True)
 class Table:
     """Columns by name. Those of names are `names(NAME)`, those of numbers `table[NAME]`."""
 
-    columns: Mapping[str, Column]
+    columns: Mapping[str, AnyColumn]
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
@@ -107,7 +107,7 @@ class Table:
 
     def and_then(self, more: Table) -> Table:
         """The rows of this table, and after them those of another with the same columns."""
-        columns: dict[str, Column] = {}
+        columns: dict[str, AnyColumn] = {}
         for name, column in self.columns.items():
             other = more.columns[name]
             if isinstance(column, NameColumn) and isinstance(other, NameColumn):
@@ -120,7 +120,7 @@ class Table:
         """The same as pandas has it, names as categories: for the dashboard and notebooks."""
         import pandas as pd
 
-        def series(column: Column) -> Any:
+        def series(column: AnyColumn) -> Any:
             if isinstance(column, NameColumn):
                 codes = cast("Sequence[int]", column.codes)
                 return pd.Categorical.from_codes(codes, categories=pd.Index(column.values))

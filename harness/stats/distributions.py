@@ -37,10 +37,12 @@ def student_quantile(freedom: float, chance: float) -> float:
     distribution) lies below with this chance."""
     if chance == 0.5:
         return 0.0
-    if freedom > 1e5:  # Cornish and Fisher's expansion (Abramowitz & Stegun 26.7.5)
+    if freedom > 1e5 and 0 < chance < 1:  # Cornish and Fisher's expansion (Abramowitz & Stegun 26.7.5)
         z = normal_quantile(chance)
         return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
     tail = min(chance, 1 - chance)
+    if not tail:
+        return math.copysign(math.inf, chance - 0.5)
 
     def excess(logarithm: float) -> float:
         square = math.exp(2 * logarithm)
@@ -57,11 +59,12 @@ def chi_squared_quantile(freedom: int, above: float) -> float:
     """Where chi-squared with so many degrees of freedom lies above with this chance."""
 
     def excess(place: float) -> float:
-        half = place / 2
-        if freedom % 2:
-            terms = (half ** (k - 0.5) / math.gamma(k + 0.5) for k in range(1, (freedom + 1) // 2))
-            return math.erfc(math.sqrt(half)) + math.exp(-half) * sum(terms) - above
-        return math.exp(-half) * sum(half**k / math.factorial(k) for k in range(freedom // 2)) - above
+        if not place:
+            return 1 - above
+        half, odd = place / 2, freedom % 2
+        powers = (number + odd / 2 for number in range(freedom // 2))
+        terms = (math.exp(power * math.log(half) - half - math.lgamma(power + 1)) for power in powers)
+        return odd * math.erfc(math.sqrt(half)) + sum(terms) - above
 
     far = float(freedom)
     while excess(far) > 0:
