@@ -114,8 +114,11 @@ function picture(drawn, small) {
     group.dataset.colour = row.colour;
     if (named) {
       const left = row.high > 0.75; // no room at the right
-      const place = { x: percent(left ? row.low : row.high), y: y + 4, dx: left ? -6 : 6 };
-      group.append(shape("text", { ...place, "text-anchor": left ? "end" : "start" }, row.name));
+      const over = left && row.low < 0.25; // nor at the left: on the longer part of the line
+      const atEnd = over ? row.high - row.at < row.at - row.low : left;
+      const end = over ? !atEnd : left;
+      const place = { x: percent(atEnd ? row.low : row.high), y: y + 4, dx: end ? -6 : 6, class: over ? "over" : "" };
+      group.append(shape("text", { ...place, "text-anchor": end ? "end" : "start" }, row.name));
     }
     svg.append(group);
   });
