@@ -14,12 +14,14 @@ from typing import Any
 import pytest
 
 import llama_workbench as wb
+from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.measure.measurement import Measurement
 from llama_workbench.harness.measure.participants import Setting
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import Options, PlanError, Request
 from llama_workbench.harness.report.standings import measure_standings
+from llama_workbench.harness.session.judging import stopping_rule
 from llama_workbench.harness.session.run import plan_run
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.worker import gating, rounds
@@ -196,7 +198,25 @@ def test_a_run_of_functions_has_a_yardstick_with_work_of_its_own(mine: Path) -> 
     assert sources["function_yardstick"].get("file") is None and sources["once"]["file"] == "mine.py"
     samples = run.read_samples().frame()
     lives = samples.groupby("variant", observed=True)[["process", "round"]].nunique()
-    assert lives["process"]["function_yardstick"] == lives["round"]["function_yardstick"]  # one round a life
+    assert lives["process"]["function_yardstick"] == lives["round"]["function_yardstick"]  # one round a life ...
+    assert (
+        samples[samples["variant"] == "function_yardstick"]["process"].nunique() > 12
+    )  # ... in each until it is known
+
+
+def test_all_controls_of_functions_ride_along_where_a_pair_is_measured_apart(mine: Path) -> None:
+    """One after the other they would have lives of their own after the verdict."""
+    plan = make_plan(asked("twice"), [])
+    [experiment] = plan.experiments
+    [remaining] = stopping_rule(plan, {}).remaining(experiment, lambda pair: True)
+    assert set(remaining.variants) == {"once", "twice", "once@aa", "function_yardstick"}
+
+
+def test_a_comparison_of_functions_does_not_read_the_claims(mine: Path) -> None:
+    (mine / "claims" / "twice.toml").write_text("no claim")
+    assert plan_run(asked("twice"), Options(claims_folder=mine / "claims")).ad_hoc
+    with pytest.raises(ClaimError, match=r"twice\.toml"):
+        plan_run(Request(), Options(claims_folder=mine / "claims"))
 
 
 @pytest.mark.parametrize(

@@ -130,12 +130,13 @@ class StoppingRule:
     def _apart(
         self, experiment: Experiment, pair: Comparison, left: Mapping[Target, float], is_apart: Apart
     ) -> Remaining:
-        """What the effects of one pair still need. A control is its third side until all of them are known."""
+        """What the effects of one pair still need, with its controls until they are known: one after the other as its
+        third side, and all at once where functions are measured, whose runs are short and whose lives are many."""
         missing = max(self._missing(pair, self.alpha_of(target.part)) for target in left)
         controls = self._controls(experiment, is_apart)
         riding = [control.variant for control in controls if control.baseline in pair.sides]
         return Remaining(
-            (pair.baseline, pair.variant, *riding[:1]),
+            (pair.baseline, pair.variant, *(riding if experiment.workload.kind == "call" else riding[:1])),
             missing > 0,
             # Before there is an interval its spread says nothing on what it will settle, and may not keep it waiting.
             float(missing) if missing > 0 else min(left.values()),

@@ -117,7 +117,8 @@ class Schedule:
         if self._had(group, best):
             if not self.processes.should_wait(group):
                 self._end_life(group, rule, begin=True)
-            elif fresh := [other for other in open_ if other[0] in group.books and not self._had(group, other)]:
+                return  # what it gave counts now, and may be enough
+            if fresh := [other for other in open_ if other[0] in group.books and not self._had(group, other)]:
                 book, chosen = next_to_measure(fresh, seconds_left)
         if group.life is not None and not group.life.process.alive() and self._failed_to_begin(group, book, rule):
             return

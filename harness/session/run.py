@@ -42,6 +42,7 @@ from ..profilers.registry import look_closer
 from ..report.standings import write_standings
 from ..spec.comparison import Comparison
 from ..spec.conditions import FAIL_IF, Condition
+from ..spec.dispute import Dispute
 from ..spec.hypotheses import DEVICES
 from ..spec.sample import Round
 from ..store.errors import RunError
@@ -80,14 +81,18 @@ class Result:
 
 
 def plan_run(request: Request, options: Options) -> Plan:
-    """What would be measured; raises before anything is written (see `make_plan`, `load_folder`)."""
-    claims, dispute = load_folder(options.claims_folder)
+    """What would be measured; raises before anything is written (see `make_plan`, `load_folder`). The claims' folder is
+    not read for a comparison of any functions, which has nothing to do with it."""
+    read = partial(load_folder, options.claims_folder)
+    claims, dispute = read() if request.compare is None else ([], Dispute())
     missing = lacking("models")
     if missing and options.checkpoint is not None:
         raise PlanError(f"--checkpoint: {missing}")
     plan = make_plan(request, claims, checkpoint=real_geometry(options))
-    if missing and any(each.workload.kind != "call" for each in plan.experiments):
-        raise PlanError(f"models cannot be measured: {missing}. Functions need none of it.")
+    if any(each.workload.kind != "call" for each in plan.experiments):
+        if missing:
+            raise PlanError(f"models cannot be measured: {missing}. Functions need none of it.")
+        _, dispute = read() if request.compare is not None else (claims, dispute)
     return replace(plan, dispute=dispute)
 
 
