@@ -39,6 +39,7 @@ def test_five_percent_more_work_in_a_pull_request_fails(tmp_path: Path) -> None:
     assert (opened.temporary / "summary.md").read_text() == summary
 
 
+@pytest.mark.long
 def test_unchanged_code_of_a_fork_passes(tmp_path: Path) -> None:
     opened = PullRequest.opened(tmp_path, additions=2000, fork=True)
     done = opened.compare(**GIVEN | {"gate": "time", "budget": "60"})

@@ -45,6 +45,7 @@ def tried() -> dict[str, dict]:
     return tries()
 
 
+@pytest.mark.long
 def test_blocks_catch_them_too():
     """Those whose discovery depends on what a process has seen and started; each block has processes of its own."""
     names = ("zeros_when_timed", "in_a_thread", "in_a_process", "clocks", "leaves_patch", "remembers_in_process")
@@ -55,12 +56,14 @@ def test_blocks_catch_them_too():
             assert one["reason"] is None and one["ratio"] < 2, one
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", cheats.CAUGHT)
 def test_a_cheat_falls_out_with_its_reason(tried, name):
     assert tried[name]["reason"] is not None, tried[name]
     assert any(said in tried[name]["reason"] for said in cheats.CAUGHT[name].split("|")), tried[name]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", cheats.HARMLESS)
 def test_what_only_looks_fast_gains_nothing(tried, name):
     """Medians of a few short rounds; the gains that were once believed were 17 to 178 times."""

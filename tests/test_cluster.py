@@ -119,6 +119,7 @@ def test_without_a_cluster_it_says_how_to_start_one(folder: Path) -> None:
     assert not (folder / "results").exists()
 
 
+@pytest.mark.long
 def test_a_node_is_killed_and_another_joins(
     nodes: Nodes, folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -150,6 +151,7 @@ def test_a_node_is_killed_and_another_joins(
     assert "verdict" in said and kills.MODELS[1] in said
 
 
+@pytest.mark.long
 def test_a_run_goes_on_after_its_driver_was_killed(nodes: Nodes, folder: Path) -> None:
     fleet = folder / "fleet"
     words = (*PAIR, "--workloads", ",".join(WORKLOADS), "--budget", "8", "--run-dir", "fleet")
@@ -179,6 +181,7 @@ def test_a_run_goes_on_after_its_driver_was_killed(nodes: Nodes, folder: Path) -
     assert {*effects(fleet)} == {*WORKLOADS}
 
 
+@pytest.mark.long
 def test_everything_on_each_kind_of_machine(nodes: Nodes, folder: Path) -> None:
     on_one_core(nodes.alive[0])
     (folder / "mine.py").write_text(MINE, encoding="utf-8")
@@ -205,6 +208,7 @@ def mine(config, weights, *, max_length):
 """
 
 
+@pytest.mark.long
 def test_a_signal_ends_it_in_order_and_keeps_what_was_measured(nodes: Nodes, folder: Path) -> None:
     fleet = folder / "fleet"
     words = (*ALIKE, "--workloads", WORKLOADS[0], "--budget", "300")

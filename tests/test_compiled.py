@@ -59,8 +59,11 @@ def captured_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("captured_only")
 @pytest.mark.parametrize(("name", "geometry"), [
-    ("fast_compiled", "grouped"), ("gpt_fast_compiled", "plain"), ("team006_after_compiled", "grouped"),
-    ("team005_planned_compiled", "plain"), ("transformers_static_compiled", "grouped"),
+    ("fast_compiled", "grouped"),
+    pytest.param("gpt_fast_compiled", "plain", marks=pytest.mark.long),
+    pytest.param("team006_after_compiled", "grouped", marks=pytest.mark.long),
+    pytest.param("team005_planned_compiled", "plain", marks=pytest.mark.long),
+    pytest.param("transformers_static_compiled", "grouped", marks=pytest.mark.long),
 ])  # fmt: skip
 def test_every_kind_of_call_is_captured_and_is_the_librarys_in_float64(name: str, geometry: str) -> None:
     config = replace(small_geometries()[geometry], num_hidden_layers=1)  # each layer takes as long to capture
@@ -102,6 +105,7 @@ def test_compiled_is_the_same_model_and_is_compiled_once(name: str) -> None:
         trace(lambda: variants.get(f"{name}_compiled").build(config, weights, max_length=16).forward(tokens, 0))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["fast", "transformers_static"], indirect=True)  # a cache of ours, and the library's
 def test_what_is_compiled_holds_what_the_policy_says(name: str) -> None:
     config = replace(GROUPED.config, num_hidden_layers=1)  # each layer takes as long to capture

@@ -149,6 +149,7 @@ def test_a_store_that_cannot_be_listed_ends_the_page_with_the_reason(monkeypatch
     assert "There is no run to show yet" in everything(page) and "memory://empty/runs" in everything(page)
 
 
+@pytest.mark.long
 def test_the_benchmark_of_many_runs_opens_its_pages(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

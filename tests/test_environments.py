@@ -323,6 +323,7 @@ def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_an_environment_is_made_of_what_it_needs(
     project: Path, wheels: Path, compare: Compare, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -358,6 +359,7 @@ slower_than_percent = 20
 """
 
 
+@pytest.mark.long
 def test_functions_of_a_claim_have_environments_too(
     project: Path, wheels: Path, run_pytest: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,8 +6,9 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -17,7 +18,16 @@ from llama_workbench.harness.metrics.check.metric import CheckHypothesis
 from llama_workbench.harness.metrics.registry import metrics
 from llama_workbench.harness.spec.comparison import TIMES
 from llama_workbench.variants.spelling import did_you_mean
-from tests.test_imports import PACKAGES, REPOSITORY, imports_of, module_name, package_of, sources
+from tests.test_imports import (
+    PACKAGES,
+    REPOSITORY,
+    _nodes_are_forgotten,  # noqa: F401 (a fixture)
+    imports_of,
+    module_name,
+    nodes_of,
+    package_of,
+    sources,
+)
 
 THE_SUBJECT = ("variants/modular/", "variants/inline.py", "variants/single_file.py", "variants/components.py")
 """What is compared: how long a function is there is what the claims are about."""
@@ -32,13 +42,15 @@ READ = [
 ]
 
 
-@pytest.mark.parametrize("path", READ, ids=module_name)
-def test_files_and_functions_are_of_a_size_to_read(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= LINES_OF_A_FILE
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            assert _lines(node) < LINES_OF_A_FUNCTION, node.name
+def test_files_and_functions_are_of_a_size_to_read() -> None:
+    long = [path for path in READ if len(path.read_text(encoding="utf-8").splitlines()) > LINES_OF_A_FILE]
+    functions = [
+        f"{path.relative_to(REPOSITORY)}:{node.lineno} {node.name}"
+        for path in READ
+        for node in nodes_of(path)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _lines(node) >= LINES_OF_A_FUNCTION
+    ]
+    assert (long, functions) == ([], [])
 
 
 def test_a_class_with_all_that_it_inherits_from_here_is_of_a_size_to_read() -> None:
@@ -46,7 +58,7 @@ def test_a_class_with_all_that_it_inherits_from_here_is_of_a_size_to_read() -> N
     classes = {
         f"{module_name(path)}.{node.name}": (node, path)
         for path in READ
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes_of(path)
         if isinstance(node, ast.ClassDef)
     }
     bases = {name: _bases_here(node, path, classes.keys()) for name, (node, path) in classes.items()}
@@ -78,7 +90,7 @@ def test_names_of_controls_are_put_together_and_taken_apart_at_one_place() -> No
         f"{path.relative_to(REPOSITORY)}:{node.lineno}"
         for path in sources(*PACKAGES, "llama_workbench")
         if module_name(path) not in ("llama_workbench.harness.spec.entered", "llama_workbench.harness.calls.revisions")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes_of(path)
         if isinstance(node, ast.expr) and _handles_controls(node)
     ]
     assert not found, "\n".join(found)
@@ -147,10 +159,10 @@ def test_plan_run_judge_report_and_dashboard_name_no_metric() -> None:
     assert not found, "\n".join(found)
 
 
-def texts(tree: ast.AST) -> dict[int, str]:
+def texts(path: Path) -> dict[int, str]:
     """The strings of a source by line, without docstrings and other bare strings."""
-    bare = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    constants = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in bare]
+    bare = {id(node.value) for node in nodes_of(path) if isinstance(node, ast.Expr)}
+    constants = [node for node in nodes_of(path) if isinstance(node, ast.Constant) and id(node) not in bare]
     return {node.lineno: node.value for node in constants if isinstance(node.value, str)}
 
 
@@ -174,7 +186,7 @@ def test_what_measures_judges_and_shows_names_nothing_of_the_dispute() -> None:
     found = [
         f"{path.relative_to(REPOSITORY)}:{line}: {text.strip()[:80]}"
         for path in sources("harness", "dashboard")
-        for line, text in texts(ast.parse(path.read_text(encoding="utf-8"))).items()
+        for line, text in texts(path).items()
         if said.search(text) or text in presets
     ]
     assert not found, "\n".join(found)
@@ -186,13 +198,13 @@ OF_NOTHING = {"each": 18, "found": 63, "known": 76, "one": 21, "said": 17, "told
 IN_ONE_LINE = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)
 
 
-def names_of_nothing(tree: ast.AST) -> list[str]:
+def names_of_nothing(nodes: Sequence[ast.AST]) -> list[str]:
     """The variables and parameters of a module that have one of these names; not those of a comprehension, or lambda,
     in one line."""
-    short = [node for node in ast.walk(tree) if isinstance(node, IN_ONE_LINE) and node.lineno == node.end_lineno]
+    short = [node for node in nodes if isinstance(node, IN_ONE_LINE) and node.lineno == node.end_lineno]
     allowed = {id(node) for outer in short for node in ast.walk(outer)}
     names = []
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and id(node) not in allowed:
             names.append(node.id)
         elif isinstance(node, ast.arg) and id(node) not in allowed:
@@ -203,8 +215,8 @@ def names_of_nothing(tree: ast.AST) -> list[str]:
 
 
 def test_variables_are_named_after_what_they_hold() -> None:
-    texts = (path.read_text(encoding="utf-8") for path in sources("harness", "dashboard", "llama_workbench"))
-    counted = Counter(name for text in texts for name in names_of_nothing(ast.parse(text)))
+    paths = sources("harness", "dashboard", "llama_workbench")
+    counted = Counter(name for path in paths for name in names_of_nothing(nodes_of(path)))
     more = {name: f"{counted[name]} against {most}" for name, most in OF_NOTHING.items() if counted[name] > most}
     assert not more, f"name these after what they hold: {more}"
 
@@ -212,7 +224,7 @@ def test_variables_are_named_after_what_they_hold() -> None:
 def test_a_name_of_nothing_counts_unless_it_lives_in_one_line() -> None:
     text = "def f(one, rows):\n  for each in rows:\n    said = [known for known in rows]\n"
     text += "  return {\n    found: told.x\n    for found, told in rows\n  }, sorted(rows, key=lambda each: each.x)\n"
-    assert sorted(names_of_nothing(ast.parse(text))) == ["each", "found", "one", "said", "told"]
+    assert sorted(names_of_nothing([*ast.walk(ast.parse(text))])) == ["each", "found", "one", "said", "told"]
 
 
 SENTENCES = {"reason", "note", "warning", "title", "statement", "sentence", "headline", "action", "detail", "outcome"}
@@ -242,10 +254,10 @@ def name_of(node: ast.expr) -> str:
     return ""
 
 
-def taken_apart(source: str) -> list[int]:
+def taken_apart(nodes: Iterable[ast.AST]) -> list[int]:
     """Lines that take a sentence for people apart, ask how it begins or what stands in it, or take one by its place."""
     lines = []
-    for node in (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.expr)):
+    for node in (node for node in nodes if isinstance(node, ast.expr)):
         match node:
             case ast.Call(func=ast.Attribute(value=value, attr=method)):
                 hangs = method in TAKES_APART and name_of(value) in TOLD
@@ -277,7 +289,7 @@ def taken_apart(source: str) -> list[int]:
     ],
 )
 def test_code_that_hangs_on_a_sentence_is_seen(code: str, hangs: bool) -> None:
-    assert bool(taken_apart(code)) is hangs
+    assert bool(taken_apart(ast.walk(ast.parse(code)))) is hangs
 
 
 def test_no_code_hangs_on_a_sentence() -> None:
@@ -285,7 +297,7 @@ def test_no_code_hangs_on_a_sentence() -> None:
     found = Counter(
         path.relative_to(REPOSITORY).as_posix()
         for path in sources("harness", "dashboard", "llama_workbench")
-        for _ in taken_apart(path.read_text(encoding="utf-8"))
+        for _ in taken_apart(nodes_of(path))
     )
     assert found == ONLY_TOLD
 
@@ -318,21 +330,21 @@ AS_WRITTEN = {
 """Why public functions hand tables without a type from one package to another → which. The list only ever shrinks."""
 
 
-def aliases(source: str) -> list[str]:
+def aliases(source: ast.Module) -> list[str]:
     """What a module calls a table of anything: `Json = dict[str, Any]`."""
     return [
         target.id
-        for node in ast.parse(source).body
+        for node in source.body
         if isinstance(node, ast.Assign) and UNTYPED.fullmatch(ast.unparse(node.value))
         for target in node.targets
         if isinstance(target, ast.Name)
     ]
 
 
-def untyped(source: str, called: Collection[str] = ()) -> list[str]:
+def untyped(source: ast.Module, called: Collection[str] = ()) -> list[str]:
     """The public functions of a module whose signature has a table of anything, also by one of these names for it."""
     table = re.compile("|".join([UNTYPED.pattern, *(rf"\b{re.escape(name)}\b" for name in called)]))
-    functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
+    functions = [node for node in source.body if isinstance(node, ast.FunctionDef)]
     return [
         function.name
         for function in functions
@@ -343,12 +355,13 @@ def untyped(source: str, called: Collection[str] = ()) -> list[str]:
 
 def test_a_fact_has_a_type_on_its_way_from_one_package_to_another() -> None:
     text = "Json = dict[str, Any]\ndef f(a: dict[str, Any]) -> int: ...\ndef g() -> list[Json]: ...\ndef h(a: int): ..."
-    assert untyped(text, aliases(text)) == ["f", "g"]
+    assert untyped(ast.parse(text), aliases(ast.parse(text))) == ["f", "g"]
     paths = {module_name(path): path for path in sources(*PACKAGES, "llama_workbench")}
     imports = {module: imports_of(path) for module, path in paths.items()}
     texts = {module: path.read_text(encoding="utf-8") for module, path in paths.items()}
 
-    named = {f"{module}.{name}": name for module, text in texts.items() for name in aliases(text)}
+    modules = {module: cast(ast.Module, nodes_of(path)[0]) for module, path in paths.items()}
+    named = {f"{module}.{name}": name for module, tree in modules.items() for name in aliases(tree)}
 
     def called(module: str) -> list[str]:
         return [name for full, name in named.items() if full in imports[module] or full == f"{module}.{name}"]
@@ -363,9 +376,9 @@ def test_a_fact_has_a_type_on_its_way_from_one_package_to_another() -> None:
 
     found = {
         f"{module}.{name}".removeprefix("llama_workbench.")
-        for module, text in texts.items()
+        for module, tree in modules.items()
         if package_of(module) != "harness.store"
-        for name in untyped(text, called(module))
+        for name in untyped(tree, called(module))
         if is_used_elsewhere(module, name)
     }
     assert found == {name for names in AS_WRITTEN.values() for name in names.split()}
@@ -393,7 +406,7 @@ def test_a_class_name_stands_for_one_thing() -> None:
     """In all of the harness, so that a name in a traceback, a search or a talk needs no file beside it."""
     places: dict[str, list[str]] = {}
     for path in sources("harness"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes_of(path):
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(f"{path.relative_to(REPOSITORY)}:{node.lineno}")
     assert not {name: where for name, where in places.items() if len(where) > 1}

@@ -6,7 +6,8 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,19 @@ def sources(*folders: str) -> list[Path]:
     return [path for folder in folders for path in sorted((REPOSITORY / folder).rglob("*.py"))]
 
 
+@cache
+def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+    """All nodes of a source, its module first: of the whole house it takes seconds, and a dozen tests read them."""
+    return tuple(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _nodes_are_forgotten() -> Iterator[None]:
+    """Else each garbage collection of the tests that follow would walk them."""
+    yield
+    nodes_of.cache_clear()
+
+
 def module_name(path: Path) -> str:
     """`harness/session/run.py` → `llama_workbench.harness.session.run`; the name of a package is that of its folder."""
     parts = path.relative_to(REPOSITORY).with_suffix("").parts
@@ -75,9 +89,14 @@ def imported(source: str, module: str, is_package: bool = False) -> set[str]:
 
     `from a import b` gives `a` and `a.b`, for b may be a module.
     """
+    return imported_by(ast.walk(ast.parse(source)), module, is_package)
+
+
+def imported_by(nodes: Iterable[ast.AST], module: str, is_package: bool) -> set[str]:
+    """The same, of the nodes of a source."""
     found: set[str] = set()
     package = module.split(".") if is_package else module.split(".")[:-1]
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -99,8 +118,9 @@ def called(node: ast.Call) -> str:
     return target.id if isinstance(target, ast.Name) else target.attr if isinstance(target, ast.Attribute) else ""
 
 
+@cache
 def imports_of(path: Path) -> set[str]:
-    return imported(path.read_text(encoding="utf-8"), module_name(path), path.name == "__init__.py")
+    return imported_by(nodes_of(path), module_name(path), path.name == "__init__.py")
 
 
 def within(name: str, parents: set[str]) -> bool:
@@ -175,7 +195,7 @@ def test_the_packages_go_by_their_one_import_name() -> None:
 def test_pure_packages_touch_no_files(package: str) -> None:
     for path in sources(package.replace(".", "/")):
         assert not offences([path], {*FILE_MODULES, "llama_workbench.harness.store.folder"})
-        calls = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
+        calls = [node for node in nodes_of(path) if isinstance(node, ast.Call)]
         assert not [f"{path.name}:{call.lineno}: {called(call)}" for call in calls if FILE_CALL.fullmatch(called(call))]
 
 
@@ -199,32 +219,34 @@ for name in sys.argv[1:]:
     assert run.returncode == 0, run.stderr[-2000:]
 
 
-@pytest.mark.parametrize("path", sources(*PACKAGES, "llama_workbench"), ids=module_name)
-def test_no_code_from_data_and_no_raw_html(path: Path) -> None:
+def test_no_code_from_data_and_no_raw_html() -> None:
     """Run folders, claims and checkpoints may come from strangers: nothing is unpickled, evaluated or shown raw."""
-    found = offences([path], {"pickle", "cloudpickle", "dill", "joblib", "marshal"})
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    paths = sources(*PACKAGES, "llama_workbench")
+    assert not offences(paths, {"pickle", "cloudpickle", "dill", "joblib", "marshal"})
+    assert not [f"{path.relative_to(REPOSITORY)} {what}" for path in paths for what in runs_or_shows_data(path)]
+
+
+def runs_or_shows_data(path: Path) -> Iterator[str]:
     # One loader is compared with others; it must be told to take tensors alone, at the call itself.
     tensors_only = {
         id(node.func)
-        for node in ast.walk(tree)
+        for node in nodes_of(path)
         if isinstance(node, ast.Call)
         for word in node.keywords
         if word.arg == "weights_only" and isinstance(word.value, ast.Constant) and word.value.value is True
     }
-    for node in ast.walk(tree):
+    for node in nodes_of(path):
         match node:
             case ast.Call(func=ast.Name(id="eval" | "exec" as name)):
-                found.append(f"line {node.lineno}: {name}")
+                yield f"line {node.lineno}: {name}"
             case ast.Attribute(attr="read_pickle" | "to_pickle" as name):
-                found.append(f"line {node.lineno}: {name}")
+                yield f"line {node.lineno}: {name}"
             case ast.Attribute(value=ast.Name(id="torch"), attr="load") if id(node) not in tensors_only:
-                found.append(f"line {node.lineno}: torch.load")
+                yield f"line {node.lineno}: torch.load"
             case ast.keyword(arg="allow_pickle", value=value) if not isinstance(value, ast.Constant) or value.value:
-                found.append(f"line {node.lineno}: allow_pickle")
+                yield f"line {node.lineno}: allow_pickle"
             case ast.keyword(arg="unsafe_allow_html") | ast.Constant(value="unsafe_allow_html"):
-                found.append(f"line {node.lineno}: unsafe_allow_html")
-    assert not found
+                yield f"line {node.lineno}: unsafe_allow_html"
 
 
 def test_no_file_names_a_machine_or_a_registry() -> None:

@@ -520,6 +520,7 @@ def of_functions(folder: Path) -> tuple[Workload, dict[str, source.Source]]:
     return work, {name: source.parse(f"{folder}/mine.py:{each}", option="x") for name, each in names.items()}
 
 
+@pytest.mark.long
 @NEEDS_VALGRIND
 def test_a_real_count_repeats_and_an_identical_copy_has_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -80,6 +80,7 @@ def end(run: kills.Begun, signals: list[signal.Signals], capsys: pytest.CaptureF
     return kept
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("stage", "signals"),
     [("starting", [KILL]), ("gates", [TERM, INT]), ("profiles", [KILL])],

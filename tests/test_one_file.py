@@ -55,6 +55,7 @@ def traced(build: Callable[..., Any], config: Any, weights: Any) -> list[Any]:
         return list(trace(call).ops)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", OURS)
 def test_a_copy_does_what_the_preset_does(tmp_path: Path, name: str, turn: WorldTurn) -> None:
     text = one_file(name, "mine", "A copy.")
@@ -71,6 +72,7 @@ def test_a_copy_does_what_the_preset_does(tmp_path: Path, name: str, turn: World
         assert traced(copy, config, weights) == traced(preset, config, weights)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", COPIED)
 def test_a_copy_has_no_traps(name: str) -> None:
     text = one_file(name, "mine", "A copy.")

@@ -231,6 +231,7 @@ def test_measuring_in_their_repository(installed: Environment, tmp_path: Path) -
     assert [effect["rounds"] > 0 for effect in verdict["effects"]] == [True]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("installed", ["wheel"], indirect=True)
 def test_a_stranger_gets_through_the_first_hours(installed: Environment, tmp_path: Path) -> None:
     """The wheel with its core alone; the script checks what each of its steps comes to."""

@@ -468,6 +468,7 @@ def passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, list[tu
     return folder, recorded
 
 
+@pytest.mark.long
 def test_a_phase_pass_of_ours_the_library_s_and_someone_else_s(passed):
     folder, _ = passed
     frame = folder.read_table(PHASES_FILE)
@@ -490,6 +491,7 @@ def test_a_phase_pass_of_ours_the_library_s_and_someone_else_s(passed):
     assert not set(frame.where(workload=WORKLOADS[1])["phase"]) & {"mask_apply"}
 
 
+@pytest.mark.long
 def test_timed_and_sampled_phases_agree(passed):
     """py-spy knows nothing of the marks: lines of the plain variant, read from outside, give the same shares."""
     folder, [(entry, stacks), _] = passed
@@ -501,6 +503,7 @@ def test_timed_and_sampled_phases_agree(passed):
     assert sum(one.sampled.value for one in found) == pytest.approx(1.0)
 
 
+@pytest.mark.long
 def test_native_profiles_show_torch_s_kernels_below_the_same_python_frames(passed):
     _, [(plain, stacks), (entry, native)] = passed
     if plain["reason"]:

@@ -150,6 +150,7 @@ def test_a_question_that_cannot_be_asked_is_told(
     assert told in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_the_commit_that_made_it_slower_is_found(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("bisect", "HEAD~6", "trunk", "pack.text:words", "--call", "bench.py:texts", "--slower", "20")
     assert code_of(*words, "--budget", "600", "--json") == 0

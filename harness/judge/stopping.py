@@ -133,8 +133,7 @@ class StoppingRule:
         """What the effects of one pair still need, with its controls until they are known: one after the other as its
         third side, and all at once where functions are measured, whose runs are short and whose lives are many."""
         missing = max(self._missing(pair, self.alpha_of(target.part)) for target in left)
-        controls = self._controls(experiment, is_apart)
-        riding = [control.variant for control in controls if control.baseline in pair.sides]
+        riding = [each.variant for each in self._controls(experiment, is_apart) if each.baseline in pair.sides]
         return Remaining(
             (pair.baseline, pair.variant, *(riding if experiment.workload.kind == "call" else riding[:1])),
             missing > 0,
