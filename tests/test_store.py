@@ -10,8 +10,10 @@ import subprocess
 import sys
 import textwrap
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -20,9 +22,10 @@ import pytest
 
 from llama_workbench.harness.machine import environment
 from llama_workbench.harness.spec.sample import Round, Sample
+from llama_workbench.harness.store.data_base import data_base
 from llama_workbench.harness.store.errors import RunError, RunWarning
 from llama_workbench.harness.store.folder import RunFolder, describe, list_runs
-from llama_workbench.harness.store.parquet import COLUMNS
+from llama_workbench.harness.store.parquet import COLUMNS, read_table, table_of, write_table
 from llama_workbench.harness.store.schema import FORMAT
 
 
@@ -591,3 +594,26 @@ def test_the_first_run_of_a_project_leaves_a_gitignore_and_no_other_touches_it(t
     assert (results / ".gitignore").read_text() == "mine\n"
     RunFolder.create(tmp_path / "elsewhere" / "run")
     assert not list((tmp_path / "elsewhere").glob("**/.gitignore"))
+
+
+def test_files_are_read_beside_each_other(tmp_path: Path) -> None:
+    """As the sessions of a dashboard read them: each has views and types of its own in the one data base."""
+    paths = [tmp_path / f"{number}.parquet" for number in range(6)]
+    for number, path in enumerate(paths):
+        row = {name: f"{name} {number}" if column.kind == "name" else number for name, column in COLUMNS.items()}
+        write_table(table_of(COLUMNS, [list(row.values())]), path)
+    with ThreadPoolExecutor(6) as threads:
+        tables = list(threads.map(lambda path: read_table(path, COLUMNS), paths * 20))
+    assert [(np.asarray(table["variant"]).tolist(), table["round"].tolist()) for table in tables] == [
+        ([f"variant {number}"], [number]) for number in range(6)
+    ] * 20
+
+
+def test_a_data_base_that_gave_up_is_opened_anew() -> None:
+    with pytest.raises(duckdb.FatalException), data_base() as first:
+        before = first.execute("SELECT current_setting('threads')").fetchall()
+        first.execute("CREATE TABLE of_the_first AS SELECT 1")
+        raise duckdb.FatalException("the data base has been invalidated")
+    with data_base() as second:
+        assert second.execute("SELECT current_setting('threads')").fetchall() == before == [(1,)]
+        assert not second.execute("SHOW TABLES").fetchall()

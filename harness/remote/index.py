@@ -11,7 +11,6 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import closing
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -228,7 +227,7 @@ def _named_after(path: Path) -> str:
 
 
 def _query(path: Path, what: str, rest: str = "", *values: object) -> list[tuple[Any, ...]]:
-    with closing(data_base()) as base:
+    with data_base() as base:
         file = f"read_parquet({sql_file(path)}, hive_partitioning = false, file_row_number = true)"
         return base.execute(f"SELECT {what} FROM {file} {rest}", values).fetchall()
 
@@ -242,7 +241,7 @@ def _rows(path: Path, which: str = "", *values: object) -> list[Row]:
 def _write(rows: Sequence[Row], path: Path) -> None:
     text = "".join(json.dumps({name: row[name] for name in COLUMNS}) + "\n" for row in rows)
     kinds = ", ".join(f"{sql_text(name)}: {sql_text(kind.sql)}" for name, (kind, _) in COLUMNS.items())
-    with partial_folder(path.parent, path.stem, needed_bytes=2 * len(text)) as partial, closing(data_base()) as base:
+    with partial_folder(path.parent, path.stem, needed_bytes=2 * len(text)) as partial, data_base() as base:
         (partial / "rows.jsonl").write_text(text)
         read = f"read_json({sql_file(partial / 'rows.jsonl')}, format = 'newline_delimited', columns = {{{kinds}}})"
         to = f"{sql_text(partial / path.name)} (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE 2048)"

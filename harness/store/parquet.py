@@ -6,7 +6,7 @@ import errno
 import json
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,7 @@ def write_table(table: Table, path: Path, facts: Mapping[str, str] | None = None
     Raises OSError."""
     facts = {**(facts or {}), _CHECKSUMS: json.dumps({name: _crc(table[name]) for name in table.columns})}
     told = ", ".join(f"{sql_text(name)}: {sql_text(fact)}" for name, fact in facts.items())
-    with closing(data_base()) as base:
+    with data_base() as base:
         base.register("rows_", {name: table[name] for name in table.columns})
         try:
             base.execute(f"COPY rows_ TO {sql_text(path)} (FORMAT parquet, COMPRESSION zstd, KV_METADATA {{{told}}})")
@@ -95,8 +95,8 @@ def read_table(path: Path, columns: Mapping[str, Column], variants: Collection[s
     """A table of these columns. Raises RunError."""
     with _opened(path, columns) as base:
         if variants is not None:
-            base.execute("CREATE TABLE wanted_ AS SELECT unnest(?) AS variant", [sorted(variants)]).fetchall()
-            base.execute("CREATE VIEW kept_ AS SELECT * FROM rows_ SEMI JOIN wanted_ USING (variant)").fetchall()
+            base.execute("CREATE TEMP TABLE wanted_ AS SELECT unnest(?) AS variant", [sorted(variants)]).fetchall()
+            base.execute("CREATE TEMP VIEW kept_ AS SELECT * FROM rows_ SEMI JOIN wanted_ USING (variant)").fetchall()
         source = "rows_" if variants is None else "kept_"
         lists = {name: _names(base, source, name) for name, column in columns.items() if column.kind == "name"}
         read = ", ".join(
@@ -159,9 +159,9 @@ def _opened(path: Path, wanted: Mapping[str, Column]) -> Iterator[duckdb.DuckDBP
     """A data base whose view `rows_` is this file, with its columns checked. Raises RunError, also for what the block
     finds to be damaged."""
     check_whole(path)
-    with closing(data_base()) as base, _damage(path):
+    with _damage(path), data_base() as base:
         file = f"read_parquet({sql_file(path)}, hive_partitioning = false, file_row_number = true)"
-        base.execute(f"CREATE VIEW rows_ AS SELECT * FROM {file}").fetchall()
+        base.execute(f"CREATE TEMP VIEW rows_ AS SELECT * FROM {file}").fetchall()
         have = {name: kind for name, kind, *_ in base.execute("DESCRIBE rows_").fetchall()}
         lacking = [name for name in wanted if name not in have]
         if lacking:
@@ -190,7 +190,7 @@ def _names(base: duckdb.DuckDBPyConnection, source: str, name: str) -> tuple[str
     names = tuple(text for (text,) in base.execute(query).fetchall())
     if names:
         listed = ", ".join(map(sql_text, names))
-        base.execute(f"CREATE TYPE {sql_name(f'names of {name}')} AS ENUM ({listed})").fetchall()
+        base.execute(f"CREATE TEMP TYPE {sql_name(f'names of {name}')} AS ENUM ({listed})").fetchall()
     return names
 
 
