@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,16 @@ pytest.importorskip("streamlit", reason="the dashboard's packages are not instal
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
 
 import plotly.graph_objects as go
+from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import AppTest
 
 from llama_workbench import ROOT
 from llama_workbench.dashboard import words
 
 APP = ROOT / "dashboard" / "app.py"
+
+# Each page would look through all installed packages for components again: a fifth of a second.
+manifest_scanner.scan_component_manifests = cache(manifest_scanner.scan_component_manifests)
 
 
 def open_page(script: Path, monkeypatch: pytest.MonkeyPatch, results: Path, **link: str) -> AppTest:

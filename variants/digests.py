@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
@@ -74,19 +75,28 @@ def names_imported(path: Path, *homes: Path) -> set[str]:
     return {name.partition(".")[0] for file in written_in(path, *homes) for name, level in _imports(file) if not level}
 
 
-def _imports(path: Path) -> Iterator[tuple[str, int]]:
+def _imports(path: Path) -> tuple[tuple[str, int], ...]:
     """Each name that a file imports, and how many packages further up it is looked for; 0: it is absolute."""
     try:
-        tree = ast.parse(path.read_bytes(), path.name)
-    except (SyntaxError, ValueError):
-        return  # whoever imports it will say so
+        return _imported_by(path.read_bytes())
     except OSError as error:
         raise OutsideVariantError(f"{path.name}: cannot be read ({error.strerror})") from error
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, 0) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield from ((".".join(filter(None, (node.module, alias.name))), node.level) for alias in node.names)
+
+
+@lru_cache(maxsize=256)  # presets share their files
+def _imported_by(source: bytes) -> tuple[tuple[str, int], ...]:
+    try:
+        nodes = [*ast.walk(ast.parse(source))]
+    except (SyntaxError, ValueError):
+        return ()  # whoever imports it will say so
+    absolute = [(alias.name, 0) for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    relative = [
+        (".".join(filter(None, (node.module, alias.name))), node.level)
+        for node in nodes
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    ]
+    return (*absolute, *relative)
 
 
 def _imported(path: Path, homes: Sequence[Path]) -> Iterator[Path]:
