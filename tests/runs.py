@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,10 @@ CLAIMS: Sequence[Mapping[str, Any]] = (
 """Claims whose verdicts, with FACTORS, are all the words there are."""
 
 
+_dispute = cache(load_dispute)
+"""It takes reading all claims, as long as all else that a run takes to write."""
+
+
 def write_run(
     folder: Path | str,
     *,
@@ -188,7 +193,7 @@ def write_run(
             for geometry in ("15m", "7b-1layer")
         },
         "experiments": [_experiment(name, _variants(name, without), rounds, compare) for name in only],
-        "dispute": load_dispute().stored() if dispute is None else dispute,
+        "dispute": _dispute().stored() if dispute is None else dispute,
         "excluded": [],
     }
     content |= dict(manifest or {})
