@@ -408,6 +408,7 @@ def test_a_round_in_which_nothing_could_be_timed_tells_nothing() -> None:
 # -- a run -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_run_measures_its_pairs_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apart, "MOST_UNLIKE", 10.0)  # gates time calls badly on a busy machine
     monkeypatch.setattr(apart, "MOST_CALL_NS", 10**9)

@@ -112,6 +112,7 @@ def test_reference_logits_are_had_without(tmp_path: Path) -> None:
     assert [path for path in (tmp_path / "full").rglob("*") if path.is_file()] == []
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("warm")
 def test_a_run_measures_without_a_cache_and_says_so_once(
     checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_pytest: Callable[..., Said]

@@ -84,6 +84,7 @@ def answers(path: Path) -> list[Any]:
     return [module.work(payload(seed)) for payload in (module.fixed, module.mixed) for seed in range(5)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES[FUNCTIONS])
 def test_twins_of_functions_do_the_same_work(tmp_path: Path, case: str) -> None:
     seen = set[str]()

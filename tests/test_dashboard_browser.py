@@ -243,6 +243,7 @@ def test_click_key_and_back_choose_a_claim_and_keep_the_link(visit: Visit) -> No
     page.locator(".strips details[open]", has_text="single file faster").wait_for()
 
 
+@pytest.mark.long
 def test_the_menu_keeps_what_was_chosen_and_the_address_shows_the_same_to_others(visit: Visit) -> None:
     chosen = {"run": ["plain"], "claim": ["mask-caching-6-11"], "part": ["whole prefill"]}
     page = visit("claim?run=plain&claim=mask-caching-6-11&part=whole+prefill")
@@ -321,6 +322,7 @@ def test_names_that_are_markup_stay_text(visit: Visit) -> None:
     picture(page, "claim-hostile")
 
 
+@pytest.mark.long
 def test_twenty_thousand_boxes_answer_to_mouse_keys_and_search(visit: Visit) -> None:
     page = visit("claim?run=large&claim=mask-caching-helps&flame=difference", height=2400)
     canvas = page.locator(".flames .picture > canvas[data-boxes]")
@@ -348,6 +350,7 @@ def test_twenty_thousand_boxes_answer_to_mouse_keys_and_search(visit: Visit) -> 
     assert page.locator(".flames script, .flames img").count() == 0
 
 
+@pytest.mark.long
 @pytest.mark.skipif(installed_folder() is None, reason="speedscope is not installed: workbench speedscope")
 def test_the_raw_profile_opens_in_speedscope_and_nothing_is_fetched(visit: Visit) -> None:
     page = visit("claim?claim=mask-caching-helps&raw=team006_after")

@@ -171,6 +171,7 @@ def test_what_a_package_costs_more_is_found(compare: Compare, places: tuple[str,
     assert (of_round["variant"].nunique() == 2).all() and set(samples["position"]) == {0, 1}
 
 
+@pytest.mark.long
 def test_an_environment_is_not_slower_than_itself(compare: Compare, places: tuple[str, str]) -> None:
     code, found, _ = compare("work", "--env", places[0], "--slower", "60")
     assert code == 0 and [row["verdict"] for row in found["rows"]] == ["not slower"]

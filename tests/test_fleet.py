@@ -276,6 +276,7 @@ def test_a_run_json_that_leads_out_of_the_folder_is_refused(fleet: FleetFolder, 
 # -- commands ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_the_commands(measured: list[RunFolder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "160")  # a narrower terminal wraps the names of machines
     folders = [str(run.path) for run in measured]

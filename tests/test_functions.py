@@ -370,6 +370,7 @@ def test_where_all_answers_are_wrong_while_timed_there_is_no_verdict(
     assert "a timed call" in result.stdout
 
 
+@pytest.mark.long
 def test_a_claim_about_functions(mine: Path, run_pytest: Callable[..., Any]) -> None:
     result = run_pytest("--benchmark", "--claims-dir=claims", "--budget=600", "--run-dir=run")
     assert result.returncode == 0, result.stdout
@@ -401,6 +402,7 @@ def test_options_without_benchmark_say_that_they_do_nothing(mine: Path, run_pyte
     assert "nothing without --benchmark" not in run_pytest(file_in(mine), "-k", "something").stdout
 
 
+@pytest.mark.long
 def test_functions_in_a_script(mine: Path) -> None:
     begun = time.monotonic()
     compared = wb.compare("mine.py:once", "mine.py:twice", payload="mine.py:words", budget=600)
@@ -415,6 +417,7 @@ def test_functions_in_a_script(mine: Path) -> None:
         wb.compare("mine.py:once", "gone.py:f", payload="mine.py:words")
 
 
+@pytest.mark.long
 def test_what_new_subject_writes_passes_and_measures(mine: Path, run_pytest: Callable[..., Any]) -> None:
     said = output("new", "subject", "ways_to_sort", "--folder", mine)
     file = mine / "test_ways_to_sort.py"

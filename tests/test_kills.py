@@ -102,6 +102,7 @@ def test_no_signal_at_any_stage_loses_a_round_or_leaves_a_process(tmp_path, caps
         assert (rounds > 0) == (stage == "profiles")
 
 
+@pytest.mark.long
 def test_a_second_run_in_one_folder_is_refused_and_ctrl_c_ends_the_first_in_order(tmp_path, capsys):
     with kills.begun(tmp_path, "--budget=600", *kills.ENDLESS) as run:
         run.wait_until(lambda: (run.folder / LOCK).exists() and (run.folder / LOCK).read_bytes())

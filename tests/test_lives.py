@@ -161,6 +161,7 @@ def test_a_process_of_functions_imports_what_is_heavy_only_where_a_side_does() -
     assert subprocess.run([sys.executable, "-P", "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.long
 def test_a_side_that_imports_torch_has_it_before_it_is_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

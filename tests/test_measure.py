@@ -412,6 +412,7 @@ def test_what_is_nearly_settled_when_the_time_is_over_gets_a_tenth_more(tmp_path
     measurement = planned(tmp_path, Request(compare=("fast", "yardstick"), workloads=("prefill-tiny-t16",)), real=False)
     [book] = measurement.participants.books
     book.pairs_apart, book.together = frozenset(), Tally(10, 10.0, 1.0)
+    book.learnt = {name: {"call_ns": 1000, "own_threads": False} for name in ("fast", "yardstick")}
     clock = [0]
     monkeypatch.setattr(measure, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     monkeypatch.setattr(measurement.schedule, "_measure_once", lambda *_: clock.append(clock.pop() + 1))

@@ -56,6 +56,7 @@ def test_what_is_planted_is_on_the_side_that_all_tools_look_at() -> None:
     assert 5 < len(numbers) - len(set(numbers)) < 25 and max(map(numbers.count, numbers)) == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tool", ["pytest-benchmark", "timeit", "Mann-Whitney"])
 def test_twenty_times_the_work_is_slower(tool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the real commands of those that are installed here anyway. So much more that no busy machine hides it."""

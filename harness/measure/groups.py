@@ -135,6 +135,11 @@ class Processes:
         group.life = ahead or self._begun(group, group.used, usual)
         return group.life
 
+    def expect(self, group: Group, book: ExperimentState, names: Sequence[str]) -> None:
+        """These will be measured first: two lives begin at once. After one that was lost, each begins alone."""
+        if group.life is None and not group.used and not book.lost_lives:
+            group.used = {(book.experiment.workload.name, name): None for name in names}
+
     def is_beside(self, group: Group) -> bool:
         """Whether a life begins while the one before measures: where there is a core for each."""
         return self.setting.device == "cpu" and granted_cores() > group.threads

@@ -122,8 +122,7 @@ class Schedule:
                 book, chosen = next_to_measure(fresh, seconds_left)
         if group.life is not None and not group.life.process.alive() and self._failed_to_begin(group, book, rule):
             return
-        if group.life is None and not group.used and not book.lost_lives:  # the first life: what it will measure
-            group.used = {(book.experiment.workload.name, name): None for name in chosen.variants}
+        self.processes.expect(group, book, chosen.variants)
         if group.life is None or not group.life.process.alive():
             self._end_life(group, rule, begin=True)
         if group.used:  # else nobody knows yet what the next life will measure
