@@ -26,6 +26,7 @@ GIVEN = {"subjects": "work.py:total\n", "call": "inputs.py:numbers\n", "budget":
 """Beside other tests a few seconds of time decide nothing: here the counts do. `action_trials` has both."""
 
 
+@pytest.mark.long
 @NEEDS
 def test_five_percent_more_work_in_a_pull_request_fails(tmp_path: Path) -> None:
     opened = PullRequest.opened(tmp_path, additions=2100)

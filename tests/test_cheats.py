@@ -83,6 +83,7 @@ def cheated(tmp_path_factory: pytest.TempPathFactory) -> session.Result:
         return run(tmp_path_factory.mktemp("cheated"), request, rounds=40)[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -139,6 +140,7 @@ def test_who_fails_when_measured_again_is_left_out_and_not_whoever_is_faster(
     ]
 
 
+@pytest.mark.long
 def test_a_large_gain_of_an_honest_variant_is_confirmed_and_marked(cheated):
     [verdict] = [verdict for verdict in cheated.verdicts if verdict.title == "honest against candle"]
     (effect,) = verdict.effects

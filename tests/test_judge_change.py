@@ -82,6 +82,7 @@ def test_what_is_slower_is_refused(repository: Path, capsys: pytest.CaptureFixtu
     assert judged(capsys, 1, slower, "--budget", "600")["decision"] == "refused"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("change", "told"),
     [

@@ -77,14 +77,15 @@ def show_comparisons(opened: state.Opened) -> bool:
     """Each comparison of a run that makes no claims, on a screen of its own; False where there is none."""
     shown = 0
     for claim in opened.run.claims:
-        for screen in comparison.screens_of(opened, claim) if claim.is_comparison else ():
-            comparison.show(screen, shown)
-            shown += 1
-        if claim.is_comparison and shown:
-            with st.container(horizontal=True):
-                blocks.link("claim", "All its evidence", "arrow_forward", section.link(opened.name, claim))
-                section.download(opened.run, claim)
-            blocks.command(outcomes.reproduce(opened.run, claim))
+        screens = comparison.screens_of(opened, claim) if claim.is_comparison else []
+        columns = [comparison.show(screen, number) for number, screen in enumerate(screens, shown)]
+        shown += len(columns)
+        if columns:
+            with columns[-1]:
+                blocks.command(outcomes.reproduce(opened.run, claim))
+                with st.container(horizontal=True):
+                    blocks.link("claim", "All its evidence", "arrow_forward", section.link(opened.name, claim))
+                    section.download(opened.run, claim)
     if shown:
         blocks.caption(answers.self_check(opened.run.noise))
     return bool(shown)

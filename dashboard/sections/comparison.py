@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from llama_workbench.harness.report.causes import changes
 from llama_workbench.harness.report.comparison import LINES, Screen
@@ -22,8 +23,8 @@ def screens_of(opened: state.Opened, claim: data.Claim) -> list[Screen]:
     return blocks.computed("The comparison cannot be shown.", opened, samples.read_screens, *asked) or []
 
 
-def show(screen: Screen, number: int = 0) -> None:
-    """The whole screen. `number`: of several on one page."""
+def show(screen: Screen, number: int = 0) -> DeltaGenerator:
+    """The whole screen; gives its left column, which has room for more. `number`: of several on one page."""
     look = screen.way.look
     st.header(
         f":{look.colour}-badge[{look.word}] {words.markdown(screen.headline)}",
@@ -38,6 +39,7 @@ def show(screen: Screen, number: int = 0) -> None:
         show_code(screen)
         show_causes(screen, number)
     show_spread(screen, number)
+    return left
 
 
 def _html(text: str) -> None:
