@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -38,9 +38,16 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 def pytest_configure(config: pytest.Config) -> None:
     """Whoever names files or tests gets all of them."""
     config.addinivalue_line("markers", "long: takes half a minute of a processor, and what it tests seldom breaks")
-    is_worker_of_xdist = hasattr(config, "workerinput")
-    if not is_worker_of_xdist and config.args_source is pytest.Config.ArgsSource.ARGS:
+    if hasattr(config, "workerinput"):  # of pytest-xdist, which hands on other arguments than it was given
+        config.option.long = config.workerinput["long"]
+    elif config.args_source is pytest.Config.ArgsSource.ARGS:
         config.option.long = True
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """What a worker of pytest-xdist needs to know."""
+    node.workerinput["long"] = node.config.option.long
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
