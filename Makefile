@@ -24,7 +24,7 @@ bench-all: $(INSTALLED) ## the same for the whole register, with the long parts 
 	$(BIN)/pytest --benchmark --all $(ARGS)
 
 # In the order of their names: by default files with few tests come last, and those are the long ones.
-test: $(INSTALLED) ## run the tests (ARGS=--long: the long ones too)
+test: $(INSTALLED) ## run the tests
 	$(BIN)/pytest --numprocesses=4 --dist=loadfile --no-loadscope-reorder $(ARGS)
 
 versus: $(INSTALLED) ## how often other tools are wrong, and this one (ARGS: how many trials; goes on where it was)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -22,40 +22,16 @@ PLUGIN = "llama_workbench.harness.plugin.plugin"
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
-    """Adds --long; loads the plugin, unless an entry point of the same name has done so.
+    """Loads the plugin, unless an entry point of the same name has done so.
 
     Not `pytest_plugins`: that may stand in the conftest of the session's root only, and with an editable install
     `pytest --benchmark` in someone else's repository reaches this file as well.
     """
-    parser.addoption("--long", action="store_true", help="take in the tests that are marked as long")
     if pluginmanager.has_plugin(PLUGIN):
         return
     pluginmanager.import_plugin(PLUGIN)
     if "--benchmark" in sys.argv:  # too late for the plugin to add them itself
         import_module(PLUGIN).add_short_names(parser)
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Whoever names files or tests gets all of them."""
-    config.addinivalue_line("markers", "long: takes half a minute of a processor, and what it tests seldom breaks")
-    if hasattr(config, "workerinput"):  # of pytest-xdist, which hands on other arguments than it was given
-        config.option.long = config.workerinput["long"]
-    elif config.args_source is pytest.Config.ArgsSource.ARGS:
-        config.option.long = True
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_configure_node(node: Any) -> None:
-    """What a worker of pytest-xdist needs to know."""
-    node.workerinput["long"] = node.config.option.long
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves the long tests out unless they are asked for."""
-    if not config.getoption("long", default=True):
-        left_out = [item for item in items if item.get_closest_marker("long")]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
 
 
 def pytest_collection_finish() -> None:

@@ -406,6 +406,35 @@ def test_rounds_that_tell_nothing_end_with_their_time(tmp_path, monkeypatch):
     process.close()
 
 
+def test_no_life_follows_the_one_that_settles_all(tmp_path, monkeypatch):
+    """What a life gave counts once it is over: then it is asked again what is open."""
+    measurement = planned(tmp_path, Request(compare=("fast", "yardstick"), workloads=("prefill-tiny-t16",)), real=False)
+    [book] = measurement.participants.books
+    book.learnt = {name: {"call_ns": 1000, "own_threads": False} for name in ("fast", "yardstick")}
+    monkeypatch.setattr(measurement.processes, "is_beside", lambda group: False)
+    lives, over = list[int](), list[int]()
+
+    def measure_once(group, book, chosen, *_):
+        lives.append(group.life.number)
+        group.life.had.add((book.experiment.workload.name, chosen.pair))
+
+    monkeypatch.setattr(measurement.schedule, "_measure_once", measure_once)
+
+    class SettledByTwoLives:
+        def add(self, finished):
+            raise AssertionError("nothing is kept")
+
+        def end_life(self, process=None):
+            over.append(process)
+
+        def remaining(self, experiment, is_apart):
+            ended = {*over} & {*lives}
+            return [] if len(ended) == 2 else [Remaining(("fast", "yardstick"), True, 1.0, 1.0)]
+
+    measurement.schedule.run(SettledByTwoLives(), lambda finished: None, seconds=60.0)
+    assert len(lives) == 2 and {*lives} <= {*over}
+
+
 @pytest.mark.parametrize(("rounds_next", "rounds"), [(1.0, 11), (2.0, 10), (0.5, 11)])
 def test_what_is_nearly_settled_when_the_time_is_over_gets_a_tenth_more(tmp_path, monkeypatch, rounds_next, rounds):
     """By a clock of its own: every round takes a second, there are ten, and nothing is ever settled."""

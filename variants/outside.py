@@ -99,7 +99,7 @@ def import_file(path: Path) -> ModuleType:
 
 def installed() -> dict[str, Variant]:
     """Variants that installed packages offer; each is imported only when it is built."""
-    from importlib.metadata import entry_points  # a fifth of the time in which a process of functions begins
+    from importlib.metadata import entry_points  # slow to import, and no process of functions needs it
 
     found = {}
     for point in entry_points(group=ENTRY_POINTS):

@@ -92,7 +92,8 @@ def plan_run(request: Request, options: Options) -> Plan:
     if any(each.workload.kind != "call" for each in plan.experiments):
         if missing:
             raise PlanError(f"models cannot be measured: {missing}. Functions need none of it.")
-        _, dispute = read() if request.compare is not None else (claims, dispute)
+        if request.compare is not None:
+            _, dispute = read()
     return replace(plan, dispute=dispute)
 
 
