@@ -19,14 +19,16 @@ from llama_workbench.dashboard.export.screen import code_html, costs_html
 from llama_workbench.harness.profilers.causes import SampledLine, SampledPair, _Reader, function_at
 from llama_workbench.harness.profilers.peak_memory import MEMORY
 from llama_workbench.harness.report.causes import Explanation, changes, explanations_in
-from llama_workbench.harness.report.comparison import Measure, code_of, code_text, screens
+from llama_workbench.harness.report.comparison import Measure, Screen, code_of, code_text, screens
 from llama_workbench.harness.report.stored import evidence_of
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.causes import divide
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.verdict_schema import Verdict
 from tests import cause_trials
 from tests.test_cli import output
+from tests.test_dashboard import an_effect
 
 # -- the arithmetic ----------------------------------------------------------------------------------------------------
 
@@ -179,10 +181,10 @@ def test_work_that_was_only_written_out_elsewhere_is_not_saved() -> None:
     ]
     entry = found(call_ns=(10e6, 5e6)).sampled.model_copy(update={"lines": lines})
     told = Explanation(entry)
-    assert [(cause.name, cause.where) for cause in told.causes] == [("the bodies of f and g", "a.py:5-9")]
-    assert told.sentence == "5.2 ms saved a call in the bodies of f and g (a.py:5-9); 0.2 ms added elsewhere"
+    assert [(cause.name, cause.where) for cause in told.causes] == [("f and g themselves", "a.py:5-9")]
+    assert told.sentence == "5.2 ms saved a call in f and g themselves (a.py:5-9); 0.2 ms added elsewhere"
     apart = entry.model_copy(update={"lines": [*lines[:4], line("variant", "g", 5, 65, "return clean(counts)")]})
-    assert {cause.name for cause in Explanation(apart).causes} == {"normalise", "the bodies of f and g"}
+    assert {cause.name for cause in Explanation(apart).causes} == {"normalise", "f and g themselves"}
     both = entry.model_copy(update={"lines": [*lines, line("variant", "normalise", 20, 1, "return items")]})
     assert "normalise" in {cause.name for cause in Explanation(both).causes}, "a function that both have is one place"
 
@@ -192,8 +194,7 @@ def test_several_places_are_listed_with_the_rest() -> None:
         ("baseline", "old", 7, 70), ("baseline", "f", 9, 30), ("variant", "new", 20, 40), ("variant", "g", 12, 60)
     )
     assert told.sentence == (
-        "7 ms saved a call in old (a.py:7); 1.6 ms added in new (a.py:20), "
-        "0.6 ms saved in the bodies of f and g (a.py:9)"
+        "7 ms saved a call in old (a.py:7); 1.6 ms added in new (a.py:20), 0.6 ms saved in f and g themselves (a.py:9)"
     )
     rows = changes(told)
     assert [str(row)[:7] for row in rows] == ["-7 ms [", "+1.6 ms", "-0.6 ms", "+0 ms ["]
@@ -208,7 +209,7 @@ def test_beside_what_is_most_of_it_other_large_places_are_named_too() -> None:
         ("variant", "g", 12, 40),
     )
     assert told.sentence == (
-        "mostly in normalise (a.py:7): 5.5 ms saved a call; 2.9 ms saved in the bodies of f and g (a.py:9), "
+        "mostly in normalise (a.py:7): 5.5 ms saved a call; 2.9 ms saved in f and g themselves (a.py:9), "
         "2.4 ms added in clean (a.py:20)"
     )
     slower = found(
@@ -241,7 +242,11 @@ def test_a_long_line_of_code_goes_on_below_and_is_never_cut() -> None:
 def test_bars_begin_at_nothing_and_have_their_numbers_beside_them() -> None:
     time = Measure("time", "8 ms", "2 ms", 0.25, 0.24, 0.26)
     faults = Measure("page faults", "0.0", "1.4", math.inf, math.inf, math.inf)
-    page = costs_html([time, faults], ("<f>", "g"))
+    effect = an_effect(variant="g", baseline="<f>")
+    verdict = Verdict(claim="", who=(), verdict=Word.FASTER, reason="", effects=(effect,))
+    page = costs_html(Screen(verdict, effect, (8e6, 2e6), (time, faults), "lives", None))
+    assert "In brackets: the 99 % interval. What has none was counted, not timed." in page
+    assert "In brackets" not in costs_html(Screen(verdict, effect, (8e6, 2e6), (faults,), "lives", None))
     assert "Time of a call</strong> <span>-75 % [-76, -74]" in page and "&lt;f&gt;" in page and "<f>" not in page
     bars = re.findall(r"calc\((\S+) \* [^>]*></i>([^<]*)<", page)
     assert bars == [("1.0", "8 ms"), ("0.25", "2 ms"), ("0.0", "0.0"), ("1.0", "1.4")]

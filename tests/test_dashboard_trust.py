@@ -107,14 +107,14 @@ def test_drift_takes_the_yardstick_and_elsewhere_the_baseline() -> None:
 # -- controls ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_self_check_says_passed_only_where_the_same_code_showed_no_difference() -> None:
+def test_the_self_check_says_in_how_many_controls_the_same_code_showed_no_difference() -> None:
     passed, open_, fired = a_control("w", 0.99, 1.01), a_control("w", None, None), a_control("w", 1.02, 1.3, fired=True)
     assert answers.self_check(Noise((passed,), "")) == (
-        "Self-check passed: the same code against itself showed no difference (1 A/A control)."
+        "Self-check: no difference in 1 A/A control (the same code, timed as two sides)."
     )
     assert answers.self_check(Noise((passed, fired, open_), "")) == (
-        "Self-check failed: the same code against itself showed a difference (1 of 2 A/A controls; 1 more had too few "
-        "rounds to tell)."
+        "Self-check failed: a difference in 1 of 2 A/A controls (the same code, timed as two sides). 1 more had too "
+        "few rounds to tell."
     )
     assert "failed" in answers.self_check(Noise((passed, passed), "", typical=0.01))
     assert "too few rounds" in answers.self_check(Noise((open_,), "")) and answers.self_check(Noise((), "")) == ""

@@ -414,12 +414,15 @@ QUESTION = "Is the rewrite 2-3x faster?"
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("supported", "supported"), "Yes: 0.91x to 2.34x at usual lengths."),
-        (("refuted", "refuted"), "No: 0.91x to 2.34x at usual lengths."),
-        (("refuted", "inconclusive"), "No on 1 of 2, the other open: 0.91x to 2.34x at usual lengths."),
+        (("supported", "supported"), "Yes: 0.91x to 2.34x on short prompts and in decode."),
+        (("refuted", "refuted"), "No: 0.91x to 2.34x on short prompts and in decode."),
+        (("refuted", "inconclusive"), "No on 1 of 2, the other open: 0.91x to 2.34x on short prompts and in decode."),
         (("inconclusive", "inconclusive"), "Open: 0.91x to 2.34x."),
-        (("supported", "refuted"), "It depends: supported on 1, refuted on 1; 0.91x to 2.34x at usual lengths."),
-        (("not evidence", "not evidence"), "Not answered: 0.91x to 2.34x at usual lengths."),
+        (
+            ("supported", "refuted"),
+            "It depends: supported on 1, refuted on 1; 0.91x to 2.34x on short prompts and in decode.",
+        ),
+        (("not evidence", "not evidence"), "Not answered: 0.91x to 2.34x on short prompts and in decode."),
     ],
 )
 def test_the_answer_says_what_the_verdict_says(words: tuple[str, str], said: str) -> None:
@@ -444,9 +447,9 @@ def combine_words(words: tuple[str, ...]) -> str:
 def test_the_headline_names_the_end_that_is_nearest_to_the_claim() -> None:
     claim = {"claim": "refactor-2x-3x", "part": "usual lengths", "verdict": "refuted"}
     below = a_verdict(an_effect(low=0.98, high=1.0187), claimed="2-3x", region={"low": 2.0, "high": 3.0}, **claim)
-    assert answer([below]).headline == f"{QUESTION} No: at most 1.02x at usual lengths."
+    assert answer([below]).headline == f"{QUESTION} No: at most 1.02x on short prompts and in decode."
     above = a_verdict(an_effect(low=3.2, high=4.1), claimed="2-3x", region={"low": 2.0, "high": 3.0}, **claim)
-    assert answer([above]).headline == f"{QUESTION} No: at least 3.20x at usual lengths."
+    assert answer([above]).headline == f"{QUESTION} No: at least 3.20x on short prompts and in decode."
     quick = a_verdict(**claim, claimed="2-3x", fewer="on 2 of its 5 workloads; --all has all")
     assert answer([quick]).headline == f"{QUESTION} No.", "what is left out stands beside the verdict"
     assert quick.claimed_here == "2-3x (on 2 of its 5 workloads; --all has all)" in headlines([quick])

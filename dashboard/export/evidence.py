@@ -176,7 +176,7 @@ def _screen(screen: Screen) -> dict[str, Any]:
     return {
         "headline": screen.headline,
         "told": screen.told,
-        "costs": costs_html(screen.measures, [*sides.values()]),
+        "costs": costs_html(screen),
         "causes": [
             {"name": cause.name, "change": str(cause), "percent": round(100 * abs(cause.value) / largest),
              "way": ("less" if cause.value < 0 else "more") if cause.is_told else "open"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from llama_workbench.harness.report.causes import Explanation
-from llama_workbench.harness.report.comparison import Measure, code_of
+from llama_workbench.harness.report.comparison import Screen, code_of
 from llama_workbench.harness.report.text import call_time, unit_of
 
 from .. import words
@@ -38,10 +37,14 @@ def css_variables(palette: Palette) -> Markup:
     return Markup("".join(f"--{name}:{each};" for name, each in flat.items()))
 
 
-def costs_html(measures: Sequence[Measure], sides: Sequence[str]) -> Markup:
+def costs_html(screen: Screen) -> Markup:
     """Both sides' bars for each measure, from 0, with the change."""
-    rows = [(each, list(zip(sides, (each.before, each.after), _shares(each.ratio), strict=True))) for each in measures]
-    return Markup(template("screen.html").module.costs(rows))  # type: ignore[attr-defined]
+    sides = screen.effect.baseline, screen.effect.variant
+    rows = [
+        (each, list(zip(sides, (each.before, each.after), _shares(each.ratio), strict=True)))
+        for each in screen.measures
+    ]
+    return Markup(template("screen.html").module.costs(rows, screen.brackets))  # type: ignore[attr-defined]
 
 
 def _shares(ratio: float) -> tuple[float, float]:

@@ -137,7 +137,7 @@ def phase_bars_text(rows: Rows) -> str:
 # -- where a difference is ---------------------------------------------------------------------------------------------
 
 
-def cause_bars(rows: Sequence[CauseRow], colours: Palette) -> go.Figure:
+def cause_bars(rows: Sequence[CauseRow], variant: str, colours: Palette) -> go.Figure:
     """To the left what the variant saves, to the right what it costs; above each bar its place and its change."""
     saved, costs = colours.difference[0], colours.difference[-1]
     ends = {
@@ -161,7 +161,9 @@ def cause_bars(rows: Sequence[CauseRow], colours: Palette) -> go.Figure:
         right_px=10,
         shapes=[rule(0, 0, 0, 1, colours.muted, yref="paper")],
         xaxis=axis(
-            f"← faster   change of a call's time [{rows[0].unit}]   slower →", standoff=4, gridcolor=colours.rule
+            f"← less time in {words.label(variant, 20)}   [{rows[0].unit} a call]   more →",
+            standoff=4,
+            gridcolor=colours.rule,
         ),
     )
 

@@ -69,6 +69,7 @@ def show_ladder(run: data.Run) -> bool:
     if found is None:
         return False
     blocks.header("What is left to gain, step by step", anchor="ladder")
+    named.show_cards(run, found.names, [])
     headings = ladder_headings(found)
     blocks.table([dict(zip(headings, row, strict=True)) for row in ladder_rows(found)], "Gain and memory of each step")
     st.caption(

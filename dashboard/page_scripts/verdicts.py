@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from llama_workbench.dashboard import state, words
-from llama_workbench.dashboard.sections import blocks, comparison
+from llama_workbench.dashboard.sections import blocks, comparison, named
 from llama_workbench.dashboard.sections import claim as section
 from llama_workbench.dashboard.strips import picture
 from llama_workbench.dashboard.strips import section as strips
@@ -34,7 +34,7 @@ def main() -> None:
     st.header(section.headline(run), anchor="answer")
     blocks.name_tab(outcomes.answer_of(run).headline)
     main = run.claims[outcomes.main_claim(run, run.claims)]
-    show_box(run, main)
+    show_box(opened, main)
     strips.show_answer(opened)
     show_claim(opened)
     blocks.header("All comparisons" if compared else "All claims", anchor="claims")
@@ -50,27 +50,31 @@ def main() -> None:
     strips.show_claims(opened, shown, refuted_first=st.query_params.get("search", "").startswith(BY))
 
 
-def show_box(run: data.Run, main: data.Claim) -> None:
+def show_box(opened: state.Opened, main: data.Claim) -> None:
     """What is asked next: what would change the answer, how sure it is, and what to change."""
+    run = opened.run
     texts = {
         "What would change that?": answers.what_would_change(run, main),
         "How sure is that?": answers.how_sure(run),
     }
     ladder = ladder_of(run.claims, run.dispute, run.manifest)
     advice = ladder_advice(ladder) if ladder else None
-    if advice is None:
+    if ladder is None or advice is None:
         blocks.answers(texts)
         return
+    texts["What should I change?"] = answers.to_change(advice, main)
     with st.container(border=True, gap="xsmall"):
         left, right = st.columns(2, gap="medium")
         with left:
             for question, text in texts.items():
                 blocks.answer(question, text)
         with right:
-            blocks.answer("What should I change?", advice.together)
             blocks.table(advice.rows(), "What to change, what it gains and what it costs")
             if more := f"{advice.rest} {advice.not_to_take}".strip():
                 blocks.caption(more)
+            with st.container(horizontal=True, vertical_alignment="center"):
+                blocks.link("attribution", "All steps", "arrow_forward", {"run": opened.name})
+                named.show_cards(run, ladder.names, [])
 
 
 def show_comparisons(opened: state.Opened) -> bool:

@@ -34,7 +34,7 @@ def show(screen: Screen, number: int = 0) -> DeltaGenerator:
     with left:
         for name, text in screen.told.items():
             st.markdown(f"**{name}:** {words.markdown(text)}")
-        _html(costs_html(screen.measures, (screen.effect.baseline, screen.effect.variant)))
+        _html(costs_html(screen))
     with right:
         show_code(screen)
         show_causes(screen, number)
@@ -62,7 +62,11 @@ def show_causes(screen: Screen, number: int = 0) -> None:
     if screen.explained is not None and screen.explained.causes:
         st.subheader("Where the difference is", anchor=False)
         rows = changes(screen.explained)
-        blocks.plot(figures.cause_bars(rows, state.colours()), figures.cause_text(rows), f"causes {number}")
+        blocks.plot(
+            figures.cause_bars(rows, screen.effect.variant, state.colours()),
+            figures.cause_text(rows),
+            f"causes {number}",
+        )
 
 
 def show_spread(screen: Screen, number: int = 0) -> None:

@@ -154,6 +154,7 @@ function legend(claimed, sure) {
     item("claimed", claimed),
     item("interval", `measured on one workload, with its ${sure} interval`),
     item("same", "no difference"),
+    element("span", "", "hollow: open; each row has a scale of its own"),
   );
 }
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from llama_workbench.harness.machine.environment import device_kind
 from llama_workbench.harness.report.answer import found_words
+from llama_workbench.harness.report.ladder import LadderAdvice
 from llama_workbench.harness.report.text import duration_text, gain_text, ratio_text, short
 from llama_workbench.harness.spec.regions import SECOND_MARGIN_PERCENT
 from llama_workbench.harness.spec.words import GIVEN, Cause, Word
@@ -60,6 +61,13 @@ def what_would_change(run: data.Run, claim: data.Claim) -> str:
         f"Measuring longer would not: every interval {decided.get(claim.verdict, 'decides it')} already. "
         f"Other workloads, another machine{other} could: this verdict is about {about} on this {kind.upper()}."
     )
+
+
+def to_change(advice: LadderAdvice, main: data.Claim) -> str:
+    """What to change, told as something else where it gains more than what the main claim is about."""
+    bounded = [effect.high for effect in main.effects if effect.upper is not None]
+    other = not main.unit and bounded and advice.whole.proven > max(bounded)
+    return f"Something else than the above. {advice.together}" if other else advice.together
 
 
 def _who(claim: data.Claim) -> str:
@@ -202,12 +210,12 @@ def self_check(noise: Noise) -> str:
     if not known:
         return "Self-check: the A/A controls (same code, timed as two sides) had too few rounds." if controls else ""
     fired, short = sum(each.fired for each in known), len(controls) - len(known)
-    more = f"; {short} more had too few rounds to tell" if short else ""
-    count = f"{len(known)} A/A control{'s' * (len(known) > 1)}"
+    more = f" {short} more had too few rounds to tell." if short else ""
+    count = f"{len(known)} A/A control{'s' * (len(known) > 1)} (the same code, timed as two sides)"
     if fired or noise.typical:
         where = f"{fired} of {count}" if fired else f"all {count} together"
-        return f"Self-check failed: the same code against itself showed a difference ({where}{more})."
-    return f"Self-check passed: the same code against itself showed no difference ({count}{more})."
+        return f"Self-check failed: a difference in {where}.{more}"
+    return f"Self-check: no difference in {count}.{more}"
 
 
 def _how_sure(run: data.Run, claim: data.Claim) -> str:

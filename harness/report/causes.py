@@ -48,7 +48,7 @@ Place = tuple[str, str, int, str]
 
 @dataclass(frozen=True)
 class FunctionCause:
-    """A function whose time differs between the two sides. `name`: of the compared functions themselves both names.
+    """A function whose time differs between the two sides. `name`: of the two that are compared both names.
 
     `lines`: its lines with samples, those with the most time first.
     """
@@ -132,8 +132,7 @@ class Explanation:
             return moved
         if place.function != self.sampled.roots.get(place.side):
             return place.function
-        roots = dict.fromkeys(self.sampled.roots.get(side, "") for side in ("baseline", "variant"))
-        return f"the {'bodies' if len(roots) > 1 else 'body'} of {' and '.join(roots)}"
+        return f"{self.sampled.baseline} and {self.sampled.variant} themselves"
 
     @cached_property
     def _moved(self) -> dict[Place, str]:

@@ -119,13 +119,12 @@ class Screen:
         effect = self.effect
         if effect.low <= 0 or math.isinf(effect.high):
             return f"Not yet: {effect_text(effect)} on {self.place} after {effect.rounds} {self.counted}."
-        alpha = ALPHA if math.isnan(self.verdict.alpha) else self.verdict.alpha
         difference = f"{effect.variant} is {self._by(effect.low, effect.high)} {effect.baseline}"
         again = f"Another process may differ by more ({effect.rounds} {self.counted} were timed)."
         if self.counted == "lives":
             timed = f"{effect.rounds} fresh processes were timed"
             again = f"A second run of this command on this machine would say the same ({timed})."
-        return f"{100 * (1 - alpha):g} % that {difference}, on {self.place}. {again}"
+        return f"{100 * (1 - self.alpha):g} % that {difference}, on {self.place}. {again}"
 
     def _by(self, *ratios: float) -> str:
         """By how much the variant is faster or slower, up to where the other name follows: "4.7 times as fast as", "1.2
@@ -214,6 +213,18 @@ class Screen:
         costs = (self.measures[0], *(each for each in self.measures if each.what == PEAK)) if self.is_settled else ()
         parts = [amount for measure in costs if (amount := measure.amount)]
         return f"{self.effect.variant} takes {' and '.join(parts)}." if parts else ""
+
+    @property
+    def brackets(self) -> str:
+        """What stands in the brackets beside a measure; empty where none has any."""
+        if all(each.low == each.high for each in self.measures):
+            return ""
+        return f"In brackets: the {100 * (1 - self.alpha):g} % interval. What has none was counted, not timed."
+
+    @property
+    def alpha(self) -> float:
+        """Of its interval; that of every run where the verdict says none."""
+        return ALPHA if math.isnan(self.verdict.alpha) else self.verdict.alpha
 
 
 TIME, PEAK, INSTRUCTIONS = "time", "peak memory", "instructions"
@@ -377,6 +388,7 @@ def screen_markdown(screen: Screen) -> str:
             ("of a call", markdown_cell(effect.baseline), markdown_cell(effect.variant), "change"),
             (list(map(markdown_cell, row)) for row in measure_rows(screen.measures)),
         ),
+        *([screen.brackets] if screen.brackets else []),
     ]
     if explained is not None and explained.division is not None:
         for name, side in ((effect.baseline, "baseline"), (effect.variant, "variant")):

@@ -56,6 +56,11 @@ class Ladder:
     whole: LadderStep
     workloads: Mapping[str, str]  # name → in words
 
+    @property
+    def names(self) -> list[str]:
+        """Of its variants, from the first on."""
+        return [self.whole.baseline, *(step.variant for step in (*self.steps, *self.beyond))]
+
     def product(self, workload: str) -> tuple[float, float, float] | None:
         """The steps' ratios multiplied, with the least and the largest that their intervals allow; None where one has
         no interval."""

@@ -69,6 +69,8 @@ def _show(screen: Screen, code: bool) -> None:
     for row in measure_rows(screen.measures):
         table.add_row(*(Text(cell) for cell in (row[0], f"{row[1]} → {row[2]}", row[3])))
     show(Padding(table, (1, 0, 0, 2)))
+    if screen.brackets:
+        show(Padding(Text(screen.brackets, style="dim"), (0, 0, 0, 2)))
     if explained is not None and explained.causes:
         show(Padding(Text("Where the difference is"), (1, 0, 0, 0)))
         bars = Table.grid(padding=(0, 2))
