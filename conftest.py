@@ -40,6 +40,15 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """The same for what a file's tests left behind: garbage collections are part of every round, and late in a session
+    each of them took longer than the test."""
+    if nextitem is None or nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
+
+
 @pytest.fixture(scope="session")
 def warm_server() -> Iterator[Server]:
     """A process with torch imported, which forks those that tests measure in."""

@@ -21,6 +21,9 @@ LEAST_PART = 3
 
 SHUFFLES = 999
 
+AT_ONCE = 10_000
+"""Distances between values of shuffled series that are in memory at a time, so many squared sizes of a series."""
+
 
 def change_points(
     values: ArrayLike, *, at: Collection[int] | None = None, alpha: float = 0.01, seed: int = 0
@@ -55,13 +58,15 @@ def _is_rare(
     rng: np.random.Generator,
 ) -> bool:
     """Whether a share of at most `alpha` of series whose values are shuffled within their parts has such a cut."""
-    as_large = 1  # the series itself is one of them
-    for _ in range(SHUFFLES):
-        shuffled = np.concatenate([rng.permutation(series[part]) for part in parts])
-        as_large += _best(shuffled, parts, allowed)[0] >= energy
-        if as_large > alpha * (SHUFFLES + 1):
-            return False
-    return True
+    as_large, left = 1, SHUFFLES  # the series itself is one of them
+    while left and as_large <= alpha * (SHUFFLES + 1):
+        count = min(left, max(1, AT_ONCE // series.size**2))
+        left -= count
+        copies = np.tile(series, (count, 1))
+        shuffled = np.concatenate([rng.permuted(copies[:, part], axis=1) for part in parts], axis=1)
+        energies = [np.where(allowed[part], _energies(shuffled[:, part]), -np.inf) for part in parts]
+        as_large += int((np.concatenate(energies, axis=1).max(axis=1) >= energy).sum())
+    return as_large <= alpha * (SHUFFLES + 1)
 
 
 def _best(series: NDArray[np.float64], parts: Sequence[slice], allowed: NDArray[np.bool_]) -> tuple[float, int | None]:
@@ -77,17 +82,18 @@ def _best(series: NDArray[np.float64], parts: Sequence[slice], allowed: NDArray[
 def _energies(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """For each index the largest scaled energy distance between the values before it and those from it on, up to the
     end or to some value before that, so that a change that goes back is seen, too. Minus infinity where too few lie on
-    a side."""
-    size = values.size
-    sums = np.zeros((size + 1, size + 1))  # [a, b]: of the distances of the first a values to the first b
-    sums[1:, 1:] = np.abs(values[:, None] - values).cumsum(axis=0).cumsum(axis=1)
-    inside = np.diag(sums)  # each pair twice
+    a side. values: [..., size]; so is what is given back."""
+    size = values.shape[-1]
+    sums = np.zeros((*values.shape[:-1], size + 1, size + 1))  # [a, b]: distances of the first a values to the first b
+    sums[..., 1:, 1:] = np.abs(values[..., :, None] - values[..., None, :]).cumsum(axis=-2).cumsum(axis=-1)
+    inside = np.diagonal(sums, axis1=-2, axis2=-1)  # each pair twice
     cut, end = np.arange(size)[:, None], np.arange(size + 1)[None, :]
     first, second = cut.astype(np.float64), (end - cut).astype(np.float64)
-    between = sums[:-1] - inside[:-1, None]
-    inside_second = inside[None, :] - inside[:-1, None] - 2 * between
+    between = sums[..., :-1, :] - inside[..., :-1, None]
+    inside_second = inside[..., None, :] - inside[..., :-1, None] - 2 * between
     with np.errstate(divide="ignore", invalid="ignore"):
         distance = 2 * between / (first * second) - inside_second / (second * (second - 1))
-        distance -= inside[:-1, None] / (first * (first - 1))
+        distance -= inside[..., :-1, None] / (first * (first - 1))
         scaled = distance * first * second / (first + second)
-    return np.where((first >= LEAST_PART) & (second >= LEAST_PART), scaled, -np.inf).max(axis=1)
+    enough: NDArray[np.float64] = np.where((first >= LEAST_PART) & (second >= LEAST_PART), scaled, -np.inf)
+    return enough.max(axis=-1)
