@@ -7,6 +7,7 @@ imports wait until that is seen.
 
 from __future__ import annotations
 
+import gc
 import shlex
 import signal
 import threading
@@ -324,6 +325,12 @@ class Session:
         if self.result.interrupted:
             _let_ctrl_c_end_it(config)
         load(self.cases, self.result)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_unconfigure(self) -> None:
+        """Pytest collects garbage five times before it ends, and Python once more: a quarter of a second of walking
+        through modules, for someone who waits."""
+        gc.freeze()
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
