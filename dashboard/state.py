@@ -99,7 +99,10 @@ def read_run(path: Path, stamp: entries.Stamp) -> data.Run:
 @st.cache_resource(
     max_entries=128,
     show_spinner="Reading the run …",
-    hash_funcs={Opened: lambda opened: opened.stamp, FunctionType: lambda one: (one.__module__, one.__qualname__)},
+    hash_funcs={
+        Opened: lambda opened: opened.stamp,
+        FunctionType: lambda function: (function.__module__, function.__qualname__),
+    },
 )
 def computed(opened: Opened, compute: Callable[..., T], *arguments: Hashable, _given: tuple[Any, ...] = ()) -> T:
     """`compute(run, *_given, *arguments)`, once for each state of the run's files. Nobody may change what it returns.

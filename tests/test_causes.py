@@ -164,6 +164,13 @@ def test_one_place_that_makes_up_the_difference_is_the_cause() -> None:
     assert told.times == "f 10 ms, g 4 ms a call"
 
 
+def test_of_the_compared_functions_the_one_whose_own_lines_take_time_is_named() -> None:
+    told = found(("baseline", "normalise", 7, 100), ("variant", "g", 12, 100))
+    assert told.sentence == "mostly in normalise (a.py:7): 10 ms saved a call; 4 ms added in g itself (a.py:12)"
+    told = found(("baseline", "f", 9, 100), ("variant", "clean", 20, 100))
+    assert [cause.name for cause in told.causes] == ["f itself", "clean"]
+
+
 def test_work_that_was_only_written_out_elsewhere_is_not_saved() -> None:
     """`normalise` is gone, but its line stands in `g`, where it takes a little longer."""
 
@@ -245,7 +252,7 @@ def test_bars_begin_at_nothing_and_have_their_numbers_beside_them() -> None:
     effect = an_effect(variant="g", baseline="<f>")
     verdict = Verdict(claim="", who=(), verdict=Word.FASTER, reason="", effects=(effect,))
     page = costs_html(Screen(verdict, effect, (8e6, 2e6), (time, faults), "lives", None))
-    assert "In brackets: the 99 % interval. What has none was counted, not timed." in page
+    assert "In brackets: the 99 % interval. A row without any was counted, which is exact." in page
     assert "In brackets" not in costs_html(Screen(verdict, effect, (8e6, 2e6), (faults,), "lives", None))
     assert "Time of a call</strong> <span>-75 % [-76, -74]" in page and "&lt;f&gt;" in page and "<f>" not in page
     bars = re.findall(r"calc\((\S+) \* [^>]*></i>([^<]*)<", page)

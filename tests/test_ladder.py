@@ -87,7 +87,10 @@ def test_advice_names_what_gains_and_what_loses() -> None:
     assert len(rows) == 3 and {row["most on"] for row in rows} == {"prefill-15m-t128"}
     assert left.startswith(f"Leave out: {lost.name} (0.89 to 0.91 times as fast")
     assert lost.name not in [row["change"] for row in rows]
-    assert rows[-1]["speed"] == "1.09 to 1.11 times" and advice.rest == f"{len(ladder.steps) - 4} more steps gain less."
+    assert (
+        rows[-1]["speed, by workload"] == "1.09 to 1.11 times"
+        and advice.rest == f"{len(ladder.steps) - 4} more steps gain less."
+    )
     prices = {row["change"]: row["memory"] for row in rows}
     assert prices.get("products joined", "up to +20 %").startswith("up to +") and "no more" in prices.values()
     nothing = [replace(each, effects=(replace(each.effects[0], low=0.99),)) for each in found]

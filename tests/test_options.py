@@ -31,7 +31,7 @@ FOLDERS = ("harness", "llama_workbench", "dashboard")
 MODEL = "harness/plan/options.py"
 
 TOYS = """
-    loud: int = one("loud", "a toy", metavar="N", typed=int, default=0, usual=0, sent=True)
+    loud: int = single("loud", "a toy", metavar="N", typed=int, default=0, usual=0, sent=True)
     quiet: bool = flag("quiet", "another", sent=True, again="Be quiet again.")
 """
 

@@ -128,7 +128,7 @@ def lifts(dots: Sequence[tuple[float, float]]) -> list[float]:
     placed: list[tuple[float, float]] = []
     free = [step * side for step in range(2 * len(dots) + 2) for side in ((LINE_PX, -LINE_PX) if step else (0.0,))]
     heights = [0.0] * len(dots)
-    for index in sorted(range(len(dots)), key=lambda one: (-dots[one][1], dots[one][0])):
+    for index in sorted(range(len(dots)), key=lambda number: (-dots[number][1], dots[number][0])):
         x, y = dots[index][0] * PHONE_PX, dots[index][1] * PLOT_PX
         taken = [height for place, height in placed if abs(place - x) < 2 * LABEL_PX]
         taken += [PLOT_PX * up for left, up in dots if 0 < PHONE_PX * left - x < 2 * LABEL_PX]

@@ -53,8 +53,8 @@ def ratios(series: Series, floors: Mapping[str, Floor], colours: Palette = LIGHT
             rows.append((series.settled(size), size, effect.value, *ends, hover))
     traces = _traces(rows, ("settled", "not settled"), colours)
     if grey:
-        told = [f"{FLOOR}: {words.label(floor.text)}, {floor.rounds} rounds" for _, floor in grey]
-        beside = [(at / LANE, one.value, one.low, one.high, text) for (at, one), text in zip(grey, told, strict=True)]
+        texts = [f"{FLOOR}: {words.label(floor.text)}, {floor.rounds} rounds" for _, floor in grey]
+        beside = [(at / LANE, one.value, one.low, one.high, text) for (at, one), text in zip(grey, texts, strict=True)]
         dot, ink = mark("circle", colours.muted, 4, 0), colours.muted  # thin lines with a dot, as no effect has
         traces.append(marks(beside, colour=ink, name=FLOOR, thickness=1, cap=2, marker=dot, showlegend=True))
     return _figure(traces, shapes, series, ratio_axis(bottom, top, "speed-up (log)"), colours)

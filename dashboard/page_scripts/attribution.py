@@ -65,13 +65,13 @@ def show_answer(opened: state.Opened, claims: Sequence[data.Claim]) -> None:
 
 def show_ladder(run: data.Run) -> bool:
     """What is left to gain, step by step; False where the run did not measure it."""
-    found = ladder_of(run.claims, run.dispute, run.manifest)
-    if found is None:
+    ladder = ladder_of(run.claims, run.dispute, run.manifest)
+    if ladder is None:
         return False
     blocks.header("What is left to gain, step by step", anchor="ladder")
-    named.show_cards(run, found.names, [])
-    headings = ladder_headings(found)
-    blocks.table([dict(zip(headings, row, strict=True)) for row in ladder_rows(found)], "Gain and memory of each step")
+    named.show_cards(run, ladder.names, [])
+    headings = ladder_headings(ladder)
+    blocks.table([dict(zip(headings, row, strict=True)) for row in ladder_rows(ladder)], "Gain and memory of each step")
     st.caption(
         "Each step is measured against the one before it. Multiplied, the steps give their joint gain, which is also "
         "measured as one. Memory: what a model holds more (or less) after a prompt, in percent of its weights."

@@ -87,7 +87,7 @@ def _answers(spots: Sequence[memory.Spot], baseline: str) -> dict[str, str]:
     if base is None or not faster:
         answers["Fastest"] = f"None that is timed here is shown to be faster than {baseline}."
     else:
-        cheapest, fastest = max(faster, key=lambda one: _worth(one, base)), faster[0]
+        cheapest, fastest = max(faster, key=lambda spot: _worth(spot, base)), faster[0]
         answers["Most speed per extra MiB"] = _told(cheapest, baseline, base)
         answers["Fastest"] = _told(fastest, baseline, base) if fastest is not cheapest else "The same."
     if beaten:

@@ -77,17 +77,17 @@ def say(text: object) -> None:
     st.markdown(words.markdown(text))
 
 
-def answers(told: Mapping[str, str], front: str = "", key: str | None = None) -> None:
+def answers(texts: Mapping[str, str], front: str = "", key: str | None = None) -> None:
     """A box of answers by question, half of them to the left; those without text are left out. `front`: Markdown."""
-    told = {question: text for question, text in told.items() if text}
-    half = (len(told) + 1) // 2
+    texts = {question: text for question, text in texts.items() if text}
+    half = (len(texts) + 1) // 2
     with st.container(border=True, gap="xsmall", key=key):
         if front:
             st.markdown(front)
-        for column, some in zip(st.columns(2, gap="medium"), ([*told][:half], [*told][half:]), strict=True):
+        for column, some in zip(st.columns(2, gap="medium"), ([*texts][:half], [*texts][half:]), strict=True):
             with column:
                 for question in some:
-                    answer(question, told[question])
+                    answer(question, texts[question])
 
 
 def answer(question: str, text: str) -> None:

@@ -50,8 +50,8 @@ def open_run(title: str, *, over_machines: bool = False) -> state.Opened | None:
     except RunError as error:
         if error.path.name == "verdicts.json" and not error.path.exists():
             word = "goes on" if is_held(path) else "was killed"
-            told = f"This run {word} and has no verdicts yet. This command judges what it finished:"
-            st.info(told, icon=":material/hourglass:")
+            text = f"This run {word} and has no verdicts yet. This command judges what it finished:"
+            st.info(text, icon=":material/hourglass:")
             blocks.command(shlex.join(["workbench", "judge", entry.url or str(path)]))
         else:
             st.error("This run cannot be read.", icon=":material/error:")

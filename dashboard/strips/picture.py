@@ -122,9 +122,9 @@ def first_screen(run: data.Run) -> Json:
         )
         kinds.add(claim.range_word)
     kind = kinds.pop() if len(kinds) == 1 else ""
-    told = {"margin": "counts as the same", "asked": "asked"}.get(kind, "claimed")
+    claimed = {"margin": "counts as the same", "asked": "asked"}.get(kind, "claimed")
     sure = words.percent(1 - run.alpha)
-    return {"strips": strips, "teams": teams(run), "claimed": told, "sure": sure}
+    return {"strips": strips, "teams": teams(run), "claimed": claimed, "sure": sure}
 
 
 def main_claims(run: data.Run) -> list[data.Claim]:
@@ -312,9 +312,11 @@ def _part(run: data.Run, claim: data.Claim, place: int) -> Json:
 def sentence(claim: data.Claim) -> str:
     """Who claimed what and what was measured, in one plain sentence."""
     who = words.capital(words.listing([words.clip(name, 60) for name in claim.who]))
-    found = found_words(claim)
+    measured = found_words(claim)
     where = f" ({claim.part})" if claim.part else ""
     if claim.is_comparison or claim.is_condition or claim.is_factorial:
-        return words.clip(f"{claim.statement or claim.title} {f'Measured: {found}.' if found else ''}", 300)
+        return words.clip(f"{claim.statement or claim.title} {f'Measured: {measured}.' if measured else ''}", 300)
     said = f"{who} claimed {claim.claimed}{where}" if claim.who and claim.claimed else claim.title
-    return words.clip(f"{said}; measured: {found}." if found else f"{said}; {claim.reason or 'not measured'}.", 300)
+    return words.clip(
+        f"{said}; measured: {measured}." if measured else f"{said}; {claim.reason or 'not measured'}.", 300
+    )

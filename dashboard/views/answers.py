@@ -64,10 +64,10 @@ def what_would_change(run: data.Run, claim: data.Claim) -> str:
 
 
 def to_change(advice: LadderAdvice, main: data.Claim) -> str:
-    """What to change, told as something else where it gains more than what the main claim is about."""
+    """What to change; where that gains more than what the main claim is about, that these are other changes."""
     bounded = [effect.high for effect in main.effects if effect.upper is not None]
     other = not main.unit and bounded and advice.whole.proven > max(bounded)
-    return f"Something else than the above. {advice.together}" if other else advice.together
+    return f"Other changes gain more: those in the table. {advice.together}" if other else advice.together
 
 
 def _who(claim: data.Claim) -> str:
@@ -174,8 +174,12 @@ def _how_much(claim: data.Claim) -> str:
         return f"{front}{subject}{place}: {words.effect(first)}{_gain(first)}."
     same = len({effect.sides for effect in known}) == 1
     ends = []
-    lowest = min(known, key=lambda one: (-math.inf if one.lower is None else one.low, one.value or 0.0))
-    highest = max(known, key=lambda one: (math.inf if one.upper is None else one.high, one.value or 0.0))
+    lowest = min(
+        known, key=lambda estimate: (-math.inf if estimate.lower is None else estimate.low, estimate.value or 0.0)
+    )
+    highest = max(
+        known, key=lambda estimate: (math.inf if estimate.upper is None else estimate.high, estimate.value or 0.0)
+    )
     for end, effect in (("Lowest", lowest), ("Highest", highest)):
         place = effect.where if same else f"{effect.sides} on {effect.where}"
         ends.append(f"{end} ({place}): {words.effect(effect)}{_gain(effect)}.")
@@ -187,8 +191,8 @@ def _claimed_and_found(claim: data.Claim) -> str:
     if not claim.claimed:
         return ""
     front = "Margin" if claim.is_comparison else claim.range_word.capitalize()
-    found = "" if claim.is_comparison else found_words(claim)
-    return f"{front}: {claim.claimed}{f'; measured: {found}' if found else ''}. "
+    result = "" if claim.is_comparison else found_words(claim)
+    return f"{front}: {claim.claimed}{f'; measured: {result}' if result else ''}. "
 
 
 def _gain(effect: Effect) -> str:

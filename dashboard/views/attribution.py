@@ -103,8 +103,10 @@ def headline(claim: Claim) -> list[str]:
     """A sentence a side: what it changes on each workload, and whether that is proven."""
     lines = []
     for side, states in _by_state(claim).items():
-        told = {state: words.listing([f"{_change(one)} on {one.where}" for one in of]) for state, of in states.items()}
-        lines.append(f"{side.capitalize()}: {'; '.join(f'{where} ({state})' for state, where in told.items())}.")
+        changes = {
+            state: words.listing([f"{_change(one)} on {one.where}" for one in of]) for state, of in states.items()
+        }
+        lines.append(f"{side.capitalize()}: {'; '.join(f'{where} ({state})' for state, where in changes.items())}.")
     return lines
 
 

@@ -206,7 +206,7 @@ def why_their_share(phases: Phases, workload: str, variant: str, lines: Iterable
     """Why the dispute's table puts its largest line where it does; empty where the phases were not measured apart."""
     table = list(lines)
     try:
-        line = max(table, key=lambda one: one.percent)
+        line = max(table, key=lambda portion: portion.percent)
         subset = part(phases, workload, variant, DENOMINATORS["attention-subset"], "forward", alpha)
         theirs = part(phases, workload, variant, line.phases, "attention-subset", alpha)
         honest = part(phases, workload, variant, line.phases, "forward", alpha)

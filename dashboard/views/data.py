@@ -189,11 +189,11 @@ class Run:
     def doubts(self) -> list[str]:
         """What is wrong with the run as a whole, and so with all of its numbers."""
         fired = [self.named(name) for name, floor in self.floors.items() if floor.fired]
-        told = (
+        doubt = (
             f"A control fired on {words.listing(fired)}: this machine reports a difference between identical code. "
             "Trust a verdict there only if it survives a bias of that size."
         )
-        return [*[told] * bool(fired), *(f"Left out: {problem}" for problem in self.problems)]
+        return [*[doubt] * bool(fired), *(f"Left out: {problem}" for problem in self.problems)]
 
 
 def experiment(run: Run, workload: str) -> schema.ExperimentRecord:
@@ -320,6 +320,6 @@ def _floors(controls: Iterable[schema.Control]) -> dict[str, Floor]:
     for row in (each for each in controls if math.isfinite(each.shift) and not math.isnan(each.centre)):
         own = Floor(math.exp(row.centre), math.exp(row.low), math.exp(row.high), row.rounds, row.fired)
         have = floors.get(row.workload, own)
-        furthest = max(own, have, key=lambda one: abs(math.log(one.value)))
+        furthest = max(own, have, key=lambda floor: abs(math.log(floor.value)))
         floors[row.workload] = replace(furthest, fired=own.fired or have.fired)
     return floors

@@ -85,8 +85,8 @@ class Spot:
     @property
     def rank(self) -> str:
         """Its standing in words: "beaten by X", "behind X, not settled"."""
-        told = {BEATEN: f"{BEATEN} by {self.rival}", OPEN: f"behind {self.rival}, {OPEN}"}
-        return told.get(self.standing, self.standing)
+        ranks = {BEATEN: f"{BEATEN} by {self.rival}", OPEN: f"behind {self.rival}, {OPEN}"}
+        return ranks.get(self.standing, self.standing)
 
 
 def tradeoff(run: data.Run, evidence: Evidence | None, workload: str, field: str) -> tuple[list[Spot], dict[str, str]]:

@@ -140,7 +140,9 @@ KINDS = {"aa": "entered twice", "copy": "identical copy"}
 
 def controls(run: data.Run) -> list[Control]:
     """The controls of a run, what fired first, then the least certain first; open intervals last."""
-    return sorted(run.noise.controls, key=lambda one: (not one.fired, math.isinf(smallest(one)), -smallest(one)))
+    return sorted(
+        run.noise.controls, key=lambda control: (not control.fired, math.isinf(smallest(control)), -smallest(control))
+    )
 
 
 def smallest(control: Control) -> float:

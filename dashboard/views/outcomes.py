@@ -24,13 +24,13 @@ LEANS: Mapping[str, str] = {Word.SUPPORTED: "green", Word.REFUTED: "red"}
 
 def look_of(verdict: Verdict) -> words.Appearance:
     """How a verdict is shown; of an open one the word says which kind it is, and the colour which way."""
-    told = outcomes.outcome(verdict)
+    word = outcomes.outcome(verdict)
     if verdict.is_open:
         counts = outcomes.tally(verdict)
         sides = outcomes.by_side(verdict.effects) if outcomes.leaning(counts) == Word.SUPPORTED else {}
-        return _open_look(answers.words_of_sides(sides) if sides else told, counts)
+        return _open_look(answers.words_of_sides(sides) if sides else word, counts)
     shown = verdict.verdict.look
-    return shown if told == verdict.verdict else replace(shown, word=words.capital(told))
+    return shown if word == verdict.verdict else replace(shown, word=words.capital(word))
 
 
 def _open_look(word: str, counts: Mapping[str, int]) -> words.Appearance:

@@ -195,8 +195,8 @@ def read_screens(run: data.Run, claim: str, part: str, explained: bool = False) 
     sides = {name for verdict in asked for effect in verdict.effects for name in (effect.variant, effect.baseline)}
     if not any(effect.baseline and not effect.unit for verdict in asked for effect in verdict.effects):
         return []
-    found = screens(folder, asked, read_evidence(run, sides))
-    return [screen for screen in found if screen.explained is not None or not explained]
+    all_screens = screens(folder, asked, read_evidence(run, sides))
+    return [screen for screen in all_screens if screen.explained is not None or not explained]
 
 
 # -- an effect over sizes --------------------------------------------------------------------------------------------

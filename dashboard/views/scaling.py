@@ -81,10 +81,10 @@ def link_to(run: data.Run, variant: str, baseline: str, workloads: Collection[st
     best: dict[str, str] = {}
     most = 1
     for sides, series in all_series(run).items():
-        for one in series if sides[:2] == (variant, baseline) else ():
-            covered = sum(effect.workload in workloads for effect in one.effects.values())
+        for candidate in series if sides[:2] == (variant, baseline) else ():
+            covered = sum(effect.workload in workloads for effect in candidate.effects.values())
             if covered > most:
-                best, most = {"effect": sides_key(sides), "axis": one.key}, covered
+                best, most = {"effect": sides_key(sides), "axis": candidate.key}, covered
     return best
 
 
@@ -191,14 +191,16 @@ def sentence(series: Series) -> str:
             longer.setdefault((series.variant, series.baseline), []).append(f"{size} {_longer(ends)}")
         else:
             unknown.append(size)
-    told = [
+    sentences = [
         f"{more} takes longer than {less}: at {series.axis} {', at '.join(sizes)}"
         for (more, less), sizes in longer.items()
     ]
     if unknown:
         sides = f"{series.variant} and {series.baseline}"
-        told.append(f"At {series.axis} {words.listing(unknown)} these rounds cannot tell which of {sides} is faster")
-    return f"{'. '.join(told)}."
+        sentences.append(
+            f"At {series.axis} {words.listing(unknown)} these rounds cannot tell which of {sides} is faster"
+        )
+    return f"{'. '.join(sentences)}."
 
 
 def _longer(ends: Sequence[float]) -> str:

@@ -55,5 +55,5 @@ def card(name: str, shown: Collection[str] = tuple(AXES)) -> Card:
         return Card(name, COPIES.get(copy, "Named on the command line of the run; not part of the workbench."))
     levels = {axis: level.replace("_", " ") for axis, level in known.factors.items() if axis in shown}
     axes = ", ".join(f"{AXES.get(axis, axis)}: {level}" for axis, level in levels.items())
-    told = f"{known.description[:1].upper()}{known.description[1:]}."
-    return Card(name, f"{told} {COPIES[copy]}" if copy in COPIES else told, axes, known.source)
+    description = f"{known.description[:1].upper()}{known.description[1:]}."
+    return Card(name, f"{description} {COPIES[copy]}" if copy in COPIES else description, axes, known.source)

@@ -66,9 +66,9 @@ def _geometry(geometry: str) -> tuple[str, str]:
     if size := re.fullmatch(r"(\d+)([mb])", geometry):
         return geometry.upper(), f": {size[1]} {'million' if size[2] == 'm' else 'billion'} parameters"
     if cut := re.fullmatch(r"(\d+b)-(\d+)layer", geometry):
-        wide, one = cut[1].upper(), cut[2] == "1"
-        layers = "one layer" if one else f"{cut[2]} layers"
-        return f"{wide} width" + ("" if one else f", {layers}"), f": {layers} of the width of Llama-2-{wide}"
+        wide, single = cut[1].upper(), cut[2] == "1"
+        layers = "one layer" if single else f"{cut[2]} layers"
+        return f"{wide} width" + ("" if single else f", {layers}"), f": {layers} of the width of Llama-2-{wide}"
     like = re.fullmatch(r"width-(\d+)", geometry)
     return geometry.replace("width-", "width "), f": one layer that is {like[1]} wide" if like else ""
 

@@ -30,16 +30,16 @@ def shifts(runs: Sequence[Standings]) -> list[Shift]:
     for run in runs[1:]:
         if differences := comparable(runs[0].environment, run.environment):
             raise ValueError(f"{runs[0].name} and {run.name} are of different machines: {'; '.join(differences)}")
-    found: dict[tuple[str, str], Shift] = {}
+    by_kind: dict[tuple[str, str], Shift] = {}
     for key in dict.fromkeys(key for run in runs for key, time in run.times.items() if time.over_lives):
         kind = next(str(run.workloads[key[0]].workload.get("kind")) for run in runs if key[0] in run.workloads)
         shift = _shift(key, kind, [run for run in runs if key in run.times])
-        widest = found.get((kind, key[1]), shift)
+        widest = by_kind.get((kind, key[1]), shift)
         if shift is not None and (widest is None or shift.at_most >= widest.at_most):
-            found[kind, key[1]] = shift
-    if not found:
+            by_kind[kind, key[1]] = shift
+    if not by_kind:
         raise ValueError(f"nothing was timed over lives in {LEAST_SESSIONS} or more of these runs")
-    return [found[key] for key in sorted(found)]
+    return [by_kind[key] for key in sorted(by_kind)]
 
 
 def _shift(key: Key, kind: str, runs: Sequence[Standings]) -> Shift | None:
@@ -55,7 +55,7 @@ def _shift(key: Key, kind: str, runs: Sequence[Standings]) -> Shift | None:
     return Shift(variant=key[1], kind=kind, sessions=len(means), between=between, at_most=most)
 
 
-def to_toml(found: Sequence[Shift], runs: Sequence[Standings]) -> str:
+def to_toml(differences: Sequence[Shift], runs: Sequence[Standings]) -> str:
     """The tables for a pyproject.toml, or for `sessions.toml`."""
     days = sorted(run.started[:10] for run in runs)
     machine = runs[0].environment
@@ -63,7 +63,7 @@ def to_toml(found: Sequence[Shift], runs: Sequence[Standings]) -> str:
         f"# {len(runs)} sessions of the same code, {days[0]} to {days[-1]}: {machine.get('cpu_model')}, "
         f"{machine.get('cores')} cores, torch {machine.get('torch')}; `workbench sessions` measured it.",
     ]
-    for shift in found:
+    for shift in differences:
         values = (f"{key} = {json.dumps(value)}" for key, value in shift.model_dump().items())
         lines += ["", f"[[{TABLE}.compare.sessions]]", *values]
     return "\n".join(lines) + "\n"

@@ -36,8 +36,8 @@ def plain(tree: ast.Module) -> str:
 def repeating(text: str, repeats: int) -> str:
     """The file with another `REPEATS`."""
     tree = ast.parse(text)
-    [found] = [node for node in tree.body if isinstance(node, ast.Assign) and _targets(node) == ["REPEATS"]]
-    found.value = ast.Constant(repeats)
+    [assignment] = [node for node in tree.body if isinstance(node, ast.Assign) and _targets(node) == ["REPEATS"]]
+    assignment.value = ast.Constant(repeats)
     return plain(tree)
 
 
@@ -52,10 +52,10 @@ def dressed(text: str, clothes: Collection[str], draw: random.Random, kept: Coll
     """The file in these clothes, with names, order and words that `draw` gives."""
     tree = ast.parse(text)
     taken = _all_names(tree)
-    found = {KEYS: _keys(tree), ATTRIBUTES: _attributes(tree), GLOBALS: _globals(tree, kept)}
+    named = {KEYS: _keys(tree), ATTRIBUTES: _attributes(tree), GLOBALS: _globals(tree, kept)}
     names = {
         kind: {old: _name(draw, taken) for old in sorted(olds)} if kind in clothes else {}
-        for kind, olds in found.items()
+        for kind, olds in named.items()
     }
     tree = _Renamed(names).visit(tree)
     if IMPORT in clothes:

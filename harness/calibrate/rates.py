@@ -27,9 +27,9 @@ class Rate:
 
     @classmethod
     def among(cls, answers: Iterable[bool | None]) -> Rate:
-        """How many are true, of those that are known."""
-        told = [answer for answer in answers if answer is not None]
-        return cls(sum(told), len(told))
+        """How many are true, of those that are decided."""
+        decided = [answer for answer in answers if answer is not None]
+        return cls(sum(decided), len(decided))
 
     @property
     def ends(self) -> tuple[float, float]:

@@ -42,10 +42,10 @@ def interpreter_with(place: str) -> str | None:
         return None
     if any(not (each.specifier or each.url) for each in requirements):  # a folder with a slip of the pen is no package
         return None
-    found = shutil.which(python) if python else sys.executable
-    if found is None:
+    interpreter = shutil.which(python) if python else sys.executable
+    if interpreter is None:
         raise SourceError(f"--env {place}: there is no {python} on the path")
-    return _made(place, found, sorted(map(str, requirements))) if requirements else found
+    return _made(place, interpreter, sorted(map(str, requirements))) if requirements else interpreter
 
 
 def _made(place: str, python: str, requirements: Sequence[str]) -> str:

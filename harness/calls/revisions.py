@@ -78,7 +78,7 @@ def files_of(root: Path, commit: str) -> Path:
         except OSError:  # another process was faster
             if not folder.is_dir():
                 raise
-    for old in sorted(kept.iterdir(), key=lambda each: each.stat().st_mtime)[:-KEPT]:
+    for old in sorted(kept.iterdir(), key=lambda path: path.stat().st_mtime)[:-KEPT]:
         shutil.rmtree(old, ignore_errors=True)
     return folder
 

@@ -241,28 +241,28 @@ def clocks_of(manifest: Manifest) -> Clocks:
 def _confirmed(experiment: ExperimentRecord) -> dict[Comparison, str]:
     """What the effects that were measured again say of it, whichever side is called the baseline."""
     workload = experiment.workload.name
-    found: dict[Comparison, str] = {}
+    texts: dict[Comparison, str] = {}
     for entry in experiment.confirmations:
         how = f"measured again, alone in fresh processes and timed from outside ({entry.calls} calls)"
-        found[Comparison(workload, entry.variant, entry.baseline)] = f"{how}: {entry.ratio:.3g}×"
-        found[Comparison(workload, entry.baseline, entry.variant)] = f"{how}: {1 / entry.ratio:.3g}×"
-    return found
+        texts[Comparison(workload, entry.variant, entry.baseline)] = f"{how}: {entry.ratio:.3g}×"
+        texts[Comparison(workload, entry.baseline, entry.variant)] = f"{how}: {1 / entry.ratio:.3g}×"
+    return texts
 
 
 def _trace_differences(experiment: ExperimentRecord) -> dict[tuple[str, frozenset[str]], str]:
     """How the op traces of each pair differ: by digest for every pair, in words where the run compared it."""
     workload, traces = experiment.workload.name, experiment.traces
-    found: dict[tuple[str, frozenset[str]], str] = {}
+    details: dict[tuple[str, frozenset[str]], str] = {}
     for name, other in combinations(sorted(traces), 2):
-        one, two = traces[name], traces[other]
-        counts = f"{one.ops} ops in {name}, {two.ops} in {other}"
-        if one.ops == two.ops:
-            counts = f"{one.ops} ops on each side, but not the same"
-        found[workload, frozenset((name, other))] = "" if one.digest == two.digest else counts
+        first, second = traces[name], traces[other]
+        counts = f"{first.ops} ops in {name}, {second.ops} in {other}"
+        if first.ops == second.ops:
+            counts = f"{first.ops} ops on each side, but not the same"
+        details[workload, frozenset((name, other))] = "" if first.digest == second.digest else counts
     for entry in experiment.trace_differences:
         pair = frozenset((entry.baseline, entry.variant))
-        found[workload, pair] = "" if entry.same else entry.detail or "no detail"
-    return found
+        details[workload, pair] = "" if entry.same else entry.detail or "no detail"
+    return details
 
 
 def compare_sides(evidence: Evidence, comparison: Comparison, region: Region, kind: str, alpha: float) -> Effect:

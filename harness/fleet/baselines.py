@@ -55,7 +55,7 @@ def baselines_of(run: RunFolder) -> list[RunFolder]:
     """All runs of one machine that lie under this one's name, itself first unless it is a fleet."""
     own = [] if is_fleet(run.manifest()) else [run]
     return own + sorted(
-        (each for each in run_folders(run.path / HOME) if each.looks_like_a_run()), key=lambda each: each.path.name
+        (each for each in run_folders(run.path / HOME) if each.looks_like_a_run()), key=lambda folder: folder.path.name
     )
 
 
@@ -72,7 +72,7 @@ def matching(base: RunFolder, new: RunFolder) -> Matched:
     runs = {each: _environment(each) for each in baselines_of(base)}
     if not runs:
         raise RunError(base.path, "no machine of it has a run", "Save another baseline: workbench baseline save")
-    nearest = min(runs, key=lambda each: (len(comparable(runs[each], today)), key_of(runs[each]) != key_of(today)))
+    nearest = min(runs, key=lambda run: (len(comparable(runs[run], today)), key_of(runs[run]) != key_of(today)))
     name = base.path.resolve().name
     called = name if nearest.path == base.path else f"{name} ({nearest.path.name})"
     if not comparable(runs[nearest], today):

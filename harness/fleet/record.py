@@ -115,22 +115,22 @@ class Record:
     def settle(self, machine: Machine, status: str, reason: str) -> str:
         """A stretch of work has ended: put down what it measured. What is to be told of it."""
         run = RunFolder(self.folder.machine(machine.name))
-        told, measured = reason, []
+        note, measured = reason, []
         try:
             if not (run.path / MANIFEST).exists():
                 shutil.rmtree(run.path)  # it had not begun
             elif status != "complete":
                 close_out(run)
             elif changed := run.changed():
-                told = changed[0].brief
+                note = changed[0].brief
             if run.path.is_dir():
                 measured = [each.workload.name for each in run.manifest().experiments]
         except RunError as error:
-            told = "; ".join(filter(None, (reason, error.brief)))
-        ended = machine.model_copy(update={"status": status, "reason": published(told), "experiments": measured})
+            note = "; ".join(filter(None, (reason, error.brief)))
+        ended = machine.model_copy(update={"status": status, "reason": published(note), "experiments": measured})
         self.machines[self.machines.index(machine)] = ended
         self.write("running")
-        return told
+        return note
 
     def finish(self, status: str) -> Result:
         """Judge all machines together. Raises RunError where none has a run that can be read."""

@@ -57,8 +57,8 @@ def spread_text(row: OverMachines) -> str:
     if math.isnan(row.spread):
         return "how much they differ is not known yet"
     size = f"{short(row.spread)} {row.unit}" if row.unit else percent(math.expm1(row.spread))
-    found = "no difference between them shows" if not row.spread else f"they differ by {size} (standard deviation)"
-    return found + ("; two have intervals without a common point" if row.apart else "")
+    text = "no difference between them shows" if not row.spread else f"they differ by {size} (standard deviation)"
+    return text + ("; two have intervals without a common point" if row.apart else "")
 
 
 def general_text(row: OverMachines) -> str:
@@ -72,12 +72,12 @@ def general_text(row: OverMachines) -> str:
 
 def machine_markdown(verdicts: Sequence[Verdict], over: Sequence[OverMachines]) -> str:
     """A table of the verdicts with why, and one of each effect by machine kind and over machines."""
-    told = [
+    verdict_rows = [
         [markdown_cell(claim_text(each)), f"**{markdown_cell(verdict_text(each))}**", markdown_cell(each.reason)]
         for each in verdicts
     ]
     rows = [list(map(markdown_cell, cells)) for row in _each_once(over) for cells in _rows(row)]
-    parts = ["## Verdicts over machines\n", markdown_rows(("claim", "verdict", "why"), told)]
+    parts = ["## Verdicts over machines\n", markdown_rows(("claim", "verdict", "why"), verdict_rows)]
     if rows:
         parts += ["\n## By machine\n", markdown_rows(("workload", "what", "machine", "effect"), rows)]
     return "\n".join(parts)

@@ -253,8 +253,8 @@ class FleetRun:
 
     def _settle(self, task: Task, status: str, reason: str) -> None:
         """Put down what a machine measured."""
-        if told := self.record.settle(task.machine, status, reason):
-            self.progress.note(f"{task.machine.name}: {told}")
+        if note := self.record.settle(task.machine, status, reason):
+            self.progress.note(f"{task.machine.name}: {note}")
 
     def _leave_out(self, station: Station, reason: str) -> None:
         self.progress.note(f"{station.name} at {station.node.address} is left out: {reason}")

@@ -31,8 +31,8 @@ def spread(request: Request, options: Options, *, on: str, on_each_kind: bool) -
     check(replace(request, threads=None, device="cpu"), options)
     plan = plan_run(request, options)
     if functions := [*plan.functions.sources]:
-        told = "functions are compared on one machine only; choose other claims with --claims"
-        raise PlanError(f"--on {on}: a claim is about the function {functions[0]}, and {told}")
+        problem = "functions are compared on one machine only; choose other claims with --claims"
+        raise PlanError(f"--on {on}: a claim is about the function {functions[0]}, and {problem}")
     files = Files.read(options.claims_folder, plan.added, request.workloads_file)
     return FleetRun(plan, Spread(on, on_each_kind, request, files), options)
 

@@ -69,20 +69,20 @@ def judge_machines(
 
 def _judge(part: Part, machines: Sequence[MachineEvidence], alpha: float) -> Verdict:
     alpha /= part.at_once([each.evidence for each in machines])
-    found = _ask(part, machines, alpha)
-    told = _combined(found, apart=())
-    shared = shared_alpha(alpha, _answers(found))
-    if len(found) > 1 or told.verdict == Word.DEPENDS:
+    by_machine = _ask(part, machines, alpha)
+    judged = _combined(by_machine, apart=())
+    shared = shared_alpha(alpha, _answers(by_machine))
+    if len(by_machine) > 1 or judged.verdict == Word.DEPENDS:
         closer = _ask(part, machines, shared)
         apart = _apart(closer, machines)
-        if told.verdict in SETTLED:
-            told = replace(told, reason=told.reason + _size(apart))
+        if judged.verdict in SETTLED:
+            judged = replace(judged, reason=judged.reason + _size(apart))
         else:
             again = _combined(closer, apart)
-            if Word.DEPENDS in (told.verdict, again.verdict):
-                found, alpha, told = closer, shared, again
-    effects = tuple(replace(effect, machine=name) for name, effect in _rows(found))
-    return part.verdict(replace(told, effects=effects), alpha)
+            if Word.DEPENDS in (judged.verdict, again.verdict):
+                by_machine, alpha, judged = closer, shared, again
+    effects = tuple(replace(effect, machine=name) for name, effect in _rows(by_machine))
+    return part.verdict(replace(judged, effects=effects), alpha)
 
 
 def _ask(part: Part, machines: Sequence[MachineEvidence], alpha: float) -> Found:
@@ -96,27 +96,27 @@ def _is_measured(effect: Effect) -> bool:
     return effect.verdict != Word.NOT_MEASURABLE
 
 
-def _answers(found: Found) -> int:
+def _answers(by_machine: Found) -> int:
     """How many intervals there are in all."""
-    return max(sum(one.answers or len(one.effects) for one in found.values()), 1)
+    return max(sum(one.answers or len(one.effects) for one in by_machine.values()), 1)
 
 
-def _rows(found: Found) -> Iterator[tuple[str, Effect]]:
+def _rows(by_machine: Found) -> Iterator[tuple[str, Effect]]:
     """Every effect with its machine, those that are one effect on several machines together."""
-    keys = dict.fromkeys(key_of(effect) for one in found.values() for effect in one.effects)
+    keys = dict.fromkeys(key_of(effect) for one in by_machine.values() for effect in one.effects)
     for key in keys:
-        yield from ((name, each) for name, one in found.items() for each in one.effects if key_of(each) == key)
+        yield from ((name, each) for name, one in by_machine.items() for each in one.effects if key_of(each) == key)
 
 
 # -- one verdict from those of the machines ----------------------------------------------------------------------------
 
 
-def _combined(found: Found, apart: Sequence[Key]) -> Judged:
+def _combined(by_machine: Found, apart: Sequence[Key]) -> Judged:
     """Verdict and reason over machines. apart: effects of which two machines' intervals have no common point."""
-    if not any(_is_measured(effect) for one in found.values() for effect in one.effects):
-        first = next(iter(found.values()))
-        return Judged(first.verdict, _by_machine({name: one.reason for name, one in found.items()}))
-    answers = _answers_by_machine(found)
+    if not any(_is_measured(effect) for one in by_machine.values() for effect in one.effects):
+        first = next(iter(by_machine.values()))
+        return Judged(first.verdict, _by_machine({name: one.reason for name, one in by_machine.items()}))
+    answers = _answers_by_machine(by_machine)
     words = {word for told in answers.values() for word in told.values()}
     settled = words & {*SETTLED, Word.DEPENDS}
     if _differ(answers, apart):
@@ -129,11 +129,11 @@ def _combined(found: Found, apart: Sequence[Key]) -> Judged:
         where = ", ".join(dict.fromkeys(name for told in answers.values() for name in told))
         return Judged(word, f"{word.look.start} on {where}, {_measured_by(answers)}")
     if words == {Word.NOT_EVIDENCE}:
-        return Judged(Word.NOT_EVIDENCE, _by_machine({name: one.reason for name, one in found.items()}))
-    still = {name: _why(one) for name, one in found.items() if one.verdict not in SETTLED}
-    done = {name: one.verdict for name, one in found.items() if name not in still}
+        return Judged(Word.NOT_EVIDENCE, _by_machine({name: one.reason for name, one in by_machine.items()}))
+    still = {name: _why(one) for name, one in by_machine.items() if one.verdict not in SETTLED}
+    done = {name: one.verdict for name, one in by_machine.items() if name not in still}
     reason = _by_machine(still) + (f"; {_listed(done, alone='')}" if done else "")
-    return Judged(Word.INCONCLUSIVE, reason, cause=found[next(iter(still))].cause)
+    return Judged(Word.INCONCLUSIVE, reason, cause=by_machine[next(iter(still))].cause)
 
 
 def _is_of_effects(judged: Judged) -> bool:
@@ -157,17 +157,17 @@ def _measured_by(answers: Mapping[str, Mapping[str, str]]) -> str:
     return f"measured on {', '.join(named)}"
 
 
-def _answers_by_machine(found: Found) -> dict[str, dict[str, Word]]:
+def _answers_by_machine(by_machine: Found) -> dict[str, dict[str, Word]]:
     """Machine → where → verdict: of each effect; of the whole where the verdict is not what its effects come to."""
-    several = len({effect.baseline for one in found.values() for effect in one.effects}) > 1
+    several = len({effect.baseline for one in by_machine.values() for effect in one.effects}) > 1
     answers: dict[str, dict[str, Word]] = {}
-    for name, one in found.items():
-        effects = list(filter(_is_measured, one.effects))
-        if _is_of_effects(one):
+    for name, judged in by_machine.items():
+        effects = list(filter(_is_measured, judged.effects))
+        if _is_of_effects(judged):
             answers[name] = {_where(effect, several): effect.verdict for effect in effects}
         else:
             places = dict.fromkeys(effect.place for effect in effects)
-            answers[name] = {", ".join(places): one.verdict}
+            answers[name] = {", ".join(places): judged.verdict}
     return answers
 
 
@@ -178,8 +178,8 @@ def _where(effect: Effect, several: bool) -> str:
 def _differ(answers: Mapping[str, Mapping[str, str]], apart: Sequence[Key]) -> bool:
     """Whether two machines settle the same in different ways, or an effect that not all settle alike is apart."""
     places: dict[str, set[str]] = {}
-    for told in answers.values():
-        for where, word in told.items():
+    for by_place in answers.values():
+        for where, word in by_place.items():
             places.setdefault(where, set()).add(word)
     settled = {where: words & {*SETTLED, Word.DEPENDS} for where, words in places.items()}
     if any(len(words) > 1 for words in settled.values()):
@@ -191,8 +191,8 @@ def _differ(answers: Mapping[str, Mapping[str, str]], apart: Sequence[Key]) -> b
 def _by_place(answers: Mapping[str, Mapping[str, str]]) -> str:
     """ "a: refuted on A, B, open on C; b: refuted on all", or without places where there is one."""
     places: dict[str, dict[str, str]] = {}
-    for machine, told in answers.items():
-        for where, word in told.items():
+    for machine, by_place in answers.items():
+        for where, word in by_place.items():
             places.setdefault(where, {})[machine] = _word(word)
     texts = {where: _listed(words, alone=" on all" if len(words) > 1 else "") for where, words in places.items()}
     return "; ".join(texts.values() if len(texts) == 1 else (f"{where}: {text}" for where, text in texts.items()))
@@ -227,11 +227,11 @@ def _size(apart: Sequence[Key]) -> str:
     return f"; how large the effect is differs between machines ({where})" if apart else ""
 
 
-def _apart(found: Found, machines: Sequence[MachineEvidence]) -> tuple[Key, ...]:
+def _apart(by_machine: Found, machines: Sequence[MachineEvidence]) -> tuple[Key, ...]:
     """Effects of which two machines' intervals, each as wide as a control that fired makes it, do not touch."""
     evidence = {each.name: each.evidence for each in machines}
     intervals: dict[Key, list[CentredInterval]] = {}
-    for name, effect in _rows(found):
+    for name, effect in _rows(by_machine):
         if _is_sound(effect):
             bias = 0.0 if effect.unit else evidence[name].bias(effect.workload)
             ends = ends_of(effect)
@@ -253,13 +253,13 @@ def _is_sound(effect: Effect) -> bool:
 def _over(part: Part, verdict: Verdict, machines: Sequence[MachineEvidence], alpha: float) -> Iterator[OverMachines]:
     """Each effect of a part by machine kind and over machines, every interval at alpha."""
     alpha /= part.at_once([each.evidence for each in machines])
-    found = _ask(part, machines, alpha)
-    if not any(one.effects for one in found.values()):
+    by_machine = _ask(part, machines, alpha)
+    if not any(one.effects for one in by_machine.values()):
         return
-    apart = _apart(_ask(part, machines, shared_alpha(alpha, _answers(found))), machines)
+    apart = _apart(_ask(part, machines, shared_alpha(alpha, _answers(by_machine))), machines)
     kinds = {each.name: each.kind for each in machines}
     rows: dict[Key, list[tuple[str, Effect]]] = {}
-    for name, effect in _rows(found):
+    for name, effect in _rows(by_machine):
         if _is_sound(effect):
             rows.setdefault(key_of(effect), []).append((name, effect))
     for key, effects in rows.items():

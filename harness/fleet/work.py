@@ -77,7 +77,7 @@ def pieces_of(plan: Plan, nodes: int, *, without: Iterable[str] = (), rest: bool
         half = len(largest) // 2
         pieces += [largest[:half], largest[half:]]
     whole = (Piece((*chain(*piece),)) for piece in pieces)
-    ordered = sorted(whole, key=lambda each: (not each.headline, -each.weight))
+    ordered = sorted(whole, key=lambda piece: (not piece.headline, -piece.weight))
     rest = rest and any(not part.workload_names() for part in plan.hypotheses())
     return [*ordered, *[Piece((), rest=True)] * rest]
 

@@ -107,17 +107,17 @@ def _condition(baseline: str, variant: str, condition: Condition) -> Part:
 
     def judge(evidence: Evidence, alpha: float) -> Judged:
         region = condition.region
-        found = _on_all([compare_sides(evidence, pair, region, "operations", alpha) for pair in pairs(evidence)])
+        judged = _on_all([compare_sides(evidence, pair, region, "operations", alpha) for pair in pairs(evidence)])
         # Where all share alpha from the start, they do so where they lie on different sides.
-        return replace(found, answers=1) if condition.at_once(len(found.effects)) > 1 else found
+        return replace(judged, answers=1) if condition.at_once(len(judged.effects)) > 1 else judged
 
     def at_once(evidence: Sequence[Evidence]) -> int:
         return condition.at_once(max(sum(len(pairs(each)) for each in evidence), 1))
 
     title = f"{variant} against {baseline}"
     statement = f"{variant} is {condition.region.describe()} than {baseline}."
-    told = partial(_asked, FAIL_IF, str(condition), title, statement, condition.region)
-    return Part(judge, told, at_once)
+    verdict = partial(_asked, FAIL_IF, str(condition), title, statement, condition.region)
+    return Part(judge, verdict, at_once)
 
 
 def _on_all(effects: Sequence[Effect]) -> Judged:

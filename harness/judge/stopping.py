@@ -101,10 +101,10 @@ class StoppingRule:
             key = self.clocks.of(workload, pair.variant, pair.baseline), pair.metric
             if key not in arrays:
                 arrays[key] = log_times_of_rounds(taken, clock=key[0], metric=key[1], **ways)
-            found = differences(arrays[key], baseline=pair.baseline, variant=pair.variant)
-            self.series.setdefault(pair, []).extend(found.values.tolist())
-            if found.values.size:
-                self.found.setdefault(pair, []).append(found)
+            of_pair = differences(arrays[key], baseline=pair.baseline, variant=pair.variant)
+            self.series.setdefault(pair, []).extend(of_pair.values.tolist())
+            if of_pair.values.size:
+                self.found.setdefault(pair, []).append(of_pair)
         if workload in self.grids:
             experiment, logs = self.grids[workload]
             times = log_times_of_rounds(taken, clock=self.clocks.of(workload, *experiment.grid), **ways)
@@ -162,7 +162,7 @@ class StoppingRule:
         """For each verdict that waits for one of these effects: all that it waits for. These are all its open effects;
         or, where its effects lie on different sides, so that the part depends, one on each side: which others there
         are changes nothing."""
-        found = []
+        waits = []
         for part in dict.fromkeys(target.part for target in left):
             targets, alpha = self.parts[part], self.alpha_of(part)
             first = self._answers(targets, self.alpha / targets[0].at_once)
@@ -177,8 +177,8 @@ class StoppingRule:
                     for answer in {*first.values()} - {None} - settled
                 ]
             if any(each in open_ for each in left):
-                found.append(tuple(map(self._wait, open_)))
-        return tuple(found)
+                waits.append(tuple(map(self._wait, open_)))
+        return tuple(waits)
 
     def _wait(self, target: Target) -> Wait:
         done = len(self.series.get(target.comparison, []))
@@ -199,18 +199,18 @@ class StoppingRule:
 
     def _stretch(self, pair: Comparison) -> Stretch:
         """What page faults may have done so far: an effect that they could turn is not settled yet."""
-        found = self.found.get(pair, [])
+        rounds = self.found.get(pair, [])
         count, stretch = self.stretches.get(pair, (0, NO_STRETCH))
-        if count < len(found):
+        if count < len(rounds):
             together = replace(
-                found[-1],
-                faults_baseline=float(np.mean([each.faults_baseline for each in found])),
-                faults_variant=float(np.mean([each.faults_variant for each in found])),
-                call_baseline_ns=float(np.median([each.call_baseline_ns for each in found])),
-                call_variant_ns=float(np.median([each.call_variant_ns for each in found])),
+                rounds[-1],
+                faults_baseline=float(np.mean([each.faults_baseline for each in rounds])),
+                faults_variant=float(np.mean([each.faults_variant for each in rounds])),
+                call_baseline_ns=float(np.median([each.call_baseline_ns for each in rounds])),
+                call_variant_ns=float(np.median([each.call_variant_ns for each in rounds])),
             )
             stretch = fault_stretch(together, self.fault_cost_ns)
-            self.stretches[pair] = len(found), stretch
+            self.stretches[pair] = len(rounds), stretch
         return stretch
 
     def _missing(self, pair: Comparison, alpha: float) -> int:

@@ -13,12 +13,12 @@ from typing import Any
 
 def defined(package: ModuleType, name: str, inner: str = "") -> list[Any]:
     """What the modules of a package have under a name; of its packages, what their module `inner` has."""
-    found = []
+    values = []
     for entry in pkgutil.iter_modules(package.__path__):
         if not entry.ispkg or inner:
             module = import_module(f"{package.__name__}.{entry.name}" + f".{inner}" * entry.ispkg)
-            found += [getattr(module, name)] if hasattr(module, name) else []
-    return found
+            values += [getattr(module, name)] if hasattr(module, name) else []
+    return values
 
 
 def mentioning(package: ModuleType, name: str, inner: str) -> Iterator[str]:

@@ -104,8 +104,8 @@ class Crew:
                 continue
             with blamed(self.names, baseline):
                 sides = {"file": files[name], "expected": files[baseline], "variant": baseline}
-                found = self.members[baseline].ask("differences_of_answers", limit, **what, **sides)
-            if differing := [(text, seed) for text, seed in zip(found, seeds, strict=False) if text]:
+                texts = self.members[baseline].ask("differences_of_answers", limit, **what, **sides)
+            if differing := [(text, seed) for text, seed in zip(texts, seeds, strict=False) if text]:
                 text, seed = differing[0]
                 wrong[name] = f"{text} (input {self._payload()}, seed {seed})"
         return Compared(wrong, max(each["make_ns"] for each in said.values()))

@@ -153,13 +153,13 @@ class Gates:
                     if book.remaining().entered() != names:
                         return False  # begin again without those that failed
                     book.start_seconds = time.monotonic() - begun
-                    found = crew.compared(GATED_INPUTS)
+                    compared = crew.compared(GATED_INPUTS)
             except WorkerFailed as failure:
                 if failure.variant_index is None:
                     raise
                 self.participants.exclude(names[failure.variant_index], failure.reason, book)
                 return False
-            for name, reason in found.wrong.items():
+            for name, reason in compared.wrong.items():
                 book.gates[name] |= {"passed": False, "detail": reason}
                 self.participants.exclude(name, reason, book)
         self.participants.changed()

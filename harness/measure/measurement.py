@@ -269,11 +269,11 @@ class Schedule:
                     results[name] = gate.result()["gate"]
             if failed := {name: each["detail"] for name, each in results.items() if not each["passed"]}:
                 return RoundAnswer(wrong=failed)
-            found = crew.compared(1)
-            if found.wrong:
-                return RoundAnswer(wrong=found.wrong)
+            compared = crew.compared(1)
+            if compared.wrong:
+                return RoundAnswer(wrong=compared.wrong)
             seconds = min(max(SAMPLING_SHARE * (time.monotonic() - begun), LEAST_SECONDS), MOST_SECONDS)
-            return crew.take_turns(seconds, found.make_ns)
+            return crew.take_turns(seconds, compared.make_ns)
 
     def _found_wrong(
         self, group: Group, book: ExperimentState, active: Sequence[str], answer: RoundAnswer, number: int

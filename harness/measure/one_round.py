@@ -17,8 +17,8 @@ def ask_for_round(
 ) -> RoundAnswer:
     """A round that samples each side for so many seconds at least. Raises WorkerFailed, as the other does."""
     where = {"workload": book.experiment.workload.name, "round_index": book.begun, "outputs": outputs}
-    told = {"active": active, "least_ns": each_seconds * 1e9, **where}
-    return RoundAnswer.from_json(process.ask("round", _limit(book, active), **told))
+    arguments = {"active": active, "least_ns": each_seconds * 1e9, **where}
+    return RoundAnswer.from_json(process.ask("round", _limit(book, active), **arguments))
 
 
 def ask_for_block(
@@ -27,8 +27,8 @@ def ask_for_block(
     """A block that samples for so many seconds."""
     limit = _limit(book, active)
     where = {"workload": book.experiment.workload.name, "round_index": book.begun, "outputs": outputs}
-    told = {"sides": active, "seconds": seconds, "limit": limit, **where}
-    return RoundAnswer.from_json(process.ask("block", 2 * limit, **told))
+    arguments = {"sides": active, "seconds": seconds, "limit": limit, **where}
+    return RoundAnswer.from_json(process.ask("block", 2 * limit, **arguments))
 
 
 def _limit(book: ExperimentState, active: Sequence[str]) -> float:

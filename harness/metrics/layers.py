@@ -81,8 +81,13 @@ def _effect(hypothesis: LayersHypothesis, evidence: Evidence, pair: Sequence[str
     if isinstance(gains, Judged):
         return replace(empty, verdict=gains.verdict, cause=Cause.TOO_FEW_ROUNDS, reason=gains.reason)
     if hypothesis.quantity == "gain":
-        one, all_ = map(interval_of, gains)
-        log = Interval(all_.centre - one.centre, all_.low - one.high, all_.high - one.low, min(one.n, all_.n))
+        of_part, of_whole = map(interval_of, gains)
+        log = Interval(
+            of_whole.centre - of_part.centre,
+            of_whole.low - of_part.high,
+            of_whole.high - of_part.low,
+            min(of_part.n, of_whole.n),
+        )
     else:
         name = hypothesis.variant
         of_part, of_whole = (time_differences(evidence.times(each, name), variant=name) for each in (part, whole))

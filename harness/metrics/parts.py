@@ -75,15 +75,15 @@ class PartsMetric(IntervalMetric[PartsHypothesis]):
             raise ValueError(f"{hypothesis.variant}: {out[0]}")
         plans = [evidence.design.plan(name, alpha) for name in parts]
         level = min(plans, key=lambda plan: plan.horizon or 0)
-        found = _share(evidence, hypothesis.variant, effect.workload, parts, level)
+        share = _share(evidence, hypothesis.variant, effect.workload, parts, level)
         beside = _share(evidence, hypothesis.baseline, effect.workload, parts, level)
         seconds = sum(evidence.times(name, hypothesis.variant).wall_ns.sum() for name in parts) / 1e9
         effect = replace(
             effect,
-            ratio=found.centre,
-            low=found.low,
-            high=found.high,
-            rounds=found.n,
+            ratio=share.centre,
+            low=share.low,
+            high=share.high,
+            rounds=share.n,
             seconds=float(seconds),
             notes=(f"of {', '.join(parts)}", f"{hypothesis.baseline}: {beside.centre:.3g} %"),
         )

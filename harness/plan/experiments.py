@@ -205,9 +205,9 @@ def _targets(
                 comparison = Comparison(name, variant, baseline)
                 if settle_pairs:
                     targets[name].append(Target(comparison, ANSWERS, evidence, part=f"{variant} against {baseline}"))
-                for each in plan.conditions:
-                    part, at_once = f"{each}: {variant} against {baseline}", each.at_once(len(workloads))
-                    targets[name].append(Target(comparison, (each.region,), evidence, part=part, at_once=at_once))
+                for condition in plan.conditions:
+                    part, at_once = f"{condition}: {variant} against {baseline}", condition.at_once(len(workloads))
+                    targets[name].append(Target(comparison, (condition.region,), evidence, part=part, at_once=at_once))
     return targets
 
 

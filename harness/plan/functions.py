@@ -81,8 +81,8 @@ def functions_of(request: Request, claims: Sequence[Claim], *, on_paper: bool = 
     if request.calls or len(commands) == 2:
         if request.compare is None:
             raise PlanError(f"{CALL} {request.calls[0]}: only with --compare A B")
-        found = [_parsed(side, COMPARE, elsewhere) for side in request.compare]
-        sides = named_apart(_placed(found, request.environments), taken)
+        parsed = [_parsed(side, COMPARE, elsewhere) for side in request.compare]
+        sides = named_apart(_placed(parsed, request.environments), taken)
         environments = _environments(sides)
         sources += sides
         request = replace(request, compare=(sides[0].name, sides[1].name))
@@ -154,8 +154,8 @@ def _placed(sides: Sequence[Source], environments: Sequence[tuple[str, str]]) ->
     names = [side.name for side in sides]
     for name, place in environments:
         if name and name not in names:
-            told = f"no side is called {name!r}; they are {' and '.join(names)}"
-            raise PlanError(f"{ENV} {name}={place}: {told} (NAME=FILE:FUNCTION gives one a name)")
+            problem = f"no side is called {name!r}; they are {' and '.join(names)}"
+            raise PlanError(f"{ENV} {name}={place}: {problem} (NAME=FILE:FUNCTION gives one a name)")
     return [
         replace(
             side, environment=next((place for name, place in reversed(environments) if name in ("", side.name)), "")
@@ -166,8 +166,8 @@ def _placed(sides: Sequence[Source], environments: Sequence[tuple[str, str]]) ->
 
 def _environments(sides: list[Source]) -> dict[str, PythonEnvironment]:
     """Name → environment, of the sides that have one; the place in the sides becomes its interpreter."""
-    found = environments_at(side.environment for side in sides if side.environment)
-    of = {side.name: found[side.environment] for side in sides if side.environment}
+    environments = environments_at(side.environment for side in sides if side.environment)
+    of = {side.name: environments[side.environment] for side in sides if side.environment}
     sides[:] = [replace(side, environment=of[side.name].python) if side.name in of else side for side in sides]
     return of
 
@@ -220,9 +220,9 @@ def variants_in(request: Request) -> Request:
     parsed = {place: _parsed(side, COMPARE) for place, side in enumerate(request.compare) if not _is_name(side)}
     for place, source in parsed.items():
         if not builds(source):
-            told = "is no build(config, weights, *, max_length); to compare any two functions, say what they are"
+            problem = "is no build(config, weights, *, max_length); to compare any two functions, say what they are"
             raise PlanError(
-                f"{COMPARE} {request.compare[place]}: {source.function} {told} called with: {CALL} FILE:FUNCTION"
+                f"{COMPARE} {request.compare[place]}: {source.function} {problem} called with: {CALL} FILE:FUNCTION"
             )
     fresh = [source for source in dict.fromkeys(parsed.values()) if source not in added.values()]
     named = dict(zip(fresh, named_apart(fresh, [*variants.names(), *added]), strict=True))

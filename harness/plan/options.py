@@ -113,7 +113,7 @@ def drawn_seed() -> int:
     return secrets.randbelow(1 << 31)
 
 
-one = partial(option, default=None)
+single = partial(option, default=None)
 flag = partial(option, default=False, typed=bool)
 names = partial(option, default=(), metavar="NAME,NAME", usual="", read=words)
 several = partial(option, default=(), metavar="FILE:FUNCTION", typed=list[str])
@@ -127,10 +127,10 @@ class Start:
     benchmark: bool = flag("benchmark",
         "measure the variants and judge the claims instead of running tests; with no other option: the quick claims",
         again="")
-    goes_on: str | None = one("continue",
+    goes_on: str | None = single("continue",
         "go on with a run that was cut off or has open verdicts: same plan, same folder, its rounds are kept",
         metavar="RUN", again="", asks=True)
-    on: str | None = one("on",
+    on: str | None = single("on",
         "measure on the nodes of a Ray cluster: ray (this machine is in it) or ray://HEAD; see FLEET.md",
         metavar="CLUSTER", again="Of a run over a cluster: ray, or ray://HEAD.")
     on_each_kind: bool = flag("on-each-kind",
@@ -147,13 +147,13 @@ class Request:
         "only these variants (`workbench variants` lists them)", sent=True, asks=True)
     workloads: tuple[str, ...] = names("workloads",
         "only these workloads (`workbench workloads` lists them)", sent=True, asks=True)
-    workloads_file: Path | None = one("workloads-file",
+    workloads_file: Path | None = single("workloads-file",
         "workloads of yours (`workbench new workload` writes a file)", metavar="FILE", read=Path, asks=True)
     added: tuple[str | Source, ...] = several(ADD,
         "a variant of yours, named after its build function; also NAME=FILE:FUNCTION, MODULE:FUNCTION, and @REV behind "
         "it; may be given several times",
         again="A variant of yours that the run measured.", asks=True, repeated=True)
-    compare: tuple[Any, Any] | None = one(COMPARE,  # baseline, variant: a name, FILE:FUNCTION, or a Source
+    compare: tuple[Any, Any] | None = single(COMPARE,  # baseline, variant: a name, FILE:FUNCTION, or a Source
         "no claim: is B faster or slower than A (the baseline), or the same within 1 %? A variant, FILE:FUNCTION (with "
         "--call, or where it builds a model), cmd:COMMAND or import:MODULE",
         metavar=("A", "B"), typed=tuple[str, str], sent=True, asks=True,
@@ -161,10 +161,10 @@ class Request:
     calls: tuple[str | Source, ...] = several(CALL,
         "with --compare FILE:FUNCTION FILE:FUNCTION: compare these two, called with what this function makes",
         again="What they are called with.", repeated=True)
-    check: str | Source | None = one(CHECK,
+    check: str | Source | None = single(CHECK,
         "with --call: whether two answers agree (default: tensors and arrays within rounding, all else by ==)",
         metavar="FILE:FUNCTION", again="What compares their answers, if it was given.", repeated=True)
-    statistic: Statistic | None = one(STATISTIC,
+    statistic: Statistic | None = single(STATISTIC,
         "with --call: compare this percentile of the times of single calls (p90, p95 or p99) instead of the median; a "
         "life then has 20, 40 or 200 calls of each side",
         metavar="NAME", read=_percentile, sent=True, repeated=True)
@@ -180,9 +180,9 @@ class Request:
     only_conditions: bool = False  # nobody waits for faster, slower or the same
     everything: bool = flag("all",
         "settle the whole register: also the claims and parts of claims that take long", sent=True, asks=True)
-    threads: int | None = one("threads",
+    threads: int | None = single("threads",
         "threads of each workload (default: its own, 1)", metavar="N", typed=int, sent=True, repeated=True)
-    device: str = one("device",
+    device: str = single("device",
         "where the models compute: cpu (default), or cuda (CUDA_VISIBLE_DEVICES says which of several)",
         metavar="KIND", default="cpu", usual="cpu", sent=True, repeated=True)
 
@@ -191,7 +191,7 @@ class Request:
 class Options:
     """How a run is made, beside what it measures."""
 
-    budget_seconds: float = one("budget",
+    budget_seconds: float = single("budget",
         "stop after this many seconds of rounds, up to a tenth later where that should settle something; what is open "
         "then stays open (default 480, with --all 3600, gates included except with --compare)",
         metavar="SECONDS", typed=float, default=DEFAULT_BUDGET_SECONDS, sent=True,
@@ -203,13 +203,13 @@ class Options:
     seed: int = field(default_factory=drawn_seed, metadata={"option": Option("seed",
         "seed of random orders and of what each life draws (default: another one for each run, kept in run.json; "
         "two runs with one seed are no independent check of each other)", metavar="N", typed=int), "sent": True})
-    run_dir: Path | None = one("run-dir",
+    run_dir: Path | None = single("run-dir",
         "where the run is kept (default: results/runs/<time>)", metavar="FOLDER", read=Path)
     publish_to: str = ""  # a URL: see `away`
-    checkpoint: Path | None = one("checkpoint",
+    checkpoint: Path | None = single("checkpoint",
         "a real Llama (Hugging Face folder or .gguf file) for all", metavar="PATH", read=Path, sent=True,
         again="The checkpoint, if the run was given one.", repeated=True)
-    claims_folder: Path = one("claims-dir",
+    claims_folder: Path = single("claims-dir",
         "folder of claim files (default: those that ship)", metavar="FOLDER", read=Path,
         default=llama_workbench.ROOT / "claims",
         again="Where its claims are, if not those we ship.", asks=True, repeated=True)
@@ -264,10 +264,10 @@ def every_option() -> Iterator[Option]:
 
 def typed(section: type[Section], line: Mapping[str, Any]) -> Section:
     """A section of what was typed. line: what the command line has, by the keys of options. Raises PlanError."""
-    found = {name: (each, line.get(each.key)) for name, each in options_of(section).items()}
+    by_field = {name: (each, line.get(each.key)) for name, each in options_of(section).items()}
     given = {
         name: each.value(word)
-        for name, (each, word) in found.items()
+        for name, (each, word) in by_field.items()
         if word is not None and (word != "" or each.read is None)
     }
     return section(**given)

@@ -31,11 +31,14 @@ def own_workloads(request: Request) -> dict[str, Workload]:
 def added_sources(given: Iterable[str | Source]) -> dict[str, Source]:
     """Name → where a variant from outside is. Nothing is imported. Raises PlanError, SourceError."""
     added: dict[str, Source] = {}
-    for each in given:
-        source = each if isinstance(each, Source) else parse_at(each, option=ADD)
+    for variant in given:
+        source = variant if isinstance(variant, Source) else parse_at(variant, option=ADD)
         if source.name in added or source.name in variants.names():
-            told = f"{ADD} {each if isinstance(each, str) else source.shown}: a variant {source.name!r} exists already"
-            raise PlanError(f"{told}; give it another name, NAME=FILE:FUNCTION")
+            problem = (
+                f"{ADD} {variant if isinstance(variant, str) else source.shown}: "
+                f"a variant {source.name!r} exists already"
+            )
+            raise PlanError(f"{problem}; give it another name, NAME=FILE:FUNCTION")
         added[source.name] = source
     return added
 

@@ -196,8 +196,10 @@ def _refuse_third_side(sides: tuple[Any, Any], paths: Sequence[str]) -> None:
     """Raises UsageError where words are left that are no tests: `--compare` has taken two."""
     third = [path for path in paths if not Path(path.partition("::")[0]).exists()]
     if third:
-        told = f"{COMPARE} takes two sides, and {', '.join(third)} is left over"
-        raise pytest.UsageError(f"{told}: compare it with {sides[0]} in a run of its own, or write a claim about all")
+        problem = f"{COMPARE} takes two sides, and {', '.join(third)} is left over"
+        raise pytest.UsageError(
+            f"{problem}: compare it with {sides[0]} in a run of its own, or write a claim about all"
+        )
 
 
 def _only_tests(config: pytest.Config) -> bool:

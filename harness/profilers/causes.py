@@ -117,8 +117,8 @@ def look_for_causes(
 
         def step(share: float, seconds: float, pair: Comparison = pair) -> None:
             done = (len(entries) + share) / len(pairs)
-            one = sum(each["seconds"] for each in entries) / len(entries) if entries else 0.0
-            left = seconds + one * (len(pairs) - len(entries) - 1) if entries or len(pairs) == 1 else math.nan
+            each_seconds = sum(each["seconds"] for each in entries) / len(entries) if entries else 0.0
+            left = seconds + each_seconds * (len(pairs) - len(entries) - 1) if entries or len(pairs) == 1 else math.nan
             progress.step(f"causes {pair.workload}: {pair.variant}", done, left)
 
         try:
@@ -132,15 +132,15 @@ def look_for_causes(
 def _pairs(measurement: Measurement, of_models: bool) -> list[tuple[Group, ExperimentState, Comparison]]:
     """Those that can be sampled, in their order."""
     commands = {name for name, source in measurement.setting.functions.items() if source.command}  # nobody sees inside
-    found: dict[Comparison, tuple[Group, ExperimentState, Comparison]] = {}
+    by_pair: dict[Comparison, tuple[Group, ExperimentState, Comparison]] = {}
     for group, book in measured_by(measurement).values():
         if not group.in_environments and (of_models or book.experiment.workload.kind == "call"):
             if book.experiment.workload.statistic:  # samples say nothing of the slowest calls alone
                 continue
             for pair in (target.comparison for target in book.remaining().targets):
                 if pair.metric == "time" and not commands & pair.sides:
-                    found.setdefault(pair, (group, book, pair))
-    return list(found.values())
+                    by_pair.setdefault(pair, (group, book, pair))
+    return list(by_pair.values())
 
 
 def _sampled(

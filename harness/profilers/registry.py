@@ -111,10 +111,10 @@ def _look(
             process = measurement.gates.standing(group)
             at = ProfiledVariant(process, workload.name, name, folder.path, added, native, workload.kind == "call")
             try:
-                found = profiler.look(at)
+                rest = profiler.look(at)
             except WorkerFailed as failure:
-                found = {"reason": failure.reason}
-            records.append({"workload": workload.name, "variant": name, **found})
+                rest = {"reason": failure.reason}
+            records.append({"workload": workload.name, "variant": name, **rest})
             folder.write_json(profiler.file, records)
 
 

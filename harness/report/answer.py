@@ -62,9 +62,9 @@ def answer(verdicts: Iterable[Verdict], dispute: Dispute) -> Answer:
     listed = list(verdicts)
     parts = _by_part(listed)
     asked = [(each, _find(parts, each.claim, each.part)) for each in dispute.question]
-    if told := [_line(each, verdict) for each, verdict in asked if verdict is not None]:
-        told[0] = replace(told[0], text=f"{told[0].text} {_scope(told, dispute)}".strip())
-        return Answer(told[0].sentence, tuple(told))
+    if answered := [_line(each, verdict) for each, verdict in asked if verdict is not None]:
+        answered[0] = replace(answered[0], text=f"{answered[0].text} {_scope(answered, dispute)}".strip())
+        return Answer(answered[0].sentence, tuple(answered))
     lines = tuple(_plain_line(verdict) for verdict in listed[:MOST_LINES])
     if not lines:
         return Answer("Nothing was measured, so there is no answer.", ())
@@ -85,10 +85,10 @@ def _scope(lines: Iterable[Line], dispute: Dispute) -> str:
 
 def answer_markdown(verdicts: Iterable[Verdict], dispute: Dispute) -> str:
     """The same as Markdown: the headline, then the lines that say more."""
-    found = answer(verdicts, dispute)
-    lines = [markdown_text(line.sentence) for line in found.lines if line.sentence != found.headline]
+    conclusion = answer(verdicts, dispute)
+    lines = [markdown_text(line.sentence) for line in conclusion.lines if line.sentence != conclusion.headline]
     listed = "".join(f"- {line}\n" for line in lines)
-    return f"**{markdown_text(found.headline)}**\n{chr(10) if listed else ''}{listed}"
+    return f"**{markdown_text(conclusion.headline)}**\n{chr(10) if listed else ''}{listed}"
 
 
 def headlines(verdicts: Iterable[Verdict], dispute: Dispute) -> str:
@@ -203,8 +203,8 @@ def _numbers(verdict: Verdict, question: MainQuestion | None) -> str:
 
 def found_words(verdict: Verdict) -> str:
     """What was measured, in a few words; the exact or single value where there is no interval to bound."""
-    if found := found_text(verdict):
-        return found
+    if text := found_text(verdict):
+        return text
     return _measured(verdict.effects)
 
 
@@ -212,8 +212,8 @@ def _summary(verdicts: Sequence[Verdict]) -> str:
     """How the claims of a run stand, where none of them is a main one."""
     words: dict[str, str] = {Word.INCONCLUSIVE: "open", Word.DEPENDS: "supported in some places only"}
     counts = Counter(words.get(verdict.verdict, verdict.verdict.value) for verdict in verdicts)
-    told = ", ".join(f"{count} {word}" for word, count in counts.items())
-    return f"Of {len(verdicts)} verdicts: {told}."
+    text = ", ".join(f"{count} {word}" for word, count in counts.items())
+    return f"Of {len(verdicts)} verdicts: {text}."
 
 
 def _measured(effects: Sequence[Effect]) -> str:

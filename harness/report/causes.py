@@ -132,7 +132,21 @@ class Explanation:
             return moved
         if place.function != self.sampled.roots.get(place.side):
             return place.function
+        return self._themselves
+
+    @property
+    def _themselves(self) -> str:
+        """The row of the two functions that are compared: of their own lines, without what they call."""
         return f"{self.sampled.baseline} and {self.sampled.variant} themselves"
+
+    def _row_name(self, row: PlaceDifference) -> str:
+        """The key of a row; of the two compared functions only the one whose own lines take time, if only one's do."""
+        if row.key == self._themselves:
+            if row.baseline_ns < LEAST_OF_PLACE * row.variant_ns:
+                return f"{self.sampled.variant} itself"
+            if row.variant_ns < LEAST_OF_PLACE * row.baseline_ns:
+                return f"{self.sampled.baseline} itself"
+        return row.key
 
     @cached_property
     def _moved(self) -> dict[Place, str]:
@@ -155,10 +169,10 @@ class Explanation:
             if one[0] == sides[0] and other[0] == sides[1] and {one, other} & alone
         ]
         moved: dict[Place, str] = {}
-        for ratio, one, other in sorted(alike, reverse=True):
-            if ratio >= ALIKE and one not in moved and other not in moved:
-                text = lines[one].text
-                moved[one] = moved[other] = text if len(text) <= LETTERS else f"{text[: LETTERS - 1]}…"
+        for ratio, place, other in sorted(alike, reverse=True):
+            if ratio >= ALIKE and place not in moved and other not in moved:
+                text = lines[place].text
+                moved[place] = moved[other] = text if len(text) <= LETTERS else f"{text[: LETTERS - 1]}…"
         return moved
 
     @cached_property
@@ -175,8 +189,8 @@ class Explanation:
         """Functions whose times can be told apart, the largest difference first."""
         rows = self.division.rows if self.division else ()
         return tuple(
-            FunctionCause(row.key, row, tuple(sorted(self.by_function[row.key], key=lambda line: -sum(line.samples))))
-            for row in rows
+            FunctionCause(self._row_name(row), row, tuple(sorted(lines, key=lambda line: -sum(line.samples))))
+            for row, lines in ((row, self.by_function[row.key]) for row in rows)
         )
 
     @property
@@ -195,12 +209,12 @@ class Explanation:
         if not self.causes:
             rest = self.division.rest
             return f"no single place: each differs by less than {call_time(rest.high - rest.ns)}, or cannot be told"
-        one, unit = unit_of(max(self.call_ns))
+        unit_ns, unit = unit_of(max(self.call_ns))
         first, *others = self.causes[:MOST_NAMED]
         is_most = first.row.ns * more > 0 and first.row.ns / more >= MOSTLY
         if is_most and not any(map(self._is_large, others)):
             others = []
-        part, whole = (f"{abs(ns) / one:.2g}" for ns in (first.row.ns, more))
+        part, whole = (f"{abs(ns) / unit_ns:.2g}" for ns in (first.row.ns, more))
         fits = is_most and (abs(first.row.ns) <= abs(more) or part == whole)
         if fits and not others:
             return f"mostly in {first.place}: {part} of the {whole} {unit} {_way(more)} a call"
@@ -210,8 +224,10 @@ class Explanation:
             begin = f"{part} {unit} {_way(first.row.ns)} a call in {first.place}"
         further = [(each.row.ns, f"in {each.place}") for each in others]
         left = more - first.row.ns - sum(ns for ns, _ in further)
-        further.append((_rounded(left / one, max(self.call_ns) / one) * one, "elsewhere"))
-        parts = [f"{abs(ns) / one:.2g} {unit} {_way(ns)} {place}" for ns, place in further if round(ns / one, 9)]
+        further.append((_rounded(left / unit_ns, max(self.call_ns) / unit_ns) * unit_ns, "elsewhere"))
+        parts = [
+            f"{abs(ns) / unit_ns:.2g} {unit} {_way(ns)} {place}" for ns, place in further if round(ns / unit_ns, 9)
+        ]
         return "; ".join(filter(None, (begin, ", ".join(parts))))
 
     @property
@@ -253,9 +269,9 @@ def changes(explained: Explanation) -> list[CauseRow]:
         ("all else: no difference proven" if rows else "all of it: no part can be told", explained.division.rest)
     )
     longest = max(explained.call_ns)
-    one, unit = unit_of(longest)
+    unit_ns, unit = unit_of(longest)
     return [
-        CauseRow(name, unit, *(_rounded(-ns / one, longest / one) for ns in (row.ns, row.high, row.low)))
+        CauseRow(name, unit, *(_rounded(-ns / unit_ns, longest / unit_ns) for ns in (row.ns, row.high, row.low)))
         for name, row in rows
     ]
 
@@ -273,8 +289,8 @@ def of_effect(explained: Mapping[Key, Explanation], effect: Effect) -> Explanati
 
 def why(explained: Mapping[Key, Explanation], effects: Iterable[Effect]) -> list[str]:
     """The sentence of each of these effects, once."""
-    told = (of_effect(explained, effect) for effect in effects)
-    sentences = [one_text_line(explanation.sentence, 300) for explanation in told if explanation is not None]
+    explanations = (of_effect(explained, effect) for effect in effects)
+    sentences = [one_text_line(explanation.sentence, 300) for explanation in explanations if explanation is not None]
     return [sentence for sentence in dict.fromkeys(sentences) if sentence]
 
 

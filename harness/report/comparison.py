@@ -219,7 +219,7 @@ class Screen:
         """What stands in the brackets beside a measure; empty where none has any."""
         if all(each.low == each.high for each in self.measures):
             return ""
-        return f"In brackets: the {100 * (1 - self.alpha):g} % interval. What has none was counted, not timed."
+        return f"In brackets: the {100 * (1 - self.alpha):g} % interval. A row without any was counted, which is exact."
 
     @property
     def alpha(self) -> float:
@@ -267,10 +267,15 @@ def _screen(
     measures += _peak(folder, effect)
     if max(faults) >= 1:
         ratio = faults[1] / faults[0] if faults[0] else math.inf
-        measures.append(Measure("page faults", f"{faults[0]:,.1f}", f"{faults[1]:,.1f}", ratio, ratio, ratio))
+        measures.append(Measure("page faults", *map(_count, faults), ratio, ratio, ratio))
     counted = "lives" if evidence.design.lives else "rounds"
     same = _same(experiment, effect)
     return Screen(verdict, effect, call_ns, tuple(measures), counted, explained, place, statistic, same, spread)
+
+
+def _count(faults: float) -> str:
+    """Of a call, with digits enough for what they are compared by: "1,281", "1.77"."""
+    return f"{faults:,.0f}" if faults >= 100 else f"{faults:.3g}"
 
 
 def _same(experiment: ExperimentRecord | None, effect: Effect) -> str:
@@ -356,7 +361,7 @@ EIGHTHS = ("", *"▏▎▍▌▋▊▉")
 def code_text(explained: Explanation, side: str, width: int = 88) -> str:
     """The same as lines of text: time of a call with a bar, number, code; a long line of code wraps. A
     function's name stands above its lines."""
-    one, unit = unit_of(max(explained.call_ns))
+    unit_ns, unit = unit_of(max(explained.call_ns))
     front = 18 + BAR
     lines = [f"{unit:>7}"]
     function = None
@@ -367,7 +372,7 @@ def code_text(explained: Explanation, side: str, width: int = 88) -> str:
         text, *more = textwrap.wrap(line.text, width - front) or [""]
         whole, eighths = divmod(round(8 * BAR * line.ns / max(explained.call_ns)), 8)
         bar = "█" * whole + EIGHTHS[eighths]
-        lines.append(f"{line.ns / one:>7.3g}  {bar:<{BAR}} {line.line or '':>5}  {text}")
+        lines.append(f"{line.ns / unit_ns:>7.3g}  {bar:<{BAR}} {line.line or '':>5}  {text}")
         lines += [f"{'':>{front}}{rest}" for rest in more]
     return "\n".join(lines)
 

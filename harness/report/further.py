@@ -45,10 +45,10 @@ def further(run: Path, verdicts: Iterable[Verdict], manifest: Manifest) -> str:
 def brought_models(manifest: Manifest) -> dict[str, str]:
     """Name of a variant that the user brought → how it is given again."""
     called = {name for each in manifest.experiments if each.workload.kind == "call" for name in each.variants}
-    found = manifest.sources.variants if manifest.sources is not None else {}
+    sources = manifest.sources.variants if manifest.sources is not None else {}
     return {
         name: source.given or f"{source.file}:{name}"
-        for name, source in found.items()
+        for name, source in sources.items()
         if (source.given or source.file) and name not in called
     }
 

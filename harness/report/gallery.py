@@ -45,9 +45,9 @@ def gallery_markdown(claims: Sequence[Claim], verdicts: Sequence[Verdict], times
             for claim, parts in measured
         ),
     )
-    told = _Cells({call.name: call.description for claim in claims for call in claim.call}, times)
+    cells = _Cells({call.name: call.description for claim in claims for call in claim.call}, times)
     again = f"pytest --benchmark --claims-dir {folder} --all --claims"
-    sections = [_section(claim, parts, told, f"{again} {claim.id}") for claim, parts in measured]
+    sections = [_section(claim, parts, cells, f"{again} {claim.id}") for claim, parts in measured]
     return "\n\n".join([index, *sections]) + "\n"
 
 
@@ -70,7 +70,7 @@ class _Cells:
         )
 
 
-def _section(claim: Claim, parts: Sequence[Verdict], told: _Cells, command: str) -> str:
+def _section(claim: Claim, parts: Sequence[Verdict], cells: _Cells, command: str) -> str:
     blocks = [
         f"## {markdown_text(claim.title)}",
         markdown_text(one_text_line(claim.statement, LONGEST)),
@@ -81,7 +81,9 @@ def _section(claim: Claim, parts: Sequence[Verdict], told: _Cells, command: str)
         title = f"**{markdown_text(part.part or 'Claimed')}** ({markdown_text(said)})"
         blocks.append(f"{title}: **{markdown_text(outcome(part))}**")
         blocks.append(
-            markdown_rows(("on", "compared", "a call of each", "times as fast", "verdict"), map(told.row, part.effects))
+            markdown_rows(
+                ("on", "compared", "a call of each", "times as fast", "verdict"), map(cells.row, part.effects)
+            )
         )
     assumed = "\n".join(f"- {markdown_text(each)}" for each in claim.assumes)
     blocks.append(f"<details><summary>What is assumed, and what decides</summary>\n\n{assumed}\n")
@@ -91,8 +93,8 @@ def _section(claim: Claim, parts: Sequence[Verdict], told: _Cells, command: str)
 
 
 def _linked(document: str) -> str:
-    found = _THREAD.fullmatch(document)
-    return f"[{document}](https://github.com/{found[1]}/issues/{found[2]})" if found else markdown_text(document)
+    thread = _THREAD.fullmatch(document)
+    return f"[{document}](https://github.com/{thread[1]}/issues/{thread[2]})" if thread else markdown_text(document)
 
 
 def _anchor(title: str) -> str:

@@ -78,11 +78,11 @@ def ladder_of(verdicts: Sequence[Verdict], dispute: Dispute, manifest: Manifest)
     if asked is None:
         return None
     weights = {one.workload.name: one.workload.geometry or "" for one in manifest.experiments}
-    found = [_step(each, weights) for each in verdicts if each.claim == asked.claim and each.effects]
-    whole = next((step for step in found if step.name == asked.whole), None)
+    measured = [_step(each, weights) for each in verdicts if each.claim == asked.claim and each.effects]
+    whole = next((step for step in measured if step.name == asked.whole), None)
     if whole is None:
         return None
-    after = {step.baseline: step for step in found if step is not whole}
+    after = {step.baseline: step for step in measured if step is not whole}
     steps, beyond, at = list[LadderStep](), list[LadderStep](), whole.baseline
     while at in after:
         step = after.pop(at)
@@ -140,9 +140,9 @@ class LadderAdvice:
     @property
     def to_take(self) -> str:
         """The steps that gain most, in a sentence."""
-        told = [f"{step.name} ({_times(step)}{_price(step)})" for step in self.take[:MOST_STEPS]]
+        texts = [f"{step.name} ({_times(step)}{_price(step)})" for step in self.take[:MOST_STEPS]]
         more = f" and {len(self.take) - MOST_STEPS} more" if len(self.take) > MOST_STEPS else ""
-        return f"Take {', '.join(told)}{more}."
+        return f"Take {', '.join(texts)}{more}."
 
     @property
     def not_to_take(self) -> str:
@@ -161,7 +161,7 @@ class LadderAdvice:
         return [
             {
                 "change": step.name,
-                "speed": _times(step),
+                "speed, by workload": _times(step),
                 "most on": max(step.effects.values(), key=lambda effect: effect.ratio).where,
                 "memory": f"up to +{most:.0f} %" if (most := _most_memory(step)) >= 1 else "no more",
             }
@@ -197,8 +197,8 @@ def ladder_rows(ladder: Ladder) -> list[list[str]]:
     """Rows of the table: the steps, all of them together, and what lies beyond."""
     rows = [_row(ladder, step, f"{number}. {step.name}") for number, step in enumerate(ladder.steps, 1)]
     products = {workload: ladder.product(workload) for workload in ladder.workloads}
-    told = [f"{each[0]:.3f}× [{each[1]:.3f}, {each[2]:.3f}]" if each else "" for each in products.values()]
-    rows.append(["these multiplied", "", *told, ""])
+    texts = [f"{each[0]:.3f}× [{each[1]:.3f}, {each[2]:.3f}]" if each else "" for each in products.values()]
+    rows.append(["these multiplied", "", *texts, ""])
     rows.append(_row(ladder, ladder.whole, f"measured as one: {ladder.whole.name}"))
     return rows + [_row(ladder, step, f"beyond: {step.name}") for step in ladder.beyond]
 
@@ -220,5 +220,5 @@ def ladder_markdown(ladder: Ladder) -> str:
     table = markdown_rows([markdown_cell(each) for each in ladder_headings(ladder)], cells)
     if (advice := ladder_advice(ladder)) is None:
         return f"{table}\n"
-    told = " ".join(markdown_text(each) for each in (advice.together, advice.to_take, advice.not_to_take) if each)
-    return f"{told}\n\n{table}\n"
+    text = " ".join(markdown_text(each) for each in (advice.together, advice.to_take, advice.not_to_take) if each)
+    return f"{text}\n\n{table}\n"

@@ -28,7 +28,7 @@ def markdown_table(verdicts: Sequence[Verdict], manifest: Manifest, *, command: 
     rows = []
     verdicts = _by_question(verdicts, manifest.dispute)
     for verdict in verdicts:
-        effects = sorted((each for each in verdict.effects if each.value is not None), key=lambda each: each.ratio)
+        effects = sorted((each for each in verdict.effects if each.value is not None), key=lambda effect: effect.ratio)
         rounds = [effect.rounds for effect in effects]
         name, part, claimed = map(markdown_cell, (verdict.claim, verdict.part, verdict.claimed_here))
         cells = [
@@ -53,7 +53,7 @@ def markdown_table(verdicts: Sequence[Verdict], manifest: Manifest, *, command: 
 
 def _by_question(verdicts: Sequence[Verdict], dispute: Dispute) -> list[Verdict]:
     asked = list(dict.fromkeys(claim for claim, _ in dispute.headlines()))
-    return sorted(verdicts, key=lambda each: asked.index(each.claim) if each.claim in asked else len(asked))
+    return sorted(verdicts, key=lambda verdict: asked.index(verdict.claim) if verdict.claim in asked else len(asked))
 
 
 def _open_list(verdicts: Sequence[Verdict], manifest: Manifest) -> str:

@@ -30,8 +30,8 @@ def row_words(verdict: Verdict) -> list[str]:
     by_workload = grid_answers(verdict)
     words = by_workload.values() if by_workload else [effect.verdict for effect in verdict.effects]
     asked = {"supported": "yes", "refuted": "no"} if verdict.is_condition else {}
-    told = [word.look.row for word in words if word not in (Word.PASSED, Word.FIRED)]
-    return [asked.get(word, word) for word in told]
+    rows = [word.look.row for word in words if word not in (Word.PASSED, Word.FIRED)]
+    return [asked.get(word, word) for word in rows]
 
 
 def tally(verdict: Verdict) -> dict[str, int]:
@@ -73,15 +73,15 @@ class Standing:
 def standing(verdict: Verdict) -> Standing:
     """The verdict's own word; where that is "inconclusive", which kind. Where two variants differ from place to place:
     how many places there are of each kind."""
-    if told := over_machines(verdict):
-        return Standing(told)
+    if text := over_machines(verdict):
+        return Standing(text)
     counts = tally(verdict)
     if verdict.verdict == Word.DEPENDS and verdict.is_comparison:
         return Standing(tally_text(counts) if counts.keys().isdisjoint(UNSETTLED) else settled_text(counts))
     if not verdict.is_open:
         return Standing(UNDERSTATED if is_understated(verdict) else verdict.verdict)
-    if told := settled_text(counts):
-        return Standing(told)
+    if text := settled_text(counts):
+        return Standing(text)
     bound = bound_text(verdict, [effect for effect in verdict.effects if effect.verdict == Word.INCONCLUSIVE])
     return Standing("open", bound or "no interval yet")
 
@@ -116,15 +116,15 @@ def over_machines(verdict: Verdict) -> str:
     if verdict.verdict in GIVEN:
         return f"{verdict.verdict} on these {len(machines)} machines"
     settled = Counter(next(iter(words)) for words in machines.values() if len(words) == 1 and words <= {*SETTLED})
-    told = ", ".join(f"{each} on {count}" for each, count in settled.items())
-    return told and f"{told} of {len(machines)} machines, rest open"
+    text = ", ".join(f"{each} on {count}" for each, count in settled.items())
+    return text and f"{text} of {len(machines)} machines, rest open"
 
 
 def settled_text(counts: Mapping[str, int]) -> str:
     """ "refuted on 6 of 9, rest open"; nothing where no row is settled."""
     settled = {word: count for word, count in counts.items() if word not in UNSETTLED}
-    told = ", ".join(f"{word} on {count}" for word, count in settled.items())
-    return told and f"{told} of {sum(counts.values())}, rest open"
+    text = ", ".join(f"{word} on {count}" for word, count in settled.items())
+    return text and f"{text} of {sum(counts.values())}, rest open"
 
 
 def verdict_text(verdict: Verdict) -> str:
@@ -184,12 +184,12 @@ def _outside_text(effects: Sequence[Effect], low: float | None, high: float | No
     if not effects or len(below) + len(above) < len(effects):
         return ""
     unit, as_ratio = effects[0].unit, bool(low and low >= 1.5)
-    told = []
+    texts = []
     if below:
-        told.append(span_text(Bounds(min([*lows, *below]), max(below), unit), "at most", as_ratio=as_ratio))
+        texts.append(span_text(Bounds(min([*lows, *below]), max(below), unit), "at most", as_ratio=as_ratio))
     if above:
-        told.append(span_text(Bounds(min(above), max([*highs, *above]), unit), "at least", as_ratio=as_ratio))
-    return " or ".join(told)
+        texts.append(span_text(Bounds(min(above), max([*highs, *above]), unit), "at least", as_ratio=as_ratio))
+    return " or ".join(texts)
 
 
 def grid_answers(verdict: Verdict) -> dict[str, Word]:

@@ -13,6 +13,6 @@ def evidence_of(folder: RunFolder, manifest: Manifest) -> Evidence:
     """Its samples and what its passes found. Raises RunError where one of its files cannot be read, or the samples are
     gone that its manifest speaks of."""
     timed = bool(folder.finished_rounds()) or any(each.rounds for each in manifest.experiments)
-    passes = {metric.names[0]: found for metric in metrics() if (found := metric.read(folder)) is not None}
+    passes = {metric.names[0]: results for metric in metrics() if (results := metric.read(folder)) is not None}
     samples = folder.read_samples() if timed else no_rows(COLUMNS)
     return evidence_from_manifest(manifest, samples, passes=passes)

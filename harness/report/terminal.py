@@ -88,9 +88,9 @@ def verdict_report(verdicts: Sequence[Verdict], manifest: Manifest, causes: Mapp
         blocks += ["", Text("No verdicts: nothing was measured.")]
     blocks += ["", *(Text(line) for line in run_notes(verdicts, manifest))]
     blocks += [Text(f"excluded: {line}", style="yellow") for line in excluded_lines(manifest, effects)]
-    found = answer(verdicts, manifest.dispute)
-    lines = [line.sentence for line in found.lines if line.sentence != found.headline]
-    blocks += ["", Text(found.headline, style="bold"), *(Text(f"  {line}") for line in lines)] if verdicts else []
+    conclusion = answer(verdicts, manifest.dispute)
+    lines = [line.sentence for line in conclusion.lines if line.sentence != conclusion.headline]
+    blocks += ["", Text(conclusion.headline, style="bold"), *(Text(f"  {line}") for line in lines)] if verdicts else []
     return Group(*blocks)
 
 
@@ -136,8 +136,8 @@ def _effects(verdict: Verdict, widths: Sequence[int], causes: Mapping[Key, Expla
         for index, effect in enumerate(effects):
             if pairs[index] == pair:
                 yield _Row(effect, widths)
-                if found := causes.get((effect.workload, effect.variant, effect.baseline)):
-                    lines = (found.times, found.told)
+                if explanation := causes.get((effect.workload, effect.variant, effect.baseline)):
+                    lines = (explanation.times, explanation.told)
                     yield from (Padding(Text(one_text_line(line, 400)), (0, 0, 0, 6)) for line in filter(None, lines))
                 yield from (_note(note, 6) for note in notes[index] if note not in shared)
 

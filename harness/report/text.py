@@ -42,16 +42,16 @@ def interval_text(low: float | None, high: float | None, unit: str = "") -> str:
 
 def call_time(ns: float) -> str:
     """A time with its unit, three significant digits: "7.85 ms"."""
-    one, unit = unit_of(ns)
-    return f"{ns / one:.3g} {unit}"
+    unit_ns, unit = unit_of(ns)
+    return f"{ns / unit_ns:.3g} {unit}"
 
 
 def call_times(both: tuple[float, float]) -> tuple[str, str]:
     """Two times that stand beside each other, in one unit."""
     if any(map(math.isnan, both)):
         return "not measured", "not measured"
-    one, unit = unit_of(max(both))
-    before, after = (f"{ns / one:.3g} {unit}" for ns in both)
+    unit_ns, unit = unit_of(max(both))
+    before, after = (f"{ns / unit_ns:.3g} {unit}" for ns in both)
     return before, after
 
 
@@ -271,9 +271,9 @@ def environments_text(environments: Mapping[str, SideEnvironment]) -> str:
 
 def _how_sure(verdicts: Sequence[Verdict], alpha: float) -> str:
     """How many of the verdicts may be wrong, and which of them hold all at once."""
-    told = [verdict for verdict in verdicts if verdict.verdict in GIVEN]
-    given = [verdict for verdict in told if not math.isnan(verdict.alpha)]
-    bounded, together = len(told) - len(given), sum(verdict.together for verdict in given)
+    decided = [verdict for verdict in verdicts if verdict.verdict in GIVEN]
+    given = [verdict for verdict in decided if not math.isnan(verdict.alpha)]
+    bounded, together = len(decided) - len(given), sum(verdict.together for verdict in given)
     tried = len(given) + sum(verdict.verdict == Word.INCONCLUSIVE and verdict.alpha > 0 for verdict in verdicts)
     text = f"Each verdict is wrong with at most {100 * alpha:g} % probability"
     if tried > 1:

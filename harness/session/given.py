@@ -64,31 +64,33 @@ def functions_again(
         raise _lacks(folder, "functions", asked)
     threads = max(entry.workload.threads or 1 for entry in known.experiments)
     [statistic] = {entry.workload.statistic for entry in known.experiments}
-    request, found = functions_of(replace(again, threads=threads, statistic=cast(Statistic, statistic)), [])
-    if request.compare != known.ad_hoc[0] or found.made_by.keys() != known.sources.calls.keys():
+    request, functions = functions_of(replace(again, threads=threads, statistic=cast(Statistic, statistic)), [])
+    if request.compare != known.ad_hoc[0] or functions.made_by.keys() != known.sources.calls.keys():
         raise _lacks(folder, "other functions, or under other names", asked)
-    return found
+    return functions
 
 
 def _here(options: Sequence[str]) -> Request:
     """What these options give, if all of it lies where this command is given; digests are compared later. A
     command or an installed module is never taken from a run: a run that is not ours could name any."""
-    found = dict[str, list[Source]]()
+    by_option = dict[str, list[Source]]()
     try:
         for word in options:
             if word.startswith("--"):
                 option = word
             else:
-                found.setdefault(option, []).append(parse_at(word, option=option))
+                by_option.setdefault(option, []).append(parse_at(word, option=option))
     except OutsideVariantError:
         return Request()
     if (
-        not all(_is_here(source) for sources in found.values() for source in sources)
-        or len(found.get(COMPARE, ())) != 2
+        not all(_is_here(source) for sources in by_option.values() for source in sources)
+        or len(by_option.get(COMPARE, ())) != 2
     ):
         return Request()
-    baseline, variant = found[COMPARE]
-    return Request(compare=(baseline, variant), calls=tuple(found[CALL]), check=next(iter(found.get(CHECK, ())), None))
+    baseline, variant = by_option[COMPARE]
+    return Request(
+        compare=(baseline, variant), calls=tuple(by_option[CALL]), check=next(iter(by_option.get(CHECK, ())), None)
+    )
 
 
 def _is_here(source: Source) -> bool:

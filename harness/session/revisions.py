@@ -145,14 +145,14 @@ def bisect(
         raise SourceError(f"{bad} does not come after {good}: expected an older and a newer revision of one branch")
     steps = [measure(last, slower_percent)]
     if not steps[0].slow:
-        told = "not shown to be" if steps[0].slow is None else "not"
+        negation = "not shown to be" if steps[0].slow is None else "not"
         range_ = f"{steps[0].ratio:.3f} [{steps[0].low:.3f}, {steps[0].high:.3f}] times as fast"
-        raise NotSlower(f"{bad} is {told} more than {slower_percent:g} % slower than {good}: it is {range_}")
+        raise NotSlower(f"{bad} is {negation} more than {slower_percent:g} % slower than {good}: it is {range_}")
     limit = max(slower_percent, 100 * math.expm1(-math.log(steps[0].high) / 2))
     known_good, known_bad, open_ = -1, len(commits) - 1, set[int]()
     while candidates := [place for place in range(known_good + 1, known_bad) if place not in open_]:
         middle = (known_good + known_bad) / 2
-        place = min(candidates, key=lambda each: abs(each - middle))
+        place = min(candidates, key=lambda candidate: abs(candidate - middle))
         try:
             step = measure(commits[place], limit)
         except Disagreement:  # such as a commit whose tests would fail: it says nothing about time

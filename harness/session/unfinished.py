@@ -118,9 +118,9 @@ class Unfinished:
         """Give the state of each experiment what earlier sittings know of it. Gates are passed anew, and the time of a
         call is taken anew."""
         rounds, numbers = Counter[str](), dict[str, int]()
-        for each in self.rounds:
-            rounds[each.workload] += 1
-            numbers[each.workload] = max(numbers.get(each.workload, -1), each.number)
+        for finished in self.rounds:
+            rounds[finished.workload] += 1
+            numbers[finished.workload] = max(numbers.get(finished.workload, -1), finished.number)
         known = {entry.workload.name: entry for entry in self.manifest.experiments}
         measurement.participants.excluded |= self.excluded()
         for group in measurement.processes.groups:
@@ -146,13 +146,13 @@ class Unfinished:
     def check(self, measurement: Measurement) -> None:
         """After the gates: the weights and the device are what they were. Raises RunError."""
         earlier = {"device": self.manifest.machine_facts.get("device")}
-        found = device_differences(earlier, {"device": measurement.processes.device_facts})
+        differences = device_differences(earlier, {"device": measurement.processes.device_facts})
         for name, facts in (self.manifest.checkpoints or {}).items():
             before, digest = facts.digest, measurement.processes.checkpoints.get(name, {}).get("digest")
             if before is not None and digest is not None and before != digest:
-                found.append(f"weights of {name}: SHA-256 {before[:12]} against {digest[:12]}")
-        if found:
-            raise _refused(self.folder, found)
+                differences.append(f"weights of {name}: SHA-256 {before[:12]} against {digest[:12]}")
+        if differences:
+            raise _refused(self.folder, differences)
 
 
 def _refused(folder: RunFolder, differences: Sequence[str]) -> RunError:

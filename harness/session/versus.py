@@ -137,7 +137,7 @@ class Outcome:
     @classmethod
     def of(cls, result: Result) -> Outcome:
         """From a run of `Question.measure`: the condition's verdict where there is one."""
-        judged = sorted(result.verdicts, key=lambda each: each.claim == FAIL_IF)
+        judged = sorted(result.verdicts, key=lambda judgement: judgement.claim == FAIL_IF)
         if not judged or not judged[-1].effects:
             excluded = "; ".join(f"{each.variant}: {each.reason}" for each in result.manifest.excluded)
             raise Disagreement(excluded or "nothing was measured")

@@ -69,9 +69,9 @@ def divide(places: Mapping[str, Samples], totals: Samples, call_ns: tuple[float,
     looked_at = [key for key in large[:MOST_ROWS] if shares[key].mean(axis=1).max() >= LEAST_SHARE]
     alpha_of_row = alpha / max(len(looked_at), 1)
     rows = [_row(key, shares[key], whole, times, alpha_of_row) for key in looked_at]
-    told = sorted((row for row in rows if row.is_told), key=lambda row: -abs(row.ns))
-    others = 1 - sum((shares[row.key] for row in told), np.zeros_like(whole))
-    return Division(tuple(told), _row("", others, whole, times, alpha_of_row))
+    proven = sorted((row for row in rows if row.is_told), key=lambda row: -abs(row.ns))
+    others = 1 - sum((shares[row.key] for row in proven), np.zeros_like(whole))
+    return Division(tuple(proven), _row("", others, whole, times, alpha_of_row))
 
 
 def _row(

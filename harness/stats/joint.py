@@ -33,11 +33,13 @@ def chance_of_no_difference(series: Sequence[EqualSides]) -> float:
 
     How far: the sum of the squared signed-rank sums, each over its variance. 1 where nothing can be said.
     """
-    told = [each for each in series if np.any(each.values)]
-    if not told:
+    informative = [each for each in series if np.any(each.values)]
+    if not informative:
         return 1.0
-    places = {unit: place for place, unit in enumerate(dict.fromkeys(unit for each in told for unit in each.units))}
-    ranks = [([places[unit] for unit in each.units], _signed_ranks(each.values)) for each in told]
+    places = {
+        unit: place for place, unit in enumerate(dict.fromkeys(unit for each in informative for unit in each.units))
+    }
+    ranks = [([places[unit] for unit in each.units], _signed_ranks(each.values)) for each in informative]
     here, rng = _distance(ranks, np.ones((len(places), 1))), np.random.default_rng(0)
     as_far = 0
     for _ in range(CHUNKS):

@@ -206,10 +206,10 @@ class RunFolder:
         groups: dict[tuple[Any, ...], set[str]] = {}
         for *key, variant in self._distinct([*journal.ROUND, "variant"]):
             groups.setdefault(tuple(key), set()).add(variant)
-        found: dict[str, set[tuple[str, ...]]] = {}
+        by_workload: dict[str, set[tuple[str, ...]]] = {}
         for (workload, *_), names in groups.items():
-            found.setdefault(workload, set()).add(tuple(sorted(names)))
-        return {workload: frozenset(shared) for workload, shared in found.items()}
+            by_workload.setdefault(workload, set()).add(tuple(sorted(names)))
+        return {workload: frozenset(shared) for workload, shared in by_workload.items()}
 
     def finished_rounds(self) -> dict[str, int]:
         """Workload → number of rounds here, which the manifest of a killed run does not know: it is older.

@@ -54,11 +54,13 @@ def write_table(table: Table, path: Path, facts: Mapping[str, str] | None = None
     """With `facts` about it, and a checksum of each column: a file of a run that has not ended shows damage itself.
     Raises OSError."""
     facts = {**(facts or {}), _CHECKSUMS: json.dumps({name: _crc(table[name]) for name in table.columns})}
-    told = ", ".join(f"{sql_text(name)}: {sql_text(fact)}" for name, fact in facts.items())
+    metadata = ", ".join(f"{sql_text(name)}: {sql_text(fact)}" for name, fact in facts.items())
     with data_base() as base:
         base.register("rows_", {name: table[name] for name in table.columns})
         try:
-            base.execute(f"COPY rows_ TO {sql_text(path)} (FORMAT parquet, COMPRESSION zstd, KV_METADATA {{{told}}})")
+            base.execute(
+                f"COPY rows_ TO {sql_text(path)} (FORMAT parquet, COMPRESSION zstd, KV_METADATA {{{metadata}}})"
+            )
         except duckdb.IOException as error:
             path.write_bytes(b"\0" * 65_536)  # the system says itself what is wrong with the place
             raise OSError(errno.EIO, first_line(error)) from error

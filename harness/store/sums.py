@@ -42,10 +42,10 @@ class Sums:
         if not (self.path / MANIFEST).exists():
             return None
         listing = read_bytes(self.path / SUMS) if (self.path / SUMS).exists() else None
-        told = _told(read_bytes(self.path / MANIFEST), listing)
-        if told.wrong:
-            raise ChangedFile(self.path / told.wrong, GONE if listing is None else CHANGED, RESTORE)
-        return told.files
+        sums = _told(read_bytes(self.path / MANIFEST), listing)
+        if sums.wrong:
+            raise ChangedFile(self.path / sums.wrong, GONE if listing is None else CHANGED, RESTORE)
+        return sums.files
 
     def check(self, name: str, content: bytes) -> None:
         """Raise ChangedFile where this is not the content that the run wrote into a file."""

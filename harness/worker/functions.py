@@ -78,12 +78,12 @@ class FunctionsKind(BenchKind):
         for name in runners:
             subject = bench.subjects[name]
             try:
-                found = bench.called[name].wrong(subject.asked, subject.last)
+                fault = bench.called[name].wrong(subject.asked, subject.last)
             except Exception as error:
-                found = raised_by(error)
+                fault = raised_by(error)
             subject.last = None
-            if found:
-                wrong[name] = f"a timed call: {found}"
+            if fault:
+                wrong[name] = f"a timed call: {fault}"
         return wrong
 
 

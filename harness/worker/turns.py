@@ -77,11 +77,11 @@ def answers(worker: Worker, workload: str, variant: str, seeds: Sequence[int], f
     """
     bench = worker.benches[workload]
     with worker.modes_of(bench):
-        found, inputs = bench.called[variant].answers(seeds)
+        returned, inputs = bench.called[variant].answers(seeds)
         digests = [carried.digest(each) for each in inputs]
         refused = ""
         try:
-            carried.write(Path(file), found)
+            carried.write(Path(file), returned)
         except carried.NotCarried as error:
             refused = str(error)
     return {

@@ -72,8 +72,8 @@ def verbs() -> dict[str, ModuleType]:
     """The modules beside this one that have `command`, by verb ("-" for "_"), in the order of the help."""
     folder = import_module(__package__).__path__
     modules = {entry.name: import_module(f"{__package__}.{entry.name}") for entry in pkgutil.iter_modules(folder)}
-    found = {name.replace("_", "-"): module for name, module in modules.items() if hasattr(module, "command")}
-    return {name: found[name] for name in dict.fromkeys([*FIRST, *found])}
+    commands = {name.replace("_", "-"): module for name, module in modules.items() if hasattr(module, "command")}
+    return {name: commands[name] for name in dict.fromkeys([*FIRST, *commands])}
 
 
 def build() -> typer.Typer:

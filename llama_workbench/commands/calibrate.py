@@ -103,14 +103,14 @@ def command(
         except KeyboardInterrupt:
             sys.stderr.write(f"interrupted: {len(every)} trials are kept in {file}\n")
             interrupted = True
-        found = [trial for trial in every if trial in asked and budget in (None, trial.budget)]
-        _show(file, found, as_json)
+        selected = [trial for trial in every if trial in asked and budget in (None, trial.budget)]
+        _show(file, selected, as_json)
     except OSError as error:
         raise Failure(f"{error.filename or file}: {error.strerror}; name another --file, or make room") from error
     if interrupted:
         raise typer.Exit(130)
     for path in into or ():
-        update_file(path, {"calibration-tables": in_tables(found), "calibration": in_a_sentence(found)})
+        update_file(path, {"calibration-tables": in_tables(selected), "calibration": in_a_sentence(selected)})
 
 
 def _selection(kinds: str, only: str, cases: str) -> Selection:
@@ -187,13 +187,13 @@ def _say(number: int, trial: Trial, left: float) -> None:
     )
 
 
-def _show(file: Path, found: Sequence[Trial], as_json: bool) -> None:
+def _show(file: Path, trials: Sequence[Trial], as_json: bool) -> None:
     from llama_workbench.harness.calibrate import rates
 
-    summed, pairs = rates.rows(found), rates.pair_rows(found)
+    summed, pairs = rates.rows(trials), rates.pair_rows(trials)
     if as_json:
         content = [asdict(each) | {"wrong_at_most": each.wrong.at_most} for each in summed]
-        machines = [*dict.fromkeys(trial.machine for trial in found)]
+        machines = [*dict.fromkeys(trial.machine for trial in trials)]
         print_json(
             {"format": 3, "file": str(file), "machines": machines, "rows": content, "pairs": [*map(asdict, pairs)]}
         )
@@ -201,12 +201,12 @@ def _show(file: Path, found: Sequence[Trial], as_json: bool) -> None:
     shown: list[Any] = []
     for headings, rows in ((rates.RATE_HEADINGS, summed), (rates.PAIR_HEADINGS, pairs)):
         lines = table(*headings)
-        for each in rows:
-            lines.add_row(*map(Text, rates.cells(each)))
+        for row in rows:
+            lines.add_row(*map(Text, rates.cells(row)))
         shown += [lines] if rows else []
-    notes = [rates.EXPLAINED, f"{file}; made on {'; '.join(dict.fromkeys(trial.machine for trial in found))}"]
-    if (rules := len({trial.rule for trial in found})) > 1:
+    notes = [rates.EXPLAINED, f"{file}; made on {'; '.join(dict.fromkeys(trial.machine for trial in trials))}"]
+    if (rules := len({trial.rule for trial in trials})) > 1:
         notes.insert(1, f"Measured by {rules} states of the code that measures and judges.")
-    if troubled := [trial for trial in found if trial.trouble]:
+    if troubled := [trial for trial in trials if trial.trouble]:
         notes.insert(1, f"{len(troubled)} could not be measured or lost a side; the last: {troubled[-1].trouble}")
     show(Group(*shown, *(Text(note, style="dim") for note in notes)))

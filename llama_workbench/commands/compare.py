@@ -110,8 +110,8 @@ def command(
     decide = [file for what, file in (("memory", MEMORY), ("instructions", INSTRUCTIONS)) if what in thresholds.gate]
     for run in runs:
         warn_changed(run, read=(MANIFEST, SAMPLES, *decide))
-    found = compare(*runs, thresholds=thresholds, threshold_percent=threshold)
-    comparison = replace(found, base=matched.name, notes=(*filter(None, [matched.note]), *found.notes))
+    compared = compare(*runs, thresholds=thresholds, threshold_percent=threshold)
+    comparison = replace(compared, base=matched.name, notes=(*filter(None, [matched.note]), *compared.notes))
     for path, text in ((markdown, to_markdown), (junit, to_junit)):
         if path is not None:
             write_file(path, text(comparison))

@@ -148,9 +148,9 @@ def _gallery(file: Path, judged: Rejudged, run: RunFolder, claims_dir: Path | No
     if not file.is_file() or "<!-- gallery:begin -->" not in file.read_text(encoding="utf-8"):
         return {}
     verdicts, manifest = judged
-    found = screens(run, verdicts, evidence_of(run, manifest))
+    all_screens = screens(run, verdicts, evidence_of(run, manifest))
     folder = claims_dir.as_posix() if claims_dir else "claims"
-    return {"gallery": gallery_markdown(stored_claims(run), verdicts, times_of(found), folder)}
+    return {"gallery": gallery_markdown(stored_claims(run), verdicts, times_of(all_screens), folder)}
 
 
 def _again(run: Path, files: list[Path]) -> str:

@@ -34,7 +34,7 @@ def command(
         warn_changed(folder, read=(MANIFEST, SAMPLES))
     measured = [read_standings(folder) for folder in folders]
     try:
-        found = shifts(measured)
+        differences = shifts(measured)
     except ValueError as error:
         raise Failure(str(error)) from error
-    write(to_toml(found, measured))
+    write(to_toml(differences, measured))

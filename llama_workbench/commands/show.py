@@ -43,10 +43,10 @@ def command(
     folder = run_of_one_machine(run)
     verdicts, manifest = rejudge(folder)
     compared = [verdict for verdict in verdicts if verdict.is_comparison]
-    found = screens(folder, compared, evidence_of(folder, manifest)) if compared else []
-    if not found:
+    all_screens = screens(folder, compared, evidence_of(folder, manifest)) if compared else []
+    if not all_screens:
         raise Failure(f"{folder.path}: this run compares no two sides by name (workbench judge {folder.path})")
-    for number, screen in enumerate(found):
+    for number, screen in enumerate(all_screens):
         write("\n" * bool(number))
         if markdown:
             write(screen_markdown(screen))

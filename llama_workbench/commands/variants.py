@@ -34,12 +34,12 @@ def command(
 
     chosen = [variants.get(each) for each in (variants.names() if name is None else [name])]
     if as_json:
-        found = [
+        entries = [
             {key: getattr(each, key) for key in ("name", "description", "source")}
             | {"factors": dict(each.factors), "installed": variants.missing(each.name) is None}
             for each in chosen
         ]
-        print_json(found if name is None else found[0])
+        print_json(entries if name is None else entries[0])
         return
     if name is not None:
         [variant] = chosen

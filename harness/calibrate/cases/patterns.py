@@ -17,9 +17,9 @@ def made(draw: random.Random, length: int) -> str:
     return ", ".join([f"k{number % 50}={number}.{number % 9}" for number in draw.choices(range(10_000), k=length)])
 
 
-def value(found: re.Match[str]) -> int:
+def value(entry: re.Match[str]) -> int:
     """Of one entry."""
-    return int(found[2]) * BASE + int(found[3] or 0)
+    return int(entry[2]) * BASE + int(entry[3] or 0)
 
 
 def once(given: str) -> int:

@@ -102,8 +102,8 @@ def _clock(book: ExperimentState, name: str) -> tuple[str, int]:
 def _rates(measurement: Measurement, group: Group) -> Rates:
     alone = replace(group, threads=1, torch=False)
     with closing(measurement.processes.new(alone, 0, "roof.log")) as process:
-        found = process.ask("roof", ROOF_SECONDS)
-    return MOST_TIMES * found["flops"], MOST_TIMES * found["bytes"]
+        rates = process.ask("roof", ROOF_SECONDS)
+    return MOST_TIMES * rates["flops"], MOST_TIMES * rates["bytes"]
 
 
 def _work(book: ExperimentState, configs: Mapping[str, LlamaConfig]) -> Work | None:

@@ -172,7 +172,7 @@ def _timed_call(this: _Pass, runner: Runner, made: Instrumented | None, prepare:
         taken.append((waited, {"": end - start} if made is None else durations(made.log, end)))
         if waited <= PREEMPTED_NS + PREEMPTED_SHARE * (end - start):
             break
-    return min(taken, key=lambda each: each[0])[1]
+    return min(taken, key=lambda call: call[0])[1]
 
 
 VERBS = {"phases": phases}
