@@ -252,7 +252,7 @@ def test_bars_begin_at_nothing_and_have_their_numbers_beside_them() -> None:
     effect = an_effect(variant="g", baseline="<f>")
     verdict = Verdict(claim="", who=(), verdict=Word.FASTER, reason="", effects=(effect,))
     page = costs_html(Screen(verdict, effect, (8e6, 2e6), (time, faults), "lives", None))
-    assert "In brackets: the 99 % interval. A row without any was counted, which is exact." in page
+    assert "In brackets: the 99 % interval. Rows without one were counted, not timed." in page
     assert "In brackets" not in costs_html(Screen(verdict, effect, (8e6, 2e6), (faults,), "lives", None))
     assert "Time of a call</strong> <span>-75 % [-76, -74]" in page and "&lt;f&gt;" in page and "<f>" not in page
     bars = re.findall(r"calc\((\S+) \* [^>]*></i>([^<]*)<", page)

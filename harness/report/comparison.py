@@ -219,7 +219,7 @@ class Screen:
         """What stands in the brackets beside a measure; empty where none has any."""
         if all(each.low == each.high for each in self.measures):
             return ""
-        return f"In brackets: the {100 * (1 - self.alpha):g} % interval. A row without any was counted, which is exact."
+        return f"In brackets: the {100 * (1 - self.alpha):g} % interval. Rows without one were counted, not timed."
 
     @property
     def alpha(self) -> float:
