@@ -19,7 +19,8 @@ from llama_workbench.dashboard.export.screen import code_html, costs_html
 from llama_workbench.harness.profilers.causes import SampledLine, SampledPair, _Reader, function_at
 from llama_workbench.harness.profilers.peak_memory import MEMORY
 from llama_workbench.harness.report.causes import Explanation, changes, explanations_in
-from llama_workbench.harness.report.comparison import Measure, Screen, code_of, code_text, screens
+from llama_workbench.harness.report.code_lines import code_of, code_text
+from llama_workbench.harness.report.comparison import Measure, Screen, screens
 from llama_workbench.harness.report.stored import evidence_of
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.causes import divide
@@ -166,7 +167,7 @@ def test_one_place_that_makes_up_the_difference_is_the_cause() -> None:
 
 def test_of_the_compared_functions_the_one_whose_own_lines_take_time_is_named() -> None:
     told = found(("baseline", "normalise", 7, 100), ("variant", "g", 12, 100))
-    assert told.sentence == "mostly in normalise (a.py:7): 10 ms saved a call; 4 ms added in g itself (a.py:12)"
+    assert told.sentence == "10 ms saved a call in normalise (a.py:7); 4 ms added in g itself (a.py:12)"
     told = found(("baseline", "f", 9, 100), ("variant", "clean", 20, 100))
     assert [cause.name for cause in told.causes] == ["f itself", "clean"]
 

@@ -17,7 +17,8 @@ from markupsafe import Markup
 from llama_workbench import __version__
 from llama_workbench.harness.machine.environment import one_line
 from llama_workbench.harness.report.causes import changes
-from llama_workbench.harness.report.comparison import LINES, Screen
+from llama_workbench.harness.report.code_lines import LINES
+from llama_workbench.harness.report.comparison import Screen
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.variants.spelling import did_you_mean
 

@@ -11,7 +11,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from llama_workbench.harness.report.causes import Explanation
-from llama_workbench.harness.report.comparison import Screen, code_of
+from llama_workbench.harness.report.code_lines import code_of
+from llama_workbench.harness.report.comparison import Screen
 from llama_workbench.harness.report.text import call_time, unit_of
 
 from .. import words

@@ -6,7 +6,8 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from llama_workbench.harness.report.causes import changes
-from llama_workbench.harness.report.comparison import LINES, Screen
+from llama_workbench.harness.report.code_lines import LINES
+from llama_workbench.harness.report.comparison import Screen
 
 from .. import state, words
 from ..export.screen import code_html, costs_html, css_variables

@@ -81,12 +81,12 @@ def _effect(hypothesis: LayersHypothesis, evidence: Evidence, pair: Sequence[str
     if isinstance(gains, Judged):
         return replace(empty, verdict=gains.verdict, cause=Cause.TOO_FEW_ROUNDS, reason=gains.reason)
     if hypothesis.quantity == "gain":
-        of_part, of_whole = map(interval_of, gains)
+        part_gain, whole_gain = map(interval_of, gains)
         log = Interval(
-            of_whole.centre - of_part.centre,
-            of_whole.low - of_part.high,
-            of_whole.high - of_part.low,
-            min(of_part.n, of_whole.n),
+            whole_gain.centre - part_gain.centre,
+            whole_gain.low - part_gain.high,
+            whole_gain.high - part_gain.low,
+            min(part_gain.n, whole_gain.n),
         )
     else:
         name = hypothesis.variant

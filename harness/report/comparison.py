@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import html
 import math
-import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +12,6 @@ from ..evidence.effect import ALPHA
 from ..evidence.evidence import Evidence
 from ..metrics.instructions.files import INSTRUCTIONS as INSTRUCTIONS_FILE
 from ..metrics.instructions.metric import difference
-from ..profilers.causes import SampledLine
 from ..profilers.peak_memory import MEMORY
 from ..spec.comparison import Comparison
 from ..spec.words import Word
@@ -22,8 +20,9 @@ from ..store.folder import RunFolder
 from ..store.schema import ExperimentRecord
 from ..store.verdict_schema import Effect, Verdict
 from .causes import Explanation, explanations_in, of_effect
+from .code_lines import LINES, code_text
 from .markdown import markdown_cell, markdown_rows, markdown_text
-from .text import call_times, effect_text, gain_text, one_text_line, size_text, unit_of
+from .text import call_times, effect_text, gain_text, one_text_line, size_text
 
 DEAR = 1.1
 """A side that needs this many times the memory of the other has its price named beside its gain."""
@@ -267,7 +266,7 @@ def _screen(
     measures += _peak(folder, effect)
     if max(faults) >= 1:
         ratio = faults[1] / faults[0] if faults[0] else math.inf
-        measures.append(Measure("page faults", *map(_count, faults), ratio, ratio, ratio))
+        measures.append(Measure("page faults", _count(faults[0]), _count(faults[1]), ratio, ratio, ratio))
     counted = "lives" if evidence.design.lives else "rounds"
     same = _same(experiment, effect)
     return Screen(verdict, effect, call_ns, tuple(measures), counted, explained, place, statistic, same, spread)
@@ -308,73 +307,6 @@ def _peak(folder: RunFolder, effect: Effect) -> list[Measure]:
     before, after = (float(peak or 0) for peak in peaks)
     ratio = after / before if before else math.nan
     return [Measure(PEAK, size_text(before), size_text(after), ratio, ratio, ratio)]
-
-
-# -- code -------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class CodeLine:
-    """A line of one side, with the time of a call that is spent there."""
-
-    function: str
-    file: str
-    line: int
-    text: str
-    ns: float
-
-
-LEAST_OF_CALL = 0.01
-"""Lines with less of a call are not shown."""
-
-BAR = 8  # letters of the bar of a line that takes a whole call
-
-
-def code_of(explained: Explanation, side: str) -> list[CodeLine]:
-    """The lines of a side that take time, function by function, that with the most time first."""
-    total, call_ns = sum(explained.sampled.samples[side]), explained.sampled.call_ns[side]
-    reached: dict[tuple[str, int, str], list[SampledLine]] = {}
-    for line in explained.sampled.lines:
-        if line.side == side:
-            reached.setdefault((line.file, line.line, line.function), []).append(line)
-    samples = [(lines[0], sum(sum(line.samples) for line in lines) / total) for lines in reached.values()]
-    shares = [(line, share) for line, share in samples if share >= LEAST_OF_CALL]
-    weight: dict[tuple[str, str], float] = {}
-    for place, share in shares:
-        weight[place.file, place.function] = weight.get((place.file, place.function), 0.0) + share
-
-    def order(item: tuple[SampledLine, float]) -> tuple[float, str, str, int]:
-        place = item[0]
-        return -weight[place.file, place.function], place.file, place.function, place.line
-
-    return [CodeLine(p.function, p.file, p.line, p.text, share * call_ns) for p, share in sorted(shares, key=order)]
-
-
-LINES = "Time of a call by line: a line's own, and that of libraries it calls. Bars of both sides have one scale."
-"""What stands beside the lines of both sides."""
-
-
-EIGHTHS = ("", *"▏▎▍▌▋▊▉")
-"""The ends of a bar."""
-
-
-def code_text(explained: Explanation, side: str, width: int = 88) -> str:
-    """The same as lines of text: time of a call with a bar, number, code; a long line of code wraps. A
-    function's name stands above its lines."""
-    unit_ns, unit = unit_of(max(explained.call_ns))
-    front = 18 + BAR
-    lines = [f"{unit:>7}"]
-    function = None
-    for line in code_of(explained, side):
-        if line.function != function:
-            lines.append(f"{'':>{10 + BAR}}{line.function} ({line.file.rpartition('/')[2]})")
-            function = line.function
-        text, *more = textwrap.wrap(line.text, width - front) or [""]
-        whole, eighths = divmod(round(8 * BAR * line.ns / max(explained.call_ns)), 8)
-        bar = "█" * whole + EIGHTHS[eighths]
-        lines.append(f"{line.ns / unit_ns:>7.3g}  {bar:<{BAR}} {line.line or '':>5}  {text}")
-        lines += [f"{'':>{front}}{rest}" for rest in more]
-    return "\n".join(lines)
 
 
 def measure_rows(measures: Sequence[Measure]) -> list[tuple[str, str, str, str]]:
