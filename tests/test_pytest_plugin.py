@@ -310,3 +310,21 @@ def test_profiles_and_memory_are_recorded(run_pytest, tmp_path, monkeypatch):
         assert sum(int(line.rpartition(" ")[2]) for line in folded.splitlines()) == entry["samples"] > 50
         assert "forward" in folded
         assert str(ROOT) not in folded
+
+
+def test_a_session_in_a_program_that_goes_on_leaves_its_garbage_alone(tmp_path: Path) -> None:
+    (tmp_path / "two.py").write_text(
+        "def f(n):\n    return n\n\ndef g(n):\n    return n\n\ndef made(seed):\n    return seed\n"
+    )
+    program = """
+import gc, sys, pytest
+calls = []
+gc.freeze = lambda: calls.append(len(sys.argv))
+words = ["--benchmark", "--collect-only", "-q", "--compare", "two.py:f", "two.py:g", "--call", "two.py:made"]
+assert pytest.main(words) == 0
+sys.argv[1:] = words
+assert pytest.main() == 0
+assert calls.count(1 + len(words)) == calls.count(1) + 1, calls  # the conftest of a checkout calls it in both
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import shlex
 import signal
+import sys
 import threading
 from collections.abc import Collection, Generator, Sequence
 from contextlib import closing, suppress
@@ -329,10 +330,11 @@ class Session:
         load(self.cases, self.result)
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_unconfigure(self) -> None:
+    def pytest_unconfigure(self, config: pytest.Config) -> None:
         """Pytest collects garbage five times before it ends, and Python once more: a quarter of a second of walking
-        through modules, for someone who waits."""
-        gc.freeze()
+        through modules, for someone who waits. A session within a program that goes on leaves its garbage alone."""
+        if list(config.invocation_params.args) == sys.argv[1:]:
+            gc.freeze()
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
