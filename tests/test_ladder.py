@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from llama_workbench import ROOT
+from llama_workbench.dashboard.views import data
+from llama_workbench.dashboard.views.answers import to_change
 from llama_workbench.harness.claims.dispute import _unknown, load_folder
 from llama_workbench.harness.report.ladder import ladder_advice, ladder_markdown, ladder_of
 from llama_workbench.harness.spec.dispute import Dispute, LadderClaim
@@ -80,6 +82,9 @@ def test_advice_names_what_gains_and_what_loses() -> None:
     left = advice.not_to_take
     assert lost.name in left and lost.name not in advice.to_take
     assert advice.together == "All steps together, from team006_after to fast: 1.75 to 1.79 times as fast."
+    poorer = data.figure("The rewrite", 0.01, (an_effect(low=0.98, high=1.02),))
+    assert to_change(advice, poorer) == f"Other changes gain more: those in the table. {advice.together}"
+    assert to_change(advice, data.figure("The rewrite", 0.01, (an_effect(low=1.9, high=2.1),))) == advice.together
     assert advice.to_take.startswith("Take ") and "(1.09 to 1.11 times" in advice.to_take
     first = ladder_markdown(ladder).splitlines()[0]
     assert first == f"{advice.together} {advice.to_take} {left}"

@@ -39,7 +39,7 @@ def quick(tmp_path_factory):
     """One measured run with everything saved."""
     folder = tmp_path_factory.mktemp("quick")
     result = pytest_process(
-        "--benchmark", *QUICK, "--budget=20", f"--run-dir={folder / 'run'}",
+        "--benchmark", *QUICK, "--budget=60", f"--run-dir={folder / 'run'}",
         f"--benchmark-json={folder / 'out.json'}", f"--benchmark-storage=file://{folder / 'storage'}",
         "--benchmark-save=first",
     )  # fmt: skip

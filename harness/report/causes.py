@@ -140,7 +140,7 @@ class Explanation:
         return f"{self.sampled.baseline} and {self.sampled.variant} themselves"
 
     def _row_name(self, row: PlaceDifference) -> str:
-        """The key of a row; of the two compared functions only the one whose own lines take time, if only one's do."""
+        """What a row is called. That of the two compared functions names one of them where only its lines take time."""
         if row.key == self._themselves:
             if row.baseline_ns < LEAST_OF_PLACE * row.variant_ns:
                 return f"{self.sampled.variant} itself"

@@ -273,7 +273,7 @@ def _screen(
 
 
 def _count(faults: float) -> str:
-    """Of a call, with digits enough for what they are compared by: "1,281", "1.77"."""
+    """Page faults of a call: "1,281", "1.76"."""
     return f"{faults:,.0f}" if faults >= 100 else f"{faults:.3g}"
 
 
