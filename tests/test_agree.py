@@ -70,6 +70,42 @@ def test_the_command(runs: dict[str, RunFolder], capsys: pytest.CaptureFixture[s
     assert [each["second"] for each in json.loads(capsys.readouterr().out)] == ["second", "other", "other"]
 
 
+def test_a_table_says_of_each_verdict_what_another_session_says(
+    runs: dict[str, RunFolder], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "PAGE.md"
+    page.write_text("".join(f"<!-- {name}:begin -->\n<!-- {name}:end -->\n" for name in ("session", "verdicts")))
+    judge = ["judge", str(runs["first"].path), "--write", str(page)]
+    with pytest.raises(SystemExit, match="0"):
+        main([*judge, "--session", str(runs["second"].path)])
+    text = page.read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith("| `")]
+    pair = agreement_of(*(runs[name].read(VERDICTS) for name in ("first", "second")))
+    assert sum(line.endswith("| the same |") for line in rows) == pair.judged >= 3
+    assert sum(line.endswith("|  |") for line in rows) == 0  # both were asked the same
+    assert "Another session, second: of " in text and "in other words; of " in text and "there " not in text
+    assert f"--session {runs['second'].path.name}" in text
+    with pytest.raises(SystemExit, match="0"):
+        main([*judge, "--session", str(runs["second"].path), "--check"])
+    with pytest.raises(SystemExit, match="0"):
+        main([*judge, "--session", str(runs["other"].path)])
+    text = page.read_text(encoding="utf-8")
+    assert "- team005_proposal against team006_before on prefill-15m-t128: " in text  # each difference, with both
+    with pytest.raises(SystemExit, match="2"):
+        main([*judge, "--session", str(tmp_path / "none")])
+    assert "none" in capsys.readouterr().err
+
+
+def test_another_machine_is_said_beside_another_session(
+    runs: dict[str, RunFolder], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = write_run(tmp_path / "there", rounds=12, only=[MODEL], environment={"cpu_model": "Another CPU"})
+    with pytest.raises(SystemExit, match="0"):
+        main(["judge", str(runs["first"].path), "--markdown", "--session", str(there.path)])
+    said = capsys.readouterr().out
+    assert "- The machine or software is not the same, so they need not agree: " in said and "Another CPU" in said
+
+
 def test_what_has_nothing_in_common_and_one_run_alone_are_refused(
     runs: dict[str, RunFolder], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,5 +1,5 @@
 """Do two runs of the same comparisons agree? Intervals of one pair of sides must have a common point, and words of one
-part of a claim must be the same where both runs give one."""
+part of a claim must be the same where both runs give one. What another session says stands beside each verdict."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ from typing import Any, TypeVar
 
 from ..spec.words import GIVEN
 from ..store.verdict_schema import Effect, Verdict
+from .outcome import outcome
+from .text import claim_text, effect_text
 
 T = TypeVar("T")
+
+NOT_COMPARABLE = "The machine or software is not the same, so they need not agree"
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,42 @@ def _effects(verdicts: Iterable[Verdict]) -> dict[object, Effect]:
 
 
 def _given(verdicts: Iterable[Verdict]) -> dict[object, Verdict]:
-    return {(each.claim, each.part, each.title): each for each in verdicts if each.verdict in GIVEN}
+    return {_part(each): each for each in verdicts if each.verdict in GIVEN}
+
+
+@dataclass(frozen=True)
+class OtherSession:
+    """A run of the same command in another session: its name, all that it says, and what of its machine or software is
+    not the same."""
+
+    name: str
+    verdicts: Sequence[Verdict]
+    differences: Sequence[str] = ()
+
+    def says(self, verdict: Verdict) -> str:
+        """What it says of a verdict, for a table: "the same", its own outcome, or nothing where it did not ask."""
+        there = {_part(each): each for each in self.verdicts}.get(_part(verdict))
+        if there is None:
+            return ""
+        settled_alike = there.verdict == verdict.verdict and verdict.verdict in GIVEN
+        return "the same" if settled_alike else outcome(there)
+
+    def agreement_lines(self, verdicts: Sequence[Verdict]) -> list[str]:
+        """How far it agrees with a run that says `verdicts`: one line, and one for each difference."""
+        pair = agreement_of(verdicts, self.verdicts)
+        other, apart = (len(each) or "none" for each in (pair.other_words, pair.apart))
+        lines = [
+            f"{self.name}: of {pair.judged} verdicts that both runs settled, {other} in other words; "
+            f"of {pair.compared} intervals in both, {apart} without a common point."
+        ]
+        if self.differences:
+            lines.append(f"{NOT_COMPARABLE}: {'; '.join(self.differences)}")
+        lines += [f"{claim_text(a)}: {outcome(a)}, there {outcome(b)}" for a, b in pair.other_words]
+        return lines + [f"{a.sides} on {a.where}: {effect_text(a)}, there {effect_text(b)}" for a, b in pair.apart]
+
+
+def _part(verdict: Verdict) -> object:
+    return verdict.claim, verdict.part, verdict.title
 
 
 def _both(first: Mapping[object, T], second: Mapping[object, T]) -> list[tuple[T, T]]:

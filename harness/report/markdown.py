@@ -11,6 +11,7 @@ from ..spec.dispute import Dispute
 from ..store.schema import Manifest
 from ..store.verdict_schema import Effect, Verdict
 from .again import command_of
+from .agreement import OtherSession
 from .outcome import cost_text, outcome
 from .text import claim_text, effect_text, excluded_lines, one_text_line, run_notes
 
@@ -19,11 +20,18 @@ class ReadmeError(Exception):
     """A document cannot be rewritten: the message names the file and what to add."""
 
 
-def markdown_table(verdicts: Sequence[Verdict], manifest: Manifest, *, command: str | None = None) -> str:
+def markdown_table(
+    verdicts: Sequence[Verdict],
+    manifest: Manifest,
+    *,
+    command: str | None = None,
+    session: OtherSession | None = None,
+) -> str:
     """The verdicts as a Markdown table, one row a verdict, with the smallest and the largest of its effects. First come
     the claims that the dispute asks about, in its order, then all others by name.
 
-    Below it: what the numbers mean, the machine, the session's noise, and `command`, which makes the table again.
+    session: another run of the same command; one more column has what it says. Below the table: what the numbers mean,
+    the machine, the session's noise, and `command`, which makes the table again.
     """
     rows = []
     verdicts = _by_question(verdicts, manifest.dispute)
@@ -39,9 +47,11 @@ def markdown_table(verdicts: Sequence[Verdict], manifest: Manifest, *, command: 
             _effect_cell(effects[-1]) if len(effects) > 1 else "",
             " to ".join(dict.fromkeys(str(end(rounds)) for end in (min, max) if rounds)),
         ]
-        rows.append(cells)
-    headings = ("claim", "said by", "verdict", "smallest effect", "largest effect", manifest.counted)
-    table = markdown_rows(headings, rows)
+        rows.append([*cells, markdown_cell(session.says(verdict))] if session else cells)
+    headings = ["claim", "said by", "verdict", "smallest effect", "largest effect", manifest.counted]
+    table = markdown_rows([*headings, *["another session"] * bool(session)], rows)
+    if session:
+        table += f"\n\n{session_markdown(session, verdicts)}"
     if opened := _open_list(verdicts, manifest):
         table += f"\n\nWhat would settle the open ones:\n\n{opened}"
     notes = [markdown_text(line) for line in run_notes(verdicts, manifest)]
@@ -49,6 +59,14 @@ def markdown_table(verdicts: Sequence[Verdict], manifest: Manifest, *, command: 
     if command:
         notes.append(f"This table is made by `{command}`.")
     return "\n\n".join([table, *notes]) + "\n"
+
+
+def session_markdown(session: OtherSession, verdicts: Sequence[Verdict]) -> str:
+    """How far another session agrees: a sentence, and a list of the differences."""
+    first, *differences = map(markdown_text, session.agreement_lines(verdicts))
+    return "\n".join(
+        [f"Another session, {first}", *["" for _ in differences[:1]], *(f"- {line}" for line in differences)]
+    )
 
 
 def _by_question(verdicts: Sequence[Verdict], dispute: Dispute) -> list[Verdict]:

@@ -65,6 +65,7 @@ def command(
 
 def _show(pairs: Mapping[tuple[str, str], RunAgreement], machines: Sequence[Mapping[str, Any]]) -> None:
     from llama_workbench.harness.machine.environment import comparable
+    from llama_workbench.harness.report.agreement import NOT_COMPARABLE
     from llama_workbench.harness.report.text import claim_text, effect_text
 
     rows = table("runs", "intervals in both", "no common point", "verdicts in both", "other words")
@@ -78,4 +79,4 @@ def _show(pairs: Mapping[tuple[str, str], RunAgreement], machines: Sequence[Mapp
         for verdict, other in pair.other_words:
             show(Text(f"other words: {claim_text(verdict)}: {verdict.verdict} and {other.verdict}"))
     if differences := dict.fromkeys(line for machine in machines[1:] for line in comparable(machines[0], machine)):
-        show(Text(f"The machine or software is not the same, so they need not agree: {'; '.join(differences)}"))
+        show(Text(f"{NOT_COMPARABLE}: {'; '.join(differences)}"))

@@ -14,6 +14,7 @@ from .shared import AsJson, RunArgument, print_json, show, warn_changed, write
 
 if TYPE_CHECKING:
     from llama_workbench.harness.fleet.rejudge import Rejudged
+    from llama_workbench.harness.report.agreement import OtherSession
     from llama_workbench.harness.store.folder import RunFolder
 
 
@@ -25,7 +26,8 @@ Of a run at a URL nothing is rewritten.
 
 --write fills each pair of lines <!-- NAME:begin --> and <!-- NAME:end --> that the file has:
 "answer" (the headline, and a line for each main claim), "headlines" (a row for each), "rules" (what each team's own
-rule picks), "ladder" (what is left to gain, step by step), "verdicts" (every verdict), "gallery" (an argument each).
+rule picks), "ladder" (what is left to gain, step by step), "verdicts" (every verdict), "session" (how far --session
+agrees), "gallery" (an argument each).
 
 \b
 Exit codes:
@@ -40,6 +42,7 @@ Examples:
   workbench judge results/runs/20260102T030405Z-1a2b
   workbench judge results/baselines/main --write README.md --write VERDICTS.md
   workbench judge results/baselines/main --write README.md --check     in CI
+  workbench judge results/baselines/main --session the-day-after --write VERDICTS.md
 """
 
 
@@ -54,6 +57,12 @@ def command(
     claims_dir: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="Take its questions and rules from this folder, and keep them in the run."),
+    ] = None,
+    session: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN", help="Another run of the same command: a column says what it says of each verdict."
+        ),
     ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Write nothing; exit 1 if a file of --write (README.md) is out of date.")
@@ -72,6 +81,7 @@ def command(
     folder, stays = find_run(run), check or is_url(run)
     targets = files or ([Path("README.md")] if check else [])
     warn_changed(folder, read=judged_files(), rewritten=() if stays else JUDGED_ANEW)
+    other = _other_session(session, folder) if session else None
     judged = rejudge(folder, claims_dir)
     verdicts, manifest = judged
     asked_anew = manifest.dispute != folder.manifest().dispute
@@ -83,13 +93,26 @@ def command(
         if folder.finished_rounds():
             write_standings(folder)
     if markdown:
-        write(markdown_table(*judged, command=_again(folder.path, [Path("README.md")])))
+        again = _again(folder.path, [Path("README.md")], session)
+        write(markdown_table(*judged, command=again, session=other))
     elif as_json:
         print_json(verdicts)
     elif not targets:
         _show(folder, judged)
     if targets:
-        _update(targets, judged, folder, claims_dir, check)
+        _update(targets, judged, folder, claims_dir, other, check)
+
+
+def _other_session(name: str, run: RunFolder) -> OtherSession:
+    """The run that --session names. Raises as `find_run` and `read`."""
+    from llama_workbench.harness.machine.environment import comparable
+    from llama_workbench.harness.report.agreement import OtherSession
+    from llama_workbench.harness.store.files import MANIFEST, VERDICTS
+
+    there = find_run(name)
+    warn_changed(there, read=(MANIFEST, VERDICTS))
+    facts = [each.manifest().machine_facts for each in (run, there)]
+    return OtherSession(there.path.name, there.read(VERDICTS), tuple(dict.fromkeys(comparable(*facts))))
 
 
 def _show(folder: RunFolder, judged: Rejudged) -> None:
@@ -107,18 +130,26 @@ def _show(folder: RunFolder, judged: Rejudged) -> None:
         write(f"go on: {command}\n")
 
 
-def _update(targets: list[Path], judged: Rejudged, run: RunFolder, claims_dir: Path | None, check: bool) -> None:
+def _update(
+    targets: list[Path],
+    judged: Rejudged,
+    run: RunFolder,
+    claims_dir: Path | None,
+    session: OtherSession | None,
+    check: bool,
+) -> None:
     """Write or check the files. Exit code 1 where one is out of date."""
     from llama_workbench.harness.metrics.share.files import PHASES
     from llama_workbench.harness.report.answer import answer_markdown, headlines
     from llama_workbench.harness.report.decision import decisions_of, picks_markdown, picks_of
     from llama_workbench.harness.report.ladder import ladder_markdown, ladder_of
-    from llama_workbench.harness.report.markdown import markdown_table, update_file
+    from llama_workbench.harness.report.markdown import markdown_table, session_markdown, update_file
 
     manifest, stale = judged.manifest, False
     dispute = manifest.dispute
     picks = picks_of(decisions_of(dispute, run.read_table(PHASES), judged.verdicts, manifest.alpha))
     ladder = ladder_of(judged.verdicts, dispute, manifest)
+    name = session.name if session else None
     for file in targets:
         blocks = {
             "answer": answer_markdown(judged.verdicts, dispute),
@@ -126,12 +157,13 @@ def _update(targets: list[Path], judged: Rejudged, run: RunFolder, claims_dir: P
             "ladder": ladder_markdown(ladder) if ladder else "This run has not measured it.",
             "rules": picks_markdown(picks),
             **_gallery(file, judged, run, claims_dir),
-            "verdicts": markdown_table(*judged, command=_again(run.path, [file])),
+            **({"session": session_markdown(session, judged.verdicts)} if session else {}),
+            "verdicts": markdown_table(*judged, command=_again(run.path, [file], name), session=session),
         }
         changed = update_file(file, blocks, check=check)
         stale |= check and changed
         if check and changed:
-            sys.stderr.write(f"{file}: out of date; make it anew: {_again(run.path, targets)}\n")
+            sys.stderr.write(f"{file}: out of date; make it anew: {_again(run.path, targets, name)}\n")
         else:
             sys.stderr.write(f"{file}: {'written' if changed else 'up to date'}\n")
     if stale:
@@ -153,7 +185,8 @@ def _gallery(file: Path, judged: Rejudged, run: RunFolder, claims_dir: Path | No
     return {"gallery": gallery_markdown(stored_claims(run), verdicts, times_of(all_screens), folder)}
 
 
-def _again(run: Path, files: list[Path]) -> str:
+def _again(run: Path, files: list[Path], session: str | None) -> str:
     """The command that fills the files again, as it is typed in the folder of the first."""
     place = Path(os.path.relpath(run.resolve(), files[0].resolve().parent)).as_posix()
-    return f"workbench judge {place}" + "".join(f" --write {file.name}" for file in files)
+    other = f" --session {session}" if session else ""
+    return f"workbench judge {place}{other}" + "".join(f" --write {file.name}" for file in files)
