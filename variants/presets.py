@@ -272,6 +272,9 @@ _OTHERS = (
     _plain("fast", ".fast", _FAST, "our best eager code: fused projections, transposed weights, SDPA, KV in place",
            "gpt-fast's recipe, litgpt's sliced KV"),
     _plain("fast_compiled", ".fast", _FAST, "our best code, compiled by torch.compile", "this project", compiled=True),
+    Variant("fast_rows_compiled", _Lazy(".fast_rows"),
+            "fast_compiled with weights [out, in], whose products with one token the compiler writes itself",
+            "this project", compiled=True, memory=replace(_FAST, repacked="joined")),
     _plain("fast_in_place", ".caches", _FAST,
            "fast with its KV cache behind the calls that the other ways to keep one need", "this project"),
     *(

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
+from llama_workbench.variants import YARDSTICKS
+
 from .. import words
 from ..views.entries import when
 from ..views.history import Break, Point
@@ -63,7 +65,8 @@ def timeline(
     days = [started[:10] or "no date" for started in starts]
     one_day = len(days) > 1 and len(set(days)) == 1
     labels = {k: words.label(starts[k][11:16] if one_day else days[k], 20) for k in _ticks(len(points))}
-    against = words.label(points[-1].against or "yardstick", 30)
+    against = points[-1].against
+    against = "the yardstick" if not against or against in YARDSTICKS else words.label(against, 16)  # the axis is short
     return figure(
         traces,
         colours,
@@ -79,7 +82,7 @@ def timeline(
             showgrid=False,
             standoff=8,
         ),
-        yaxis=ratio_axis(*_span(points), f"speed against {against} (log scale)", SMALL + 1, gridcolor=colours.rule),
+        yaxis=ratio_axis(*_span(points), f"speed (log), against {against}", SMALL + 1, gridcolor=colours.rule),
         legend={**ABOVE, "y": 1.02},
     )
 
