@@ -60,8 +60,9 @@ def test_what_is_made_from_the_run_is_up_to_date(
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr("llama_workbench.harness.fleet.rejudge.rejudge", lambda run, claims_folder: judged(run.path))
     with pytest.raises(SystemExit) as ended:
-        main(["judge", "reference", "--write", "README.md", "--write", "VERDICTS.md", "--check"])
+        written = ["--write", "README.md", "--write", "VERDICTS.md"]
+        main(["judge", "reference", "--session", "reference-second", *written, "--check"])
     assert (ended.value.code, capsys.readouterr().err) == (0, "README.md: up to date\nVERDICTS.md: up to date\n")
     readme, verdicts = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "VERDICTS.md"))
-    assert all(readme.count(f"<!-- {name}:begin -->") == 1 for name in ("answer", "headlines", "ladder", "rules"))
+    assert all(readme.count(f"<!-- {name}:begin -->") == 1 for name in ("answer", "headlines", "ladder", "rules", "session"))
     assert verdicts.count("<!-- verdicts:begin -->") == 1

@@ -22,6 +22,16 @@ def test_lines_never_run_backwards_within_a_phase(monkeypatch: pytest.MonkeyPatc
     assert re.findall(r"(\d+) %", text.getvalue()) == ["20", "70", "70", "90", "90"] * 2
 
 
+def test_nothing_is_done_whole_while_there_are_seconds_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "REPORT_SECONDS", 0.0)
+    text = io.StringIO()
+    lines = progress.LineProgress(Console(file=text, width=200))
+    lines.phase("rounds")
+    for done, left in ((1.0, 300.0), (0.97, 20.0), (1.0, 0.0)):  # the budget is spent; what is nearly settled goes on
+        lines.step("a workload", done, left)
+    assert re.findall(r"(\d+) %", text.getvalue()) == ["99", "99", "100"]
+
+
 def test_a_bar_never_runs_backwards_within_a_phase() -> None:
     bar = progress.LiveProgress(Console(file=io.StringIO(), force_terminal=True))
     try:

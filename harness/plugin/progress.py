@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 REPORT_SECONDS = 15.0
 """A log gets a line of progress this often."""
 
+ALMOST = 0.99
+
 
 class _Bar:
     """The bar of a run, or of one machine among several, whose name then stands before all that is told."""
@@ -33,7 +35,7 @@ class _Bar:
     def step(self, text: str, done: float, seconds_left: float) -> None:
         """Move the bar, never backwards within a phase: an estimate may take back what it said."""
         [bar] = [each for each in self._progress.tasks if each.id == self._task]
-        done = max(bar.completed, done)
+        done = max(bar.completed, _share(done, seconds_left))
         self._progress.update(self._task, description=text, completed=done, left=_left(seconds_left))
 
     def close(self) -> None:
@@ -90,13 +92,18 @@ class LineProgress:
         self._said = time.monotonic()
 
     def step(self, text: str, done: float, seconds_left: float) -> None:
-        self._done = max(self._done, done)  # an estimate may take back what it said; a reader need not see that
+        self._done = max(self._done, _share(done, seconds_left))  # an estimate may take back what it said; a reader need not see that
         if time.monotonic() - self._said >= REPORT_SECONDS:
             left = _left(seconds_left)
             self.note(f"{100 * self._done:3.0f} %{', ' + left if left else ''}: {text}")
 
     def close(self) -> None:
         pass
+
+
+def _share(done: float, seconds_left: float) -> float:
+    """Nothing is done whole while there are seconds left: a run may be given more of them than it was planned to take."""
+    return min(done, ALMOST) if seconds_left > 0 else done
 
 
 def _left(seconds: float) -> str:
