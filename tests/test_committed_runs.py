@@ -64,5 +64,7 @@ def test_what_is_made_from_the_run_is_up_to_date(
         main(["judge", "reference", "--session", "reference-second", *written, "--check"])
     assert (ended.value.code, capsys.readouterr().err) == (0, "README.md: up to date\nVERDICTS.md: up to date\n")
     readme, verdicts = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "VERDICTS.md"))
-    assert all(readme.count(f"<!-- {name}:begin -->") == 1 for name in ("answer", "headlines", "ladder", "rules", "session"))
+    assert all(
+        readme.count(f"<!-- {name}:begin -->") == 1 for name in ("answer", "headlines", "ladder", "rules", "session")
+    )
     assert verdicts.count("<!-- verdicts:begin -->") == 1

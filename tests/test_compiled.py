@@ -60,7 +60,7 @@ def captured_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("captured_only")
 @pytest.mark.parametrize(("name", "geometry"), [
     ("fast_compiled", "grouped"),
-    ("fast_rows_compiled", "plain"),
+    ("fast_rows_compiled", "grouped"),
     pytest.param("gpt_fast_compiled", "plain", marks=pytest.mark.long),
     pytest.param("team006_after_compiled", "grouped", marks=pytest.mark.long),
     pytest.param("team005_planned_compiled", "plain", marks=pytest.mark.long),

@@ -92,7 +92,8 @@ class LineProgress:
         self._said = time.monotonic()
 
     def step(self, text: str, done: float, seconds_left: float) -> None:
-        self._done = max(self._done, _share(done, seconds_left))  # an estimate may take back what it said; a reader need not see that
+        # An estimate may take back what it said; a reader need not see that.
+        self._done = max(self._done, _share(done, seconds_left))
         if time.monotonic() - self._said >= REPORT_SECONDS:
             left = _left(seconds_left)
             self.note(f"{100 * self._done:3.0f} %{', ' + left if left else ''}: {text}")
@@ -102,7 +103,7 @@ class LineProgress:
 
 
 def _share(done: float, seconds_left: float) -> float:
-    """Nothing is done whole while there are seconds left: a run may be given more of them than it was planned to take."""
+    """Nothing is done whole while there are seconds left: a run may get more of them than was planned."""
     return min(done, ALMOST) if seconds_left > 0 else done
 
 
