@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ..spec.words import GIVEN
+from ..store.sitting_schema import Sources
 from ..store.verdict_schema import Effect, Verdict
 from .outcome import outcome
 from .text import claim_text, effect_text
@@ -15,6 +16,16 @@ from .text import claim_text, effect_text
 T = TypeVar("T")
 
 NOT_COMPARABLE = "The machine or software is not the same, so they need not agree"
+
+
+def changed_code(first: Sources | None, second: Sources | None) -> list[str]:
+    """What of the code is not the same in two runs, as far as both know it."""
+    if first is None or second is None:
+        return []
+    both = first.variants.keys() & second.variants.keys()
+    count = sum(first.variants[name].digest != second.variants[name].digest for name in both)
+    files = f"files behind {count} of {len(both)} variants"
+    return [files] * bool(count) + ["the code that measures"] * (first.harness != second.harness)
 
 
 @dataclass(frozen=True)
@@ -93,7 +104,13 @@ class OtherSession:
         if self.differences:
             lines.append(f"{NOT_COMPARABLE}: {'; '.join(self.differences)}")
         lines += [f"{claim_text(a)}: {outcome(a)}, there {outcome(b)}" for a, b in pair.other_words]
-        return lines + [f"{a.sides} on {a.where}: {effect_text(a)}, there {effect_text(b)}" for a, b in pair.apart]
+        return lines + [f"{_what(a)}: {effect_text(a)}, there {effect_text(b)}" for a, b in pair.apart]
+
+
+def _what(effect: Effect) -> str:
+    """Whose number it is; of one variant alone also which one, as it has several."""
+    sides = f"{effect.sides} on {effect.where}"
+    return sides if effect.baseline or effect.metric in sides else f"{sides}, {effect.metric}"
 
 
 def _part(verdict: Verdict) -> object:

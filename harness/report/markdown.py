@@ -61,12 +61,11 @@ def markdown_table(
     return "\n\n".join([table, *notes]) + "\n"
 
 
-def session_markdown(session: OtherSession, verdicts: Sequence[Verdict]) -> str:
-    """How far another session agrees: a sentence, and a list of the differences."""
+def session_markdown(session: OtherSession, verdicts: Sequence[Verdict], *, whole: bool = True) -> str:
+    """How far another session agrees: a sentence, and a list of the differences where it is to be `whole`."""
     first, *differences = map(markdown_text, session.agreement_lines(verdicts))
-    return "\n".join(
-        [f"Another session, {first}", *["" for _ in differences[:1]], *(f"- {line}" for line in differences)]
-    )
+    items = [f"- {line}" for line in differences if whole]
+    return "\n".join([f"Another session, {first}", *[""] * bool(items), *items])
 
 
 def _by_question(verdicts: Sequence[Verdict], dispute: Dispute) -> list[Verdict]:

@@ -106,13 +106,14 @@ def command(
 def _other_session(name: str, run: RunFolder) -> OtherSession:
     """The run that --session names. Raises as `find_run` and `read`."""
     from llama_workbench.harness.machine.environment import comparable
-    from llama_workbench.harness.report.agreement import OtherSession
+    from llama_workbench.harness.report.agreement import OtherSession, changed_code
     from llama_workbench.harness.store.files import MANIFEST, VERDICTS
 
     there = find_run(name)
     warn_changed(there, read=(MANIFEST, VERDICTS))
-    facts = [each.manifest().machine_facts for each in (run, there)]
-    return OtherSession(there.path.name, there.read(VERDICTS), tuple(dict.fromkeys(comparable(*facts))))
+    one, other = run.manifest(), there.manifest()
+    differences = [*comparable(one.machine_facts, other.machine_facts), *changed_code(one.sources, other.sources)]
+    return OtherSession(there.path.name, there.read(VERDICTS), tuple(dict.fromkeys(differences)))
 
 
 def _show(folder: RunFolder, judged: Rejudged) -> None:
@@ -157,7 +158,7 @@ def _update(
             "ladder": ladder_markdown(ladder) if ladder else "This run has not measured it.",
             "rules": picks_markdown(picks),
             **_gallery(file, judged, run, claims_dir),
-            **({"session": session_markdown(session, judged.verdicts)} if session else {}),
+            **({"session": session_markdown(session, judged.verdicts, whole=False)} if session else {}),
             "verdicts": markdown_table(*judged, command=_again(run.path, [file], name), session=session),
         }
         changed = update_file(file, blocks, check=check)
