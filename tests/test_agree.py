@@ -55,6 +55,21 @@ def test_a_pair_of_sides_counts_once_by_its_narrowest_interval() -> None:
     assert not agreement_of([wide], [said("a", 0.0, float("inf"))]).compared  # nor has an open end an interval
 
 
+def test_numbers_of_no_variant_are_of_their_claim_alone() -> None:
+    def stated(part: str, value: float) -> Verdict:
+        effect = Effect(
+            workload="", variant="", baseline="", metric="share", ratio=None, low=value, high=value, rounds=1,
+            seconds=0.0, verdict=Word.REFUTED, reason="",
+        )  # fmt: skip
+        return Verdict(
+            claim="rules", who=(), verdict=Word.REFUTED, reason="", effects=(effect,), part=part, title="Rules"
+        )  # fmt: skip
+
+    first, second = stated("mask", 1.8), stated("softmax", 20.3)
+    assert agreement_of([first, second], [second, first]).compared == 2
+    assert not agreement_of([first, second], [second, first]).apart and not agreement_of([first], [second]).compared
+
+
 def test_the_command(runs: dict[str, RunFolder], capsys: pytest.CaptureFixture[str]) -> None:
     paths = [str(runs[name].path) for name in ("first", "second", "other")]
     with pytest.raises(SystemExit, match="0"):

@@ -65,11 +65,16 @@ def agreement_of(first: Sequence[Verdict], second: Sequence[Verdict]) -> RunAgre
 
 
 def _effects(verdicts: Iterable[Verdict]) -> dict[object, Effect]:
-    """What has an interval with both ends, by what it is of. Of a claim with a share of alpha of its own the interval
-    is wider: the narrowest one counts."""
-    known = [effect for verdict in verdicts for effect in verdict.effects if None not in (effect.lower, effect.upper)]
-    widest_first = sorted(known, key=lambda effect: effect.low - effect.high)
-    return {(each.workload, each.variant, each.baseline, each.metric, each.machine): each for each in widest_first}
+    """What has an interval with both ends, by what it is of; a number of no variant is of its claim's part alone. Of a
+    claim with a share of alpha of its own the interval is wider: the narrowest one counts."""
+    known = [
+        ((effect.workload, effect.variant, effect.baseline, effect.metric, effect.machine), _part(verdict), effect)
+        for verdict in verdicts
+        for effect in verdict.effects
+        if None not in (effect.lower, effect.upper)
+    ]
+    widest_first = sorted(known, key=lambda each: each[-1].low - each[-1].high)
+    return {(sides, None if effect.variant else part): effect for sides, part, effect in widest_first}
 
 
 def _given(verdicts: Iterable[Verdict]) -> dict[object, Verdict]:
