@@ -143,7 +143,7 @@ class FleetRun:
 
     def _heard(self, station: Station, answer: Any) -> None:
         if station.state == "starting":
-            threads = self.plan.threads
+            threads = self.plan.most_threads
             if why := station.check(str(answer), threads, self.plan.device):
                 self._leave_out(station, why)
             return

@@ -29,7 +29,7 @@ def fingerprint(
 ) -> dict[str, Any]:
     """Describe this machine and its software, in plain JSON types.
 
-    `threads` is the number of threads that a worker computes in; `allocator` the allocator settings of its
+    `threads` is the least number of threads that a worker computes in; `allocator` the allocator settings of its
     environment (`MALLOC_...` variables), empty for "as shipped"; `device` the kind of device that models compute on, of
     which the worker knows more (`devices`); `results` the folder that the run writes. Imports neither torch nor
     transformers.

@@ -68,8 +68,14 @@ class Plan:
 
     @property
     def threads(self) -> int:
+        """The fewest that any of its workloads computes on, as run.json has it for the whole run. A workload that takes
+        more says so itself: for it, the others are not of another machine."""
+        return min((experiment.workload.threads for experiment in self.experiments), default=1)
+
+    @property
+    def most_threads(self) -> int:
         """The most that any of its workloads computes on."""
-        return max((each.workload.threads for each in self.experiments), default=1)
+        return max((experiment.workload.threads for experiment in self.experiments), default=1)
 
     def hypotheses(self) -> list[Hypothesis]:
         """The parts of claims that this run can settle."""

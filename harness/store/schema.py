@@ -143,7 +143,7 @@ class Environment(Shape):
     python_implementation: Annotated[Text | None, says("which Python it is, such as CPython")] = None
     torch: Annotated[Text | None, says("version of torch")] = None
     packages: Annotated[dict[str, Text | None] | None, says("version by package")] = None
-    threads: Annotated[Count | None, says("threads of the measuring process")] = None
+    threads: Annotated[Count | None, says("the fewest threads that a workload computed on")] = None
     malloc: Annotated[dict[str, Any] | None, says("environment variables of the allocator")] = None
     device: Device | None = None
     load_average: Annotated[list[Number] | None, says("processes that wanted to run, over 1, 5 and 15 minutes")] = None

@@ -111,8 +111,8 @@ def _other_session(name: str, run: RunFolder) -> OtherSession:
 
     there = find_run(name)
     warn_changed(there, read=(MANIFEST, VERDICTS))
-    one, other = run.manifest(), there.manifest()
-    differences = [*comparable(one.machine_facts, other.machine_facts), *changed_code(one.sources, other.sources)]
+    ours, theirs = run.manifest(), there.manifest()
+    differences = [*comparable(ours.machine_facts, theirs.machine_facts), *changed_code(ours.sources, theirs.sources)]
     return OtherSession(there.path.name, there.read(VERDICTS), tuple(dict.fromkeys(differences)))
 
 
