@@ -58,7 +58,7 @@ def test_a_pair_of_sides_counts_once_by_its_narrowest_interval() -> None:
 def test_numbers_of_no_variant_are_of_their_claim_alone() -> None:
     def stated(part: str, value: float) -> Verdict:
         effect = Effect(
-            workload="", variant="", baseline="", metric="share", ratio=None, low=value, high=value, rounds=1,
+            workload="", variant="", baseline="", metric="share", ratio=float("nan"), low=value, high=value, rounds=1,
             seconds=0.0, verdict=Word.REFUTED, reason="",
         )  # fmt: skip
         return Verdict(
