@@ -1,9 +1,8 @@
 """`fast` compiled, with each matrix by rows, [out, in], so that the compiler writes the products of one token itself.
 
-One row of activations times a matrix reads every weight once and computes two operations with it: memory decides. MKL
-reads the matrices of a layer of 15 million parameters at some 12 GB/s by rows and 20 by columns, where a plain sum over
-the same memory reaches 33 (AMD EPYC, one thread, float32, out of the cache). Written as a sum over products,
-`torch.compile` makes a loop of it that reads memory in order. Several tokens at a time are left to MKL and to SDPA.
+One row of activations times a matrix reads every weight once and computes two operations with it: memory decides.
+Written as a sum over products, `torch.compile` makes a loop of it that reads memory in order, which MKL's kernels for
+matrices do not keep up with. Several tokens at a time are left to MKL and to SDPA.
 """
 
 from __future__ import annotations

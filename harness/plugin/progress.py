@@ -16,6 +16,7 @@ REPORT_SECONDS = 15.0
 """A log gets a line of progress this often."""
 
 ALMOST = 0.99
+"""The largest share that is shown while seconds are left."""
 
 
 class _Bar:
