@@ -167,9 +167,10 @@ def told_apart(names: Sequence[str]) -> list[str]:
 def _plain_line(verdict: Verdict) -> Line:
     """The same for a verdict that nobody wrote a question for: its own statement, or its title."""
     if verdict.is_comparison:
-        slower = {Word.SLOWER: "slower, ", Word.SAME: "the same, "}.get(verdict.verdict, "")
-        asked = one_text_line(verdict.statement)
-        return Line(verdict, asked, verdict.verdict.look.answer, slower + _found(verdict))
+        which = {Word.SLOWER: "slower", Word.SAME: "the same"}.get(verdict.verdict, "")
+        asked, numbers = one_text_line(verdict.statement), _found(verdict)
+        text = numbers if which in numbers else f"{which}, {numbers}"
+        return Line(verdict, asked, verdict.verdict.look.answer, text)
     said = one_text_line(verdict.title or claim_text(verdict))
     if verdict.is_condition:
         said = one_text_line(verdict.statement or said).removesuffix(".")

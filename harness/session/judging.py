@@ -11,6 +11,7 @@ from ..evidence.evidence import fault_cost_ns
 from ..judge.stopping import StoppingRule
 from ..judge.verdicts import judge_claims
 from ..plan.experiments import Plan
+from ..report.answer import answer
 from ..report.stored import evidence_of
 from ..stats.samples import Clocks
 from ..store.folder import RunFolder
@@ -24,6 +25,13 @@ def judge_run(manifest: Manifest, claims: Sequence[Claim], folder: RunFolder) ->
     evidence = evidence_of(folder, manifest)
     verdicts = judge_claims(claims, evidence, ad_hoc=manifest.ad_hoc, conditions=manifest.fail_if)
     return tuple(verdicts), manifest.model_copy(update={"noise": evidence.noise})
+
+
+def answer_so_far(manifest: Manifest, claims: Sequence[Claim], folder: RunFolder) -> str:
+    """The first line of what a run comes to, once its rounds are over. What follows them (where the difference is,
+    profiles) feeds no verdict, and takes longer than the rounds of two short functions."""
+    verdicts, _ = judge_run(manifest.with_rounds(folder.finished_rounds()), claims, folder)
+    return answer(verdicts, manifest.dispute).headline
 
 
 def stopping_rule(

@@ -50,7 +50,7 @@ from ..store.files import CLAIMS, MANIFEST, VERDICTS
 from ..store.folder import RunFolder
 from ..store.schema import FORMAT, Environment, Manifest, manifest_of
 from ..store.verdict_schema import Verdict
-from .judging import judge_run, stopping_rule
+from .judging import answer_so_far, judge_run, stopping_rule
 from .room import left_out
 from .unfinished import Unfinished
 
@@ -235,6 +235,8 @@ class Run:
             self._look_closer(measurement, partial(differing, rule))
 
     def _look_closer(self, measurement: Measurement, apart: Callable[[Comparison], tuple[float, float] | None]) -> None:
+        if self.plan.mode == "compare" and self.folder.finished_rounds():
+            self.progress.note(answer_so_far(self._manifest("running"), self.plan.claims, self.folder))
         look_closer(
             measurement, self.folder, self.progress, apart,
             causes=not self.options.no_causes,
