@@ -7,8 +7,10 @@ import math
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,6 +29,7 @@ from llama_workbench.harness.stats.causes import divide
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.verdict_schema import Verdict
+from llama_workbench.harness.worker import line_runs
 from tests import cause_trials
 from tests.test_cli import output
 from tests.test_dashboard import an_effect
@@ -102,7 +105,7 @@ def test_a_sample_counts_for_the_innermost_function_of_theirs(code: Path) -> Non
         f"{begin};{within} 7\n{begin};f ({code}:13) 2\nidle (/x/a.py:3) 9\n{begin.replace('baseline', 'variant')} 4\n"
     )
     assert reader.take(stacks) == ""
-    entry = SampledPair.model_validate({"workload": "w", "variant": "g", "baseline": "f"} | reader.entry())
+    entry = SampledPair.model_validate({"workload": "w", "variant": "g", "baseline": "f"} | reader.entry({}))
     assert entry.samples == {"baseline": [9], "variant": [4]} and entry.roots == {"baseline": "f"}
     assert [(each.function, each.line, each.samples) for each in entry.lines] == [
         ("Text.clean", 7, [7]), ("f", 13, [2]),
@@ -121,7 +124,7 @@ def test_each_side_has_the_lines_of_its_own_file(tmp_path: Path) -> None:
         files[side].write_text(f"def {name}(x):\n    return x + len('{name}')\n")
     reader = _Reader(list(files.values()))
     reader.take("".join(f"{side}_turn (/x/a.py:3);f ({files[side]}:2) 5\n" for side in files))
-    entry = SampledPair.model_validate({"workload": "w", "variant": "g", "baseline": "f"} | reader.entry())
+    entry = SampledPair.model_validate({"workload": "w", "variant": "g", "baseline": "f"} | reader.entry({}))
     assert {(line.side, line.function, line.text) for line in entry.lines} == {
         ("baseline", "before", "return x + len('before')"),
         ("variant", "after", "return x + len('after')"),
@@ -137,11 +140,19 @@ def re_file() -> str:
 # -- the words ---------------------------------------------------------------------------------------------------------
 
 
-def found(*functions: tuple[str, str, int, int], call_ns: tuple[float, float] = (10e6, 4e6)) -> Explanation:
-    """functions: (side, name, line, percent of its samples)."""
+def found(
+    *functions: tuple[str, str, int, int], call_ns: tuple[float, float] = (10e6, 4e6), runs: Mapping[int, int] = {}
+) -> Explanation:
+    """functions: (side, name, line, percent of its samples). runs: how often a line runs in a call."""
     places = [
         SampledLine(
-            side=side, function=name, file="added/a.py", line=line, text=f"{name}()", samples=[10 * percent] * 6
+            side=side,
+            function=name,
+            file="added/a.py",
+            line=line,
+            text=f"{name}()",
+            samples=[10 * percent] * 6,
+            runs=runs.get(line),
         )
         for side, name, line, percent in functions
     ]
@@ -190,7 +201,7 @@ def test_work_that_was_only_written_out_elsewhere_is_not_saved() -> None:
     entry = found(call_ns=(10e6, 5e6)).sampled.model_copy(update={"lines": lines})
     told = Explanation(entry)
     assert [(cause.name, cause.where) for cause in told.causes] == [("f and g themselves", "a.py:5-9")]
-    assert told.sentence == "5.2 ms saved a call in f and g themselves (a.py:5-9); 0.2 ms added elsewhere"
+    assert told.sentence == "5.2 ms saved a call in f and g themselves (a.py:5-9); all else: no difference proven"
     apart = entry.model_copy(update={"lines": [*lines[:4], line("variant", "g", 5, 65, "return clean(counts)")]})
     assert {cause.name for cause in Explanation(apart).causes} == {"normalise", "f and g themselves"}
     both = entry.model_copy(update={"lines": [*lines, line("variant", "normalise", 20, 1, "return items")]})
@@ -223,7 +234,7 @@ def test_beside_what_is_most_of_it_other_large_places_are_named_too() -> None:
     slower = found(
         ("baseline", "f", 9, 100), ("variant", "clean", 20, 80), ("variant", "g", 12, 20), call_ns=(2e6, 9e6)
     )
-    assert slower.sentence == "7.2 ms added a call in clean (a.py:20); 0.2 ms saved elsewhere"
+    assert slower.sentence == "7.2 ms added a call in clean (a.py:20); all else: no difference proven"
 
 
 def test_the_lines_that_take_time_are_those_of_each_side() -> None:
@@ -303,6 +314,53 @@ def test_of_models_a_row_is_a_phase() -> None:
     assert re.fullmatch(r"mostly in mlp \(ladder.py:[\d-]+\): 5.4 of the 6 ms saved a call", told.sentence)
 
 
+def test_the_reason_is_that_a_line_runs_more_often_or_is_dearer() -> None:
+    alone = ("baseline", "normalise", 7, 60), ("baseline", "f", 9, 40), ("variant", "g", 12, 100)
+    assert found(*alone).reason == ""
+    assert found(*alone, runs={7: 19286}).reason == "line 7 runs 19,286 times a call"
+    assert found(*alone, runs={7: 19286, 12: 291}).reason == (
+        "line 7 runs 19,286 times a call; in g no line that takes time runs more than 291 times"
+    )
+    assert found(*alone, runs={7: 1, 12: 291}).reason == "line 7 runs once a call"
+    both = ("baseline", "f", 9, 100), ("variant", "g", 12, 100)
+    other = ("baseline", "f", 9, 100), ("variant", "g", 12, 90), ("variant", "long name", 13, 10)
+    assert found(*other, runs={9: 1, 13: 1}).reason == "line 9 runs once a call"
+    assert found(*both, runs={9: 500, 12: 2}).reason == "line 9 runs 500 times a call in f, line 12 twice in g"
+    assert found(*both, runs={9: 1, 12: 1}).reason == "line 9 runs once a call in f; g has no such line"
+    same = ("baseline", "shared", 9, 100), ("variant", "shared", 12, 100)
+    assert found(*same, runs={9: 1, 12: 1}).reason == "line 9 of f runs as often as line 12 of g, and is dearer"
+    assert found(*same, runs={9: 1, 12: 7}).reason == "line 9 of f runs less often than line 12 of g, and is dearer"
+    told = found(*both, runs={9: 500, 12: 2})
+    assert told.told.startswith("why: mostly in f and g themselves") and told.reason in told.told
+    assert "500×     9  f()" in code_text(told, "baseline") and "2×    12  g()" in code_text(told, "variant")
+    assert "<td>500×</td><td>9</td>" in code_html(told, "baseline", "f")
+
+
+def test_lines_are_counted_but_not_those_of_libraries(tmp_path: Path) -> None:
+    file = tmp_path / "work.py"
+    file.write_text(
+        "import json\n\n\ndef work(count):\n    kept = [\n        json.dumps(number)\n"
+        "        for number in range(count)\n    ]\n    return kept\n"
+    )
+    world: dict[str, Any] = {}
+    exec(compile(file.read_text(), str(file), "exec"), world)
+    runs = line_runs.counted(lambda: world["work"](5))
+    assert {path for path, _ in runs} == {str(file), __file__}
+    assert runs[str(file), 6] == 5 and runs[str(file), 9] == 1
+
+
+def test_a_call_with_too_many_lines_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def work() -> int:
+        total = 0
+        for number in range(100):
+            total += number
+        return total
+
+    before = sys.gettrace()
+    monkeypatch.setattr(line_runs, "MOST_EVENTS", 50)
+    assert line_runs.counted(work) == {} and sys.gettrace() is before
+
+
 def test_where_nothing_can_be_told_it_says_so() -> None:
     assert found(("baseline", "f", 9, 100), ("variant", "g", 12, 100), call_ns=(4e6, 4e6)).sentence.startswith(
         "no single place: each differs by less than "
@@ -344,6 +402,7 @@ def test_the_planted_cause_is_the_first_row(measured: RunFolder) -> None:
     [entry] = explanations_in(measured).values()
     assert entry.causes and entry.causes[0].name == "cleaned", entry.sentence
     assert entry.causes[0].where == "work.py:3" and entry.causes[0].row.ns < 0
+    assert re.match(r"line 3 .*runs ", entry.reason), "how often it runs says why it takes time"
     assert measured.changed() == []
 
 

@@ -313,7 +313,7 @@ AS_WRITTEN = {
     "a file that a user or another program wrote, before it is checked": """
         datasets.geometries.checked datasets.geometries.read_toml variants.config.config_json""",
     "what goes to a measuring process, or comes from one": """
-        harness.measure.measurement.ask_about harness.measure.measurement.ask_in_lives
+        harness.measure.passes.ask_about harness.measure.passes.ask_in_lives
         harness.metrics.instructions.counting.count harness.metrics.instructions.counting.no_count
         harness.worker.channel.serve harness.worker.functions.open_functions harness.worker.gates.op_trace.noting
         harness.worker.gating.admit harness.worker.gating.gate harness.worker.loops.loop

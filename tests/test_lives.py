@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -17,7 +18,8 @@ from llama_workbench.harness.measure.groups import Group
 from llama_workbench.harness.measure.horizon import LEAST_LIVES, MOST_LIVES, set_horizons
 from llama_workbench.harness.measure.measurement import Schedule
 from llama_workbench.harness.measure.participants import ExperimentState
-from llama_workbench.harness.measure.processes import WorkerProcess
+from llama_workbench.harness.measure.passes import Asked, ask_in_lives
+from llama_workbench.harness.measure.processes import WorkerFailed, WorkerProcess
 from llama_workbench.harness.plan.options import Options, Request
 from llama_workbench.harness.session import run as session
 from llama_workbench.harness.spec.sample import Round, Sample
@@ -271,3 +273,64 @@ def test_where_lives_say_nothing_of_themselves_nothing_is_told() -> None:
     assert spread(drawn(4, 20, 0.02, 0.01), baseline="old", variant="new") is None
     assert spread(drawn(40, 20, 0.02, 0.01, quantile=0.9), baseline="old", variant="new") is None
     assert spread(drawn(40, 20, 0.02, 0.01), baseline="old", variant="another") is None
+
+
+# -- passes ------------------------------------------------------------------------------------------------------------
+
+
+class LivesOfGroups:
+    """In place of processes, which cannot be made to fail in one life alone: notes what they are asked."""
+
+    def __init__(self, groups: list[str], fails: tuple[str, int] | None = None) -> None:
+        books = {group: [self.book(f"{group} {name}") for name in ("short", "long")] for group in groups}
+        self.groups = [SimpleNamespace(books=books[group], name=group, used={}) for group in groups]
+        self.asked: list[tuple[str, int, tuple[str, ...]]] = []
+        self.fails, self.number, self.ended = fails, 0, 0
+
+    @staticmethod
+    def book(name: str) -> SimpleNamespace:
+        return SimpleNamespace(experiment=SimpleNamespace(workload=SimpleNamespace(name=name)))
+
+    def next_life(self, group: Any) -> SimpleNamespace:
+        self.number += 1
+        return SimpleNamespace(number=self.number, process=SimpleNamespace(ask=self.ask))
+
+    def take_in(self, group: Any, book: Any, names: list[str]) -> None:
+        self.turn = group.name
+
+    def begin_ahead(self, group: Any) -> None:
+        pass
+
+    def end(self, group: Any) -> None:
+        self.ended += 1
+
+    def ask(self, verb: str, seconds: float, *, workload: str, variants: list[str]) -> dict[str, Any]:
+        self.asked.append((workload, self.number, tuple(variants)))
+        if self.fails == (workload, self.number):
+            raise WorkerFailed("it died", variant_index=1)
+        return {}
+
+
+def asked_in_lives(processes: LivesOfGroups, lives: int) -> tuple[dict[str, Asked], list[float]]:
+    measurement = SimpleNamespace(processes=processes, setting=SimpleNamespace(seed=3))
+    told: list[tuple[dict[str, Asked], float]] = []
+    wanted = {book.experiment.workload.name: ["a", "b"] for group in processes.groups for book in group.books}
+    ask_in_lives(cast(Any, measurement), wanted, "phases", lives, lambda asked: {}, lambda *now: told.append(now))
+    return told[-1][0], [done for _, done in told]
+
+
+def test_lives_of_a_pass_take_turns_so_that_each_workload_has_the_whole_time() -> None:
+    processes = LivesOfGroups(["15m", "7b"])
+    asked, done = asked_in_lives(processes, lives=3)
+    turns = [workload.split()[0] for workload, _, _ in processes.asked]
+    assert turns == ["15m", "15m", "7b", "7b"] * 3, "one life of every group, then the next of every group"
+    assert all(len(of.answers) == 3 and not of.lost for of in asked.values())
+    assert done == sorted(done) and done[0] == 0 and done[-1] == 1
+    assert processes.number == 6, "a life asks about all workloads of its checkpoint"
+
+
+def test_who_fails_in_a_life_of_a_pass_is_left_out_and_the_others_have_all_their_lives() -> None:
+    asked, _ = asked_in_lives(processes := LivesOfGroups(["15m"], fails=("15m long", 2)), lives=3)
+    assert asked["15m long"].lost == {"b": "it died"} and not asked["15m short"].lost
+    assert [len(of.answers) for of in asked.values()] == [3, 3]
+    assert processes.asked[-1][2] in (("a",), ("a", "b")) and processes.ended

@@ -23,7 +23,7 @@ METRIC = '''
 
 from typing import Annotated, Literal
 
-from llama_workbench.harness.measure.measurement import measured_by
+from llama_workbench.harness.measure.passes import measured_by
 from llama_workbench.harness.metrics.base import ExactMetric, VariantHypothesis, subjects
 from llama_workbench.harness.store.declared import JsonFile
 from llama_workbench.harness.store.forms import Count, says

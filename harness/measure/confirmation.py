@@ -17,8 +17,9 @@ from ..spec.comparison import Comparison
 from ..store.gate_schema import Confirmed
 from .crews import blamed
 from .groups import Group
-from .measurement import Measurement, measured_by
+from .measurement import Measurement
 from .participants import ExperimentState, MeasureError
+from .passes import measured_by
 from .processes import WorkerFailed, WorkerProcess
 
 SUSPICIOUS_RATIO = 10.0

@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ..spec.answer import RoundAnswer
 from ..spec.experiments import Experiment
@@ -322,76 +321,3 @@ class Measurement:
         processes = Processes(participants.books, setting)
         gates = Gates(setting, participants, processes)
         return cls(setting, participants, processes, gates, Schedule(setting, participants, processes, gates))
-
-
-PASS_SECONDS = 180.0
-"""A pass has failed once it takes this much longer than its calls should take."""
-
-
-def ask_about(
-    measurement: Measurement,
-    group: Group,
-    book: ExperimentState,
-    names: Sequence[str],
-    verb: str,
-    limit_seconds: float,
-    limit_calls: int,
-    **arguments: Any,
-) -> tuple[dict[str, Any] | None, dict[str, str]]:
-    """The answer of a pass about several variants at once, and why some have none.
-
-    A variant that fails, or brings the process down, gets a reason, and the rest start anew. They have
-    `limit_seconds` and the time of `limit_calls` calls of each.
-    """
-    left, lost = list(names), dict[str, str]()
-    while left:
-        calls_seconds = sum(max(book.call_ns.get(name, 0.0) / 1e9, 0.05) for name in left)
-        try:
-            what = {"workload": book.experiment.workload.name, "variants": left, **arguments}
-            limit = limit_seconds + limit_calls * calls_seconds
-            return measurement.gates.standing(group).ask(verb, limit, **what), lost
-        except WorkerFailed as failure:
-            lost |= _blamed_on(failure, left)
-            left = [name for name in left if name not in lost]
-    return None, lost
-
-
-def _blamed_on(failure: WorkerFailed, names: Sequence[str]) -> dict[str, str]:
-    """Who is out after a failure, and why: the variant that ran, or all of them where nobody knows."""
-    guilty = names if failure.variant_index is None else [names[failure.variant_index]]
-    return dict.fromkeys(guilty, failure.reason)
-
-
-def ask_in_lives(
-    measurement: Measurement,
-    group: Group,
-    book: ExperimentState,
-    names: Sequence[str],
-    verb: str,
-    limit_seconds: float,
-    lives: int,
-    **arguments: Any,
-) -> tuple[list[tuple[int, dict[str, Any]]], dict[str, str]]:
-    """The same, asked in so many lives: the number of each and its answer. Who fails in one is left out of the rest."""
-    processes, lost = measurement.processes, dict[str, str]()
-    answers: list[tuple[int, dict[str, Any]]] = []
-    while len(answers) < lives and (left := [name for name in names if name not in lost]):
-        try:
-            life = processes.next_life(group)
-            processes.take_in(group, book, left)
-            processes.begin_ahead(group)
-            what = {"workload": book.experiment.workload.name, "variants": left, **arguments}
-            answers.append((life.number, life.process.ask(verb, limit_seconds, **what)))
-        except WorkerFailed as failure:
-            lost |= _blamed_on(failure, left)
-            processes.end(group)
-            group.used = {}
-    processes.end(group)
-    return answers, lost
-
-
-def measured_by(measurement: Measurement) -> dict[str, tuple[Group, ExperimentState]]:
-    """Workload → the process that measures it and the state of its experiment."""
-    return {
-        book.experiment.workload.name: (group, book) for group in measurement.processes.groups for book in group.books
-    }

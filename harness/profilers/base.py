@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ..measure.measurement import PASS_SECONDS
+from ..measure.passes import PASS_SECONDS
 from ..measure.processes import WorkerProcess
 from ..store.declared import JsonFile
 

@@ -15,15 +15,16 @@ import re
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
 from ..machine.places import place
 from ..measure.groups import Group
-from ..measure.measurement import PASS_SECONDS, Measurement, measured_by
+from ..measure.measurement import Measurement
 from ..measure.participants import ExperimentState, Progress
+from ..measure.passes import PASS_SECONDS, measured_by
 from ..measure.processes import WorkerFailed, WorkerProcess
 from ..spec.comparison import Comparison
 from ..store.declared import JsonFile
@@ -77,6 +78,7 @@ class SampledLine(Shape):
     way: Annotated[list[Text], says("frames on the way to it, FUNCTION (FILE:LINE), outermost first")] = []
     below: Annotated[list[Text], says("frames of libraries that it called")] = []
     samples: Annotated[list[Count], says("in each life")]
+    runs: Annotated[Count | None, says("how often the line runs in one call; null: not counted")] = None
 
 
 class SampledPair(Shape):
@@ -159,7 +161,8 @@ def _sampled(
     reader = _Reader([source.file for source in sources if source.file])
     seconds = SECONDS
     call_seconds = sum(book.call_ns[side] for side in pair.sides) / 1e9
-    if call_seconds > LONG_CALL_SECONDS:
+    is_short = call_seconds <= LONG_CALL_SECONDS
+    if not is_short:
         seconds = min(LEAST_CALLS * call_seconds, MOST_SECONDS)
     processes = measurement.processes
     processes.end(group)
@@ -175,8 +178,23 @@ def _sampled(
         unseen = reader.take(_stacks(tool, life.process, pair, seconds)) or unseen
         if len(reader.lives) == LIVES:
             break
+    runs = _line_runs(life.process, pair) if is_short and book.experiment.workload.kind == "call" else {}
     processes.end(group)
-    return reader.entry() if len(reader.lives) >= LEAST_LIVES else {"reason": unseen}
+    return reader.entry(runs) if len(reader.lives) >= LEAST_LIVES else {"reason": unseen}
+
+
+LineRuns = Mapping[str, Mapping[tuple[str, int], int]]
+"""Side → a file and a number of a line → how often that ran in one call."""
+
+
+def _line_runs(process: WorkerProcess, pair: Comparison) -> LineRuns:
+    """Counted in one call of each side, after all that is sampled; nothing where that fails."""
+    what = {"workload": pair.workload, "baseline": pair.baseline, "variant": pair.variant}
+    try:
+        counted = process.ask("line_runs", PASS_SECONDS, **what)
+    except WorkerFailed:
+        return {}
+    return {side: {(file, line): count for file, line, count in runs} for side, runs in counted.items()}
 
 
 def _stacks(tool: str, process: WorkerProcess, pair: Comparison, seconds: float) -> str:
@@ -261,7 +279,7 @@ class _Reader:
         file, line = frame
         return function_at(self.paths[side, file], line) if line else file
 
-    def entry(self) -> dict[str, Any]:
+    def entry(self, runs: LineRuns) -> dict[str, Any]:
         """The rest of an entry of causes.json."""
         totals = {side: [sum(n for key, n in life.items() if key[0] == side) for life in self.lives] for side in SIDES}
         whole = sum(self.lives, Counter[Stack]())
@@ -276,6 +294,7 @@ class _Reader:
                 "way": [self._shown(side, frame) for frame in way[:-1]],
                 "below": [self._shown(side, frame) for frame in below],
                 "samples": [life[side, way, below] for life in self.lives],
+                "runs": runs.get(side, {}).get((self.paths.get((side, way[-1][0]), ""), way[-1][1])),
             }
             for side, way, below in kept
         ]

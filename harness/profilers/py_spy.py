@@ -26,7 +26,7 @@ from pydantic import StrictBool
 from ..machine import extras
 from ..machine.lifeline import tied
 from ..machine.places import place
-from ..measure.measurement import PASS_SECONDS
+from ..measure.passes import PASS_SECONDS
 from ..measure.processes import WorkerFailed
 from ..store.declared import JsonFile
 from ..store.forms import Amount, Count, Nanoseconds, Text, says

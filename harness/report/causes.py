@@ -30,8 +30,16 @@ MOSTLY = 0.8
 
 MOST_NAMED = 4
 
-LEAST_OF_PLACE = 0.1
+LEAST_OF_PLACE = 0.03
 """A line with less of its function's time is not among those that are named."""
+
+LEAST_OF_ROW = 0.1
+"""A side with less of a row's time than this share of the other's is not named by it."""
+
+OFTEN = 1.1
+"""A line that runs less than this many times as often as another runs about as often."""
+
+ELSE = "all else: no difference proven"
 
 ALIKE, LEAST_LETTERS = 0.75, 12
 """So alike (`difflib`), and at least so long, two lines do the same work, where one of them was moved to another
@@ -142,9 +150,9 @@ class Explanation:
     def _row_name(self, row: PlaceDifference) -> str:
         """What a row is called. That of the two compared functions names one of them where only its lines take time."""
         if row.key == self._themselves:
-            if row.baseline_ns < LEAST_OF_PLACE * row.variant_ns:
+            if row.baseline_ns < LEAST_OF_ROW * row.variant_ns:
                 return f"{self.sampled.variant} itself"
-            if row.variant_ns < LEAST_OF_PLACE * row.baseline_ns:
+            if row.variant_ns < LEAST_OF_ROW * row.baseline_ns:
                 return f"{self.sampled.baseline} itself"
         return row.key
 
@@ -223,17 +231,46 @@ class Explanation:
         else:
             begin = f"{part} {unit} {_way(first.row.ns)} a call in {first.place}"
         further = [(each.row.ns, f"in {each.place}") for each in others]
-        left = more - first.row.ns - sum(ns for ns, _ in further)
-        further.append((_rounded(left / unit_ns, max(self.call_ns) / unit_ns) * unit_ns, "elsewhere"))
+        if self.division.rest.is_told or len(self.causes) > 1 + len(others):
+            left = more - first.row.ns - sum(ns for ns, _ in further)
+            further.append((_rounded(left / unit_ns, max(self.call_ns) / unit_ns) * unit_ns, "elsewhere"))
         parts = [
             f"{abs(ns) / unit_ns:.2g} {unit} {_way(ns)} {place}" for ns, place in further if round(ns / unit_ns, 9)
         ]
-        return "; ".join(filter(None, (begin, ", ".join(parts))))
+        return "; ".join(filter(None, (begin, ", ".join(parts) or ELSE)))
+
+    @property
+    def reason(self) -> str:
+        """Whether the largest cause runs more often on the side that takes longer, or is dearer: "line 12 runs 19,286
+        times a call; in g no line that takes time runs more than 291 times". Empty where that was not counted."""
+        if not self.causes:
+            return ""
+        first, names = self.causes[0], {"baseline": self.sampled.baseline, "variant": self.sampled.variant}
+        slow, fast = ("baseline", "variant") if first.row.ns > 0 else ("variant", "baseline")
+        counted = [line for line in self.sampled.lines if line.runs]
+        here = next((line for line in first.lines if line.side == slow and line in counted), None)
+        if here is None or here.runs is None:
+            return ""
+        others = [line for line in first.lines if line.side == fast and line in counted]
+        there = next((line for line in others if line.text == here.text), others[0] if others else None)
+        text = f"line {here.line} runs {_times(here.runs)} a call"
+        if there is None or there.runs is None:
+            most = max((line.runs or 0 for line in counted if line.side == fast), default=0)
+            if not 0 < most * OFTEN < here.runs:
+                return text
+            return f"{text}; in {names[fast]} no line that takes time runs more than {_times(most)}"
+        if here.runs > OFTEN * there.runs:
+            return f"{text} in {names[slow]}, line {there.line} {_times(there.runs)} in {names[fast]}"
+        if SequenceMatcher(None, here.text, there.text).ratio() < ALIKE:
+            return f"{text} in {names[slow]}; {names[fast]} has no such line"
+        often = "as often as" if here.runs * OFTEN >= there.runs else "less often than"
+        return f"line {here.line} of {names[slow]} runs {often} line {there.line} of {names[fast]}, and is dearer"
 
     @property
     def told(self) -> str:
         """The sentence with what it took to find out: "why: mostly ... (sampled in 9 s)"."""
-        return f"why: {self.sentence} (sampled in {self.sampled.seconds:.0f} s)" if self.sentence else ""
+        said = "; ".join(filter(None, (self.sentence, self.reason)))
+        return f"why: {said} (sampled in {self.sampled.seconds:.0f} s)" if said else ""
 
     def _is_large(self, cause: FunctionCause) -> bool:
         before, after = self.call_ns
@@ -265,9 +302,7 @@ def changes(explained: Explanation) -> list[CauseRow]:
     if explained.division is None:
         return []
     rows = [(each.place, each.row) for each in explained.causes]
-    rows.append(
-        ("all else: no difference proven" if rows else "all of it: no part can be told", explained.division.rest)
-    )
+    rows.append((ELSE if rows else "all of it: no part can be told", explained.division.rest))
     longest = max(explained.call_ns)
     unit_ns, unit = unit_of(longest)
     return [
@@ -316,6 +351,11 @@ def _summed(lines: Sequence[SampledLine], sampled: SampledPair) -> tuple[list[in
     for line in lines:
         sums[line.side] = [one + more for one, more in zip(sums[line.side], line.samples, strict=True)]
     return sums["baseline"], sums["variant"]
+
+
+def _times(count: int) -> str:
+    """ "once", "twice", "19,286 times"."""
+    return {1: "once", 2: "twice"}.get(count, f"{count:,} times")
 
 
 def _way(ns: float) -> str:

@@ -12,13 +12,20 @@ from .text import unit_of
 
 @dataclass(frozen=True)
 class CodeLine:
-    """A line of one side, with the time of a call that is spent there."""
+    """A line of one side, with the time of a call that is spent there. runs: how often it runs in one; None where that
+    was not counted."""
 
     function: str
     file: str
     line: int
     text: str
     ns: float
+    runs: int | None
+
+    @property
+    def often(self) -> str:
+        """ "19,286×"; empty where it was not counted."""
+        return "" if self.runs is None else f"{self.runs:,}×"
 
 
 LEAST_OF_CALL = 0.01
@@ -44,10 +51,15 @@ def code_of(explained: Explanation, side: str) -> list[CodeLine]:
         place = item[0]
         return -weight[place.file, place.function], place.file, place.function, place.line
 
-    return [CodeLine(p.function, p.file, p.line, p.text, share * call_ns) for p, share in sorted(shares, key=order)]
+    return [
+        CodeLine(p.function, p.file, p.line, p.text, share * call_ns, p.runs) for p, share in sorted(shares, key=order)
+    ]
 
 
-LINES = "Time of a call by line: a line's own, and that of libraries it calls. Bars of both sides have one scale."
+LINES = (
+    "Time of a call by line, with that of libraries it calls, and how often it runs in one call. "
+    "Bars of both sides have one scale; lines with a tenth of the longer call or more are marked."
+)
 """What stands beside the lines of both sides."""
 
 
@@ -59,16 +71,18 @@ def code_text(explained: Explanation, side: str, width: int = 88) -> str:
     """The same as lines of text: time of a call with a bar, number, code; a long line of code wraps. A
     function's name stands above its lines."""
     unit_ns, unit = unit_of(max(explained.call_ns))
-    front = 18 + BAR
+    code = code_of(explained, side)
+    room = max((len(line.often) for line in code), default=0)
+    front = 19 + BAR + room
     lines = [f"{unit:>7}"]
     function = None
-    for line in code_of(explained, side):
+    for line in code:
         if line.function != function:
-            lines.append(f"{'':>{10 + BAR}}{line.function} ({line.file.rpartition('/')[2]})")
+            lines.append(f"{'':>{11 + BAR + room}}{line.function} ({line.file.rpartition('/')[2]})")
             function = line.function
         text, *more = textwrap.wrap(line.text, width - front) or [""]
         whole, eighths = divmod(round(8 * BAR * line.ns / max(explained.call_ns)), 8)
         bar = "█" * whole + EIGHTHS[eighths]
-        lines.append(f"{line.ns / unit_ns:>7.3g}  {bar:<{BAR}} {line.line or '':>5}  {text}")
+        lines.append(f"{line.ns / unit_ns:>7.3g}  {bar:<{BAR}} {line.often:>{room}} {line.line or '':>5}  {text}")
         lines += [f"{'':>{front}}{rest}" for rest in more]
     return "\n".join(lines)

@@ -109,7 +109,8 @@ class Screen:
     def why(self) -> str:
         """In which functions the difference is, and in how many instructions, where these were counted."""
         counted = self.instructions.amount if self.instructions and self.is_settled else ""
-        text = "; ".join(filter(None, (self.where, counted)))
+        reason = self.explained.reason if self.explained else ""
+        text = "; ".join(filter(None, (self.where, reason, counted)))
         return f"{text[:1].upper()}{text[1:]}." if text else ""
 
     @property

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from time import perf_counter  # bound before any foreign code is imported
 
 from llama_workbench.datasets.lengths import DECODE_ROOM, call_lengths, warmup_length
 
-from .round_loop import rebuilt
+from .round_loop import Rebuilt, rebuilt
 from .rounds import MOST_MAKING_NS, OpenRound, RoundShape
 from .runners import Runner
 from .state import Bench, Worker
@@ -30,12 +31,9 @@ def alternate(worker: Worker, workload: str, baseline: str, variant: str, second
     """
     bench, sides = worker.benches[workload], (baseline, variant)
     shape = RoundShape(1, {name: _calls(bench, name) for name in sides}, prime=False)
-    [length] = call_lengths(bench.workload, round_index=0, count=1, seed=bench.seed)
-    this = OpenRound(worker, bench, sides, shape, bench.kind.drawn(1), warmup_length(bench.workload, lengths=[length]))
     turns: Mapping[str, Callable[[Runner, int], None]] = {baseline: baseline_turn, variant: variant_turn}
     calls = dict.fromkeys(sides, 0)
-    rng = random.Random(f"alternate {bench.seed} {workload} {worker.process}")
-    with rebuilt(worker, rng, {name: index for index, name in enumerate(sides)}, this.build, bench) as built:
+    with built_sides(worker, workload, shape) as (this, length, built):
         worker.wait()
         taken, begun = 0.0, perf_counter()
         while not all(calls.values()) or (taken < seconds and perf_counter() - begun < MOST_WAIT * seconds):
@@ -48,6 +46,17 @@ def alternate(worker: Worker, workload: str, baseline: str, variant: str, second
                 taken += perf_counter() - begin
                 calls[name] += count
     return calls
+
+
+@contextmanager
+def built_sides(worker: Worker, workload: str, shape: RoundShape) -> Iterator[tuple[OpenRound, int, Rebuilt[str]]]:
+    """The sides that a shape names, built and warm: with the round that has their inputs, and the tokens of a call."""
+    bench, sides = worker.benches[workload], [*shape.repeats]
+    [length] = call_lengths(bench.workload, round_index=0, count=1, seed=bench.seed)
+    this = OpenRound(worker, bench, sides, shape, bench.kind.drawn(1), warmup_length(bench.workload, lengths=[length]))
+    rng = random.Random(f"alternate {bench.seed} {workload} {worker.process}")
+    with rebuilt(worker, rng, {name: index for index, name in enumerate(sides)}, this.build, bench) as built:
+        yield this, length, built
 
 
 def baseline_turn(runner: Runner, count: int) -> None:

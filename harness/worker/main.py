@@ -21,7 +21,7 @@ from typing import Any
 from .. import metrics, profilers
 from ..machine.modules import mentioning
 from ..spec.answer import RoundAnswer
-from . import alternating, blocks, gating, loops, peaks, roof, rounds, turns
+from . import alternating, blocks, gating, line_runs, loops, peaks, roof, rounds, turns
 from .channel import Channel, serve
 from .functions import open_functions
 from .state import Worker
@@ -43,6 +43,7 @@ VERBS: Mapping[str, Callable[..., Any]] = {
     "roof": roof.roof,
     "turns": turns.measure_in_turns,
     "alternate": alternating.alternate,
+    "line_runs": line_runs.line_runs,
     "loop": loops.loop,
     "peak": peaks.peak,
     "answers": turns.answers,

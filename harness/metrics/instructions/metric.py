@@ -18,8 +18,9 @@ from llama_workbench.variants import YARDSTICKS
 
 from ...calls.called import Call
 from ...evidence.evidence import Evidence
-from ...measure.measurement import Measurement, measured_by
+from ...measure.measurement import Measurement
 from ...measure.participants import ExperimentState
+from ...measure.passes import measured_by
 from ...spec.entered import EnteredName
 from ...spec.hypotheses import Name, Names, RangeHypothesis
 from ...spec.words import Cause, Word

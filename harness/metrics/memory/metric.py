@@ -23,8 +23,9 @@ from typing import Any, Literal
 from llama_workbench.variants.memory_policy import KINDS, MOST_LENGTHS
 
 from ...measure.groups import Group
-from ...measure.measurement import Measurement, measured_by
+from ...measure.measurement import Measurement
 from ...measure.participants import ExperimentState
+from ...measure.passes import measured_by
 from ...measure.processes import WorkerFailed
 from ...spec.hypotheses import Quantity
 from ...store.pass_schema import ExactResult

@@ -22,7 +22,7 @@ from llama_workbench.datasets.faults import faults
 
 from ...evidence.evidence import Evidence
 from ...machine.environment import last_level_cache_bytes
-from ...measure.measurement import PASS_SECONDS, ask_about, measured_by
+from ...measure.passes import PASS_SECONDS, ask_about, measured_by
 from ...stats.confidence import fixed_interval
 from ...store.folder import RunFolder
 from ...store.verdict_schema import Effect

@@ -28,8 +28,9 @@ from llama_workbench.variants import YARDSTICKS, LlamaConfig
 from ...evidence.numbers import short_time
 from ...machine.environment import last_level_cache_bytes, usable_cores
 from ...measure.groups import Group
-from ...measure.measurement import Measurement, measured_by
+from ...measure.measurement import Measurement
 from ...measure.participants import ExperimentState
+from ...measure.passes import measured_by
 from ...measure.processes import WorkerFailed
 from ...spec.table import Table
 from ...spec.words import Cause

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, model_validator
 from llama_workbench.variants.phase_map import DENOMINATORS
 
 from ...evidence.evidence import Evidence
-from ...measure.measurement import PASS_SECONDS, ask_in_lives, measured_by
+from ...measure.passes import Asked, ask_in_lives, measured_by
 from ...spec.hypotheses import Name, no_repeats
 from ...spec.table import Table
 from ...store.folder import RunFolder
@@ -69,41 +69,27 @@ class ShareMetric(IntervalMetric[ShareHypothesis]):
         Writes phases.parquet, and phases.json with one entry for each that was wanted: `reason` where it has no phases,
         else the clock, the number of timestamps in a call, and which lines of the source belong to which phase.
         """
-        rows: list[list[Any]] = []
-        facts: dict[tuple[str, str], dict[str, Any]] = {
-            (workload, name): {"rounds": 0, "reason": "it is not measured in this run, or was excluded"}
-            for workload, name in subjects(hypotheses)
+        nothing = {"rounds": 0, "reason": "it is not measured in this run, or was excluded"}
+        facts: dict[tuple[str, str], dict[str, Any]] = dict.fromkeys(subjects(hypotheses), nothing)
+        wanted = {
+            workload: names
+            for workload, (_, book) in measured_by(context.measurement).items()
+            if (names := [name for name in book.remaining().variants if (workload, name) in facts])
         }
 
-        def write() -> None:
-            context.folder.write_table(PHASES, rows)
+        def once(asked: Asked) -> dict[str, Any]:
+            threads = asked.book.experiment.workload.threads
+            return {"rounds": 1, "wall": threads > 1 or any(name in asked.book.wall_variants for name in asked.names)}
+
+        def write(asked: Mapping[str, Asked], done: float) -> None:
+            context.progress.step(f"phases on {len(asked)} workloads", done, math.nan)
+            now = facts | {(workload, name): fact for workload, of in asked.items() for name, fact in _facts(of)}
+            context.folder.write_table(PHASES, [row for workload, of in asked.items() for row in _rows(workload, of)])
             context.folder.write_json(
-                PHASE_FACTS, [{"workload": w, "variant": v, **fact} for (w, v), fact in facts.items()]
+                PHASE_FACTS, [{"workload": w, "variant": v, **fact} for (w, v), fact in now.items()]
             )
 
-        write()
-        work = [
-            (workload, group, book, names)
-            for workload, (group, book) in measured_by(context.measurement).items()
-            if (names := [name for name in book.remaining().variants if (workload, name) in facts])
-        ]
-        for index, (workload, group, book, names) in enumerate(work):
-            context.progress.step(f"phases {workload}: {len(names)} variants", index / len(work), math.nan)
-            wall = book.experiment.workload.threads > 1 or any(name in book.wall_variants for name in names)
-            answers, lost = ask_in_lives(
-                context.measurement, group, book, names, "phases", PASS_SECONDS, PHASE_LIVES, rounds=1, wall=wall
-            )
-            of_variants = {name: fact for _, answer in reversed(answers) for name, fact in answer["facts"].items()}
-            of_variants |= {name: {"reason": reason} for name, reason in lost.items()}
-            facts |= {(workload, name): {"rounds": len(answers), **fact} for name, fact in of_variants.items()}
-            rows += [
-                [workload, name, process, round_index, call, tokens, phase, ns, plain_ns]
-                for process, answer in answers
-                for name, round_index, call, tokens, plain_ns, spent in answer["rows"]
-                if name not in lost
-                for phase, ns in spent.items()
-            ]
-            write()
+        ask_in_lives(context.measurement, wanted, "phases", PHASE_LIVES, once, write)
 
     def leave_out(self, hypotheses: Sequence[ShareHypothesis], folder: RunFolder, device: str) -> None:
         """An entry of phases.json for each (workload, variant) whose phases this device does not give."""
@@ -126,6 +112,24 @@ class ShareMetric(IntervalMetric[ShareHypothesis]):
         part = share(table, effect.workload, hypothesis.variant, hypothesis.phases, hypothesis.of, alpha=alpha)
         value, low, high = (100 * end for end in (part.value, part.low, part.high))
         return replace(effect, ratio=value, low=low, high=high, rounds=part.rounds, seconds=part.seconds)
+
+
+def _facts(asked: Asked) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Of each variant of a workload what phases.json says; the first life's answer counts."""
+    known = {name: fact for _, answer in reversed(asked.answers) for name, fact in answer["facts"].items()}
+    known |= {name: {"reason": reason} for name, reason in asked.lost.items()}
+    return ((name, {"rounds": len(asked.answers), **fact}) for name, fact in known.items())
+
+
+def _rows(workload: str, asked: Asked) -> Iterator[list[Any]]:
+    """Of each variant that is left the rows of phases.parquet."""
+    return (
+        [workload, name, process, round_index, call, tokens, phase, ns, plain_ns]
+        for process, answer in asked.answers
+        for name, round_index, call, tokens, plain_ns, spent in answer["rows"]
+        if name not in asked.lost
+        for phase, ns in spent.items()
+    )
 
 
 METRIC = ShareMetric()
