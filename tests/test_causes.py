@@ -439,7 +439,7 @@ def test_the_screen_has_all_of_it(measured: RunFolder) -> None:
         assert screen.advice == "Keep old." and re.match(r"new takes [\d.]+ times the time", screen.price)
         assert screen.told["What to do"] == f"Keep old. {screen.price}"
         sure = r'99 % that new is [\d.]+ to [\d.]+ times as slow as old, on the input "\w+"\. '
-        again = r"A second run of this command on this machine would say the same \(\d+ fresh processes were timed\)\."
+        again = r"That holds for another run of this command on this machine too \(timed in \d+ fresh processes\)\."
         assert re.fullmatch(sure + again, screen.certainty)
         assert screen.told["Why"].startswith("Mostly in cleaned (work.py:3): ")
         counted = Measure("instructions", "100", "320", 3.2, 3.2, 3.2), Measure("page faults", "1", "2", 2.0, 2.0, 2.0)

@@ -122,8 +122,8 @@ class Screen:
         difference = f"{effect.variant} is {self._by(effect.low, effect.high)} {effect.baseline}"
         again = f"Another process may differ by more ({effect.rounds} {self.counted} were timed)."
         if self.counted == "lives":
-            timed = f"{effect.rounds} fresh processes were timed"
-            again = f"A second run of this command on this machine would say the same ({timed})."
+            timed = f"timed in {effect.rounds} fresh processes"
+            again = f"That holds for another run of this command on this machine too ({timed})."
         return f"{100 * (1 - self.alpha):g} % that {difference}, on {self.place}. {again}"
 
     def _by(self, *ratios: float) -> str:
