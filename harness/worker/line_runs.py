@@ -6,7 +6,6 @@ A profile says where the time goes; this says whether a line takes it because it
 from __future__ import annotations
 
 import sys
-import sysconfig
 from collections import Counter
 from collections.abc import Callable
 from functools import cache, partial
@@ -21,9 +20,6 @@ MOST_EVENTS = 3_000_000
 """Lines that are watched in a call, some seconds: where there are more, none are told."""
 
 OURS = str(Path(__file__).resolve().parents[1])
-LIBRARY = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib"))
-PACKAGES = tuple(sysconfig.get_paths()[name] for name in ("purelib", "platlib"))
-"""Where packages lie. That may be within LIBRARY, and they are watched all the same."""
 
 Line = tuple[str, int]
 """A file, and a number of a line."""
@@ -73,6 +69,16 @@ def counted(call: Callable[[], Any]) -> dict[Line, int]:
 @cache
 def is_watched(file: str) -> bool:
     """Whether a file is neither Python's own nor ours, and a package only where it is not torch's or numpy's."""
-    if file.startswith(PACKAGES):
-        return not any(file.startswith((f"{folder}/torch/", f"{folder}/numpy/")) for folder in PACKAGES)
-    return not file.startswith((*LIBRARY, OURS, "<"))
+    library, packages = _folders()
+    if file.startswith(packages):  # which may lie within the library
+        return not any(file.startswith((f"{folder}/torch/", f"{folder}/numpy/")) for folder in packages)
+    return not file.startswith((*library, OURS, "<"))
+
+
+@cache
+def _folders() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Where Python's library lies, and where packages do."""
+    import sysconfig  # here, for every process of a run imports this module, and few count lines
+
+    paths = sysconfig.get_paths()
+    return (paths["stdlib"], paths["platstdlib"]), (paths["purelib"], paths["platlib"])
