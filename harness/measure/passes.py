@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..machine.neighbours import Since
 from .crews import shuffled
 from .groups import Group
 from .measurement import Measurement
@@ -54,13 +55,14 @@ def ask_about(
 @dataclass
 class Asked:
     """Variants of a workload that are asked in several lives: the number of each life with its answer, and who failed
-    in one, with the reason."""
+    in one, with the reason. busy: which share of the machine other programs used in each life's answer."""
 
     group: Group
     book: ExperimentState
     names: Sequence[str]
     answers: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     lost: dict[str, str] = field(default_factory=dict)
+    busy: list[float] = field(default_factory=list)
 
     @property
     def left(self) -> list[str]:
@@ -121,7 +123,9 @@ def _one_life(
             if more and name == order[-1]:
                 processes.begin_ahead(group)
             what = {"workload": name, "variants": left, **arguments(each)}
+            since = Since.now()
             each.answers.append((life.number, life.process.ask(verb, PASS_SECONDS, **what)))
+            each.busy.append(since.busy())
         except WorkerFailed as failure:
             each.lost |= _blamed_on(failure, left)
             processes.end(group)

@@ -7,7 +7,7 @@ from typing import Annotated
 from ...spec.sample import PhaseTime
 from ...spec.table import Table
 from ...store.declared import JsonFile, TableFile
-from ...store.forms import Count, Text, says
+from ...store.forms import Amount, Count, Text, says
 from ...store.parquet import repeated
 from ...store.pass_schema import OfVariant
 
@@ -18,6 +18,7 @@ class PhaseFacts(OfVariant):
     rounds: Annotated[Count, says("number of rounds")] = 0
     reason: Annotated[Text | None, says("why there are no phases")] = None
     clock: Annotated[Text | None, says("the clock, in words")] = None
+    busy: Annotated[Amount | None, says("share of the machine that other programs used meanwhile, median")] = None
     lines: Annotated[
         dict[str, dict[str, tuple[list[Text], list[Text]]]],
         says("file → line → [phases of its own code, phases of what it calls]"),

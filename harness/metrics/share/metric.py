@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -20,6 +21,10 @@ from ...store.verdict_schema import Effect
 from ..base import IntervalMetric, PassContext, VariantHypothesis, subjects
 from .files import PHASE_FACTS, PHASES
 from .shares import share
+
+BUSY = 0.1
+"""Where other programs used this share of the machine, the verdict says so: small operations lose more to a neighbour
+than large ones. Between two sessions, one of them beside tests, masks for 8 tokens took 0.86 and 1.4 % of a forward."""
 
 PHASE_LIVES = 12
 """Lives of the pass, with a round each: fixed beforehand, as the t interval over them asks for."""
@@ -49,6 +54,13 @@ class ShareHypothesis(VariantHypothesis):
         if foreign := [phase for phase in self.phases if phase not in whole]:
             raise ValueError(f'{", ".join(foreign)} is no phase of "{self.of}", which has {", ".join(whole)}')
         return self
+
+
+class Phases(NamedTuple):
+    """The table of phases.parquet, and by (workload, variant) how busy others kept the machine."""
+
+    table: Table
+    busy: Mapping[tuple[str, str], float]
 
 
 class ShareMetric(IntervalMetric[ShareHypothesis]):
@@ -97,28 +109,33 @@ class ShareMetric(IntervalMetric[ShareHypothesis]):
         facts = [{"workload": w, "variant": v, "rounds": 0, "reason": reason} for (w, v), reason in wanted.items()]
         folder.write_json(PHASE_FACTS, facts)
 
-    def read(self, folder: RunFolder) -> Table | None:
-        """The table of phases.parquet; None where it is empty."""
+    def read(self, folder: RunFolder) -> Phases | None:
+        """What was timed; None where that is nothing."""
         table = folder.read_table(PHASES)
-        return table if len(table) else None
+        busy = {(fact.workload, fact.variant): fact.busy or 0.0 for fact in folder.read(PHASE_FACTS)}
+        return Phases(table, busy) if len(table) else None
 
     def words(self, hypothesis: ShareHypothesis) -> str:
         return f"share of {hypothesis.of}: {' + '.join(hypothesis.phases)}"
 
     def measured(self, effect: Effect, hypothesis: ShareHypothesis, evidence: Evidence, alpha: float) -> Effect:
-        table = evidence.passes.get("share")
-        if table is None:
+        phases: Phases | None = evidence.passes.get("share")
+        if phases is None:
             raise ValueError("this run has no phases")
-        part = share(table, effect.workload, hypothesis.variant, hypothesis.phases, hypothesis.of, alpha=alpha)
+        part = share(phases.table, effect.workload, hypothesis.variant, hypothesis.phases, hypothesis.of, alpha=alpha)
         value, low, high = (100 * end for end in (part.value, part.low, part.high))
-        return replace(effect, ratio=value, low=low, high=high, rounds=part.rounds, seconds=part.seconds)
+        busy = phases.busy.get((effect.workload, hypothesis.variant), 0.0)
+        said = f"other programs used {100 * busy:.0f} % of this machine meanwhile, which makes short phases longer"
+        notes = (*effect.notes, *([said] if busy >= BUSY else []))
+        return replace(effect, ratio=value, low=low, high=high, rounds=part.rounds, seconds=part.seconds, notes=notes)
 
 
 def _facts(asked: Asked) -> Iterator[tuple[str, dict[str, Any]]]:
     """Of each variant of a workload what phases.json says; the first life's answer counts."""
     known = {name: fact for _, answer in reversed(asked.answers) for name, fact in answer["facts"].items()}
     known |= {name: {"reason": reason} for name, reason in asked.lost.items()}
-    return ((name, {"rounds": len(asked.answers), **fact}) for name, fact in known.items())
+    busy = statistics.median(asked.busy) if asked.busy else None
+    return ((name, {"rounds": len(asked.answers), "busy": busy, **fact}) for name, fact in known.items())
 
 
 def _rows(workload: str, asked: Asked) -> Iterator[list[Any]]:
