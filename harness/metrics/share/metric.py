@@ -56,7 +56,7 @@ class ShareHypothesis(VariantHypothesis):
         return self
 
 
-class Phases(NamedTuple):
+class TimedPhases(NamedTuple):
     """The table of phases.parquet, and by (workload, variant) how busy others kept the machine."""
 
     table: Table
@@ -109,17 +109,17 @@ class ShareMetric(IntervalMetric[ShareHypothesis]):
         facts = [{"workload": w, "variant": v, "rounds": 0, "reason": reason} for (w, v), reason in wanted.items()]
         folder.write_json(PHASE_FACTS, facts)
 
-    def read(self, folder: RunFolder) -> Phases | None:
+    def read(self, folder: RunFolder) -> TimedPhases | None:
         """What was timed; None where that is nothing."""
         table = folder.read_table(PHASES)
         busy = {(fact.workload, fact.variant): fact.busy or 0.0 for fact in folder.read(PHASE_FACTS)}
-        return Phases(table, busy) if len(table) else None
+        return TimedPhases(table, busy) if len(table) else None
 
     def words(self, hypothesis: ShareHypothesis) -> str:
         return f"share of {hypothesis.of}: {' + '.join(hypothesis.phases)}"
 
     def measured(self, effect: Effect, hypothesis: ShareHypothesis, evidence: Evidence, alpha: float) -> Effect:
-        phases: Phases | None = evidence.passes.get("share")
+        phases: TimedPhases | None = evidence.passes.get("share")
         if phases is None:
             raise ValueError("this run has no phases")
         part = share(phases.table, effect.workload, hypothesis.variant, hypothesis.phases, hypothesis.of, alpha=alpha)
