@@ -214,7 +214,7 @@ def self_check(noise: Noise) -> str:
     if not known:
         return "Self-check: the A/A controls (same code, timed as two sides) had too few rounds." if controls else ""
     fired, short = sum(each.fired for each in known), len(controls) - len(known)
-    more = f" {short} more controls had too few rounds to tell." if short else ""
+    more = f" {short} more control{'s' * (short > 1)} had too few rounds to tell." if short else ""
     count = f"{len(known)} A/A control{'s' * (len(known) > 1)} (the same code, timed as two sides)"
     if fired or noise.typical:
         where = f"{fired} of {count}" if fired else f"all {count} together"

@@ -117,17 +117,17 @@ def _one_life(
     by_name = {each.book.experiment.workload.name: each for each in open_}
     order = shuffled(measurement.setting.seed, list(by_name), verb, life.number)
     for name in order:
-        each, left = by_name[name], by_name[name].left
+        asked, left = by_name[name], by_name[name].left
         try:
-            processes.take_in(group, each.book, left)
+            processes.take_in(group, asked.book, left)
             if more and name == order[-1]:
                 processes.begin_ahead(group)
-            what = {"workload": name, "variants": left, **arguments(each)}
+            what = {"workload": name, "variants": left, **arguments(asked)}
             since = Since.now()
-            each.answers.append((life.number, life.process.ask(verb, PASS_SECONDS, **what)))
-            each.busy.append(since.busy())
+            asked.answers.append((life.number, life.process.ask(verb, PASS_SECONDS, **what)))
+            asked.busy.append(since.busy())
         except WorkerFailed as failure:
-            each.lost |= _blamed_on(failure, left)
+            asked.lost |= _blamed_on(failure, left)
             processes.end(group)
             group.used = {}
             return

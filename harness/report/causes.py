@@ -269,8 +269,8 @@ class Explanation:
     @property
     def told(self) -> str:
         """The sentence with what it took to find out: "why: mostly ... (sampled in 9 s)"."""
-        said = "; ".join(filter(None, (self.sentence, self.reason)))
-        return f"why: {said} (sampled in {self.sampled.seconds:.0f} s)" if said else ""
+        text = "; ".join(filter(None, (self.sentence, self.reason)))
+        return f"why: {text} (sampled in {self.sampled.seconds:.0f} s)" if text else ""
 
     def _is_large(self, cause: FunctionCause) -> bool:
         before, after = self.call_ns

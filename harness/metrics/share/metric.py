@@ -70,8 +70,7 @@ class ShareMetric(IntervalMetric[ShareHypothesis]):
     about = "The share of the time: marked calls were timed phase by phase, beside unmarked ones."
     page = "breakdown"
     hypothesis = ShareHypothesis
-    files = (PHASES,)
-    files_beside = (PHASE_FACTS,)
+    files = (PHASES, PHASE_FACTS)
     title = "time breakdown"
     does = "how long each phase of a forward takes"
 
@@ -125,17 +124,17 @@ class ShareMetric(IntervalMetric[ShareHypothesis]):
         part = share(phases.table, effect.workload, hypothesis.variant, hypothesis.phases, hypothesis.of, alpha=alpha)
         value, low, high = (100 * end for end in (part.value, part.low, part.high))
         busy = phases.busy.get((effect.workload, hypothesis.variant), 0.0)
-        said = f"other programs used {100 * busy:.0f} % of this machine meanwhile, which makes short phases longer"
-        notes = (*effect.notes, *([said] if busy >= BUSY else []))
+        note = f"other programs used {100 * busy:.0f} % of this machine meanwhile, which makes short phases longer"
+        notes = (*effect.notes, *([note] if busy >= BUSY else []))
         return replace(effect, ratio=value, low=low, high=high, rounds=part.rounds, seconds=part.seconds, notes=notes)
 
 
 def _facts(asked: Asked) -> Iterator[tuple[str, dict[str, Any]]]:
     """Of each variant of a workload what phases.json says; the first life's answer counts."""
-    known = {name: fact for _, answer in reversed(asked.answers) for name, fact in answer["facts"].items()}
-    known |= {name: {"reason": reason} for name, reason in asked.lost.items()}
+    of_variants = {name: fact for _, answer in reversed(asked.answers) for name, fact in answer["facts"].items()}
+    of_variants |= {name: {"reason": reason} for name, reason in asked.lost.items()}
     busy = statistics.median(asked.busy) if asked.busy else None
-    return ((name, {"rounds": len(asked.answers), "busy": busy, **fact}) for name, fact in known.items())
+    return ((name, {"rounds": len(asked.answers), "busy": busy, **fact}) for name, fact in of_variants.items())
 
 
 def _rows(workload: str, asked: Asked) -> Iterator[list[Any]]:
