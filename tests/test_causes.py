@@ -319,7 +319,7 @@ def test_the_reason_is_that_a_line_runs_more_often_or_is_dearer() -> None:
     assert found(*alone).reason == ""
     assert found(*alone, runs={7: 19286}).reason == "line 7 runs 19,286 times a call"
     assert found(*alone, runs={7: 19286, 12: 291}).reason == (
-        "line 7 runs 19,286 times a call; in g no line that takes time runs more than 291 times"
+        "line 7 runs 19,286 times a call; the dearest line of g, 12, runs 291 times"
     )
     assert found(*alone, runs={7: 1, 12: 291}).reason == "line 7 runs once a call"
     both = ("baseline", "f", 9, 100), ("variant", "g", 12, 100)

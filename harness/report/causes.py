@@ -242,7 +242,7 @@ class Explanation:
     @property
     def reason(self) -> str:
         """Whether the largest cause runs more often on the side that takes longer, or is dearer: "line 12 runs 19,286
-        times a call; in g no line that takes time runs more than 291 times". Empty where that was not counted."""
+        times a call; the dearest line of g, 12, runs 291 times". Empty where that was not counted."""
         if not self.causes:
             return ""
         first, names = self.causes[0], {"baseline": self.sampled.baseline, "variant": self.sampled.variant}
@@ -255,10 +255,12 @@ class Explanation:
         there = next((line for line in others if line.text == here.text), others[0] if others else None)
         text = f"line {here.line} runs {_times(here.runs)} a call"
         if there is None or there.runs is None:
-            most = max((line.runs or 0 for line in counted if line.side == fast), default=0)
-            if not 0 < most * OFTEN < here.runs:
+            dearest = max(
+                (line for line in counted if line.side == fast), key=lambda line: sum(line.samples), default=None
+            )
+            if dearest is None or not 0 < (dearest.runs or 0) * OFTEN < here.runs:
                 return text
-            return f"{text}; in {names[fast]} no line that takes time runs more than {_times(most)}"
+            return f"{text}; the dearest line of {names[fast]}, {dearest.line}, runs {_times(dearest.runs or 0)}"
         if here.runs > OFTEN * there.runs:
             return f"{text} in {names[slow]}, line {there.line} {_times(there.runs)} in {names[fast]}"
         if SequenceMatcher(None, here.text, there.text).ratio() < ALIKE:
