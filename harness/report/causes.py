@@ -241,8 +241,8 @@ class Explanation:
 
     @property
     def reason(self) -> str:
-        """Whether the largest cause runs more often on the side that takes longer, or is dearer: "line 12 runs 19,286
-        times a call; the dearest line of g, 12, runs 291 times". Empty where that was not counted."""
+        """Whether the largest cause runs more often on the side that takes longer, or takes longer each time: "line 7
+        runs 19,286 times a call; the line of g that takes most time, 12, runs 291 times". Empty where nobody counted."""
         if not self.causes:
             return ""
         first, names = self.causes[0], {"baseline": self.sampled.baseline, "variant": self.sampled.variant}
@@ -255,18 +255,19 @@ class Explanation:
         there = next((line for line in others if line.text == here.text), others[0] if others else None)
         text = f"line {here.line} runs {_times(here.runs)} a call"
         if there is None or there.runs is None:
-            dearest = max(
+            most = max(
                 (line for line in counted if line.side == fast), key=lambda line: sum(line.samples), default=None
             )
-            if dearest is None or not 0 < (dearest.runs or 0) * OFTEN < here.runs:
+            if most is None or not 0 < (most.runs or 0) * OFTEN < here.runs:
                 return text
-            return f"{text}; the dearest line of {names[fast]}, {dearest.line}, runs {_times(dearest.runs or 0)}"
+            return f"{text}; the line of {names[fast]} that takes most time, {most.line}, runs {_times(most.runs or 0)}"
         if here.runs > OFTEN * there.runs:
             return f"{text} in {names[slow]}, line {there.line} {_times(there.runs)} in {names[fast]}"
         if SequenceMatcher(None, here.text, there.text).ratio() < ALIKE:
             return f"{text} in {names[slow]}; {names[fast]} has no such line"
         often = "as often as" if here.runs * OFTEN >= there.runs else "less often than"
-        return f"line {here.line} of {names[slow]} runs {often} line {there.line} of {names[fast]}, and is dearer"
+        lines = f"line {here.line} of {names[slow]} runs {often} line {there.line} of {names[fast]}"
+        return f"{lines}, and takes longer each time"
 
     @property
     def told(self) -> str:

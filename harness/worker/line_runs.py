@@ -1,6 +1,6 @@
 """The verb `line_runs`: how often each line of both sides of a comparison runs in one call.
 
-A profile says where the time goes; this says whether a line takes it because it runs often or because it is dear.
+A profile says where the time goes; this says whether a line takes it because it runs often or takes long each time.
 """
 
 from __future__ import annotations

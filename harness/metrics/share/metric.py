@@ -24,7 +24,7 @@ from .shares import share
 
 BUSY = 0.1
 """Where other programs used this share of the machine, the verdict says so: small operations lose more to a neighbour
-than large ones. Between two sessions, one of them beside tests, masks for 8 tokens took 0.86 and 1.4 % of a forward."""
+than large ones. In two sessions, the second beside tests, masks for 8 tokens took 1.06 and 1.40 % of a forward."""
 
 PHASE_LIVES = 12
 """Lives of the pass, with a round each: fixed beforehand, as the t interval over them asks for."""
