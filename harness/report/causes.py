@@ -242,7 +242,7 @@ class Explanation:
     @property
     def reason(self) -> str:
         """Whether the largest cause runs more often on the side that takes longer, or takes longer each time: "line 7
-        runs 19,286 times a call; the line of g that takes most time, 12, runs 291 times". Empty where nobody counted."""
+        runs 19,286 times a call; the line of g that takes most time, 12, runs 291 times". Empty if not counted."""
         if not self.causes:
             return ""
         first, names = self.causes[0], {"baseline": self.sampled.baseline, "variant": self.sampled.variant}
