@@ -57,24 +57,29 @@ def test_the_yardstick_of_functions_changes_nothing_of_the_samples_of_others(fun
 
 
 def test_a_round_samples_for_as_long_as_rebuilding_takes_within_bounds() -> None:
-    counts = [shape(PREFILL, 2 * MS, rebuild_ns=time).sub_rounds for time in (0, 20 * MS, 30 * MS, 900 * MS)]
+    part = PREFILL.model_copy(update={"kind": "decode"})
+    counts = [shape(part, 2 * MS, rebuild_ns=time).sub_rounds for time in (0, 20 * MS, 30 * MS, 900 * MS)]
     assert counts == [1 + 2, 5, 7, 11]  # 10 ms at least, 50 ms at most; a sample has an untimed call before it
     assert shape(PREFILL, 59 * MS).sub_rounds == 3
     assert shape(PREFILL, 61 * MS).sub_rounds == 1
     assert all(shape(PREFILL, time * MS).sub_rounds % 2 for time in (0.05, 1.1, 3.3, 7.7))
 
 
-def test_only_short_calls_are_made_once_before_their_sample() -> None:
-    assert shape(PREFILL, 4.9 * MS, 1 * MS).prime
-    assert not shape(PREFILL, 5 * MS, 1 * MS).prime
+@pytest.mark.parametrize(("kind", "ms", "is_it"), [("call", 4.9, True), ("call", 5.0, False)])
+def test_of_functions_short_calls_are_made_once_before_their_sample(kind: Any, ms: float, is_it: bool) -> None:
+    assert shape(PREFILL.model_copy(update={"kind": kind}), ms * MS, 1 * MS).prime == is_it
 
 
-def test_whether_calls_of_a_tiny_model_are_primed_does_not_hang_on_how_busy_the_machine_was() -> None:
-    times = {"short": 0.4 * MS, "long": 5.2 * MS}
-    for parameter_bytes, primed in ((0, False), (1 << 20, True), (8 << 20, True), ((8 << 20) + 1, False)):
-        how: Any = {"sample_ns": 200_000, "rebuild_ns": 0.0, "parameter_bytes": parameter_bytes}
-        assert shape_of_round(PREFILL, times, once=False, **how).prime == primed
-    assert not shape_of_round(PREFILL, times, once=True, **how | {"parameter_bytes": 1}).prime
+@pytest.mark.parametrize("kind", ["component", "decode", "prefill", "generate"])
+@pytest.mark.parametrize("parameter_bytes", [0, 1 << 20, 8 << 20, (8 << 20) + 1])
+def test_whether_a_model_is_primed_hangs_neither_on_who_takes_part_nor_on_how_busy_the_machine_is(
+    kind: Any, parameter_bytes: int
+) -> None:
+    work, primed = PREFILL.model_copy(update={"kind": kind}), kind in ("component", "decode") or 0 < parameter_bytes <= 8 << 20
+    how: Any = {"sample_ns": 200_000, "rebuild_ns": 0.0, "parameter_bytes": parameter_bytes}
+    for times in ({"short": 0.4 * MS}, {"short": 0.4 * MS, "long": 5.2 * MS}, {"short": 0.4 * MS, "engine": 90 * MS}):
+        assert shape_of_round(work, times, once=False, **how).prime == primed
+        assert not shape_of_round(work, times, once=True, **how).prime
 
 
 @pytest.mark.parametrize("call_ns", [1_000, 30_000, 1 * MS, 40 * MS])

@@ -56,13 +56,10 @@ FILLED_NS = 20_000_000
 
 MOST_SUB_ROUNDS = 51
 PRIME_NS = 5_000_000
-"""A call shorter than this is made once untimed before its sample. Otherwise the sample would measure how cold the
-other variants left the caches, which no program that runs one model sees."""
+"""A call of any function that is shorter than this is made once untimed before its sample: see `is_primed`."""
 
 CACHED_BYTES = 8 << 20
-"""All calls of a model with weights of no more than this are primed, however long the longest took at its gate: with
-and without priming the ratio of a short call to a long one differs by a third, and on a busy machine a call near
-PRIME_NS is now below it and now above."""
+"""So are all calls of a model with weights of no more than this."""
 
 GROUP_FACTOR = 10
 """Variants that differ by more than this factor get different numbers of calls."""
@@ -80,6 +77,21 @@ class RoundShape:
     def most_calls(self) -> int:
         """Calls in the longest sample, without the untimed one."""
         return max(self.repeats.values())
+
+
+def is_primed(work: Workload, *, once: bool, slowest_ns: float, parameter_bytes: int) -> bool:
+    """Whether a call is made untimed before each sample. Otherwise the sample measures how cold the others left the
+    caches, which no program that runs one model sees.
+
+    What is primed is so in every run: time decides of functions alone (slowest_ns: of a call of any of them). By the
+    time of the slowest, a kernel of 0.5 ms was primed in one run and not in another, where an engine of 9 ms took part:
+    0.5 and 0.8 ms. A forward of many tokens through large weights is not: it finds little in the caches anyway.
+    """
+    if once:
+        return False
+    if work.kind == "call":
+        return slowest_ns < PRIME_NS
+    return work.kind in ("component", "decode") or 0 < parameter_bytes <= CACHED_BYTES
 
 
 def shape_of_round(
@@ -108,7 +120,7 @@ def shape_of_round(
     single_calls = least_calls(work.statistic)
     if once or single_calls or work.kind == "generate":  # a generation has a first token, and is timed on its own
         repeats = dict.fromkeys(call_ns, 1)
-    prime = (max(call_ns.values()) < PRIME_NS or 0 < parameter_bytes <= CACHED_BYTES) and not once
+    prime = is_primed(work, once=once, slowest_ns=max(call_ns.values()), parameter_bytes=parameter_bytes)
     typical_ns = statistics.median((call_ns[name] + make_ns) * (repeats[name] + prime) for name in call_ns)
     sampling_ns = min(max(rebuild_ns, LEAST_SAMPLING_NS), MOST_SAMPLING_NS)
     sampling_ns *= COMPONENT_FACTOR if work.kind in ("component", "call") else 1

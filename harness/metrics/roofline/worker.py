@@ -25,7 +25,7 @@ from llama_workbench.datasets.lengths import DECODE_ROOM, call_lengths, warmup_l
 from ...machine.environment import last_level_cache_bytes
 from ...spec.sample import Sample
 from ...worker.round_loop import rebuilt
-from ...worker.rounds import FILLED_NS, PRIME_NS, SHORT_SAMPLE_NS
+from ...worker.rounds import FILLED_NS, SHORT_SAMPLE_NS, is_primed
 from ...worker.runners import PlainRunner, Runner, runner_of
 from ...worker.state import Bench, Worker, WorkerError
 from .work import products, weight_bytes, work_of_call
@@ -154,6 +154,7 @@ def _round(
         repeats |= {name: min(repeats[name], DECODE_ROOM - 2) for name in variants}
     slowest_ns = max(repeats[name] * call_ns[name] for name in call_ns)
     count = 1 if slowest_ns >= SHORT_SAMPLE_NS else 3 if slowest_ns >= FILLED_NS else 5
+    warmed = is_primed(work, once=bench.once, slowest_ns=slowest_ns, parameter_bytes=bench.parameter_bytes)
     lengths = call_lengths(work, round_index=number, count=count, seed=bench.seed)
     warm_length = warmup_length(work, lengths=lengths)
 
@@ -174,7 +175,7 @@ def _round(
             for position, name, runner in built.turns():
                 calls = repeats[name] if runner.counts_as == 1 else 1
                 # A peak is that of a warm kernel, whatever came before it.
-                prime = name in kernels or (call_ns[name] < PRIME_NS and not bench.once and runner.counts_as == 1)
+                prime = name in kernels or (warmed and runner.counts_as == 1)
                 runner.prepare(length, bench.take(calls + prime), calls + prime)
                 if prime:
                     runner.call()

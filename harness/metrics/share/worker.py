@@ -20,7 +20,7 @@ from ...spec.entered import EnteredName
 from ...worker.channel import in_one_line
 from ...worker.model_gating import own_case
 from ...worker.round_loop import rebuilt
-from ...worker.rounds import PRIME_NS, SHORT_SAMPLE_NS
+from ...worker.rounds import SHORT_SAMPLE_NS, is_primed
 from ...worker.runners import Runner, runner_of
 from ...worker.state import Bench, Worker, WorkerError
 from .marking import PhaseError
@@ -125,7 +125,7 @@ def _round(this: _Pass, round_index: int) -> list[list[Any]]:
     count = round(min(max(ROUND_NS / 2 / slowest_ns, 1), MOST_CALLS))
     if slowest_ns < SHORT_SAMPLE_NS:
         count = max(count, 3)
-    prime = slowest_ns < PRIME_NS and not bench.once
+    prime = is_primed(work, once=bench.once, slowest_ns=slowest_ns, parameter_bytes=bench.parameter_bytes)
     lengths = call_lengths(work, round_index=round_index, count=count, seed=bench.seed)
     warm_length = warmup_length(work, lengths=lengths)
 
