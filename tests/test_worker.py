@@ -75,7 +75,10 @@ def test_of_functions_short_calls_are_made_once_before_their_sample(kind: Any, m
 def test_whether_a_model_is_primed_hangs_neither_on_who_takes_part_nor_on_how_busy_the_machine_is(
     kind: Any, parameter_bytes: int
 ) -> None:
-    work, primed = PREFILL.model_copy(update={"kind": kind}), kind in ("component", "decode") or 0 < parameter_bytes <= 8 << 20
+    work, primed = (
+        PREFILL.model_copy(update={"kind": kind}),
+        kind in ("component", "decode") or 0 < parameter_bytes <= 8 << 20,
+    )
     how: Any = {"sample_ns": 200_000, "rebuild_ns": 0.0, "parameter_bytes": parameter_bytes}
     for times in ({"short": 0.4 * MS}, {"short": 0.4 * MS, "long": 5.2 * MS}, {"short": 0.4 * MS, "engine": 90 * MS}):
         assert shape_of_round(work, times, once=False, **how).prime == primed

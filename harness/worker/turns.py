@@ -49,7 +49,7 @@ def measure_in_turns(
     times: dict[str, Any] = {"sample_ns": LEAST_SAMPLE_NS, "rebuild_ns": 0.0, "make_ns": make_ns}
     whole = shape_of_round(bench.workload, call_ns, once=bench.once, **times)
     [length] = call_lengths(bench.workload, round_index=round_index, count=1, seed=bench.seed)
-    shape = RoundShape(1, {variant: whole.repeats[variant]}, whole.prime)
+    shape = RoundShape(1, {variant: whole.repeats[variant]}, whole.prime, whole.warm_ns)
     this = OpenRound(
         worker, bench, [variant], shape, bench.kind.drawn(1), warmup_length(bench.workload, lengths=[length])
     )
