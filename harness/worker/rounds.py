@@ -45,8 +45,8 @@ SHORT_SAMPLE_NS = 60_000_000
 (the spread of one pair was three times that of a round) and averages the effect of a sample's place in its pair."""
 
 CALL_SAMPLE_NS = 3_000_000
-"""Least time of a sample of any function or part of a layer: beside it calls are made untimed, and each call's input, so
-that samples of one short call would be a small part of the time."""
+"""Least time of a sample of any function or part of a layer: beside it calls are made untimed, and each call's input,
+so that samples of one short call would be a small part of the time."""
 
 MOST_MAKING_NS = 20_000_000
 """Of the inputs of a sample's calls, for any function: where they are dear, a sample has fewer calls."""
