@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
+from torch.nn import functional as F
 
 from llama_workbench import ROOT
 from llama_workbench.dashboard.views import data
@@ -17,6 +19,7 @@ from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import manifest_of
 from llama_workbench.harness.store.verdict_schema import Verdict
+from llama_workbench.variants.changes import CHANGES
 from tests.verdicts import a_verdict, an_effect
 
 CLAIMS, DISPUTE = load_folder(ROOT / "claims")
@@ -91,13 +94,15 @@ def test_advice_names_what_gains_and_what_loses() -> None:
     rows = advice.rows()
     assert len(rows) == 3 and {row["most on"] for row in rows} == {"prefill-15m-t128"}
     assert left.startswith(f"Leave out: {lost.name} (0.89 to 0.91 times as fast")
-    assert lost.name not in [row["change"] for row in rows]
+    assert lost.change.told not in [row["change"] for row in rows]
     assert (
         rows[-1]["speed, by workload"] == "1.09 to 1.11 times"
         and advice.rest == f"{len(ladder.steps) - 4} more steps gain less."
     )
     prices = {row["change"]: row["memory"] for row in rows}
-    assert prices.get("products joined", "up to +20 %").startswith("up to +") and "no more" in prices.values()
+    assert (
+        prices.get(CHANGES["ladder_fused"].told, "up to +20 %").startswith("up to +") and "no more" in prices.values()
+    )
     nothing = [replace(each, effects=(replace(each.effects[0], low=0.99),)) for each in found]
     assert (same := ladder_of(nothing, DISPUTE, MANIFEST)) is not None and ladder_advice(same) is None
 
@@ -128,3 +133,42 @@ def test_a_ladder_that_is_no_claim_is_named() -> None:
     wrong = Dispute(ladder=LadderClaim(claim="left-to-gain", whole="all eager step"))
     [said] = _unknown(wrong, CLAIMS)
     assert "ladder names 'left-to-gain', part 'all eager step'" in said and "did you mean 'all eager steps'" in said
+
+
+def sides_of(code: str) -> list[str]:
+    """The code before and after a change."""
+    return ["\n".join(line[1:] for line in code.splitlines() if line[:1] in (" ", mark)) for mark in "-+"]
+
+
+def test_each_step_says_what_to_write() -> None:
+    found = ladder_of(verdicts(), DISPUTE, MANIFEST)
+    assert found is not None
+    assert [*CHANGES] == [step.variant for step in (*found.steps, *found.beyond)]
+    for told, code in CHANGES.values():
+        before, after = sides_of(code)
+        assert len(told) < 70 and compile(after, told, "exec") and compile(before, told, "exec") and before != after
+
+
+@pytest.mark.parametrize(
+    ("step", "results"), [("ladder_one_kernel", "y"), ("ladder_fused", "qkv"), ("ladder_transposed", "x")]
+)
+def test_what_to_write_computes_the_same(step: str, results: str) -> None:
+    heads, size, tokens, hidden = 4, 8, 6, 32
+
+    def computed(code: str) -> list[torch.Tensor]:
+        there: dict[str, Any] = {"torch": torch, "F": F, "H": heads, "kv_heads": 2, "D": size, "T": tokens}
+        generator = torch.Generator().manual_seed(7)
+
+        def drawn(*shape: int) -> torch.Tensor:
+            return torch.randn(*shape, generator=generator)
+
+        there |= {name: drawn(1, heads, tokens, size) for name in "qkv"}
+        there |= {name: drawn(tokens, hidden) for name in "xy"}
+        there["mask"] = torch.full((tokens, tokens), float("-inf")).triu(1)
+        there["weights"] = {"down": drawn(hidden, hidden)}
+        there |= {f"{name}_weight": drawn(n * size, hidden) for name, n in (("q", heads), ("k", 2), ("v", 2))}
+        exec(code, there)
+        return [there[name] for name in results]
+
+    for before, after in zip(*map(computed, sides_of(CHANGES[step].code)), strict=True):
+        torch.testing.assert_close(before, after)

@@ -69,7 +69,9 @@ def show_ladder(run: data.Run) -> bool:
     if ladder is None:
         return False
     blocks.header("What is left to gain, step by step", anchor="ladder")
-    named.show_cards(run, ladder.names, [])
+    with st.container(horizontal=True):
+        named.show_codes([*ladder.steps, *ladder.beyond])
+        named.show_cards(run, ladder.names, [])
     headings = ladder_headings(ladder)
     blocks.table([dict(zip(headings, row, strict=True)) for row in ladder_rows(ladder)], "Gain and memory of each step")
     st.caption(

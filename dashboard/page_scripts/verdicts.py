@@ -74,6 +74,7 @@ def show_box(opened: state.Opened, main: data.Claim) -> None:
                 blocks.caption(more)
             with st.container(horizontal=True, vertical_alignment="center"):
                 blocks.link("attribution", "All steps", "arrow_forward", {"run": opened.name})
+                named.show_codes(advice.take)
                 named.show_cards(run, ladder.names, [])
 
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import streamlit as st
 
+from llama_workbench.harness.report.ladder import LadderStep
+
 from .. import state, words
 from ..views import data, workloads
 from ..views.variants import card, differing
@@ -40,3 +42,12 @@ def show_cards(run: data.Run, variants: Sequence[str], names: Sequence[str]) -> 
             st.markdown(f"**{words.markdown(run.named(name))}** :gray[{words.markdown(f'workload {name}')}]")
             facts = workloads.facts(data.experiment(run, name).workload)
             st.caption(words.markdown(" ".join(facts)))
+
+
+def show_codes(steps: Sequence[LadderStep]) -> None:
+    """A button that shows what to write for each of these steps."""
+    with st.popover("What to write", icon=":material/code:", type="tertiary"):
+        for told, code in (step.change for step in steps):
+            st.markdown(f"**{words.markdown(words.capital(told))}**")
+            if code:
+                st.code(code, language="diff")

@@ -94,7 +94,8 @@ def ask_in_lives(
     while groups := [group for group in measurement.processes.groups if open_of(group)]:
         for group in groups:
             step(asked, sum(len(each.answers) for each in asked.values()) / total)
-            _one_life(measurement, group, open_of(group), verb, arguments, more=len(groups) == 1)
+            more = len(groups) == 1 and any(len(each.answers) + 1 < lives for each in open_of(group))
+            _one_life(measurement, group, open_of(group), verb, arguments, more=more)
             if len(groups) > 1:  # there is room for one checkpoint at a time
                 measurement.processes.end(group)
     for group in measurement.processes.groups:

@@ -31,7 +31,7 @@ class _Bar:
         self._progress.update(self._task, phase=f"{self._before}{text}", description="", completed=0.0, left="")
 
     def note(self, text: str) -> None:
-        self._progress.console.print(f"{self._before}{text}", style="yellow", markup=False, emoji=False)
+        self._progress.console.print(f"{self._before}{text}", markup=False, emoji=False)
 
     def step(self, text: str, done: float, seconds_left: float) -> None:
         """Move the bar, never backwards within a phase: an estimate may take back what it said."""

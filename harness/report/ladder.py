@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from llama_workbench import variants
 from llama_workbench.datasets import geometries
 from llama_workbench.datasets.geometries import DataError
+from llama_workbench.variants.changes import CHANGES, CodeChange
 from llama_workbench.variants.config import LlamaConfig
 from llama_workbench.variants.memory_policy import expected
 
@@ -35,6 +36,11 @@ class LadderStep:
     variant: str
     effects: Mapping[str, Effect]
     memory: Mapping[str, float]
+
+    @property
+    def change(self) -> CodeChange:
+        """What to write in code of one's own; of a variant that nothing is known of, the step's name alone."""
+        return CHANGES.get(self.variant, CodeChange(self.name, ""))
 
     @property
     def proven(self) -> float:
@@ -160,7 +166,7 @@ class LadderAdvice:
         """A row of a table for each step to take: what it is, how fast it makes, where it gains most, and its cost."""
         return [
             {
-                "change": step.name,
+                "change": step.change.told,
                 "speed, by workload": _times(step),
                 "most on": max(step.effects.values(), key=lambda effect: effect.ratio).where,
                 "memory": f"up to +{most:.0f} %" if (most := _most_memory(step)) >= 1 else "no more",
@@ -195,12 +201,16 @@ def _price(step: LadderStep) -> str:
 
 def ladder_rows(ladder: Ladder) -> list[list[str]]:
     """Rows of the table: the steps, all of them together, and what lies beyond."""
-    rows = [_row(ladder, step, f"{number}. {step.name}") for number, step in enumerate(ladder.steps, 1)]
+    rows = [_row(ladder, step, f"{number}. {_told(step)}") for number, step in enumerate(ladder.steps, 1)]
     products = {workload: ladder.product(workload) for workload in ladder.workloads}
     texts = [f"{each[0]:.3f}× [{each[1]:.3f}, {each[2]:.3f}]" if each else "" for each in products.values()]
     rows.append(["these multiplied", "", *texts, ""])
     rows.append(_row(ladder, ladder.whole, f"measured as one: {ladder.whole.name}"))
-    return rows + [_row(ladder, step, f"beyond: {step.name}") for step in ladder.beyond]
+    return rows + [_row(ladder, step, f"beyond: {_told(step)}") for step in ladder.beyond]
+
+
+def _told(step: LadderStep) -> str:
+    return step.name if step.change.told == step.name else f"{step.name}: {step.change.told}"
 
 
 def _row(ladder: Ladder, step: LadderStep, name: str) -> list[str]:
