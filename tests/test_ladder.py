@@ -144,9 +144,9 @@ def test_each_step_says_what_to_write() -> None:
     found = ladder_of(verdicts(), DISPUTE, MANIFEST)
     assert found is not None
     assert [*CHANGES] == [step.variant for step in (*found.steps, *found.beyond)]
-    for told, code in CHANGES.values():
+    for text, code in CHANGES.values():
         before, after = sides_of(code)
-        assert len(told) < 70 and compile(after, told, "exec") and compile(before, told, "exec") and before != after
+        assert len(text) < 70 and compile(after, text, "exec") and compile(before, text, "exec") and before != after
 
 
 @pytest.mark.parametrize(

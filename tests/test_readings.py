@@ -216,7 +216,11 @@ def checked(tmp_path: Path, *checks: tuple[str, str]) -> list[ExactResult]:
 
 
 def test_a_check_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
-    theirs, missing = checked(tmp_path, ("like-the-library", "team008_cache_literal"), ("no-such-check", ""))
+    name = "team008_cache_literal"
+    theirs, whole, missing = checked(
+        tmp_path, ("like-the-library", name), ("like-the-library-but-for-chunks", name), ("no-such-check", "")
+    )
+    assert (whole.count, whole.value) == (10, 100.0), whole
     assert theirs.count == 16, theirs
     assert theirs.value == 62.5 and theirs.detail.count("off by") == 6 and "chunk" in theirs.detail
     assert math.isnan(missing.value) and "no-such-check" in missing.reason
@@ -320,7 +324,8 @@ def test_shares_of_several_workloads_are_judged_at_alpha_each() -> None:
         ({"metric": "memory", "variant": "fast", "quantity": "mask_of_weights"}, 'did you mean "masks_of_weights"'),
         ({"metric": "count", "variant": "fast", "quantity": "commits"}, "there are: lines, "),
         ({"metric": "check", "quantity": "gguf-load"}, 'did you mean "gguf-loads"'),
-        ({"metric": "check", "quantity": "like-the-library"}, "needs a variant"),
+        ({"metric": "check", "quantity": "like-the-library"}, "need a variant"),
+        ({"metric": "check", "quantity": "like-the-library-but-for-chunks"}, "need a variant"),
         ({"metric": "check", "quantity": "gguf-loads", "variant": "fast"}, "no other check has one"),
     ],
 )
@@ -373,6 +378,10 @@ def test_a_share_of_loading_says_when_its_rounds_are_too_few(rounds: int, verdic
         ("less_time", [9.9, 9.1], 8.081, {"range": [8.85, 8.95]}, "refuted"),
         ("share", [1.9, 107], 1.776, {"above": 5}, "refuted"),
         ("times", [260, 238], 1.092, {"range": [15, 25]}, "refuted"),
+        ("gain", [[9.85, 9.95], [9.05, 9.15]], 8.791, {"above": 10}, "refuted"),
+        ("gain", [[2.05, 2.15], [1.85, 1.95]], 10.526, {"above": 10}, "inconclusive"),
+        ("less_time", [[9.85, 9.95], [9.05, 9.15]], 8.081, {"range": [8.85, 8.95]}, "inconclusive"),
+        ("share", [9.2, [85.3, 107]], 9.568, {"range": [5.6, 11.6]}, "supported"),
     ],
 )
 def test_what_a_document_states_is_computed_and_needs_no_run(quantity, figures, value, region, verdict) -> None:
@@ -380,7 +389,9 @@ def test_what_a_document_states_is_computed_and_needs_no_run(quantity, figures, 
     [judged] = judge_claims([claim_of], evidence_from_manifest(manifest_of({"experiments": []}), no_rows(COLUMNS)))
     [effect] = judged.effects
     assert judged.verdict == verdict and effect.ratio == pytest.approx(value, abs=5e-4)
-    assert effect.said == (f"from {figures[0]:g} and {figures[1]:g}",)
+    texts = [" to ".join(f"{end:g}" for end in (each if isinstance(each, list) else [each])) for each in figures]
+    assert f"from {texts[0]} and {texts[1]}" in effect.said and effect.low <= effect.ratio <= effect.high
+    assert (effect.low == effect.high) == all(isinstance(each, float | int) for each in figures)
 
 
 @pytest.mark.parametrize("figures", [[1], [0, 1], [1, float("inf")], ["one", 2]])

@@ -273,7 +273,7 @@ def test_each_step_of_the_ladder_changes_what_it_says():
     assert _changed("team005_hybrid", "team005_proposal") == {"layout"}
     assert _changed("team005_split", "team005_hybrid") == {"cache"}
     assert _changed("team005_proposal", "team005_integrated") == {"boundary"}
-    assert _changed("team005_integrated", "team005_planned") == {"mask_application", "rope"}
+    assert _changed("team005_integrated", "team005_planned") == {"mask_application"}
     assert _changed("team005_proposal", "single_file_inline") == {"granularity"}
     assert _changed("team006_before", "modular_per_forward") == {"mask"}
 

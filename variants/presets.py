@@ -112,7 +112,7 @@ _AFTER = replace(_BEFORE, mask="per_layer")
 _HYBRID = replace(_BEFORE, cache="unified", mask="per_model")
 _PROPOSAL = replace(_HYBRID, layout="single_file")
 _INTEGRATED = replace(_PROPOSAL, boundary="bhtd")
-_PLANNED = replace(_INTEGRATED, mask_application="masked_fill", rope="rotate_half")
+_PLANNED = replace(_INTEGRATED, mask_application="masked_fill")
 _CANDLE = replace(
     _PROPOSAL, mask_application="masked_fill", kv="cat", rope="rotate_half", boundary="bhtd", softmax="fused"
 )
@@ -132,7 +132,7 @@ _HISTORY = (
     _ours("team005_integrated", _INTEGRATED, "the same with RoPE inside attention: heads first once, no copies there "
           "and back", "TEAM-005's analysis: an integrated pipeline"),
     _ours("team005_planned", _PLANNED, "TEAM-005's rewrite as planned: one file, one Cache, heads first once, boolean "
-          "masks, half-split RoPE", "TEAM-005's refactor plan; never written"),
+          "masks; RoPE in one pass stands for the library's `rope`", "TEAM-005's refactor plan; never written"),
     _ours("candle", _CANDLE, "Candle's Llama: single file, cat KV, half-split RoPE", _CANDLE_RS),
 )  # fmt: skip
 

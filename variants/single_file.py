@@ -54,7 +54,7 @@ def rotate_half(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def make_mask(length: int, kv_length: int, dtype: torch.dtype, device: torch.device, application: str) -> Tensor:
-    """[T, S]: what query t must not see (j > t + S - T) is -inf, or True for masked_fill."""
+    """[T, S]: what query t must not see (j > t + S - T) is -inf, or True for where."""
     if application == "masked_fill":
         return torch.ones((length, kv_length), dtype=torch.bool, device=device).triu_(kv_length - length + 1)
     return torch.full((length, kv_length), float("-inf"), dtype=dtype, device=device).triu_(kv_length - length + 1)
@@ -253,7 +253,7 @@ class Attention(nn.Module):
             scores = torch.matmul(q, k.transpose(2, 3)) * self.scale  # [B, H, T, S]  # phase: scores
             if mask is not None:
                 # phase: mask_apply
-                scores = scores.masked_fill(mask, float("-inf")) if self.fill else scores + mask
+                scores = torch.where(mask, float("-inf"), scores) if self.fill else scores + mask
             # phase: softmax
             if self.fused_softmax:
                 shares = torch.softmax(scores, dim=-1)

@@ -13,7 +13,11 @@ from ..spec.hypotheses import Quantity, RangeHypothesis
 from ..store.verdict_schema import Effect
 from .base import ValueMetric, in_range, no_such_quantity, no_value
 
-Stated = Annotated[float, Field(gt=0, allow_inf_nan=False, description="a number above 0")]
+Number = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Stated = Annotated[
+    Number | tuple[Number, Number],
+    Field(description="a number above 0, or the two ends between which it lies: of 9.9, rounded, [9.85, 9.95]"),
+]
 
 QUANTITIES: Mapping[str, tuple[str, Callable[[float, float], float]]] = {
     "gain": ("%", lambda before, after: 100 * (before / after - 1)),
@@ -49,13 +53,15 @@ class StatedMetric(ValueMetric[StatedHypothesis]):
     is_exact = True
 
     def effect(self, hypothesis: StatedHypothesis, workload: str, evidence: Evidence, alpha: float) -> Effect:
-        """The value; its interval is a point."""
-        first, second = hypothesis.figures
-        value = QUANTITIES[hypothesis.quantity][1](first, second)
+        """The value, and all that it may be where the figures are not known to the last digit."""
+        compute = QUANTITIES[hypothesis.quantity][1]
+        ends = [figure if isinstance(figure, tuple) else (figure, figure) for figure in hypothesis.figures]
+        value = compute(*(sum(each) / 2 for each in ends))
+        values = [compute(first, second) for first in ends[0] for second in ends[1]]
         effect = no_value(hypothesis, workload, hypothesis.quantity.replace("_", " "))
-        return in_range(
-            replace(effect, ratio=value, low=value, high=value, rounds=1), hypothesis, f"from {first:g} and {second:g}"
-        )
+        effect = replace(effect, ratio=value, low=min(values), high=max(values), rounds=1)
+        figures = " and ".join(" to ".join(f"{end:g}" for end in dict.fromkeys(each)) for each in ends)
+        return in_range(effect, hypothesis, f"from {figures}")
 
 
 METRIC = StatedMetric()

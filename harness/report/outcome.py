@@ -79,17 +79,17 @@ def standing(verdict: Verdict) -> Standing:
     if verdict.verdict == Word.DEPENDS and verdict.is_comparison:
         return Standing(tally_text(counts) if counts.keys().isdisjoint(UNSETTLED) else settled_text(counts))
     if not verdict.is_open:
-        return Standing(UNDERSTATED if is_understated(verdict) else verdict.verdict)
+        return Standing(UNDERSTATED if verdict.verdict is Word.REFUTED and is_understated(verdict) else verdict.verdict)
     if text := settled_text(counts):
-        return Standing(text)
+        return Standing(text.replace(Word.REFUTED, UNDERSTATED) if is_understated(verdict) else text)
     bound = bound_text(verdict, [effect for effect in verdict.effects if effect.verdict == Word.INCONCLUSIVE])
     return Standing("open", bound or "no interval yet")
 
 
 def is_understated(verdict: Verdict) -> bool:
-    """Whether a range was claimed, and every effect lies above it."""
-    lows = [effect.lower for effect in verdict.effects]
-    if verdict.verdict is not Word.REFUTED or verdict.low is None or verdict.high is None or not lows:
+    """Whether a range was claimed, and every effect that is refuted lies above it."""
+    lows = [effect.lower for effect in verdict.effects if effect.verdict is Word.REFUTED]
+    if verdict.low is None or verdict.high is None or not lows:
         return False
     return all(low is not None and low > verdict.high for low in lows)
 

@@ -26,7 +26,7 @@ def apply_mask(scores: Tensor, mask: Tensor, application: str) -> Tensor:
     """scores [B, H, T, kv] with the forbidden places at -inf."""
     if application == "additive":
         return scores + mask
-    return scores.masked_fill(mask, float("-inf"))
+    return torch.where(mask, float("-inf"), scores)  # one pass, as Candle's where_cond makes
 
 
 class Masks(Protocol):
