@@ -96,7 +96,7 @@ def test_advice_names_what_gains_and_what_loses() -> None:
     assert left.startswith(f"Leave out: {lost.name} (0.89 to 0.91 times as fast")
     assert lost.change.told not in [row["change"] for row in rows]
     assert (
-        rows[-1]["speed, by workload"] == "1.09 to 1.11 times"
+        rows[-1]["times as fast, by workload"] == "1.09 to 1.11"
         and advice.rest == f"{len(ladder.steps) - 4} more steps gain less."
     )
     prices = {row["change"]: row["memory"] for row in rows}

@@ -61,7 +61,7 @@ CHANGES: Mapping[str, CodeChange] = {
         """\
  # once, when the model is built
 -down_weight = weights["down"]  # [out, in]
-+down_weight = weights["down"].t().contiguous()  # [in, out]; let the other go, or both are held
++down_weight = weights["down"].t().contiguous()  # [in, out], and let the other go
  # in each forward, x and y as [B * T, E]
 -x = x + F.linear(y, down_weight)
 +x = torch.addmm(x, y, down_weight)

@@ -69,7 +69,8 @@ def show_box(opened: state.Opened, main: data.Claim) -> None:
             for question, text in texts.items():
                 blocks.answer(question, text)
         with right:
-            blocks.table(advice.rows(), "What to change, what it gains and what it costs")
+            rows = [{name: words.markdown(text) for name, text in row.items()} for row in advice.rows()]
+            st.table(rows, border="horizontal", hide_index=True, alt="What to change, what it gains and what it costs")
             if more := f"{advice.rest} {advice.not_to_take}".strip():
                 blocks.caption(more)
             with st.container(horizontal=True, vertical_alignment="center"):

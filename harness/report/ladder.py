@@ -167,7 +167,7 @@ class LadderAdvice:
         return [
             {
                 "change": step.change.told,
-                "speed, by workload": _times(step),
+                "times as fast, by workload": _range(step),
                 "most on": max(step.effects.values(), key=lambda effect: effect.ratio).where,
                 "memory": f"up to +{most:.0f} %" if (most := _most_memory(step)) >= 1 else "no more",
             }
@@ -185,9 +185,13 @@ def ladder_advice(ladder: Ladder) -> LadderAdvice | None:
 
 
 def _times(step: LadderStep) -> str:
+    return f"{_range(step)} times"
+
+
+def _range(step: LadderStep) -> str:
     """From the least to the most that the intervals of its workloads allow."""
     effects = step.effects.values()
-    return f"{min(effect.low for effect in effects):.2f} to {max(effect.high for effect in effects):.2f} times"
+    return f"{min(effect.low for effect in effects):.2f} to {max(effect.high for effect in effects):.2f}"
 
 
 def _most_memory(step: LadderStep) -> float:
