@@ -13,7 +13,7 @@ import pytest
 from llama_workbench.commands import app
 from llama_workbench.harness.claims.dispute import SHIPPED, load_dispute
 from llama_workbench.harness.claims.faults import ClaimError
-from llama_workbench.harness.claims.reading import DISPUTE_FILE, load_claims
+from llama_workbench.harness.claims.reading import DISPUTE_FILE, load_claims, stored_claims
 from llama_workbench.harness.metrics.share.files import PHASES
 from llama_workbench.harness.report.answer import answer
 from llama_workbench.harness.report.decision import decisions_of, picks_of
@@ -170,6 +170,29 @@ def test_judging_gives_a_run_the_questions_of_a_folder(tmp_path: Path, capsys: p
         app.main(["judge", str(run.path), "--claims-dir", str(folder)])
     assert "One or many? " in capsys.readouterr().out
     assert [question.text for question in run.manifest().dispute.question] == ["One or many?"]
+
+
+def test_judging_gives_a_run_the_words_of_a_folder_and_not_its_limits(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", rounds=12, only=["prefill-15m-t128"])
+    before = {claim.id: claim for claim in stored_claims(run)}
+    folder = tmp_path / "claims"
+    folder.mkdir()
+    name, other = "single-file-faster", "mask-caching-helps"
+    for each, title in ((name, "One file beats many"), (other, "Masks help")):
+        text = (SHIPPED / f"{each}.toml").read_text("utf-8")
+        text = text.replace(f'title = "{before[each].title}"', f'title = "{title}"').replace(
+            'part = "time"', 'part = "speed"'
+        )
+        limit = ("faster_than_percent = 1", "faster_than_percent = 2") if each == other else ("", "")
+        (folder / f"{each}.toml").write_text(text.replace(*limit), "utf-8")
+    with pytest.raises(SystemExit) as done:
+        app.main(["judge", str(run.path), "--claims-dir", str(folder)])
+    assert done.value.code == 0
+    after = {claim.id: claim for claim in stored_claims(run)}
+    assert after[name].title == "One file beats many" and after[other] == before[other], "its limit is another one"
+    assert {**after, name: before[name]} == before
+    labels = {verdict.part for verdict in run.read(VERDICTS) if verdict.claim == name}
+    assert labels == {"speed"}
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 HELP = """\
 Judge a run again from its samples, also one that was killed, and rewrite its verdicts.json, its standings.json
 and what its controls show. Claims, questions and rules are as they were then; --claims-dir takes questions and
-rules from a folder's dispute.toml. A run of several machines (workbench combine) is judged over them.
+rules from a folder's dispute.toml, and the words of its claims: what they ask, and their limits, stay as measured.
+A run of several machines (workbench combine) is judged over them.
 Of a run at a URL nothing is rewritten.
 
 --write fills each pair of lines <!-- NAME:begin --> and <!-- NAME:end --> that the file has:
@@ -56,7 +57,10 @@ def command(
     ] = None,
     claims_dir: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Take its questions and rules from this folder, and keep them in the run."),
+        typer.Option(
+            metavar="FOLDER",
+            help="Take questions, rules and words of claims from this folder, and keep them in the run.",
+        ),
     ] = None,
     session: Annotated[
         str | None,
@@ -71,12 +75,12 @@ def command(
     """Judge a run again (see HELP)."""
     from llama_workbench.harness.fleet.folder import is_fleet
     from llama_workbench.harness.fleet.judging import judge_fleet
-    from llama_workbench.harness.fleet.rejudge import rejudge
+    from llama_workbench.harness.fleet.rejudge import claims_of, rejudge
     from llama_workbench.harness.metrics.registry import judged_files
     from llama_workbench.harness.remote.place import is_url
     from llama_workbench.harness.report.markdown import markdown_table
     from llama_workbench.harness.report.standings import write_standings
-    from llama_workbench.harness.store.files import JUDGED_ANEW, VERDICTS
+    from llama_workbench.harness.store.files import CLAIMS, JUDGED_ANEW, VERDICTS
 
     folder, stays = find_run(run), check or is_url(run)
     targets = files or ([Path("README.md")] if check else [])
@@ -89,7 +93,14 @@ def command(
         judge_fleet(folder.path, manifest.dispute if asked_anew else None)
     elif not stays:
         folder.write_json(VERDICTS, verdicts)
-        folder.renew(VERDICTS, noise=manifest.noise, **({"dispute": manifest.dispute.stored()} if asked_anew else {}))
+        if claims_dir:
+            folder.write_json(CLAIMS, [claim.stored() for claim in claims_of(folder, claims_dir)])
+        folder.renew(
+            VERDICTS,
+            *([CLAIMS] if claims_dir else []),
+            noise=manifest.noise,
+            **({"dispute": manifest.dispute.stored()} if asked_anew else {}),
+        )
         if folder.finished_rounds():
             write_standings(folder)
     if markdown:
