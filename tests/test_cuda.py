@@ -293,8 +293,8 @@ def test_a_stored_run_is_judged_by_the_device_that_it_names(runs: tuple[RunFolde
     on_cpu, on_cuda = ({(verdict.claim, verdict.part): verdict for verdict in rejudge(run)[0]} for run in runs)
     rewrite = ("gpu-kernels", "the rewrite, on a GPU")
     assert "device" not in ENVIRONMENT  # as in runs from before there was a choice
-    assert on_cpu["cpu-only", ""].verdict == "refuted"
-    assert {effect.metric for effect in on_cpu["cpu-only", ""].effects} == {"cpu time"}
+    assert on_cpu["cpu-only", "as planned"].verdict == "refuted"
+    assert {effect.metric for effect in on_cpu["cpu-only", "as planned"].effects} == {"cpu time"}
     for key in (rewrite, ("gpu-kernels", "by its kernels")):
         assert on_cpu[key].verdict == "not measurable here"
         assert on_cpu[key].reason == "needs a CUDA device: run with --device cuda; this run measured on cpu"
@@ -302,8 +302,8 @@ def test_a_stored_run_is_judged_by_the_device_that_it_names(runs: tuple[RunFolde
     assert on_cuda[rewrite].verdict == "supported"
     assert {effect.metric for effect in on_cuda[rewrite].effects} == {"device time"}
     assert all(2.1 < effect.ratio < 2.3 for effect in on_cuda[rewrite].effects)
-    assert on_cuda["cpu-only", ""].verdict == "not measurable here"
-    assert on_cuda["cpu-only", ""].reason.endswith("run with --device cpu; this run measured on cuda")
+    assert on_cuda["cpu-only", "as planned"].verdict == "not measurable here"
+    assert on_cuda["cpu-only", "as planned"].reason.endswith("run with --device cpu; this run measured on cuda")
     for claim, said in (("decision-rule", "when work was queued"), ("weight-loading-bottleneck", "main memory")):
         parts = [verdict for (name, _), verdict in on_cuda.items() if name == claim]
         assert parts

@@ -113,9 +113,7 @@ _HYBRID = replace(_BEFORE, cache="unified", mask="per_model")
 _PROPOSAL = replace(_HYBRID, layout="single_file")
 _INTEGRATED = replace(_PROPOSAL, boundary="bhtd")
 _PLANNED = replace(_INTEGRATED, mask_application="masked_fill")
-_CANDLE = replace(
-    _PROPOSAL, mask_application="masked_fill", kv="cat", rope="rotate_half", boundary="bhtd", softmax="fused"
-)
+_CANDLE = replace(_PROPOSAL, mask_application="masked_fill", kv="cat", boundary="bhtd", softmax="fused")
 _WORKER, _CANDLE_RS = "the Rust/Candle worker of the dispute", "candle models/llama.rs"
 
 # The ladder: each preset changes one axis of the one before (the last changes several, as Candle does).
@@ -133,7 +131,7 @@ _HISTORY = (
           "and back", "TEAM-005's analysis: an integrated pipeline"),
     _ours("team005_planned", _PLANNED, "TEAM-005's rewrite as planned: one file, one Cache, heads first once, boolean "
           "masks; RoPE in one pass stands for the library's `rope`", "TEAM-005's refactor plan; never written"),
-    _ours("candle", _CANDLE, "Candle's Llama: single file, cat KV, half-split RoPE", _CANDLE_RS),
+    _ours("candle", _CANDLE, "Candle's Llama: single file, cat KV; RoPE in one pass stands for its fused one", _CANDLE_RS),
 )  # fmt: skip
 
 _COMPILED = tuple(

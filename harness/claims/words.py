@@ -35,7 +35,9 @@ def _reworded(stored: Claim, today: Claim) -> Claim:
 
 
 def _renamed(part: Hypothesis, today: Hypothesis) -> Hypothesis:
-    names = {name: getattr(today, name) for name in ("part", "who", "reason") if name in type(today).model_fields}
+    names: dict[str, object] = {
+        name: getattr(today, name) for name in ("part", "who", "reason") if name in type(today).model_fields
+    }
     return part.model_copy(update=names)
 
 

@@ -87,9 +87,11 @@ def standing(verdict: Verdict) -> Standing:
 
 
 def is_understated(verdict: Verdict) -> bool:
-    """Whether a range was claimed, and every effect that is refuted lies above it."""
+    """Whether a range of gains was claimed, and every effect that is refuted lies above it. "The same within 1 %" is no
+    gain."""
     lows = [effect.lower for effect in verdict.effects if effect.verdict is Word.REFUTED]
-    if verdict.low is None or verdict.high is None or not lows:
+    nothing = 0.0 if verdict.unit else 1.0
+    if verdict.low is None or verdict.high is None or verdict.low <= nothing or not lows:
         return False
     return all(low is not None and low > verdict.high for low in lows)
 

@@ -73,45 +73,50 @@ def command(
     ] = False,
 ) -> None:
     """Judge a run again (see HELP)."""
-    from llama_workbench.harness.fleet.folder import is_fleet
-    from llama_workbench.harness.fleet.judging import judge_fleet
-    from llama_workbench.harness.fleet.rejudge import claims_of, rejudge
+    from llama_workbench.harness.fleet.rejudge import rejudge
     from llama_workbench.harness.metrics.registry import judged_files
     from llama_workbench.harness.remote.place import is_url
     from llama_workbench.harness.report.markdown import markdown_table
-    from llama_workbench.harness.report.standings import write_standings
-    from llama_workbench.harness.store.files import CLAIMS, JUDGED_ANEW, VERDICTS
+    from llama_workbench.harness.store.files import JUDGED_ANEW
 
     folder, stays = find_run(run), check or is_url(run)
     targets = files or ([Path("README.md")] if check else [])
     warn_changed(folder, read=judged_files(), rewritten=() if stays else JUDGED_ANEW)
     other = _other_session(session, folder) if session else None
     judged = rejudge(folder, claims_dir)
-    verdicts, manifest = judged
-    asked_anew = manifest.dispute != folder.manifest().dispute
-    if is_fleet(manifest) and not stays:
-        judge_fleet(folder.path, manifest.dispute if asked_anew else None)
-    elif not stays:
-        folder.write_json(VERDICTS, verdicts)
-        if claims_dir:
-            folder.write_json(CLAIMS, [claim.stored() for claim in claims_of(folder, claims_dir)])
-        folder.renew(
-            VERDICTS,
-            *([CLAIMS] if claims_dir else []),
-            noise=manifest.noise,
-            **({"dispute": manifest.dispute.stored()} if asked_anew else {}),
-        )
-        if folder.finished_rounds():
-            write_standings(folder)
+    if not stays:
+        _keep(folder, judged, claims_dir)
     if markdown:
         again = _again(folder.path, [Path("README.md")], session)
         write(markdown_table(*judged, command=again, session=other))
     elif as_json:
-        print_json(verdicts)
+        print_json(judged.verdicts)
     elif not targets:
         _show(folder, judged)
     if targets:
         _update(targets, judged, folder, claims_dir, other, check)
+
+
+def _keep(folder: RunFolder, judged: Rejudged, claims_dir: Path | None) -> None:
+    """Write what judging found into the run, and what a folder of claims says of it."""
+    from llama_workbench.harness.fleet.folder import is_fleet
+    from llama_workbench.harness.fleet.judging import judge_fleet
+    from llama_workbench.harness.fleet.rejudge import claims_of
+    from llama_workbench.harness.report.standings import write_standings
+    from llama_workbench.harness.store.files import CLAIMS, VERDICTS
+
+    verdicts, manifest = judged
+    asked = {} if manifest.dispute == folder.manifest().dispute else {"dispute": manifest.dispute}
+    if is_fleet(manifest):
+        judge_fleet(folder.path, asked.get("dispute"))
+        return
+    folder.write_json(VERDICTS, verdicts)
+    if claims_dir:
+        folder.write_json(CLAIMS, [claim.stored() for claim in claims_of(folder, claims_dir)])
+    stored = {name: dispute.stored() for name, dispute in asked.items()}
+    folder.renew(VERDICTS, *([CLAIMS] if claims_dir else []), noise=manifest.noise, **stored)
+    if folder.finished_rounds():
+        write_standings(folder)
 
 
 def _other_session(name: str, run: RunFolder) -> OtherSession:
