@@ -131,7 +131,8 @@ _HISTORY = (
           "and back", "TEAM-005's analysis: an integrated pipeline"),
     _ours("team005_planned", _PLANNED, "TEAM-005's rewrite as planned: one file, one Cache, heads first once, boolean "
           "masks; RoPE in one pass stands for the library's `rope`", "TEAM-005's refactor plan; never written"),
-    _ours("candle", _CANDLE, "Candle's Llama: single file, cat KV; RoPE in one pass stands for its fused one", _CANDLE_RS),
+    _ours("candle", _CANDLE, "Candle's Llama: single file, cat KV; RoPE in one pass stands for its fused one",
+          _CANDLE_RS),
 )  # fmt: skip
 
 _COMPILED = tuple(
