@@ -112,6 +112,8 @@ def test_a_step_without_an_interval_leaves_the_product_open() -> None:
     short = replace(found[3], effects=(replace(found[3].effects[0], high=float("inf")),))
     ladder = ladder_of([*found[:3], short, *found[4:]], DISPUTE, MANIFEST)
     assert ladder is not None and ladder.product("prefill-15m-t128") is None
+    advice = ladder_advice(ladder)
+    assert advice is not None and "inf" not in f"{advice.together} {advice.to_take} {advice.rows()}"
 
 
 def test_the_steps_that_were_measured_multiply_to_the_whole_within_their_intervals() -> None:

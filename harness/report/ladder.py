@@ -45,12 +45,17 @@ class LadderStep:
     @property
     def proven(self) -> float:
         """The largest ratio that an interval proves."""
-        return max(effect.low for effect in self.effects.values())
+        return max((effect.low for effect in self.bounded), default=0.0)
 
     @property
     def least(self) -> float:
         """The most that an interval allows, where that is least."""
-        return min(effect.high for effect in self.effects.values())
+        return min((effect.high for effect in self.bounded), default=math.inf)
+
+    @property
+    def bounded(self) -> list[Effect]:
+        """The effects that have an interval."""
+        return [each for each in self.effects.values() if each.lower is not None and each.upper is not None]
 
 
 @dataclass(frozen=True)
@@ -168,7 +173,7 @@ class LadderAdvice:
             {
                 "change": step.change.told,
                 "times as fast, by workload": _range(step),
-                "most on": max(step.effects.values(), key=lambda effect: effect.ratio).where,
+                "most on": max(step.bounded, key=lambda effect: effect.ratio).where,
                 "memory": f"up to +{most:.0f} %" if (most := _most_memory(step)) >= 1 else "no more",
             }
             for step in self.take[:MOST_STEPS]
@@ -190,8 +195,9 @@ def _times(step: LadderStep) -> str:
 
 def _range(step: LadderStep) -> str:
     """From the least to the most that the intervals of its workloads allow."""
-    effects = step.effects.values()
-    return f"{min(effect.low for effect in effects):.2f} to {max(effect.high for effect in effects):.2f}"
+    if not step.bounded:
+        return "not yet known how many"
+    return f"{min(effect.low for effect in step.bounded):.2f} to {max(effect.high for effect in step.bounded):.2f}"
 
 
 def _most_memory(step: LadderStep) -> float:
