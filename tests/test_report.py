@@ -288,6 +288,9 @@ def test_a_claim_that_says_less_than_the_truth_is_called_so(
     rows = [an_effect(verdict="refuted", ratio=low, low=low, high=high) for low, high in effects]
     assert outcome(a_verdict(*rows, verdict="refuted", low=2.0, high=3.0)) == said
     assert outcome(a_verdict(*rows, verdict="refuted", low=None, high=0.5)) == "refuted", "no range was claimed"
+    assert outcome(a_verdict(*rows, verdict="refuted", low=0.99, high=1.01)) == "refuted", "no gain was claimed"
+    half = a_verdict(*rows, an_effect(verdict="inconclusive"), verdict="inconclusive", low=2.0, high=3.0)
+    assert outcome(half) == f"{said} on {len(rows)} of {len(rows) + 1}, rest open"
 
 
 def test_a_comparison_with_several_answers_is_counted_and_not_called_dependent() -> None:

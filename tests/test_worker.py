@@ -7,6 +7,8 @@ import random
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter_ns
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +19,7 @@ from llama_workbench.datasets.lengths import DECODE_ROOM
 from llama_workbench.datasets.workloads import Workload
 from llama_workbench.harness.worker import main
 from llama_workbench.harness.worker.round_loop import rebuilt
-from llama_workbench.harness.worker.rounds import MOST_SUB_ROUNDS, RoundShape, shape_of_round
+from llama_workbench.harness.worker.rounds import MOST_SUB_ROUNDS, PART_WARM_NS, RoundShape, _call_for, shape_of_round
 from llama_workbench.harness.worker.runners import Runner
 from llama_workbench.harness.worker.state import Worker
 
@@ -65,9 +67,22 @@ def test_a_round_samples_for_as_long_as_rebuilding_takes_within_bounds() -> None
     assert all(shape(PREFILL, time * MS).sub_rounds % 2 for time in (0.05, 1.1, 3.3, 7.7))
 
 
-@pytest.mark.parametrize(("kind", "ms", "is_it"), [("call", 4.9, True), ("call", 5.0, False)])
-def test_of_functions_short_calls_are_made_once_before_their_sample(kind: Any, ms: float, is_it: bool) -> None:
-    assert shape(PREFILL.model_copy(update={"kind": kind}), ms * MS, 1 * MS).prime == is_it
+def test_of_functions_only_short_calls_are_made_once_before_their_sample() -> None:
+    functions = PREFILL.model_copy(update={"kind": "call"})
+    assert shape(functions, 4.9 * MS, 1 * MS).prime
+    assert not shape(functions, 5 * MS, 1 * MS).prime
+
+
+def test_a_part_of_a_layer_is_called_until_it_is_warm_and_all_else_once() -> None:
+    warm = {kind: shape(PREFILL.model_copy(update={"kind": kind}), 1 * MS).warm_ns for kind in ("component", "decode")}
+    assert warm == {"component": PART_WARM_NS, "decode": 0}
+    calls: list[int] = []
+    runner: Any = SimpleNamespace(call=lambda: calls.append(perf_counter_ns()))
+    _call_for(runner, 0)
+    assert len(calls) == 1
+    begun_ns = perf_counter_ns()
+    _call_for(runner, 2 * MS)
+    assert perf_counter_ns() - begun_ns >= 2 * MS and len(calls) > 2
 
 
 @pytest.mark.parametrize("kind", ["component", "decode", "prefill", "generate"])

@@ -63,8 +63,7 @@ CACHED_BYTES = 8 << 20
 
 PART_WARM_NS = 5_000_000
 """One part of a layer is called for so long before its sample, as benchmarks of such a part do: it takes less time with
-each call until the same blocks of memory come back to it, still in the cache. A RoPE kernel of 128 tokens took 0.78 ms
-at its first call, 0.5 at its second and 0.32 after 5 ms."""
+each call until the same blocks of memory come back to it, still in the cache."""
 
 GROUP_FACTOR = 10
 """Variants that differ by more than this factor get different numbers of calls."""
@@ -90,9 +89,10 @@ def is_primed(work: Workload, *, once: bool, slowest_ns: float, parameter_bytes:
     """Whether a call is made untimed before each sample. Otherwise the sample measures how cold the others left the
     caches, which no program that runs one model sees.
 
-    What is primed is so in every run: time decides of functions alone (slowest_ns: of a call of any of them). By the
-    time of the slowest, a kernel of 0.5 ms was primed in one run and not in another, where an engine of 9 ms took part:
-    0.5 and 0.8 ms. A forward of many tokens through large weights is not: it finds little in the caches anyway.
+    A model or a part of one is primed in every run or in none: if the slowest side decided, a short kernel would be
+    primed in one run and not in another in which a slow engine takes part. For functions the time decides (slowest_ns:
+    of a call of any of them). A forward of many tokens through large weights is not primed: it finds little in the
+    caches anyway.
     """
     if once:
         return False

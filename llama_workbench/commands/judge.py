@@ -106,15 +106,15 @@ def _keep(folder: RunFolder, judged: Rejudged, claims_dir: Path | None) -> None:
     from llama_workbench.harness.store.files import CLAIMS, VERDICTS
 
     verdicts, manifest = judged
-    asked = {} if manifest.dispute == folder.manifest().dispute else {"dispute": manifest.dispute}
+    asked_anew = manifest.dispute != folder.manifest().dispute
     if is_fleet(manifest):
-        judge_fleet(folder.path, asked.get("dispute"))
+        judge_fleet(folder.path, manifest.dispute if asked_anew else None)
         return
     folder.write_json(VERDICTS, verdicts)
+    folder.renew(VERDICTS, noise=manifest.noise, **({"dispute": manifest.dispute.stored()} if asked_anew else {}))
     if claims_dir:
         folder.write_json(CLAIMS, [claim.stored() for claim in claims_of(folder, claims_dir)])
-    stored = {name: dispute.stored() for name, dispute in asked.items()}
-    folder.renew(VERDICTS, *([CLAIMS] if claims_dir else []), noise=manifest.noise, **stored)
+        folder.renew(CLAIMS)
     if folder.finished_rounds():
         write_standings(folder)
 
