@@ -28,6 +28,8 @@ class Cuda:
     """A sample lasts at least this long where possible: queueing two events costs some microseconds."""
 
     def __init__(self) -> None:
+        if torch.cuda.is_available():
+            torch.cuda.init()  # or the first variant that computes would have changed "whether CUDA is used"
         self._in_full_precision()
 
     def _in_full_precision(self) -> None:
