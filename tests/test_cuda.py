@@ -24,7 +24,7 @@ from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.harness.baselines.regressions import compare
 from llama_workbench.harness.claims.model import Claim
 from llama_workbench.harness.claims.reading import load_claims, select
-from llama_workbench.harness.evidence.evidence import evidence_from_manifest
+from llama_workbench.harness.evidence.evidence import QUEUEING, evidence_from_manifest
 from llama_workbench.harness.fleet.rejudge import rejudge
 from llama_workbench.harness.judge.verdicts import judge_claims
 from llama_workbench.harness.machine.environment import comparable, fingerprint, one_line
@@ -34,6 +34,7 @@ from llama_workbench.harness.metrics.base import subjects
 from llama_workbench.harness.plan.experiments import Plan, make_plan
 from llama_workbench.harness.plan.options import Options, PlanError, Request
 from llama_workbench.harness.session import run as session
+from llama_workbench.harness.spec.comparison import Comparison
 from llama_workbench.harness.spec.sample import Round
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.worker import cuda, devices, gating, rounds
@@ -309,6 +310,20 @@ def test_a_stored_run_is_judged_by_the_device_that_it_names(runs: tuple[RunFolde
         assert parts
         assert {part.verdict for part in parts} == {"not measurable here"}
         assert all(said in part.reason and "--device cpu" in part.reason for part in parts)
+
+
+def test_where_the_gpu_waits_for_the_host_it_is_launching_that_is_measured(runs: tuple[RunFolder, RunFolder]) -> None:
+    pair = Comparison("prefill-15m-t128", "team005_proposal", "team006_before")
+    said = [evidence_from_manifest(run.manifest(), run.read_samples()).queueing(pair) for run in runs]
+    assert said[0] is None
+    assert said[1] == f"{QUEUEING} (100 % of the time in team006_before, 100 % in team005_proposal)"
+    samples = runs[1].read_samples().frame()
+    samples["cpu_ns"] = samples["cpu_ns"].where(samples["variant"] != "team006_before", samples["cpu_ns"] // 2)
+    evidence = evidence_from_manifest(runs[1].manifest(), table_of(samples))
+    assert evidence.queueing(pair) is None, "one side's kernels take longer than queueing them"
+    assert evidence.queueing(pair._replace(metric="time_to_first_token")) is None
+    judged = [e for verdict in rejudge(runs[1])[0] for e in verdict.effects if e.baseline == "team006_before"]
+    assert judged and all(any(note.startswith(QUEUEING) for note in effect.notes) for effect in judged)
 
 
 def test_what_is_not_measured_takes_no_part_of_alpha(runs: tuple[RunFolder, RunFolder]) -> None:

@@ -35,7 +35,12 @@ def test_both_sides_of_every_argument_give_the_same_answers(run_pytest: Callable
 
 
 @pytest.mark.parametrize(
-    ("name", "file"), [(("public", "--claims-dir", "claims/public"), "GALLERY.md"), (("further",), "MORE_VERDICTS.md")]
+    ("name", "file"),
+    [
+        (("public", "--claims-dir", "claims/public"), "GALLERY.md"),
+        (("further",), "MORE_VERDICTS.md"),
+        (("h200",), "ON_A_GPU.md"),
+    ],
 )
 def test_the_page_is_what_the_committed_run_says(
     name: tuple[str, ...], file: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

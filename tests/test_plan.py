@@ -68,6 +68,14 @@ def test_a_claim_can_be_tried_on_a_workload_it_does_not_list():
     assert plan.claims[0].workloads() == ("prefill-110m-t128",)
 
 
+def test_where_a_part_lists_a_workload_the_others_are_not_asked_there():
+    """Several sequences at a time are no matter of workloads with one."""
+    plan = make_plan(Request(claims=("already-optimised",), workloads=("prefill-15m-t8", "decode-15m-c64")), CLAIMS)
+    assert [(part.part, part.workload_names()) for part in plan.claims[0].hypothesis] == [
+        ("one sequence", ("decode-15m-c64",))
+    ]
+
+
 def test_variants_cut_claims_down_and_the_rest_is_compared_ad_hoc():
     request = Request(variants=("team006_before", "team006_after", "candle"), workloads=("prefill-15m-t128",))
     plan = make_plan(request, CLAIMS)

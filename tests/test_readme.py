@@ -9,7 +9,9 @@ import pytest
 from llama_workbench import ROOT
 from llama_workbench.harness.calibrate.rates import in_a_sentence, in_tables
 from llama_workbench.harness.calibrate.record import FILE, read_trials
+from llama_workbench.harness.fleet.rejudge import rejudge
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.variants.phase_map import VIEWS
 from tests import session_trials
 
 
@@ -41,3 +43,22 @@ def test_the_committed_sessions_are_those_of_the_page() -> None:
     known = [session_trials.Session.read(line) for line in lines]
     page = (ROOT / "results" / "README.md").read_text(encoding="utf-8")
     assert session_trials.shift_table(known) in page and session_trials.decision_table(known) in page
+
+
+def test_what_is_said_of_a_gpu_is_in_the_two_runs_on_one() -> None:
+    page = (ROOT / "ON_A_GPU.md").read_text(encoding="utf-8")
+    run, earlier = (RunFolder(ROOT / "results" / "baselines" / name) for name in ("h200", "h200-register"))
+    traces = {each.workload.name: each.traces for each in run.manifest().experiments}
+    sides = ("team003", "team006_before", "team006_after", "team005_planned", "ladder_transposed")
+    for title, workload in (("prefill, 8 tokens", "prefill-15m-t8"), ("decode", "decode-15m-c64")):
+        counts = [traces[workload][side].counts or {} for side in sides]
+        work = [sum(count for op, count in ops.items() if op.partition(".")[0] not in VIEWS) for ops in counts]
+        assert f"| {title} | {' | '.join(map(str, work))} |" in page
+
+    def ratios(run: RunFolder) -> dict[tuple[str, ...], float]:
+        effects = [effect for verdict in rejudge(run)[0] for effect in verdict.effects if effect.rounds >= 10]
+        return {(each.workload, each.variant, each.baseline): each.ratio for each in effects}
+
+    now, then = ratios(run), ratios(earlier)
+    apart = max(abs(now[pair] / then[pair] - 1) for pair in now.keys() & then.keys())
+    assert f"the two differ by {apart:.1%} at most".replace("%", " %") in page

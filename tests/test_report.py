@@ -462,7 +462,7 @@ def test_the_first_answer_says_of_what_models_and_threads_it_is() -> None:
     claim = {"claim": "refactor-2x-3x", "part": "usual lengths", "verdict": "refuted", "claimed": "2-3x"}
     small, wide = (an_effect(workload=f"prefill-{shape}-t8") for shape in ("15m", "7b-1layer"))
     found = answer([a_verdict(small, wide, **claim)]).headline
-    assert found.endswith(" (15M parameters and one 7B layer, one CPU thread, no GPU run).")
+    assert found.endswith(" (15M parameters and one 7B layer, one CPU thread).")
     many = a_verdict(an_effect(workload="decode-15m-c64", metric="wall time"), **claim)
     assert answer([many]).headline.endswith(" (15M parameters)."), "several threads, or a GPU"
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
 
 from ..spec.comparison import Comparison, Metric
 from ..spec.regions import Region
@@ -28,6 +31,11 @@ from ..store.verdict_schema import Effect
 from .controls import judge_controls
 from .design import Design
 from .effect import ALPHA, FAULT_COST_NS, HUGE_FAULT_COST_NS, fault_stretch, judge_effect
+from .numbers import percent
+
+QUEUEING: Final = "launching, not kernels: the GPU waits while the host queues them"
+QUEUEING_SHARE = 0.9
+"""From this part of a call's time on that the host spends queueing kernels, it is the host that is measured."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +120,20 @@ class Evidence:
         """(process, round) of each of the same."""
         workload, variant, baseline, metric = comparison
         return whole_rounds(self.times(workload, variant, baseline, metric=metric)).rounds
+
+    def queueing(self, comparison: Comparison) -> str | None:
+        """That a GPU waited for the host to queue its kernels, during both sides' calls; None where it did not, on a
+        CPU, and for parts of a generation."""
+        workload, variant, baseline, metric = comparison
+        if self.clocks.of(workload, variant, baseline) != "device" or metric != "time":
+            return None
+        host, device = (self.times(workload, baseline, variant, clock=clock).logs for clock in ("cpu", "device"))
+        both = [each[np.isfinite(each)] for each in np.moveaxis(host - device, -1, 0)]
+        shares = [min(math.exp(np.median(each)), 1.0) for each in both if each.size]
+        if len(shares) < 2 or min(shares) < QUEUEING_SHARE:
+            return None
+        in_baseline, in_variant = map(percent, shares)
+        return f"{QUEUEING} ({in_baseline} of the time in {baseline}, {in_variant} in {variant})"
 
     def not_evidence(self, comparison: Comparison, evidence: str) -> str | None:
         """Why the comparison says nothing about a claim of this kind; None where it does."""
@@ -285,5 +307,5 @@ def compare_sides(evidence: Evidence, comparison: Comparison, region: Region, ki
     causes = [cause for side in (variant, baseline) if (cause := evidence.causes.get((workload, side)))]
     if effect.cause is Cause.EXCLUDED and causes:
         effect = replace(effect, cause=causes[0])
-    again = evidence.confirmed.get(comparison)
-    return effect if again is None else replace(effect, notes=(*effect.notes, again))
+    beside = (evidence.queueing(comparison), evidence.confirmed.get(comparison))
+    return replace(effect, notes=(*effect.notes, *filter(None, beside)))

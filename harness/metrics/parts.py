@@ -45,9 +45,9 @@ class PartsHypothesis(GainHypothesis):
     def targets(self) -> Iterator[Target]:
         return (replace(target, evidence="context") for target in super().targets())
 
-    def selected(self, variants: Sequence[str], workloads: Sequence[str], *, named: bool) -> Self | None:
+    def selected(self, variants: Sequence[str], workloads: Sequence[str], *, anywhere: bool) -> Self | None:
         """All of it or nothing: the sum needs all of its parts."""
-        left = super().selected(variants, workloads, named=named)
+        left = super().selected(variants, workloads, anywhere=anywhere)
         return left if left is not None and left.workloads == self.workloads else None
 
 

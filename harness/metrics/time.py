@@ -99,16 +99,15 @@ class TimeHypothesis(Hypothesis):
     def targets(self) -> Iterator[Target]:
         return (Target(comparison, (self.region,), self.evidence) for comparison in self.comparisons())
 
-    def selected(self, variants: Sequence[str], workloads: Sequence[str], *, named: bool) -> Self | None:
+    def selected(self, variants: Sequence[str], workloads: Sequence[str], *, anywhere: bool) -> Self | None:
         """Cut down to these variants and workloads (none given: all); None where nothing is left.
 
-        A claim that is asked for by name together with workloads that it does not list is tried on those of them that
-        are of the same component.
+        anywhere: where it lists none of these workloads, it is tried on those of the same component.
         """
         names = self.workloads
         if workloads:
             names = tuple(name for name in workloads if name in self.workloads)
-            if not names and named and self.metric == "time":
+            if not names and anywhere and self.metric == "time":
                 component = _component(self.workloads[0])
                 names = tuple(name for name in workloads if _component(name) == component)
         baselines = tuple(name for name in self.baseline if not variants or name in variants)

@@ -78,7 +78,8 @@ def selected(request: Request, claims: Sequence[Claim]) -> tuple[Claim, ...]:
 
     A claim that is named has all its parts on all their workloads; of the others only what is quick is taken, unless
     everything is asked for. Workloads that are named count as asked for; a part of a layer from the user's own file
-    only for claims that list it.
+    only for claims that list it. A claim that is named together with workloads of which it lists none is tried on them;
+    where one of its parts lists some, those parts alone are asked that do.
     """
     parts_of_layers = {name for name, workload in own_workloads(request).items() if workload.component}
 
@@ -88,12 +89,14 @@ def selected(request: Request, claims: Sequence[Claim]) -> tuple[Claim, ...]:
 
     chosen = []
     for claim in select(claims, request.claims or None):
+        listed = {name for hypothesis in claim.hypothesis for name in hypothesis.workload_names()}
+        anywhere = bool(request.claims) and listed.isdisjoint(request.workloads)
         parts = tuple(
             part
             for hypothesis in claim.hypothesis
             if bool(of(hypothesis)) == bool(request.workloads)
             if (measured := _asked_for(hypothesis, request))
-            if (part := measured.selected(request.variants, of(hypothesis), named=bool(request.claims)))
+            if (part := measured.selected(request.variants, of(hypothesis), anywhere=anywhere))
         )
         if parts:
             chosen.append(claim.model_copy(update={"hypothesis": parts}))

@@ -155,10 +155,10 @@ class Hypothesis(BaseModel):
         """The same where it was asked for: its list of quick workloads means nothing any more."""
         return self.model_copy(update={"quick": True}) if isinstance(self.quick, tuple) else self
 
-    def selected(self, variants: Sequence[str], workloads: Sequence[str], *, named: bool) -> Self | None:
+    def selected(self, variants: Sequence[str], workloads: Sequence[str], *, anywhere: bool) -> Self | None:
         """Cut down to these variants and workloads (none given: all); None where nothing is left.
 
-        named: whether the claim was asked for by name.
+        anywhere: whether it may be tried on workloads that it does not list.
         """
         if variants and not set(self.variant_names()) <= set(variants):
             return None
