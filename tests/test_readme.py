@@ -13,6 +13,7 @@ from llama_workbench.harness.fleet.rejudge import rejudge
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.variants.phase_map import VIEWS
 from tests import session_trials
+from tests.test_cli import fails, output
 
 
 def test_the_committed_run_names_no_folder_of_a_machine() -> None:
@@ -62,3 +63,14 @@ def test_what_is_said_of_a_gpu_is_in_the_two_runs_on_one() -> None:
     now, then = ratios(run), ratios(earlier)
     apart = max(abs(now[pair] / then[pair] - 1) for pair in now.keys() & then.keys())
     assert f"the two differ by {apart:.1%} at most".replace("%", " %") in page
+
+
+def test_the_screen_of_a_claim_says_that_the_gpu_waited() -> None:
+    shown = " ".join(output("show", "h200", "--claim", "single-file-faster").split())
+    assert shown.startswith("single-file-faster (time) on prefill-15m-t8: refuted ")
+    assert shown.count(" takes the same time as ") + shown.count(" may be faster or slower than ") == 3
+    rewrite = output("show", "h200", "--claim", "refactor-2x-3x", "--markdown")
+    assert "refactor-2x-3x (usual lengths) on prefill-15m-t8: refuted\n\n### " in rewrite
+    assert "**Why:** Launching, not kernels: the GPU waits while the host queues them (100 % of the time in" in rewrite
+    assert "choose one with --claim ID" in fails("show", "h200")
+    assert "did you mean 'single-file-faster'?" in fails("show", "h200", "--claim", "single-file")

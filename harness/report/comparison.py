@@ -81,7 +81,7 @@ class Screen:
     """One comparison. `counted`: what its rounds are called. `explained`: where its difference is, as far as somebody
     looked. `place`: the input, or the workload, in words. `statistic`: the percentile of its calls that is compared;
     empty for the median. `same`: whether both sides gave the same answers, in words. `spread`: of its lives, where they
-    have several pairs each."""
+    have several pairs each. `queueing`: that a GPU waited for the host on both sides, in words."""
 
     verdict: Verdict
     effect: Effect
@@ -93,6 +93,7 @@ class Screen:
     statistic: str = ""
     same: str = ""
     spread: LifeSpread | None = None
+    queueing: str = ""
 
     @property
     def told(self) -> dict[str, str]:
@@ -107,10 +108,11 @@ class Screen:
 
     @property
     def why(self) -> str:
-        """In which functions the difference is, and in how many instructions, where these were counted."""
+        """In which functions the difference is, and in how many instructions, where these were counted; on a GPU that it
+        is launching."""
         counted = self.instructions.amount if self.instructions and self.is_settled else ""
         reason = self.explained.reason if self.explained else ""
-        text = "; ".join(filter(None, (self.where, reason, counted)))
+        text = "; ".join(filter(None, (self.queueing, self.where, reason, counted)))
         return f"{text[:1].upper()}{text[1:]}." if text else ""
 
     @property
@@ -251,11 +253,11 @@ def _screen(
     experiment: ExperimentRecord | None,
 ) -> Screen:
     comparison = Comparison(effect.workload, effect.variant, effect.baseline)
-    call_ns, faults, spread = (math.nan, math.nan), (0.0, 0.0), None
+    call_ns, faults, spread, queueing = (math.nan, math.nan), (0.0, 0.0), None, None
     if evidence.has(comparison):
         apart, spread = evidence.differences(comparison), evidence.spread(comparison)
         call_ns = apart.call_baseline_ns, apart.call_baseline_ns / (effect.value or math.nan)
-        faults = apart.faults_baseline, apart.faults_variant
+        faults, queueing = (apart.faults_baseline, apart.faults_variant), evidence.queueing(comparison)
     if explained is not None:  # the same times as beside its places
         call_ns = explained.call_ns
     ends = (1 / each if each else math.inf for each in (effect.ratio, effect.high, effect.low))
@@ -270,7 +272,9 @@ def _screen(
         measures.append(Measure("page faults", _count(faults[0]), _count(faults[1]), ratio, ratio, ratio))
     counted = "lives" if evidence.design.lives else "rounds"
     same = _same(experiment, effect)
-    return Screen(verdict, effect, call_ns, tuple(measures), counted, explained, place, statistic, same, spread)
+    return Screen(
+        verdict, effect, call_ns, tuple(measures), counted, explained, place, statistic, same, spread, queueing or ""
+    )
 
 
 def _count(faults: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,6 +23,9 @@ LEAST_WIDTH = 60  # characters of a line of code with its time and number
 
 def command(
     run: RunArgument,
+    claim: Annotated[
+        str, typer.Option(metavar="ID", help="Of a run of claims: show what this one compares, on each workload.")
+    ] = "",
     code: Annotated[bool, typer.Option("--code/--no-code", help="Whether the lines that cost are shown.")] = True,
     markdown: Annotated[bool, typer.Option("--markdown", help="As Markdown, for a pull request.")] = False,
 ) -> None:
@@ -35,6 +39,7 @@ def command(
       pytest --benchmark --compare old.py:f new.py:f --call inputs.py:texts
       workbench show results/runs/20260102T030405Z-1a2b
       workbench show results/runs/20260102T030405Z-1a2b --markdown > comment.md
+      workbench show reference --claim single-file-faster
     """
     from llama_workbench.harness.fleet.rejudge import rejudge
     from llama_workbench.harness.report.comparison import screen_markdown, screens
@@ -42,16 +47,29 @@ def command(
 
     folder = run_of_one_machine(run)
     verdicts, manifest = rejudge(folder)
-    compared = [verdict for verdict in verdicts if verdict.is_comparison]
-    all_screens = screens(folder, compared, evidence_of(folder, manifest)) if compared else []
+    asked = [verdict for verdict in verdicts if (verdict.claim == claim if claim else verdict.is_comparison)]
+    all_screens = screens(folder, asked, evidence_of(folder, manifest)) if asked else []
     if not all_screens:
-        raise Failure(f"{folder.path}: this run compares no two sides by name (workbench judge {folder.path})")
+        raise Failure(f"{folder.path}: {_why_nothing(claim, [verdict.claim for verdict in verdicts])}")
     for number, screen in enumerate(all_screens):
         write("\n" * bool(number))
+        if claim:
+            part = screen.verdict.part and f" ({screen.verdict.part})"
+            write(f"{claim}{part} on {screen.place}: {screen.effect.verdict.look.word.lower()}\n{chr(10) * markdown}")
         if markdown:
             write(screen_markdown(screen))
         else:
             _show(screen, code)
+
+
+def _why_nothing(claim: str, claims: Sequence[str]) -> str:
+    from llama_workbench.variants.spelling import did_you_mean
+
+    if not claim:
+        return "this run judges claims and compares no two sides by name: choose one with --claim ID (workbench judge)"
+    if claim in claims:
+        return f"{claim} compares no times of two sides (workbench judge)"
+    return f"it has no claim {claim}; {did_you_mean(claim, claims, 'workbench judge lists them')}"
 
 
 def _show(screen: Screen, code: bool) -> None:
