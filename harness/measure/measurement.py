@@ -251,7 +251,8 @@ class Schedule:
         part = group.life.start_seconds / max(alike, 1)  # a life measures for as long as it took to begin
         outputs = str(self.processes.examination.file) if self.processes.examination else ""
         if chosen.pair is None or not is_sliced(book, chosen.pair):
-            return ask_for_round(group.life.process, book, active, outputs, part / len(active))
+            each = part / len(active)
+            return ask_for_round(group.life.process, book, active, outputs, each, chosen.needs_precision)
         usual = block_seconds(book, active, pace if chosen.needs_precision else 0.0)
         seconds = max(usual, min(part, MOST_BLOCK_SECONDS))
         return ask_for_block(group.life.process, book, active, outputs, seconds)
