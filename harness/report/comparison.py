@@ -108,7 +108,7 @@ class Screen:
 
     @property
     def why(self) -> str:
-        """In which functions the difference is, and in how many counted instructions; on a GPU, that it is launching."""
+        """In which functions the difference is, and in how many counted instructions, or that it is launching."""
         counted = self.instructions.amount if self.instructions and self.is_settled else ""
         reason = self.explained.reason if self.explained else ""
         text = "; ".join(filter(None, (self.queueing, self.where, reason, counted)))
