@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -200,6 +201,19 @@ def test_full_precision_is_set_and_held() -> None:
     assert torch.get_float32_matmul_precision() == "highest"
 
 
+def test_cuda_is_begun_before_settings_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[bool] = []
+    stand_ins = {
+        "is_available": lambda: True,
+        "init": lambda: begun.append(True),
+        "is_initialized": lambda: bool(begun),
+    }
+    for name, stand_in in stand_ins.items():
+        monkeypatch.setattr(torch.cuda, name, stand_in)
+    made = Worker({"process": 0, "added": {}, "cache": str(cache_directory()), "threads": 1, "device": "cuda"})
+    assert begun and made.watch.changes("fast", trusted=True) is None
+
+
 def test_peaks_are_those_of_the_allocator(monkeypatch: pytest.MonkeyPatch) -> None:
     held = {"now": 100, "most": 900}
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
@@ -307,21 +321,21 @@ def test_a_stored_run_is_judged_by_the_device_that_it_names(runs: tuple[RunFolde
     assert on_cuda["cpu-only", "as planned"].reason.endswith("run with --device cpu; this run measured on cuda")
     for claim, said in (("decision-rule", "when work was queued"), ("weight-loading-bottleneck", "main memory")):
         parts = [verdict for (name, _), verdict in on_cuda.items() if name == claim]
-        assert parts
-        assert {part.verdict for part in parts} == {"not measurable here"}
+        assert parts and {part.verdict for part in parts} == {"not measurable here"}
         assert all(said in part.reason and "--device cpu" in part.reason for part in parts)
 
 
 def test_where_the_gpu_waits_for_the_host_it_is_launching_that_is_measured(runs: tuple[RunFolder, RunFolder]) -> None:
     pair = Comparison("prefill-15m-t128", "team005_proposal", "team006_before")
-    said = [evidence_from_manifest(run.manifest(), run.read_samples()).queueing(pair) for run in runs]
-    assert said[0] is None
-    assert said[1] == f"{QUEUEING} (100 % of the time in team006_before, 100 % in team005_proposal)"
+    plain, waiting = (evidence_from_manifest(run.manifest(), run.read_samples()) for run in runs)
+    assert plain.queueing(pair) is None
+    assert waiting.queueing(pair) == f"{QUEUEING} (100 % of the time in team006_before, 100 % in team005_proposal)"
     samples = runs[1].read_samples().frame()
     samples["cpu_ns"] = samples["cpu_ns"].where(samples["variant"] != "team006_before", samples["cpu_ns"] // 2)
-    evidence = evidence_from_manifest(runs[1].manifest(), table_of(samples))
-    assert evidence.queueing(pair) is None, "one side's kernels take longer than queueing them"
-    assert evidence.queueing(pair._replace(metric="time_to_first_token")) is None
+    busy = evidence_from_manifest(runs[1].manifest(), table_of(samples))
+    assert busy.queueing(pair) is None, "one side's kernels take longer than queueing them"
+    assert waiting.queueing(pair._replace(metric="time_to_first_token")) is None
+    assert replace(waiting, queued={}).queueing(pair) is None
     judged = [e for verdict in rejudge(runs[1])[0] for e in verdict.effects if e.baseline == "team006_before"]
     assert judged and all(any(note.startswith(QUEUEING) for note in effect.notes) for effect in judged)
 

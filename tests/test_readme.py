@@ -71,6 +71,10 @@ def test_the_screen_of_a_claim_says_that_the_gpu_waited() -> None:
     assert shown.count(" takes the same time as ") + shown.count(" may be faster or slower than ") == 3
     rewrite = output("show", "h200", "--claim", "refactor-2x-3x", "--markdown")
     assert "refactor-2x-3x (usual lengths) on prefill-15m-t8: refuted\n\n### " in rewrite
-    assert "**Why:** Launching, not kernels: the GPU waits while the host queues them (100 % of the time in" in rewrite
+    assert "**What is measured:** Launching, not kernels: the GPU waits while the host queues them (100 % of" in rewrite
+    open_ = " ".join(output("show", "h200", "--claim", "gpu-kernels").split())  # its last effect is dependent
+    assert (
+        "How sure: Not known: 1.009× [1.004, 1.015] on decode-15m-c64, and this interval cannot be relied on." in open_
+    )
     assert "choose one with --claim ID" in fails("show", "h200")
     assert "did you mean 'single-file-faster'?" in fails("show", "h200", "--claim", "single-file")

@@ -37,6 +37,9 @@ QUEUEING: Final = "launching, not kernels: the GPU waits while the host queues t
 QUEUEING_SHARE = 0.9
 """From this part of a call's time on that the host spends queueing kernels, it is the host that is measured."""
 
+MOST_QUEUED = 1000
+"""Operations of a sample. A GPU's queue holds some 1,024 kernels; a host that finds it full computes while it waits."""
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -46,7 +49,8 @@ class Evidence:
     trace_difference: (workload, {baseline, variant}) → "" where the op traces agree, else how they differ; no entry
     where they were not compared. sizes: tokens of each workload (of a decode: its context); new_tokens: that it
     generates; widths, layers and geometries: of its model. passes: name of a metric → what its pass left, as the metric
-    reads it. unusable: (workload, variant) → why its numbers do not count; causes: the kind of that, where it is one of
+    reads it. queued: (workload, variant) → operations of its longest sample, where its op trace is known.
+    unusable: (workload, variant) → why its numbers do not count; causes: the kind of that, where it is one of
     its own. confirmed: what measuring again from outside gave (`confirmation`). alpha: chance that a verdict is wrong.
     design: how its series are looked at.
     """
@@ -69,6 +73,7 @@ class Evidence:
     layers: Mapping[str, int] = field(default_factory=dict)
     geometries: Mapping[str, str] = field(default_factory=dict)
     passes: Mapping[str, Any] = field(default_factory=dict)
+    queued: Mapping[tuple[str, str], int] = field(default_factory=dict)
     _arrays: dict[tuple[str, Clock, Metric], LogTimes] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -127,12 +132,14 @@ class Evidence:
         workload, variant, baseline, metric = comparison
         if self.clocks.of(workload, variant, baseline) != "device" or metric != "time":
             return None
-        host, device = (self.times(workload, baseline, variant, clock=clock).logs for clock in ("cpu", "device"))
-        both = [each[np.isfinite(each)] for each in np.moveaxis(host - device, -1, 0)]
-        shares = [min(math.exp(np.median(each)), 1.0) for each in both if each.size]
-        if len(shares) < 2 or min(shares) < QUEUEING_SHARE:
+        sides = (baseline, variant)
+        if any(self.queued.get((workload, side), math.inf) > MOST_QUEUED for side in sides):
+            return None  # or the host may have waited for room in the queue, which takes its time as well
+        host, device = (np.exp(self.times(workload, *sides, clock=clock).logs) for clock in ("cpu", "device"))
+        shares = (host / device)[np.all(np.isfinite(host) & np.isfinite(device) & (device > 0), axis=2)]
+        if not len(shares) or np.median(shares, axis=0).min() < QUEUEING_SHARE:
             return None
-        in_baseline, in_variant = map(percent, shares)
+        in_baseline, in_variant = (percent(min(float(share), 1.0)) for share in np.median(shares, axis=0))
         return f"{QUEUEING} ({in_baseline} of the time in {baseline}, {in_variant} in {variant})"
 
     def not_evidence(self, comparison: Comparison, evidence: str) -> str | None:
@@ -210,6 +217,7 @@ def evidence_from_manifest(
         layers={name: shape.layers for name, shape in shapes.items() if shape.layers},
         geometries={name: each.geometry or "" for name, each in workloads.items()},
         passes=passes or {},
+        queued=_queued(manifest, samples) if manifest.device_kind == "cuda" else {},
     )
     if noise is None:
         noise = judge_controls(measured, evidence.differences, evidence.alpha, evidence.design, evidence.numbers)
@@ -246,6 +254,18 @@ def _causes(manifest: Manifest) -> dict[tuple[str, str], Cause]:
         for entry in experiment.excluded
         if entry.cause is not Cause.EXCLUDED
     }
+
+
+def _queued(manifest: Manifest, samples: Table) -> dict[tuple[str, str], int]:
+    """(workload, variant) → operations in its longest sample."""
+    queued = {}
+    for experiment in manifest.experiments:
+        workload = experiment.workload.name
+        here = samples.where(workload=workload)
+        names, repeats = here.names("variant"), here["repeats"]
+        for name, trace in experiment.traces.items():
+            queued[workload, name] = trace.ops * int(repeats[names == name].max(initial=0))
+    return queued
 
 
 def clocks_of(manifest: Manifest) -> Clocks:
@@ -307,5 +327,6 @@ def compare_sides(evidence: Evidence, comparison: Comparison, region: Region, ki
     causes = [cause for side in (variant, baseline) if (cause := evidence.causes.get((workload, side)))]
     if effect.cause is Cause.EXCLUDED and causes:
         effect = replace(effect, cause=causes[0])
-    beside = (evidence.queueing(comparison), evidence.confirmed.get(comparison))
+    queueing = evidence.queueing(comparison) if effect.rounds else None
+    beside = (queueing, evidence.confirmed.get(comparison))
     return replace(effect, notes=(*effect.notes, *filter(None, beside)))

@@ -113,6 +113,6 @@ def _cut(claim: Claim, select: Mapping[str, Sequence[str]], rest: bool) -> Claim
         if not (names := part.workload_names()):
             parts += [part] * rest
         elif kept := tuple(name for name in names if name in select):
-            known = part.as_a_whole().selected((), kept, named=True)
+            known = part.as_a_whole().selected((), kept, anywhere=False)
             parts += [] if known is None else [known]
     return claim.model_copy(update={"hypothesis": tuple(parts)}) if parts else None

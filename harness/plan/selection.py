@@ -78,8 +78,8 @@ def selected(request: Request, claims: Sequence[Claim]) -> tuple[Claim, ...]:
 
     A claim that is named has all its parts on all their workloads; of the others only what is quick is taken, unless
     everything is asked for. Workloads that are named count as asked for; a part of a layer from the user's own file
-    only for claims that list it. A claim that is named together with workloads of which it lists none is tried on them;
-    where one of its parts lists some, those parts alone are asked that do.
+    only for claims that list it. Where workloads are named and some part of a named claim lists one of them, only such
+    parts are asked; else the claim is tried on all of them.
     """
     parts_of_layers = {name for name, workload in own_workloads(request).items() if workload.component}
 
@@ -87,18 +87,18 @@ def selected(request: Request, claims: Sequence[Claim]) -> tuple[Claim, ...]:
         listed = hypothesis.workload_names()
         return tuple(name for name in request.workloads if name not in parts_of_layers or name in listed)
 
-    chosen = []
-    for claim in select(claims, request.claims or None):
-        listed = {name for hypothesis in claim.hypothesis for name in hypothesis.workload_names()}
-        anywhere = bool(request.claims) and listed.isdisjoint(request.workloads)
-        parts = tuple(
+    def parts_of(claim: Claim, anywhere: bool) -> tuple[Hypothesis, ...]:
+        return tuple(
             part
             for hypothesis in claim.hypothesis
             if bool(of(hypothesis)) == bool(request.workloads)
             if (measured := _asked_for(hypothesis, request))
             if (part := measured.selected(request.variants, of(hypothesis), anywhere=anywhere))
         )
-        if parts:
+
+    chosen = []
+    for claim in select(claims, request.claims or None):
+        if parts := parts_of(claim, False) or (parts_of(claim, True) if request.claims else ()):
             chosen.append(claim.model_copy(update={"hypothesis": parts}))
     return tuple(chosen)
 

@@ -13,7 +13,7 @@ from ..evidence.evidence import Evidence
 from ..metrics.instructions.files import INSTRUCTIONS as INSTRUCTIONS_FILE
 from ..metrics.instructions.metric import difference
 from ..profilers.peak_memory import MEMORY
-from ..spec.comparison import Comparison
+from ..spec.comparison import TIMES, Comparison
 from ..spec.words import Word
 from ..stats.samples import LifeSpread
 from ..store.folder import RunFolder
@@ -81,7 +81,8 @@ class Screen:
     """One comparison. `counted`: what its rounds are called. `explained`: where its difference is, as far as somebody
     looked. `place`: the input, or the workload, in words. `statistic`: the percentile of its calls that is compared;
     empty for the median. `same`: whether both sides gave the same answers, in words. `spread`: of its lives, where they
-    have several pairs each. `queueing`: that a GPU waited for the host on both sides, in words."""
+    have several pairs each. `queueing`: that a GPU waited for the host on both sides, in words. `is_dependent`:
+    whether its lives depend on each other."""
 
     verdict: Verdict
     effect: Effect
@@ -94,12 +95,14 @@ class Screen:
     same: str = ""
     spread: LifeSpread | None = None
     queueing: str = ""
+    is_dependent: bool = False
 
     @property
     def told(self) -> dict[str, str]:
         """What a reader asks next, with the answers: why it is so, what to do, and how sure it is."""
         why = "Why" if self.is_settled else "Where they differ"
         answers = {
+            "What is measured": self.queueing and f"{self.queueing[0].upper()}{self.queueing[1:]}.",
             why: self.why,
             "What to do": f"{self.advice} {self.price}".rstrip(),
             "How sure": f"{self.certainty} {self.same}".rstrip(),
@@ -108,10 +111,10 @@ class Screen:
 
     @property
     def why(self) -> str:
-        """In which functions the difference is, and in how many counted instructions, or that it is launching."""
+        """In which functions the difference is, and in how many instructions, where these were counted."""
         counted = self.instructions.amount if self.instructions and self.is_settled else ""
         reason = self.explained.reason if self.explained else ""
-        text = "; ".join(filter(None, (self.queueing, self.where, reason, counted)))
+        text = "; ".join(filter(None, (self.where, reason, counted)))
         return f"{text[:1].upper()}{text[1:]}." if text else ""
 
     @property
@@ -120,6 +123,8 @@ class Screen:
         effect = self.effect
         if effect.low <= 0 or math.isinf(effect.high):
             return f"Not yet: {effect_text(effect)} on {self.place} after {effect.rounds} {self.counted}."
+        if self.is_doubtful:
+            return f"Not known: {effect_text(effect)} on {self.place}, and this interval cannot be relied on."
         difference = f"{effect.variant} is {self._by(effect.low, effect.high)} {effect.baseline}"
         again = f"Another process may differ by more ({effect.rounds} {self.counted} were timed)."
         if self.counted == "lives":
@@ -157,10 +162,18 @@ class Screen:
         effect = self.effect
         if effect.verdict == Word.NOT_EVIDENCE:
             return Word.NOT_EVIDENCE
+        if self.is_doubtful:
+            return Word.INCONCLUSIVE
         if effect.low > 1 or effect.high < 1:
             within = effect.verdict == Word.SAME
             return Word.SAME if within else Word.FASTER if effect.low > 1 else Word.SLOWER
         return Word.SAME if effect.low >= 1 / SAME_WITHIN and effect.high <= SAME_WITHIN else Word.INCONCLUSIVE
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether the interval cannot be taken for what is true."""
+        effect = self.effect
+        return effect.cause.is_doubtful or (self.is_dependent and effect.verdict == Word.INCONCLUSIVE)
 
     @property
     def is_settled(self) -> bool:
@@ -228,6 +241,9 @@ class Screen:
         return ALPHA if math.isnan(self.verdict.alpha) else self.verdict.alpha
 
 
+OF_A_PART = tuple(metric.replace("_", " ") for metric in TIMES if metric != "time")
+"""Times of a part of a generation, which is no whole call."""
+
 TIME, PEAK, INSTRUCTIONS = "time", "peak memory", "instructions"
 
 
@@ -239,7 +255,7 @@ def screens(folder: RunFolder, verdicts: Iterable[Verdict], evidence: Evidence) 
         _screen(folder, evidence, verdict, effect, of_effect(explained, effect), experiments.get(effect.workload))
         for verdict in verdicts
         for effect in verdict.effects
-        if effect.baseline and not effect.unit and not effect.factor
+        if effect.baseline and not effect.unit and not effect.factor and not effect.metric.endswith(OF_A_PART)
     ]
 
 
@@ -252,11 +268,11 @@ def _screen(
     experiment: ExperimentRecord | None,
 ) -> Screen:
     comparison = Comparison(effect.workload, effect.variant, effect.baseline)
-    call_ns, faults, spread, queueing = (math.nan, math.nan), (0.0, 0.0), None, None
+    call_ns, faults, spread, queueing = (math.nan, math.nan), (0.0, 0.0), None, ""
     if evidence.has(comparison):
         apart, spread = evidence.differences(comparison), evidence.spread(comparison)
         call_ns = apart.call_baseline_ns, apart.call_baseline_ns / (effect.value or math.nan)
-        faults, queueing = (apart.faults_baseline, apart.faults_variant), evidence.queueing(comparison)
+        faults, queueing = (apart.faults_baseline, apart.faults_variant), evidence.queueing(comparison) or ""
     if explained is not None:  # the same times as beside its places
         call_ns = explained.call_ns
     ends = (1 / each if each else math.inf for each in (effect.ratio, effect.high, effect.low))
@@ -272,7 +288,18 @@ def _screen(
     counted = "lives" if evidence.design.lives else "rounds"
     same = _same(experiment, effect)
     return Screen(
-        verdict, effect, call_ns, tuple(measures), counted, explained, place, statistic, same, spread, queueing or ""
+        verdict,
+        effect,
+        call_ns,
+        tuple(measures),
+        counted,
+        explained,
+        place,
+        statistic,
+        same,
+        spread,
+        queueing,
+        evidence.is_dependent(comparison) if evidence.has(comparison) else False,
     )
 
 
@@ -288,7 +315,8 @@ def _same(experiment: ExperimentRecord | None, effect: Effect) -> str:
     if experiment.workload.kind == "call":
         by = f", by {experiment.workload.check}" if experiment.workload.check else ""
         return f"{effect.baseline} and {effect.variant} gave the same answers{by}."
-    return f"{effect.baseline} and {effect.variant} gave the reference's logits."
+    what = "values" if experiment.workload.kind == "component" else "logits"
+    return f"{effect.baseline} and {effect.variant} gave the reference's {what}."
 
 
 def _instructions(folder: RunFolder, effect: Effect) -> list[Measure]:

@@ -35,8 +35,7 @@ within a round and between rounds then costs at most twice what the best split w
 
 MOST_FOR_A_LIFE_NS = 300_000_000
 """Of each variant, where its process took longer to begin: then a round samples for its part of that time. And where
-the first interval will not settle what is measured: then it samples for as long as rebuilding took, up to this. (From
-one pair of samples a life to three, the lives of 61 comparisons spread by 1.4 times less at the median.)"""
+the first interval will not settle what is measured: then it samples for as long as rebuilding took, up to this."""
 
 COMPONENT_FACTOR = 3
 """Parts of a layer, and any functions, are sampled so many times as long: their rounds spread no more than the mean of
@@ -194,7 +193,8 @@ def measure_round(
     """One round: all of `active` rebuilt in random order, then sub-rounds, each with all of them in random order.
 
     outputs: the file for what the examiner judges. least_ns: see `shape_of_round`. precise: it samples for as long as
-    rebuilding took, up to MOST_FOR_A_LIFE_NS.
+    rebuilding took, up to MOST_FOR_A_LIFE_NS; with prompts of different lengths, which are drawn before, from a
+    process's second round on.
     """
     bench = worker.benches[workload]
     rng = random.Random(f"round {bench.seed} {workload} {worker.process} {round_index}")
@@ -277,7 +277,7 @@ class OpenRound:
         return runner
 
     def note_rebuilding(self) -> None:
-        """All are built: what that took decides how long later rounds sample."""
+        """All are built: what that took decides how long this round or later ones sample."""
         self.worker.device.synchronise()
         each_ns = (perf_counter_ns() - self.begun_ns) / len(self.active)
         self.bench.rebuild_ns = min(self.bench.rebuild_ns or each_ns, each_ns)

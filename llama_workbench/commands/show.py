@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -49,27 +49,30 @@ def command(
     verdicts, manifest = rejudge(folder)
     asked = [verdict for verdict in verdicts if (verdict.claim == claim if claim else verdict.is_comparison)]
     all_screens = screens(folder, asked, evidence_of(folder, manifest)) if asked else []
+    judged = f"workbench judge {folder.path}"
     if not all_screens:
-        raise Failure(f"{folder.path}: {_why_nothing(claim, [verdict.claim for verdict in verdicts])}")
+        raise Failure(f"{folder.path}: {_why_nothing(claim, {verdict.claim for verdict in verdicts})} ({judged})")
     for number, screen in enumerate(all_screens):
         write("\n" * bool(number))
         if claim:
             part = screen.verdict.part and f" ({screen.verdict.part})"
             write(f"{claim}{part} on {screen.place}: {screen.effect.verdict.look.word.lower()}\n{chr(10) * markdown}")
+            for said in (said for said in screen.effect.said if said != screen.queueing):
+                write(f"! {said}\n{chr(10) * markdown}")
         if markdown:
             write(screen_markdown(screen))
         else:
             _show(screen, code)
 
 
-def _why_nothing(claim: str, claims: Sequence[str]) -> str:
+def _why_nothing(claim: str, claims: Collection[str]) -> str:
     from llama_workbench.variants.spelling import did_you_mean
 
     if not claim:
-        return "this run judges claims and compares no two sides by name: choose one with --claim ID (workbench judge)"
+        return "this run compares no two sides by name; of a run of claims choose one with --claim ID"
     if claim in claims:
-        return f"{claim} compares no times of two sides (workbench judge)"
-    return f"it has no claim {claim}; {did_you_mean(claim, claims, 'workbench judge lists them')}"
+        return f"{claim} compares the times of no two sides here"
+    return f"it has no claim {claim}; {did_you_mean(claim, claims, 'its verdicts name them')}"
 
 
 def _show(screen: Screen, code: bool) -> None:
