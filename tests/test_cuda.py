@@ -201,19 +201,6 @@ def test_full_precision_is_set_and_held() -> None:
     assert torch.get_float32_matmul_precision() == "highest"
 
 
-def test_cuda_is_begun_before_settings_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun: list[bool] = []
-    stand_ins = {
-        "is_available": lambda: True,
-        "init": lambda: begun.append(True),
-        "is_initialized": lambda: bool(begun),
-    }
-    for name, stand_in in stand_ins.items():
-        monkeypatch.setattr(torch.cuda, name, stand_in)
-    made = Worker({"process": 0, "added": {}, "cache": str(cache_directory()), "threads": 1, "device": "cuda"})
-    assert begun and made.watch.changes("fast", trusted=True) is None
-
-
 def test_peaks_are_those_of_the_allocator(monkeypatch: pytest.MonkeyPatch) -> None:
     held = {"now": 100, "most": 900}
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 
+from llama_workbench.cache import cache_directory
 from llama_workbench.datasets import workloads
 from llama_workbench.datasets.lengths import DECODE_ROOM
 from llama_workbench.datasets.workloads import Workload
@@ -160,3 +161,16 @@ def test_after_a_round_that_fails_garbage_is_collected_again(tmp_path: Path) -> 
     with pytest.raises(ZeroDivisionError), rebuilt(worker, random.Random(0), {"a": 0}, lambda side: Nothing()):
         raise ZeroDivisionError
     assert gc.isenabled() and not torch.is_inference_mode_enabled()
+
+
+def test_cuda_is_begun_before_settings_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[bool] = []
+    stand_ins = {
+        "is_available": lambda: True,
+        "init": lambda: begun.append(True),
+        "is_initialized": lambda: bool(begun),
+    }
+    for name, stand_in in stand_ins.items():
+        monkeypatch.setattr(torch.cuda, name, stand_in)
+    made = Worker({"process": 0, "added": {}, "cache": str(cache_directory()), "threads": 1, "device": "cuda"})
+    assert begun and made.watch.changes("fast", trusted=True) is None
