@@ -116,7 +116,7 @@ def test_a_step_without_an_interval_leaves_the_product_open() -> None:
     assert advice is not None and "inf" not in f"{advice.together} {advice.to_take} {advice.rows()}"
 
 
-@pytest.mark.parametrize("run", ["reference-second"])
+@pytest.mark.parametrize("run", ["reference"])
 def test_the_steps_that_were_measured_multiply_to_the_whole_within_their_intervals(run: str) -> None:
     folder = RunFolder(ROOT / "results" / "baselines" / run)
     manifest = folder.manifest()
