@@ -11,7 +11,6 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 from llama_workbench.datasets.percentiles import least_calls
 
@@ -141,18 +140,9 @@ def block_seconds(book: ExperimentState, sides: Collection[str], pace: float = m
     return max(least, min(BLOCK_SHARE * book.beside_seconds, MOST_BLOCK_SECONDS, pace - book.beside_seconds))
 
 
-class Pace(NamedTuple):
-    """seconds: how long a block may take, so that all first intervals fit in half of the time that is left. is_slow:
-    whether they do so where every round takes twice as long as it did."""
-
-    seconds: float
-    is_slow: bool
-
-
-def pace_of(open_: Sequence[Open], seconds_left: float) -> Pace:
-    """How long rounds may take while these are open."""
+def pace_of(open_: Sequence[Open], seconds_left: float) -> float:
+    """How long a block may take, so that all first intervals fit in half of the time that is left."""
     early = [(book, each) for book, each in open_ if each.early and each.effects]
-    is_slow = 2 * sum(each.rounds_next * round_seconds(book, each.pair) for book, each in early) <= seconds_left / 2
     blocks = sum(each.rounds_next for _, each in early if each.pair is not None)
     others = sum(each.rounds_next * round_seconds(book) for book, each in early if each.pair is None)
-    return Pace(max(seconds_left / 2 - others, 0.0) / blocks if blocks else math.inf, is_slow)
+    return max(seconds_left / 2 - others, 0.0) / blocks if blocks else math.inf

@@ -18,7 +18,6 @@ from ..spec.sample import Round
 from ..worker.channel import INTRUDES
 from .apart import (
     MOST_BLOCK_SECONDS,
-    Pace,
     block_seconds,
     choose_apart,
     decide_sliced,
@@ -173,12 +172,12 @@ class Schedule:
         chosen: Remaining,
         rule: Stopping,
         keep: Callable[[Round], None],
-        pace: Pace,
+        pace: float,
         alike: int = 1,
     ) -> None:
         """One round, or one block of a pair: measure, exclude what was wrong, keep the rest.
 
-        pace: see `pace_of`. alike: how much is open in the group, which this life should measure.
+        pace: see `block_seconds`. alike: how much is open in the group, which this life should measure.
         """
         begun = time.monotonic()
         active, sliced = list(chosen.variants), chosen.pair is not None and is_sliced(book, chosen.pair)
@@ -243,19 +242,17 @@ class Schedule:
         else:
             self.participants.exclude(name, reason, book)
 
-    def _answered(self, group: Group, book: ExperimentState, chosen: Remaining, pace: Pace, alike: int) -> RoundAnswer:
+    def _answered(self, group: Group, book: ExperimentState, chosen: Remaining, pace: float, alike: int) -> RoundAnswer:
         """What the processes answer to a round or block. Raises WorkerFailed with the place of the side in `active`."""
         active = list(chosen.variants)
         if group.life is None:
             return self._in_turns(group, book, active)
         self.processes.take_in(group, book, active)
-        part = group.life.start_seconds / max(alike, 1)  # a life measures at least for as long as it took to begin
+        part = group.life.start_seconds / max(alike, 1)  # a life measures for as long as it took to begin
         outputs = str(self.processes.examination.file) if self.processes.examination else ""
         if chosen.pair is None or not is_sliced(book, chosen.pair):
-            each = part / len(active)
-            precise = chosen.needs_precision and pace.is_slow
-            return ask_for_round(group.life.process, book, active, outputs, each, precise)
-        usual = block_seconds(book, active, pace.seconds if chosen.needs_precision else 0.0)
+            return ask_for_round(group.life.process, book, active, outputs, part / len(active))
+        usual = block_seconds(book, active, pace if chosen.needs_precision else 0.0)
         seconds = max(usual, min(part, MOST_BLOCK_SECONDS))
         return ask_for_block(group.life.process, book, active, outputs, seconds)
 

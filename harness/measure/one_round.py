@@ -13,17 +13,11 @@ ROUND_SECONDS = 30.0
 
 
 def ask_for_round(
-    process: WorkerProcess,
-    book: ExperimentState,
-    active: Sequence[str],
-    outputs: str,
-    each_seconds: float,
-    precise: bool,
+    process: WorkerProcess, book: ExperimentState, active: Sequence[str], outputs: str, each_seconds: float
 ) -> RoundAnswer:
-    """A round that samples each side for so many seconds at least; `precise`: and for as long as rebuilding it took.
-    Raises WorkerFailed, as the other does."""
+    """A round that samples each side for so many seconds at least. Raises WorkerFailed, as the other does."""
     where = {"workload": book.experiment.workload.name, "round_index": book.begun, "outputs": outputs}
-    arguments = {"active": active, "least_ns": each_seconds * 1e9, "precise": precise, **where}
+    arguments = {"active": active, "least_ns": each_seconds * 1e9, **where}
     return RoundAnswer.from_json(process.ask("round", _limit(book, active), **arguments))
 
 

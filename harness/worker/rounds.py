@@ -34,8 +34,7 @@ LEAST_SAMPLING_NS, MOST_SAMPLING_NS = 10_000_000, 50_000_000
 within a round and between rounds then costs at most twice what the best split would."""
 
 MOST_FOR_A_LIFE_NS = 300_000_000
-"""Of each variant, where its process took longer to begin: then a round samples for its part of that time. And where
-the first interval will not settle what is measured: then it samples for as long as rebuilding took, up to this."""
+"""Of each variant, where its process took longer to begin: then a round samples for its part of that time."""
 
 COMPONENT_FACTOR = 3
 """Parts of a layer, and any functions, are sampled so many times as long: their rounds spread no more than the mean of
@@ -112,12 +111,10 @@ def shape_of_round(
     make_ns: float = 0.0,
     parameter_bytes: int = 0,
     least_ns: float = 0.0,
-    most_ns: float = MOST_SAMPLING_NS,
 ) -> RoundShape:
     """call_ns: time of a call by variant. once: each call is a sample of its own. sample_ns: least time of a sample.
     rebuild_ns: time to rebuild one variant; 0 where it is not known yet. make_ns: time to make the input of a call.
-    parameter_bytes: of the weights; 0 where there are none. least_ns: of samples of a variant, all together; most_ns:
-    the same where rebuilding took longer.
+    parameter_bytes: of the weights; 0 where there are none. least_ns: of samples of a variant, all together.
     """
     # The yardstick of functions takes a time that has nothing to do with theirs: it has samples by its own count.
     yardstick = {name: call_ns[name] for name in call_ns if name == FUNCTION_YARDSTICK}
@@ -135,8 +132,8 @@ def shape_of_round(
     typical_ns = statistics.median(
         (call_ns[name] + make_ns) * repeats[name] + max((call_ns[name] + make_ns) * prime, warm_ns) for name in call_ns
     )
-    sampling_ns = min(max(rebuild_ns, LEAST_SAMPLING_NS), most_ns)
-    sampling_ns = min(sampling_ns * (COMPONENT_FACTOR if work.kind in ("component", "call") else 1), MOST_FOR_A_LIFE_NS)
+    sampling_ns = min(max(rebuild_ns, LEAST_SAMPLING_NS), MOST_SAMPLING_NS)
+    sampling_ns *= COMPONENT_FACTOR if work.kind in ("component", "call") else 1
     pairs = round(max(sampling_ns, min(least_ns, MOST_FOR_A_LIFE_NS)) / typical_ns)
     if typical_ns < SHORT_SAMPLE_NS:
         pairs = max(pairs, 3)
@@ -182,39 +179,25 @@ def leaks(worker: Worker, bench: Bench) -> dict[str, int]:
 
 
 def measure_round(
-    worker: Worker,
-    workload: str,
-    round_index: int,
-    active: Sequence[str],
-    outputs: str = "",
-    least_ns: float = 0.0,
-    precise: bool = False,
+    worker: Worker, workload: str, round_index: int, active: Sequence[str], outputs: str = "", least_ns: float = 0.0
 ) -> RoundAnswer:
     """One round: all of `active` rebuilt in random order, then sub-rounds, each with all of them in random order.
 
-    outputs: the file for what the examiner judges. least_ns: see `shape_of_round`. precise: it samples for as long as
-    rebuilding took, up to MOST_FOR_A_LIFE_NS; with prompts of different lengths, which are drawn before, from a
-    process's second round on.
+    outputs: the file for what the examiner judges. least_ns: see `shape_of_round`.
     """
     bench = worker.benches[workload]
     rng = random.Random(f"round {bench.seed} {workload} {worker.process} {round_index}")
     call_ns = {name: bench.subjects[name].call_ns for name in active}
-    times: dict[str, Any] = {"sample_ns": worker.device.sample_ns, "make_ns": bench.make_ns}
+    sample_ns, rebuild_ns = worker.device.sample_ns, bench.rebuild_ns
+    times: dict[str, Any] = {"sample_ns": sample_ns, "rebuild_ns": rebuild_ns, "make_ns": bench.make_ns}
     times |= {"parameter_bytes": bench.parameter_bytes, "least_ns": least_ns}
-    times |= {"most_ns": MOST_FOR_A_LIFE_NS} if precise else {}
-
-    def shape_now() -> RoundShape:
-        return shape_of_round(bench.workload, call_ns, once=bench.once, rebuild_ns=bench.rebuild_ns, **times)
-
-    shape = shape_now()
+    shape = shape_of_round(bench.workload, call_ns, once=bench.once, **times)
     lengths = call_lengths(bench.workload, round_index=round_index, count=shape.sub_rounds, seed=bench.seed)
     worker.watch.beside_foreign = any(map(worker.is_outside, active))
     drawn = bench.kind.drawn(2 if worker.watch.beside_foreign else 1)
     this = OpenRound(worker, bench, active, shape, drawn, warmup_length(bench.workload, lengths=lengths))
     with rebuilt(worker, rng, {name: index for index, name in enumerate(active)}, this.build, bench) as built:
         this.note_rebuilding()
-        if precise and bench.workload.lengths == "repeated":  # other lengths had to be known before
-            lengths = [bench.workload.tokens] * shape_now().sub_rounds
         for sub_round, length in enumerate(lengths):
             this.sample(sub_round, length, built)
         wrong = bench.kind.wrong(bench, built.runners)
@@ -277,7 +260,7 @@ class OpenRound:
         return runner
 
     def note_rebuilding(self) -> None:
-        """All are built: what that took decides how long this round or later ones sample."""
+        """All are built: what that took decides how long later rounds sample."""
         self.worker.device.synchronise()
         each_ns = (perf_counter_ns() - self.begun_ns) / len(self.active)
         self.bench.rebuild_ns = min(self.bench.rebuild_ns or each_ns, each_ns)
