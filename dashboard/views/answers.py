@@ -56,10 +56,11 @@ def what_would_change(run: data.Run, claim: data.Claim) -> str:
     about = words.listing(where) if len(where) <= 3 else f"these {len(where)} workloads"
     kind = device_kind(run.environment)
     other = ", or a GPU" if kind == "cpu" and not run.is_of_functions else ""
+    device = "GPU" if kind == "cuda" else "CPU"
     decided = {Word.SUPPORTED: "lies inside the claimed range", Word.REFUTED: "lies outside the claimed range"}
     return (
         f"Measuring longer would not: every interval {decided.get(claim.verdict, 'decides it')} already. "
-        f"Other workloads, another machine{other} could: this verdict is about {about} on this {kind.upper()}."
+        f"Other workloads, another machine{other} could: this verdict is about {about} on this {device}."
     )
 
 

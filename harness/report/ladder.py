@@ -172,8 +172,7 @@ class LadderAdvice:
         return [
             {
                 "change": step.change.told,
-                "times as fast, by workload": _range(step),
-                "most on": max(step.bounded, key=lambda effect: effect.ratio).where,
+                "times as fast": f"{_range(step)}, most on {max(step.bounded, key=lambda effect: effect.ratio).where}",
                 "memory": f"up to +{most:.0f} %" if (most := _most_memory(step)) >= 1 else "no more",
             }
             for step in self.take[:MOST_STEPS]
