@@ -277,7 +277,7 @@ def test_amounts_are_told_in_percent_and_large_ones_in_times() -> None:
 
     assert amount("time", 0.21) == "79 % less time" and amount("time", 3.04) == "3.04 times the time"
     assert amount("instructions", 0.22) == "78 % fewer instructions"
-    assert amount("peak memory", 1.005) == "as much peak memory" and amount("peak memory", math.nan) == ""
+    assert amount("peak memory", 1.005) == "the same peak memory" and amount("peak memory", math.nan) == ""
     assert Measure("peak memory", "", "", 12.93, 12.93, 12.93).change == "+1,193 %"
 
 

@@ -368,7 +368,7 @@ def test_the_bundle_of_a_claim_about_times(page: Any, home: Path) -> None:
     text = everything(app)
     assert app.title[0].value == "Claim"
     assert (
-        "TEAM-005 and TEAM-006 were right on prefill, 128 tokens, 15M; not right on prefill, 128 tokens, 7B width."
+        "TEAM-005 and TEAM-006 were right on prefill, 128 tokens, 15M; not right on prefill, 128 tokens, one 7B layer."
         in text
     )
     assert "pytest --benchmark --claims mask-caching-helps" in text
@@ -508,7 +508,8 @@ def test_two_variants_that_nobody_claimed_anything_about(page: Any, home: Path) 
     assert "No claim says anything of this pair." in text
     assert "has 99.67 % confidence, and the answer is wrong with at most 1 % probability" in text
     assert (
-        "The op traces differ on prefill, 128 tokens, 15M; prefill, 128 tokens, 7B width; and decode, after 64" in text
+        "The op traces differ on prefill, 128 tokens, 15M; prefill, 128 tokens, one 7B layer; and decode, after 64"
+        in text
     )
     assert "It holds for this machine in this state only" in text
     assert "pytest --benchmark --compare team005_hybrid team006_after --workloads" in text

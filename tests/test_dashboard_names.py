@@ -16,7 +16,7 @@ from llama_workbench.harness.store.schema import Workload
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("prefill-7b-1layer-t8", "prefill, 8 tokens, 7B width"),
+        ("prefill-7b-1layer-t8", "prefill, 8 tokens, one 7B layer"),
         ("prefill-15m-t2048", "prefill, 2,048 tokens, 15M"),
         ("prefill-15m-t128-distinct", "prefill, about 128 tokens, all lengths different, 15M"),
         ("prefill-15m-trace", "prefill, lengths of a trace, 15M"),
@@ -25,7 +25,7 @@ from llama_workbench.harness.store.schema import Workload
         ("decode-width-256-c1", "decode, after 1 token, width 256"),
         ("decode-15m-c64-b16", "decode, 16 × after 64 tokens, 15M"),
         ("generate-15m-t32-n32", "generate, 32 after 32, 15M"),
-        ("decode-7b-1layer-c64-threads2", "decode, after 64 tokens, 7B width, 2 threads"),
+        ("decode-7b-1layer-c64-threads2", "decode, after 64 tokens, one 7B layer, 2 threads"),
         ("prefill-15m-t128-bfloat16", "prefill, 128 tokens, 15M, bfloat16"),
         ("mask-get-t128", "get a mask, 128 tokens"),
         ("rope-t128", "RoPE, 128 tokens"),

@@ -34,8 +34,10 @@ def main() -> None:
     st.header(section.headline(run), anchor="answer")
     blocks.name_tab(outcomes.answer_of(run).headline)
     main = run.claims[outcomes.main_claim(run, run.claims)]
-    show_box(opened, main)
+    later = show_box(opened, main)
     strips.show_answer(opened)
+    for question, text in later.items():
+        blocks.answer(question, text)
     show_claim(opened)
     blocks.header("All comparisons" if compared else "All claims", anchor="claims")
     shown = filtered(run.claims) if len(run.claims) > picture.MANY else list(run.claims)
@@ -50,33 +52,31 @@ def main() -> None:
     strips.show_claims(opened, shown, refuted_first=st.query_params.get("search", "").startswith(BY))
 
 
-def show_box(opened: state.Opened, main: data.Claim) -> None:
-    """What is asked next: what would change the answer, how sure it is, and what to change."""
+def show_box(opened: state.Opened, main: data.Claim) -> dict[str, str]:
+    """What is asked next: how sure the answer is, and what to change or what would change it. Given back is what there
+    is no room for above the other answers."""
     run = opened.run
-    texts = {
-        "What would change that?": answers.what_would_change(run, main),
-        "How sure is that?": answers.how_sure(run),
-    }
+    sure = {"How sure is that?": answers.how_sure(run)}
+    more = answers.what_would_change(run, main)
+    other = {"What would change that?": more} if more else {}
     ladder = ladder_of(run.claims, run.dispute, run.manifest)
     advice = ladder_advice(ladder) if ladder else None
     if ladder is None or advice is None:
-        blocks.answers(texts)
-        return
-    texts["What should I change?"] = answers.to_change(advice, main)
+        blocks.answers(other | sure)
+        return {}
     with st.container(border=True, gap="xsmall"):
-        left, right = st.columns(2, gap="medium")
+        left, right = st.columns([2, 3], gap="medium")
         with left:
-            for question, text in texts.items():
+            for question, text in ({"What should I change?": answers.to_change(advice, main)} | sure).items():
                 blocks.answer(question, text)
         with right:
             rows = [{name: words.markdown(text) for name, text in row.items()} for row in advice.rows()]
             st.table(rows, border="horizontal", hide_index=True, alt="What to change, what it gains and what it costs")
-            if more := f"{advice.rest} {advice.not_to_take}".strip():
-                blocks.caption(more)
             with st.container(horizontal=True, vertical_alignment="center"):
-                blocks.link("attribution", "All steps", "arrow_forward", {"run": opened.name})
+                blocks.link("attribution", "All steps, also those to leave out", "arrow_forward", {"run": opened.name})
                 named.show_codes(advice.take)
                 named.show_cards(run, ladder.names, [])
+    return other
 
 
 def show_comparisons(opened: state.Opened) -> bool:

@@ -2,9 +2,9 @@
 //
 // Names come from files that anybody may have written: they reach the page as textContent and attributes alone.
 
-const ROW = 7; // pixels from one interval to the next
-const NAMED_ROW = 13; // where each has its name beside it
-const PAD = 6;
+const ROW = 5; // pixels from one interval to the next
+const NAMED_ROW = 10; // where each has its name beside it
+const PAD = 5;
 const NARROW = 640; // pixels: on a small screen a tap goes to what it unfolded
 const apps = new WeakMap();
 
@@ -109,7 +109,7 @@ function picture(drawn, small) {
     const told = shape("title", {});
     told.textContent = row.told;
     const line = shape("line", { x1: percent(row.low), x2: percent(row.high), y1: y, y2: y });
-    const dot = shape("circle", { cx: percent(row.at), cy: y, r: gap < 6 ? 2 : 3, class: row.hollow ? "hollow" : "" });
+    const dot = shape("circle", { cx: percent(row.at), cy: y, r: gap < 5 ? 2 : 3, class: row.hollow ? "hollow" : "" });
     const group = shape("g", { class: "interval" }, told, line, dot);
     group.dataset.colour = row.colour;
     if (named) {
@@ -154,7 +154,7 @@ function legend(claimed, sure) {
     item("claimed", claimed),
     item("interval", `measured on one workload, with its ${sure} interval`),
     item("same", "no difference"),
-    element("span", "", "hollow: open; each row has a scale of its own"),
+    element("span", "", "hollow: open, not decided yet; each row has a scale of its own"),
   );
 }
 

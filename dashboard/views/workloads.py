@@ -1,4 +1,4 @@
-"""Workloads in words, as pages call them: "prefill, 8 tokens, 7B width" for `prefill-7b-1layer-t8`."""
+"""Workloads in words, as pages call them: "prefill, 8 tokens, one 7B layer" for `prefill-7b-1layer-t8`."""
 
 from __future__ import annotations
 
@@ -61,14 +61,17 @@ def named(workload: Workload | Shipped) -> str:
 
 
 def _geometry(geometry: str) -> tuple[str, str]:
-    """A model's shape in a word or two: "15M" for 15 million parameters, "7B width" for one layer as wide as 7B's; and
+    """A model's shape in a word or two: "15M" for 15 million parameters, "one 7B layer" for one as wide as 7B's; and
     what that shape is, as far as its name says it."""
     if size := re.fullmatch(r"(\d+)([mb])", geometry):
         return geometry.upper(), f": {size[1]} {'million' if size[2] == 'm' else 'billion'} parameters"
     if cut := re.fullmatch(r"(\d+b)-(\d+)layer", geometry):
         wide, single = cut[1].upper(), cut[2] == "1"
         layers = "one layer" if single else f"{cut[2]} layers"
-        return f"{wide} width" + ("" if single else f", {layers}"), f": {layers} of the width of Llama-2-{wide}"
+        return (
+            f"one {wide} layer" if single else f"{wide} width, {layers}",
+            f": {layers} of the width of Llama-2-{wide}",
+        )
     like = re.fullmatch(r"width-(\d+)", geometry)
     return geometry.replace("width-", "width "), f": one layer that is {like[1]} wide" if like else ""
 

@@ -305,7 +305,8 @@ def changes(explained: Explanation) -> list[CauseRow]:
     if explained.division is None:
         return []
     rows = [(each.place, each.row) for each in explained.causes]
-    rows.append((ELSE if rows else "all of it: no part can be told", explained.division.rest))
+    rest = explained.division.rest
+    rows.append(("all else" if rows and rest.is_told else ELSE if rows else "all of it: no part can be told", rest))
     longest = max(explained.call_ns)
     unit_ns, unit = unit_of(longest)
     return [

@@ -53,25 +53,27 @@ class Measure:
 
     @property
     def change(self) -> str:
-        """ "-27 % [-31, -25]"."""
+        """ "-27 % [-31, -25]"; "the same" of what was counted and is as good as equal."""
         percents = [100 * (each - 1) for each in (self.ratio, self.low, self.high)]
         if not math.isfinite(percents[0]):
             return ""
+        if self.low == self.high and abs(percents[0]) < 100 * (SAME_WITHIN - 1):
+            return "the same"
         value, low, high = (f"{each:+,.0f}" if abs(each) >= 100 else f"{each:+.3g}" for each in percents)
         ends = "" if low == high else f" [{low}, {high}]" if math.isfinite(percents[2]) else " [no interval yet]"
         return f"{value} %{ends}"
 
     @property
     def amount(self) -> str:
-        """What the variant takes of it: "27 % less time", "3.1 times the time", "as much peak memory"; empty where that
-        is not known."""
+        """What the variant takes of it: "27 % less time", "3.1 times the time", "the same peak memory"; empty where
+        that is not known."""
         percent = 100 * (self.ratio - 1)
         if not math.isfinite(percent):
             return ""
         if self.ratio >= MANY_TIMES:
             return f"{self.ratio:.3g} times the {self.what}"
         if self.what != TIME and abs(percent) < 100 * (SAME_WITHIN - 1):
-            return f"as much {self.what}"
+            return f"the same {self.what}"
         less, more = ("fewer", "more") if self.what.endswith("s") else ("less", "more")
         return f"{abs(percent):{'.0f' if abs(percent) >= 10 else '.2g'}} % {less if percent < 0 else more} {self.what}"
 

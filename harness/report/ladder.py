@@ -161,18 +161,12 @@ class LadderAdvice:
         lost = [f"{step.name} ({_times(step)} as fast{_price(step)})" for step in self.leave]
         return f"Leave out: {' and '.join(lost)}." if lost else ""
 
-    @property
-    def rest(self) -> str:
-        """How many more steps gain than the table has."""
-        count = len(self.take) - MOST_STEPS
-        return f"{count} more step{'s' * (count > 1)} gain{'s' * (count == 1)} less." if count > 0 else ""
-
     def rows(self) -> list[dict[str, str]]:
-        """A row of a table for each step to take: what it is, how fast it makes, where it gains most, and its cost."""
+        """A row of a table for each step to take: what it is, what it gains at least and at most, and its cost."""
         return [
             {
                 "change": step.change.told,
-                "times as fast": f"{_range(step)}, most on {max(step.bounded, key=lambda effect: effect.ratio).where}",
+                "times as fast": _ends(step),
                 "memory": f"up to +{most:.0f} %" if (most := _most_memory(step)) >= 1 else "no more",
             }
             for step in self.take[:MOST_STEPS]
@@ -197,6 +191,14 @@ def _range(step: LadderStep) -> str:
     if not step.bounded:
         return "not yet known how many"
     return f"{min(effect.low for effect in step.bounded):.2f} to {max(effect.high for effect in step.bounded):.2f}"
+
+
+def _ends(step: LadderStep) -> str:
+    """The same with the workloads of both ends."""
+    if not step.bounded:
+        return _range(step)
+    least, most = min(step.bounded, key=lambda each: each.low), max(step.bounded, key=lambda each: each.high)
+    return f"{least.low:.2f} ({least.where}) to {most.high:.2f} ({most.where})"
 
 
 def _most_memory(step: LadderStep) -> float:
