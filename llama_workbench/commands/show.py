@@ -57,8 +57,8 @@ def command(
         if claim:
             part = screen.verdict.part and f" ({screen.verdict.part})"
             write(f"{claim}{part} on {screen.place}: {screen.effect.verdict.look.word.lower()}\n{chr(10) * markdown}")
-            for said in (said for said in screen.effect.said if said != screen.queueing):
-                write(f"! {said}\n{chr(10) * markdown}")
+            for remark in (each for each in screen.effect.said if each != screen.queueing):
+                write(f"! {remark}\n{chr(10) * markdown}")
         if markdown:
             write(screen_markdown(screen))
         else:
