@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from llama_workbench.variants.phase_map import VIEWS
+
 from ..spec.comparison import Comparison, Metric
 from ..spec.regions import Region
 from ..spec.table import Table
@@ -49,7 +51,7 @@ class Evidence:
     trace_difference: (workload, {baseline, variant}) → "" where the op traces agree, else how they differ; no entry
     where they were not compared. sizes: tokens of each workload (of a decode: its context); new_tokens: that it
     generates; widths, layers and geometries: of its model. passes: name of a metric → what its pass left, as the metric
-    reads it. queued: (workload, variant) → operations of its longest sample, where its op trace is known.
+    reads it. queued: (workload, variant) → operations of its longest sample that compute, from its op trace.
     unusable: (workload, variant) → why its numbers do not count; causes: the kind of that, where it is one of
     its own. confirmed: what measuring again from outside gave (`confirmation`). alpha: chance that a verdict is wrong.
     design: how its series are looked at.
@@ -257,14 +259,15 @@ def _causes(manifest: Manifest) -> dict[tuple[str, str], Cause]:
 
 
 def _queued(manifest: Manifest, samples: Table) -> dict[tuple[str, str], int]:
-    """(workload, variant) → operations in its longest sample."""
+    """(workload, variant) → operations that compute something in its longest sample."""
     queued = {}
     for experiment in manifest.experiments:
         workload = experiment.workload.name
         here = samples.where(workload=workload)
         names, repeats = here.names("variant"), here["repeats"]
         for name, trace in experiment.traces.items():
-            queued[workload, name] = trace.ops * int(repeats[names == name].max(initial=0))
+            views = sum(count for op, count in (trace.counts or {}).items() if op.partition(".")[0] in VIEWS)
+            queued[workload, name] = (trace.ops - views) * int(repeats[names.are(name)].max(initial=0))
     return queued
 
 
