@@ -10,6 +10,7 @@ from llama_workbench import ROOT
 from llama_workbench.harness.calibrate.rates import in_a_sentence, in_tables
 from llama_workbench.harness.calibrate.record import FILE, read_trials
 from llama_workbench.harness.fleet.rejudge import rejudge
+from llama_workbench.harness.report.stored import evidence_of
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.variants.phase_map import VIEWS
 from tests import session_trials
@@ -55,6 +56,9 @@ def test_what_is_said_of_a_gpu_is_in_the_two_runs_on_one() -> None:
         counts = [traces[workload][side].counts or {} for side in sides]
         work = [sum(count for op, count in ops.items() if op.partition(".")[0] not in VIEWS) for ops in counts]
         assert f"| {title} | {' | '.join(map(str, work))} |" in page
+
+    queued = evidence_of(run, run.manifest()).queued
+    assert queued["prefill-15m-t8", "team003"] == 297 and queued["decode-15m-c64", "team003"] == 2 * 249  # two calls
 
     def ratios(run: RunFolder) -> dict[tuple[str, ...], float]:
         effects = [effect for verdict in rejudge(run)[0] for effect in verdict.effects if effect.rounds >= 10]
