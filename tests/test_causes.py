@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -235,6 +236,11 @@ def test_beside_what_is_most_of_it_other_large_places_are_named_too() -> None:
         ("baseline", "f", 9, 100), ("variant", "clean", 20, 80), ("variant", "g", 12, 20), call_ns=(2e6, 9e6)
     )
     assert slower.sentence == "7.2 ms added a call in clean (a.py:20); all else: no difference proven"
+    assert [row.name.partition(" (")[0] for row in changes(slower)] == ["clean", "all else: no difference proven"]
+    assert slower.division is not None
+    proven = replace(slower.division, rest=replace(slower.division.rest, ns=1e6, low=5e5, high=1.5e6))
+    stand_in: Any = SimpleNamespace(division=proven, causes=slower.causes, call_ns=slower.call_ns)
+    assert changes(stand_in)[-1].name == "all else"
 
 
 def test_the_lines_that_take_time_are_those_of_each_side() -> None:
@@ -435,6 +441,14 @@ def counts(seed):
     peaks = {row.variant: row.peak_transient_bytes for row in RunFolder(folder).read(MEMORY)}
     assert peaks["dropped"] > 1000 * 100 * 8 > 50 * peaks["one_by_one"] > 0
     assert "peak memory" in output("show", str(folder))
+
+
+def test_a_time_of_a_part_of_a_generation_has_no_screen(measured: RunFolder) -> None:
+    """What it says of a call is of the whole."""
+    [verdict] = measured.read(VERDICTS)
+    first = replace(verdict.effects[0], metric="cpu time to first token")
+    of_a_part = replace(verdict, effects=(first, *verdict.effects))
+    assert len(screens(measured, [of_a_part], evidence_of(measured, measured.manifest()))) == 1
 
 
 def test_the_screen_has_all_of_it(measured: RunFolder) -> None:

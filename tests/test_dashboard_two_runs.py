@@ -11,7 +11,7 @@ import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.harness.baselines.regressions import compare
-from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.folder import RunFolder, RunSummary
 from tests.dashboard_pages import everything, open_page
 from tests.runs import write_run
 
@@ -79,6 +79,19 @@ def test_a_run_is_not_compared_with_its_own_copy(home: Path) -> None:
     listed = entries.RunList(home).entries()
     assert list(changes.to_compare_with("baselines/main", listed)) == ["run-2"]
     assert list(changes.to_compare_with("run-2", listed)) == ["baselines/main"]
+
+
+def test_a_run_that_shares_a_workload_comes_before_saved_ones_that_do_not(home: Path) -> None:
+    def entry(name: str, *workloads: str) -> entries.Entry:
+        return entries.Entry(name, RunSummary(Path(name), name, "complete", workloads=workloads))
+
+    listed = [
+        entry("shown", MODEL),
+        entry("functions", "texts"),
+        entry("baselines/other", "words"),
+        entry("same", MODEL),
+    ]
+    assert list(changes.to_compare_with("shown", listed)) == ["same", "baselines/other", "functions"]
 
 
 def test_a_run_alone_and_one_that_has_nothing_in_common_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

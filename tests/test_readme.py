@@ -64,6 +64,17 @@ def test_what_is_said_of_a_gpu_is_in_the_two_runs_on_one() -> None:
         effects = [effect for verdict in rejudge(run)[0] for effect in verdict.effects if effect.rounds >= 10]
         return {(each.workload, each.variant, each.baseline): each.ratio for each in effects}
 
+    rewrite = [
+        effect
+        for verdict in rejudge(run)[0]
+        for effect in verdict.effects
+        if verdict.claim == "gpu-kernels" and effect.workload.startswith("prefill")
+    ]
+    ends = [round(100 * (end - 1)) for end in (min(each.low for each in rewrite), max(each.high for each in rewrite))]
+    for name in ("ON_A_GPU.md", "README.md", "BIAS.md"):
+        text = " ".join((ROOT / name).read_text(encoding="utf-8").split())
+        assert f"rewrite gains {ends[0]} to {ends[1]} % in a prefill" in text, name
+
     now, then = ratios(run), ratios(earlier)
     apart = max(abs(now[pair] / then[pair] - 1) for pair in now.keys() & then.keys())
     assert f"the two differ by {apart:.1%} at most".replace("%", " %") in page

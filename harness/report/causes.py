@@ -306,7 +306,8 @@ def changes(explained: Explanation) -> list[CauseRow]:
         return []
     rows = [(each.place, each.row) for each in explained.causes]
     rest = explained.division.rest
-    rows.append(("all else" if rows and rest.is_told else ELSE if rows else "all of it: no part can be told", rest))
+    of_some = "all else" if rest.is_told else ELSE
+    rows.append((of_some if rows else "all of it: no part can be told", rest))
     longest = max(explained.call_ns)
     unit_ns, unit = unit_of(longest)
     return [

@@ -166,7 +166,7 @@ class LadderAdvice:
         return [
             {
                 "change": step.change.told,
-                "times as fast": _ends(step),
+                "times as fast, by the intervals": _ends(step),
                 "memory": f"up to +{most:.0f} %" if (most := _most_memory(step)) >= 1 else "no more",
             }
             for step in self.take[:MOST_STEPS]
@@ -194,9 +194,7 @@ def _range(step: LadderStep) -> str:
 
 
 def _ends(step: LadderStep) -> str:
-    """The same with the workloads of both ends."""
-    if not step.bounded:
-        return _range(step)
+    """The same of a step with an interval, with the workloads of both ends."""
     least, most = min(step.bounded, key=lambda each: each.low), max(step.bounded, key=lambda each: each.high)
     return f"{least.low:.2f} ({least.where}) to {most.high:.2f} ({most.where})"
 

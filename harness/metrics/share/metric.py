@@ -26,9 +26,10 @@ BUSY = 0.1
 """Where other programs used this share of the machine, the verdict says so: small operations lose more to a neighbour
 than large ones. In two sessions, the second beside tests, masks for 8 tokens took 1.06 and 1.40 % of a forward."""
 
-BETWEEN_PASSES, SHORT = "the interval is of this pass: in another session", 0.2
-"""Said of shares below this. In three sessions RoPE had 1.9, 2.4 and 1.6 % of one forward, known to 0.3 % in each; the
-projections of Q, K and V differed by 3 %. What makes them differ is not known."""
+ANOTHER_SESSION = "the interval is of this pass: in another session short phases had up to 1.5 times the share"
+SHORT = 0.2
+"""Of shares below this that is said. In the two sessions of the reference RoPE had 1.6 and 2.4 % of one forward, each
+known to 0.3 %; the projections of Q, K and V differed by 3 %. What makes them differ is not known."""
 
 PHASE_LIVES = 12
 """Lives of the pass, with a round each: fixed beforehand, as the t interval over them asks for."""
@@ -128,9 +129,8 @@ class ShareMetric(IntervalMetric[ShareHypothesis]):
         part = share(phases.table, effect.workload, hypothesis.variant, hypothesis.phases, hypothesis.of, alpha=alpha)
         value, low, high = (100 * end for end in (part.value, part.low, part.high))
         busy = phases.busy.get((effect.workload, hypothesis.variant), 0.0)
-        between = f"{BETWEEN_PASSES} short phases had up to 1.5 times the share" if part.value < SHORT else ""
-        note = f"other programs used {100 * busy:.0f} % of this machine meanwhile, which makes short phases longer"
-        notes = (*effect.notes, *filter(None, (between, note if busy >= BUSY else "")))
+        others = f"other programs used {100 * busy:.0f} % of this machine meanwhile, which makes short phases longer"
+        notes = (*effect.notes, *[ANOTHER_SESSION] * (part.value < SHORT), *[others] * (busy >= BUSY))
         return replace(effect, ratio=value, low=low, high=high, rounds=part.rounds, seconds=part.seconds, notes=notes)
 
 
