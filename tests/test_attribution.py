@@ -101,7 +101,7 @@ def test_the_cells_are_the_presets_and_differ_by_the_factors_alone() -> None:
     assert GRID.cells() == variants.grid_cells()
     assert set(GRID.cells()) == {name for name in variants.names() if name.startswith("grid_")}
     axes = {"layout": {"layout"}, "cache": {"cache"}, "mask": {"mask"}}
-    axes["ops"] = {"norm", "softmax", "attention", "mask_application"}
+    axes["ops"] = {"boundary", "softmax", "attention", "mask_application"}
     signs = dict(zip(CELLS, GRID.signs(), strict=True))
     for name in CELLS:
         found = variants.get(name).factors

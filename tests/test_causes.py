@@ -461,7 +461,7 @@ def test_the_screen_has_all_of_it(measured: RunFolder) -> None:
         sure = r'99 % that new is [\d.]+ to [\d.]+ times as slow as old, on the input "\w+"\. '
         again = r"That holds for another run of this command on this machine too \(timed in \d+ fresh processes\)\."
         assert re.fullmatch(sure + again, screen.certainty)
-        # beside other tests the callers may get a larger part of the difference, and then nothing is "mostly" in cleaned
+        # beside other tests the callers may get a larger part of the difference, and then it is not "mostly" in one
         assert re.match(r"(Mostly in|[\d.]+ ms added a call in) cleaned \(work.py:3\)", screen.told["Why"])
         counted = Measure("instructions", "100", "320", 3.2, 3.2, 3.2), Measure("page faults", "1", "2", 2.0, 2.0, 2.0)
         more = replace(screen, measures=(*screen.measures, *counted))

@@ -230,9 +230,14 @@ def test_traces_of_different_ops_differ_and_the_difference_is_named():
     assert sum(facts["counts"].values()) == facts["ops"] == len(before.ops)
 
 
-def test_no_policy_makes_a_mask_at_decode():
+def test_only_the_worker_before_its_change_makes_a_mask_at_decode():
     traces = {name: _trace(name, tokens=1) for name in ("team006_before", "team006_after", "modular_per_forward")}
-    assert len({trace.digest for trace in traces.values()}) == 1
+    assert traces["team006_after"].digest == traces["modular_per_forward"].digest
+    layers = small_geometries()["plain"].num_hidden_layers
+    made = {name: (before, after) for name, before, after in op_counts(*list(traces.values())[:2])}
+    assert made == {"zeros.default": (layers, 0), "add.Tensor": (made["add.Tensor"][1] + layers, made["add.Tensor"][1])}
+    letter = _trace("team006_before_literal", tokens=1)  # which differs in later chunks alone
+    assert letter.digest == traces["team006_before"].digest
 
 
 def test_masks_are_vectorised_two_ops_each():
@@ -482,6 +487,16 @@ def test_components_give_what_the_formula_says(preset, name):
         return
     part = components.build(name, settings, SMALL_LAYER, tokens=9, seed=0)
     torch.testing.assert_close(part.read(part.run()).double(), part.expected().double(), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("tokens", [1, 9])
+def test_the_best_code_for_the_worker_s_part_of_a_layer_gives_what_the_worker_gives(tokens):
+    build = variants.get("ladder_transposed").component
+    assert build is not None
+    part = build(components.WORKER_LAYER, SMALL_LAYER, tokens=tokens, seed=0)
+    torch.testing.assert_close(part.run().double(), part.expected(), atol=1e-5, rtol=1e-5)
+    with pytest.raises(ValueError, match="worker-layer"):
+        build("rope", SMALL_LAYER, tokens=tokens, seed=0)
 
 
 def test_an_unknown_component_is_refused():

@@ -2,13 +2,13 @@
 
 They are what the dispute measured, at its shapes (batch 1, 32 heads of 128, float32): the mask made, looked up,
 applied, and made and applied together; RoPE of Q and K; the three projections; the scores; softmax and output, which
-they never timed alone; and attention after RoPE.
+they never timed alone; attention after RoPE; and all of that which the worker had of a layer, one after the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -21,9 +21,12 @@ from .modular.masks import MAKERS, POLICIES, apply_mask
 from .modular.rope import RopeTables, Rotary
 from .settings import Settings
 
+WORKER_LAYER = "worker-layer"
+"""Projections, RoPE and attention: no norm, no output projection, no MLP, as those layers had none."""
+
 NAMES = (
     "mask-create", "mask-apply", "mask-create-apply", "mask-get", "rope", "qkv", "scores", "softmax-output",
-    "attention",
+    "attention", WORKER_LAYER,
 )  # fmt: skip
 
 
@@ -104,7 +107,10 @@ class Inputs:
 
     def rotated(self, interleaved: bool) -> Tensor:
         """q after RoPE, [1, T, H, D] float64."""
-        x, half = self.q().double(), self.config.head_dim // 2
+        return self._turned(self.q().double(), interleaved)
+
+    def _turned(self, x: Tensor, interleaved: bool) -> Tensor:
+        half = self.config.head_dim // 2
         # By complex numbers, x times e^(iφ): independent of every kernel.
         frequencies = self.config.rope_theta ** (-torch.arange(half, dtype=torch.float64) * 2 / self.config.head_dim)
         angles = torch.outer(torch.arange(self.tokens, dtype=torch.float64), frequencies)
@@ -131,6 +137,15 @@ class Inputs:
         """Causal attention over q, k and v, [1, T, H · D] float64."""
         return self._weighed(self.scored() + self.additive())
 
+    def layered(self, interleaved: bool) -> Tensor:
+        """x projected, Q and K turned, causal attention over them, [1, T, H · D] float64."""
+        projected = self.projected().unflatten(-1, (3, -1, self.config.head_dim)).unbind(2)
+        q, k, v = (
+            part.transpose(1, 2) for part in (*(self._turned(x, interleaved) for x in projected[:2]), projected[2])
+        )
+        scores = q @ k.transpose(2, 3) * self.config.head_dim**-0.5 + self.additive()
+        return (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
+
     def _weighed(self, scores: Tensor) -> Tensor:
         return (scores.softmax(-1) @ self.v().double().transpose(1, 2)).transpose(1, 2).flatten(2)
 
@@ -150,9 +165,7 @@ def build(
     dtype, place = torch.float32, torch.device(device)
     application = settings.mask_application
     if name == "rope":
-        if config.rope_scaling is not None:
-            raise ValueError("the RoPE component knows no RoPE scaling; use a geometry without it")
-        rotary = Rotary(settings.rope, RopeTables(settings.rope, config, tokens, dtype, place), settings.boundary)
+        rotary = _rotary(settings, given)
         q, k, expected_q = given.q(), given.k(), given.rotated(settings.interleaved)
         if settings.boundary == "bhtd":
             q, k, expected_q = q.transpose(1, 2), k.transpose(1, 2), expected_q.transpose(1, 2)
@@ -190,17 +203,19 @@ def build(
             raise ValueError(f"mask-get compares creation with look-up; mask = {settings.mask!r} is neither")
         table = {(tokens, tokens): make(tokens, tokens, dtype, place)}
         return Component(lambda: table[tokens, tokens], alone)
+    attend = manual if settings.attention == "manual" else SdpaAttention()
+
+    def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        masks.begin(tokens, tokens)
+        mask = masks.get(tokens, tokens)
+        out = attend(heads_first(q), heads_first(k), heads_first(v), mask, config.head_dim**-0.5)
+        return out.transpose(1, 2).flatten(2)
+
     if name == "attention":
-        q, k, v, scale = given.q(), given.k(), given.v(), config.head_dim**-0.5
-        attend = manual if settings.attention == "manual" else SdpaAttention()
-
-        def attention() -> Tensor:
-            masks.begin(tokens, tokens)
-            mask = masks.get(tokens, tokens)
-            out = attend(heads_first(q), heads_first(k), heads_first(v), mask, scale)
-            return out.transpose(1, 2).flatten(2)
-
-        return Component(attention, given.attended)
+        q, k, v = given.q(), given.k(), given.v()
+        return Component(lambda: attention(q, k, v), given.attended)
+    if name == WORKER_LAYER:
+        return _worker_layer(settings, given, attention)
     if name not in NAMES:
         raise ValueError(f"no component {name!r}; there are {', '.join(NAMES)}")
 
@@ -215,3 +230,25 @@ def build(
         return scores if mask is None else apply_mask(scores, mask, application)
 
     return Component(create_and_apply, given.masked)
+
+
+def _rotary(settings: Settings, given: Inputs) -> Rotary:
+    if given.config.rope_scaling is not None:
+        raise ValueError("the RoPE component knows no RoPE scaling; use a geometry without it")
+    tables = RopeTables(settings.rope, given.config, given.tokens, torch.float32, torch.device(given.device))
+    return Rotary(settings.rope, tables, settings.boundary)
+
+
+def _worker_layer(
+    settings: Settings, given: Inputs, attention: Callable[[Tensor, Tensor, Tensor], Tensor]
+) -> Component:
+    """Three products with weights [in, out], as the worker kept them; RoPE in [B, T, H, D]; attention."""
+    rotary, head_dim = _rotary(replace(settings, boundary="bthd"), given), given.config.head_dim
+    x, weights = given.x(), [weight.t().contiguous() for weight in given.projections()]
+
+    def layer() -> Tensor:
+        q, k, v = (torch.matmul(x, weight).unflatten(-1, (-1, head_dim)) for weight in weights)  # [1, T, H, D]
+        q, k = rotary(q, k, 0)
+        return attention(q, k, v)
+
+    return Component(layer, lambda: given.layered(settings.interleaved))

@@ -59,8 +59,9 @@ class Variant:
     """A named architecture.
 
     `factors` maps axis → level (empty where the axes do not apply); `source` says which system does it so; `settings`
-    is None for code that is not ours to configure. `engine` is there for what runs outside torch; of an engine whose
-    parts can be measured alone, `component(name, config, *, tokens, seed)` makes one as `components.build` does.
+    is None for code that is not ours to configure. `engine` is there for what runs outside torch. Where there are no
+    settings and parts can be measured alone, `component(name, config, *, tokens, seed, device)` makes one as
+    `components.build` does.
     `compiled`: its operations are torch.compile's own, which no op trace and no names of phases can see.
     `memory`: what it must hold, where that is known. `cannot` maps what it does not do rightly ("batch", "chunks") to
     the reason: the gates leave those cases out and say so, and no workload that has them is measured.
@@ -121,7 +122,7 @@ _HISTORY = (
     _ours("team003", replace(_BEFORE, rope="gathered"),
           "the layered worker with its oldest RoPE, which gathers columns; its scores, masks and softmax, which came "
           "later, are those of team006_before", _WORKER),
-    _ours("team006_before", _BEFORE, "the layered worker: a fresh mask per layer and call", _WORKER),
+    _ours("team006_before", _BEFORE, "the layered worker: a fresh mask per layer and call, zeros at decode", _WORKER),
     _ours("team006_after", _AFTER, "the same with a dict of masks in each Attention", _WORKER),
     _ours("team005_hybrid", _HYBRID, "layered files, but one Cache for KV, RoPE tables and masks by (T, kv)",
           "TEAM-005's analysis, its short-term step; never written"),
@@ -145,7 +146,7 @@ _COMPILED = tuple(
 _NO_MASK_LATER = {"chunks": "its rule masks nothing where a prompt goes on after earlier tokens"}
 _TO_THE_LETTER = (
     _ours("team006_before_literal", replace(_BEFORE, mask="fresh_or_zeros"),
-          "team006_before by its own rule: zeros are made and added where T differs from the number of keys",
+          "team006_before by its own rule: zeros are made and added in later chunks of a prompt too",
           _WORKER, cannot=_NO_MASK_LATER),
     _ours("team006_after_literal", replace(_BEFORE, mask="per_layer_by_length"),
           "team006_after by its own rule: a dict by T in each Attention, and no mask where T differs from the keys",
@@ -174,13 +175,14 @@ _STEPS = (
 
 _OPS: dict[str, Settings] = {
     "composite": _BEFORE,
-    "fused": replace(_BEFORE, softmax="fused", attention="sdpa", mask_application="in_sdpa"),
+    "fused": replace(_BEFORE, boundary="bhtd", softmax="fused", attention="sdpa", mask_application="in_sdpa"),
 }
+"""The worker's own, with its copies around RoPE; and heads first once, with one kernel for attention."""
 
 
 def _cell(layout: Layout, cache: Cache, mask: Mask, ops: Ops) -> Variant:
-    settings = replace(_OPS[ops], layout=layout, cache=cache, mask=mask, norm=ops)
-    description = f"grid cell: {layout}, {cache} caches, {mask} masks, {ops} norm, softmax and attention"
+    settings = replace(_OPS[ops], layout=layout, cache=cache, mask=mask)
+    description = f"grid cell: {layout}, {cache} caches, {mask} masks, {ops} softmax and attention"
     return _ours(f"grid_{layout}_{cache}_{mask}_{ops}", settings, description, "full factorial of the dispute's axes")
 
 
@@ -189,7 +191,7 @@ _GRID = tuple(
     for layout in ("modular", "single_file") for cache in ("split", "unified")
     for mask in ("fresh", "per_model") for ops in ("composite", "fused")
 )  # fmt: skip
-"""Layout × cache ownership × mask {fresh, per_model} × ops {composite, fused}: 16 cells, one set of logits."""
+"""Layout × cache ownership × mask {fresh, per_model} × ops: 16 cells, one set of logits; first team006_before's."""
 
 
 GRID_NAME = "grid"
@@ -238,7 +240,10 @@ def _ladder() -> Iterator[Variant]:
     for name, step, memory, description in _LADDER_STEPS:
         taken |= {step: True} if step else {}
         factors = {} if taken else replace(_AFTER, granularity="inline").factors()
-        yield Variant(name, _Lazy(".ladder", dict(taken)), description, "this project", factors, memory=memory)
+        part = _Lazy(".ladder_components") if step == "transposed" else None
+        yield Variant(
+            name, _Lazy(".ladder", dict(taken)), description, "this project", factors, memory=memory, component=part
+        )
 
 
 _ONE_KERNEL = {"heads_first": True, "one_kernel": True}

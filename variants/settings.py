@@ -27,9 +27,9 @@ class Settings:
     # C. split: KV, RoPE tables and masks each on their own. unified: one Cache object (Candle).
     #    rope_unified: split, except that the RoPE tables live in a Cache shared by the layers.
     cache: Cache = "split"
-    # D. fresh: per layer and call (the worker before). per_layer: a dict in each Attention (the worker after).
-    #    per_model: one dict by (T, kv) (Candle). per_forward: built once, shared by the layers (meta, mistral.rs).
-    #    The worker's rules to the letter, wrong in later chunks: fresh_or_zeros (zeros added where T is not kv),
+    # D. fresh: per layer and call, zeros at decode (the worker before). per_layer: a dict in each Attention (the worker
+    #    after). per_model: one dict by (T, kv) (Candle). per_forward: built once, shared by the layers (meta,
+    #    mistral.rs). The worker's rules to the letter, wrong in later chunks: fresh_or_zeros (zeros there too),
     #    per_layer_by_length and per_model_by_length (a dict by T, and no mask where T is not kv).
     mask: Mask = "fresh"
     # E. additive: scores + mask (the worker). masked_fill: boolean mask (Candle). in_sdpa: handed to the fused op.

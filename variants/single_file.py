@@ -61,20 +61,25 @@ def make_mask(length: int, kv_length: int, dtype: torch.dtype, device: torch.dev
 
 
 class Masks:
-    """Where masks come from when caches are split: made anew, or a dict by (T, S). None at decode."""
+    """Where masks come from when caches are split: made anew on the host, with zeros at decode, or a dict by (T, S) and
+    none at decode."""
 
     def __init__(self, policy: str, application: str, dtype: torch.dtype, device: torch.device) -> None:
         self.cached = policy == "per_model"
         self.application = application
         self.dtype = dtype
+        self.nothing = torch.bool if application == "masked_fill" else dtype
         self.device = device
+        self.host = torch.device("cpu")
         self.masks: dict[tuple[int, int], Tensor] = {}
 
     def get(self, length: int, kv_length: int) -> Tensor | None:
+        if not self.cached:
+            if length == 1:
+                return torch.zeros(length, kv_length, dtype=self.nothing, device=self.device)
+            return make_mask(length, kv_length, self.dtype, self.host, self.application).to(self.device)
         if length == 1:
             return None
-        if not self.cached:
-            return make_mask(length, kv_length, self.dtype, self.device, self.application)
         mask = self.masks.get((length, kv_length))
         if mask is None:
             mask = self.masks[length, kv_length] = make_mask(
@@ -178,29 +183,25 @@ class RMSNorm(nn.Module):
 
 
 class Rotary(nn.Module):
-    """RoPE on Q and K, shape in = shape out."""
+    """RoPE as a part of its own: Q and K [B, T, H, D] at its boundary, [B, H, T, D] inside."""
 
     def __init__(self, settings: Settings, tables: Tables) -> None:
         super().__init__()
         self.tables = tables
         self.rotate = rotate_complex if settings.rope == "complex" else rotate_half
-        self.round_trip = settings.boundary == "bthd"
 
     def forward(self, q: Tensor, k: Tensor, position: int) -> tuple[Tensor, Tensor]:
-        if self.round_trip:  # [B, T, H, D] at the boundary, [B, H, T, D] inside
-            q = q.transpose(1, 2).contiguous()
-            k = k.transpose(1, 2).contiguous()
+        q = q.transpose(1, 2).contiguous()
+        k = k.transpose(1, 2).contiguous()
         rows = self.tables.rows(position, q.shape[2])
         q = self.rotate(q, *rows)
         k = self.rotate(k, *rows)
-        if self.round_trip:
-            q = q.transpose(1, 2).contiguous()
-            k = k.transpose(1, 2).contiguous()
-        return q, k
+        return q.transpose(1, 2).contiguous(), k.transpose(1, 2).contiguous()
 
 
 class Attention(nn.Module):
-    """Causal self-attention with grouped queries; x [B, T, E] → [B, T, E]."""
+    """Causal self-attention with grouped queries; x [B, T, E] → [B, T, E]. Where heads come first, RoPE is a part of it
+    and no Module of its own."""
 
     def __init__(
         self,
@@ -217,7 +218,7 @@ class Attention(nn.Module):
         self.k_proj = Linear(qk_rows(weights[f"{prefix}k_proj.weight"], config, settings))
         self.v_proj = Linear(weights[f"{prefix}v_proj.weight"])
         self.o_proj = Linear(weights[f"{prefix}o_proj.weight"])
-        self.rotary = rotary
+        self.rotary, self.rotate, self.tables = rotary, rotary.rotate, rotary.tables
         self.masks = masks
         self.kv = kv
         self.head_dim = config.head_dim
@@ -235,7 +236,9 @@ class Attention(nn.Module):
         v = self.v_proj(x).unflatten(-1, (-1, self.head_dim))
         # phase: rope
         if self.transpose_first:
-            q, k = self.rotary(q.transpose(1, 2), k.transpose(1, 2), position)
+            q, k = q.transpose(1, 2), k.transpose(1, 2)  # [B, H, T, D]
+            rows = self.tables.rows(position, length)
+            q, k = self.rotate(q, *rows), self.rotate(k, *rows)
         else:
             q, k = self.rotary(q, k, position)
             q, k = q.transpose(1, 2), k.transpose(1, 2)  # [B, H, T, D]

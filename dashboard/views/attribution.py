@@ -75,9 +75,9 @@ def rows(claim: Claim, workload: str) -> Claim:
 
 
 MEANING = (
-    "Architecture is file layout and cache ownership. Operations are the mask policy and fused norm, softmax and "
-    "attention. Every combination of old and new was timed; each side has the mean of changing it first and last, so "
-    "both add up to the total"
+    "Architecture is file layout and cache ownership. Operations are the mask policy, the copies around RoPE, and "
+    "softmax and attention. Every combination of old and new was timed; each side has the mean of changing it first "
+    "and last, so both add up to the total"
 )
 """What the two sides are, without its last full stop."""
 

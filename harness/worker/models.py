@@ -66,13 +66,12 @@ def component_of(worker: Worker, bench: Bench, variant: Variant) -> components.C
     """The part of a layer that the bench times, as the variant has it. Raises WorkerError where it has none."""
     work = bench.workload
     config = geometries.get(work.geometry).config
+    seed, device = bench.seed, worker.device.kind
     if variant.component is not None and work.component is not None:
-        return variant.component(work.component, config, tokens=work.tokens, seed=bench.seed)
+        return variant.component(work.component, config, tokens=work.tokens, seed=seed, device=device)
     if variant.settings is None or work.component is None:
         raise WorkerError(f"{variant.name} has no separate {work.component}: only variants of ours do")
-    return components.build(
-        work.component, variant.settings, config, tokens=work.tokens, seed=bench.seed, device=worker.device.kind
-    )
+    return components.build(work.component, variant.settings, config, tokens=work.tokens, seed=seed, device=device)
 
 
 def component_runner(worker: Worker, bench: Bench, variant: Variant) -> Runner:

@@ -18,11 +18,15 @@ from candle import functional, utils
 from safetensors.torch import save_file
 from torch import Tensor
 
-from ..components import NAMES, Component, Inputs
+from ..components import NAMES as OURS
+from ..components import WORKER_LAYER, Component, Inputs
 from ..config import LlamaConfig
 from ..modular.rope import angle_tables
 from . import files
 from .candle import causal_mask, to_torch
+
+NAMES = tuple(name for name in OURS if name != WORKER_LAYER)
+"""Parts that can be measured alone on Candle."""
 
 
 def to_candle(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
@@ -66,7 +70,9 @@ def score(q: Any, k: Any, root: float) -> Any:
     return heads_first(q).matmul(heads_first(k).transpose(2, 3)) / root
 
 
-def build(name: str, config: LlamaConfig, *, tokens: int, seed: int, fresh_masks: bool = False) -> Component:
+def build(
+    name: str, config: LlamaConfig, *, tokens: int, seed: int, device: str = "cpu", fresh_masks: bool = False
+) -> Component:
     """The part `name` at T = `tokens` on Candle, with the inputs that ours have.
 
     Masks are kept by (T, kv), as Candle's Llama does, and looked up; with `fresh_masks` made at each call. Either way

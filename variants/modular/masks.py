@@ -30,7 +30,8 @@ def apply_mask(scores: Tensor, mask: Tensor, application: str) -> Tensor:
 
 
 class Masks(Protocol):
-    """A mask policy. One query row sees everything before it, so no policy needs a mask at decode."""
+    """A mask policy. One query row sees everything before it, so none needs a mask at decode; the worker's before its
+    change made one all the same."""
 
     def begin(self, length: int, kv_length: int) -> None:
         """Called once at the start of every forward."""
@@ -40,20 +41,23 @@ class Masks(Protocol):
 
 
 class FreshMasks:
-    """A new mask per layer and call (the worker before its change)."""
+    """A new mask per layer and call, made on the host; at decode zeros, which are added as any other (the worker before
+    its change, but for later chunks of a prompt, which it left unmasked: see FreshOrZeros)."""
 
     def __init__(self, application: str, dtype: torch.dtype, device: torch.device) -> None:
         self.make = MAKERS[application]
         self.dtype = dtype
+        self.nothing = torch.bool if application == "masked_fill" else dtype
         self.device = device
+        self.host = torch.device("cpu")
 
     def begin(self, length: int, kv_length: int) -> None:
         pass
 
     def get(self, length: int, kv_length: int) -> Tensor | None:
         if length == 1:
-            return None
-        return self.make(length, kv_length, self.dtype, self.device)
+            return torch.zeros(length, kv_length, dtype=self.nothing, device=self.device)
+        return self.make(length, kv_length, self.dtype, self.host).to(self.device)
 
 
 class CachedMasks:
@@ -90,6 +94,7 @@ class FreshOrZeros:
         self.make = MAKERS[application]
         self.dtype = dtype
         self.device = device
+        self.host = torch.device("cpu")
 
     def begin(self, length: int, kv_length: int) -> None:
         pass
@@ -97,8 +102,7 @@ class FreshOrZeros:
     def get(self, length: int, kv_length: int) -> Tensor | None:
         if length != kv_length:
             return torch.zeros(length, kv_length, dtype=self.dtype, device=self.device)
-        # Made on the host, as there; on a CPU that is where it stays.
-        return self.make(length, kv_length, self.dtype, torch.device("cpu")).to(self.device)
+        return self.make(length, kv_length, self.dtype, self.host).to(self.device)  # on a CPU that is where it lies
 
 
 class MasksByLength:
