@@ -323,25 +323,21 @@ def test_of_models_a_row_is_a_phase() -> None:
 def test_the_reason_is_that_a_line_runs_more_often_or_takes_longer_each_time() -> None:
     alone = ("baseline", "normalise", 7, 60), ("baseline", "f", 9, 40), ("variant", "g", 12, 100)
     assert found(*alone).reason == ""
-    assert found(*alone, runs={7: 19286}).reason == "line 7 runs 19,286 times a call"
+    assert found(*alone, runs={7: 19286}).reason == "line 7 (normalise()) runs 19,286 times a call"
     assert found(*alone, runs={7: 19286, 12: 291}).reason == (
-        "line 7 runs 19,286 times a call; the line of g that takes most time, 12, runs 291 times"
+        "line 7 (normalise()) runs 19,286 times a call; the line of g that takes most time, 12 (g()), runs 291 times"
     )
-    assert found(*alone, runs={7: 1, 12: 291}).reason == "line 7 runs once a call"
+    assert found(*alone, runs={7: 1, 12: 291}).reason == "line 7 (normalise()) runs once a call"
     both = ("baseline", "f", 9, 100), ("variant", "g", 12, 100)
     other = ("baseline", "f", 9, 100), ("variant", "g", 12, 90), ("variant", "long name", 13, 10)
-    assert found(*other, runs={9: 1, 13: 1}).reason == "line 9 runs once a call"
-    assert found(*both, runs={9: 500, 12: 2}).reason == "line 9 runs 500 times a call in f, line 12 twice in g"
-    assert found(*both, runs={9: 1, 12: 1}).reason == "line 9 runs once a call in f; g has no such line"
+    assert found(*other, runs={9: 1, 13: 1}).reason == "line 9 (f()) runs once a call"
+    twice = "line 9 (f()) runs 500 times a call in f, line 12 (g()) twice in g"
+    assert found(*both, runs={9: 500, 12: 2}).reason == twice
+    assert found(*both, runs={9: 1, 12: 1}).reason == "line 9 (f()) runs once a call in f; g has no such line"
     same = ("baseline", "shared", 9, 100), ("variant", "shared", 12, 100)
-    assert (
-        found(*same, runs={9: 1, 12: 1}).reason
-        == "line 9 of f runs as often as line 12 of g, and takes longer each time"
-    )
-    assert (
-        found(*same, runs={9: 1, 12: 7}).reason
-        == "line 9 of f runs less often than line 12 of g, and takes longer each time"
-    )
+    lines = "line 9 (shared()) of f runs {} line 12 (shared()) of g, and takes longer each time"
+    assert found(*same, runs={9: 1, 12: 1}).reason == lines.format("as often as")
+    assert found(*same, runs={9: 1, 12: 7}).reason == lines.format("less often than")
     told = found(*both, runs={9: 500, 12: 2})
     assert told.told.startswith("why: mostly in f and g themselves") and told.reason in told.told
     assert "500×     9  f()" in code_text(told, "baseline") and "2×    12  g()" in code_text(told, "variant")
@@ -455,10 +451,10 @@ def test_the_screen_has_all_of_it(measured: RunFolder) -> None:
     manifest = measured.manifest()
     [screen] = screens(measured, measured.read(VERDICTS), evidence_of(measured, manifest))
     if screen.way != Word.INCONCLUSIVE:  # beside other tests there may be too few lives
-        assert screen.headline.startswith("new is ") and " times as slow as old: " in screen.headline
+        assert re.match(r"new takes [\d.]+ times as long as old: ", screen.headline)
         assert screen.advice == "Keep old." and re.match(r"new takes [\d.]+ times the time", screen.price)
         assert screen.told["What to do"] == f"Keep old. {screen.price}"
-        sure = r'99 % that new is [\d.]+ to [\d.]+ times as slow as old, on the input "\w+"\. '
+        sure = r'99 % that new takes [\d.]+ to [\d.]+ times as long as old, on the input "\w+"\. '
         again = r"That holds for another run of this command on this machine too \(timed in \d+ fresh processes\)\."
         assert re.fullmatch(sure + again, screen.certainty)
         # beside other tests the callers may get a larger part of the difference, and then it is not "mostly" in one

@@ -270,7 +270,7 @@ def test_no_rise_at_all_is_a_fall() -> None:
     assert span_text(Bounds(-61.9, -57.0, "% rise"), "at most") == "at least 57 % fall"
     assert span_text(Bounds(-61.9, -57.0, "% rise"), "between") == "57 to 61.9 % fall"
     assert span_text(Bounds(-3.0, 6.0, "% rise"), "at most") == "at most 6 % rise"
-    assert gain_text(0.25, 0.4) == "2.5 to 4 times as slow" and gain_text(0.6, 0.8) == "25 to 67 % slower"
+    assert gain_text(0.25, 0.4) == "2.5 to 4 times the time" and gain_text(0.6, 0.8) == "25 to 67 % slower"
 
 
 @pytest.mark.parametrize(
@@ -423,7 +423,7 @@ QUESTION = "Is the rewrite 2-3x faster?"
         (("inconclusive", "inconclusive"), "Open: 0.91x to 2.34x."),
         (
             ("supported", "refuted"),
-            "It depends: supported on 1, refuted on 1; 0.91x to 2.34x on short prompts and in decode.",
+            "It depends: yes on supported, no on refuted; 0.91x to 2.34x on short prompts and in decode.",
         ),
         (("not evidence", "not evidence"), "Not answered: 0.91x to 2.34x on short prompts and in decode."),
     ],
@@ -439,6 +439,25 @@ def test_the_answer_says_what_the_verdict_says(words: tuple[str, str], said: str
     found = answer([a_verdict(*effects, **claim, region={"low": 2.0, "high": 3.0})])
     assert found.headline == f"{QUESTION} {said}"
     assert [line.sentence for line in found.lines] == [found.headline]
+
+
+@pytest.mark.parametrize(
+    ("names", "words", "said"),
+    [
+        (("a-15m-x", "a-7b-x", "b-15m-x", "b-7b-x"), "srrr", "yes on a-15m, no on the other 3"),
+        (("a-15m-x", "a-7b-x", "b-15m-x", "b-7b-x"), "ssrr", "yes on a-15m and a-7b, no on the other 2"),
+        (("a-15m-x", "a-7b-x", "b-15m-x", "b-7b-x"), "sssr", "no on b-7b, yes on the other 3"),
+        (("a-15m-x", "a-7b-x", "b-15m-x", "b-7b-x"), "srio", "yes on a-15m, no on a-7b, open on 2"),
+        (("a", "b", "c", "d", "e", "f", "g", "h"), "ssssrrrr", "supported on 4, refuted on 4"),
+        (("a", "a"), "sr", "supported on 1, refuted on 1"),
+    ],
+)
+def test_where_it_depends_the_fewer_workloads_are_named(names: tuple[str, ...], words: str, said: str) -> None:
+    verdicts = {"s": "supported", "r": "refuted", "i": "inconclusive", "o": "not evidence"}
+    effects = [an_effect(workload=name, verdict=verdicts[word]) for name, word in zip(names, words, strict=True)]
+    claim = {"claim": "refactor-2x-3x", "part": "usual lengths", "claimed": "2-3x", "verdict": "depends"}
+    [line] = answer([a_verdict(*effects, **claim, region={"low": 2.0, "high": 3.0})]).lines
+    assert line.text.startswith(f"{said}; ")
 
 
 def combine_words(words: tuple[str, ...]) -> str:

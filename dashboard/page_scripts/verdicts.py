@@ -64,18 +64,18 @@ def show_box(opened: state.Opened, main: data.Claim) -> dict[str, str]:
     if ladder is None or advice is None:
         blocks.answers(other | sure)
         return {}
-    with st.container(border=True, gap="xsmall"):
-        left, right = st.columns([2, 3], gap="medium")
+    with st.container(border=True, gap="xsmall", key="box"):
+        left, right = st.columns([2, 3], gap="small")
         with left:
             for question, text in ({"What should I change?": answers.to_change(advice, main)} | sure).items():
                 blocks.answer(question, text)
+            with st.container(horizontal=True, vertical_alignment="center"):
+                blocks.link("attribution", "All steps", "arrow_forward", {"run": opened.name})
+                named.show_codes(advice.take)
+                named.show_cards(run, ladder.names, [*ladder.whole.effects])
         with right:
             rows = [{name: words.markdown(text) for name, text in row.items()} for row in advice.rows()]
             st.table(rows, border="horizontal", hide_index=True, alt="What to change, what it gains and what it costs")
-            with st.container(horizontal=True, vertical_alignment="center"):
-                blocks.link("attribution", "All steps, also those to leave out", "arrow_forward", {"run": opened.name})
-                named.show_codes(advice.take)
-                named.show_cards(run, ladder.names, [])
     return other
 
 

@@ -81,8 +81,9 @@ def show_going_on() -> None:
 
 def _choose_run(title: str, listed: Sequence[entries.Entry]) -> tuple[DeltaGenerator, entries.Entry | None]:
     """The place below the title, and the run of `?run=`, else `entries.first_shown`; None where there is none."""
-    left, box = st.columns([6, 7], gap="large")
-    left.title(title, anchor=False)
+    left, box = st.columns([6, 7], gap="large", vertical_alignment="center")
+    left = left.container(horizontal=True, vertical_alignment="bottom")
+    left.title(title, anchor=False, width="content")
     blocks.name_tab(title)
     by_name, shown = _readable(listed)
     if shown is None:
@@ -103,7 +104,12 @@ def _choose_run(title: str, listed: Sequence[entries.Entry]) -> tuple[DeltaGener
 
     with box.container(horizontal=True, vertical_alignment="bottom"):
         name = st.selectbox(
-            "Run", list(by_name), key="run", format_func=lambda name: entries.label(by_name[name]), on_change=follow
+            "Run",
+            list(by_name),
+            key="run",
+            format_func=lambda name: entries.label(by_name[name]),
+            on_change=follow,
+            label_visibility="collapsed",
         )
         _show_address()
     return left, by_name.get(name, shown)
@@ -167,7 +173,7 @@ def _show_run(run: data.Run, place: DeltaGenerator) -> None:
     """One quiet line about the machine; loud only where something is wrong."""
     machine = one_line(run.environment) if run.environment else machines.kinds_of(run)
     sides = environments_text(run.manifest.environments)
-    place.caption(words.markdown(" · ".join(filter(None, (machine, sides)))))
+    place.caption(words.markdown(" · ".join(filter(None, (machine, sides)))), width="content")
     if run.unfinished:
         st.warning(words.markdown(run.unfinished), icon=":material/hourglass:")
     for line in run.doubts:

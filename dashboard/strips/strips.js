@@ -2,9 +2,9 @@
 //
 // Names come from files that anybody may have written: they reach the page as textContent and attributes alone.
 
-const ROW = 5; // pixels from one interval to the next
-const NAMED_ROW = 10; // where each has its name beside it
-const PAD = 5;
+const ROW = 4; // pixels from one interval to the next
+const NAMED_ROW = 9; // where each has its name beside it
+const PAD = 4;
 const NARROW = 640; // pixels: on a small screen a tap goes to what it unfolded
 const apps = new WeakMap();
 
@@ -154,7 +154,8 @@ function legend(claimed, sure) {
     item("claimed", claimed),
     item("interval", `measured on one workload, with its ${sure} interval`),
     item("same", "no difference"),
-    element("span", "", "hollow: open, not decided yet; each row has a scale of its own"),
+    element("span", "", claimed === "claimed" ? "green: as claimed; orange: not; hollow: open" : "hollow: open"),
+    element("span", "", "each row has a scale of its own"),
   );
 }
 

@@ -65,10 +65,11 @@ def what_would_change(run: data.Run, claim: data.Claim) -> str:
 
 
 def to_change(advice: LadderAdvice, main: data.Claim) -> str:
-    """What to change; where that gains more than what the main claim is about, that these are other changes."""
+    """What to change; where that gains more than what the main claim is about, that it is not that."""
     bounded = [effect.high for effect in main.effects if effect.upper is not None]
     other = not main.unit and bounded and advice.whole.proven > max(bounded)
-    return f"Other changes gain more: those in the table. {advice.together}" if other else advice.together
+    first = "Not that, but what the table has: it gains more" if other else "What the table has"
+    return f"{first}. There ~1 means that no change is proven, and memory is in percent of the weights."
 
 
 def _who(claim: data.Claim) -> str:
@@ -215,7 +216,7 @@ def self_check(noise: Noise) -> str:
     if not known:
         return "Self-check: the A/A controls (same code, timed as two sides) had too few rounds." if controls else ""
     fired, short = sum(each.fired for each in known), len(controls) - len(known)
-    more = f" {short} more control{'s' * (short > 1)} had too few rounds to tell." if short else ""
+    more = f" The other {short if short > 1 else 'one'} had too few rounds to say." if short else ""
     count = f"{len(known)} A/A control{'s' * (len(known) > 1)} (the same code, timed as two sides)"
     if fired or noise.typical:
         where = f"{fired} of {count}" if fired else f"all {count} together"

@@ -28,20 +28,26 @@ MOST_LINES = 6
 NAMED = 2
 """Workloads of a grid, up to which each is named."""
 
+MOST_NAMED = 3
+"""Workloads, up to which they are named where a verdict holds on some only."""
+
 
 @dataclass(frozen=True)
 class Line:
-    """A question with its answer, all plain text that may come from anywhere."""
+    """A question with its answer, all plain text that may come from anywhere. scope: what all answers are about, said
+    behind the first one."""
 
     verdict: Verdict
     question: str
     word: str
     text: str
+    scope: str = ""
 
     @property
     def rest(self) -> str:
         """What stands behind the word: ": at most 0.88 % faster."."""
-        return f"{': ' if self.text else ''}{self.text}."
+        told = " ".join(filter(None, (self.text, self.scope)))
+        return f"{': ' if told else ''}{told}."
 
     @property
     def sentence(self) -> str:
@@ -63,7 +69,7 @@ def answer(verdicts: Iterable[Verdict], dispute: Dispute) -> Answer:
     parts = _by_part(listed)
     asked = [(each, _find(parts, each.claim, each.part)) for each in dispute.question]
     if answered := [_line(each, verdict) for each, verdict in asked if verdict is not None]:
-        answered[0] = replace(answered[0], text=f"{answered[0].text} {_scope(answered, dispute)}".strip())
+        answered[0] = replace(answered[0], scope=_scope(answered, dispute))
         return Answer(answered[0].sentence, tuple(answered))
     lines = tuple(_plain_line(verdict) for verdict in listed[:MOST_LINES])
     if not lines:
@@ -154,6 +160,27 @@ def _side_word(effect: Effect) -> str:
     return "open" if effect.verdict in UNDECIDED else "yes" if effect.verdict == Word.FASTER else "no"
 
 
+def _where_it_holds(verdict: Verdict) -> str:
+    """Of a verdict that holds in some places only: "yes on prefill-7b and decode-7b, no on the other 4"; the fewer ones
+    are named. Empty where that are too many, or a workload has several rows."""
+    names = told_apart([effect.workload for effect in verdict.effects])
+    by_word: dict[str, list[str]] = {}
+    for name, effect in zip(names, verdict.effects, strict=True):
+        by_word.setdefault(SO_FAR.get(effect.verdict, "open").lower(), []).append(name)
+    settled = {word: by_word[word] for word in ("yes", "no") if word in by_word}
+    if len(set(names)) < len(names) or len(settled) < 2:
+        return ""
+    fewer, more = sorted(settled, key=lambda word: (len(settled[word]), word == "no"))
+    if len(settled[fewer]) > MOST_NAMED:
+        return ""
+    *first, last = settled[fewer]
+    named = f"{', '.join(first)} and {last}" if first else last
+    count = len(settled[more])
+    others = settled[more][0] if count == 1 else f"the other {count}" if "open" not in by_word else f"{count}"
+    left = f", open on {len(by_word['open'])}" if "open" in by_word else ""
+    return f"{fewer} on {named}, {more} on {others}{left}"
+
+
 def told_apart(names: Sequence[str]) -> list[str]:
     """The names of workloads, cut after as many of their parts as still tell them apart: "prefill" and "decode" of
     "prefill-15m-t128" and "decode-15m-c64"."""
@@ -191,7 +218,8 @@ def _found(verdict: Verdict, question: MainQuestion | None = None) -> str:
         opened = stands.bound or stands.word
         return opened if opened in text or not tally_text(tally(verdict)) or not text else f"{opened}; {text}"
     if word is Word.DEPENDS:
-        return "; ".join(filter(None, (tally_text(tally(verdict)), text)))
+        stands = (question and _where_it_holds(verdict)) or tally_text(tally(verdict))
+        return "; ".join(filter(None, (stands, text)))
     span = hull(verdict.effects)
     if span and question and question.consequence and word in (Word.SUPPORTED, Word.REFUTED):
         text += f", {question.follows(span.high)}"

@@ -242,7 +242,8 @@ class Explanation:
     @property
     def reason(self) -> str:
         """Whether the largest cause runs more often on the side that takes longer, or takes longer each time: "line 7
-        runs 19,286 times a call; the line of g that takes most time, 12, runs 291 times". Empty if not counted."""
+        (for word in text) runs 19,286 times a call; the line of g that takes most time, 12 (re.sub(p, "", text)), runs
+        once". Empty if not counted."""
         if not self.causes:
             return ""
         first, names = self.causes[0], {"baseline": self.sampled.baseline, "variant": self.sampled.variant}
@@ -253,20 +254,21 @@ class Explanation:
             return ""
         others = [line for line in first.lines if line.side == fast and line in counted]
         there = next((line for line in others if line.text == here.text), others[0] if others else None)
-        text = f"line {here.line} runs {_times(here.runs)} a call"
+        text = f"line {_quoted(here)} runs {_times(here.runs)} a call"
         if there is None or there.runs is None:
             most = max(
                 (line for line in counted if line.side == fast), key=lambda line: sum(line.samples), default=None
             )
             if most is None or not 0 < (most.runs or 0) * OFTEN < here.runs:
                 return text
-            return f"{text}; the line of {names[fast]} that takes most time, {most.line}, runs {_times(most.runs or 0)}"
+            its = f"the line of {names[fast]} that takes most time, {_quoted(most)}"
+            return f"{text}; {its}, runs {_times(most.runs or 0)}"
         if here.runs > OFTEN * there.runs:
-            return f"{text} in {names[slow]}, line {there.line} {_times(there.runs)} in {names[fast]}"
+            return f"{text} in {names[slow]}, line {_quoted(there)} {_times(there.runs)} in {names[fast]}"
         if SequenceMatcher(None, here.text, there.text).ratio() < ALIKE:
             return f"{text} in {names[slow]}; {names[fast]} has no such line"
         often = "as often as" if here.runs * OFTEN >= there.runs else "less often than"
-        lines = f"line {here.line} of {names[slow]} runs {often} line {there.line} of {names[fast]}"
+        lines = f"line {_quoted(here)} of {names[slow]} runs {often} line {_quoted(there)} of {names[fast]}"
         return f"{lines}, and takes longer each time"
 
     @property
@@ -373,5 +375,11 @@ def _rounded(value: float, call: float) -> float:
     return round(value, 2 - math.floor(math.log10(call))) if call > 0 else value
 
 
+def _quoted(line: SampledLine) -> str:
+    """A line by its number and its code, as far as there is room: "7 (for word in text.split(): if w…)"."""
+    text = one_text_line(line.text)
+    return f"{line.line} ({text if len(text) <= LETTERS else f'{text[: LETTERS - 1]}…'})" if text else f"{line.line}"
+
+
 def _signed(value: float) -> str:
-    return f"{round(value, 9) + 0.0:+.2g}"  # + 0.0: no "-0"
+    return f"{round(value, 9):+.2g}" if round(value, 9) else "0"

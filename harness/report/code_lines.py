@@ -13,7 +13,7 @@ from .text import unit_of
 @dataclass(frozen=True)
 class CodeLine:
     """A line of one side, with the time of a call that is spent there. runs: how often it runs in one; None where that
-    was not counted."""
+    was not counted. is_cause: whether it is where the two sides differ."""
 
     function: str
     file: str
@@ -21,6 +21,7 @@ class CodeLine:
     text: str
     ns: float
     runs: int | None
+    is_cause: bool
 
     @property
     def often(self) -> str:
@@ -51,14 +52,17 @@ def code_of(explained: Explanation, side: str) -> list[CodeLine]:
         place = item[0]
         return -weight[place.file, place.function], place.file, place.function, place.line
 
+    causes = {(line.file, line.line, line.function) for cause in explained.causes for line in cause.lines}
     return [
-        CodeLine(p.function, p.file, p.line, p.text, share * call_ns, p.runs) for p, share in sorted(shares, key=order)
+        CodeLine(p.function, p.file, p.line, p.text, share * call_ns, p.runs, (p.file, p.line, p.function) in causes)
+        for p, share in sorted(shares, key=order)
     ]
 
 
 LINES = (
     "Time of a call by line, with that of libraries it calls, and how often it runs in one call. "
-    "Bars of both sides have one scale; lines with a tenth of the longer call or more are marked."
+    "Bars of both sides have one scale. In functions whose time differs, lines with a twentieth of the longer call or "
+    "more are marked."
 )
 """What stands beside the lines of both sides."""
 
@@ -74,7 +78,8 @@ def code_text(explained: Explanation, side: str, width: int = 88) -> str:
     code = code_of(explained, side)
     room = max((len(line.often) for line in code), default=0)
     front = 19 + BAR + room
-    lines = [f"{unit:>7}"]
+    runs = "runs" if room >= len("runs") else ""
+    lines = [f"{unit:>7}  {'':<{BAR}} {runs:>{room}} {'line':>5}"]
     function = None
     for line in code:
         if line.function != function:

@@ -22,7 +22,7 @@ from ..store.verdict_schema import Effect, Verdict
 from .causes import Explanation, explanations_in, of_effect
 from .code_lines import LINES, code_text
 from .markdown import markdown_cell, markdown_rows, markdown_text
-from .text import call_times, effect_text, gain_text, one_text_line, size_text
+from .text import call_times, effect_text, gain_text, one_text_line, size_text, three_digits
 
 DEAR = 1.1
 """A side that needs this many times the memory of the other has its price named beside its gain."""
@@ -71,7 +71,7 @@ class Measure:
         if not math.isfinite(percent):
             return ""
         if self.ratio >= MANY_TIMES:
-            return f"{self.ratio:.3g} times the {self.what}"
+            return f"{three_digits(self.ratio)} times the {self.what}"
         if self.what != TIME and abs(percent) < 100 * (SAME_WITHIN - 1):
             return f"the same {self.what}"
         less, more = ("fewer", "more") if self.what.endswith("s") else ("less", "more")
@@ -127,7 +127,7 @@ class Screen:
             return f"Not yet: {effect_text(effect)} on {self.place} after {effect.rounds} {self.counted}."
         if self.is_doubtful:
             return f"Not known: {effect_text(effect)} on {self.place}, and this interval cannot be relied on."
-        difference = f"{effect.variant} is {self._by(effect.low, effect.high)} {effect.baseline}"
+        difference = f"{effect.variant} {self._by(effect.low, effect.high)} {effect.baseline}"
         again = f"Another process may differ by more ({effect.rounds} {self.counted} were timed)."
         if self.counted == "lives":
             timed = f"timed in {effect.rounds} fresh processes"
@@ -135,15 +135,17 @@ class Screen:
         return f"{100 * (1 - self.alpha):g} % that {difference}, on {self.place}. {again}"
 
     def _by(self, *ratios: float) -> str:
-        """By how much the variant is faster or slower, up to where the other name follows: "4.7 times as fast as", "1.2
-        to 3.1 % slower than"; of ends on both sides of 1 "between 2 % slower and 3 % faster than"."""
+        """By how much the variant is faster or slower, up to where the other name follows: "is 4.7 times as fast as",
+        "takes 2.1 times as long as", "is 1.2 to 3.1 % slower than"; of ends on both sides of 1 "is between 2 % slower
+        and 3 % faster than"."""
         fast = ratios[0] > 1
         by = sorted(ratio if fast else 1 / ratio for ratio in ratios)
         if by[0] < 1:
-            return f"{gain_text(min(ratios), max(ratios))} than"
+            return f"is {gain_text(min(ratios), max(ratios))} than"
         if max(self.effect.ratio, 1 / self.effect.ratio) >= PLAIN_RATIO:
-            return f"{' to '.join(f'{each:.3g}' for each in by)} times as {'fast' if fast else 'slow'} as"
-        return f"{' to '.join(f'{100 * (each - 1):.2g}' for each in by)} % {'faster' if fast else 'slower'} than"
+            times = f"{' to '.join(map(three_digits, by))} times as"
+            return f"is {times} fast as" if fast else f"takes {times} long as"
+        return f"is {' to '.join(f'{100 * (each - 1):.2g}' for each in by)} % {'faster' if fast else 'slower'} than"
 
     @property
     def between(self) -> str:
@@ -195,7 +197,7 @@ class Screen:
             return f"{variant} may be faster or slower than {baseline}{times}"
         if not self.is_settled:
             return f"{variant} against {baseline}: {self.way.look.word.lower()}{times}"
-        return f"{variant} is {self._by(self.effect.ratio)} {baseline}{times}"
+        return f"{variant} {self._by(self.effect.ratio)} {baseline}{times}"
 
     @property
     def instructions(self) -> Measure | None:

@@ -16,6 +16,7 @@ from llama_workbench.variants.memory_policy import expected
 from ..spec.dispute import Dispute
 from ..store.schema import Manifest
 from ..store.verdict_schema import Effect, Verdict
+from .answer import told_apart
 from .markdown import markdown_cell, markdown_rows, markdown_text
 from .text import effect_text
 
@@ -162,14 +163,18 @@ class LadderAdvice:
         return f"Leave out: {' and '.join(lost)}." if lost else ""
 
     def rows(self) -> list[dict[str, str]]:
-        """A row of a table for each step to take: what it is, what it gains at least and at most, and its cost."""
+        """A row of a table for each step to take, and one for all steps together: what it is, how many times as fast it
+        is on each workload, and what it costs in memory."""
+        steps = [(step.change.told, step) for step in self.take[:MOST_STEPS]]
+        workloads = [*self.whole.effects]
+        places = dict(zip(workloads, told_apart(workloads), strict=True))
         return [
             {
-                "change": step.change.told,
-                "times as fast, by the intervals": _ends(step),
+                "times as fast": told,
+                **{place: _times_on(step.effects.get(workload)) for workload, place in places.items()},
                 "memory": f"up to +{most:.0f} %" if (most := _most_memory(step)) >= 1 else "no more",
             }
-            for step in self.take[:MOST_STEPS]
+            for told, step in [*steps, (f"all steps, from {self.whole.baseline} to {self.whole.variant}", self.whole)]
         ]
 
 
@@ -193,10 +198,11 @@ def _range(step: LadderStep) -> str:
     return f"{min(effect.low for effect in step.bounded):.2f} to {max(effect.high for effect in step.bounded):.2f}"
 
 
-def _ends(step: LadderStep) -> str:
-    """The same of a step with an interval, with the workloads of both ends."""
-    least, most = min(step.bounded, key=lambda each: each.low), max(step.bounded, key=lambda each: each.high)
-    return f"{least.low:.2f} ({least.where}) to {most.high:.2f} ({most.where})"
+def _times_on(effect: Effect | None) -> str:
+    """The ratio where its interval leaves out 1; where it is open, or was not measured, a sign for that."""
+    if effect is None or not effect.low > 0:
+        return "?"
+    return f"{effect.ratio:.2f}" if effect.low > 1 or effect.high < 1 else "~1"
 
 
 def _most_memory(step: LadderStep) -> float:

@@ -43,7 +43,7 @@ def interval_text(low: float | None, high: float | None, unit: str = "") -> str:
 def call_time(ns: float) -> str:
     """A time with its unit, three significant digits: "7.85 ms"."""
     unit_ns, unit = unit_of(ns)
-    return f"{ns / unit_ns:.3g} {unit}"
+    return f"{three_digits(ns / unit_ns)} {unit}"
 
 
 def call_times(both: tuple[float, float]) -> tuple[str, str]:
@@ -51,7 +51,7 @@ def call_times(both: tuple[float, float]) -> tuple[str, str]:
     if any(map(math.isnan, both)):
         return "not measured", "not measured"
     unit_ns, unit = unit_of(max(both))
-    before, after = (f"{ns / unit_ns:.3g} {unit}" for ns in both)
+    before, after = (f"{three_digits(ns / unit_ns)} {unit}" for ns in both)
     return before, after
 
 
@@ -134,11 +134,11 @@ def span_text(span: Bounds, way: str, *, as_ratio: bool = False) -> str:
 
 
 def gain_text(low: float, high: float) -> str:
-    """An interval of ratios in words: "1.2 to 3.1 % faster", "2.1 to 2.4 times as fast", "3 to 4 times as slow"."""
+    """An interval of ratios in words: "1.2 to 3.1 % faster", "2.1 to 2.4 times as fast", "3 to 4 times the time"."""
     if low >= 2:
         return f"{short(low)} to {short(high)} times as fast"
     if high <= 0.5:
-        return f"{short(1 / high)} to {short(1 / low)} times as slow"
+        return f"{short(1 / high)} to {short(1 / low)} times the time"
     if low >= 1:
         return f"{_gain(low)} to {_gain(high)} % faster"
     if high <= 1:
@@ -163,6 +163,11 @@ def short(value: float) -> str:
     if abs(value) >= 100 or value == round(value):
         return f"{value:,.0f}"
     return f"{value:.3g}"
+
+
+def three_digits(value: float) -> str:
+    """The same with the zeros at its end: "1.00", "2.20", "0.0310", "1,281"."""
+    return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:#.3g}"
 
 
 def duration_text(seconds: float) -> str:
