@@ -100,6 +100,7 @@ def attributed(gains: Mapping[str, float], **arguments: Any) -> Attribution:
 def test_the_cells_are_the_presets_and_differ_by_the_factors_alone() -> None:
     assert GRID.cells() == variants.grid_cells()
     assert set(GRID.cells()) == {name for name in variants.names() if name.startswith("grid_")}
+    assert variants.get(GRID.cells()[0]).settings == variants.get("team006_before").settings
     axes = {"layout": {"layout"}, "cache": {"cache"}, "mask": {"mask"}}
     axes["ops"] = {"boundary", "softmax", "attention", "mask_application"}
     signs = dict(zip(CELLS, GRID.signs(), strict=True))
