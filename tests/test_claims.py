@@ -311,11 +311,11 @@ def test_select_takes_claims_by_id(tmp_path: Path) -> None:
 SHIPPED = {claim.id: claim for claim in load_claims(ROOT / "claims")}
 
 EXPECTED = {
-    "already-optimised": ["at most 10 % faster"] * 3,
+    "already-optimised": ["at most 10 % faster"] * 4,
     "cpu-only": ["more than 1 % faster"] * 2,
     "compiling-levels": ["same within ±5 %", "more than 1 % faster"],
     "decode-mask-gain": ["more than 1 % faster"],
-    "gpu-kernels": ["more than 1 % faster"],
+    "gpu-kernels": ["more than 1 % faster"] * 2,
     "gain-holds": ["more than 10 % faster"] * 4,
     "integrated-pipeline": ["more than 1 % faster"],
     "is-causal-faster": ["more than 1 % faster"],
@@ -328,16 +328,17 @@ EXPECTED = {
     "mask-caching-6-11": ["6-11 % faster"] * 4,
     "mask-caching-helps": ["more than 1 % faster"] * 3,
     "mask-time-halved": ["2-5x"],
-    "own-layers-slower": ["more than 5 % slower"] * 3,
+    "own-layers-slower": ["more than 1 % slower"] * 3,
     "paged-cache-costs": [*["more than 5 % slower"] * 4, "same within ±5 %"],
     "python-calls-negligible": ["same within ±1 %"] * 2,
-    "refactor-2x-3x": ["2-3x"] * 5,
-    "rope-3x-5x": ["3-5x"] * 2,
+    "refactor-2x-3x": ["2-3x"] * 6,
+    "rope-3x-5x": ["3-5x"] * 3,
     "rope-cache-no-benefit": ["same within ±1 %"],
     "rounded-cache-faster": ["more than 1 % faster"] * 4,
     "static-cache-faster": ["more than 1 % faster"] * 3,
     "single-file-faster": ["more than 1 % faster"],
-    "unified-cache-faster": ["more than 1 % faster"],
+    "targeted-beats-refactor": ["more than 1 % faster"] * 2,
+    "unified-cache-faster": ["more than 1 % faster"] * 2,
 }
 
 READ_OFF = {
@@ -397,10 +398,11 @@ def test_a_claim_stands_where_it_could_hold_and_where_it_could_not(claim: Claim)
 
 def test_layout_and_ownership_are_claimed_on_equal_operations_only() -> None:
     kinds = {id: {getattr(h, "evidence", None) for h in claim.hypothesis} for id, claim in SHIPPED.items()}
-    architecture = {id for id, kind in kinds.items() if kind - {None} == {"architecture"}}
+    architecture = {id for id, kind in kinds.items() if "architecture" in kind}
     assert architecture == {
         "python-calls-negligible", "rope-cache-no-benefit", "single-file-faster", "unified-cache-faster",
     }  # fmt: skip
+    assert all(kinds[id] <= {None, "architecture"} for id in architecture - {"unified-cache-faster"})
     assert kinds["own-layers-slower"] == {"context"}
 
 

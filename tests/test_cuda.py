@@ -94,7 +94,10 @@ def test_a_component_makes_nothing_on_another_device_than_its_inputs(name: str) 
         settings = variants.get(preset).settings
         assert settings is not None
         part = components.build(name, settings, config, tokens=6, seed=0, device="meta")
-        makes = name in ("mask-create-apply", "attention", components.WORKER_LAYER) and settings.mask == "fresh"
+        makes = (
+            name in ("mask-create-apply", "attention", components.ROPE_ATTENTION, components.WORKER_LAYER)
+            and settings.mask == "fresh"
+        )
         with nullcontext() if makes else OneDevice():
             assert part.read(part.run()).is_meta
         assert part.expected().is_meta

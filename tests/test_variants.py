@@ -493,8 +493,9 @@ def test_components_give_what_the_formula_says(preset, name):
 def test_the_best_code_for_the_worker_s_part_of_a_layer_gives_what_the_worker_gives(tokens):
     build = variants.get("ladder_transposed").component
     assert build is not None
-    part = build(components.WORKER_LAYER, SMALL_LAYER, tokens=tokens, seed=0)
-    torch.testing.assert_close(part.run().double(), part.expected(), atol=1e-5, rtol=1e-5)
+    for name in (components.WORKER_LAYER, components.ROPE_ATTENTION):
+        part = build(name, SMALL_LAYER, tokens=tokens, seed=0)
+        torch.testing.assert_close(part.run().double(), part.expected(), atol=1e-5, rtol=1e-5)
     with pytest.raises(ValueError, match="worker-layer"):
         build("rope", SMALL_LAYER, tokens=tokens, seed=0)
 

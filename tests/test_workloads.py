@@ -66,6 +66,7 @@ def test_the_shipped_workloads() -> None:
         *names("scores-t{}", 1, 8, 32, 128, 512),
         *names("softmax-output-t{}", 128, 512),
         *names("attention-t{}", 1, 8, 32),
+        *names("rope-attention-t{}", 8, 32, 128),
         *names("worker-layer-t{}", 1, 8, 32, 128),
     ]
     known = workloads.workloads()

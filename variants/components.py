@@ -24,9 +24,12 @@ from .settings import Settings
 WORKER_LAYER = "worker-layer"
 """Projections, RoPE and attention: no norm, no output projection, no MLP, as those layers had none."""
 
+ROPE_ATTENTION = "rope-attention"
+"""The same after its projections."""
+
 NAMES = (
     "mask-create", "mask-apply", "mask-create-apply", "mask-get", "rope", "qkv", "scores", "softmax-output",
-    "attention", WORKER_LAYER,
+    "attention", ROPE_ATTENTION, WORKER_LAYER,
 )  # fmt: skip
 
 
@@ -139,10 +142,15 @@ class Inputs:
 
     def layered(self, interleaved: bool) -> Tensor:
         """x projected, Q and K turned, causal attention over them, [1, T, H · D] float64."""
-        projected = self.projected().unflatten(-1, (3, -1, self.config.head_dim)).unbind(2)
-        q, k, v = (
-            part.transpose(1, 2) for part in (*(self._turned(x, interleaved) for x in projected[:2]), projected[2])
-        )
+        return self._after(interleaved, *self.projected().unflatten(-1, (3, -1, self.config.head_dim)).unbind(2))
+
+    def turned_and_attended(self, interleaved: bool) -> Tensor:
+        """q and k turned, causal attention over them and v, [1, T, H · D] float64."""
+        return self._after(interleaved, self.q().double(), self.k().double(), self.v().double())
+
+    def _after(self, interleaved: bool, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        turned = (self._turned(q, interleaved), self._turned(k, interleaved), v)
+        q, k, v = (part.transpose(1, 2) for part in turned)
         scores = q @ k.transpose(2, 3) * self.config.head_dim**-0.5 + self.additive()
         return (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
 
@@ -195,7 +203,7 @@ def build(
     def alone() -> Tensor:
         return given.forbidden() if application == "masked_fill" else given.additive()
 
-    # At T = 1 the model makes no mask at all; here the policy's own work is timed, so it is asked for one anyway.
+    # At T = 1 a model makes no mask, or zeros; here the policy's own work is timed, so it is asked for one anyway.
     if name == "mask-create" or (name == "mask-get" and settings.mask == "fresh"):
         return Component(lambda: make(tokens, tokens, dtype, place), alone)
     if name == "mask-get":
@@ -214,8 +222,8 @@ def build(
     if name == "attention":
         q, k, v = given.q(), given.k(), given.v()
         return Component(lambda: attention(q, k, v), given.attended)
-    if name == WORKER_LAYER:
-        return _worker_layer(settings, given, attention)
+    if name in (ROPE_ATTENTION, WORKER_LAYER):
+        return _worker_layer(name, settings, given, attention)
     if name not in NAMES:
         raise ValueError(f"no component {name!r}; there are {', '.join(NAMES)}")
 
@@ -240,15 +248,23 @@ def _rotary(settings: Settings, given: Inputs) -> Rotary:
 
 
 def _worker_layer(
-    settings: Settings, given: Inputs, attention: Callable[[Tensor, Tensor, Tensor], Tensor]
+    name: str, settings: Settings, given: Inputs, attention: Callable[[Tensor, Tensor, Tensor], Tensor]
 ) -> Component:
-    """Three products with weights [in, out], as the worker kept them; RoPE in [B, T, H, D]; attention."""
+    """Three products with weights [in, out], as the worker kept them; RoPE in [B, T, H, D]; attention. Or what comes
+    after the products alone."""
     rotary, head_dim = _rotary(replace(settings, boundary="bthd"), given), given.config.head_dim
+
+    def turn_and_attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        q, k = rotary(q, k, 0)
+        return attention(q, k, v)
+
+    if name == ROPE_ATTENTION:
+        drawn = given.q(), given.k(), given.v()
+        return Component(lambda: turn_and_attend(*drawn), lambda: given.turned_and_attended(settings.interleaved))
     x, weights = given.x(), [weight.t().contiguous() for weight in given.projections()]
 
     def layer() -> Tensor:
         q, k, v = (torch.matmul(x, weight).unflatten(-1, (-1, head_dim)) for weight in weights)  # [1, T, H, D]
-        q, k = rotary(q, k, 0)
-        return attention(q, k, v)
+        return turn_and_attend(q, k, v)
 
     return Component(layer, lambda: given.layered(settings.interleaved))

@@ -19,6 +19,7 @@ PARTS = {
     "scores": "attention scores",
     "softmax-output": "softmax and output",
     "attention": "attention",
+    "rope-attention": "RoPE and attention",
     "worker-layer": "projections, RoPE and attention",
 }
 """Parts of a model that are timed alone."""

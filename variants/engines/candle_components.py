@@ -19,13 +19,13 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from ..components import NAMES as OURS
-from ..components import WORKER_LAYER, Component, Inputs
+from ..components import ROPE_ATTENTION, WORKER_LAYER, Component, Inputs
 from ..config import LlamaConfig
 from ..modular.rope import angle_tables
 from . import files
 from .candle import causal_mask, to_torch
 
-NAMES = tuple(name for name in OURS if name != WORKER_LAYER)
+NAMES = tuple(name for name in OURS if name not in (ROPE_ATTENTION, WORKER_LAYER))
 """Parts that can be measured alone on Candle."""
 
 
