@@ -113,8 +113,8 @@ def test_the_self_check_says_in_how_many_controls_the_same_code_showed_no_differ
         "Self-check: no difference in 1 A/A control (the same code, timed as two sides)."
     )
     assert answers.self_check(Noise((passed, fired, open_), "")) == (
-        "Self-check failed: a difference in 1 of 2 A/A controls (the same code, timed as two sides). The other "
-        "one had too few rounds to say."
+        "Self-check failed: a difference in 1 of 2 A/A controls (the same code, timed as two sides); 1 more "
+        "had too few rounds."
     )
     assert "failed" in answers.self_check(Noise((passed, passed), "", typical=0.01))
     assert "too few rounds" in answers.self_check(Noise((open_,), "")) and answers.self_check(Noise((), "")) == ""

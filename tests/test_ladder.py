@@ -86,7 +86,7 @@ def test_advice_names_what_gains_and_what_loses() -> None:
     assert lost.name in left and lost.name not in advice.to_take
     assert advice.together == "All steps together, from team006_after to fast: 1.75 to 1.79 times as fast."
     poorer = data.figure("The rewrite", 0.01, (an_effect(low=0.98, high=1.02),))
-    assert to_change(advice, poorer).startswith("Not that, but what the table has: it gains more.")
+    assert to_change(advice, poorer).startswith("Something else: the changes in the table gain more.")
     better = data.figure("The rewrite", 0.01, (an_effect(low=1.9, high=2.1),))
     assert to_change(advice, better).startswith("What the table has.")
     assert advice.to_take.startswith("Take ") and "(1.09 to 1.11 times" in advice.to_take
@@ -103,6 +103,20 @@ def test_advice_names_what_gains_and_what_loses() -> None:
     )
     nothing = [replace(each, effects=(replace(each.effects[0], low=0.99),)) for each in found]
     assert (same := ladder_of(nothing, DISPUTE, MANIFEST)) is not None and ladder_advice(same) is None
+
+
+def test_what_the_last_layer_gains_is_in_brackets_where_there_is_no_other() -> None:
+    workload = {"name": "prefill-15m-t128", "kind": "prefill", "geometry": "7b-1layer"}
+    alone = manifest_of({"experiments": [{"workload": workload, "variants": []}]})
+    shown = {}
+    for name, manifest in (("one layer", alone), ("six layers", MANIFEST)):
+        ladder = ladder_of(verdicts(), DISPUTE, manifest)
+        assert ladder is not None and (advice := ladder_advice(ladder)) is not None
+        taken = replace(advice, take=(ladder.steps[-1], *ladder.steps[:2]))
+        shown[name] = [row["prefill"] for row in taken.rows()]
+        assert ("In brackets" in to_change(taken, data.figure("It", 0.01, ()))) == (name == "one layer")
+    assert shown["one layer"] == ["(1.10)", "1.10", "1.10", "(1.77)"]
+    assert shown["six layers"] == ["1.10", "1.10", "1.10", "1.77"]
 
 
 def test_a_step_without_an_interval_leaves_the_product_open() -> None:
@@ -144,7 +158,7 @@ def test_each_step_says_what_to_write() -> None:
     found = ladder_of(verdicts(), DISPUTE, MANIFEST)
     assert found is not None
     assert [*CHANGES] == [step.variant for step in (*found.steps, *found.beyond)]
-    for text, code in CHANGES.values():
+    for text, code, _ in CHANGES.values():
         before, after = sides_of(code)
         assert len(text) < 70 and compile(after, text, "exec") and compile(before, text, "exec") and before != after
 

@@ -11,10 +11,12 @@ from typing import NamedTuple
 
 
 class CodeChange(NamedTuple):
-    """What to write. told: in a few words; code: a diff, its lines marked by their first character."""
+    """What to write. told: in a few words; code: a diff, its lines marked by their first character. is_of_last_layer:
+    whether it saves work in the last layer alone, which is all of a model of one layer."""
 
     told: str
     code: str
+    is_of_last_layer: bool = False
 
 
 CHANGES: Mapping[str, CodeChange] = {
@@ -77,6 +79,7 @@ CHANGES: Mapping[str, CodeChange] = {
 +y = attention(q, k, v)
 +logits = head(norm(mlp(x + output(y))))[:, -1]
 """,
+        is_of_last_layer=True,
     ),
     "fast_compiled": CodeChange(
         "compile the forward",

@@ -47,7 +47,7 @@ def show_cards(run: data.Run, variants: Sequence[str], names: Sequence[str]) -> 
 def show_codes(steps: Sequence[LadderStep]) -> None:
     """A button that shows what to write for each of these steps."""
     with st.popover("What to write", icon=":material/code:", type="tertiary"):
-        for title, code in (step.change for step in steps):
-            st.markdown(f"**{words.markdown(words.capital(title))}**")
-            if code:
-                st.code(code, language="diff")
+        for change in (step.change for step in steps):
+            st.markdown(f"**{words.markdown(words.capital(change.told))}**")
+            if change.code:
+                st.code(change.code, language="diff")

@@ -68,8 +68,9 @@ def to_change(advice: LadderAdvice, main: data.Claim) -> str:
     """What to change; where that gains more than what the main claim is about, that it is not that."""
     bounded = [effect.high for effect in main.effects if effect.upper is not None]
     other = not main.unit and bounded and advice.whole.proven > max(bounded)
-    first = "Not that, but what the table has: it gains more" if other else "What the table has"
-    return f"{first}. There ~1 means that no change is proven, and memory is in percent of the weights."
+    first = "Something else: the changes in the table gain more" if other else "What the table has"
+    alone = " In brackets: the model has one layer, so its last is all of it." if advice.all_of_it else ""
+    return f"{first}. ~1: no change is proven.{alone} Memory: of the weights."
 
 
 def _who(claim: data.Claim) -> str:
@@ -216,12 +217,12 @@ def self_check(noise: Noise) -> str:
     if not known:
         return "Self-check: the A/A controls (same code, timed as two sides) had too few rounds." if controls else ""
     fired, short = sum(each.fired for each in known), len(controls) - len(known)
-    more = f" The other {short if short > 1 else 'one'} had too few rounds to say." if short else ""
     count = f"{len(known)} A/A control{'s' * (len(known) > 1)} (the same code, timed as two sides)"
+    count += f"; {short} more had too few rounds" if short else ""
     if fired or noise.typical:
         where = f"{fired} of {count}" if fired else f"all {count} together"
-        return f"Self-check failed: a difference in {where}.{more}"
-    return f"Self-check: no difference in {count}.{more}"
+        return f"Self-check failed: a difference in {where}."
+    return f"Self-check: no difference in {count}."
 
 
 def _how_sure(run: data.Run, claim: data.Claim) -> str:

@@ -36,7 +36,7 @@ BAR = 8  # letters of the bar of a line that takes a whole call
 
 
 def code_of(explained: Explanation, side: str) -> list[CodeLine]:
-    """The lines of a side that take time, function by function, that with the most time first."""
+    """The lines of a side that take time, function by function, that with the most time on both sides first."""
     total, call_ns = sum(explained.sampled.samples[side]), explained.sampled.call_ns[side]
     reached: dict[tuple[str, int, str], list[SampledLine]] = {}
     for line in explained.sampled.lines:
@@ -44,13 +44,15 @@ def code_of(explained: Explanation, side: str) -> list[CodeLine]:
             reached.setdefault((line.file, line.line, line.function), []).append(line)
     samples = [(lines[0], sum(sum(line.samples) for line in lines) / total) for lines in reached.values()]
     shares = [(line, share) for line, share in samples if share >= LEAST_OF_CALL]
-    weight: dict[tuple[str, str], float] = {}
-    for place, share in shares:
-        weight[place.file, place.function] = weight.get((place.file, place.function), 0.0) + share
+    weight: dict[str, float] = {}  # by function, of both sides, so that both have one order
+    for line in explained.sampled.lines:
+        of_call = sum(line.samples) / sum(explained.sampled.samples[line.side])
+        ns = of_call * explained.sampled.call_ns[line.side]
+        weight[line.function] = weight.get(line.function, 0.0) + ns
 
     def order(item: tuple[SampledLine, float]) -> tuple[float, str, str, int]:
         place = item[0]
-        return -weight[place.file, place.function], place.file, place.function, place.line
+        return -weight[place.function], place.file, place.function, place.line
 
     causes = {(line.file, line.line, line.function) for cause in explained.causes for line in cause.lines}
     return [
@@ -61,8 +63,7 @@ def code_of(explained: Explanation, side: str) -> list[CodeLine]:
 
 LINES = (
     "Time of a call by line, with that of libraries it calls, and how often it runs in one call. "
-    "Bars of both sides have one scale. In functions whose time differs, lines with a twentieth of the longer call or "
-    "more are marked."
+    "Bars of both sides have one scale. Marked is where the difference is."
 )
 """What stands beside the lines of both sides."""
 

@@ -237,7 +237,11 @@ class Screen:
         """What stands in the brackets beside a measure; empty where none has any."""
         if all(each.low == each.high for each in self.measures):
             return ""
-        return f"In brackets: the {100 * (1 - self.alpha):g} % interval. Rows without one were counted, not timed."
+        faults = any(each.what == FAULTS for each in self.measures)
+        more = " A page fault: the system hands over memory." if faults else ""
+        return (
+            f"In brackets: the {100 * (1 - self.alpha):g} % interval. Rows without one were counted, not timed.{more}"
+        )
 
     @property
     def alpha(self) -> float:
@@ -248,7 +252,7 @@ class Screen:
 OF_A_PART = tuple(metric.replace("_", " ") for metric in TIMES if metric != "time")
 """Times of a part of a generation, which is no whole call."""
 
-TIME, PEAK, INSTRUCTIONS = "time", "peak memory", "instructions"
+TIME, PEAK, INSTRUCTIONS, FAULTS = "time", "peak memory", "instructions", "page faults"
 
 
 def screens(folder: RunFolder, verdicts: Iterable[Verdict], evidence: Evidence) -> list[Screen]:
@@ -288,7 +292,7 @@ def _screen(
     measures += _peak(folder, effect)
     if max(faults) >= 1:
         ratio = faults[1] / faults[0] if faults[0] else math.inf
-        measures.append(Measure("page faults", _count(faults[0]), _count(faults[1]), ratio, ratio, ratio))
+        measures.append(Measure(FAULTS, _count(faults[0]), _count(faults[1]), ratio, ratio, ratio))
     counted = "lives" if evidence.design.lives else "rounds"
     same = _same(experiment, effect)
     return Screen(

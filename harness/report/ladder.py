@@ -30,13 +30,15 @@ WORTH, MOST_STEPS = 1.01, 3
 @dataclass(frozen=True)
 class LadderStep:
     """One step: the part of the claim that measured it, its effects by workload, and what it adds to what the model
-    holds, in percent of the weights, by workload (what is not known is left out)."""
+    holds, in percent of the weights, by workload (what is not known is left out). all_of_it: workloads on which it
+    gains by the last layer, and the model has no other."""
 
     name: str
     baseline: str
     variant: str
     effects: Mapping[str, Effect]
     memory: Mapping[str, float]
+    all_of_it: frozenset[str] = frozenset()
 
     @property
     def change(self) -> CodeChange:
@@ -112,7 +114,19 @@ def _step(verdict: Verdict, geometry_of: Mapping[str, str]) -> LadderStep:
         for workload in effects
         if (percent := _more_memory(first.baseline, first.variant, geometry_of.get(workload, ""))) is not None
     }
-    return LadderStep(verdict.part, first.baseline, first.variant, effects, memory)
+    change = CHANGES.get(first.variant)
+    one_layer = (
+        workload for workload, effect in effects.items() if effect.low > 1 and _layers(geometry_of, workload) == 1
+    )
+    all_of_it = frozenset(one_layer) if change and change.is_of_last_layer and verdict.part else frozenset()
+    return LadderStep(verdict.part, first.baseline, first.variant, effects, memory, all_of_it)
+
+
+def _layers(geometry_of: Mapping[str, str], workload: str) -> int | None:
+    try:
+        return geometries.get(geometry_of.get(workload, "")).config.num_hidden_layers
+    except DataError:
+        return None
 
 
 def _more_memory(baseline: str, variant: str, geometry: str) -> float | None:
@@ -150,6 +164,11 @@ class LadderAdvice:
         return f"All steps together, {sides}: {_times(self.whole)} as fast."
 
     @property
+    def all_of_it(self) -> frozenset[str]:
+        """Workloads of models of one layer on which a step that saves work in the last layer gains."""
+        return frozenset().union(*(step.all_of_it for step in self.take))
+
+    @property
     def to_take(self) -> str:
         """The steps that gain most, in a sentence."""
         texts = [f"{step.name} ({_times(step)}{_price(step)})" for step in self.take[:MOST_STEPS]]
@@ -164,14 +183,20 @@ class LadderAdvice:
 
     def rows(self) -> list[dict[str, str]]:
         """A row of a table for each step to take, and one for all steps together: what it is, how many times as fast it
-        is on each workload, and what it costs in memory."""
+        is on each workload, and what it costs in memory. In brackets where it gains by the last layer, and the model
+        has no other."""
         steps = [(step.change.told, step) for step in self.take[:MOST_STEPS]]
+        last = [step for step in self.take if step.all_of_it]
         workloads = [*self.whole.effects]
         places = dict(zip(workloads, told_apart(workloads), strict=True))
         return [
             {
                 "times as fast": told,
-                **{place: _times_on(step.effects.get(workload)) for workload, place in places.items()},
+                **{
+                    place: f"({times})" if workload in self.all_of_it and step in (self.whole, *last) else times
+                    for workload, place in places.items()
+                    for times in [_times_on(step.effects.get(workload))]
+                },
                 "memory": f"up to +{most:.0f} %" if (most := _most_memory(step)) >= 1 else "no more",
             }
             for told, step in [*steps, (f"all steps, from {self.whole.baseline} to {self.whole.variant}", self.whole)]
