@@ -111,7 +111,9 @@ def test_what_the_last_layer_gains_is_in_brackets_where_there_is_no_other() -> N
     shown = {}
     for name, manifest in (("one layer", alone), ("six layers", MANIFEST)):
         ladder = ladder_of(verdicts(), DISPUTE, manifest)
-        assert ladder is not None and (advice := ladder_advice(ladder)) is not None
+        assert ladder is not None
+        advice = ladder_advice(ladder)
+        assert advice is not None
         taken = replace(advice, take=(ladder.steps[-1], *ladder.steps[:2]))
         shown[name] = [row["prefill"] for row in taken.rows()]
         assert ("In brackets" in to_change(taken, data.figure("It", 0.01, ()))) == (name == "one layer")
