@@ -103,7 +103,7 @@ step 0 "for a service that draws times" workbench export results/runs/first
 says "latency"
 step 0 "where others read it" workbench publish results/runs/first "file://$PWD/shared/runs/first"
 step 0 "and back" workbench report "file://$PWD/shared/runs/first"
-step 0 "the same once more" pytest $quickly --compare old=pack.text:words@main~1 new=pack.text:words --call bench.py:texts --budget 2 --run-dir results/runs/second
+step 0 "the same once more" pytest $quickly --compare old=pack.text:words@main~1 new=pack.text:words --call bench.py:texts --budget 4 --run-dir results/runs/second
 step 0 "two runs are one" workbench combine results/runs/first results/runs/second --into results/runs/both
 
 # -- in CI

@@ -188,9 +188,9 @@ def test_a_claim_is_read_and_planned(tmp_path: Path) -> None:
     source = Path("claims/rope-3x-5x.toml").read_text()
     path = tmp_path / "rope-3x-5x.toml"
     path.write_text(source)
-    assert output("check", path).startswith("rope-3x-5x: right; 4 parts, ")
+    assert output("check", path).startswith("rope-3x-5x: right; 5 parts, ")
     (tmp_path / "pyproject.toml").write_text("[project]\n")  # another file beside it is no claim, and not read
-    assert output("check", path).startswith("rope-3x-5x: right; 4 parts, ")
+    assert output("check", path).startswith("rope-3x-5x: right; 5 parts, ")
     path.write_text(source.replace("title =", "titel ="))
     done = command("check", path)
     assert done.returncode == 1 and "unknown key; did you mean 'title'?" in " ".join(done.stdout.split())

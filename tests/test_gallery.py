@@ -67,7 +67,7 @@ def test_a_section_has_what_is_said_what_came_out_and_the_command() -> None:
     times = {("json-1", "one-step", "json.loads-first"): (3e6, 2e6)}
     page = gallery_markdown(claims, [verdict], times, "claims/public")
     assert page.count("\n## ") == 1, "of what the run has not measured there is no section"
-    assert "| one entry | one-step against json.loads-first | 2 ms against 3 ms | " in page
+    assert "| one entry | one-step against json.loads-first | 2.00 ms against 3.00 ms | " in page
     assert (
         "`pytest --benchmark --claims-dir claims/public --all --claims json-in-one-step`" in page
         and "<summary>What is assumed" in page

@@ -46,8 +46,8 @@ class Line:
     @property
     def rest(self) -> str:
         """What stands behind the word: ": at most 0.88 % faster."."""
-        told = " ".join(filter(None, (self.text, self.scope)))
-        return f"{': ' if told else ''}{told}."
+        text = " ".join(filter(None, (self.text, self.scope)))
+        return f"{': ' if text else ''}{text}."
 
     @property
     def sentence(self) -> str:

@@ -191,7 +191,7 @@ class LadderAdvice:
         places = dict(zip(workloads, told_apart(workloads), strict=True))
         return [
             {
-                "times as fast": told,
+                "times as fast": change,
                 **{
                     place: f"({times})" if workload in self.all_of_it and step in (self.whole, *last) else times
                     for workload, place in places.items()
@@ -199,7 +199,7 @@ class LadderAdvice:
                 },
                 "memory": f"up to +{most:.0f} %" if (most := _most_memory(step)) >= 1 else "no more",
             }
-            for told, step in [*steps, (f"all steps, from {self.whole.baseline} to {self.whole.variant}", self.whole)]
+            for change, step in [*steps, (f"all steps, from {self.whole.baseline} to {self.whole.variant}", self.whole)]
         ]
 
 
