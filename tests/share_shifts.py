@@ -7,6 +7,7 @@ machine that takes more from small operations when it is slower shows both.
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 
@@ -28,7 +29,7 @@ def lives(folder: RunFolder, workload: str) -> pd.DataFrame:
     those of matrices together."""
     rows = folder.read_table(PHASES).where(workload=workload).frame().astype({"variant": str, "phase": str})
     times = rows.groupby(["variant", "process", "phase"])["ns"].median().unstack()
-    return np.log(times.assign(products=times[PRODUCTS].sum(axis=1)))
+    return times.assign(products=times[PRODUCTS].sum(axis=1)).map(math.log)
 
 
 def slope(logs: pd.DataFrame, phase: str) -> float:

@@ -218,8 +218,8 @@ def _found(verdict: Verdict, question: MainQuestion | None = None) -> str:
         opened = stands.bound or stands.word
         return opened if opened in text or not tally_text(tally(verdict)) or not text else f"{opened}; {text}"
     if word is Word.DEPENDS:
-        stands = (question and _where_it_holds(verdict)) or tally_text(tally(verdict))
-        return "; ".join(filter(None, (stands, text)))
+        places = (question and _where_it_holds(verdict)) or tally_text(tally(verdict))
+        return "; ".join(filter(None, (places, text)))
     span = hull(verdict.effects)
     if span and question and question.consequence and word in (Word.SUPPORTED, Word.REFUTED):
         text += f", {question.follows(span.high)}"
