@@ -21,7 +21,7 @@ class CodeChange(NamedTuple):
 
 CHANGES: Mapping[str, CodeChange] = {
     "ladder_inlined": CodeChange(
-        "write the layers' forward as one function, without Module calls",
+        "write the forward as one function, without Module calls",
         """\
  for layer in layers:
 -    x = x + layer.attention(layer.norm(x), position)

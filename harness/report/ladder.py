@@ -23,6 +23,9 @@ from .text import effect_text
 LENGTH, ITEM_BYTES = 128, 4
 """Tokens of the prompt after which memory is compared, and the bytes of a weight."""
 
+OPEN = "?"
+"""A gain that has no interval."""
+
 WORTH, MOST_STEPS = 1.01, 3
 """A step that gains no more than this is not worth a word, and of those that do so many are told."""
 
@@ -187,7 +190,11 @@ class LadderAdvice:
         has no other."""
         steps = [(step.change.told, step) for step in self.take[:MOST_STEPS]]
         last = [step for step in self.take if step.all_of_it]
-        workloads = [*self.whole.effects]
+        workloads = [
+            workload
+            for workload in self.whole.effects
+            if any(_times_on(step.effects.get(workload)) != OPEN for _, step in (*steps, ("", self.whole)))
+        ]
         places = dict(zip(workloads, told_apart(workloads), strict=True))
         return [
             {
@@ -226,7 +233,7 @@ def _range(step: LadderStep) -> str:
 def _times_on(effect: Effect | None) -> str:
     """The ratio where its interval leaves out 1; where it is open, or was not measured, a sign for that."""
     if effect is None or not effect.low > 0:
-        return "?"
+        return OPEN
     return f"{effect.ratio:.2f}" if effect.low > 1 or effect.high < 1 else "~1"
 
 
