@@ -86,9 +86,9 @@ def test_advice_names_what_gains_and_what_loses() -> None:
     assert lost.name in left and lost.name not in advice.to_take
     assert advice.together == "All steps together, from team006_after to fast: 1.75 to 1.79 times as fast."
     poorer = data.figure("The rewrite", 0.01, (an_effect(low=0.98, high=1.02),))
-    assert to_change(advice, poorer).startswith("Something else: the changes in the table gain more.")
+    assert to_change(advice, poorer).startswith("Other changes gain more: the table has ")
     better = data.figure("The rewrite", 0.01, (an_effect(low=1.9, high=2.1),))
-    assert to_change(advice, better).startswith("What the table has.")
+    assert to_change(advice, better).startswith("What the table has: ")
     assert advice.to_take.startswith("Take ") and "(1.09 to 1.11 times" in advice.to_take
     first = ladder_markdown(ladder).splitlines()[0]
     assert first == f"{advice.together} {advice.to_take} {left}"

@@ -68,9 +68,9 @@ def to_change(advice: LadderAdvice, main: data.Claim) -> str:
     """What to change; where that gains more than what the main claim is about, that it is not that."""
     bounded = [effect.high for effect in main.effects if effect.upper is not None]
     other = not main.unit and bounded and advice.whole.proven > max(bounded)
-    first = "Something else: the changes in the table gain more" if other else "What the table has"
+    first = "Other changes gain more: the table has" if other else "What the table has:"
     alone = " In brackets: the model has one layer, so its last is all of it." if advice.all_of_it else ""
-    return f"{first}. ~1: no change is proven.{alone} Memory: of the weights."
+    return f"{first} by how many times (~1: none proven), and with how much more memory.{alone}"
 
 
 def _who(claim: data.Claim) -> str:
