@@ -179,8 +179,7 @@ class Explanation:
         moved: dict[Place, str] = {}
         for ratio, place, other in sorted(alike, reverse=True):
             if ratio >= ALIKE and place not in moved and other not in moved:
-                text = lines[place].text
-                moved[place] = moved[other] = text if len(text) <= LETTERS else f"{text[: LETTERS - 1]}…"
+                moved[place] = moved[other] = one_text_line(lines[place].text, LETTERS)
         return moved
 
     @cached_property
@@ -377,8 +376,8 @@ def _rounded(value: float, call: float) -> float:
 
 def _quoted(line: SampledLine) -> str:
     """A line by its number and its code, as far as there is room: "7 (for word in text.split(): if w…)"."""
-    text = one_text_line(line.text)
-    return f"{line.line} ({text if len(text) <= LETTERS else f'{text[: LETTERS - 1]}…'})" if text else f"{line.line}"
+    text = one_text_line(line.text, LETTERS)
+    return f"{line.line} ({text})" if text else f"{line.line}"
 
 
 def _signed(value: float) -> str:

@@ -121,7 +121,7 @@ def _step(verdict: Verdict, geometry_of: Mapping[str, str]) -> LadderStep:
     one_layer = (
         workload for workload, effect in effects.items() if effect.low > 1 and _layers(geometry_of, workload) == 1
     )
-    all_of_it = frozenset(one_layer) if change and change.is_of_last_layer and verdict.part else frozenset()
+    all_of_it = frozenset(one_layer) if change and change.is_of_last_layer else frozenset()
     return LadderStep(verdict.part, first.baseline, first.variant, effects, memory, all_of_it)
 
 

@@ -28,8 +28,8 @@ than large ones. In two sessions, the second beside tests, masks for 8 tokens to
 
 ANOTHER_SESSION = "the interval is of this pass: in another session short phases had up to 1.5 times the share"
 SHORT = 0.2
-"""Of shares below this that is said. In two sessions RoPE had 1.6 and 2.4 % of one forward, each known to 0.3 %; the
-projections of Q, K and V differed by 3 %. A slower machine takes more from small operations (METHODOLOGY)."""
+"""Of shares below this that is said. In two sessions RoPE had 1.6 and 1.8 % of one forward, and the projections of Q,
+K and V differed by 1 %. A slower machine takes more from small operations (METHODOLOGY)."""
 
 PHASE_LIVES = 12
 """Lives of the pass, with a round each: fixed beforehand, as the t interval over them asks for."""
