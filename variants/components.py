@@ -163,8 +163,8 @@ def build(
 ) -> Component:
     """The part `name` at T = `tokens`, batch 1, float32, on `device`, with seeded normal inputs.
 
-    Shapes as in `Inputs`; Q and K of RoPE are [1, H, T, D] for a bhtd boundary. A mask policy that caches is warm from
-    the first call on.
+    Shapes as in `Inputs`; Q and K of RoPE are [1, T, H, D] for a bthd boundary, else [1, H, T, D]. A mask policy that
+    caches is warm from the first call on.
 
     Raises:
         ValueError: no part has that name, or RoPE scaling is asked for (the reference here has none).
@@ -175,7 +175,7 @@ def build(
     if name == "rope":
         rotary = _rotary(settings, given)
         q, k, expected_q = given.q(), given.k(), given.rotated(settings.interleaved)
-        if settings.boundary == "bhtd":
+        if settings.boundary != "bthd":
             q, k, expected_q = q.transpose(1, 2), k.transpose(1, 2), expected_q.transpose(1, 2)
         return Component(lambda: rotary(q, k, 0)[0], lambda: expected_q)
     if name == "qkv":

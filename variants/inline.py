@@ -1,7 +1,7 @@
 """Llama as one function over plain tensors: no module calls, no policy objects (axis B, level `inline`).
 
 The same operations in the same order as `single_file` with team005_proposal's settings: unified cache, masks by
-(T, S), RoPE by complex numbers behind a [B, T, H, D] boundary (or team005_integrated's, [B, H, T, D]), preallocated KV,
+(T, S), RoPE by complex numbers behind a [B, T, H, D] boundary (or heads first once, [B, H, T, D]), preallocated KV,
 composite softmax. What differs is the number of Python calls between the operations, nothing else.
 """
 

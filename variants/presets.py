@@ -112,9 +112,9 @@ _BEFORE = Settings()
 _AFTER = replace(_BEFORE, mask="per_layer")
 _HYBRID = replace(_BEFORE, cache="unified", mask="per_model")
 _PROPOSAL = replace(_HYBRID, layout="single_file")
-_INTEGRATED = replace(_PROPOSAL, boundary="bhtd")
+_INTEGRATED = replace(_PROPOSAL, boundary="within")
 _PLANNED = replace(_INTEGRATED, mask_application="masked_fill")
-_CANDLE = replace(_PROPOSAL, mask_application="masked_fill", kv="cat", boundary="bhtd", softmax="fused")
+_CANDLE = replace(_PROPOSAL, mask_application="masked_fill", kv="cat", boundary="within", softmax="fused")
 _WORKER, _CANDLE_RS = "the Rust/Candle worker of the dispute", "candle models/llama.rs"
 
 # The ladder: each preset changes one axis of the one before (the last changes several, as Candle does).
@@ -177,7 +177,8 @@ _OPS: dict[str, Settings] = {
     "composite": _BEFORE,
     "fused": replace(_BEFORE, boundary="bhtd", softmax="fused", attention="sdpa", mask_application="in_sdpa"),
 }
-"""The worker's own, with its copies around RoPE; and heads first once, with one kernel for attention."""
+"""The worker's own, with its copies around RoPE; and heads first once, with one kernel for attention. RoPE is a Module
+in both layouts."""
 
 
 def _cell(layout: Layout, cache: Cache, mask: Mask, ops: Ops) -> Variant:
@@ -214,7 +215,8 @@ _PATH = tuple(
     _ours(f"path_{settings.boundary}_{settings.granularity}", settings,
           f"a pair of factors: one file, RoPE takes {settings.boundary}, calls {settings.granularity}",
           "the dispute's integrated pipeline, taken apart")
-    for outer in (_PROPOSAL, _INTEGRATED) for settings in (outer, replace(outer, granularity="inline"))
+    for outer in (_PROPOSAL, replace(_PROPOSAL, boundary="bhtd"))
+    for settings in (outer, replace(outer, granularity="inline"))
 )  # fmt: skip
 """Boundary of RoPE × granularity of calls: 4 cells, one set of logits. With the others they would be 64."""
 

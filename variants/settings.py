@@ -40,8 +40,8 @@ class Settings:
     #    complex: neighbours in one pass (meta; the worker's rope_i). rotate_half: half-split (Hugging Face, Candle).
     rope: Literal["gathered", "complex", "rotate_half"] = "complex"
     # I. bthd: RoPE takes and gives [B, T, H, D], rotating in [B, H, T, D]: four extra copies in prefill (the worker).
-    #    bhtd: transposed once after the projections (Candle).
-    boundary: Literal["bthd", "bhtd"] = "bthd"
+    #    bhtd: transposed once after the projections. within: so too, and RoPE is part of attention, no Module (Candle).
+    boundary: Literal["bthd", "bhtd", "within"] = "bthd"
     # K. composite: several elementwise ops. fused: the library's one call. (The worker's RMSNorm was fused.)
     norm: Ops = "fused"
     softmax: Ops = "composite"

@@ -183,25 +183,29 @@ class RMSNorm(nn.Module):
 
 
 class Rotary(nn.Module):
-    """RoPE as a part of its own: Q and K [B, T, H, D] at its boundary, [B, H, T, D] inside."""
+    """RoPE as a part of its own: Q and K [B, T, H, D], or [B, H, T, D] where heads come first; the same come back."""
 
     def __init__(self, settings: Settings, tables: Tables) -> None:
         super().__init__()
         self.tables = tables
+        self.round_trip = settings.boundary == "bthd"
         self.rotate = rotate_complex if settings.rope == "complex" else rotate_half
 
     def forward(self, q: Tensor, k: Tensor, position: int) -> tuple[Tensor, Tensor]:
-        q = q.transpose(1, 2).contiguous()
-        k = k.transpose(1, 2).contiguous()
+        if self.round_trip:
+            q = q.transpose(1, 2).contiguous()  # [B, H, T, D]
+            k = k.transpose(1, 2).contiguous()
         rows = self.tables.rows(position, q.shape[2])
         q = self.rotate(q, *rows)
         k = self.rotate(k, *rows)
-        return q.transpose(1, 2).contiguous(), k.transpose(1, 2).contiguous()
+        if self.round_trip:
+            q = q.transpose(1, 2).contiguous()  # [B, T, H, D]
+            k = k.transpose(1, 2).contiguous()
+        return q, k
 
 
 class Attention(nn.Module):
-    """Causal self-attention with grouped queries; x [B, T, E] → [B, T, E]. Where heads come first, RoPE is a part of it
-    and no Module of its own."""
+    """Causal self-attention with grouped queries; x [B, T, E] → [B, T, E]."""
 
     def __init__(
         self,
@@ -223,7 +227,8 @@ class Attention(nn.Module):
         self.kv = kv
         self.head_dim = config.head_dim
         self.scale = config.head_dim**-0.5
-        self.transpose_first = settings.boundary == "bhtd"
+        self.transpose_first = settings.boundary != "bthd"
+        self.rope_within = settings.boundary == "within"
         self.sdpa = settings.attention == "sdpa"
         self.fill = settings.mask_application == "masked_fill"
         self.fused_softmax = settings.softmax == "fused"
@@ -237,10 +242,12 @@ class Attention(nn.Module):
         # phase: rope
         if self.transpose_first:
             q, k = q.transpose(1, 2), k.transpose(1, 2)  # [B, H, T, D]
+        if self.rope_within:
             rows = self.tables.rows(position, length)
             q, k = self.rotate(q, *rows), self.rotate(k, *rows)
         else:
             q, k = self.rotary(q, k, position)
+        if not self.transpose_first:
             q, k = q.transpose(1, 2), k.transpose(1, 2)  # [B, H, T, D]
         k, v = self.kv.append(k, v.transpose(1, 2), position)  # [B, G, S, D]  # phase: cache
         mask = self.masks.get(length, position + length)  # [T, S]  # phase: mask_create
