@@ -25,6 +25,11 @@ def read_tradeoff(run: data.Run, workload: str, field: str) -> tuple[list[memory
         return *memory.tradeoff(run, None, workload, field), error.brief
 
 
+def is_part(run: data.Run, workload: str) -> bool:
+    """True where a part of a layer is called alone."""
+    return data.experiment(run, workload).workload.kind == "component"
+
+
 def main() -> None:
     opened = head.open_models("Memory", "models: what their caches hold, and how fast they load")
     if opened is None:
@@ -32,6 +37,7 @@ def main() -> None:
     policies = blocks.computed("The sweeps cannot be shown.", opened, memory.read_policies) or []
     profiled = [workload for workload, _ in opened.run.memory]
     workloads = list(dict.fromkeys([*profiled, *(one.row.workload for one in policies)]))
+    workloads.sort(key=lambda name: is_part(opened.run, name))  # what a whole model needs comes first
     workload = named.choose_workload(opened.run, workloads) if workloads else ""
     blocks.header("Time against memory", anchor="tradeoff")
     if workload in profiled:
@@ -59,7 +65,7 @@ def show_tradeoff(opened: state.Opened, workload: str) -> None:
         baseline = data.experiment(opened.run, workload).baseline or ""
         drawn = figures.tradeoff(spots, title, baseline, state.colours())
         with box:
-            blocks.answers(_answers(spots, baseline))
+            blocks.answers(_answers(spots, baseline, described=not is_part(opened.run, workload)))
         named.show_cards(opened.run, [spot.variant for spot in spots], [workload])
         blocks.plot(drawn, figures.tradeoff_text(spots, title, baseline), "tradeoff")
         st.caption(
@@ -77,8 +83,9 @@ def show_tradeoff(opened: state.Opened, workload: str) -> None:
     blocks.notes("Not placed", [f"{reason}: {', '.join(names)}" for reason, names in by_reason.items()])
 
 
-def _answers(spots: Sequence[memory.Spot], baseline: str) -> dict[str, str]:
-    """Which variant is the cheapest gain, which the fastest, and what they cost, by question."""
+def _answers(spots: Sequence[memory.Spot], baseline: str, *, described: bool) -> dict[str, str]:
+    """Which variant is the cheapest gain, which the fastest, and what they cost, by question. Of a part of a layer they
+    are not `described`, because what is known of a variant is about its whole model."""
     base = next((spot.amount for spot in spots if spot.variant == baseline), None)
     faster = [spot for spot in spots if spot.standing == memory.FRONT and (spot.timing.lower or 0) > 1]
     beaten = [spot.variant for spot in spots if spot.standing == memory.BEATEN]
@@ -88,8 +95,8 @@ def _answers(spots: Sequence[memory.Spot], baseline: str) -> dict[str, str]:
         answers["Fastest"] = f"None that is timed here is shown to be faster than {baseline}."
     else:
         cheapest, fastest = max(faster, key=lambda spot: _worth(spot, base)), faster[0]
-        answers["Most speed per extra MiB"] = _told(cheapest, baseline, base)
-        answers["Fastest"] = _told(fastest, baseline, base) if fastest is not cheapest else "The same."
+        answers["Most speed per extra MiB"] = _told(cheapest, baseline, base, described)
+        answers["Fastest"] = _told(fastest, baseline, base, described) if fastest is not cheapest else "The same."
     if beaten:
         answers["Beaten, with intervals that do not touch"] = f"{words.listing(beaten)}."
     if rest:
@@ -103,11 +110,11 @@ def _worth(spot: memory.Spot, base: float) -> float:
     return gain / (spot.amount - base) if spot.amount > base else math.inf
 
 
-def _told(spot: memory.Spot, baseline: str, base: float) -> str:
+def _told(spot: memory.Spot, baseline: str, base: float, described: bool) -> str:
     more = spot.amount - base
     cost = f"{words.size(abs(more))} {'more' if more > 0 else 'less'}" if more else "the same memory"
     gain = f"{spot.variant}, {ratio_text(spot.timing.value or 1)} as fast as {baseline} for {cost}."
-    return f"{gain} {card(spot.variant).told}"
+    return f"{gain} {card(spot.variant).told}" if described else gain
 
 
 def _spot_row(number: int, spot: memory.Spot) -> dict[str, object]:

@@ -271,14 +271,17 @@ class GainHypothesis(RangeHypothesis):
         return (Comparison(workload, self.variant, self.baseline) for workload in self.workloads)
 
 
-def measured_gains(comparisons: Iterable[Comparison], evidence: Evidence, *, alpha: float) -> list[Effect] | Judged:
-    """The effects of all comparisons that the run took on; or the verdict, where one of them has no interval.
+def measured_gains(
+    comparisons: Iterable[Comparison], evidence: Evidence, *, alpha: float, kind: str = "operations"
+) -> list[Effect] | Judged:
+    """The effects of all comparisons that the run took on, as evidence of that kind; or the verdict, where one of them
+    has no interval.
 
     Each interval is as wide as page faults and a control that fired may make it, and holds with 1 - alpha.
     """
     anything = Region(-math.inf, math.inf)
     wanted = [comparison for comparison in comparisons if evidence.has(comparison)]
-    timed = [compare_sides(evidence, each, anything, "operations", alpha) for each in wanted]
+    timed = [compare_sides(evidence, each, anything, kind, alpha) for each in wanted]
     if not timed:
         return Judged(Word.NOT_MEASURABLE, "this run lacks some of its workloads")
     unsettled = [

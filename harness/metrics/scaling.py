@@ -197,16 +197,19 @@ def _passed(
 
 
 class ScalingHypothesis(GainHypothesis):
-    """The gain of `variant` over `baseline` rises from the shortest workload to the longest."""
+    """The gain of `variant` over `baseline` rises from the shortest workload to the longest. `evidence` is "context"
+    where both are code of one engine."""
 
     counted_in = "% rise"
     least_workloads = 2
 
     metric: Literal["trend"]
+    evidence: Annotated[Literal["operations", "context"], Field(description='"operations" or "context"')] = "operations"
     workloads: Annotated[Names, Field(min_length=2, description="a list of two or more names without repeats")]
 
     def targets(self) -> Iterator[Target]:
-        return (replace(target, at_once=len(self.workloads)) for target in super().targets())
+        at_once = len(self.workloads)
+        return (replace(target, at_once=at_once, evidence=self.evidence) for target in super().targets())
 
 
 class ScalingMetric(Metric[ScalingHypothesis]):
@@ -220,7 +223,8 @@ class ScalingMetric(Metric[ScalingHypothesis]):
 
     def judge(self, hypothesis: ScalingHypothesis, evidence: Evidence, *, alpha: float) -> Judged:
         """One verdict from the gains on all workloads together."""
-        gains = measured_gains(hypothesis.comparisons(), evidence, alpha=alpha / len(hypothesis.workloads))
+        alpha /= len(hypothesis.workloads)
+        gains = measured_gains(hypothesis.comparisons(), evidence, alpha=alpha, kind=hypothesis.evidence)
         if isinstance(gains, Judged):
             return gains
         if len(gains) < len(hypothesis.workloads):

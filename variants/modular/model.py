@@ -68,6 +68,8 @@ class Llama(nn.Module):
 
 def build(config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int, settings: Settings) -> Llama:
     """A model over `weights` (Hugging Face names), put together from the parts that `settings` names."""
+    if settings.boundary == "within":
+        raise ValueError("in layered code RoPE is a Module: boundary must be 'bthd' or 'bhtd', not 'within'")
     embedding = weights["model.embed_tokens.weight"]
     dtype, device = embedding.dtype, embedding.device  # what a model makes itself lies where its weights lie
     layers = range(config.num_hidden_layers)
