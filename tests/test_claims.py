@@ -346,6 +346,7 @@ READ_OFF = {
     "call-overhead-negligible",
     "calls-or-copies",
     "claims-inflated-20-50x",
+    "current-code-works",
     "decision-rule",
     "fragmentation-10pct",
     "gguf-loads",
