@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 import os
 import signal
+import weakref
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from llama_workbench import variants
 from llama_workbench.datasets import geometries
 from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.harness.metrics.loading import worker as loaders
@@ -233,6 +236,24 @@ def test_loaders_are_compared_within_rounds() -> None:
     nothing = effects["cold", "open", "torch-load"]
     assert (nothing.n, nothing.low, nothing.high) == (0, -math.inf, math.inf)
     assert math.isnan(nothing.centre)
+
+
+def test_the_second_model_is_not_built_in_memory_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    build = variants.get("yardstick").build
+    made: list[weakref.ref[Any]] = []
+    lives_on: list[bool] = []
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        lives_on.append(bool(made) and made[-1]() is not None)
+        model = build(*args, **kwargs)
+        made.append(weakref.ref(model))
+        return model
+
+    monkeypatch.setattr(loaders.variants, "get", lambda _: SimpleNamespace(build=watched))
+    loader, path = loaders.loaders()["safetensors-mmap"], tmp_path / "weights.safetensors"
+    loader.write(synthesize(geometries.get("tiny"), cache=tmp_path), path, tmp_path)
+    loaders._until_first_token(loader, path, geometries.get("tiny").config, "yardstick", 4)
+    assert lives_on == [False, True]
 
 
 def test_the_share_of_loading_counts_what_is_paid_lazily() -> None:
