@@ -16,6 +16,7 @@ from llama_workbench.harness.report.decision import (
     Measured,
     decide,
     picked,
+    picks_of,
     thresholds,
 )
 from llama_workbench.harness.report.passes import profiling_markdown
@@ -94,10 +95,30 @@ def test_the_possible_options_are_named_and_no_others() -> None:
     assert {choice.option for choice in found.choices} == {"A", "D"}
     assert "gain of proposal 90 % [50, 110]: on both sides of 100 %" in reason_of(found)
     assert "gain of cache 5 % [2, 8]: above 1 %" in reason_of(found)
-    assert picked(found).startswith("not: reject the plan; not: keep the single file")
+    assert picked(found).startswith("ruled out: reject the plan and keep the single file")
     assert picked(found).endswith(
         "undecided: (a) start with the unified cache only, then decide or (b) execute the plan"
     )
+
+
+def test_workloads_that_cannot_tell_are_told_together() -> None:
+    nothing, gains = Measured(1.0, 0.995, 1.005), Measured(1.05, 1.04, 1.06)
+    numbers = {
+        "a": {"proposal": gains, "cache": gains, "layout": gains},
+        "b": {"proposal": Measured(1.01, 1.0, 1.02), "cache": gains, "layout": gains},
+        "c": {"proposal": gains, "cache": Measured(1.01, 1.0, 1.02), "layout": nothing},
+    }
+    decided = {name: decide(DISPUTE, {}, effects) for name, effects in numbers.items()}
+    [hand_off, *others] = picks_of(decided)
+    assert hand_off.done == (
+        "ruled out: execute the plan and keep the single file, drop the unified cache; "
+        "undecided: (a) reject the plan or (b) start with the unified cache only, then decide or (c) keep the modular "
+        "files and add what gains (on 2 of 3 workloads); start with the unified cache only, then decide "
+        "(on 1 of 3 workloads)"
+    )
+    assert not hand_off.where
+    assert {other.done for other in others} == {"nothing: its numbers were not measured"}
+    assert picks_of({"a": decided["a"]})[0].where == "on the one workload that has its numbers"
 
 
 def test_their_own_gain_does_not_pass_their_own_test() -> None:

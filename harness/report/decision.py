@@ -13,7 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
 from typing import NamedTuple
 
 from ..metrics.share.shares import share as time_share
@@ -85,6 +85,11 @@ class Decision:
     option: str
     choices: tuple[Choice, ...]
     used: tuple[Used, ...]
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """What may then be done."""
+        return tuple(dict.fromkeys(choice.action for choice in self.choices))
 
 
 def decide(dispute: Dispute, shares: Mapping[str, Measured], effects: Mapping[str, Measured]) -> tuple[Decision, ...]:
@@ -180,52 +185,57 @@ def decisions_of(
 
 @dataclass(frozen=True)
 class Picked:
-    """What one rule picks over all workloads that have the numbers it asks for: what is then done, in words, and on how
-    many of them. Nothing where no workload has them."""
+    """What one rule picks over all workloads that have the numbers it asks for. actions: on each, what may be done."""
 
     rule: Rule
-    actions: Mapping[str, int]
+    actions: tuple[tuple[str, ...], ...]
 
     @property
     def done(self) -> str:
-        """What is then done: "do nothing", "do nothing (on 3 of 4 workloads); undecided: ... (on 1 of 4)"."""
-        if len(self.actions) < 2:
-            return next(iter(self.actions), "nothing: its numbers were not measured")
-        ways = sorted(self.actions.items(), key=lambda item: -item[1])
-        return "; ".join(f"{action} (on {count} of {self._total} workloads)" for action, count in ways)
+        """What is then done: "do nothing", "do nothing (on 3 of 4 workloads); undecided: ... (on 1 of 4 workloads)"."""
+        if len(self._ways) < 2:
+            return next(iter(self._ways), "nothing: its numbers were not measured")
+        total = len(self.actions)
+        return "; ".join(f"{way} (on {count} of {total} workloads)" for way, count in self._ways.most_common())
 
     @property
     def where(self) -> str:
         """On which workloads, where all say the same: "on all 4 workloads"; else empty."""
-        if len(self.actions) != 1:
+        if len(self._ways) != 1:
             return ""
-        if self._total == 1:
+        if len(self.actions) == 1:
             return "on the one workload that has its numbers"
-        return f"on {'both' if self._total == 2 else f'all {self._total}'} workloads"
+        return f"on {'both' if len(self.actions) == 2 else f'all {len(self.actions)}'} workloads"
 
     @property
-    def _total(self) -> int:
-        return sum(self.actions.values())
+    def _ways(self) -> Counter[str]:
+        """What is then done, and on how many workloads; those that cannot tell are told together."""
+        ways = Counter(possible[0] for possible in self.actions if len(possible) == 1)
+        if unsettled := [possible for possible in self.actions if len(possible) > 1]:
+            ways[undecided(self.rule, chain.from_iterable(unsettled))] = len(unsettled)
+        return ways
 
 
 def picks_of(decisions: Mapping[str, Sequence[Decision]]) -> list[Picked]:
     """One pick for each rule, in the order of the rules."""
     return [
-        Picked(row[0].rule, Counter(picked(each) for each in row if not any(used.is_missing for used in each.used)))
+        Picked(row[0].rule, tuple(each.actions for each in row if not any(used.is_missing for used in each.used)))
         for row in zip(*decisions.values(), strict=True)
     ]
 
 
 def picked(decision: Decision) -> str:
     """What is then done, without the letters of the document."""
-    actions = list(dict.fromkeys(choice.action for choice in decision.choices))
-    if len(actions) == 1:
-        return actions[0]
-    letters = (f"({letter}) {action}" for letter, action in zip("abcdefgh", actions, strict=False))
-    possible = {choice.option for choice in decision.choices}
-    gone = [pick.action for pick in decision.rule.pick if pick.option not in possible]
-    without = "".join(f"not: {action}; " for action in gone)
-    return f"{without}undecided: {' or '.join(letters)}"
+    possible = decision.actions
+    return possible[0] if len(possible) == 1 else undecided(decision.rule, possible)
+
+
+def undecided(rule: Rule, possible: Iterable[str]) -> str:
+    """What is left of a rule's actions where it cannot tell: "ruled out: ...; undecided: (a) ... or (b) ..."."""
+    left = dict.fromkeys(possible)
+    letters = (f"({letter}) {action}" for letter, action in zip("abcdefgh", left, strict=False))
+    gone = " and ".join(dict.fromkeys(pick.action for pick in rule.pick if pick.action not in left))
+    return f"{gone and f'ruled out: {gone}; '}undecided: {' or '.join(letters)}"
 
 
 def picks_markdown(picks: Sequence[Picked]) -> str:
