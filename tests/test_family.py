@@ -88,8 +88,9 @@ def test_effects_share_alpha_once_they_lie_on_different_sides(gains: tuple[float
 def test_the_lengths_of_a_trend_share_alpha_in_the_loop_too() -> None:
     plan = make_plan(Request(claims=("mask-gain-scales",)), CLAIMS)
     rule = stopping_rule(plan, {})
-    assert [rule.alpha_of(part) for part in rule.parts] == [0.01 / 2] * 3
-    assert [len(targets) for targets in rule.parts.values()] == [2, 2, 2]
+    lengths = [len(targets) for targets in rule.parts.values()]
+    assert lengths == [2, 4, 2, 2]
+    assert [rule.alpha_of(part) for part in rule.parts] == [0.01 / length for length in lengths]
 
 
 def test_an_effect_that_page_faults_could_turn_is_not_settled_for_the_loop_either() -> None:

@@ -164,7 +164,7 @@ def dies() -> dict[str, Any]:
     ("work", "found"),
     [
         (lambda: {"pid": 1}, {"pid": 1}),
-        (fails, {"reason": "raises RuntimeError: no such format (test_loading.py, line 152)"}),
+        (fails, {"reason": "raises RuntimeError: no such format (test_loading.py, line 155)"}),
         (dies, {"reason": "kills its process (SIGKILL)"}),
     ],
 )
