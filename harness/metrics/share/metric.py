@@ -26,10 +26,9 @@ BUSY = 0.1
 """Where other programs used this share of the machine, the verdict says so: small operations lose more to a neighbour
 than large ones. In two sessions, the second beside tests, masks for 8 tokens took 1.06 and 1.40 % of a forward."""
 
-ANOTHER_SESSION = "the interval is of this pass: in another session short phases had up to 1.5 times the share"
+ANOTHER_SESSION = "the interval is of this pass: where the machine is slower, short phases take a larger share"
 SHORT = 0.2
-"""Of shares below this that is said. In two sessions RoPE had 1.6 and 1.8 % of one forward, and the projections of Q,
-K and V differed by 1 %. A slower machine takes more from small operations (METHODOLOGY)."""
+"""Of shares below this that is said. A slower machine takes more from small operations (METHODOLOGY)."""
 
 PHASE_LIVES = 12
 """Lives of the pass, with a round each: fixed beforehand, as the t interval over them asks for."""
