@@ -249,7 +249,7 @@ def test_the_second_model_is_not_built_in_memory_of_the_first(tmp_path: Path, mo
         made.append(weakref.ref(model))
         return model
 
-    monkeypatch.setattr(loaders.variants, "get", lambda _: SimpleNamespace(build=watched))
+    monkeypatch.setattr(variants, "get", lambda _: SimpleNamespace(build=watched))
     loader, path = loaders.loaders()["safetensors-mmap"], tmp_path / "weights.safetensors"
     loader.write(synthesize(geometries.get("tiny"), cache=tmp_path), path, tmp_path)
     loaders._until_first_token(loader, path, geometries.get("tiny").config, "yardstick", 4)
