@@ -116,7 +116,10 @@ def test_the_self_check_says_in_how_many_controls_the_same_code_showed_no_differ
         "Self-check failed: a difference in 1 of 2 A/A controls (the same code, timed as two sides); 1 more "
         "had too few rounds."
     )
-    assert "failed" in answers.self_check(Noise((passed, passed), "", typical=0.01))
+    assert answers.self_check(Noise((passed, passed), "", typical=0.0024)) == (
+        "Self-check failed: no difference in any of 2 A/A controls (the same code, timed as two sides). "
+        "All together show one, of some 0.24 %."
+    )
     assert "too few rounds" in answers.self_check(Noise((open_,), "")) and answers.self_check(Noise((), "")) == ""
 
 

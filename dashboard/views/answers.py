@@ -219,9 +219,11 @@ def self_check(noise: Noise) -> str:
     fired, short = sum(each.fired for each in known), len(controls) - len(known)
     count = f"{len(known)} A/A control{'s' * (len(known) > 1)} (the same code, timed as two sides)"
     count += f"; {short} more had too few rounds" if short else ""
-    if fired or noise.typical:
-        where = f"{fired} of {count}" if fired else f"all {count} together"
-        return f"Self-check failed: a difference in {where}."
+    if fired:
+        return f"Self-check failed: a difference in {fired} of {count}."
+    if noise.typical:
+        size = words.percent(noise.typical)
+        return f"Self-check failed: no difference in any of {count}. All together show one, of some {size}."
     return f"Self-check: no difference in {count}."
 
 
