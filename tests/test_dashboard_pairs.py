@@ -19,6 +19,8 @@ from llama_workbench.dashboard.flames.tree import merge
 from llama_workbench.dashboard.views import breakdown, data
 
 REFERENCE = ROOT / "results" / "baselines" / "reference"
+PROFILED = ROOT / "results" / "baselines" / "reference-second"
+"""The reference's own profiles were taken beside tests, and have fewer samples."""
 LINES = {
     "variants/old.py": {"1": [["other"], ["mlp", "norm"]], "2": [["scores"], []], "3": [["softmax"], []]},
     "variants/new.py": {"7": [["mlp"], []], "8": [["attention_fused"], []], "9": [["mlp", "other"], []]},
@@ -58,7 +60,7 @@ def test_phases_of_different_code_lie_on_each_other() -> None:
 @pytest.mark.parametrize("variant", ["team006_after", "fast", "transformers_eager"])
 def test_the_difference_that_is_drawn_is_the_difference_measured(variant: str) -> None:
     """On the committed run, between variants of one source and of two."""
-    run, workload, baseline = data.read_run(REFERENCE), "prefill-15m-t128", "team006_before"
+    run, workload, baseline = data.read_run(PROFILED), "prefill-15m-t128", "team006_before"
     times = pairs.paired_times(run, workload, baseline, variant)
     pair = pairs.read_pair(run, workload, baseline, variant, times)
     assert not pair.unaligned and (times is None) == (pair.paired is None)
@@ -73,8 +75,7 @@ def test_the_difference_that_is_drawn_is_the_difference_measured(variant: str) -
         error = picture.delta(merged.counts, scales).error_ns
         assert error == pytest.approx(times[2][1]) and 0 < error < abs(whole) + 0.1 * times[1][0]
     alone = sum(sum(box.counts) for box in merged.children if not all(box.counts))
-    # Boxes of a few samples may be missed on a side (14 of 695 were); names that do not match would be far more.
-    assert alone < 0.03 * sum(merged.counts), "only on one side"
+    assert alone < 0.02 * sum(merged.counts), "only on one side"
 
 
 def test_without_shared_rounds_the_profiles_times_are_kept(tmp_path: Path) -> None:

@@ -131,20 +131,17 @@ def test_a_step_without_an_interval_leaves_the_product_open() -> None:
 
 
 def test_the_steps_that_were_measured_multiply_to_the_whole_within_their_intervals() -> None:
-    """In both sessions of the reference, wherever each step has an interval; together they have all workloads."""
-    held, asked = set[str](), set[str]()
+    """In the reference on all workloads, in the session before it wherever each step has an interval."""
     for name in ("reference", "reference-second"):
         folder = RunFolder(ROOT / "results" / "baselines" / name)
         manifest = folder.manifest()
         ladder = ladder_of(folder.read(VERDICTS), manifest.dispute, manifest)
         assert ladder is not None and len(ladder.steps) == 6
         for workload, whole in ladder.whole.effects.items():
-            if product := ladder.product(workload):
+            product = ladder.product(workload)
+            assert product is not None or (name, workload) == ("reference-second", "prefill-7b-1layer-t32")
+            if product is not None:
                 assert product[1] <= whole.high and whole.low <= product[2], (name, workload)
-                held.add(workload)
-            asked.add(workload)
-        assert held >= {"prefill-15m-t128", "decode-15m-c64", "decode-7b-1layer-c1"}
-    assert held == asked
 
 
 def test_without_a_ladder_there_is_none() -> None:

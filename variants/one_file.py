@@ -37,6 +37,10 @@ class Edit(NamedTuple):
     text: bytes = b""
 
 
+SPLIT_HEAD = re.compile(r"^( *def \w+\()\n +([^\n]+[^,\n])\n *(\).*:)$", re.MULTILINE)
+"""The head of a function whose parameters stand on a line of their own, which they may no longer need."""
+
+
 def cannot_copy(name: str) -> str:
     """Why a preset has no source that can be copied; empty where it has."""
     variant = presets()[name]
@@ -73,8 +77,14 @@ def one_file(name: str, function: str, header: str) -> str:
     ):
         text = _until_still(text, edits)
     text = _named(text, function, f"A copy of {name}: {variant.description}.")
-    body = re.sub(r"\n{4,}", "\n\n\n", text.decode()).strip()
+    body = SPLIT_HEAD.sub(_on_one_line, re.sub(r"\n{4,}", "\n\n\n", text.decode()).strip())
     return f'"""{header}"""\n\n{_import_lines(imports, _Source(text))}\n\n\n{body}\n'
+
+
+def _on_one_line(head: re.Match[str]) -> str:
+    """The head of a function on one line, where that is no longer than 120 columns."""
+    joined = "".join(head.groups())
+    return joined if len(joined) <= 120 else head[0]
 
 
 def _imports_of(tree: ast.Module) -> list[ast.Import | ast.ImportFrom]:
