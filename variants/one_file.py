@@ -221,9 +221,8 @@ def _parameters(chosen: Mapping[str, Any], source: _Source) -> Iterator[Edit]:
         if isinstance(node, ast.FunctionDef):
             gone = {"settings", *(chosen if node.name == "build" else ())}
             defaults = dict(zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True))
-            items = [
-                _Item(each, defaults.get(each) or each, each.arg) for each in (*node.args.args, *node.args.kwonlyargs)
-            ]
+            parameters = (*node.args.args, *node.args.kwonlyargs)
+            items = [_Item(each, defaults.get(each) or each, each.arg) for each in parameters]
             yield from _dropped(source, items, gone)
         elif isinstance(node, ast.Call):
             values = [*node.args, *node.keywords]
@@ -389,15 +388,12 @@ def _import_lines(imports: list[ast.Import | ast.ImportFrom], body: _Source) -> 
             elif node.module in IMPORTED:
                 inner = "" if alias.name in PUBLIC else f".{node.module}"
                 modules.setdefault((2, f"llama_workbench.variants{inner}"), set()).add(said)
-    lines = [(group, module, f"from {module} import {', '.join(sorted(names))}" if names else module)
-             for (group, module), names in modules.items()]  # fmt: skip
-    groups = [
-        sorted(
-            (line for each, _, line in lines if each == group), key=lambda line: (not line.startswith("import"), line)
-        )
-        for group in range(3)
-    ]
-    return "\n\n".join(["from __future__ import annotations", *("\n".join(each) for each in groups if each)])
+    lines = sorted(
+        (group, bool(names), f"from {module} import {', '.join(sorted(names))}" if names else module)
+        for (group, module), names in modules.items()
+    )
+    groups = ["\n".join(line for each, _, line in lines if each == group) for group in range(3)]
+    return "\n\n".join(["from __future__ import annotations", *filter(None, groups)])
 
 
 def _group(module: str) -> int:
