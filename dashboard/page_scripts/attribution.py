@@ -57,7 +57,7 @@ def show_answer(opened: state.Opened, claims: Sequence[data.Claim]) -> None:
     st.header(section.titled(look, section.full_title(claim)), anchor="answer")
     blocks.name_tab(f"{look.word}: {section.full_title(claim)}")
     state.add_heading("Answer", "answer")
-    section.show_answer(opened.run, claim)
+    section.show_answer(opened, claim)
     for other in claims:
         if other is not claim:
             st.markdown(f"{blocks.verdict_word(outcomes.look_of(other))}: {words.markdown(other.claimed)}")

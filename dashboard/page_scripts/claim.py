@@ -85,7 +85,7 @@ def choose_row(run: data.Run, rows: Sequence[Effect]) -> Effect:
 
 def show_answer(opened: state.Opened, claim: data.Claim) -> None:
     section.show_headline(claim)
-    section.show_answer(opened.run, claim, state.computed(opened, why.explain_part, claim.claim, claim.part))
+    section.show_answer(opened, claim, state.computed(opened, why.explain_part, claim.claim, claim.part))
     asked = [name for effect in claim.effects if not effect.factor for name in (effect.variant, effect.baseline)]
     named.show_cards(opened.run, asked, [effect.workload for effect in claim.effects])
 

@@ -63,7 +63,7 @@ def show_comparison(opened: state.Opened, versus: samples.Versus, baseline: str,
     st.header(claim.titled(look, f"{variant} against {baseline}"), anchor="answer")
     blocks.name_tab(f"{look.word}: {variant} against {baseline}")
     state.add_heading("Answer", "answer")
-    claim.show_answer(run, compared, why.explain(run, compared, state.computed(opened, breakdown.read)))
+    claim.show_answer(opened, compared, why.explain(run, compared, state.computed(opened, breakdown.read)))
     named.show_cards(run, [baseline, variant], [effect.workload for effect in compared.effects])
     show_worth(compared)
     claim.show_forest(compared, run.floors)

@@ -12,7 +12,7 @@ from llama_workbench.dashboard.sections import blocks, comparison, named
 from llama_workbench.dashboard.sections import claim as section
 from llama_workbench.dashboard.strips import picture
 from llama_workbench.dashboard.strips import section as strips
-from llama_workbench.dashboard.views import answers, data, outcomes, why
+from llama_workbench.dashboard.views import again, answers, data, outcomes, why
 from llama_workbench.harness.report.ladder import ladder_advice, ladder_of
 from llama_workbench.harness.spec.words import Word
 
@@ -56,7 +56,8 @@ def show_box(opened: state.Opened, main: data.Claim) -> dict[str, str]:
     """What is asked next: how sure the answer is, and what to change or what would change it. Given back is what there
     is no room for above the other answers."""
     run = opened.run
-    sure = {"How sure is that?": answers.how_sure(run)}
+    told_again = again.of_run(run.claims, section.sessions(opened))
+    sure = {"How sure is that?": " ".join(filter(None, (answers.how_sure(run), told_again)))}
     more = answers.what_would_change(run, main)
     other = {"What would change that?": more} if more else {}
     ladder = ladder_of(run.claims, run.dispute, run.manifest)
@@ -104,7 +105,7 @@ def show_claim(opened: state.Opened) -> None:
     claim = claims[outcomes.main_claim(opened.run, claims) if wanted is None else wanted]
     st.subheader(words.markdown(section.full_title(claim)), anchor="who")
     causes = state.computed(opened, why.explain_part, claim.claim, claim.part)
-    section.show_answer(opened.run, claim, causes)
+    section.show_answer(opened, claim, causes)
     blocks.link("claim", "All its evidence", "arrow_forward", section.link(opened.name, claim))
 
 

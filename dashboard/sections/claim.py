@@ -11,7 +11,7 @@ import streamlit as st
 
 from .. import state, words
 from ..export import evidence
-from ..views import answers, data, forest, outcomes
+from ..views import again, answers, data, forest, outcomes
 from ..views.attribution import SIDES
 from . import blocks, head
 
@@ -92,11 +92,18 @@ def full_title(claim: data.Claim) -> str:
     return f"{claim.title} ({claim.part})" if claim.part else claim.title
 
 
-def show_answer(run: data.Run, claim: data.Claim, causes: str = "") -> None:
+def show_answer(opened: state.Opened, claim: data.Claim, causes: str = "") -> None:
     """The box about a claim, or about two variants that a page compares. `causes`: what `why` says of it."""
-    texts = answers.answer(run, claim, causes)
+    texts = answers.answer(opened.run, claim, causes)
+    told_again = again.of_claim(claim, sessions(opened))
+    texts["How sure"] = " ".join(filter(None, (texts["How sure"], told_again)))
     who = words.markdown(texts.pop("Who was right"))
     blocks.answers(texts, f"{blocks.verdict_word(outcomes.look_of(claim))} {who}", key="answer-box")
+
+
+def sessions(opened: state.Opened) -> Mapping[str, again.Said]:
+    """What other sessions of the run say, by their names."""
+    return again.sessions_of(opened.name, state.all_entries())
 
 
 def titled(look: words.Appearance, text: str) -> str:

@@ -1,5 +1,5 @@
 """Do two runs of the same comparisons agree? Intervals of one pair of sides must have a common point, and words of one
-part of a claim must be the same where both runs give one. What another session says stands beside each verdict."""
+part of a claim must be the same where both runs give one. Pure functions."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from typing import Any, TypeVar
 from ..spec.words import GIVEN
 from ..store.sitting_schema import Sources
 from ..store.verdict_schema import Effect, Verdict
-from .outcome import outcome
-from .text import claim_text, effect_text
 
 T = TypeVar("T")
 
@@ -68,7 +66,7 @@ def _effects(verdicts: Iterable[Verdict]) -> dict[object, Effect]:
     """What has an interval with both ends, by what it is of; a number of no variant is of its claim's part alone. Of a
     claim with a share of alpha of its own the interval is wider: the narrowest one counts."""
     known = [
-        ((effect.workload, effect.variant, effect.baseline, effect.metric, effect.machine), _part(verdict), effect)
+        ((effect.workload, effect.variant, effect.baseline, effect.metric, effect.machine), part_of(verdict), effect)
         for verdict in verdicts
         for effect in verdict.effects
         if None not in (effect.lower, effect.upper)
@@ -78,47 +76,11 @@ def _effects(verdicts: Iterable[Verdict]) -> dict[object, Effect]:
 
 
 def _given(verdicts: Iterable[Verdict]) -> dict[object, Verdict]:
-    return {_part(each): each for each in verdicts if each.verdict in GIVEN}
+    return {part_of(each): each for each in verdicts if each.verdict in GIVEN}
 
 
-@dataclass(frozen=True)
-class OtherSession:
-    """A run of the same command in another session: its name, all that it says, and what of its machine or software is
-    not the same."""
-
-    name: str
-    verdicts: Sequence[Verdict]
-    differences: Sequence[str] = ()
-
-    def says(self, verdict: Verdict) -> str:
-        """What it says of a verdict, for a table: "the same", its own outcome, or nothing where it did not ask."""
-        there = {_part(each): each for each in self.verdicts}.get(_part(verdict))
-        if there is None:
-            return ""
-        settled_alike = there.verdict == verdict.verdict and verdict.verdict in GIVEN
-        return "the same" if settled_alike else outcome(there)
-
-    def agreement_lines(self, verdicts: Sequence[Verdict]) -> list[str]:
-        """How far it agrees with a run that says `verdicts`: one line, and one for each difference."""
-        pair = agreement_of(verdicts, self.verdicts)
-        other, apart = (len(each) or "none" for each in (pair.other_words, pair.apart))
-        lines = [
-            f"{self.name}: of {pair.judged} verdicts that both runs settled, {other} in other words; "
-            f"of {pair.compared} intervals in both, {apart} without a common point."
-        ]
-        if self.differences:
-            lines.append(f"{NOT_COMPARABLE}: {'; '.join(self.differences)}")
-        lines += [f"{claim_text(a)}: {outcome(a)}, there {outcome(b)}" for a, b in pair.other_words]
-        return lines + [f"{_what(a)}: {effect_text(a)}, there {effect_text(b)}" for a, b in pair.apart]
-
-
-def _what(effect: Effect) -> str:
-    """Whose number it is; of one variant alone also which one, as it has several."""
-    sides = f"{effect.sides} on {effect.where}"
-    return sides if effect.baseline or effect.metric in sides else f"{sides}, {effect.metric}"
-
-
-def _part(verdict: Verdict) -> object:
+def part_of(verdict: Verdict) -> object:
+    """What a verdict is of, in every run."""
     return verdict.claim, verdict.part, verdict.title
 
 

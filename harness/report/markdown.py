@@ -6,14 +6,17 @@ import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..spec.dispute import Dispute
 from ..store.schema import Manifest
 from ..store.verdict_schema import Effect, Verdict
 from .again import command_of
-from .agreement import OtherSession
 from .outcome import cost_text, outcome
 from .text import claim_text, effect_text, excluded_lines, one_text_line, run_notes
+
+if TYPE_CHECKING:
+    from .sessions import BothSessions
 
 
 class ReadmeError(Exception):
@@ -25,13 +28,13 @@ def markdown_table(
     manifest: Manifest,
     *,
     command: str | None = None,
-    session: OtherSession | None = None,
+    sessions: BothSessions | None = None,
 ) -> str:
     """The verdicts as a Markdown table, one row a verdict, with the smallest and the largest of its effects. First come
     the claims that the dispute asks about, in its order, then all others by name.
 
-    session: another run of the same command; one more column has what it says. Below the table: what the numbers mean,
-    the machine, the session's noise, and `command`, which makes the table again.
+    sessions: the two that the verdicts are over, if they are: one more column has what each says by itself. Below the
+    table: what the numbers mean, the machine, the run's noise, and `command`, which makes the table again.
     """
     rows = []
     verdicts = _by_question(verdicts, manifest.dispute)
@@ -47,11 +50,11 @@ def markdown_table(
             _effect_cell(effects[-1]) if len(effects) > 1 else "",
             " to ".join(dict.fromkeys(str(end(rounds)) for end in (min, max) if rounds)),
         ]
-        rows.append([*cells, markdown_cell(session.says(verdict))] if session else cells)
+        rows.append([*cells, markdown_cell(sessions.each_says(verdict))] if sessions else cells)
     headings = ["claim", "said by", "verdict", "smallest effect", "largest effect", manifest.counted]
-    table = markdown_rows([*headings, *["another session"] * bool(session)], rows)
-    if session:
-        table += f"\n\n{session_markdown(session, verdicts)}"
+    table = markdown_rows([*headings, *["each session"] * bool(sessions)], rows)
+    if sessions:
+        table += f"\n\n{sessions_markdown(sessions)}"
     if opened := _open_list(verdicts, manifest):
         table += f"\n\nWhat would settle the open ones:\n\n{opened}"
     notes = [markdown_text(line) for line in run_notes(verdicts, manifest)]
@@ -61,9 +64,9 @@ def markdown_table(
     return "\n\n".join([table, *notes]) + "\n"
 
 
-def session_markdown(session: OtherSession, verdicts: Sequence[Verdict], *, whole: bool = True) -> str:
-    """How far another session agrees: a sentence, and a list of the differences where it is to be `whole`."""
-    first, *differences = map(markdown_text, session.agreement_lines(verdicts))
+def sessions_markdown(sessions: BothSessions, *, whole: bool = True) -> str:
+    """How far two sessions agree: a sentence, and a list of the differences where it is to be `whole`."""
+    first, *differences = map(markdown_text, sessions.agreement_lines())
     items = [f"- {line}" for line in differences if whole]
     return "\n".join([f"Another session, {first}", *[""] * bool(items), *items])
 

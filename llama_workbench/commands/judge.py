@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,8 +15,10 @@ from .shared import AsJson, RunArgument, print_json, show, warn_changed, write
 
 if TYPE_CHECKING:
     from llama_workbench.harness.fleet.rejudge import Rejudged
-    from llama_workbench.harness.report.agreement import OtherSession
+    from llama_workbench.harness.report.sessions import BothSessions, Session
+    from llama_workbench.harness.spec.dispute import Dispute
     from llama_workbench.harness.store.folder import RunFolder
+    from llama_workbench.harness.store.verdict_schema import Verdict
 
 
 HELP = """\
@@ -28,7 +31,8 @@ Of a run at a URL nothing is rewritten.
 --write fills each pair of lines <!-- NAME:begin --> and <!-- NAME:end --> that the file has:
 "answer" (the headline, and a line for each main claim), "headlines" (a row for each), "rules" (what each team's own
 rule picks), "ladder" (what is left to gain, step by step), "verdicts" (every verdict), "session" (how far --session
-agrees), "gallery" (an argument each).
+agrees), "gallery" (an argument each). With --session an answer is one that both runs give, an interval reaches from
+the lowest to the highest end of theirs, and a column has what each says by itself.
 
 \b
 Exit codes:
@@ -65,7 +69,8 @@ def command(
     session: Annotated[
         str | None,
         typer.Option(
-            metavar="RUN", help="Another run of the same command: a column says what it says of each verdict."
+            metavar="RUN",
+            help="Another run of the same command: with --write or --markdown an answer counts where both give it.",
         ),
     ] = None,
     check: Annotated[
@@ -82,19 +87,20 @@ def command(
     folder, stays = find_run(run), check or is_url(run)
     targets = files or ([Path("README.md")] if check else [])
     warn_changed(folder, read=judged_files(), rewritten=() if stays else JUDGED_ANEW)
-    other = _other_session(session, folder) if session else None
     judged = rejudge(folder, claims_dir)
+    sessions = _both_sessions(folder, judged, find_run(session)) if session else None
     if not stays:
         _keep(folder, judged, claims_dir)
     if markdown:
         again = _again(folder.path, [Path("README.md")], session)
-        write(markdown_table(*judged, command=again, session=other))
+        shown = sessions.verdicts if sessions else judged.verdicts
+        write(markdown_table(shown, judged.manifest, command=again, sessions=sessions))
     elif as_json:
         print_json(judged.verdicts)
     elif not targets:
         _show(folder, judged)
     if targets:
-        _update(targets, judged, folder, claims_dir, other, check)
+        _update(targets, judged, folder, claims_dir, sessions, check)
 
 
 def _keep(folder: RunFolder, judged: Rejudged, claims_dir: Path | None) -> None:
@@ -119,17 +125,27 @@ def _keep(folder: RunFolder, judged: Rejudged, claims_dir: Path | None) -> None:
         write_standings(folder)
 
 
-def _other_session(name: str, run: RunFolder) -> OtherSession:
-    """The run that --session names. Raises as `find_run` and `read`."""
+def _both_sessions(run: RunFolder, judged: Rejudged, there: RunFolder) -> BothSessions:
+    """The run, and the one that --session names. Raises as `read`."""
     from llama_workbench.harness.machine.environment import comparable
-    from llama_workbench.harness.report.agreement import OtherSession, changed_code
+    from llama_workbench.harness.report.agreement import changed_code
+    from llama_workbench.harness.report.sessions import BothSessions
     from llama_workbench.harness.store.files import MANIFEST, VERDICTS
 
-    there = find_run(name)
     warn_changed(there, read=(MANIFEST, VERDICTS))
-    ours, theirs = run.manifest(), there.manifest()
+    ours, theirs = judged.manifest, there.manifest()
     differences = [*comparable(ours.machine_facts, theirs.machine_facts), *changed_code(ours.sources, theirs.sources)]
-    return OtherSession(there.path.name, there.read(VERDICTS), tuple(dict.fromkeys(differences)))
+    first = _session(run, judged.verdicts, ours.dispute, ours.alpha)
+    second = _session(there, there.read(VERDICTS), ours.dispute, theirs.alpha)
+    return BothSessions(first, second, tuple(dict.fromkeys(differences)))
+
+
+def _session(run: RunFolder, verdicts: Sequence[Verdict], dispute: Dispute, alpha: float) -> Session:
+    from llama_workbench.harness.metrics.share.files import PHASES
+    from llama_workbench.harness.report.decision import decisions_of
+    from llama_workbench.harness.report.sessions import Session
+
+    return Session(run.path.name, verdicts, decisions_of(dispute, run.read_table(PHASES), verdicts, alpha))
 
 
 def _show(folder: RunFolder, judged: Rejudged) -> None:
@@ -152,30 +168,31 @@ def _update(
     judged: Rejudged,
     run: RunFolder,
     claims_dir: Path | None,
-    session: OtherSession | None,
+    sessions: BothSessions | None,
     check: bool,
 ) -> None:
     """Write or check the files. Exit code 1 where one is out of date."""
-    from llama_workbench.harness.metrics.share.files import PHASES
     from llama_workbench.harness.report.answer import answer_markdown, headlines
-    from llama_workbench.harness.report.decision import decisions_of, picks_markdown, picks_of
+    from llama_workbench.harness.report.decision import picks_markdown, picks_of
     from llama_workbench.harness.report.ladder import ladder_markdown, ladder_of
-    from llama_workbench.harness.report.markdown import markdown_table, session_markdown, update_file
+    from llama_workbench.harness.report.markdown import markdown_table, sessions_markdown, update_file
 
     manifest, stale = judged.manifest, False
     dispute = manifest.dispute
-    picks = picks_of(decisions_of(dispute, run.read_table(PHASES), judged.verdicts, manifest.alpha))
-    ladder = ladder_of(judged.verdicts, dispute, manifest)
-    name = session.name if session else None
+    shown = sessions or _session(run, judged.verdicts, dispute, manifest.alpha)
+    ladder = ladder_of(shown.verdicts, dispute, manifest)
+    name = sessions.second.name if sessions else None
     for file in targets:
         blocks = {
-            "answer": answer_markdown(judged.verdicts, dispute),
-            "headlines": headlines(judged.verdicts, dispute),
+            "answer": answer_markdown(shown.verdicts, dispute),
+            "headlines": headlines(shown.verdicts, dispute),
             "ladder": ladder_markdown(ladder) if ladder else "This run has not measured it.",
-            "rules": picks_markdown(picks),
+            "rules": picks_markdown(picks_of(shown.decisions)),
             **_gallery(file, judged, run, claims_dir),
-            **({"session": session_markdown(session, judged.verdicts, whole=False)} if session else {}),
-            "verdicts": markdown_table(*judged, command=_again(run.path, [file], name), session=session),
+            **({"session": sessions_markdown(sessions, whole=False)} if sessions else {}),
+            "verdicts": markdown_table(
+                shown.verdicts, manifest, command=_again(run.path, [file], name), sessions=sessions
+            ),
         }
         changed = update_file(file, blocks, check=check)
         stale |= check and changed

@@ -1,0 +1,157 @@
+"""Two sessions of one command as one: an answer counts where both of them give it. Pure functions.
+
+An interval over both reaches from the lowest to the highest end of theirs. So a third session that contradicts it would
+contradict both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from ..evidence.verdict import combine
+from ..spec.words import GIVEN, SETTLED, Cause, Word
+from ..store.verdict_schema import Effect, Verdict
+from .agreement import NOT_COMPARABLE, agreement_of, part_of
+from .decision import Decision
+from .outcome import outcome
+from .text import claim_text, effect_text
+
+OPEN = (Word.NOT_EVIDENCE, Word.INCONCLUSIVE)
+"""Words of an effect that is not settled, the one that counts first."""
+
+DIFFER = "two sessions do not say the same"
+"""Why an effect, or a verdict, is open where each session settles it."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """What a session of a command says: the name of its run, its verdicts, and what the teams' rules pick by them, by
+    workload."""
+
+    name: str
+    verdicts: Sequence[Verdict]
+    decisions: Mapping[str, Sequence[Decision]]
+
+
+@dataclass(frozen=True)
+class BothSessions:
+    """Two sessions of a command, and what of their machine or software is not the same."""
+
+    first: Session
+    second: Session
+    differences: Sequence[str] = ()
+
+    @cached_property
+    def verdicts(self) -> list[Verdict]:
+        """Of the first over both. What one session alone asked, or measured, is as that has it."""
+        there = _by_part(self.second.verdicts)
+        return [_over(each, there.get(part_of(each), each)) for each in self.first.verdicts]
+
+    @property
+    def decisions(self) -> dict[str, tuple[Decision, ...]]:
+        """What the rules pick, by workload: all that either session leaves possible."""
+        there = self.second.decisions
+        return {
+            workload: tuple(map(_either, here, there.get(workload, here)))
+            for workload, here in self.first.decisions.items()
+        }
+
+    def each_says(self, verdict: Verdict) -> str:
+        """What each session says by itself, for a table: once where they say the same."""
+        here, there = (_by_part(session.verdicts).get(part_of(verdict)) for session in (self.first, self.second))
+        if here is None or there is None:
+            return "one alone asked"
+        if here.verdict is there.verdict and here.verdict in GIVEN:
+            return "the same"
+        return "; ".join(dict.fromkeys((outcome(here), outcome(there))))
+
+    def agreement_lines(self) -> list[str]:
+        """How far they agree: one line, and one for each difference."""
+        pair = agreement_of(self.first.verdicts, self.second.verdicts)
+        other, apart = (len(each) or "none" for each in (pair.other_words, pair.apart))
+        lines = [
+            f"{self.second.name}: of {pair.judged} verdicts that both runs settled, {other} in other words; "
+            f"of {pair.compared} intervals in both, {apart} without a common point."
+        ]
+        if self.differences:
+            lines.append(f"{NOT_COMPARABLE}: {'; '.join(self.differences)}")
+        lines += [f"{claim_text(a)}: {outcome(a)}, there {outcome(b)}" for a, b in pair.other_words]
+        return lines + [f"{_what(a)}: {effect_text(a)}, there {effect_text(b)}" for a, b in pair.apart]
+
+
+def _by_part(verdicts: Iterable[Verdict]) -> dict[object, Verdict]:
+    return {part_of(verdict): verdict for verdict in verdicts}
+
+
+def _what(effect: Effect) -> str:
+    """Whose number it is; of one variant alone also which one, as it has several."""
+    sides = f"{effect.sides} on {effect.where}"
+    return sides if effect.baseline or effect.metric in sides else f"{sides}, {effect.metric}"
+
+
+def _over(one: Verdict, other: Verdict) -> Verdict:
+    if one is other or one.region != other.region or other.verdict is Word.NOT_MEASURABLE:
+        return one
+    theirs = {_key(effect): effect for effect in other.effects}
+    effects = tuple(_hull(each, theirs[_key(each)], one) if _key(each) in theirs else each for each in one.effects)
+    whole = replace(one, effects=effects, together=one.together and other.together)
+    if _is_of_effects(one) and _is_of_effects(other):
+        word, reason = combine(effects)
+        cause = Cause.NOT_SETTLED if word is Word.INCONCLUSIVE else Cause.NONE
+        return whole if word is one.verdict else replace(whole, verdict=word, reason=reason, cause=cause)
+    if one.verdict is other.verdict:
+        return whole
+    if other.verdict is Word.INCONCLUSIVE or one.verdict is Word.NOT_MEASURABLE:
+        return replace(whole, verdict=other.verdict, reason=other.reason, cause=other.cause)
+    if one.verdict is Word.INCONCLUSIVE:
+        return whole
+    return replace(whole, verdict=Word.INCONCLUSIVE, reason=DIFFER, cause=Cause.NOT_SETTLED)
+
+
+def _key(effect: Effect) -> object:
+    return effect.workload, effect.variant, effect.baseline, effect.metric, effect.machine
+
+
+def _is_of_effects(verdict: Verdict) -> bool:
+    """Whether it is what its effects come to, each being an answer."""
+    words = {effect.verdict for effect in verdict.effects}
+    return words <= {*SETTLED, *OPEN} and bool(words) and combine(verdict.effects)[0] is verdict.verdict
+
+
+def _hull(one: Effect, other: Effect, asked: Verdict) -> Effect:
+    """An effect over both sessions, with the one's notes."""
+    if not (_is_known(one) and _is_known(other)):
+        return other if _is_known(other) else one
+    whole = replace(
+        one,
+        ratio=(one.ratio + other.ratio) / 2 if one.unit else math.sqrt(one.ratio * other.ratio),
+        low=min(one.low, other.low),
+        high=max(one.high, other.high),
+        rounds=one.rounds + other.rounds,
+        seconds=one.seconds + other.seconds,
+        seconds_more=math.nan,
+    )
+    if one.verdict is other.verdict:
+        straddles = one.verdict is Word.REFUTED and _lies_in(whole, asked) and not _lies_in(one, asked)
+        return replace(whole, verdict=Word.INCONCLUSIVE, reason=DIFFER) if straddles else whole
+    for word, side in ((word, side) for word in OPEN for side in (one, other) if side.verdict is word):
+        return replace(whole, verdict=word, reason=side.reason, cause=side.cause, seconds_more=side.seconds_more)
+    return replace(whole, verdict=Word.INCONCLUSIVE, reason=DIFFER)
+
+
+def _is_known(effect: Effect) -> bool:
+    """Whether it has an interval, or is settled without one."""
+    return effect.lower is not None or effect.upper is not None or effect.verdict in SETTLED
+
+
+def _lies_in(effect: Effect, asked: Verdict) -> bool:
+    """Whether its interval reaches into what is claimed."""
+    low, high = asked.low, asked.high
+    return (low is None or effect.high >= low) and (high is None or effect.low <= high)
+
+
+def _either(one: Decision, other: Decision) -> Decision:
+    return replace(one, choices=tuple(dict.fromkeys((*one.choices, *other.choices))))
