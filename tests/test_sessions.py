@@ -9,7 +9,7 @@ import pytest
 
 from llama_workbench.harness.claims.dispute import load_dispute
 from llama_workbench.harness.report.decision import Measured, decide, picks_of
-from llama_workbench.harness.report.sessions import DIFFER, BothSessions, Session
+from llama_workbench.harness.report.sessions import DIFFER, BothSessions, SessionAnswers
 from llama_workbench.harness.spec.words import Cause, Word
 from llama_workbench.harness.store.verdict_schema import Effect, Ends, Verdict
 
@@ -33,7 +33,7 @@ def verdict(word: Word, *effects: Effect, region: Ends = FASTER, part: str = "",
 
 
 def both(first: Sequence[Verdict], second: Sequence[Verdict]) -> BothSessions:
-    return BothSessions(Session("first", first, {}), Session("second", second, {}))
+    return BothSessions(SessionAnswers("first", first, {}), SessionAnswers("second", second, {}))
 
 
 def over(first: Verdict, second: Verdict) -> Verdict:
@@ -116,9 +116,9 @@ def test_each_says_what_it_says_by_itself() -> None:
 def test_a_rule_may_pick_what_either_session_leaves_possible() -> None:
     dispute = load_dispute()
 
-    def session(name: str, mask: float) -> Session:
+    def session(name: str, mask: float) -> SessionAnswers:
         shares = {"mask_create": Measured(mask, mask - 0.1, mask + 0.1), "cache": Measured(1, 0.9, 1.1)}
-        return Session(name, [], {"prefill": decide(dispute, shares, {})})
+        return SessionAnswers(name, [], {"prefill": decide(dispute, shares, {})})
 
     alike = BothSessions(session("first", 2), session("second", 3)).decisions
     assert picks_of(alike) == picks_of(session("first", 2).decisions)

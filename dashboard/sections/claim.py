@@ -101,7 +101,7 @@ def show_answer(opened: state.Opened, claim: data.Claim, causes: str = "") -> No
     blocks.answers(texts, f"{blocks.verdict_word(outcomes.look_of(claim))} {who}", key="answer-box")
 
 
-def sessions(opened: state.Opened) -> Mapping[str, again.Said]:
+def sessions(opened: state.Opened) -> Mapping[str, again.Answers]:
     """What other sessions of the run say, by their names."""
     return again.sessions_of(opened.name, state.all_entries())
 

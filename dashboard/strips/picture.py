@@ -14,7 +14,7 @@ from typing import Any
 from llama_workbench.harness.report import outcome as outcomes
 from llama_workbench.harness.report.answer import found_words, told_apart
 from llama_workbench.harness.report.decision import Picked, decisions_of, picks_of
-from llama_workbench.harness.spec.words import Word
+from llama_workbench.harness.spec.words import SETTLED, Word
 from llama_workbench.harness.store.verdict_schema import Effect
 
 from .. import words
@@ -37,7 +37,8 @@ def look(shown: words.Appearance) -> Json:
 
 
 def strip(claim: data.Claim, *, named: bool = False) -> Json | None:
-    """The picture of one part; None where nothing was measured. named: with the workload beside each interval."""
+    """The picture of one part; None where nothing was measured. named: with the workload beside each interval that
+    settles something; of an open one it is told where the mouse is."""
     if claim.is_factorial:  # the two sides stand for the whole grid
         sides = tuple(effect for effect in claim.effects if effect.factor in SIDES[:2])
         claim = replace(claim, effects=sides, region=None)
@@ -68,13 +69,14 @@ def _row(plan: forest.Forest, effect: Effect, place: str, named: bool) -> Json:
     shown = effect.verdict.look
     ends = plan.ends(effect.lower, effect.upper)
     side = f"{effect.factor}, " if effect.factor else ""
+    beside = f"{effect.factor} on {place}" if effect.factor else place * (named and effect.verdict in SETTLED)
     return {
         "at": None if effect.value is None else _share(plan, effect.value),
         "low": _share(plan, ends[0]),
         "high": _share(plan, ends[1]),
         "colour": shown.colour,
         "hollow": shown.symbol.endswith("open"),
-        "name": words.clip(f"{effect.factor} on {place}" if effect.factor else place if named else "", 40),
+        "name": words.clip(beside, 40),
         "told": words.clip(f"{side}{effect.where}: {words.effect(effect)}, {shown.word.lower()}", LONGEST),
     }
 

@@ -14,11 +14,11 @@ from .entries import Entry, measured
 CHANGED = " with changes"
 """How the commit of a run ends whose code was not committed."""
 
-Said = Mapping[tuple[str, str], Word]
+Answers = Mapping[tuple[str, str], Word]
 """What a session says, by claim and part."""
 
 
-def sessions_of(name: str, listed: Sequence[Entry]) -> dict[str, Said]:
+def sessions_of(name: str, listed: Sequence[Entry]) -> dict[str, Answers]:
     """The sessions of the run of this name among those that are listed, by name; none where its commit is not known, or
     was changed."""
     run = next((entry for entry in listed if entry.name == name), None)
@@ -26,24 +26,24 @@ def sessions_of(name: str, listed: Sequence[Entry]) -> dict[str, Said]:
         return {}
     others = {measured(entry): entry for entry in listed if _same(entry.summary, run.summary)}
     others.pop(measured(run), None)
-    asked = _said(run.summary).keys()
-    said = {each.name: _said(each.summary) for each in others.values()}
-    return {name: each for name, each in said.items() if not asked.isdisjoint(each)}
+    asked = _answers_of(run.summary).keys()
+    answers = {each.name: _answers_of(each.summary) for each in others.values()}
+    return {name: each for name, each in answers.items() if not asked.isdisjoint(each)}
 
 
-def _same(one: RunSummary, other: RunSummary) -> bool:
-    return one.problem is None and (one.commit, one.machine, one.mode) == (other.commit, other.machine, other.mode)
+def _same(run: RunSummary, other: RunSummary) -> bool:
+    return run.problem is None and (run.commit, run.machine, run.mode) == (other.commit, other.machine, other.mode)
 
 
-def _said(run: RunSummary) -> dict[tuple[str, str], Word]:
+def _answers_of(run: RunSummary) -> dict[tuple[str, str], Word]:
     return {(claim, part): word for claim, part, word in run.claims}
 
 
-def of_run(claims: Sequence[data.Claim], sessions: Mapping[str, Said]) -> str:
+def of_run(claims: Sequence[data.Claim], sessions: Mapping[str, Answers]) -> str:
     """How far they agree with the verdicts of a run, in a sentence; empty where none settles any of these."""
     both = {
-        name: [claim.verdict is said[_part(claim)] for claim in claims if _both_settle(claim, said)]
-        for name, said in sessions.items()
+        name: [claim.verdict is answers[_part(claim)] for claim in claims if _both_settle(claim, answers)]
+        for name, answers in sessions.items()
     }
     both = {name: alike for name, alike in both.items() if alike}
     alike = [each for some in both.values() for each in some]
@@ -55,13 +55,13 @@ def of_run(claims: Sequence[data.Claim], sessions: Mapping[str, Said]) -> str:
     return f"{len(both)} other sessions agree in {count} that they settle too."
 
 
-def _both_settle(claim: data.Claim, said: Said) -> bool:
-    return claim.verdict in GIVEN and said.get(_part(claim)) in GIVEN
+def _both_settle(claim: data.Claim, answers: Answers) -> bool:
+    return claim.verdict in GIVEN and answers.get(_part(claim)) in GIVEN
 
 
-def of_claim(claim: data.Claim, sessions: Mapping[str, Said]) -> str:
+def of_claim(claim: data.Claim, sessions: Mapping[str, Answers]) -> str:
     """What they say of a claim, in a sentence; empty where none was asked."""
-    there = {name: said[_part(claim)] for name, said in sessions.items() if _part(claim) in said}
+    there = {name: answers[_part(claim)] for name, answers in sessions.items() if _part(claim) in answers}
     if not there:
         return ""
     counts = Counter(_answer(claim.verdict, word) for word in there.values())

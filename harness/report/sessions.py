@@ -27,7 +27,7 @@ DIFFER = "two sessions do not say the same"
 
 
 @dataclass(frozen=True)
-class Session:
+class SessionAnswers:
     """What a session of a command says: the name of its run, its verdicts, and what the teams' rules pick by them, by
     workload."""
 
@@ -40,8 +40,8 @@ class Session:
 class BothSessions:
     """Two sessions of a command, and what of their machine or software is not the same."""
 
-    first: Session
-    second: Session
+    first: SessionAnswers
+    second: SessionAnswers
     differences: Sequence[str] = ()
 
     @cached_property
@@ -92,21 +92,21 @@ def _what(effect: Effect) -> str:
     return sides if effect.baseline or effect.metric in sides else f"{sides}, {effect.metric}"
 
 
-def _over(one: Verdict, other: Verdict) -> Verdict:
-    if one is other or one.region != other.region or other.verdict is Word.NOT_MEASURABLE:
-        return one
-    theirs = {_key(effect): effect for effect in other.effects}
-    effects = tuple(_hull(each, theirs[_key(each)], one) if _key(each) in theirs else each for each in one.effects)
-    whole = replace(one, effects=effects, together=one.together and other.together)
-    if _is_of_effects(one) and _is_of_effects(other):
+def _over(here: Verdict, there: Verdict) -> Verdict:
+    if here is there or here.region != there.region or there.verdict is Word.NOT_MEASURABLE:
+        return here
+    theirs = {_key(effect): effect for effect in there.effects}
+    effects = tuple(_hull(each, theirs[_key(each)], here) if _key(each) in theirs else each for each in here.effects)
+    whole = replace(here, effects=effects, together=here.together and there.together)
+    if _is_of_effects(here) and _is_of_effects(there):
         word, reason = combine(effects)
         cause = Cause.NOT_SETTLED if word is Word.INCONCLUSIVE else Cause.NONE
-        return whole if word is one.verdict else replace(whole, verdict=word, reason=reason, cause=cause)
-    if one.verdict is other.verdict:
+        return whole if word is here.verdict else replace(whole, verdict=word, reason=reason, cause=cause)
+    if here.verdict is there.verdict:
         return whole
-    if other.verdict is Word.INCONCLUSIVE or one.verdict is Word.NOT_MEASURABLE:
-        return replace(whole, verdict=other.verdict, reason=other.reason, cause=other.cause)
-    if one.verdict is Word.INCONCLUSIVE:
+    if there.verdict is Word.INCONCLUSIVE or here.verdict is Word.NOT_MEASURABLE:
+        return replace(whole, verdict=there.verdict, reason=there.reason, cause=there.cause)
+    if here.verdict is Word.INCONCLUSIVE:
         return whole
     return replace(whole, verdict=Word.INCONCLUSIVE, reason=DIFFER, cause=Cause.NOT_SETTLED)
 
@@ -121,23 +121,23 @@ def _is_of_effects(verdict: Verdict) -> bool:
     return words <= {*SETTLED, *OPEN} and bool(words) and combine(verdict.effects)[0] is verdict.verdict
 
 
-def _hull(one: Effect, other: Effect, asked: Verdict) -> Effect:
-    """An effect over both sessions, with the one's notes."""
-    if not (_is_known(one) and _is_known(other)):
-        return other if _is_known(other) else one
+def _hull(here: Effect, there: Effect, asked: Verdict) -> Effect:
+    """An effect over both sessions, with the notes of the first."""
+    if not (_is_known(here) and _is_known(there)):
+        return there if _is_known(there) else here
     whole = replace(
-        one,
-        ratio=(one.ratio + other.ratio) / 2 if one.unit else math.sqrt(one.ratio * other.ratio),
-        low=min(one.low, other.low),
-        high=max(one.high, other.high),
-        rounds=one.rounds + other.rounds,
-        seconds=one.seconds + other.seconds,
+        here,
+        ratio=(here.ratio + there.ratio) / 2 if here.unit else math.sqrt(here.ratio * there.ratio),
+        low=min(here.low, there.low),
+        high=max(here.high, there.high),
+        rounds=here.rounds + there.rounds,
+        seconds=here.seconds + there.seconds,
         seconds_more=math.nan,
     )
-    if one.verdict is other.verdict:
-        straddles = one.verdict is Word.REFUTED and _lies_in(whole, asked) and not _lies_in(one, asked)
+    if here.verdict is there.verdict:
+        straddles = here.verdict is Word.REFUTED and _lies_in(whole, asked) and not _lies_in(here, asked)
         return replace(whole, verdict=Word.INCONCLUSIVE, reason=DIFFER) if straddles else whole
-    for word, side in ((word, side) for word in OPEN for side in (one, other) if side.verdict is word):
+    for word, side in ((word, side) for word in OPEN for side in (here, there) if side.verdict is word):
         return replace(whole, verdict=word, reason=side.reason, cause=side.cause, seconds_more=side.seconds_more)
     return replace(whole, verdict=Word.INCONCLUSIVE, reason=DIFFER)
 
@@ -153,5 +153,5 @@ def _lies_in(effect: Effect, asked: Verdict) -> bool:
     return (low is None or effect.high >= low) and (high is None or effect.low <= high)
 
 
-def _either(one: Decision, other: Decision) -> Decision:
-    return replace(one, choices=tuple(dict.fromkeys((*one.choices, *other.choices))))
+def _either(here: Decision, there: Decision) -> Decision:
+    return replace(here, choices=tuple(dict.fromkeys((*here.choices, *there.choices))))

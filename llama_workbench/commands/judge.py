@@ -15,7 +15,7 @@ from .shared import AsJson, RunArgument, print_json, show, warn_changed, write
 
 if TYPE_CHECKING:
     from llama_workbench.harness.fleet.rejudge import Rejudged
-    from llama_workbench.harness.report.sessions import BothSessions, Session
+    from llama_workbench.harness.report.sessions import BothSessions, SessionAnswers
     from llama_workbench.harness.spec.dispute import Dispute
     from llama_workbench.harness.store.folder import RunFolder
     from llama_workbench.harness.store.verdict_schema import Verdict
@@ -140,12 +140,12 @@ def _both_sessions(run: RunFolder, judged: Rejudged, there: RunFolder) -> BothSe
     return BothSessions(first, second, tuple(dict.fromkeys(differences)))
 
 
-def _session(run: RunFolder, verdicts: Sequence[Verdict], dispute: Dispute, alpha: float) -> Session:
+def _session(run: RunFolder, verdicts: Sequence[Verdict], dispute: Dispute, alpha: float) -> SessionAnswers:
     from llama_workbench.harness.metrics.share.files import PHASES
     from llama_workbench.harness.report.decision import decisions_of
-    from llama_workbench.harness.report.sessions import Session
+    from llama_workbench.harness.report.sessions import SessionAnswers
 
-    return Session(run.path.name, verdicts, decisions_of(dispute, run.read_table(PHASES), verdicts, alpha))
+    return SessionAnswers(run.path.name, verdicts, decisions_of(dispute, run.read_table(PHASES), verdicts, alpha))
 
 
 def _show(folder: RunFolder, judged: Rejudged) -> None:
