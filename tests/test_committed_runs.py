@@ -12,6 +12,9 @@ import pytest
 from llama_workbench import ROOT
 from llama_workbench.commands.app import main
 from llama_workbench.harness.fleet.rejudge import Rejudged, rejudge
+from llama_workbench.harness.report.agreement import agreement_of
+from llama_workbench.harness.report.sessions import BothSessions, SessionAnswers
+from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
 
@@ -68,3 +71,13 @@ def test_what_is_made_from_the_run_is_up_to_date(
         readme.count(f"<!-- {name}:begin -->") == 1 for name in ("answer", "headlines", "ladder", "rules", "session")
     )
     assert verdicts.count("<!-- verdicts:begin -->") == 1
+
+
+def test_a_make_bench_contradicts_no_interval_over_both_sessions() -> None:
+    answers = {
+        name: RunFolder(ROOT / "results" / "baselines" / name).read(VERDICTS)
+        for name in ("reference", "reference-second", "bench-epyc")
+    }
+    first, second = (SessionAnswers(name, answers[name], {}) for name in ("reference", "reference-second"))
+    over_both = agreement_of(BothSessions(first, second).verdicts, answers["bench-epyc"])
+    assert over_both.compared >= 75 and not over_both.apart
