@@ -131,7 +131,7 @@ def test_a_step_without_an_interval_leaves_the_product_open() -> None:
 
 
 def test_the_steps_that_were_measured_multiply_to_the_whole_within_their_intervals() -> None:
-    """In the reference on all workloads, in the session before it wherever each step has an interval."""
+    """In the first session on all workloads, in the second wherever each step has an interval."""
     for name in ("reference", "reference-second"):
         folder = RunFolder(ROOT / "results" / "baselines" / name)
         manifest = folder.manifest()
