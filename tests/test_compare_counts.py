@@ -15,7 +15,7 @@ import pytest
 from llama_workbench.commands.app import main
 from llama_workbench.harness.baselines.regressions import compare
 from llama_workbench.harness.baselines.rows import Answer, Row, RunComparison, gated
-from llama_workbench.harness.baselines.text import MARKER, render, to_junit, to_markdown
+from llama_workbench.harness.baselines.text import MARKER, change_text, render, to_junit, to_markdown
 from llama_workbench.harness.baselines.thresholds import ForSome, Thresholds, What
 from llama_workbench.harness.metrics.instructions.callgrind import ALLOCATORS, DISPATCH, KERNELS
 from llama_workbench.harness.report.terminal import console, show
@@ -301,6 +301,21 @@ def test_memory_is_compared_by_its_peak(tmp_path: Path) -> None:
     other = with_memory(a_run(tmp_path / "other", environment={"torch": "2.14.0"}), team006_after=9_000_000)
     reason = rows(compare(one, other), "memory")["team006_after"].reason
     assert reason.startswith("more memory, but on a different machine: temporary tensors")
+
+
+def test_memory_that_was_none_before_has_no_percentage(tmp_path: Path) -> None:
+    """A part that is called alone may hold nothing, and allocate nothing."""
+    empty = {"parameter_bytes": 0, "cache_bytes": 0}
+    names = [("one", 0), ("two", 0), ("three", 500_000)]
+    folders = []
+    for name, size in names:
+        run = with_memory(a_run(tmp_path / name), team006_after=size)
+        run.write_json("memory.json", [each | empty for each in run.records("memory.json")])
+        folders.append(run)
+    same, more = (rows(compare(folders[0], run), "memory")["team006_after"] for run in folders[1:])
+    assert (same.verdict, same.change_percent) == ("no regression", None)
+    assert (more.verdict, more.change_percent) == ("regression", None)
+    assert change_text(same) == change_text(more) == "–"
 
 
 def test_other_operations_are_no_regression_by_themselves(tmp_path: Path) -> None:

@@ -222,7 +222,7 @@ def self_check(noise: Noise) -> str:
     if fired:
         return f"Self-check failed: a difference in {fired} of {count}."
     if noise.typical:
-        size = words.percent(noise.typical)
+        size = f"{short(100 * noise.typical)} %"
         return f"Self-check failed: no difference in any of {count}. All together show one, of some {size}."
     return f"Self-check: no difference in {count}."
 

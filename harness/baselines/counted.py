@@ -137,7 +137,7 @@ def _memory_rows(old: CountedRun, now: CountedRun, thresholds: Thresholds, *, sa
             continue
         limit = thresholds.of("memory", *key)
         least = max(base * limit / 100, LEAST_BYTES)
-        percent, detail = 100 * (new / base - 1), _grown(before, after)
+        percent, detail = 100 * (new / base - 1) if base else None, _grown(before, after)
         verdict: Answer = "no regression"
         if new - base > least:
             verdict = "regression" if same_machine else "cannot tell"
