@@ -216,9 +216,9 @@ def self_check(noise: Noise) -> str:
     known = [each for each in controls if each.fired or (math.isfinite(each.low) and math.isfinite(each.high))]
     if not known:
         return "Self-check: the A/A controls (same code, timed as two sides) had too few rounds." if controls else ""
-    fired, short = sum(each.fired for each in known), len(controls) - len(known)
+    fired, lacking = sum(each.fired for each in known), len(controls) - len(known)
     count = f"{len(known)} A/A control{'s' * (len(known) > 1)} (the same code, timed as two sides)"
-    count += f"; {short} more had too few rounds" if short else ""
+    count += f"; {lacking} more had too few rounds" if lacking else ""
     if fired:
         return f"Self-check failed: a difference in {fired} of {count}."
     if noise.typical:
