@@ -97,7 +97,7 @@ def test_a_table_over_two_sessions_says_what_each_says_by_itself(
     rows = [line for line in text.splitlines() if line.startswith("| `")]
     pair = agreement_of(*(runs[name].read(VERDICTS) for name in ("first", "second")))
     assert sum(line.endswith("| the same |") for line in rows) == pair.judged >= 3
-    assert not any(line.endswith("| one alone asked |") for line in rows)
+    assert not any(line.endswith("| asked in one session only |") for line in rows)
     assert "Another session, second: of " in text and "in other words; of " in text and "there " not in text
     assert f"--session {runs['second'].path.name}" in text
     with pytest.raises(SystemExit, match="0"):

@@ -98,7 +98,7 @@ def test_what_one_alone_measured_or_asked_is_as_it_has_it() -> None:
     assert over(verdict(Word.SUPPORTED, YES), verdict(Word.REFUTED, NO, region=RANGE)).effects == (YES,)
     sessions = both([verdict(Word.SUPPORTED, YES)], [verdict(Word.SUPPORTED, YES, part="another")])
     assert sessions.verdicts == [verdict(Word.SUPPORTED, YES)]
-    assert sessions.each_says(sessions.verdicts[0]) == "one alone asked"
+    assert sessions.each_says(sessions.verdicts[0]) == "asked in one session only"
 
 
 def test_no_evidence_in_one_session_is_no_evidence() -> None:

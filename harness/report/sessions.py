@@ -46,7 +46,7 @@ class BothSessions:
 
     @cached_property
     def verdicts(self) -> list[Verdict]:
-        """Of the first over both. What one session alone asked, or measured, is as that has it."""
+        """Those of the first, each over both. What only one session asked, or measured, stands as it was found."""
         there = _by_part(self.second.verdicts)
         return [_over(each, there.get(part_of(each), each)) for each in self.first.verdicts]
 
@@ -63,7 +63,7 @@ class BothSessions:
         """What each session says by itself, for a table: once where they say the same."""
         here, there = (_by_part(session.verdicts).get(part_of(verdict)) for session in (self.first, self.second))
         if here is None or there is None:
-            return "one alone asked"
+            return "asked in one session only"
         if here.verdict is there.verdict and here.verdict in GIVEN:
             return "the same"
         return "; ".join(dict.fromkeys((outcome(here), outcome(there))))
