@@ -78,6 +78,15 @@ class Begun:
             assert self.process.poll() is None and time.monotonic() < end, self.said()
             time.sleep(0.05)
 
+    def ended(self) -> int:
+        """Its exit status; AssertionError with where it stands and what it printed, where it goes on for too long."""
+        try:
+            return self.process.wait(PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            command = [Path(sys.executable).with_name("py-spy"), "dump", "--pid", str(self.process.pid)]
+            stack = subprocess.run(command, capture_output=True, text=True, check=False)
+            raise AssertionError(f"{stack.stdout}{stack.stderr}\n{self.said()}") from None
+
     def orphans(self) -> list[psutil.Process]:
         """What it left behind, once that had time to end."""
         end = time.monotonic() + 15.0

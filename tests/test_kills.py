@@ -65,7 +65,7 @@ def end(run: kills.Begun, signals: list[signal.Signals], capsys: pytest.CaptureF
     for number in signals:
         run.process.send_signal(number)
         time.sleep(0.05)  # two at once are one
-    assert run.process.wait(kills.PATIENCE_SECONDS) != 0
+    assert run.ended() != 0
     assert not run.orphans()
     assert "Traceback" not in run.said()
     assert KILL in signals or f"interrupted ({signals[0].name})" in run.said()
@@ -216,6 +216,31 @@ def test_a_second_signal_waits_while_the_first_is_on_its_way_out():
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(INT)
     assert signal.getsignal(TERM) is signal.SIG_DFL
+
+
+class Dying:
+    """An exception in its destructor is lost, as Python has it."""
+
+    def __del__(self) -> None:
+        signal.raise_signal(INT)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_signal_that_got_lost_is_heard_with_the_next_round(tmp_path, monkeypatch):
+    run, told = a_run(tmp_path, monkeypatch)
+    rounds = iter(runs.write_run(tmp_path / "other", only=("prefill-15m-t128",), compare=COMPARED).rounds())
+
+    def measure(begun: float) -> None:
+        run._keep(next(rounds))
+        dying = Dying()
+        del dying
+        run._keep(next(rounds))
+        raise AssertionError("it goes on")
+
+    monkeypatch.setattr(run, "_measure", measure)
+    result = run.measure()
+    assert result.interrupted and sum(result.folder.finished_rounds().values()) == 2
+    assert "interrupted (SIGINT): what was measured is kept" in told.notes
 
 
 def test_an_ignored_signal_stays_ignored():

@@ -90,7 +90,7 @@ class FleetRun:
     def _measured(self, interrupts: Interrupts) -> str:
         """The status that it ended with."""
         try:
-            self._serve()
+            self._serve(interrupts)
         except KeyboardInterrupt:
             self.progress.note(f"interrupted ({interrupts.name or 'Ctrl-C'}): what was measured is kept")
             self._stop(interrupts)
@@ -108,9 +108,10 @@ class FleetRun:
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
-    def _serve(self) -> None:
+    def _serve(self, interrupts: Interrupts) -> None:
         """Until all is measured. Raises MeasureError where no node is left that could."""
         while True:
+            interrupts.raise_lost()
             self._take_on_nodes()
             for station in self.stations:
                 if station.state == "idle":

@@ -16,6 +16,9 @@ class Interrupts(ExitStack):
     Processes are being ended then, and files put in order; that is quick, and a second exception in the middle of it
     would leave some of them behind. `again` says that there was one. `name` is that of the first signal. A signal that
     this process ignores (what a shell starts with & ignores SIGINT) stays ignored.
+
+    An exception that is raised in a destructor, or in a callback of the garbage collector, is lost there; who works in
+    a loop calls `raise_lost`.
     """
 
     def __init__(self) -> None:
@@ -30,6 +33,11 @@ class Interrupts(ExitStack):
                     self.callback(signal.signal, number, before)
                     signal.signal(number, self._heard)
         return self
+
+    def raise_lost(self) -> None:
+        """KeyboardInterrupt where a signal was heard and nothing came of it."""
+        if self.name and not _on_its_way():
+            raise KeyboardInterrupt(self.name)
 
     def _heard(self, number: int, frame: FrameType | None) -> None:
         if _on_its_way():

@@ -120,6 +120,7 @@ class Run:
         self.cache = cache_directory()
         self.started = datetime.now(UTC)
         self.lock = Lock()
+        self.interrupts = Interrupts()
         if earlier is None:
             self.folder = RunFolder.create(options.run_dir, lock=self.lock)
         else:
@@ -138,20 +139,20 @@ class Run:
     def measure(self) -> Result:
         """Everything. Ctrl-C (or SIGTERM) ends the measuring, and what there is by then is kept and judged; after a
         second one, or one during the judging, the run is left to `workbench judge`."""
-        with contextlib.closing(self.lock), Interrupts() as interrupts:
+        with contextlib.closing(self.lock), self.interrupts:
             try:
-                status = self._measured(interrupts)
-                return self._unjudged() if interrupts.again else self._finish(status)
+                status = self._measured()
+                return self._unjudged() if self.interrupts.again else self._finish(status)
             except KeyboardInterrupt:
                 return self._unjudged()
 
-    def _measured(self, interrupts: Interrupts) -> str:
+    def _measured(self) -> str:
         """The status that measuring ended with."""
         begun = time.monotonic()
         try:
             self._measure(begun)
         except KeyboardInterrupt:
-            self.progress.note(f"interrupted ({interrupts.name or 'Ctrl-C'}): what was measured is kept")
+            self.progress.note(f"interrupted ({self.interrupts.name or 'Ctrl-C'}): what was measured is kept")
             return "interrupted"
         except BaseException:
             with contextlib.suppress(RunError):  # a full disk is what the user must hear of, not this
@@ -295,6 +296,7 @@ class Run:
     def _keep(self, finished: Round) -> None:
         """Store a finished round; a snapshot in Parquet now and then, so that other tools can look at a live run."""
         self.folder.append_round(finished)
+        self.interrupts.raise_lost()
         if time.monotonic() - self.last_snapshot > SNAPSHOT_SECONDS:
             self.folder.snapshot()
             self._write_manifest("running")
@@ -306,8 +308,7 @@ class Run:
         excluded = measurement.participants.excluded if measurement else {}
         before = self.earlier.manifest if self.earlier else Manifest()
         started = self.started.isoformat(timespec="seconds")
-        sitting = {"started": started, "budget_seconds": self.options.budget_seconds}
-        content = {
+        return manifest_of({
             "format": FORMAT,
             "id": self.folder.path.name,
             "started": before.started or started,
@@ -318,7 +319,7 @@ class Run:
             "seed": self.options.seed,
             "options": kept(self.options),
             "budget_seconds": (before.budget_seconds or 0.0) + self.options.budget_seconds,
-            "sittings": [*before.sittings, sitting],
+            "sittings": [*before.sittings, {"started": started, "budget_seconds": self.options.budget_seconds}],
             "sources": self.sources,
             "passes": self.passes,
             "alpha": ALPHA,
@@ -331,8 +332,7 @@ class Run:
             "checkpoints": {name: facts | self.checkpoint_facts.get(name, {}) for name, facts in checkpoints.items()},
             "experiments": [book.to_json() for book in measurement.participants.books] if measurement else [],
             "excluded": [{"variant": name, "reason": reason} for name, reason in excluded.items()],
-        }
-        return manifest_of(content)
+        })  # fmt: skip
 
     def _write_manifest(self, status: str) -> None:
         if self.is_open:
