@@ -125,6 +125,25 @@ def test_calls_unlike_the_yardsticks_shift_more(base: RunFolder, tmp_path: Path)
     assert row(compare(old, by_35), "decode-15m-c64", "team005_hybrid").verdict == "regression"
 
 
+def test_calls_of_nanoseconds_shift_most(tmp_path: Path) -> None:
+    """Against what they stand against; one that takes far longer has the tolerance of other unlike calls."""
+
+    def verdict(of: float, slower_by: float) -> str:
+        old, new = (
+            a_run(
+                tmp_path / f"{of}-{slower_by}-{side}",
+                seed=side,
+                only=["decode-15m-c64"],
+                factors={"team005_hybrid": factor},
+            )
+            for side, factor in enumerate((of, of * slower_by))
+        )
+        return row(compare(old, new), "decode-15m-c64", "team005_hybrid").verdict
+
+    assert verdict(1 / 25, 1.41) == "cannot tell" and verdict(1 / 25, 1.8) == "regression"
+    assert verdict(25, 1.41) == "regression"
+
+
 def test_between_threshold_and_tolerance_it_cannot_tell(base: RunFolder, tmp_path: Path) -> None:
     found = compare(base, a_run(tmp_path / "new", seed=2, only=["decode-15m-c64"], factors=slower("team005_hybrid", 6)))
     assert found.exit_code == 2

@@ -18,7 +18,9 @@ from tests.test_dashboard import an_effect
 from tests.test_phases import table
 
 SPIN = "import time\nbegun = time.process_time()\nwhile time.process_time() - begun < 1.0: pass\ntime.sleep(60)\n"
-DETACH = f"import subprocess, sys\nprint(subprocess.Popen([sys.executable, '-c', {SPIN!r}], stdout=-3, stderr=-3).pid)\n"
+DETACH = (
+    f"import subprocess, sys\nprint(subprocess.Popen([sys.executable, '-c', {SPIN!r}], stdout=-3, stderr=-3).pid)\n"
+)
 
 
 def spun(process: psutil.Process) -> None:
