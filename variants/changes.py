@@ -88,4 +88,13 @@ CHANGES: Mapping[str, CodeChange] = {
  logits = forward(tokens, position)
 """,
     ),
+    "fast_rows_compiled": CodeChange(
+        "keep weights [out, in], and write one token's products as sums",
+        """\
+ # in the compiled forward, y as [1, E], down_weight as [out, in]
+-x = torch.addmm(x, y, down_weight)
++y = y.as_strided(y.shape, y.stride())  # in memory from here on, or each row would compute it anew
++x = x + (down_weight * y).sum(-1)
+""",
+    ),
 }

@@ -3,6 +3,9 @@
 One row of activations times a matrix reads every weight once and computes two operations with it: memory decides.
 Written as a sum over products, `torch.compile` makes a loop of it that reads memory in order, which MKL's kernels for
 matrices do not keep up with. Several tokens at a time are left to MKL and to SDPA.
+
+The compiler writes what leads to a product into its loop as well, and would compute norm and residual anew for each
+row. `stored` keeps it from that.
 """
 
 from __future__ import annotations
@@ -40,9 +43,14 @@ class Parts(NamedTuple):
     sin: Tensor
 
 
+def stored(x: Tensor) -> Tensor:
+    """The same contiguous tensor, which the compiler has in memory from here on: a view by strides needs storage."""
+    return x.as_strided(x.shape, x.stride())
+
+
 def product(x: Tensor, matrix: Tensor) -> Tensor:
     """[N, in] times the rows of [out, in] → [N, out]."""
-    return (matrix * x).sum(-1)[None] if x.shape[0] == 1 else x @ matrix.t()
+    return (matrix * stored(x)).sum(-1)[None] if x.shape[0] == 1 else x @ matrix.t()
 
 
 def attended(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -76,7 +84,7 @@ def forward(
         y = product(F.rms_norm(x, shape, layer.attention_norm, config.rms_norm_eps), layer.qkv)
         y = y.view(batch, length, heads + 2 * kv_heads, head_dim)
         qk = y[:, :, : heads + kv_heads]
-        qk = qk * cos + qk.roll(head_dim // 2, -1) * sin  # Q and K turned together
+        qk = stored(qk * cos + qk.roll(head_dim // 2, -1) * sin)  # Q and K turned together
         k_all[:, :, position:end] = qk[:, :, heads:].transpose(1, 2)
         v_all[:, :, position:end] = y[:, :, heads + kv_heads :].transpose(1, 2)
         q = qk[:, :, :heads].transpose(1, 2)  # [B, H, T, D]
