@@ -24,7 +24,7 @@ from llama_workbench.harness.spec.answer import RoundAnswer
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import manifest_of
-from llama_workbench.harness.worker import gating, reference_logits
+from llama_workbench.harness.worker import gating, models, reference_logits
 from llama_workbench.harness.worker.gates.logits import TOLERANCES, greedy, judge_tokens
 from llama_workbench.harness.worker.gates.small import small_geometries, small_weights
 from llama_workbench.harness.worker.gating import gate
@@ -116,6 +116,17 @@ def test_the_lead_of_a_token_is_a_share_of_the_largest_logit():
     assert margins.tolist() == [[0.125, 0.125], [0.0625, 0.0625]]
 
 
+class Asked:
+    """A model behind the interface of an engine that takes requests."""
+
+    def __init__(self, model):
+        self.model = model
+
+    def generate(self, tokens, count):
+        self.model.reset()
+        return torch.stack(list(generate(self.model, tokens, count)), dim=1)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return synthesize(geometries.get("tiny"), cache=tmp_path_factory.mktemp("cache"))
@@ -147,6 +158,23 @@ def judged_round(worker: Worker, folder: Path, workload: str, index: int, names:
     wrong = examiner.judge(str(folder), work, worker.draw, str(file), found.drawn)
     assert {entry["variant"] for entry in found.drawn} == set(names)
     return replace(found, wrong={**found.wrong, **wrong})
+
+
+def test_what_an_engine_generates_is_held_to_the_prompt_that_it_was_given(worker, folder, monkeypatch):
+    """Also where others make an untimed call before each sample, and it does not."""
+    workload, names = "decode-tiny-c16", ["fast", "yardstick"]
+    opened(worker, folder, workload, *names)
+    made = models.model_of
+    monkeypatch.setattr(models, "takes_requests", lambda variant: variant.name == "fast")
+    monkeypatch.setattr(
+        models,
+        "model_of",
+        lambda bench, variant: (Asked if variant.name == "fast" else lambda m: m)(made(bench, variant)),
+    )
+    worker.benches[workload].subjects["fast"].output = torch.zeros(1, 1 + models.DECODED, dtype=torch.long)
+    for index in range(3):
+        found = judged_round(worker, folder, workload, index, names)
+        assert found.wrong == {} and {each["variant"]: each["kind"] for each in found.drawn}["fast"] == "tokens"
 
 
 def test_our_own_variants_are_not_blamed_where_the_machine_makes_them_wait(worker, folder, monkeypatch):

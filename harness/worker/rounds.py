@@ -275,8 +275,8 @@ class OpenRound:
             subject = self.bench.subjects[name]
             count = self.shape.repeats[name] if runner.counts_as == 1 else 1
             kept = output_places(self.places, subject.output, count)
-            runner.prepare(length, prompt_of[name], count + prime)
-            primed = prime and runner.counts_as == 1
+            primed = prime if runner.counts_as == 1 else 0
+            runner.prepare(length, prompt_of[name], count + primed)
             if primed:
                 _call_for(runner, self.shape.warm_ns)
             faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
