@@ -81,3 +81,17 @@ def test_a_make_bench_contradicts_no_interval_over_both_sessions() -> None:
     first, second = (SessionAnswers(name, answers[name], {}) for name in ("reference", "reference-second"))
     over_both = agreement_of(BothSessions(first, second).verdicts, answers["bench-epyc"])
     assert over_both.compared >= 75 and not over_both.apart
+
+
+@pytest.mark.parametrize("document", ["README.md", "METHODOLOGY.md"])
+def test_what_is_said_of_compiled_products_was_measured(document: str) -> None:
+    text = " ".join((ROOT / document).read_text(encoding="utf-8").split())
+    verdicts = RunFolder(ROOT / "results" / "baselines" / "fast-is-level").read(VERDICTS)
+    effects = {(one.part, effect.workload): effect for one in verdicts for effect in one.effects}
+    for part, workload in (
+        ("one token's products by the compiler", "decode-15m-c64"),
+        ("one token's products by the compiler", "decode-7b-1layer-c1"),
+        ("llama.cpp, against compiled by rows", "decode-15m-c64"),
+    ):
+        effect = effects[part, workload]
+        assert f"{effect.ratio:.3f} [{effect.low:.3f}, {effect.high:.3f}] times" in text, (part, workload)
