@@ -114,13 +114,13 @@ def test_room_is_asked_for_weights_and_copies_of_them(tmp_path: Path, monkeypatc
 
     assert asked(21, "prefill-7b-bf16-t8", "team005_planned", "yardstick") == ""
     few = asked(18, "prefill-7b-bf16-t8", "team005_planned", "yardstick")
-    assert few == "no room: 20.8 GiB of memory are needed (12.6 GiB of weights), 18.0 GiB are free"
-    assert "31.1 GiB of memory" in asked(19, "prefill-7b-bf16-t8", "fast")  # a copy of all matrices
-    assert "31.4 GiB of memory" in asked(19, "prefill-7b-bf16-t8", "somebody's")  # nobody knows what it holds
+    assert few == "no room: 20.83 GiB of memory are needed (12.55 GiB of weights), 18.00 GiB are free"
+    assert "31.13 GiB of memory" in asked(19, "prefill-7b-bf16-t8", "fast")  # a copy of all matrices
+    assert "31.38 GiB of memory" in asked(19, "prefill-7b-bf16-t8", "somebody's")  # nobody knows what it holds
     assert asked(0, PART, "fast") == ""
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 4 * GIB}))
     full = asked(100, WHOLE, "fast", cache=tmp_path / "not" / "there")
-    assert full.startswith("no room: 4.1 GiB of ") and full.endswith("needed for the checkpoint, 4.0 GiB are free")
+    assert full.startswith("no room: 4.10 GiB of ") and full.endswith("needed for the checkpoint, 4.00 GiB are free")
 
 
 @pytest.mark.usefixtures("warm")

@@ -62,4 +62,4 @@ def no_room(experiment: Experiment, geometry: Geometry, cache: Path | None) -> s
 
 
 def _gib(size_bytes: int) -> str:
-    return f"{size_bytes / 2**30:.1f} GiB"
+    return f"{size_bytes / 2**30:.2f} GiB"
