@@ -83,7 +83,7 @@ class Begun:
         try:
             return self.process.wait(PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
-            command = [Path(sys.executable).with_name("py-spy"), "dump", "--pid", str(self.process.pid)]
+            command = [str(Path(sys.executable).with_name("py-spy")), "dump", "--pid", str(self.process.pid)]
             stack = subprocess.run(command, capture_output=True, text=True, check=False)
             raise AssertionError(f"{stack.stdout}{stack.stderr}\n{self.said()}") from None
 
