@@ -17,6 +17,7 @@ from llama_workbench.harness.report.sessions import BothSessions, SessionAnswers
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
+from llama_workbench.harness.store.verdict_schema import Effect
 
 RUNS = sorted(path.parent for path in (ROOT / "results" / "baselines").glob("*/run.json"))
 NUMBERS = ("ratio", "value", "low", "high", "seconds")
@@ -83,11 +84,16 @@ def test_a_make_bench_contradicts_no_interval_over_both_sessions() -> None:
     assert over_both.compared >= 75 and not over_both.apart
 
 
+def effects_of(run: str) -> dict[tuple[str, str], Effect]:
+    """By part and workload."""
+    verdicts = RunFolder(ROOT / "results" / "baselines" / run).read(VERDICTS)
+    return {(one.part, effect.workload): effect for one in verdicts for effect in one.effects}
+
+
 @pytest.mark.parametrize("document", ["README.md", "METHODOLOGY.md"])
 def test_what_is_said_of_compiled_products_was_measured(document: str) -> None:
     text = " ".join((ROOT / document).read_text(encoding="utf-8").split())
-    verdicts = RunFolder(ROOT / "results" / "baselines" / "fast-is-level").read(VERDICTS)
-    effects = {(one.part, effect.workload): effect for one in verdicts for effect in one.effects}
+    effects = effects_of("fast-is-level")
     for part, workload in (
         ("one token's products by the compiler", "decode-15m-c64"),
         ("one token's products by the compiler", "decode-7b-1layer-c1"),
@@ -95,3 +101,19 @@ def test_what_is_said_of_compiled_products_was_measured(document: str) -> None:
     ):
         effect = effects[part, workload]
         assert f"{effect.ratio:.3f} [{effect.low:.3f}, {effect.high:.3f}] times" in text, (part, workload)
+
+
+@pytest.mark.parametrize(
+    ("run", "part", "digits", "document"),
+    [
+        ("fast-is-level", "of the roof, compiled by rows", 0, "METHODOLOGY.md"),
+        ("layers", "gain, the same work in every layer", 1, "METHODOLOGY.md"),
+        ("layers", "gain, the same work in every layer", 1, "results/README.md"),
+    ],
+)
+def test_what_is_said_of_roofs_and_layers_was_measured(run: str, part: str, digits: int, document: str) -> None:
+    text = " ".join((ROOT / document).read_text(encoding="utf-8").split())
+    for (asked, workload), effect in effects_of(run).items():
+        if asked == part and not workload.startswith("prefill-15m"):
+            value, low, high = (f"{each:.{digits}f}" for each in (effect.ratio, effect.low, effect.high))
+            assert f"{value} % [{low}, {high}]" in text, workload

@@ -12,7 +12,7 @@ that of the new run.
   from low(base) - high(new) to high(base) - low(new), the ends of both intervals, and a tolerance beyond that: 9 % on
   one machine configuration, 19 % where the variant's call is more than twice as long or as short as the yardstick's,
   50 % where it takes less than a twentieth of that; on another machine at least 20 %, and even then only "cannot tell".
-  `python -m tests.session_trials` measured it.
+  `python -m tests.session_trials` measured the first two.
 
 The answer is
 
