@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -12,17 +13,19 @@ import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.harness.calibrate.known import IDENTICAL, PLANTED, KnownComparison
+from llama_workbench.harness.calibrate.rates import Rate
 from tests import versus_tools, versus_trials
 from tests.versus_tools import FASTER, NOTHING, SLOWER, TOOLS, Reading, Readings, ToolFailed, apart, told
-from tests.versus_trials import OURS, Trial, following, rows, table
+from tests.versus_trials import OURS, Trial, best_in_hindsight, following, in_hindsight, rows, table
 
 
-def trial(percent: int, number: int, *answers: str) -> Trial:
+def trial(percent: int, number: int, *answers: str, log_ratios: Sequence[float] = (0.0, 0.0)) -> Trial:
     """With what our tool and timeit said."""
-    read = {tool: {"rule": Reading(answer, 0.0)} for tool, answer in zip((OURS, "timeit"), answers, strict=False)}
+    rules = zip((OURS, "timeit"), ("verdict", "best, 5 % apart"), answers, log_ratios, strict=False)
+    read = {tool: {rule: Reading(answer, log_ratio)} for tool, rule, answer, log_ratio in rules}
     work = PLANTED if percent else IDENTICAL
     spent = dict.fromkeys(read, 10.0 + number)
-    return Trial(work, "words", percent, number, False, "2026-01-02T03:04:05+00:00", 10.0, read, spent, {})
+    return Trial(work, "words", percent, number, False, "2026-01-02T03:04:05+00:00", 10.0, read, spent, {}, "A")
 
 
 def test_figures_are_apart_by_a_share_and_a_test_says_which_is_larger() -> None:
@@ -43,7 +46,23 @@ def test_the_table_counts_alarms_what_was_found_and_two_runs_of_one_comparison()
     assert (ours.differ.count, ours.differ.of, ours.opposite.count) == (0, 1, 0)
     assert (other.alarms.count, other.differ.count, other.opposite.count) == (2, 1, 1)
     assert [(rate.count, rate.of) for rate in other.found.values()] == [(0, 2), (0, 0)]
-    assert "| timeit | rule | 2 of 3: 66.7 % [9.4, 99.2] |" in table(known)
+    assert "| timeit | best, 5 % apart | 2 of 3: 66.7 % [9.4, 99.2] |" in table(known)
+
+
+def test_in_hindsight_a_figure_has_the_least_threshold_that_calls_hardly_any_of_the_same_code_different() -> None:
+    same = [trial(0, number, *[NOTHING] * 2, log_ratios=(0.001, 0.01 * number)) for number in range(20)]
+    more = [trial(3, 30 + number, *[NOTHING] * 2, log_ratios=(-0.03, -0.165 - 0.01 * number)) for number in range(4)]
+    ours, other = in_hindsight([*same, *more])
+    assert (ours.figure, ours.threshold, ours.found[3]) == ("estimate", 0.001, Rate(4, 4))
+    # One of twenty may be above it, and two of 0.165, 0.175, 0.185 and 0.195 are.
+    assert other.threshold == pytest.approx(0.18) and other.found[3] == Rate(2, 4)
+    assert "A, 24 trials: this workbench finds 4 of 4 of +3 %" in best_in_hindsight([*same, *more])
+    assert "(timeit, best of five) 2 of 4 of +3 %" in best_in_hindsight([*same, *more])
+
+
+def test_every_rule_says_what_its_figure_is() -> None:
+    known = versus_trials.read(ROOT / versus_trials.KEPT)
+    assert {rule for each in known for rules in each.answers.values() for rule in rules} == versus_tools.FIGURES.keys()
 
 
 def test_what_is_planted_is_on_the_side_that_all_tools_look_at() -> None:
@@ -76,7 +95,7 @@ def test_who_fails_is_named_and_a_line_of_the_file_is_read_as_it_was_written(mon
 
     monkeypatch.setattr(versus_trials, "asked", asked)
     comparison = KnownComparison("functions", IDENTICAL, "words", 0, 7)
-    made = versus_trials.one(comparison, busy=False, seconds=0.5, draw=random.Random(1))
+    made = versus_trials.one(comparison, busy=False, seconds=0.5, cpu="A", draw=random.Random(1))
     assert made.failed == {"asv": "ToolFailed: asv: no such commit"} and made.answers.keys() == {OURS, *TOOLS} - {"asv"}
     assert Trial.read(json.dumps(asdict(made))) == made and made.comparison == comparison
 
@@ -84,6 +103,9 @@ def test_who_fails_is_named_and_a_line_of_the_file_is_read_as_it_was_written(mon
 def test_the_committed_table_is_that_of_the_committed_trials() -> None:
     known = versus_trials.read(ROOT / versus_trials.KEPT)
     wanted = versus_trials.blocks(known)
-    for name, path in (("versus", "README.md"), ("versus-table", "results/README.md")):
+    documents = {"versus": "README.md", "versus-table": "results/README.md", "versus-hindsight": "results/README.md"}
+    assert wanted.keys() == documents.keys()
+    for name, path in documents.items():
         written = (ROOT / path).read_text(encoding="utf-8")
         assert known and f"<!-- {name}:begin -->\n{wanted[name].strip()}\n<!-- {name}:end -->" in written
+    assert (ROOT / versus_trials.PICTURE).read_text(encoding="utf-8") == versus_trials.drawing(known)

@@ -342,6 +342,23 @@ TOOLS: dict[str, Callable[[Path, float], Readings]] = {
 }
 
 
+FIGURES = {
+    "verdict": "estimate",
+    "mean:5%": "mean",
+    "min:5%": "least",
+    "compare_to": "mean",
+    "continuous, factor 1.05": "median",
+    "summary, beyond its ±": "mean",
+    "t test": "mean",
+    "median, 5 % apart": "median",
+    "Compare, other digits": "median",
+    "best, 5 % apart": "best of five",
+    "best, 2 % apart": "best of five",
+    "U test": "median",
+}
+"""Rule → of what its log ratio is."""
+
+
 def call_seconds(folder: Path) -> float:
     """About how long a call of the old side takes: what a user knows before."""
     return _best_of(folder, "old", 1, 20)

@@ -1,16 +1,20 @@
 """How often are other tools wrong, and this one? `python -m tests.versus_trials 200` goes on until there are so many
 trials and prints the table; `make versus` does the same. With the names of documents (README.md results/README.md) it
-is also written there, between its markers.
+is also written there, between its markers, and the picture is drawn (results/versus.svg).
 
 A trial is a comparison of two functions whose outcome is known (`harness.calibrate.known`): identical texts, the same
 work in other clothes, or a known share more of it in `new`. All tools measure it one after the other, in drawn order,
 each for as many seconds, every second trial beside a busy neighbour for each core; a third of the trials measures a
 comparison a second time. What each said is kept in a file, a line a trial, which the next call continues.
+
+Two things are counted: what each tool says as its users ask it, and what its figures could tell at best, with the
+threshold that turns out to suit them.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import random
 import sys
 import tempfile
@@ -26,16 +30,22 @@ from pathlib import Path
 from llama_workbench.harness.calibrate.known import CASES, FUNCTIONS, IDENTICAL, PLANTED, TWINS, KnownComparison
 from llama_workbench.harness.calibrate.rates import Rate
 from llama_workbench.harness.calibrate.trials import busy_neighbours, machine, measured, rule
+from llama_workbench.harness.machine.environment import fingerprint
 from llama_workbench.harness.report.markdown import markdown_rows, update_file
-from tests.versus_tools import FASTER, NOTHING, SLOWER, TOOLS, Reading, Readings, ToolFailed, interpreter
+from tests.versus_picture import Place, picture
+from tests.versus_tools import FASTER, FIGURES, NOTHING, SLOWER, TOOLS, Reading, Readings, ToolFailed, interpreter
 
 KEPT = Path("results/versus-trials.jsonl")
+PICTURE = Path("results/versus.svg")
 
 SECONDS = 10.0
 """Of each tool in each trial, for both sides, with what it needs to begin."""
 
 OURS, OUR_START_SECONDS = "this workbench", 2.5
 """Its name, and what it takes beside its budget: to begin, gates, and to judge."""
+
+ALLOWED = 0.05
+"""Of code that does the same, the share that a threshold chosen in hindsight may call different."""
 
 PIECES = ((IDENTICAL, 0), (TWINS, 0), (PLANTED, 3), (PLANTED, 5))
 """What is compared, in turns: work, and how much more of it `new` does, in percent."""
@@ -66,6 +76,7 @@ class Trial:
     answers: dict[str, dict[str, Reading]]
     seconds: dict[str, float]
     failed: dict[str, str]
+    cpu: str  # the processor's name
 
     @classmethod
     def read(cls, line: str) -> Trial:
@@ -88,17 +99,19 @@ def main(trials: int, *into: Path, file: Path = KEPT, seconds: float = SECONDS) 
     if len(read(file)) < trials:
         sys.stderr.write(f"the tools are those of {Path(interpreter()).parent.parent}\n")
     known = read(file)
-    draw = random.Random()
+    draw, cpu = random.Random(), fingerprint(1)["cpu_model"]
     while len(known) < trials:
-        comparison = following(known, draw)
-        trial = one(comparison, busy=bool(len(known) % 2), seconds=seconds, draw=draw)
+        here = [trial for trial in known if trial.cpu == cpu]
+        trial = one(following(here, draw), busy=bool(len(here) % 2), seconds=seconds, cpu=cpu, draw=draw)
         with file.open("a", encoding="utf-8") as out:
             out.write(json.dumps(asdict(trial)) + "\n")
         known.append(trial)
         sys.stderr.write(f"trial {len(known)} of {trials}: {trial.work} +{trial.percent} % {trial.failed or ''}\n")
-    sys.stdout.write(table(known))
+    sys.stdout.write(tables(known))
     for path in into:
         update_file(path, blocks(known))
+    if into:
+        PICTURE.write_text(drawing(known), encoding="utf-8")
 
 
 def read(file: Path) -> list[Trial]:
@@ -107,7 +120,8 @@ def read(file: Path) -> list[Trial]:
 
 
 def following(known: Sequence[Trial], draw: random.Random) -> KnownComparison:
-    """A comparison that was measured once, in a third of the cases, or a new one of what there is least of."""
+    """A comparison that was measured once, in a third of the cases, or a new one of what there is least of. known: the
+    trials on the same processor."""
     runs = Counter(trial.number for trial in known)
     once = [trial.comparison for trial in known[:-1] if runs[trial.number] == 1]
     if once and draw.random() < 1 / 3:
@@ -120,8 +134,8 @@ def following(known: Sequence[Trial], draw: random.Random) -> KnownComparison:
             return comparison
 
 
-def one(comparison: KnownComparison, *, busy: bool, seconds: float, draw: random.Random) -> Trial:
-    """Let all tools measure a comparison."""
+def one(comparison: KnownComparison, *, busy: bool, seconds: float, cpu: str, draw: random.Random) -> Trial:
+    """Let all tools measure a comparison, on the processor of this name."""
     begun = datetime.now(UTC).isoformat(timespec="seconds")
     answers: dict[str, dict[str, Reading]] = {}
     spent: dict[str, float] = {}
@@ -138,7 +152,7 @@ def one(comparison: KnownComparison, *, busy: bool, seconds: float, draw: random
             spent[tool] = round(time.monotonic() - started, 1)
     return Trial(
         comparison.work, comparison.case, comparison.percent, comparison.number, busy, begun, seconds,
-        answers, spent, failed,
+        answers, spent, failed, cpu,
     )  # fmt: skip
 
 
@@ -209,6 +223,42 @@ def _pairs(told: Iterable[tuple[Trial, str]]) -> Iterator[tuple[str, str]]:
         yield from combinations(answers, 2)
 
 
+@dataclass(frozen=True)
+class Hindsight:
+    """What a tool's figure tells at best. threshold: the least log ratio at which at most `ALLOWED` of the code that
+    does the same is called different, in the very trials that it is used on; found: as in `Row`, with it."""
+
+    tool: str
+    figure: str
+    threshold: float
+    found: dict[int, Rate]
+
+
+def in_hindsight(known: Sequence[Trial]) -> Iterator[Hindsight]:
+    """All figures of all tools, ours first."""
+    for tool in (OURS, *TOOLS):
+        figures: dict[str, list[tuple[int, float]]] = {}
+        for trial in known:
+            given = {FIGURES[rule]: reading.log_ratio for rule, reading in trial.answers.get(tool, {}).items()}
+            for figure, log_ratio in given.items():
+                figures.setdefault(figure, []).append((trial.percent, log_ratio))
+        for figure, ratios in figures.items():
+            same = sorted((abs(log_ratio) for percent, log_ratio in ratios if not percent), reverse=True)
+            threshold = same[int(ALLOWED * len(same))] if same else 0.0
+            found = {
+                more: Rate.among(log_ratio < -threshold for percent, log_ratio in ratios if percent == more)
+                for _, more in PIECES
+                if more
+            }
+            yield Hindsight(tool, figure, threshold, found)
+
+
+def tables(known: Sequence[Trial]) -> str:
+    """That of all trials, and that of each processor."""
+    parts = [("all processors", known), *by_cpu(known)]
+    return "\n".join(f"On {name} ({len(there)} trials):\n\n{table(there)}" for name, there in parts)
+
+
 def table(known: Sequence[Trial]) -> str:
     """In Markdown, a line for each rule."""
     more = [percent for _, percent in PIECES if percent]
@@ -224,23 +274,83 @@ def table(known: Sequence[Trial]) -> str:
     return markdown_rows(head, lines) + "\n"
 
 
-def short_table(known: Sequence[Trial]) -> str:
-    """The same in fewer words."""
-    found = (f"+{each} % found" for _, each in PIECES if each)
-    head = ("tool, and what decides", "called different though it is the same", *found, "other answer the second time")
+def in_short(known: Sequence[Trial]) -> str:
+    """In a few lines: the same code, more work, and thresholds chosen afterwards."""
+    ours, *others = rows(known)
+    found = " and ".join(f"{rate.count} of {rate.of} of +{more} %" for more, rate in ours.found.items())
+    theirs = " and ".join(f"{_between(row.found[more] for row in others)} of +{more} %" for more in ours.found)
     lines = (
-        (
-            f"{row.tool}, {row.rule}",
-            *(f"{each.count} of {each.of}" for each in (row.alarms, *row.found.values(), row.differ)),
-        )
-        for row in rows(known)
+        f"- Of code that does the same this workbench calls {ours.alarms.count} of {ours.alarms.of} different, the "
+        f"others {_between(row.alarms for row in others)}.",
+        f"- It finds {found}, the others {theirs}.",
+        f"- With the threshold that suits each best, chosen afterwards so that at most {100 * ALLOWED:.0f} % of the "
+        "same code is called different:",
+        *(f"  - {best_in_hindsight(there)}" for _, there in by_cpu(known)),
     )
+    return "\n".join(lines)
+
+
+def by_cpu(known: Sequence[Trial]) -> list[tuple[str, list[Trial]]]:
+    """The trials of each processor."""
+    names = sorted({trial.cpu for trial in known})
+    return [(name, [trial for trial in known if trial.cpu == name]) for name in names]
+
+
+def _between(rates: Iterable[Rate]) -> str:
+    shares = sorted(100 * rate.count / rate.of for rate in rates if rate.of)
+    return f"{shares[0]:.0f} to {shares[-1]:.0f} %" if shares else "none yet"
+
+
+def drawing(known: Sequence[Trial]) -> str:
+    """The picture of them, as SVG."""
+    places = []
+    for cpu, there in by_cpu(known):
+        for row in rows(there):
+            columns = {"called different, though it is the same": row.alarms}
+            columns |= {f"+{more} % found": rate for more, rate in row.found.items()}
+            name = f"{row.tool}, {row.rule}"
+            places += [Place(cpu, column, name, rate, row.tool == OURS) for column, rate in columns.items()]
+    return picture(places)
+
+
+def hindsight_table(known: Sequence[Trial]) -> str:
+    """What figures tell at best, by processor."""
+    found = (f"+{each} % found" for _, each in PIECES if each)
+    head = ("processor", "tool", "its figure", "different from", *found)
+    lines = [
+        (cpu, row.tool, row.figure, percent(row.threshold), *(rate.counted for rate in row.found.values()))
+        for cpu, there in by_cpu(known)
+        for row in in_hindsight(there)
+    ]
     return markdown_rows(head, lines) + "\n"
+
+
+def percent(log_ratio: float) -> str:
+    """How much more time that is: "4.1 %"."""
+    return f"{100 * math.expm1(log_ratio):.2g} %"
+
+
+def best_in_hindsight(known: Sequence[Trial]) -> str:
+    """The same in a sentence for a processor: ours, and the other tool that then finds most."""
+    ours, *others = in_hindsight(known)
+    best = max(others, key=lambda row: sum(rate.count for rate in row.found.values()))
+
+    def finds(row: Hindsight) -> str:
+        return " and ".join(f"{rate.count} of {rate.of} of +{more} %" for more, rate in row.found.items())
+
+    return (
+        f"{known[0].cpu}, {len(known)} trials: this workbench finds {finds(ours)} (from {percent(ours.threshold)} on), "
+        f"the best of the others ({best.tool}, {best.figure}) {finds(best)} (from {percent(best.threshold)} on)."
+    )
 
 
 def blocks(known: Sequence[Trial]) -> dict[str, str]:
     """What stands between the markers of documents, by the name of the block."""
-    return {"versus": short_table(known), "versus-table": table(known)}
+    return {
+        "versus": in_short(known),
+        "versus-table": tables(known),
+        "versus-hindsight": hindsight_table(known),
+    }
 
 
 if __name__ == "__main__":
