@@ -171,7 +171,7 @@ def _screens(run: data.Run, claim: data.Claim) -> list[dict[str, Any]]:
 def _screen(screen: Screen) -> dict[str, Any]:
     """One comparison as the page has it: sentences, rows and code."""
     explained = screen.explained
-    causes = changes(explained) if explained and explained.causes else []
+    causes = changes(explained) if explained else []
     largest = max((abs(each.value) for each in causes), default=0.0) or 1.0
     sides = {"baseline": screen.effect.baseline, "variant": screen.effect.variant}
     return {

@@ -60,9 +60,8 @@ def show_code(screen: Screen) -> None:
 
 def show_causes(screen: Screen, number: int = 0) -> None:
     """The places that make up the difference."""
-    if screen.explained is not None and screen.explained.causes:
+    if screen.explained is not None and (rows := changes(screen.explained)):
         st.subheader("Where the difference is", anchor=False)
-        rows = changes(screen.explained)
         blocks.plot(
             figures.cause_bars(rows, screen.effect.variant, state.colours()),
             figures.cause_text(rows),

@@ -18,7 +18,7 @@ from ..profilers.causes import CAUSES, SampledLine, SampledPair
 from ..stats.causes import Division, PlaceDifference, divide
 from ..store.folder import RunFolder
 from ..store.verdict_schema import Effect
-from .text import call_time, call_times, one_text_line, unit_of
+from .text import call_times, one_text_line, unit_of
 
 _FRAME = re.compile(r"(.*) \(([^()]*):(\d+)\)")  # function, file, line
 
@@ -213,10 +213,12 @@ class Explanation:
         if self.division is None:
             return f"not known: {self.sampled.reason}" if self.sampled.reason else ""
         more = self.call_ns[0] - self.call_ns[1]
-        if not self.causes:
-            rest = self.division.rest
-            return f"no single place: each differs by less than {call_time(rest.high - rest.ns)}, or cannot be told"
         unit_ns, unit = unit_of(max(self.call_ns))
+        if not self.causes:
+            at_most, whole = (f"{ns / unit_ns:.2g}" for ns in (self.division.at_most, abs(more)))
+            if self.division.at_most < abs(more) and at_most != whole:
+                return f"no single place: none makes more than {at_most} of the {whole} {unit} {_way(more)} a call"
+            return "no place is proven to differ"
         first, *others = self.causes[:MOST_NAMED]
         is_most = first.row.ns * more > 0 and first.row.ns / more >= MOSTLY
         if is_most and not any(map(self._is_large, others)):
@@ -302,13 +304,13 @@ class CauseRow:
 
 
 def changes(explained: Explanation) -> list[CauseRow]:
-    """A row for each cause, the largest first, and one for the rest: together they are the difference."""
-    if explained.division is None:
+    """A row for each cause, the largest first, and one for the rest: together they are the difference. None where no
+    place is proven to differ."""
+    if explained.division is None or not explained.causes:
         return []
     rows = [(each.place, each.row) for each in explained.causes]
     rest = explained.division.rest
-    of_some = "all else" if rest.is_told else ELSE
-    rows.append((of_some if rows else "all of it: no part can be told", rest))
+    rows.append(("all else" if rest.is_told else ELSE, rest))
     longest = max(explained.call_ns)
     unit_ns, unit = unit_of(longest)
     return [

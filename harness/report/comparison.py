@@ -132,7 +132,7 @@ class Screen:
         if self.counted == "lives":
             timed = f"timed in {effect.rounds} fresh processes"
             again = f"That holds for another run of this command on this machine too ({timed})."
-        return f"{100 * (1 - self.alpha):g} % that {difference}, on {self.place}. {again}"
+        return f"{100 * (1 - self.alpha):.4g} % that {difference}, on {self.place}. {again}"
 
     def _by(self, *ratios: float) -> str:
         """By how much the variant is faster or slower, up to where the other name follows: "is 4.7 times as fast as",
@@ -240,7 +240,7 @@ class Screen:
         faults = any(each.what == FAULTS for each in self.measures)
         more = " A page fault: the system hands over memory." if faults else ""
         return (
-            f"In brackets: the {100 * (1 - self.alpha):g} % interval. Rows without one were counted, not timed.{more}"
+            f"In brackets: the {100 * (1 - self.alpha):.4g} % interval. Rows without one were counted, not timed.{more}"
         )
 
     @property

@@ -240,7 +240,7 @@ def run_notes(verdicts: Sequence[Verdict], manifest: Manifest) -> list[str]:
     if verdicts:
         lines.append(
             "A ratio is t_baseline / t_variant: above 1 the variant is faster. Each interval holds with at least "
-            f"{100 * (1 - manifest.alpha):g} % confidence {OVER_LIVES if manifest.is_of_lives else OVER_ROUNDS}."
+            f"{100 * (1 - manifest.alpha):.4g} % confidence {OVER_LIVES if manifest.is_of_lives else OVER_ROUNDS}."
         )
         lines.append(_how_sure(verdicts, manifest.alpha))
     for name, checkpoint in (manifest.checkpoints or {}).items():
@@ -284,7 +284,9 @@ def _how_sure(verdicts: Sequence[Verdict], alpha: float) -> str:
     if tried > 1:
         text += f": of the {tried} that were tried, {alpha * tried:.2g} on average at worst"
     if together:
-        text += f". Those marked * ({together}) also hold together: with {100 * (1 - alpha):g} % none of them is wrong"
+        text += (
+            f". Those marked * ({together}) also hold together: with {100 * (1 - alpha):.4g} % none of them is wrong"
+        )
     if bounded:
         text += f". This does not hold for the {bounded} that rest on counts of work: "
         text += "their intervals are bounds from experience"

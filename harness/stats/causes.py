@@ -49,10 +49,11 @@ class PlaceDifference:
 @dataclass(frozen=True)
 class Division:
     """rows: those that can be told from none, the largest first. rest: everything else. They add up to the difference
-    of the two times."""
+    of the two times. at_most: by how many nanoseconds one place of the rest may differ, of those that are looked at."""
 
     rows: tuple[PlaceDifference, ...]
     rest: PlaceDifference
+    at_most: float
 
 
 def divide(places: Mapping[str, Samples], totals: Samples, call_ns: tuple[float, float], *, alpha: float) -> Division:
@@ -70,8 +71,9 @@ def divide(places: Mapping[str, Samples], totals: Samples, call_ns: tuple[float,
     alpha_of_row = alpha / max(len(looked_at), 1)
     rows = [_row(key, shares[key], whole, times, alpha_of_row) for key in looked_at]
     proven = sorted((row for row in rows if row.is_told), key=lambda row: -abs(row.ns))
+    at_most = max((max(-row.low, row.high) for row in rows if not row.is_told), default=0.0)
     others = 1 - sum((shares[row.key] for row in proven), np.zeros_like(whole))
-    return Division(tuple(proven), _row("", others, whole, times, alpha_of_row))
+    return Division(tuple(proven), _row("", others, whole, times, alpha_of_row), at_most)
 
 
 def _row(

@@ -93,11 +93,10 @@ def _show(screen: Screen, code: bool) -> None:
     show(Padding(table, (1, 0, 0, 2)))
     if screen.brackets:
         show(Padding(Text(screen.brackets, style="dim"), (0, 0, 0, 2)))
-    if explained is not None and explained.causes:
+    if explained is not None and (causes := changes(explained)):
         show(Padding(Text("Where the difference is"), (1, 0, 0, 0)))
         bars = Table.grid(padding=(0, 2))
-        causes = changes(explained)
-        largest = max((abs(each.value) for each in causes), default=0.0) or 1.0
+        largest = max(abs(each.value) for each in causes) or 1.0
         for cause in causes:
             colour = ("green" if cause.value < 0 else "red") if cause.is_told else "dim"
             bar = Text("█" * max(1, round(BAR * abs(cause.value) / largest)), style=colour)
