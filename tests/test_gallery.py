@@ -38,7 +38,7 @@ def test_both_sides_of_every_argument_give_the_same_answers(run_pytest: Callable
 @pytest.mark.parametrize(
     ("name", "file"),
     [
-        (("public", "--claims-dir", "claims/public"), "GALLERY.md"),
+        (("public", "--claims-dir", "claims/public", "--session", "public-second"), "GALLERY.md"),
         (("further",), "MORE_VERDICTS.md"),
         (("h200",), "ON_A_GPU.md"),
     ],
