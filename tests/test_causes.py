@@ -47,6 +47,15 @@ def test_rows_and_the_rest_add_up_to_the_difference() -> None:
     assert found.rows[0].baseline_ns == pytest.approx(6.025) and found.rows[0].variant_ns == 0
 
 
+def test_a_place_of_the_rest_differs_by_no_more_than_is_said() -> None:
+    same = {"noisy": ([300, 200, 250, 250], [250, 250, 200, 300]), "rest": ([698, 798, 748, 748], [748, 748, 798, 698])}
+    small = {"small": ([2] * 4, [2] * 4)}  # too small to be looked at: at most what it takes
+    found = divide({**same, **small}, ([1000] * 4, [1000] * 4), (1e6, 1e6), alpha=0.01)
+    assert not found.rows and found.at_most > 5e4
+    found = divide({"all": ([998] * 4, [998] * 4), **small}, ([1000] * 4, [1000] * 4), (100e6, 1e6), alpha=0.01)
+    assert [row.key for row in found.rows] == ["all"] and found.at_most == pytest.approx(0.2e6)
+
+
 def test_of_identical_code_no_row_is_told_in_ninety_nine_of_a_hundred() -> None:
     """Shares that differ from life to life by more than their samples do."""
     rng = np.random.default_rng(3)

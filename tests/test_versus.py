@@ -56,8 +56,8 @@ def test_in_hindsight_a_figure_has_the_least_threshold_that_calls_hardly_any_of_
     assert (ours.figure, ours.threshold, ours.found[3]) == ("estimate", 0.001, Rate(4, 4))
     # One of twenty may be above it, and two of 0.165, 0.175, 0.185 and 0.195 are.
     assert other.threshold == pytest.approx(0.18) and other.found[3] == Rate(2, 4)
-    assert "A, 24 trials: this workbench finds 4 of 4 of +3 %" in best_in_hindsight([*same, *more])
-    assert "(timeit, best of five) 2 of 4 of +3 %" in best_in_hindsight([*same, *more])
+    assert "A: this workbench finds 3 % in 4 of 4 and" in best_in_hindsight([*same, *more])
+    assert "timeit by its best of five, 3 % in 2 of 4 and" in best_in_hindsight([*same, *more])
 
 
 def test_every_rule_says_what_its_figure_is() -> None:

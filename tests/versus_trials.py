@@ -277,12 +277,12 @@ def table(known: Sequence[Trial]) -> str:
 def in_short(known: Sequence[Trial]) -> str:
     """In a few lines: the same code, more work, and thresholds chosen afterwards."""
     ours, *others = rows(known)
-    found = " and ".join(f"{rate.count} of {rate.of} of +{more} %" for more, rate in ours.found.items())
-    theirs = " and ".join(f"{_between(row.found[more] for row in others)} of +{more} %" for more in ours.found)
+    found = " and ".join(f"{more} % in {rate.count} of {rate.of}" for more, rate in ours.found.items())
+    theirs = " and ".join(_between(row.found[more] for row in others) for more in ours.found)
     lines = (
-        f"- Of code that does the same this workbench calls {ours.alarms.count} of {ours.alarms.of} different, the "
-        f"others {_between(row.alarms for row in others)}.",
-        f"- It finds {found}, the others {theirs}.",
+        f"- The same code: this workbench calls it different in {ours.alarms.count} of {ours.alarms.of} trials, the "
+        f"others in {_between(row.alarms for row in others)}.",
+        f"- More work: this workbench finds {found} trials, the others in {theirs}.",
         f"- With the threshold that suits each best, chosen afterwards so that at most {100 * ALLOWED:.0f} % of the "
         "same code is called different:",
         *(f"  - {best_in_hindsight(there)}" for _, there in by_cpu(known)),
@@ -316,7 +316,7 @@ def drawing(known: Sequence[Trial]) -> str:
 def hindsight_table(known: Sequence[Trial]) -> str:
     """What figures tell at best, by processor."""
     found = (f"+{each} % found" for _, each in PIECES if each)
-    head = ("processor", "tool", "its figure", "different from", *found)
+    head = ("processor", "tool", "its figure", "threshold", *found)
     lines = [
         (cpu, row.tool, row.figure, percent(row.threshold), *(rate.counted for rate in row.found.values()))
         for cpu, there in by_cpu(known)
@@ -331,16 +331,17 @@ def percent(log_ratio: float) -> str:
 
 
 def best_in_hindsight(known: Sequence[Trial]) -> str:
-    """The same in a sentence for a processor: ours, and the other tool that then finds most."""
+    """The same in a sentence for a processor: ours, and the other tool that then finds most of the least more work."""
     ours, *others = in_hindsight(known)
-    best = max(others, key=lambda row: sum(rate.count for rate in row.found.values()))
+    best = max(others, key=lambda row: [rate.count / max(rate.of, 1) for rate in row.found.values()])
 
     def finds(row: Hindsight) -> str:
-        return " and ".join(f"{rate.count} of {rate.of} of +{more} %" for more, rate in row.found.items())
+        found = (f"{more} % in {rate.count} of {rate.of}" for more, rate in row.found.items())
+        return f"{' and '.join(found)} trials at a threshold of {percent(row.threshold)}"
 
     return (
-        f"{known[0].cpu}, {len(known)} trials: this workbench finds {finds(ours)} (from {percent(ours.threshold)} on), "
-        f"the best of the others ({best.tool}, {best.figure}) {finds(best)} (from {percent(best.threshold)} on)."
+        f"{known[0].cpu}: this workbench finds {finds(ours)}; the best of the others, {best.tool} by its "
+        f"{best.figure}, {finds(best)}."
     )
 
 

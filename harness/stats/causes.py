@@ -49,7 +49,7 @@ class PlaceDifference:
 @dataclass(frozen=True)
 class Division:
     """rows: those that can be told from none, the largest first. rest: everything else. They add up to the difference
-    of the two times. at_most: by how many nanoseconds one place of the rest may differ, of those that are looked at."""
+    of the two times. at_most: by how many nanoseconds one place of the rest may differ."""
 
     rows: tuple[PlaceDifference, ...]
     rest: PlaceDifference
@@ -71,7 +71,8 @@ def divide(places: Mapping[str, Samples], totals: Samples, call_ns: tuple[float,
     alpha_of_row = alpha / max(len(looked_at), 1)
     rows = [_row(key, shares[key], whole, times, alpha_of_row) for key in looked_at]
     proven = sorted((row for row in rows if row.is_told), key=lambda row: -abs(row.ns))
-    at_most = max((max(-row.low, row.high) for row in rows if not row.is_told), default=0.0)
+    small = max((float(shares[key].mean(axis=1).max()) for key in large[len(looked_at) :]), default=0.0)
+    at_most = max([small * max(call_ns), *(max(-row.low, row.high) for row in rows if not row.is_told)])
     others = 1 - sum((shares[row.key] for row in proven), np.zeros_like(whole))
     return Division(tuple(proven), _row("", others, whole, times, alpha_of_row), at_most)
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from llama_workbench.harness.report.sessions import BothSessions, SessionAnswers
     from llama_workbench.harness.spec.dispute import Dispute
     from llama_workbench.harness.store.folder import RunFolder
-    from llama_workbench.harness.store.schema import Manifest
     from llama_workbench.harness.store.verdict_schema import Verdict
 
 
@@ -189,7 +188,7 @@ def _update(
             "headlines": headlines(shown.verdicts, dispute),
             "ladder": ladder_markdown(ladder) if ladder else "This run has not measured it.",
             "rules": picks_markdown(picks_of(shown.decisions)),
-            **_gallery(file, shown.verdicts, judged.manifest, run, claims_dir),
+            **_gallery(file, judged, shown.verdicts, run, claims_dir),
             **({"session": sessions_markdown(sessions, whole=False)} if sessions else {}),
             "verdicts": markdown_table(
                 shown.verdicts, manifest, command=_again(run.path, [file], name), sessions=sessions
@@ -206,9 +205,10 @@ def _update(
 
 
 def _gallery(
-    file: Path, verdicts: Sequence[Verdict], manifest: Manifest, run: RunFolder, claims_dir: Path | None
+    file: Path, judged: Rejudged, verdicts: Sequence[Verdict], run: RunFolder, claims_dir: Path | None
 ) -> dict[str, str]:
-    """The block of a page of claims, where the file has its markers: it takes the run's samples."""
+    """The block of a page of claims, where the file has its markers: it takes the run's samples for times of a call.
+    verdicts: those of the run, or over both sessions."""
     from llama_workbench.harness.claims.reading import stored_claims
     from llama_workbench.harness.report.comparison import screens
     from llama_workbench.harness.report.gallery import gallery_markdown, times_of
@@ -216,7 +216,7 @@ def _gallery(
 
     if not file.is_file() or "<!-- gallery:begin -->" not in file.read_text(encoding="utf-8"):
         return {}
-    all_screens = screens(run, verdicts, evidence_of(run, manifest))
+    all_screens = screens(run, judged.verdicts, evidence_of(run, judged.manifest))
     folder = claims_dir.as_posix() if claims_dir else "claims"
     return {"gallery": gallery_markdown(stored_claims(run), verdicts, times_of(all_screens), folder)}
 
