@@ -736,6 +736,12 @@ def test_where_all_runs_are_baselines_the_one_with_most_verdicts_is_shown_first(
     assert page(tmp_path).selectbox(key="run").value == "mine"
 
 
+def test_under_a_count_of_all_verdicts_nothing_is_said_of_one() -> None:
+    baselines = ROOT / "results" / "baselines"
+    assert outcomes.is_about_one(data.read_run(baselines / "reference"))
+    assert not outcomes.is_about_one(data.read_run(baselines / "public"))
+
+
 def test_a_killed_run_says_how_to_judge_it(page: Any, home: Path) -> None:
     app = page(home, run="killed")
     assert not app.exception

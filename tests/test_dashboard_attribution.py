@@ -175,6 +175,7 @@ def test_the_page_shows_answer_effects_and_cells(home: Path, monkeypatch: pytest
     assert app.selectbox(key="workload").value == ONLY[1]
     assert text.count("Operations: +") == 1 and text.count("Architecture: +2") == 1
     assert "the speed-up is due to architecture" in text and "of this speed-up" in text
+    assert "the speed-up is due to operations, on " in text
     assert "no difference, as expected" in text and "modular → single_file" in text
     assert len(alts(app)) == 2 and all("decode, after 64 tokens, 15M" in alt for alt in alts(app))
     assert app.dataframe[0].value.shape[0] == 16

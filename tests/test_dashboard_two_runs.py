@@ -81,10 +81,7 @@ def test_a_run_is_not_compared_with_its_own_copy(home: Path) -> None:
     assert list(changes.to_compare_with("run-2", listed)) == ["baselines/main"]
 
 
-def test_a_run_that_shares_a_workload_comes_before_saved_ones_that_do_not(home: Path) -> None:
-    def entry(name: str, *workloads: str) -> entries.Entry:
-        return entries.Entry(name, RunSummary(Path(name), name, "complete", workloads=workloads))
-
+def test_a_run_that_shares_a_workload_comes_before_saved_ones_that_do_not() -> None:
     listed = [
         entry("shown", MODEL),
         entry("functions", "texts"),
@@ -92,6 +89,20 @@ def test_a_run_that_shares_a_workload_comes_before_saved_ones_that_do_not(home: 
         entry("same", MODEL),
     ]
     assert list(changes.to_compare_with("shown", listed)) == ["same", "baselines/other", "functions"]
+
+
+def test_a_run_of_a_machine_like_its_own_comes_before_a_saved_one_of_another() -> None:
+    listed = [
+        entry("shown", MODEL, machine="a Xeon"),
+        entry("baselines/other", MODEL, machine="an EPYC"),
+        entry("same", MODEL, machine="a Xeon"),
+        entry("functions", "texts", machine="a Xeon"),
+    ]
+    assert list(changes.to_compare_with("shown", listed)) == ["same", "baselines/other", "functions"]
+
+
+def entry(name: str, *workloads: str, machine: str = "") -> entries.Entry:
+    return entries.Entry(name, RunSummary(Path(name), name, "complete", workloads=workloads, machine=machine))
 
 
 def test_a_run_alone_and_one_that_has_nothing_in_common_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

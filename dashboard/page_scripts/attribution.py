@@ -60,7 +60,9 @@ def show_answer(opened: state.Opened, claims: Sequence[data.Claim]) -> None:
     section.show_answer(opened, claim)
     for other in claims:
         if other is not claim:
-            st.markdown(f"{blocks.verdict_word(outcomes.look_of(other))}: {words.markdown(other.claimed)}")
+            where = words.listing(list(dict.fromkeys(effect.where for effect in other.effects)))
+            claimed = f"{other.claimed}, on {where}" if where else other.claimed
+            st.markdown(f"{blocks.verdict_word(outcomes.look_of(other))}: {words.markdown(claimed)}")
 
 
 def show_ladder(run: data.Run) -> bool:

@@ -58,7 +58,7 @@ def show_box(opened: state.Opened, main: data.Claim) -> dict[str, str]:
     run = opened.run
     told_again = again.of_run(run.claims, section.sessions(opened))
     sure = {"How sure is that?": " ".join(filter(None, (answers.how_sure(run), told_again)))}
-    more = answers.what_would_change(run, main)
+    more = answers.what_would_change(run, main) if outcomes.is_about_one(run) else ""
     other = {"What would change that?": more} if more else {}
     ladder = ladder_of(run.claims, run.dispute, run.manifest)
     advice = ladder_advice(ladder) if ladder else None

@@ -80,6 +80,12 @@ def answer_of(run: data.Run) -> answers.Answer:
     return answers.answer(run.claims, run.dispute)
 
 
+def is_about_one(run: data.Run) -> bool:
+    """Whether the headline answers one claim, instead of counting how all stand."""
+    answer = answer_of(run)
+    return any(line.sentence == answer.headline for line in answer.lines)
+
+
 def main_claim(run: data.Run, claims: Sequence[data.Claim]) -> int:
     """Which of these claims the headline is about; the first where it is about none alone."""
     lines = answers.answer(claims, run.dispute).lines
