@@ -16,7 +16,7 @@ from llama_workbench.harness.calibrate.known import IDENTICAL, PLANTED, KnownCom
 from llama_workbench.harness.calibrate.rates import Rate
 from tests import versus_tools, versus_trials
 from tests.versus_tools import FASTER, NOTHING, SLOWER, TOOLS, Reading, Readings, ToolFailed, apart, told
-from tests.versus_trials import OURS, Trial, best_in_hindsight, following, in_hindsight, rows, table
+from tests.versus_trials import OURS, Trial, best_in_hindsight, following, halves, in_hindsight, rows, table
 
 
 def trial(percent: int, number: int, *answers: str, log_ratios: Sequence[float] = (0.0, 0.0)) -> Trial:
@@ -58,6 +58,13 @@ def test_in_hindsight_a_figure_has_the_least_threshold_that_calls_hardly_any_of_
     assert other.threshold == pytest.approx(0.18) and other.found[3] == Rate(2, 4)
     assert "A: this workbench finds 3 % in 4 of 4 and" in best_in_hindsight([*same, *more])
     assert "timeit by its best of five, 3 % in 2 of 4 and" in best_in_hindsight([*same, *more])
+
+
+def test_the_later_half_of_the_trials_is_put_against_the_earlier_one() -> None:
+    early = [trial(0, number, NOTHING, SLOWER) for number in range(20)]
+    assert halves([*early, *early]) == "- A: of 2 shares, 0 with intervals that have no common point.\n"
+    late = [trial(0, number, NOTHING, NOTHING) for number in range(20)]
+    assert halves([*early, *late]) == "- A: of 2 shares, 1 with intervals that have no common point.\n"
 
 
 def test_every_rule_says_what_its_figure_is() -> None:
@@ -103,9 +110,7 @@ def test_who_fails_is_named_and_a_line_of_the_file_is_read_as_it_was_written(mon
 def test_the_committed_table_is_that_of_the_committed_trials() -> None:
     known = versus_trials.read(ROOT / versus_trials.KEPT)
     wanted = versus_trials.blocks(known)
-    documents = {"versus": "README.md", "versus-table": "results/README.md", "versus-hindsight": "results/README.md"}
-    assert wanted.keys() == documents.keys()
-    for name, path in documents.items():
-        written = (ROOT / path).read_text(encoding="utf-8")
+    for name in wanted:
+        written = (ROOT / ("README.md" if name == "versus" else "results/README.md")).read_text(encoding="utf-8")
         assert known and f"<!-- {name}:begin -->\n{wanted[name].strip()}\n<!-- {name}:end -->" in written
     assert (ROOT / versus_trials.PICTURE).read_text(encoding="utf-8") == versus_trials.drawing(known)

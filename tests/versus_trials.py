@@ -290,6 +290,25 @@ def in_short(known: Sequence[Trial]) -> str:
     return "\n".join(lines)
 
 
+def halves(known: Sequence[Trial]) -> str:
+    """Does the table come out again? For each processor the later half of its trials against the earlier one."""
+    lines = []
+    for cpu, there in by_cpu(known):
+        early, late = (_rates(half) for half in (there[: len(there) // 2], there[len(there) // 2 :]))
+        both = [(early[name], late[name]) for name in early.keys() & late.keys()]
+        apart = sum(max(one.ends[0], other.ends[0]) > min(one.ends[1], other.ends[1]) for one, other in both)
+        lines.append(f"- {cpu}: of {len(both)} shares, {apart} with intervals that have no common point.")
+    return "\n".join(lines) + "\n"
+
+
+def _rates(known: Sequence[Trial]) -> dict[tuple[str, str, int], Rate]:
+    """Every share of the table that has trials, by tool, rule and percent more work."""
+    rates = {
+        (row.tool, row.rule, more): rate for row in rows(known) for more, rate in {0: row.alarms, **row.found}.items()
+    }
+    return {name: rate for name, rate in rates.items() if rate.of}
+
+
 def by_cpu(known: Sequence[Trial]) -> list[tuple[str, list[Trial]]]:
     """The trials of each processor."""
     names = sorted({trial.cpu for trial in known})
@@ -350,6 +369,7 @@ def blocks(known: Sequence[Trial]) -> dict[str, str]:
     return {
         "versus": in_short(known),
         "versus-table": tables(known),
+        "versus-halves": halves(known),
         "versus-hindsight": hindsight_table(known),
     }
 
