@@ -91,7 +91,7 @@ def test_a_run_that_shares_a_workload_comes_before_saved_ones_that_do_not() -> N
     assert list(changes.to_compare_with("shown", listed)) == ["same", "baselines/other", "functions"]
 
 
-def test_a_run_of_a_machine_like_its_own_comes_before_a_saved_one_of_another() -> None:
+def test_a_run_of_the_same_machine_comes_before_a_saved_one_of_another() -> None:
     listed = [
         entry("shown", MODEL, machine="a Xeon"),
         entry("baselines/other", MODEL, machine="an EPYC"),

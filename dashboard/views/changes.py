@@ -19,9 +19,9 @@ PROVEN: Sequence[Answer] = ("regression", "changed", "improvement")
 
 
 def to_compare_with(name: str, listed: Sequence[entries.Entry]) -> dict[str, entries.Entry]:
-    """The other runs by name: first those with a workload of this one, of these the ones of a machine like its own
-    (another processor can prove little), of these the saved ones, then the newest. No run of several machines: those of
-    its machines are in the list."""
+    """The other runs by name: first those with a workload of this one, of these those of the same machine and versions
+    (between two processors little is proven), of these the saved ones, then the newest. No run of several machines:
+    those of its machines are in the list."""
     readable = [entry for entry in listed if entry.summary.problem is None and not entry.is_fleet]
     shown = {entries.measured(entry) for entry in readable if entry.name == name}
     ours = {workload for entry in readable if entry.name == name for workload in entry.summary.workloads}
