@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import random
 import sys
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from llama_workbench import ROOT
-from llama_workbench.harness.calibrate.known import IDENTICAL, PLANTED, KnownComparison
+from llama_workbench.harness.calibrate.known import CASES, FUNCTIONS, IDENTICAL, PLANTED, KnownComparison
 from llama_workbench.harness.calibrate.rates import Rate
+from llama_workbench.harness.calibrate.record import read_trials
 from tests import versus_tools, versus_trials
 from tests.versus_tools import FASTER, NOTHING, SLOWER, TOOLS, Reading, Readings, ToolFailed, apart, told
 from tests.versus_trials import OURS, Trial, best_in_hindsight, following, halves, in_hindsight, rows, table
@@ -72,6 +74,15 @@ def test_every_rule_says_what_its_figure_is() -> None:
     assert {rule for each in known for rules in each.answers.values() for rule in rules} == versus_tools.FIGURES.keys()
 
 
+def test_kinds_of_work_have_their_shares() -> None:
+    draw, known = random.Random(1), list[Trial]()
+    for number in range(60):
+        comparison = following(known, draw)
+        known.append(replace(trial(comparison.percent, number, NOTHING), case=comparison.case))
+    shares = Counter(each.case for each in known)
+    assert shares.keys() == {*CASES[FUNCTIONS]} and max(shares.values()) - min(shares.values()) <= 3
+
+
 def test_what_is_planted_is_on_the_side_that_all_tools_look_at() -> None:
     draw, known = random.Random(1), list[Trial]()
     for number in range(40):
@@ -109,7 +120,7 @@ def test_who_fails_is_named_and_a_line_of_the_file_is_read_as_it_was_written(mon
 
 def test_the_committed_table_is_that_of_the_committed_trials() -> None:
     known = versus_trials.read(ROOT / versus_trials.KEPT)
-    wanted = versus_trials.blocks(known)
+    wanted = versus_trials.blocks(known, read_trials(ROOT / versus_trials.ALONE))
     for name in wanted:
         written = (ROOT / ("README.md" if name == "versus" else "results/README.md")).read_text(encoding="utf-8")
         assert known and f"<!-- {name}:begin -->\n{wanted[name].strip()}\n<!-- {name}:end -->" in written

@@ -361,4 +361,5 @@ FIGURES = {
 
 def call_seconds(folder: Path) -> float:
     """About how long a call of the old side takes: what a user knows before."""
-    return _best_of(folder, "old", 1, 20)
+    one = _best_of(folder, "old", 1, 1)
+    return _best_of(folder, "old", 3, max(1, round(0.05 / one)))

@@ -27,6 +27,7 @@ from datetime import UTC, datetime
 from itertools import combinations
 from pathlib import Path
 
+from llama_workbench.harness.calibrate import record
 from llama_workbench.harness.calibrate.known import CASES, FUNCTIONS, IDENTICAL, PLANTED, TWINS, KnownComparison
 from llama_workbench.harness.calibrate.rates import Rate
 from llama_workbench.harness.calibrate.trials import busy_neighbours, machine, measured, rule
@@ -37,6 +38,7 @@ from tests.versus_tools import FASTER, FIGURES, NOTHING, SLOWER, TOOLS, Reading,
 
 KEPT = Path("results/versus-trials.jsonl")
 PICTURE = Path("results/versus.svg")
+ALONE = Path("results/calibration.jsonl")  # of this workbench alone
 
 SECONDS = 10.0
 """Of each tool in each trial, for both sides, with what it needs to begin."""
@@ -109,7 +111,7 @@ def main(trials: int, *into: Path, file: Path = KEPT, seconds: float = SECONDS) 
         sys.stderr.write(f"trial {len(known)} of {trials}: {trial.work} +{trial.percent} % {trial.failed or ''}\n")
     sys.stdout.write(tables(known))
     for path in into:
-        update_file(path, blocks(known))
+        update_file(path, blocks(known, record.read_trials(ALONE)))
     if into:
         PICTURE.write_text(drawing(known), encoding="utf-8")
 
@@ -128,8 +130,10 @@ def following(known: Sequence[Trial], draw: random.Random) -> KnownComparison:
         return draw.choice(once)
     made = Counter((trial.work, trial.percent) for trial in known)
     work, percent = min(draw.sample(PIECES, len(PIECES)), key=lambda piece: made[piece])
+    cases = Counter(trial.case for trial in known)
+    case = min(draw.sample(CASES[FUNCTIONS], len(CASES[FUNCTIONS])), key=lambda case: cases[case])
     while True:
-        comparison = KnownComparison(FUNCTIONS, work, draw.choice(CASES[FUNCTIONS]), percent, draw.getrandbits(48))
+        comparison = KnownComparison(FUNCTIONS, work, case, percent, draw.getrandbits(48))
         if not (percent and comparison.turned):  # some tools look at what became slower only
             return comparison
 
@@ -274,14 +278,31 @@ def table(known: Sequence[Trial]) -> str:
     return markdown_rows(head, lines) + "\n"
 
 
-def in_short(known: Sequence[Trial]) -> str:
+def alone(trials: Sequence[record.Trial]) -> Rate:
+    """How often the same functions are called different in trials of this workbench alone with no more seconds."""
+    same = (each for each in trials if (each.kind, each.percent) == (FUNCTIONS, 0) and each.budget < SECONDS)
+    return Rate.among(each.answer in record.DIFFERENT for each in same)
+
+
+def with_alone(known: Sequence[Trial], trials: Sequence[record.Trial]) -> str:
+    """Those beside the trials of all tools, and all together."""
+    ours, more = next(rows(known)).alarms, alone(trials)
+    both = Rate(ours.count + more.count, ours.of + more.of)
+    return (
+        f"This workbench alone was asked more often (`{ALONE.name}`, on AMD EPYC processors): of functions that do the "
+        f"same, it called {more.counted} different. With the trials above: {both.counted}.\n"
+    )
+
+
+def in_short(known: Sequence[Trial], trials: Sequence[record.Trial]) -> str:
     """In a few lines: the same code, more work, and thresholds chosen afterwards."""
     ours, *others = rows(known)
+    more = alone(trials)
     found = " and ".join(f"{more} % in {rate.count} of {rate.of}" for more, rate in ours.found.items())
     theirs = " and ".join(_between(row.found[more] for row in others) for more in ours.found)
     lines = (
-        f"- The same code: this workbench calls it different in {ours.alarms.count} of {ours.alarms.of} trials, the "
-        f"others in {_between(row.alarms for row in others)}.",
+        f"- The same code: this workbench calls it different in {ours.alarms.count} of {ours.alarms.of} trials (and in "
+        f"{more.count} of {more.of} without other tools), the others in {_between(row.alarms for row in others)}.",
         f"- More work: this workbench finds {found} trials, the others in {theirs}.",
         f"- With the threshold that suits each best, chosen afterwards so that at most {100 * ALLOWED:.0f} % of the "
         "same code is called different:",
@@ -364,11 +385,12 @@ def best_in_hindsight(known: Sequence[Trial]) -> str:
     )
 
 
-def blocks(known: Sequence[Trial]) -> dict[str, str]:
-    """What stands between the markers of documents, by the name of the block."""
+def blocks(known: Sequence[Trial], trials: Sequence[record.Trial]) -> dict[str, str]:
+    """What stands between the markers of documents, by the name of the block. trials: of this workbench alone."""
     return {
-        "versus": in_short(known),
+        "versus": in_short(known, trials),
         "versus-table": tables(known),
+        "versus-alone": with_alone(known, trials),
         "versus-halves": halves(known),
         "versus-hindsight": hindsight_table(known),
     }
