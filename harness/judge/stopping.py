@@ -137,7 +137,7 @@ class StoppingRule:
         """What the effects of one pair still need, with its controls until they are known: one after the other as its
         third side, and all at once in some lives where functions are measured, whose lives are many."""
         missing = max(self._missing(pair, self.alpha_of(target.part)) for target in left)
-        riding = [each.variant for each in self._controls(experiment, is_apart) if each.baseline in pair.sides]
+        riding = [each.variant for each in _controls(self, experiment, is_apart) if each.baseline in pair.sides]
         if experiment.workload.kind != "call":
             riding = riding[:1]
         elif len(self.series.get(pair, [])) % RIDING_EVERY:
@@ -153,22 +153,6 @@ class StoppingRule:
             pair,
             self._verdicts(left),
         )
-
-    def _controls(self, experiment: Experiment, is_apart: Apart) -> list[Comparison]:
-        """The controls of pairs that are measured apart and are not known yet. They take part one after the other: in a
-        run that others are compared with, first the yardstick, without which it would say nothing to them.
-
-        The identical copy of another variant takes part in rounds of many variants alone: the time of a pair is dear,
-        and where each side has a process of its own, the copy would be nothing but A/A.
-        """
-        names = [name for name in experiment.controls if EnteredName(name).control != COPY]
-        names.sort(key=lambda name: self.to_compare and name not in YARDSTICKS)
-        pairs = [experiment.control_pair(name) for name in names]
-        pairs = [pair for pair in pairs if is_apart(pair)]
-        left = [pair for pair in pairs if not _control_is_known(pair, self._interval(pair, ALPHA))]
-        if experiment.workload.kind == "call" and left:  # they share a block, by which each is measured in the same way
-            return sorted(pairs, key=lambda pair: not EnteredName(pair.variant).is_control)
-        return left
 
     def _verdicts(self, left: Collection[Target]) -> tuple[WaitsFor, ...]:
         """For each verdict that waits for one of these effects: all that it waits for. These are all its open effects;
@@ -306,10 +290,27 @@ class StoppingRule:
         return known
 
 
+def _controls(rule: StoppingRule, experiment: Experiment, is_apart: Apart) -> list[Comparison]:
+    """The controls of pairs that are measured apart and are not known yet. They take part one after the other: in a
+    run that others are compared with, first the yardstick, without which it would say nothing to them.
+
+    The identical copy of another variant takes part in rounds of many variants alone: the time of a pair is dear,
+    and where each side has a process of its own, the copy would be nothing but A/A.
+    """
+    names = [name for name in experiment.controls if EnteredName(name).control != COPY]
+    names.sort(key=lambda name: rule.to_compare and name not in YARDSTICKS)
+    pairs = [experiment.control_pair(name) for name in names]
+    pairs = [pair for pair in pairs if is_apart(pair)]
+    left = [pair for pair in pairs if not _control_is_known(pair, rule._interval(pair, ALPHA))]
+    if experiment.workload.kind == "call" and left:  # they share a block, by which each is measured in the same way
+        return sorted(pairs, key=lambda pair: not EnteredName(pair.variant).is_control)
+    return left
+
+
 def _controls_left(rule: StoppingRule, experiment: Experiment, is_apart: Apart) -> Iterator[Remaining]:
     """Where all effects are settled: the first interval of the controls that say how noisy the run was, and by
     which saved runs are compared. Those of functions share a block, as they do while the pair is open."""
-    pairs, missing = rule._controls(experiment, is_apart), dict[Comparison, int]()
+    pairs, missing = _controls(rule, experiment, is_apart), dict[Comparison, int]()
     for pair in pairs:
         judged = EnteredName(pair.variant).is_control  # at alpha over their number; the yardstick is not
         missing[pair] = rule._missing(pair, rule.alpha / (rule.controls if judged else 1))
