@@ -214,7 +214,7 @@ def test_controls_of_functions_have_a_block_of_their_own_in_every_fourth_life(mi
 
     def lives(twice_ns: float, spread: float) -> list[list[tuple[str, ...]]]:
         """The sides of all that is measured at once, by life."""
-        rule, had, rng = stopping_rule(plan, {}), [], random.Random(3)
+        rule, had, rng = stopping_rule(plan, {}), list[list[tuple[str, ...]]](), random.Random(3)
         while len(had) < 40 and (open_ := rule.remaining(experiment, lambda pair: True)):
             [remaining] = open_
             parts = [part.variants for part in in_parts(state, remaining)]
