@@ -40,7 +40,7 @@ more time from none. That of functions takes part in one round of a life: anothe
 
 RIDING_EVERY = 4
 """The controls of two functions are measured in every so many of their lives, in a block of their own. In the block of
-the two they took half of its time, in all lives, and fewer verdicts came in the same seconds."""
+the two they would take half of its time, in all lives."""
 
 Apart = Callable[[Comparison], bool]
 """Whether a pair is measured alone."""
