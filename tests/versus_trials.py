@@ -285,24 +285,24 @@ def alone(trials: Sequence[record.Trial]) -> Rate:
 
 
 def with_alone(known: Sequence[Trial], trials: Sequence[record.Trial]) -> str:
-    """Those beside the trials of all tools, and all together."""
+    """The trials of this workbench alone, and together with those of all tools."""
     ours, more = next(rows(known)).alarms, alone(trials)
     both = Rate(ours.count + more.count, ours.of + more.of)
     return (
-        f"This workbench alone was asked more often (`{ALONE.name}`, on AMD EPYC processors): of functions that do the "
-        f"same, it called {more.counted} different. With the trials above: {both.counted}.\n"
+        f"By itself this workbench was asked more often (`{ALONE.name}`, by earlier states of its code): of functions "
+        f"that do the same it called {more.counted} different. With the trials above: {both.counted}.\n"
     )
 
 
 def in_short(known: Sequence[Trial], trials: Sequence[record.Trial]) -> str:
     """In a few lines: the same code, more work, and thresholds chosen afterwards."""
     ours, *others = rows(known)
-    more = alone(trials)
+    own = alone(trials)
     found = " and ".join(f"{more} % in {rate.count} of {rate.of}" for more, rate in ours.found.items())
     theirs = " and ".join(_between(row.found[more] for row in others) for more in ours.found)
     lines = (
         f"- The same code: this workbench calls it different in {ours.alarms.count} of {ours.alarms.of} trials (and in "
-        f"{more.count} of {more.of} without other tools), the others in {_between(row.alarms for row in others)}.",
+        f"{own.count} of {own.of} trials of its own), the others in {_between(row.alarms for row in others)}.",
         f"- More work: this workbench finds {found} trials, the others in {theirs}.",
         f"- With the threshold that suits each best, chosen afterwards so that at most {100 * ALLOWED:.0f} % of the "
         "same code is called different:",
