@@ -38,10 +38,6 @@ CONTROL_PRECISION, YARDSTICK_PRECISION = 0.02, 0.01
 variants, and in blocks of a pair as long as they do. By the yardstick saved runs are compared, which are to tell 5 %
 more time from none. That of functions takes part in one round of a life: another life tells more than another round."""
 
-RIDING_EVERY = 4
-"""The controls of two functions are measured in every so many of their lives, in a block of their own. In the block of
-the two they would take half of its time, in all lives."""
-
 Apart = Callable[[Comparison], bool]
 """Whether a pair is measured alone."""
 
@@ -135,15 +131,11 @@ class StoppingRule:
         self, experiment: Experiment, pair: Comparison, left: Mapping[Target, float], is_apart: Apart
     ) -> Remaining:
         """What the effects of one pair still need, with its controls until they are known: one after the other as its
-        third side, and all at once in some lives where functions are measured, whose lives are many."""
+        third side, and all at once where functions are measured, whose runs are short and whose lives are many."""
         missing = max(self._missing(pair, self.alpha_of(target.part)) for target in left)
-        riding = [each.variant for each in _controls(self, experiment, is_apart) if each.baseline in pair.sides]
-        if experiment.workload.kind != "call":
-            riding = riding[:1]
-        elif len(self.series.get(pair, [])) % RIDING_EVERY:
-            riding = []
+        riding = [each.variant for each in self._controls(experiment, is_apart) if each.baseline in pair.sides]
         return Remaining(
-            (pair.baseline, pair.variant, *riding),
+            (pair.baseline, pair.variant, *(riding if experiment.workload.kind == "call" else riding[:1])),
             missing > 0,
             # Before there is an interval its spread says nothing on what it will settle, and may not keep it waiting.
             float(missing) if missing > 0 else min(left.values()),
@@ -153,6 +145,18 @@ class StoppingRule:
             pair,
             self._verdicts(left),
         )
+
+    def _controls(self, experiment: Experiment, is_apart: Apart) -> list[Comparison]:
+        """The controls of pairs that are measured apart and are not known yet. They take part one after the other: in a
+        run that others are compared with, first the yardstick, without which it would say nothing to them.
+
+        The identical copy of another variant takes part in rounds of many variants alone: the time of a pair is dear,
+        and where each side has a process of its own, the copy would be nothing but A/A.
+        """
+        names = [name for name in experiment.controls if EnteredName(name).control != COPY]
+        names.sort(key=lambda name: self.to_compare and name not in YARDSTICKS)
+        pairs = [experiment.control_pair(name) for name in names]
+        return [pair for pair in pairs if is_apart(pair) and not _control_is_known(pair, self._interval(pair, ALPHA))]
 
     def _verdicts(self, left: Collection[Target]) -> tuple[WaitsFor, ...]:
         """For each verdict that waits for one of these effects: all that it waits for. These are all its open effects;
@@ -290,35 +294,13 @@ class StoppingRule:
         return known
 
 
-def _controls(rule: StoppingRule, experiment: Experiment, is_apart: Apart) -> list[Comparison]:
-    """The controls of pairs that are measured apart and are not known yet. They take part one after the other: in a
-    run that others are compared with, first the yardstick, without which it would say nothing to them.
-
-    The identical copy of another variant takes part in rounds of many variants alone: the time of a pair is dear,
-    and where each side has a process of its own, the copy would be nothing but A/A.
-    """
-    names = [name for name in experiment.controls if EnteredName(name).control != COPY]
-    names.sort(key=lambda name: rule.to_compare and name not in YARDSTICKS)
-    pairs = [experiment.control_pair(name) for name in names]
-    pairs = [pair for pair in pairs if is_apart(pair)]
-    left = [pair for pair in pairs if not _control_is_known(pair, rule._interval(pair, ALPHA))]
-    if experiment.workload.kind == "call" and left:  # they share a block, by which each is measured in the same way
-        return sorted(pairs, key=lambda pair: not EnteredName(pair.variant).is_control)
-    return left
-
-
 def _controls_left(rule: StoppingRule, experiment: Experiment, is_apart: Apart) -> Iterator[Remaining]:
     """Where all effects are settled: the first interval of the controls that say how noisy the run was, and by
-    which saved runs are compared. Those of functions share a block, as they do while the pair is open."""
-    pairs, missing = _controls(rule, experiment, is_apart), dict[Comparison, int]()
-    for pair in pairs:
+    which saved runs are compared."""
+    for pair in rule._controls(experiment, is_apart):
         judged = EnteredName(pair.variant).is_control  # at alpha over their number; the yardstick is not
-        missing[pair] = rule._missing(pair, rule.alpha / (rule.controls if judged else 1))
-    together = [pairs] if experiment.workload.kind == "call" and pairs else [[pair] for pair in pairs]
-    for first, *others in together:
-        names = (each.variant for each in others if each.baseline == first.baseline)
-        if (most := float(max(missing[each] for each in (first, *others)))) > 0:
-            yield Remaining((first.baseline, first.variant, *names), True, most, most, 0, False, first)
+        if (missing := rule._missing(pair, rule.alpha / (rule.controls if judged else 1))) > 0:
+            yield Remaining((pair.baseline, pair.variant), True, float(missing), float(missing), 0, False, pair)
 
 
 def _relative_left(rule: StoppingRule, experiment: Experiment) -> Iterator[Remaining]:

@@ -82,28 +82,16 @@ def _can_be_sliced(book: ExperimentState, pair: Comparison, call_ns: Mapping[str
 
 def in_parts(book: ExperimentState, chosen: Remaining) -> list[Remaining]:
     """What is measured at once. A block is for sides that are alike: where a model's yardstick is not, it has a round
-    with its partner after the block of the pair. The controls of functions always have a block of their own."""
-    if chosen.pair is None:
-        return [chosen]
-    if book.experiment.workload.kind == "call":
-        return _functions_in_parts(book, chosen)
+    with its partner after the block of the pair. (Functions have little to lose in caches, and many short lives, to
+    which a round more would add as much again.)"""
     yardsticks = [name for name in chosen.variants[2:] if not EnteredName(name).is_control]
     unlike = [pair for pair in map(book.experiment.control_pair, yardsticks) if not is_sliced(book, pair)]
-    if not unlike or not is_sliced(book, chosen.pair):
+    is_of_functions = book.experiment.workload.kind == "call"
+    if chosen.pair is None or not unlike or is_of_functions or not is_sliced(book, chosen.pair):
         return [chosen]
     left_out = {pair.variant for pair in unlike}
     alone = replace(chosen, variants=tuple(name for name in chosen.variants if name not in left_out))
     return [alone, *(replace(chosen, variants=(pair.baseline, pair.variant), pair=pair) for pair in unlike)]
-
-
-def _functions_in_parts(book: ExperimentState, chosen: Remaining) -> list[Remaining]:
-    """The pair, and what rides with it: a copy of the baseline and the yardstick, together."""
-    baseline, variant, *riding = chosen.variants
-    if not riding or EnteredName(variant).is_control:
-        return [chosen]
-    pair = book.experiment.control_pair(riding[0])
-    controls = replace(chosen, variants=(pair.baseline, *riding), pair=pair, effects=0)
-    return [replace(chosen, variants=(baseline, variant)), controls]
 
 
 def choose_apart(books: Sequence[ExperimentState], rule: Stopping, seconds: float) -> None:
