@@ -15,12 +15,14 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from llama_workbench.cache import cache_directory
+from llama_workbench.harness.calibrate.known import KnownComparison
 from llama_workbench.harness.calls.environments import interpreter_at
 
 INSTALLED = (
@@ -95,6 +97,18 @@ def apart(old: float, new: float, share: float = SHARE) -> Reading:
 def told(old: float, new: float, *, differ: bool) -> Reading:
     """The answer of two times of which the tool says whether they differ."""
     return Reading((SLOWER if new > old else FASTER) if differ else NOTHING, math.log(old / new))
+
+
+SIDE = """\
+import sys
+sys.path[:0] = [{folder!r}, {inputs!r}]
+from {module} import work
+from inputs import {payload} as made
+INPUT = made(7)
+def call():
+    return work(INPUT)
+"""
+"""One side of a comparison. Its input is made once."""
 
 
 # -- the tools ---------------------------------------------------------------------------------------------------------
@@ -363,3 +377,16 @@ def call_seconds(folder: Path) -> float:
     """About how long a call of the old side takes: what a user knows before."""
     one = _best_of(folder, "old", 1, 1)
     return _best_of(folder, "old", 3, max(1, round(0.05 / one)))
+
+
+def tool_asked(tool: str, comparison: KnownComparison, seconds: float) -> Readings:
+    """What one of them says of a comparison of functions. Raises ToolFailed."""
+    with tempfile.TemporaryDirectory(prefix="versus-") as name:
+        folder = Path(name)
+        comparison.write(folder)
+        for side, path in zip(("old", "new"), map(Path, comparison.files), strict=False):
+            text = SIDE.format(
+                folder=str(folder / path.parent), inputs=name, module=path.stem, payload=comparison.called_with
+            )
+            (folder / f"side_{side}.py").write_text(text, encoding="utf-8")
+        return TOOLS[tool](folder, seconds)

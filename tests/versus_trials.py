@@ -17,7 +17,6 @@ import json
 import math
 import random
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,33 +33,31 @@ from llama_workbench.harness.calibrate.trials import busy_neighbours, machine, m
 from llama_workbench.harness.machine.environment import fingerprint
 from llama_workbench.harness.report.markdown import markdown_rows, update_file
 from tests.versus_picture import Place, picture
-from tests.versus_tools import FASTER, FIGURES, NOTHING, SLOWER, TOOLS, Reading, Readings, ToolFailed, interpreter
+from tests.versus_tools import (
+    FASTER,
+    FIGURES,
+    NOTHING,
+    SLOWER,
+    TOOLS,
+    Reading,
+    Readings,
+    ToolFailed,
+    interpreter,
+    tool_asked,
+)
 
 KEPT = Path("results/versus-trials.jsonl")
 PICTURE = Path("results/versus.svg")
 ALONE = Path("results/calibration.jsonl")  # of this workbench alone
 
-SECONDS = 10.0
-"""Of each tool in each trial, for both sides, with what it needs to begin."""
-
-OURS, OUR_START_SECONDS = "this workbench", 2.5
-"""Its name, and what it takes beside its budget: to begin, gates, and to judge."""
-
-ALLOWED = 0.05
-"""Of code that does the same, the share that a threshold chosen in hindsight may call different."""
+SECONDS = 10.0  # of each tool in each trial, for both sides, with what it needs to begin
+OURS, OUR_START_SECONDS = "this workbench", 2.5  # what it takes beside its budget: to begin, gates, and to judge
+ALLOWED = 0.05  # of code that does the same, the share that a threshold chosen in hindsight may call different
 
 PIECES = ((IDENTICAL, 0), (TWINS, 0), (PLANTED, 3), (PLANTED, 5))
 """What is compared, in turns: work, and how much more of it `new` does, in percent."""
 
-SIDE = """\
-import sys
-sys.path[:0] = [{folder!r}, {inputs!r}]
-from {module} import work
-from inputs import {payload} as made
-INPUT = made(7)
-def call():
-    return work(INPUT)
-"""
+LONG_CALLS = ("decode", "spelling")  # kinds of work with calls of some ten milliseconds
 
 
 @dataclass(frozen=True)
@@ -168,15 +165,7 @@ def asked(tool: str, comparison: KnownComparison, seconds: float) -> Readings:
             raise ToolFailed(found.trouble)
         answer = found.answer if found.answer in (SLOWER, FASTER) else NOTHING
         return {"verdict": Reading(answer, found.estimate or 0.0)}
-    with tempfile.TemporaryDirectory(prefix="versus-") as name:
-        folder = Path(name)
-        comparison.write(folder)
-        for side, path in zip(("old", "new"), map(Path, comparison.files), strict=False):
-            text = SIDE.format(
-                folder=str(folder / path.parent), inputs=name, module=path.stem, payload=comparison.called_with
-            )
-            (folder / f"side_{side}.py").write_text(text, encoding="utf-8")
-        return TOOLS[tool](folder, seconds)
+    return tool_asked(tool, comparison, seconds)
 
 
 # -- what they say -----------------------------------------------------------------------------------------------------
@@ -297,13 +286,12 @@ def with_alone(known: Sequence[Trial], trials: Sequence[record.Trial]) -> str:
 def in_short(known: Sequence[Trial], trials: Sequence[record.Trial]) -> str:
     """In a few lines: the same code, more work, and thresholds chosen afterwards."""
     ours, *others = rows(known)
-    own = alone(trials)
-    found = " and ".join(f"{more} % in {rate.count} of {rate.of}" for more, rate in ours.found.items())
-    theirs = " and ".join(_between(row.found[more] for row in others) for more in ours.found)
+    own, of_long = alone(trials), [each for each in known if each.case in LONG_CALLS]
     lines = (
         f"- The same code: this workbench calls it different in {ours.alarms.count} of {ours.alarms.of} trials (and in "
         f"{own.count} of {own.of} trials of its own), the others in {_between(row.alarms for row in others)}.",
-        f"- More work: this workbench finds {found} trials, the others in {theirs}.",
+        f"- More work: {_found(*rows(known))}.",
+        f"- Of these, calls of some ten milliseconds: {_found(*rows(of_long))}.",
         f"- With the threshold that suits each best, chosen afterwards so that at most {100 * ALLOWED:.0f} % of the "
         "same code is called different:",
         *(f"  - {best_in_hindsight(there)}" for _, there in by_cpu(known)),
@@ -311,14 +299,25 @@ def in_short(known: Sequence[Trial], trials: Sequence[record.Trial]) -> str:
     return "\n".join(lines)
 
 
+def _found(ours: Row, *others: Row) -> str:
+    found = " and ".join(f"{more} % in {rate.count} of {rate.of}" for more, rate in ours.found.items())
+    theirs = " and ".join(_between(row.found[more] for row in others) for more in ours.found)
+    return f"this workbench finds {found} trials, the others in {theirs}"
+
+
 def halves(known: Sequence[Trial]) -> str:
     """Does the table come out again? For each processor the later half of its trials against the earlier one."""
     lines = []
     for cpu, there in by_cpu(known):
         early, late = (_rates(half) for half in (there[: len(there) // 2], there[len(there) // 2 :]))
-        both = [(early[name], late[name]) for name in early.keys() & late.keys()]
-        apart = sum(max(one.ends[0], other.ends[0]) > min(one.ends[1], other.ends[1]) for one, other in both)
-        lines.append(f"- {cpu}: of {len(both)} shares, {apart} with intervals that have no common point.")
+        both = {name: (rate, late[name]) for name, rate in early.items() if name in late}
+        apart = [
+            f"{tool}, {rule}, {more} % more work: {one.counted} and then {other.counted}"
+            for (tool, rule, more), (one, other) in both.items()
+            if max(one.ends[0], other.ends[0]) > min(one.ends[1], other.ends[1])
+        ]
+        named = f" ({'; '.join(apart)})" if apart else ""
+        lines.append(f"- {cpu}: of {len(both)} shares, {len(apart)} with intervals that have no common point{named}.")
     return "\n".join(lines) + "\n"
 
 
