@@ -43,12 +43,17 @@ def _tie_group(lifeline: int) -> None:
     fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
 
 
-def main(words: Sequence[str]) -> NoReturn:
-    """Become the command that follows the parent's process id and the lifeline (or "-")."""
-    parent, lifeline, *command = words
+def tie(parent: str, lifeline: str) -> None:
+    """Tie this process to its parent's process id and the lifeline (or "-"), as they stand in a command line."""
     if lifeline != "-":
         _tie_group(int(lifeline))
     end_with(int(parent))
+
+
+def main(words: Sequence[str]) -> NoReturn:
+    """Become the command that follows what `tie` takes."""
+    parent, lifeline, *command = words
+    tie(parent, lifeline)
     try:
         os.execvp(command[0], command)
     except OSError as error:

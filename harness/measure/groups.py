@@ -242,7 +242,8 @@ class Processes:
             members: dict[str, WorkerProcess] = {}
             for name in shuffled(self.setting.seed, names, index):
                 source = self.setting.functions[EnteredName(name).original]
-                members[name] = process = self.new(group, index, f"side-{name}.log", source.environment)
+                with blamed(names, name):
+                    members[name] = process = self.new(group, index, f"side-{name}.log", source.environment)
                 stack.callback(process.end)
             for name, process in members.items():
                 with blamed(names, name):

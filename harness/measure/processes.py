@@ -27,7 +27,6 @@ from llama_workbench.datasets.workloads import Workload
 from ..machine import bootstrap
 from ..machine.clocks import cpu_ns_of
 from ..machine.environment import child_environment, granted_cores
-from ..machine.lifeline import tied
 from ..worker.channel import CUT_OFF
 
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
@@ -64,7 +63,7 @@ class WorkerProcess:
         drawn: Mapping[str, str] | None = None,
         start_seconds: float = START_SECONDS,
     ) -> None:
-        """Begin one; the first command waits until it is ready, `start_seconds` at most."""
+        """Begin one; the first command waits until it is ready, `start_seconds` at most. Raises WorkerFailed."""
         self._opened = ExitStack()  # until `close`
         marker = self._opened.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 (it does)
         marker.truncate(8)
@@ -77,6 +76,9 @@ class WorkerProcess:
             self._process = begin(
                 module, log_file, environment, marker=marker.fileno(), lifeline=read, python=python or sys.executable
             )
+        except OSError as error:  # an environment that is gone by now
+            self._opened.close()
+            raise WorkerFailed(f"cannot be started ({error.strerror})") from error
         finally:
             os.close(read)
         self._buffer = b""
@@ -235,7 +237,7 @@ def begin(
     """A fresh process that runs a module of the harness, with pipes to it. `marker` and `lifeline`: descriptors that it
     gets under the same numbers."""
     return subprocess.Popen(
-        tied(bootstrap.command(python, f"harness.{module}"), lifeline=lifeline),
+        bootstrap.tied(python, f"harness.{module}", lifeline=lifeline),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=log,
