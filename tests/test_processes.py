@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 
 import pytest
 
@@ -163,3 +164,11 @@ def test_only_what_begins_with_the_token_is_an_answer(chunks: tuple[bytes, ...],
     assert len(process._buffer) < 100
     assert (len(process.noise()) > 0) == (noises > 0)
     assert process.noise() == []
+
+
+def test_an_interpreter_that_is_gone_is_told(tmp_path: Path) -> None:
+    """An environment may be removed while it is measured. What was opened for the process is closed again."""
+    opened = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(WorkerFailed, match=r"cannot be started \(No such file or directory\)"):
+        WorkerProcess(threads=1, cache=tmp_path, log=tmp_path / "log", python=str(tmp_path / "python"))
+    assert len(os.listdir("/proc/self/fd")) == opened

@@ -276,10 +276,11 @@ def alone(trials: Sequence[record.Trial]) -> Rate:
 def with_alone(known: Sequence[Trial], trials: Sequence[record.Trial]) -> str:
     """The trials of this workbench alone, and together with those of all tools."""
     ours, more = next(rows(known)).alarms, alone(trials)
-    both = Rate(ours.count + more.count, ours.of + more.of)
+    both, states = Rate(ours.count + more.count, ours.of + more.of), [each.rule for each in trials]
     return (
-        f"By itself this workbench was asked more often (`{ALONE.name}`, by earlier states of its code): of functions "
-        f"that do the same it called {more.counted} different. With the trials above: {both.counted}.\n"
+        f"By itself this workbench was asked more often (`{ALONE.name}`): of functions that do the same it called "
+        f"{more.counted} different; by the last of {len({*states})} states of its code "
+        f"{alone([each for each in trials if each.rule == states[-1]]).counted}. With the trials above: {both.counted}.\n"
     )
 
 
