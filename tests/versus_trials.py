@@ -290,7 +290,7 @@ def in_short(known: Sequence[Trial], trials: Sequence[record.Trial]) -> str:
     own, of_long = alone(trials), [each for each in known if each.case in LONG_CALLS]
     lines = (
         f"- The same code: this workbench calls it different in {ours.alarms.count} of {ours.alarms.of} trials (and in "
-        f"{own.count} of {own.of} trials of its own), the others in {_between(row.alarms for row in others)}.",
+        f"{own.count:,} of {own.of:,} trials of its own), the others in {_between(row.alarms for row in others)}.",
         f"- More work: {_found(ours, *others)}.",
         f"- Of these, calls of some ten milliseconds: {_found(*rows(of_long))}.",
         f"- With the threshold that suits each best, chosen afterwards so that at most {100 * ALLOWED:.0f} % of the "
