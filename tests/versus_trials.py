@@ -280,7 +280,7 @@ def with_alone(known: Sequence[Trial], trials: Sequence[record.Trial]) -> str:
     return (
         f"By itself this workbench was asked more often (`{ALONE.name}`): of functions that do the same it called "
         f"{more.counted} different; by the last of {len({*states})} states of its code "
-        f"{alone([each for each in trials if each.rule == states[-1]]).counted}. With the trials above: {both.counted}.\n"
+        f"{alone([each for each in trials if each.rule == states[-1]]).counted}. With those above: {both.counted}.\n"
     )
 
 
