@@ -178,6 +178,18 @@ def test_a_round_is_the_median_of_its_log_ratios() -> None:
     assert live.values == pytest.approx([float(np.median(times["old"][0] - times["new"][0])) + math.log(3 / 2)])
 
 
+def test_sub_rounds_that_are_missing_change_only_the_median_of_their_round() -> None:
+    times, rng = noisy(7, rounds=12, old=0.0, new=-0.1), np.random.default_rng(7)
+    frame, lost = samples(times), rng.random(times["new"].shape) < 0.4
+    lost[:, 0] = False
+    gone = (frame["variant"] == "new").to_numpy(copy=True)
+    gone[gone] = lost.ravel()
+    found = differences(frame[~gone], workload="w", baseline="old", variant="new", clock="cpu")
+    expected = [np.median((old - new)[~each]) for old, new, each in zip(*times.values(), lost, strict=True)]
+    assert {int(each) for each in (~lost).sum(axis=1)} >= {2, 3, 4}, "odd and even numbers"
+    assert found.values == pytest.approx(expected, abs=1e-4)
+
+
 def test_times_are_by_call_and_the_clock_is_the_one_asked_for() -> None:
     frame = samples({"old": np.zeros((2, 3)), "new": np.zeros((2, 3))})
     frame.loc[frame["variant"] == "new", "repeats"] = 2
