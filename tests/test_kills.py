@@ -174,6 +174,28 @@ def test_a_parent_that_dies_at_once_leaves_nothing_behind(tmp_path):
         assert wait_for(lambda mark=mark: not marked(mark)), marked(mark)
 
 
+BEGINS_A_LIFE = """
+import os, subprocess, sys, time
+from llama_workbench.harness.machine.bootstrap import tied
+read, write = os.pipe()
+subprocess.Popen(tied(sys.executable, "harness.worker.main", lifeline=read), pass_fds=[read], start_new_session=True)
+time.sleep({seconds})
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.02, 0.1, 3.0])
+def test_a_life_ends_with_the_parent_at_whatever_point_of_its_start_that_dies(tmp_path, seconds):
+    """Its input stays open, so that only the tie can end it."""
+    mark = str(tmp_path)
+    with subprocess.Popen(
+        [sys.executable, "-c", BEGINS_A_LIFE.format(seconds=seconds)], stdin=subprocess.PIPE,
+        env=os.environ | {"OURS": mark}, cwd=ROOT,
+    ) as parent:  # fmt: skip
+        assert wait_for(lambda: parent.poll() == -9)
+        assert wait_for(lambda: not marked(mark)), marked(mark)
+
+
 def test_a_tied_command_is_the_command():
     done = subprocess.run(tied([sys.executable, "-c", "print(7)"]), capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("7\n", "")
@@ -192,7 +214,7 @@ def test_every_process_of_a_run_is_begun_tied():
                 continue
             if path.stem not in asking:
                 begun += 1
-                assert ast.unparse(node.args[0]).startswith(("tied(", "bootstrap.tied(")), f"{path.name}:{node.lineno}"
+                assert ast.unparse(node.args[0]).startswith("tied("), f"{path.name}:{node.lineno}"
     assert begun == 12
 
 

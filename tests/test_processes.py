@@ -9,6 +9,7 @@ import os
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from llama_workbench.harness.measure.processes import Job, PendingAnswer, WorkerFailed, WorkerProcess, side_by_side
@@ -168,7 +169,7 @@ def test_only_what_begins_with_the_token_is_an_answer(chunks: tuple[bytes, ...],
 
 def test_an_interpreter_that_is_gone_is_told(tmp_path: Path) -> None:
     """An environment may be removed while it is measured. What was opened for the process is closed again."""
-    opened = len(os.listdir("/proc/self/fd"))
+    opened = psutil.Process().num_fds()
     with pytest.raises(WorkerFailed, match=r"cannot be started \(No such file or directory\)"):
         WorkerProcess(threads=1, cache=tmp_path, log=tmp_path / "log", python=str(tmp_path / "python"))
-    assert len(os.listdir("/proc/self/fd")) == opened
+    assert psutil.Process().num_fds() == opened

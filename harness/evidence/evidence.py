@@ -79,6 +79,7 @@ class Evidence:
     _arrays: dict[tuple[str, Clock, Metric], LogTimes] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
+    _differences: dict[Comparison, Differences] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def device(self) -> str:
@@ -107,9 +108,11 @@ class Evidence:
 
     def differences(self, comparison: Comparison) -> Differences:
         """The rounds of a comparison, on the clock that serves both sides."""
-        workload, variant, baseline, metric = comparison
-        times = self.times(workload, variant, baseline, metric=metric)
-        return differences(times, baseline=baseline, variant=variant)
+        if comparison not in self._differences:  # many ask for the same
+            workload, variant, baseline, metric = comparison
+            times = self.times(workload, variant, baseline, metric=metric)
+            self._differences[comparison] = differences(times, baseline=baseline, variant=variant)
+        return self._differences[comparison]
 
     def is_dependent(self, comparison: Comparison) -> bool:
         """Whether its lives depend on each other or on the time, so that no interval over them can be trusted."""

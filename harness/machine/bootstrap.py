@@ -4,8 +4,8 @@
 on the import path: code of that environment finds there what it always finds. All that a process of functions imports
 of ours is written for Python 3.9 and for the standard library alone, as this file is.
 
-What `tied` gives does without the interpreter in between that `lifeline.tied` has: a run begins a process for every
-life, and each would take 20 to 40 ms longer.
+A run begins such a process for every life. So the module itself asks to end with its parent (`tied`): `lifeline.tied`
+would start one more interpreter each time.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ PACKAGE, TIED = "llama_workbench", "--tied"
 
 
 def tied(python: str, module: str, *, lifeline: int) -> list[str]:
-    """What runs a module of the workbench in an interpreter, for as long as this process lives: see `lifeline`. A
-    parent that dies before the module can ask for that is noticed when it asks."""
+    """The command line that runs a module of the workbench for as long as this process lives; see `machine.lifeline`.
+    Where the parent dies while the interpreter starts, the module ends as soon as it asks."""
     return [python, __file__, TIED, str(os.getpid()), str(lifeline), module]
 
 

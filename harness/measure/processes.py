@@ -24,7 +24,7 @@ from typing import IO, Any
 
 from llama_workbench.datasets.workloads import Workload
 
-from ..machine import bootstrap
+from ..machine.bootstrap import tied
 from ..machine.clocks import cpu_ns_of
 from ..machine.environment import child_environment, granted_cores
 from ..worker.channel import CUT_OFF
@@ -237,7 +237,7 @@ def begin(
     """A fresh process that runs a module of the harness, with pipes to it. `marker` and `lifeline`: descriptors that it
     gets under the same numbers."""
     return subprocess.Popen(
-        bootstrap.tied(python, f"harness.{module}", lifeline=lifeline),
+        tied(python, f"harness.{module}", lifeline=lifeline),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=log,
