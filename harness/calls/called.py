@@ -64,7 +64,7 @@ class Called:
 
     payload_name: for messages. make_ns: the mean time that making an input took. work: what the payload function says
     of a call (`Payload.work`). gated: how many inputs the gate used.
-    changes_inputs: whether a call leaves its arguments changed, or may have.
+    changes_inputs: whether a call leaves its arguments changed, or may have. first_call_ns: of the first in the gate.
     """
 
     def __init__(
@@ -78,6 +78,7 @@ class Called:
         self.gated = 0
         self.one_input = False
         self.changes_inputs = False
+        self.first_call_ns = 0
 
     @classmethod
     def imported(cls, source: Source, call: Call, draw: str, turn: WorldTurn) -> Called:
@@ -111,7 +112,9 @@ class Called:
             arguments = self.payload.arguments(number)
             begun = perf_counter_ns()
             got = function(*arguments)
-            slow = max(perf_counter_ns() - begun, self.make_ns) > SLOW_NS
+            call_ns = perf_counter_ns() - begun
+            self.first_call_ns = self.first_call_ns or call_ns
+            slow = max(call_ns, self.make_ns) > SLOW_NS
             self.changes_inputs |= bool(difference(arguments, self.payload.arguments(number)))
             self.gated += 1
             if wrong := self.wrong(number, got):

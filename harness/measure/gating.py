@@ -195,6 +195,7 @@ class Gates:
         if "trace" in result:
             book.traces[name] = result["trace"]
         book.learnt[name] = learnt = result["learnt"]
+        book.facts |= {name: result["facts"]} if result["facts"] else {}
         book.call_ns[name] = learnt["call_ns"]
         if reason := self._too_dear(book, name, learnt):
             self.participants.exclude_all(reason, book)  # nobody waits for the others' gates

@@ -81,7 +81,7 @@ class ExperimentState:
     """What is known of one experiment so far, by the names in run.json. together: rounds of many variants; apart: of
     one pair each; pairs_apart: which pairs, None until that is decided; blocks: how many of them were blocks.
     causes: of those that are excluded for one of its own, which. learnt: by variant, what its gate found that other
-    processes must know. lost_lives: those that failed, and why.
+    processes must know; facts: see `SideFacts`. lost_lives: those that failed, and why.
     horizon: how many lives its budget should give (see `measure.horizon`).
     kept_together: variants that are too dear to load for one pair. beside_seconds: the least that a block took beside
     its samples. lost_blocks: those in which a side did less than a call while all computed; the next ones are longer.
@@ -92,6 +92,7 @@ class ExperimentState:
     experiment: Experiment
     folder: Path | None
     gates: dict[str, dict[str, Any]] = field(default_factory=dict)
+    facts: dict[str, dict[str, Any]] = field(default_factory=dict)
     traces: dict[str, dict[str, Any]] = field(default_factory=dict)
     trace_differences: list[dict[str, Any]] = field(default_factory=list)
     excluded: dict[str, str] = field(default_factory=dict)
@@ -132,6 +133,7 @@ class ExperimentState:
             "seconds": round(self.earlier.seconds + self.seconds, 3),
             "sampled_seconds": round(self.earlier.sampled_seconds + self.sampled_seconds, 3),
             "gates": self.gates,
+            "facts": self.facts,
             "traces": self.traces,
             "trace_differences": self.trace_differences,
             "confirmations": self.confirmations,

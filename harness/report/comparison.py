@@ -22,6 +22,7 @@ from ..store.verdict_schema import Effect, Verdict
 from .causes import Explanation, explanations_in, of_effect
 from .code_lines import LINES, code_text
 from .markdown import markdown_cell, markdown_rows, markdown_text
+from .side_facts import side_facts_text
 from .text import call_times, effect_text, gain_text, one_text_line, size_text, three_digits
 
 DEAR = 1.1
@@ -84,7 +85,7 @@ class Screen:
     looked. `place`: the input, or the workload, in words. `statistic`: the percentile of its calls that is compared;
     empty for the median. `same`: whether both sides gave the same answers, in words. `spread`: of its lives, where they
     have several pairs each. `queueing`: that a GPU waited for the host on both sides, in words. `is_dependent`:
-    whether its lives depend on each other."""
+    whether its lives depend on each other. `as_it_ran`: see `side_facts`."""
 
     verdict: Verdict
     effect: Effect
@@ -98,6 +99,7 @@ class Screen:
     spread: LifeSpread | None = None
     queueing: str = ""
     is_dependent: bool = False
+    as_it_ran: str = ""
 
     @property
     def told(self) -> dict[str, str]:
@@ -105,6 +107,7 @@ class Screen:
         why = "Why" if self.is_settled else "Where they differ"
         answers = {
             "What is measured": self.queueing and f"{self.queueing[0].upper()}{self.queueing[1:]}.",
+            "As it ran": self.as_it_ran,
             why: self.why,
             "What to do": f"{self.advice} {self.price}".rstrip(),
             "How sure": f"{self.certainty} {self.same}".rstrip(),
@@ -308,6 +311,7 @@ def _screen(
         spread,
         queueing,
         evidence.is_dependent(comparison) if evidence.has(comparison) else False,
+        _as_it_ran(experiment, effect, call_ns),
     )
 
 
@@ -325,6 +329,12 @@ def _same(experiment: ExperimentRecord | None, effect: Effect) -> str:
         return f"{effect.baseline} and {effect.variant} gave the same answers{by}."
     what = "values" if experiment.workload.kind == "component" else "logits"
     return f"{effect.baseline} and {effect.variant} gave the reference's {what}."
+
+
+def _as_it_ran(experiment: ExperimentRecord | None, effect: Effect, call_ns: tuple[float, float]) -> str:
+    sides = dict(zip((effect.baseline, effect.variant), call_ns, strict=True))
+    facts = experiment.facts if experiment else {}
+    return side_facts_text({side: facts[side] for side in sides if side in facts}, sides)
 
 
 def _instructions(folder: RunFolder, effect: Effect) -> list[Measure]:

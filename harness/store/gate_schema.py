@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field, StrictBool
 
 from ..spec.words import Cause
-from .forms import Count, Number, Ratio, Shape, Text, says
+from .forms import Amount, Count, Number, Ratio, Shape, Text, says
 
 AnyNumber = Annotated[float, Field(strict=True)]
 """A number that may be infinite in memory; in a file that is null."""
@@ -30,6 +30,13 @@ class Gate(Shape):
     max_error: Annotated[AnyNumber | None, says("largest difference; null: beyond all numbers")] = None
     tolerance: Annotated[Number | None, says("how large it may be")] = None
     unable: Annotated[StrictBool, says("whether an engine says that it cannot do this workload: no failure")] = False
+
+
+class SideFacts(Shape):
+    """How a function ran, by what its gate and its rounds saw: what a reader must know beside the number. A field that
+    is null was not seen."""
+
+    first_call_ns: Annotated[Amount | None, says("time of its first call in a fresh process, nanoseconds")] = None
 
 
 class Trace(Shape):

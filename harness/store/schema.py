@@ -52,7 +52,7 @@ from .forms import (
     says,
     without_damaged,
 )
-from .gate_schema import Confirmed, Excluded, Gate, Trace, TraceDifference
+from .gate_schema import Confirmed, Excluded, Gate, SideFacts, Trace, TraceDifference
 from .machine_schema import Machine, Spending
 from .sitting_schema import Apart, LostLife, SideEnvironment, Sitting, Sources
 
@@ -101,6 +101,7 @@ class ExperimentRecord(Shape):
     seconds: Annotated[Amount | None, says("time that its rounds took, seconds")] = None
     sampled_seconds: Annotated[Amount | None, says("of that, inside timed samples")] = None
     gates: Annotated[dict[str, Gate], says("result of the logits gate by variant")] = {}
+    facts: Annotated[dict[str, SideFacts], says("how each function ran")] = {}
     traces: Annotated[dict[str, Trace], says("operations by variant")] = {}
     trace_differences: Annotated[list[TraceDifference], says("the pairs whose operations were compared")] = []
     confirmations: Annotated[list[Confirmed], says("ratios that were measured again")] = []

@@ -66,6 +66,9 @@ class FunctionsKind(BenchKind):
     def learnt(self, bench: Bench, subject: Subject, entered: str) -> dict[str, Any]:
         return bench.called[entered].learnt()
 
+    def facts(self, bench: Bench, entered: str) -> dict[str, Any]:
+        return {"first_call_ns": bench.called[entered].first_call_ns}
+
     def admit(self, worker: Worker, bench: Bench, subject: Subject, entered: str, learnt: Mapping[str, Any]) -> None:
         bench.called[entered].learn(learnt)
 

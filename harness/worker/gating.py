@@ -56,6 +56,7 @@ def _gated(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
         answer |= calibrate(worker, bench, subject, variant)
         answer["cheap"] = subject.variant.engine is None and not subject.variant.compiled
         answer["learnt"] |= bench.kind.learnt(bench, subject, variant)
+        answer["facts"] = bench.kind.facts(bench, variant)
     except Exception as error:
         return {"gate": asdict(replace(result, passed=False, detail=raised_by(error)))}
     bench.subjects[variant] = subject

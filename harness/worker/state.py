@@ -105,6 +105,10 @@ class BenchKind(ABC):
         """What `admit` must be told in a later process."""
         return {}
 
+    def facts(self, bench: Bench, entered: str) -> dict[str, Any]:
+        """How it ran in its gate, by the fields of `SideFacts`."""
+        return {}
+
     def wrong(self, bench: Bench, runners: Mapping[str, Runner]) -> dict[str, str]:
         """Variant → what is wrong with its last timed call, where this process can tell."""
         return {}
