@@ -30,6 +30,14 @@ says() { # says TEXT: the last step printed it
   }
 }
 
+lacks() { # lacks TEXT: the last step did not print it
+  ! grep --quiet --fixed-strings -- "$1" said || {
+    echo "$number. says '$1':"
+    cat said
+    exit 1
+  }
+}
+
 commit() {
   git add --all
   git -c user.name=somebody -c user.email=somebody@example.org commit --quiet --message "$1"
@@ -96,7 +104,7 @@ step 0 "two commands" pytest $quickly --compare "long=cmd:sleep 0.02" "short=cmd
 step 0 "one screen" workbench show results/runs/first
 step 0 "the answer" workbench report results/runs/first
 step 0 "judged again" workbench judge results/runs/first
-step 0 "a little more time" workbench resume results/runs/first --budget 1
+step 0 "a little more time" workbench resume results/runs/first --budget 4
 step 0 "the runs" workbench runs
 says "first"
 step 0 "for a service that draws times" workbench export results/runs/first
@@ -104,11 +112,20 @@ says "latency"
 step 0 "where others read it" workbench publish results/runs/first "file://$PWD/shared/runs/first"
 step 0 "and back" workbench report "file://$PWD/shared/runs/first"
 step 0 "the same once more" pytest $quickly --compare old=pack.text:words@main~1 new=pack.text:words --call bench.py:texts --budget 4 --run-dir results/runs/second
+step 0 "as it was" pytest $quickly --compare old=pack.text:words@main~1 new=pack.text:words@main~1 --call bench.py:texts --budget 4 --run-dir results/runs/before
+step 0 "does it say the same?" workbench agree results/runs/first results/runs/second
+lacks "need not agree"
 step 0 "two runs are one" workbench combine results/runs/first results/runs/second --into results/runs/both
 
 # -- in CI
 step 0 "kept to compare with" workbench baseline save results/runs/first main
-step "0 2" "has anything become slower?" workbench compare main results/runs/second
+step 0 "has anything become twice as slow?" workbench compare main results/runs/second --threshold 100
+lacks "kind of machine"
+step 0 "kept as well" workbench baseline save results/runs/before before
+step 1 "has anything become slower?" workbench compare before results/runs/second
+says "regression"
+step 0 "what do sessions differ by?" workbench sessions results/runs/first results/runs/second results/runs/first
+says "between = "
 step 1 "slower in this revision?" workbench compare-revisions main~1 . pack.text:words --call bench.py:texts --budget 20 --json
 says '"verdict": "slower"'
 step 0 "which commit?" workbench bisect main~1 main pack.text:words --call bench.py:texts --budget 20

@@ -317,6 +317,18 @@ def test_a_notebook_reads_a_fleet(fleet: FleetFolder) -> None:
 # -- baselines of several kinds of machines ----------------------------------------------------------------------------
 
 
+def test_a_baseline_of_a_machine_by_the_same_name_says_what_differs(tmp_path: Path) -> None:
+    said: dict[str, Any] = {"cpu_model": "ARM Neoverse", "malloc": {}}
+    silent = said | {"malloc": None}
+    baselines.save(a_run(tmp_path / "old", environment=said), "main", under=tmp_path / "results/baselines")
+    found = baselines.matching(
+        RunFolder(tmp_path / "results/baselines/main"), a_run(tmp_path / "new", 1, environment=silent)
+    )
+    assert (
+        "this kind of machine, ARM Neoverse; the nearest one differs: malloc: as shipped against unknown" in found.note
+    )
+
+
 def test_a_name_has_a_baseline_for_each_kind_of_machine(tmp_path: Path) -> None:
     under = tmp_path / "results/baselines"
     old, other = a_run(tmp_path / "old"), a_run(tmp_path / "other", 1, environment=OTHER)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -16,20 +17,27 @@ import importlib.machinery
 
 HIDDEN = {hidden!r}
 found = importlib.machinery.PathFinder.find_spec
+installed = importlib.machinery.PathFinder.find_distributions
 
 
 def find_spec(cls, name, path=None, target=None):
     return None if name.partition(".")[0] in HIDDEN else found(name, path, target)
 
 
+def find_distributions(cls, context=None):
+    asked = (context and context.name or "").lower().replace("-", "_")
+    return iter(()) if asked in HIDDEN else installed(*filter(None, [context]))
+
+
 importlib.machinery.PathFinder.find_spec = classmethod(find_spec)
+importlib.machinery.PathFinder.find_distributions = classmethod(find_distributions)
 """
-"""A sitecustomize.py: every process finds no package of any extra."""
+"""A sitecustomize.py: every process finds no package of these extras, nor its version."""
 
 
-def without_extras(folder: Path) -> dict[str, str]:
-    """The variables of an environment that has the core alone; what hides the rest is written into the folder."""
-    hidden = sorted({module for modules in EXTRAS.values() for module in modules})
+def without_extras(folder: Path, extras: Collection[str] = tuple(EXTRAS)) -> dict[str, str]:
+    """The variables of an environment that lacks these extras; what hides them is written into the folder."""
+    hidden = sorted({module for extra in extras for module in EXTRAS[extra]})
     (folder / "sitecustomize.py").write_text(HIDES.format(hidden=hidden))
     ours = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "PYTHON"))}
     return ours | {"PYTHONPATH": str(folder)}

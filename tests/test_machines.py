@@ -226,6 +226,7 @@ def test_processors_of_one_name_are_told_apart_by_their_instruction_sets() -> No
         ({"cgroup_quota_cores": 1.5}, "Simulated CPU (1 core)"),
         ({"machine": "aarch64"}, "Simulated CPU (aarch64)"),
         ({"torch": "2.14.0"}, "Simulated CPU (torch 2.14.0)"),
+        ({"torch": None}, "Simulated CPU (no torch)"),
         ({"malloc": {}}, None),
     ],
 )

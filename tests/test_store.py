@@ -547,6 +547,16 @@ def test_what_makes_two_machines_different(change: dict[str, object], reason: st
     assert environment.comparable(base, base | {"load_average": [9.0], "kernel": "x", "python": "3.99"}) == []
 
 
+@pytest.mark.parametrize("key", ["cpu_model", "cpu_flags", "torch", "libc", "threads", "malloc"])
+def test_what_neither_machine_has_is_no_difference(key: str) -> None:
+    base = environment.fingerprint(1)
+    lacking = base | {key: None}
+    assert environment.comparable(lacking, lacking) == [] == environment.changed_since(lacking, lacking)
+    for sides in ((base, lacking), (lacking, base)):
+        [reason] = environment.comparable(*sides)
+        assert "unknown" in reason
+
+
 # -- the first token of a generation -------------------------------------------------------------------------------
 
 

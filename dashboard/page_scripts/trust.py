@@ -58,6 +58,7 @@ def main() -> None:
     show_warnings(run)
     blocks.header("Environment", anchor="environment")
     facts = {title: words.one_line(run.environment.get(key)) for key, title in FACTS.items()}
+    facts["torch"] = facts["torch"] or "not installed"
     if isinstance(memory := run.environment.get("memory_bytes"), int | float):
         facts["memory"] = words.size(memory)
     blocks.facts({title: fact or "cannot be read here" for title, fact in facts.items()})

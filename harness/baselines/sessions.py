@@ -59,9 +59,10 @@ def to_toml(differences: Sequence[Shift], runs: Sequence[Standings]) -> str:
     """The tables for a pyproject.toml, or for `sessions.toml`."""
     days = sorted(run.started[:10] for run in runs)
     machine = runs[0].environment
+    torch = f"torch {machine['torch']}" if machine.get("torch") else "no torch"
     lines = [
         f"# {len(runs)} sessions of the same code, {days[0]} to {days[-1]}: {machine.get('cpu_model')}, "
-        f"{machine.get('cores')} cores, torch {machine.get('torch')}; `workbench sessions` measured it.",
+        f"{machine.get('cores')} cores, {torch}; `workbench sessions` measured it.",
     ]
     for shift in differences:
         values = (f"{key} = {json.dumps(value)}" for key, value in shift.model_dump().items())

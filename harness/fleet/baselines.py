@@ -75,11 +75,16 @@ def matching(base: RunFolder, new: RunFolder) -> Matched:
     nearest = min(runs, key=lambda run: (len(comparable(runs[run], today)), key_of(runs[run]) != key_of(today)))
     name = base.path.resolve().name
     called = name if nearest.path == base.path else f"{name} ({nearest.path.name})"
-    if not comparable(runs[nearest], today):
+    if not (differences := comparable(runs[nearest], today)):
         return Matched(nearest, called)
     *have, own = names([*runs.values(), today])
-    kinds = ", ".join(dict.fromkeys(have))
-    note = f"{name} has no run of this kind of machine, {own}; it has: {kinds}"
+    # Two kinds can have one name, where one of them does not say what the other is.
+    has = (
+        f"the nearest one differs: {'; '.join(differences)}"
+        if own in have
+        else f"it has: {', '.join(dict.fromkeys(have))}"
+    )
+    note = f"{name} has no run of this kind of machine, {own}; {has}"
     return Matched(nearest, called, f"{note}. Keep one: workbench baseline save {new.path.name} {name}")
 
 

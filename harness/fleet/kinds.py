@@ -125,7 +125,9 @@ def _place(name: str) -> int:
 def _fact(what: str, value: object) -> str:
     if what in ("cores", "threads"):
         return f"{value} {what if value != 1 else what[:-1]}"
-    return f"{what} {value}" if what == "torch" else str(value)
+    if what == "torch":
+        return f"torch {value}" if value else "no torch"
+    return str(value)
 
 
 def labels(environments: Sequence[Environment], folders: Sequence[str] = ()) -> list[str]:

@@ -82,25 +82,24 @@ def comparable(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
 
     Compared are the CPU (model and flags), torch, libc, threads, allocator settings and the device with its driver,
     libraries and settings: each of them shifts the *ratio* of two variants. The load average, the kernel and the Python
-    version are not compared. What either side does not say counts as a difference, because it cannot be ruled out.
+    version are not compared. What one side alone does not say counts as a difference, because it cannot be ruled out.
+    What neither has, such as torch where functions are compared, is none.
     """
     reasons = [
         f"{name}: {_said(a, key)} against {_said(b, key)}"
         for name, key in (("CPU", "cpu_model"), ("torch", "torch"), ("libc", "libc"), ("threads", "threads"))
-        if not a.get(key) or a.get(key) != b.get(key)
+        if a.get(key) != b.get(key)
     ]
     flags_a, flags_b = set(a.get("cpu_flags") or ()), set(b.get("cpu_flags") or ())
-    if not (flags_a and flags_b):
-        reasons.append("CPU flags: unknown")
+    if bool(flags_a) != bool(flags_b):
+        reasons.append("CPU flags: unknown of one of them")
     elif flags_a != flags_b:
         alone = {"first": flags_a - flags_b, "second": flags_b - flags_a}
         reasons.append(
             f"CPU flags: {'; '.join(f'only the {one} has {_some(has)}' for one, has in alone.items() if has)}"
         )
     malloc_a, malloc_b = a.get("malloc"), b.get("malloc")
-    if malloc_a is None or malloc_b is None:
-        reasons.append("malloc: unknown")
-    elif dict(malloc_a) != dict(malloc_b):
+    if malloc_a != malloc_b:
         reasons.append(f"malloc: {_settings(malloc_a)} against {_settings(malloc_b)}")
     return reasons + device_differences(a, b)
 
@@ -172,7 +171,9 @@ def _some(flags: set[str]) -> str:
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
-def _settings(malloc: Mapping[str, Any]) -> str:
+def _settings(malloc: Mapping[str, Any] | None) -> str:
+    if malloc is None:
+        return "unknown"
     return ", ".join(f"{key}={value}" for key, value in sorted(malloc.items())) or "as shipped"
 
 
