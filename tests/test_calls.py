@@ -218,7 +218,7 @@ def side(
     function: Callable[..., Any], baseline: Callable[..., Any] = sorted, payload: Callable[..., Any] | None = None
 ) -> Called:
     given = Payload(payload or (lambda seed: [seed % 7, 3, 1]), "d")
-    return Called(Function(lambda: function, given), Function(lambda: baseline, given), "given")
+    return Called(Function(lambda: function, given), lambda: Function(lambda: baseline, given), "given")
 
 
 def sorts_in_place(values: list[int]) -> list[int]:

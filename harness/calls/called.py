@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from time import perf_counter_ns  # bound before any foreign code is imported
 from typing import Any
 
@@ -65,12 +66,17 @@ class Called:
     payload_name: for messages. make_ns: the mean time that making an input took. work: what the payload function says
     of a call (`Payload.work`). gated: how many inputs the gate used.
     changes_inputs: whether a call leaves its arguments changed, or may have. first_call_ns: of the first in the gate.
+    The baseline is imported when an answer is first compared with its: until then it has no part in how a side runs.
     """
 
     def __init__(
-        self, side: Function, baseline: Function, payload_name: str, check: Callable[..., Any] | None = None
+        self,
+        side: Function,
+        baseline: Callable[[], Function],
+        payload_name: str,
+        check: Callable[..., Any] | None = None,
     ) -> None:
-        self._side, self._baseline, self._check = side, baseline, check
+        self._side, self._imported_baseline, self._check = side, baseline, check
         self.payload = side.payload
         self._payload_name = payload_name
         self.make_ns = 0
@@ -94,10 +100,20 @@ class Called:
             made = maker(source, world.function(source))
             return Function(made, Payload(world.function(call.payload), draw), world.enter)
 
-        side, baseline = function(source, world), function(call.baseline, other)
-        world.enter()
+        def baseline() -> Function:
+            imported = function(call.baseline, other)
+            world.enter()
+            return imported
+
+        side = function(source, world)
         check = None if call.check is None else world.function(call.check)
         return cls(side, baseline, call.payload.shown, check)
+
+    @cached_property
+    def _baseline(self) -> Function:
+        baseline = self._imported_baseline()
+        baseline.payload.generators = self.payload.generators
+        return baseline
 
     def make(self) -> Callable[..., Any]:
         """The function, anew where a factory makes it."""
@@ -158,9 +174,7 @@ class Called:
             self.make_ns = perf_counter_ns() - begun
             if self.make_ns > SLOW_NS:  # whether another one is like it is not asked: that takes as long
                 return
-            generators = tuple(dict.fromkeys((*generators, *self.payload.used(GATED[1:]))))
-            for payload in (self._side.payload, self._baseline.payload):
-                payload.generators = generators
+            self.payload.generators = tuple(dict.fromkeys((*generators, *self.payload.used(GATED[1:]))))
             first, again, other = (self.payload.arguments(number) for number in (GATED[0], GATED[0], GATED[1]))
             begun = perf_counter_ns()
             self.payload.batch(0, TIMED_AGAIN)
@@ -182,8 +196,7 @@ class Called:
         """Take over what `learnt` said in an earlier process."""
         self.make_ns, self.one_input = facts["make_ns"], facts["one_input"]
         self.changes_inputs = facts["changes_inputs"]
-        for payload in (self._side.payload, self._baseline.payload):
-            payload.generators = tuple(facts["generators"])
+        self.payload.generators = tuple(facts["generators"])
 
     @property
     def is_awaited(self) -> bool:

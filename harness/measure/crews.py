@@ -1,9 +1,10 @@
-"""Rounds between environments: each side computes in a process of its own, which is begun anew for every round.
+"""Rounds in which each side computes in a process of its own, which is begun anew for every round.
 
-Two environments need two processes, and two processes of the very same code differ in time by up to some percent: their
-memory lies elsewhere, and so do the keys of their dicts. That stays as long as they live, and no number of samples
-averages it out. So a round is a pair of fresh processes, and the interval over rounds holds what processes differ by.
-Within a round they take turns of some milliseconds on one core; the other waits idle.
+Two environments need two processes, and so do sides of which one would change how the other runs. Two processes of the
+very same code differ in time by up to some percent: their memory lies elsewhere, and so do the keys of their dicts.
+That stays as long as they live, and no number of samples averages it out. So a round is a pair of fresh processes, and
+the interval over rounds holds what processes differ by. Within a round they take turns of some milliseconds on one
+core; the other waits idle.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ class Gates:
 
     def _starting_once(self, group: Group) -> Generator[PendingAnswer, None, bool]:
         """The same once; whether all of them passed or failed their gates without bringing the process down."""
-        if group.in_environments:
+        if group.divided:
             return (yield from self._gating_crews(group))
         process = self.processes.start(group).process
         names = [(book, name) for book in group.books for name in book.remaining().entered()]

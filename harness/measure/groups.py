@@ -60,8 +60,8 @@ class Group:
 
     processes: the number of the last one that was begun. life: the process that measures now; ahead: the next one,
     begun already. used: what the last life measured, as (workload, variant). torch: whether they import it.
-    in_environments: a side has an environment of its own, so that each side has a process of its own, a fresh one in
-    every round (see `measure.crews`).
+    apart: each side has a process of its own, a fresh one in every round (see `measure.crews`). divided: no process
+    could hold them all, because a side has an environment of its own: their answers are compared through files.
     """
 
     folder: Path | None
@@ -72,7 +72,8 @@ class Group:
     ahead: Life | None = None
     used: dict[tuple[str, str], None] = field(default_factory=dict)
     processes: int = 0
-    in_environments: bool = False
+    apart: bool = False
+    divided: bool = False
     torch: bool = True
 
     @property
@@ -235,19 +236,24 @@ class Processes:
 
     @contextmanager
     def crew(self, group: Group, book: ExperimentState, names: Sequence[str]) -> Iterator[Crew]:
-        """Fresh processes for these sides, begun at the same time, in random order."""
+        """Fresh processes for these sides, begun at the same time, in random order. Those of a divided group know
+        their side alone, which must still pass its gate; others have taken in what its gate found."""
         group.processes = index = self._next_number()
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="workbench-answers-")))
             members: dict[str, WorkerProcess] = {}
             for name in shuffled(self.setting.seed, names, index):
-                source = self.setting.functions[EnteredName(name).original]
+                source, log = self.setting.functions[EnteredName(name).original], f"side-{name}.log"
+                prepare = [{"do": "open", **self._what(book, name if group.divided else "")}]
+                if not group.divided:
+                    workload, learnt = book.experiment.workload.name, book.learnt[name]
+                    prepare.append({"do": "admit", "workload": workload, "variant": name, "learnt": learnt})
                 with blamed(names, name):
-                    members[name] = process = self.new(group, index, f"side-{name}.log", source.environment)
+                    members[name] = process = self.new(group, index, log, source.environment, prepare)
                 stack.callback(process.end)
             for name, process in members.items():
                 with blamed(names, name):
-                    self._open(process, book, name)
+                    process.ready_at()
             yield Crew(self.setting, book, index, names, members, folder)
 
     def new(
@@ -288,13 +294,13 @@ class Processes:
     def _next_number(self) -> int:
         return 1 + max(group.processes for group in self.groups)
 
-    def _open(self, process: WorkerProcess, book: ExperimentState, side: str = "") -> dict[str, Any]:
-        """Let a process open a workload; what it says of the checkpoint. side: the one function that it runs, where it
-        runs one alone: this is then its own baseline."""
-        return process.ask("open", OPEN_SECONDS, **self._what(book, side))
+    def _open(self, process: WorkerProcess, book: ExperimentState) -> dict[str, Any]:
+        """Let a process open a workload; what it says of the checkpoint."""
+        return process.ask("open", OPEN_SECONDS, **self._what(book))
 
     def _what(self, book: ExperimentState, side: str = "") -> dict[str, Any]:
-        """What a process is told of a workload that it opens."""
+        """What a process is told of a workload that it opens. side: the one function that it can run: this is then its
+        own baseline."""
         folder = str(book.folder) if book.folder else None
         workload = book.experiment.workload.model_dump()
         call = self.setting.calls.get(book.experiment.workload.name)
@@ -308,10 +314,10 @@ def _groups(books: Sequence[ExperimentState], setting: Setting) -> list[Group]:
     for book in books:
         workload = book.experiment.workload
         sources = (setting.functions.get(name) for name in book.experiment.variants)
-        apart = any(source.environment for source in sources if source)
-        key = (book.folder, workload.dtype, workload.threads, apart)
+        divided = any(source.environment for source in sources if source)
+        key = (book.folder, workload.dtype, workload.threads, divided)
         size = setting.parameters.get(workload.geometry, 0) if book.folder else 0
         torch = workload.kind != "call" or setting.device != "cpu"  # functions that use it will say so
-        group = Group(book.folder, size, workload.threads, [], in_environments=apart, torch=torch)
+        group = Group(book.folder, size, workload.threads, [], apart=divided, divided=divided, torch=torch)
         groups.setdefault(key, group).books.append(book)
     return list(groups.values())

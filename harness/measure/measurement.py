@@ -27,10 +27,9 @@ from .apart import (
     round_seconds,
 )
 from .choosing import nearly_settled, next_to_measure
-from .crews import blamed
 from .gating import Gates
 from .groups import Group, Processes
-from .one_round import ask_for_block, ask_for_round
+from .one_round import ask_for_block, ask_for_round, ask_for_turns
 from .participants import ExperimentState, MeasureError, Participants, Setting
 from .processes import WorkerFailed
 from .remaining import Open, Remaining, Stopping
@@ -41,12 +40,6 @@ that a second more would have done."""
 
 FORGIVEN_SHARE = 0.1
 """Of its lives a variant may lose so many and stay in the run; one in any case."""
-
-SAMPLING_SHARE = 0.5
-"""A round between environments samples for so many times as long as beginning its processes took, within the bounds
-below: beginning is what a round mostly costs, and what processes differ by is what its value mostly varies by."""
-
-LEAST_SECONDS, MOST_SECONDS = 0.2, 4.0
 
 
 @dataclass(eq=False)
@@ -109,7 +102,7 @@ class Schedule:
         """
         book, chosen = best
         pace = pace_of(open_, seconds_left)
-        if group.in_environments:  # each round begins its own processes
+        if group.apart:  # each round begins its own processes
             self._measure_once(group, book, chosen, rule, keep, pace)
             rule.end_life(group.processes)
             return
@@ -246,7 +239,7 @@ class Schedule:
         """What the processes answer to a round or block. Raises WorkerFailed with the place of the side in `active`."""
         active = list(chosen.variants)
         if group.life is None:
-            return self._in_turns(group, book, active)
+            return ask_for_turns(self.processes, self.gates, group, book, active)
         self.processes.take_in(group, book, active)
         part = group.life.start_seconds / max(alike, 1)  # a life measures for as long as it took to begin
         outputs = str(self.processes.examination.file) if self.processes.examination else ""
@@ -255,24 +248,6 @@ class Schedule:
         usual = block_seconds(book, active, pace if chosen.needs_precision else 0.0)
         seconds = max(usual, min(part, MOST_BLOCK_SECONDS))
         return ask_for_block(group.life.process, book, active, outputs, seconds)
-
-    def _in_turns(self, group: Group, book: ExperimentState, active: Sequence[str]) -> RoundAnswer:
-        """A round between environments: begin the sides anew, gate them, compare their answers, and let them take
-        turns. Raises WorkerFailed with the place of the side in `active`."""
-        begun = time.monotonic()
-        with self.processes.crew(group, book, active) as crew:
-            gates = {name: self.gates.begin(crew.members[name], group, book, name) for name in active}
-            results = {}
-            for name, gate in gates.items():
-                with blamed(active, name):
-                    results[name] = gate.result()["gate"]
-            if failed := {name: each["detail"] for name, each in results.items() if not each["passed"]}:
-                return RoundAnswer(wrong=failed)
-            compared = crew.compared(1)
-            if compared.wrong:
-                return RoundAnswer(wrong=compared.wrong)
-            seconds = min(max(SAMPLING_SHARE * (time.monotonic() - begun), LEAST_SECONDS), MOST_SECONDS)
-            return crew.take_turns(seconds, compared.make_ns)
 
     def _found_wrong(
         self, group: Group, book: ExperimentState, active: Sequence[str], answer: RoundAnswer, number: int

@@ -192,6 +192,11 @@ class ExperimentState:
         # A virtual machine's CPU clock may stand still for a sample.
         return {name: each for name, each in typical.items() if each > 0}
 
+    def make_ns(self, name: str) -> int:
+        """Time to make an input of a function, by its gate; 0 where all its calls have the same one."""
+        learnt = self.learnt[name]
+        return learnt["make_ns"] if learnt["changes_inputs"] or not learnt["one_input"] else 0
+
     def is_apart(self, pair: Comparison) -> bool:
         """Whether the pair is measured in rounds of its own (see `measure.apart`)."""
         return pair in (self.pairs_apart or ())

@@ -136,7 +136,7 @@ def _pairs(measurement: Measurement, of_models: bool) -> list[tuple[Group, Exper
     commands = {name for name, source in measurement.setting.functions.items() if source.command}  # nobody sees inside
     by_pair: dict[Comparison, tuple[Group, ExperimentState, Comparison]] = {}
     for group, book in measured_by(measurement).values():
-        if not group.in_environments and (of_models or book.experiment.workload.kind == "call"):
+        if not group.divided and (of_models or book.experiment.workload.kind == "call"):
             if book.experiment.workload.statistic:  # samples say nothing of the slowest calls alone
                 continue
             for pair in (target.comparison for target in book.remaining().targets):

@@ -75,7 +75,7 @@ def _measure_functions_memory(measurement: Measurement, folder: RunFolder, progr
         return (
             short
             and book.experiment.workload.kind == "call"
-            and not group.in_environments
+            and not group.divided
             and name in _compared(book) - commands
         )
 

@@ -91,8 +91,9 @@ class FunctionQuestion:
         if not all(callable(each) for each in given if each is not None):
             return Called.imported(*self._sources_called(), "", turn)
         variant, baseline, payload, check = given
-        sides = (Function(lambda: variant, Payload(payload, "")), Function(lambda: baseline, Payload(payload, "")))
-        return Called(*sides, _name(payload), check)
+        side = Function(lambda: variant, Payload(payload, ""))
+        other = Function(lambda: baseline, Payload(payload, ""))
+        return Called(side, lambda: other, _name(payload), check)
 
     def _sources_called(self) -> tuple[Source, Call]:
         variant, baseline = named_apart((_source(self.variant, "variant"), _source(self.baseline, "baseline")))

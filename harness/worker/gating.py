@@ -43,6 +43,8 @@ def _gated(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
         if worker.torch is None and "torch" in sys.modules:
             return {"needs_torch": True}
         result = bench.kind.gate(worker, bench, subject, variant)
+        if worker.torch is None and "torch" in sys.modules:  # its first call imports it, or its baseline does
+            return {"needs_torch": True}
     except (OutsideVariantError, PayloadError) as error:
         return {"gate": asdict(LogitsGate(False, str(error)))}
     except Exception as error:

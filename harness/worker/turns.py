@@ -1,4 +1,4 @@
-"""Verbs of a process that runs one side of a comparison between environments: the other side has another process.
+"""Verbs of a process that runs one side of a comparison: the other side has another process.
 
 `turns` makes the samples of a round, each when the parent says so. `answers` leaves answers in a file, and
 `differences_of_answers` compares those of two processes.
