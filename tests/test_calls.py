@@ -326,7 +326,7 @@ def test_a_command_is_a_side() -> None:
     with modules_kept() as turn:
         side = Called.imported(said, Call(said, NOTHING), "", turn)
         assert side.is_awaited and side.gate() == "" and side.make()() == b"one two three\n"
-        with pytest.raises(RuntimeError, match=r"ls ends with exit code 2: .*no-such-file"):
+        with pytest.raises(RuntimeError, match=r"ls ends with exit code 2; .*no-such-file"):
             Called.imported(parse("cmd:ls", option="x"), Call(said, NOTHING), "", turn).make()("no-such-file")
 
 
@@ -410,7 +410,8 @@ def test_a_folder_that_modules_were_looked_for_in_before_stays_one(
 
 def test_the_yardstick_has_inputs_of_its_own_and_is_held_against_itself(mine: Path) -> None:
     """Whatever the others are called with, and however their answers are compared."""
-    call = Call(*(parse(text, option="x", folder=mine) for text in ("mine.py:f", "mine.py:f", "mine.py:f")))
+    function = parse("mine.py:f", option="x", folder=mine)
+    call = Call(function, function, function)
     with modules_kept() as turn:
         called = Called.imported(WORK, Call.from_json(asdict(call)), "", turn)
         assert called.gate() == "" and called.makes_inputs and not called.changes_inputs

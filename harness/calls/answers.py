@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
+from .command import Output
+
 NEAR = {"float16": (1e-3, 1e-5), "float32": (1.3e-6, 1e-5), "complex64": (1.3e-6, 1e-5)}
 """Type of an array → relative and absolute tolerance: those of torch.testing.assert_close."""
 
@@ -48,6 +50,19 @@ def gives_what_counts(check: Callable[..., Any]) -> bool:
         return False
     needed = [each for each in parameters if each.default is each.empty]
     return len(needed) == 1 and needed[0].kind in (needed[0].POSITIONAL_ONLY, needed[0].POSITIONAL_OR_KEYWORD)
+
+
+def is_of_all_worlds(answer: Any) -> bool:
+    """Whether all that an answer is made of has types that do not belong to one side's modules: plain values, arrays,
+    tensors, and lists, tuples, sets and dicts of them."""
+    if isinstance(answer, dict):
+        return is_of_all_worlds(list(answer)) and is_of_all_worlds(list(answer.values()))
+    if type(answer) in (list, tuple, set, frozenset):
+        return {*map(type, answer)} <= PLAIN or all(map(is_of_all_worlds, answer))
+    if type(answer) in PLAIN or type(answer) is Output:
+        return True
+    is_array = type(answer).__module__.partition(".")[0] in ("numpy", "torch")
+    return is_array and getattr(getattr(answer, "dtype", None), "kind", "") != "O"  # of which items may be anything
 
 
 def _lazy(got: Any) -> str:

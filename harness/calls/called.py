@@ -8,9 +8,9 @@ from functools import cached_property
 from time import perf_counter_ns  # bound before any foreign code is imported
 from typing import Any
 
-from .answers import UNKNOWN, difference, gives_what_counts
+from .answers import UNKNOWN, difference, gives_what_counts, is_of_all_worlds
 from .awaited import Awaited, Loop
-from .command import Command
+from .command import AS_THEY_ARE, Command, CommandSettings
 from .payload import Arguments, Payload
 from .source import Source
 from .world import World, WorldTurn, folders_of
@@ -34,11 +34,13 @@ class PayloadError(Exception):
 
 @dataclass(frozen=True)
 class Call:
-    """What a comparison of functions is about: the sources of its baseline, of its payload, and of the user's check."""
+    """What a comparison of functions is about: the sources of its baseline, of its payload, and of the user's check.
+    commands: how those sides are run that are commands."""
 
     baseline: Source
     payload: Source
     check: Source | None = None
+    commands: CommandSettings = AS_THEY_ARE
 
     def of(self, side: Source) -> Call:
         """What a side is held against. The yardstick does other work: it has inputs of its own, and its answers need
@@ -48,7 +50,8 @@ class Call:
     @classmethod
     def from_json(cls, table: Mapping[str, Any]) -> Call:
         """From the dataclass as a dict, as the parent sends it."""
-        return cls(**{name: source and Source(**source) for name, source in table.items()})
+        sources = {name: source and Source(**source) for name, source in table.items() if name != "commands"}
+        return cls(**sources, commands=CommandSettings(**table["commands"]))
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,9 @@ class Called:
     payload_name: for messages. make_ns: the mean time that making an input took. work: what the payload function says
     of a call (`Payload.work`). gated: how many inputs the gate used.
     changes_inputs: whether a call leaves its arguments changed, or may have. first_call_ns: of the first in the gate.
+    beside_ns: what runs before and after a call of a command took. is_baseline: whether it is the baseline's code.
+    is_fresh: whether it is a command, so that each call begins a process of its own.
+    shares_answers: whether the baseline's answers can be compared with those of a side from another world.
     The baseline is imported when an answer is first compared with its: until then it has no part in how a side runs.
     """
 
@@ -75,6 +81,9 @@ class Called:
         baseline: Callable[[], Function],
         payload_name: str,
         check: Callable[..., Any] | None = None,
+        *,
+        is_baseline: bool = False,
+        is_fresh: bool = False,
     ) -> None:
         self._side, self._imported_baseline, self._check = side, baseline, check
         self.payload = side.payload
@@ -85,19 +94,22 @@ class Called:
         self.one_input = False
         self.changes_inputs = False
         self.first_call_ns = 0
+        self.beside_ns = 0
+        self.is_baseline, self.is_fresh = is_baseline, is_fresh
+        self.shares_answers = False
 
     @classmethod
     def imported(cls, source: Source, call: Call, draw: str, turn: WorldTurn) -> Called:
         """With its modules imported for it alone. The baseline is from the same world where its modules would be the
         same ones: objects of one class then are of one class on both sides of the check. Raises OutsideVariantError."""
-        call = call.of(source)
+        is_baseline, call = source == call.baseline, call.of(source)
         shared = [call.payload, *filter(None, [call.check])]
         folders = [folders_of([each, *shared]) for each in (source, call.baseline)]
         world = World(turn, folders[0])
         other = world if folders[0] == folders[1] else World(turn, folders[1])
 
         def function(source: Source, world: World) -> Function:
-            made = maker(source, world.function(source))
+            made = maker(source, world.function(source, call.commands))
             return Function(made, Payload(world.function(call.payload), draw), world.enter)
 
         def baseline() -> Function:
@@ -107,7 +119,8 @@ class Called:
 
         side = function(source, world)
         check = None if call.check is None else world.function(call.check)
-        return cls(side, baseline, call.payload.shown, check)
+        kind = {"is_baseline": is_baseline, "is_fresh": bool(source.command)}
+        return cls(side, baseline, call.payload.shown, check, **kind)
 
     @cached_property
     def _baseline(self) -> Function:
@@ -129,6 +142,8 @@ class Called:
             begun = perf_counter_ns()
             got = function(*arguments)
             call_ns = perf_counter_ns() - begun
+            if isinstance(function, Command):
+                call_ns, self.beside_ns = call_ns - function.uncounted_ns, function.uncounted_ns
             self.first_call_ns = self.first_call_ns or call_ns
             slow = max(call_ns, self.make_ns) > SLOW_NS
             self.changes_inputs |= bool(difference(arguments, self.payload.arguments(number)))
@@ -139,10 +154,15 @@ class Called:
                 break
         return ""
 
-    def wrong(self, number: int, got: Any) -> str:
-        """Where an answer to the input of that number is not the baseline's, in words; empty where it is."""
-        self._baseline.enter()
-        expected = self._baseline.make()(*self._baseline.payload.arguments(number))
+    def wrong(self, number: int, got: Any, known: Sequence[Any] = ()) -> str:
+        """Where an answer to the input of that number is not the baseline's, in words; empty where it is. known: that
+        answer, where somebody has it."""
+        if known:
+            [expected] = known
+        else:
+            self._baseline.enter()
+            expected = self._baseline.make()(*self._baseline.payload.arguments(number))
+            self.shares_answers = is_of_all_worlds(expected)
         self._side.enter()
         unlike = difference(got, expected, self._check)
         if not unlike:
@@ -190,12 +210,14 @@ class Called:
     def learnt(self) -> dict[str, Any]:
         """What its gate found out of its inputs, for `learn` in a later process."""
         facts = {"make_ns": self.make_ns, "one_input": self.one_input, "changes_inputs": self.changes_inputs}
+        facts |= {"beside_ns": self.beside_ns, "shares_answers": self.shares_answers}
         return facts | self.work | {"generators": list(self.payload.generators)}
 
     def learn(self, facts: Mapping[str, Any]) -> None:
         """Take over what `learnt` said in an earlier process."""
         self.make_ns, self.one_input = facts["make_ns"], facts["one_input"]
         self.changes_inputs = facts["changes_inputs"]
+        self.beside_ns, self.shares_answers = facts["beside_ns"], facts["shares_answers"]
         self.payload.generators = tuple(facts["generators"])
 
     @property
@@ -207,6 +229,11 @@ class Called:
     def makes_inputs(self) -> bool:
         """Whether each call is given an input of its own."""
         return self.changes_inputs or not self.one_input
+
+    @property
+    def untimed_ns(self) -> int:
+        """What each call takes beside it: its input, where each has its own, and what runs before and after it."""
+        return self.beside_ns + self.make_ns * self.makes_inputs
 
     def inputs(self, first: int, count: int) -> list[Arguments]:
         """What so many calls are given; the answer to the last can be checked under its number, first + count - 1."""

@@ -1,17 +1,27 @@
-"""A command as a function that is called: from exec to exit, its output is the answer."""
+"""A command as a function that is called: from exec to exit, its output is the answer. No shell takes part."""
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from time import perf_counter_ns  # bound before any foreign code is imported
+from typing import Any, Union
 
 PREFIX, IMPORT = "cmd:", "import:"
 """How a side of a comparison begins that is a command, and one that imports a module in a fresh Python."""
 
-MOST_SHOWN = 200  # characters of what a command that fails says
+MOST_SHOWN = 100
+"""Characters of each of the two ends of what a command that fails wrote."""
+
+ANY_CODE = "any"
+"""In place of exit codes: all of them."""
+
+IGNORE, PREPARE, CONCLUDE, INPUT = "--ignore-failure", "--prepare", "--conclude", "--input"
+"""Options of commands, for messages and for commands that go on."""
 
 
 def command_of(text: str) -> str:
@@ -21,20 +31,108 @@ def command_of(text: str) -> str:
     return shlex.join([sys.executable, "-c", f"import {text.removeprefix(IMPORT)}"]) if text.startswith(IMPORT) else ""
 
 
+@dataclass(frozen=True)
+class CommandSettings:
+    """How the commands of a comparison are run, the same on both sides.
+
+    ignore_failure: exit codes that are no failure, ANY_CODE for all. prepare, conclude: commands that run before and
+    after each call and are not timed. input: the file that is standard input; empty: nothing is.
+    """
+
+    ignore_failure: Union[str, Sequence[int]] = ()
+    prepare: str = ""
+    conclude: str = ""
+    input: str = ""
+
+    @property
+    def runs_more(self) -> bool:
+        """Whether something runs beside each call: then a sample can have one call only."""
+        return bool(self.prepare or self.conclude)
+
+    def ignores(self, code: int) -> bool:
+        """Whether a command that ends with this exit code has done what it should."""
+        return not code or self.ignore_failure == ANY_CODE or code in self.ignore_failure
+
+
+AS_THEY_ARE = CommandSettings()
+"""Where nothing is said of it."""
+
+
+class Output(bytes):
+    """What a command wrote to standard output, and the exit code with which it ended. Both must be the same."""
+
+    exit_code: int
+
+    def __new__(cls, content: bytes, exit_code: int) -> Output:
+        made = super().__new__(cls, content)
+        made.exit_code = exit_code
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Output) and self.exit_code == other.exit_code and super().__eq__(other)
+
+    __hash__ = bytes.__hash__
+
+    def __repr__(self) -> str:
+        return f"exit code {self.exit_code} and {super().__repr__()}"
+
+
+class CommandFailed(RuntimeError):
+    """A command ended with an exit code that is a failure: the text quotes what it wrote."""
+
+
 class Command:
     """Runs a command without a shell; what it is called with are further words of it. It gives what the command wrote
-    to standard output, and raises where the command fails."""
+    to standard output, and raises CommandFailed.
 
-    def __init__(self, words: Sequence[str]) -> None:
-        self._words = tuple(words)
+    uncounted_ns: of its last call, the time of what ran before and after the command.
+    """
+
+    def __init__(self, words: Sequence[str], settings: CommandSettings = AS_THEY_ARE) -> None:
+        self._words, self._settings = tuple(words), settings
+        self._before, self._after = shlex.split(settings.prepare), shlex.split(settings.conclude)
+        self.uncounted_ns = 0
 
     def __call__(self, *arguments: Any) -> bytes:
-        words = [*self._words, *map(str, arguments)]
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-        if done.returncode:
-            said = " ".join(done.stderr.decode("utf-8", "replace").split())[-MOST_SHOWN:]
-            raise RuntimeError(f"{self._words[0]} ends with exit code {done.returncode}: {said or 'it says nothing'}")
-        return done.stdout
+        begun = perf_counter_ns()
+        if self._before:
+            _run_beside(self._before, PREPARE)
+        with open(self._settings.input or os.devnull, "rb") as given:
+            timed = perf_counter_ns()
+            words = [*self._words, *map(str, arguments)]
+            done = subprocess.run(words, stdin=given, capture_output=True, check=False)
+            timed = perf_counter_ns() - timed
+        if self._after:
+            _run_beside(self._after, CONCLUDE)
+        if self._settings.runs_more:
+            self.uncounted_ns = perf_counter_ns() - begun - timed
+        if not self._settings.ignores(done.returncode):
+            raise CommandFailed(_failure(self._words, done, f"; if that is no failure: {IGNORE}={done.returncode}"))
+        return Output(done.stdout, done.returncode) if self._settings.ignore_failure else done.stdout
+
+
+def _run_beside(words: Sequence[str], option: str) -> None:
+    """Run what stands before or after a timed command. Raises CommandFailed, which names the option."""
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    if done.returncode:
+        raise CommandFailed(f"{option}: {_failure(words, done)}")
+
+
+def _failure(words: Sequence[str], done: subprocess.CompletedProcess[bytes], fix: str = "") -> str:
+    """That a command failed, with the ends of what it wrote."""
+    how = f"exit code {done.returncode}" if done.returncode >= 0 else f"signal {-done.returncode}"
+    wrote = [
+        f"to standard {name} {_end(content)}"
+        for name, content in (("error", done.stderr), ("output", done.stdout))
+        if content.strip()
+    ]
+    return f"{os.path.basename(words[0])} ends with {how}{fix}; it wrote {' and '.join(wrote) or 'nothing'}"
+
+
+def _end(content: bytes) -> str:
+    """The end of what was written, quoted, in one line."""
+    text = " | ".join(line.strip() for line in content.decode("utf-8", "replace").splitlines() if line.strip())
+    return f'"{text}"' if len(text) <= MOST_SHOWN else f'"… {text[-MOST_SHOWN:]}"'
 
 
 def nothing() -> tuple[()]:

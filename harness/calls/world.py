@@ -20,7 +20,7 @@ from typing import Any
 
 from llama_workbench.variants.outside import import_file
 
-from .command import Command
+from .command import AS_THEY_ARE, Command, CommandSettings
 from .source import Source, SourceError, function_in
 
 INSTALLED = ("site-packages", "dist-packages")
@@ -84,11 +84,11 @@ class World:
         inside = any(file.startswith(f"{folder}/") for folder in self.folders)
         return inside and not any(f"/{name}/" in file for name in INSTALLED) and not file.startswith(STANDARD)
 
-    def function(self, source: Source) -> Callable[..., Any]:
-        """The function of a source, imported into this world; the code of its file runs here. Raises
-        OutsideVariantError."""
+    def function(self, source: Source, commands: CommandSettings = AS_THEY_ARE) -> Callable[..., Any]:
+        """The function of a source, imported into this world; the code of its file runs here. commands: how it is run
+        where it is a command. Raises OutsideVariantError."""
         if source.command:
-            return Command(shlex.split(source.command))
+            return Command(shlex.split(source.command), commands)
         self.enter()
         return function_in(self._module(source), source)
 

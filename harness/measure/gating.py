@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from typing import Any
 
 from llama_workbench.datasets.percentiles import least_calls
+from llama_workbench.variants import FUNCTION_YARDSTICK
 
 from ..evidence.numbers import short_time
 from ..machine.environment import granted_cores
@@ -26,9 +26,8 @@ GATE_SECONDS_PER_TOKEN = 0.05
 COMPILE_SECONDS = 600.0
 """What torch.compile may take on top, for the gates' twenty kinds of call; the next process finds them on disk."""
 
-CALLS_OF_A_LIFE = 9
-"""In a life two functions and a copy of one are warmed up, timed and checked: at least so many calls, each with an
-input."""
+BUDGET_MARGIN = 1.5
+"""A budget that is proposed has so much more than calls take: processes begin, too."""
 
 BEYOND_BUDGET = 1.1
 """A function is measured where a first interval may take so many times the budget."""
@@ -38,6 +37,25 @@ MOST_LANES = 4
 
 GATED_INPUTS = 3
 """Inputs on which the sides of several environments must agree before anything is timed; each round has one more."""
+
+
+def seconds_of_calls(book: ExperimentState, *, guessed: bool = False) -> float:
+    """What the calls of one life take at least, of the sides that passed their gates; guessed: or of all, as if the
+    others took what the baseline does. Each side is warmed up (a command is not) and timed, and where no timed call of
+    the baseline had the same input, the baseline is called for a check."""
+    statistic, seconds = book.experiment.workload.statistic, 0.0
+    base = book.learnt.get(book.experiment.baseline, {})
+    for name in book.remaining().entered():
+        learnt = book.learnt.get(name) or book.learnt.get(EnteredName(name).original) or (base if guessed else {})
+        if not learnt or (name == FUNCTION_YARDSTICK and name not in book.learnt):  # that takes microseconds
+            continue
+        its_base = learnt if name == FUNCTION_YARDSTICK else base
+        call, base_call = (each.get("call_ns", 0) for each in (learnt, its_base))
+        beside = learnt.get("make_ns", 0) + learnt.get("beside_ns", 0)
+        # Before each call that is timed by itself another one is made, and its controls have as many.
+        calls = max(2 * least_calls(statistic), 1 + learnt.get("warm_calls", 1))
+        seconds += (calls * (call + beside) + learnt.get("checks", 1) * (base_call + beside)) / 1e9
+    return seconds
 
 
 @dataclass(eq=False)
@@ -197,7 +215,7 @@ class Gates:
         book.learnt[name] = learnt = result["learnt"]
         book.facts |= {name: result["facts"]} if result["facts"] else {}
         book.call_ns[name] = learnt["call_ns"]
-        if reason := self._too_dear(book, name, learnt):
+        if reason := self._too_dear(book):
             self.participants.exclude_all(reason, book)  # nobody waits for the others' gates
             return True
         if learnt["own_threads"] and name not in book.wall_variants:
@@ -209,22 +227,25 @@ class Gates:
             self.setting.progress.step(f"gate {book.experiment.workload.name}: {name}", done, math.nan)
         return True
 
-    def _too_dear(self, book: ExperimentState, name: str, learnt: Mapping[str, Any]) -> str:
-        """Why a function cannot be measured in the time that there is; empty where there may be a first interval."""
+    def _too_dear(self, book: ExperimentState) -> str:
+        """Why functions cannot be measured in the time that there is, as far as their gates say; empty where there may
+        be a first interval."""
         if book.experiment.workload.kind != "call":
             return ""
-        call, make = (learnt.get(name, 0) / 1e9 for name in ("call_ns", "make_ns"))
-        # Before each call that is timed by itself another one is made, and its controls have as many.
-        calls = 2 * least_calls(book.experiment.workload.statistic) * len(book.experiment.entered()) or CALLS_OF_A_LIFE
-        least, budget = FIRST_LOOK * calls * (call + make), self.setting.budget_seconds
-        if least <= BEYOND_BUDGET * budget:
+        budget = self.setting.budget_seconds
+        if FIRST_LOOK * seconds_of_calls(book) <= BEYOND_BUDGET * budget:
             return ""
-        dear = f"a call of {name} takes {short_time(call)}" + (
+        life = seconds_of_calls(book, guessed=True)
+        least = FIRST_LOOK * life
+        dear = max(book.learnt, key=lambda name: book.learnt[name].get("call_ns", 0))
+        call, make = (book.learnt[dear].get(name, 0) / 1e9 for name in ("call_ns", "make_ns"))
+        slow = f"a call of {dear} takes {short_time(call)}" + (
             f" and its input {short_time(make)}" if make > call / 10 else ""
         )
-        needs = f"a first interval needs {FIRST_LOOK} processes with some {calls:,} calls each"
+        needs = f"a first interval needs {FIRST_LOOK} processes, and the calls of each take {short_time(life)}"
         return (
-            f"{dear}: give --budget {2 * least:.0f} ({needs}, {least:,.3g} s or more, and the budget is {budget:g} s)"
+            f"{slow}: give --budget {math.ceil(BUDGET_MARGIN * least)} ({needs}: {least:,.3g} s or more, and the "
+            f"budget is {budget:g} s)"
         )
 
     def standing(self, group: Group) -> WorkerProcess:

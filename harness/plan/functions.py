@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,7 +17,7 @@ from llama_workbench.datasets.percentiles import Statistic
 from llama_workbench.datasets.workloads import Workload
 
 from ..calls.called import Call
-from ..calls.command import IMPORT, PREFIX
+from ..calls.command import AS_THEY_ARE, CONCLUDE, IGNORE, IMPORT, INPUT, PREFIX, PREPARE, CommandSettings
 from ..calls.digest import packages_of
 from ..calls.environments import PythonEnvironment, environments_at, facts_of
 from ..calls.revisions import parse_at
@@ -30,12 +32,13 @@ from .selection import added_sources
 class Functions:
     """sources: name → where the function is. workloads: name → what functions are called with. made_by: name of such a
     workload → the sources of its payload and of the user's check. environments: name → the environment that the
-    function runs in, where one is named."""
+    function runs in, where one is named. commands: how those of them are run that are commands."""
 
     sources: Mapping[str, Source] = field(default_factory=dict)
     workloads: Mapping[str, Workload] = field(default_factory=dict)
     made_by: Mapping[str, tuple[Source, Source | None]] = field(default_factory=dict)
     environments: Mapping[str, PythonEnvironment] = field(default_factory=dict)
+    commands: CommandSettings = AS_THEY_ARE
 
     @cached_property
     def environment_facts(self) -> dict[str, dict[str, Any]]:
@@ -45,7 +48,7 @@ class Functions:
     def call(self, workload: str, baseline: str) -> Call:
         """What a measuring process must know of a workload."""
         payload, check = self.made_by[workload]
-        return Call(self.sources[baseline], payload, check)
+        return Call(self.sources[baseline], payload, check, self.commands)
 
     def fault(self, workload: Workload, sides: Iterable[str], evidence: str) -> str:
         """Why these sides cannot be compared on this workload, in words; empty where they can."""
@@ -74,6 +77,7 @@ def functions_of(request: Request, claims: Sequence[Claim], *, on_paper: bool = 
     commands = [side for side in request.compare or () if _is_command(side)]
     if commands and elsewhere:
         raise PlanError(f"{ENV} {request.environments[0][1]}: a command finds its own environment; leave it out")
+    settings = _settings(request, bool(commands))
     if elsewhere and not request.calls:
         raise PlanError(
             f"{ENV} {request.environments[0][1]}: only with {CALL}: models have no environments of their own"
@@ -105,7 +109,7 @@ def functions_of(request: Request, claims: Sequence[Claim], *, on_paper: bool = 
     by_name = _by_name(sources, taken)
     if made_by and not environments and request.device == "cpu":
         by_name[WORK.name] = WORK
-    return request, Functions(by_name, workloads, made_by, environments)
+    return request, Functions(by_name, workloads, made_by, environments, settings)
 
 
 def _of_claim(
@@ -143,6 +147,25 @@ def _is_command(side: str | Source) -> bool:
     if isinstance(side, Source):
         return bool(side.command)
     return side.startswith((PREFIX, IMPORT)) or side.partition("=")[2].startswith((PREFIX, IMPORT))
+
+
+def _settings(request: Request, has_commands: bool) -> CommandSettings:
+    """How commands are run. Raises PlanError where nothing is a command, or what is named is not there."""
+    more = {PREPARE: request.prepare, CONCLUDE: request.conclude}
+    given = {IGNORE: request.ignore_failure, INPUT: request.input, **more}
+    if not has_commands and (lone := [option for option, value in given.items() if value]):
+        raise PlanError(f"{lone[0]}: only with a command: {COMPARE} {PREFIX}COMMAND {PREFIX}COMMAND")
+    for option, command in more.items():
+        try:
+            program = next(iter(shlex.split(command)), "")
+        except ValueError as error:
+            raise PlanError(f"{option} {command!r}: {error}") from None
+        if program and shutil.which(program) is None:
+            raise PlanError(f"{option} {command!r}: there is no program {program!r} on the PATH")
+    file = request.input and request.input.expanduser().resolve()
+    if file and not file.is_file():
+        raise PlanError(f"{INPUT} {request.input}: there is no such file")
+    return CommandSettings(request.ignore_failure, request.prepare, request.conclude, str(file or ""))
 
 
 def _parsed(what: str | Source, option: str, elsewhere: bool = False) -> Source:

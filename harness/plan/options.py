@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args, get_type_hints
 import llama_workbench
 from llama_workbench.datasets.percentiles import Statistic
 
+from ..calls.command import ANY_CODE, CONCLUDE, IGNORE, INPUT, PREPARE
 from ..spec.conditions import Condition
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Option:
     metavar: str | tuple[str, str] | None = None
     typed: Any = str  # bool: a flag; list[str]: may be given several times; tuple[str, str]: two words
     usual: Any = None  # what is typed where nothing is
+    bare: str | None = None  # what is meant where the name stands alone, of an option that may have a value
     read: Callable[[Any], Any] | None = None  # a word that was typed → the value; ValueError says what is expected
     again: str | None = None  # what `workbench resume` says of it, empty where that has no such option
     asks: bool = False  # says what is measured
@@ -69,6 +71,7 @@ class Option:
         if self.typed is bool:
             return {"action": "store_true"} | words
         words |= {"metavar": self.metavar, "default": self.default}
+        words |= {} if self.bare is None else {"nargs": "?", "const": self.bare}
         kinds: dict[Any, dict[str, Any]] = {list[str]: {"action": "append"}, tuple[str, str]: {"nargs": 2}}
         return words | kinds.get(self.typed, {} if self.typed is str else {"type": self.typed})
 
@@ -94,6 +97,16 @@ def placed(text: str) -> tuple[str, str]:
 
     name, equals, place = text.partition("=")
     return (name, place) if equals and NAME.fullmatch(name) and not place.startswith("=") else ("", text)
+
+
+def _exit_codes(text: str) -> str | tuple[int, ...]:
+    """The codes that are no failure: N,N or ANY_CODE."""
+    if text == ANY_CODE:
+        return text
+    try:
+        return tuple(int(word) for word in words(text))
+    except ValueError:
+        raise ValueError(f"expected exit codes, such as 1,2, or {ANY_CODE}") from None
 
 
 def _percentile(text: str) -> Statistic:
@@ -155,7 +168,7 @@ class Request:
         again="A variant of yours that the run measured.", asks=True, repeated=True)
     compare: tuple[Any, Any] | None = single(COMPARE,  # baseline, variant: a name, FILE:FUNCTION, or a Source
         "no claim: is B faster or slower than A (the baseline), or the same within 1 %? A variant, FILE:FUNCTION (with "
-        "--call, or where it builds a model), cmd:COMMAND or import:MODULE",
+        "--call, or where it builds a model), cmd:COMMAND (no shell: cmd:sh -c '...' is one) or import:MODULE",
         metavar=("A", "B"), typed=tuple[str, str], sent=True, asks=True,
         again="The functions that the run compares: FILE:FUNCTION each.")
     calls: tuple[str | Source, ...] = several(CALL,
@@ -172,6 +185,19 @@ class Request:
         "with --call: the environment in which a side runs, by the side's name (without one: both sides): a virtual "
         "environment, an interpreter, or what to install, as in new='numpy==2.1'; the workbench need not be there",
         metavar="NAME=WHERE", read=placed)
+    ignore_failure: str | tuple[int, ...] = option(IGNORE,
+        "of commands: these exit codes, or without CODES any, are no failure; both sides must end with the same",
+        default=(), metavar="CODES", read=_exit_codes, bare=ANY_CODE, repeated=True,
+        again="The exit codes that are no failure, if it was given: 1,2 or any.")
+    prepare: str = option(PREPARE,
+        "of commands: run this before each timed run of both sides, untimed and without a shell", default="",
+        metavar="COMMAND", repeated=True, again="What runs before each timed run of a command, if it was given.")
+    conclude: str = option(CONCLUDE,
+        "of commands: run this after each timed run, in the same way", default="", metavar="COMMAND", repeated=True,
+        again="What runs after each timed run of a command, if it was given.")
+    input: Path | None = single(INPUT,
+        "of commands: the file that is their standard input (default: it is empty)", metavar="FILE", read=Path,
+        repeated=True, again="The standard input of commands, if it was given.")
     fail_if: tuple[Condition, ...] = several("fail-if",
         "with --compare, exit with 1 if B is slower:P (more than P % slower is proven), maybe-slower:P (it is not "
         "ruled out), not-faster:P (more than P % faster is not proven) or not-between:LOW:HIGH (that the ratio lies "

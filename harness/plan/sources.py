@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import asdict
 from pathlib import Path
 
 from llama_workbench import ROOT
 from llama_workbench.variants import digests
 
+from ..calls.command import AS_THEY_ARE, CommandSettings
 from ..calls.digest import digest_of
 from ..calls.source import Source as Given
 from ..calls.yardstick import WORK
 from ..spec.entered import EnteredName
-from ..store.sitting_schema import CallSources, SourceRecord, Sources
+from ..store.sitting_schema import CallSources, CommandsRecord, SourceRecord, Sources
 from .experiments import Plan
+from .functions import NOTHING
 
 MEASURING = tuple(ROOT / "harness" / name for name in ("worker", "examiner", "measure", "spec", "calls"))
 """What the measuring processes run, and what decides what they are told."""
@@ -32,8 +36,9 @@ def sources_of(plan: Plan) -> Sources | None:
     variants = {
         name: _source(given[name]) if name in given else SourceRecord(digest=digests.digest(name)) for name in names
     }
+    commands = _commands(plan.functions.commands)
     calls = {
-        name: CallSources(payload=_source(payload), check=None if check is None else _source(check))
+        name: CallSources(payload=_source(payload), check=None if check is None else _source(check), commands=commands)
         for name, (payload, check) in plan.functions.made_by.items()
         if name in plan.calls()
     }
@@ -47,9 +52,19 @@ def _controls(plan: Plan) -> list[str]:
     )
 
 
+def _commands(settings: CommandSettings) -> CommandsRecord | None:
+    """How commands were run, without folders; None where nothing was said of it."""
+    if settings == AS_THEY_ARE:
+        return None
+    said, file = {**asdict(settings)}, Path(settings.input)
+    if settings.input:
+        said |= {"input": file.name, "input_digest": hashlib.sha256(file.read_bytes()).hexdigest()}
+    return CommandsRecord.model_validate(said)
+
+
 def _source(given: Given) -> SourceRecord:
     """What run.json says of code that the user brought: no folders, for runs are published."""
-    if given == WORK:
+    if given in (WORK, NOTHING):
         return SourceRecord(digest=digest_of(given))
     file = Path(given.where).name if given.is_file else None
     return SourceRecord(digest=digest_of(given), file=file, given=given.again, commit=given.commit or None)

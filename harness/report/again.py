@@ -47,9 +47,12 @@ def _short(name: str) -> str:
 
 def _carried(command: Sequence[str]) -> Iterator[str]:
     """Options of a run without which the same claim would be another measurement."""
-    carried = {f"--{each.name}" for each in every_option() if each.repeated}
+    carried = {f"--{each.name}": each.bare for each in every_option() if each.repeated}
     for word, after in zip(command, [*command[1:], ""], strict=False):
         name, separate, value = word.partition("=")
         short = _short(name)
-        if short in carried and (value if separate else after):
+        if (bare := carried.get(short)) is not None:
+            value = value or ("" if after.startswith("-") else after) or bare
+            yield f"{short}={value}"
+        elif short in carried and (value if separate else after):
             yield from (short, value if separate else after)

@@ -7,9 +7,11 @@ import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
+from ..calls.command import ANY_CODE, CONCLUDE, IGNORE, INPUT, PREPARE
 from ..evidence.verdict import DAY_S
 from ..plan.options import ADD, CALL, CHECK, COMPARE
 from ..store.schema import Manifest
+from ..store.sitting_schema import CommandsRecord
 from ..store.verdict_schema import Effect, Verdict
 
 MARGIN = 1.5
@@ -59,9 +61,20 @@ def compared_again(manifest: Manifest) -> list[str]:
         return []
     known = manifest.sources.variants
     sides = [known[name].given or name for name in manifest.ad_hoc[0] if name in known]
-    calls = [word for each in manifest.sources.calls.values() for word in (CALL, each.payload.given or "")]
+    payloads = [each.payload.given for each in manifest.sources.calls.values()]
+    calls = [word for given in payloads if given for word in (CALL, given)]
     checks = dict.fromkeys(each.check.given or "" for each in manifest.sources.calls.values() if each.check)
-    return [COMPARE, *sides, *calls, *(word for each in checks for word in (CHECK, each))]
+    commands = next(iter(manifest.sources.calls.values())).commands
+    return [COMPARE, *sides, *calls, *(word for each in checks for word in (CHECK, each)), *_run_again(commands)]
+
+
+def _run_again(commands: CommandsRecord | None) -> list[str]:
+    """The options that say how commands are run."""
+    if commands is None:
+        return []
+    codes = ",".join(map(str, commands.ignore_failure)) if commands.ignore_failure != ANY_CODE else ANY_CODE
+    words = {PREPARE: commands.prepare, CONCLUDE: commands.conclude, INPUT: commands.input}
+    return [f"{IGNORE}={codes}"] * bool(codes) + [word for pair in words.items() if pair[1] for word in pair]
 
 
 def _rounds_seconds(effect: Effect, manifest: Manifest) -> float:

@@ -60,7 +60,7 @@ def functions_again(
         return functions_of(Request(), [today[claim.id] for claim in claims if claim.function or claim.call])[1]
     if again == Request():
         again = _here(asked)
-    if not again.compare or not again.calls:
+    if not again.compare:
         raise _lacks(folder, "functions", asked)
     threads = max(entry.workload.threads or 1 for entry in known.experiments)
     [statistic] = {entry.workload.statistic for entry in known.experiments}

@@ -256,6 +256,8 @@ def changed_code(before: Sources, plan: Plan) -> Iterator[str]:
             yield f"the code that makes the arguments of {name} changed"
         elif _digest(before.calls[name].check) != _digest(call.check):
             yield f"the check of {name} changed"
+        elif before.calls[name].commands != call.commands:
+            yield f"how the commands of {name} are run changed (exit codes, prepare, conclude or input)"
     if before.harness != now.harness:
         yield "the code that measures changed (another version of the workbench)"
 

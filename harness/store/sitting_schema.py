@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import StrictBool
 
 from ..spec.comparison import Metric
-from .forms import Amount, Count, Shape, Text, says
+from .forms import ABSENT, Amount, Count, Shape, Text, says
 
 
 class Sitting(Shape):
@@ -30,11 +30,24 @@ class SourceRecord(Shape):
     commit: Annotated[Text | None, says("full name of the commit, where the code is of a revision")] = None
 
 
+class CommandsRecord(Shape):
+    """How the commands of a comparison were run."""
+
+    ignore_failure: Annotated[Literal["any"] | list[int], says("exit codes that are no failure; any: all of them")] = []
+    prepare: Annotated[Text, says("what ran before each call, untimed; empty: nothing")] = ""
+    conclude: Annotated[Text, says("what ran after each call, untimed; empty: nothing")] = ""
+    input: Annotated[Text, says("name of the file that was standard input, without folders; empty: nothing was")] = ""
+    input_digest: Annotated[Text, says("SHA-256 of that file")] = ""
+
+
 class CallSources(Shape):
     """The code that makes what functions are called with, and that compares their answers."""
 
     payload: Annotated[SourceRecord, says("makes the arguments of a call")]
     check: Annotated[SourceRecord | None, says("compares two answers; null: as the workbench does")] = None
+    commands: Annotated[
+        CommandsRecord | None, ABSENT, says("how commands were run, where that was said; absent: by their words alone")
+    ] = None
 
 
 class LostLife(Shape):

@@ -24,6 +24,8 @@ from typing import Any
 
 from llama_workbench import ROOT
 
+from ..calls.command import CommandFailed
+
 _PR_SET_CHILD_SUBREAPER, _PR_SET_PTRACER, _ANY = 36, 0x59616D61, -1
 
 
@@ -112,8 +114,10 @@ KNOWN = (*(f"{ROOT / name}/" for name in ("variants", "harness", "datasets")), f
 
 def raised_by(error: BaseException) -> str:
     """What code from outside raised, and the last line of its author's on the way there: "raises ValueError: no room
-    (mine.py, line 7)". The traceback goes to the log."""
+    (mine.py, line 7)"; of a command how it ended. The traceback goes to the log."""
     traceback.print_exception(type(error), error, error.__traceback__)
+    if isinstance(error, CommandFailed):
+        return str(error)
     passed = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_known(frame.filename)]
     where = f" ({os.path.basename(passed[-1].filename)}, line {passed[-1].lineno})" if passed else ""
     return f"raises {in_one_line(error)}{where}"

@@ -14,6 +14,7 @@ from llama_workbench.variants import LlamaConfig, Model, Variant
 
 from ..calls.awaited import Awaited
 from ..calls.called import Call, Called
+from ..calls.command import Command
 from ..calls.payload import Arguments
 from ..calls.source import Source
 from ..spec.entered import EnteredName
@@ -64,7 +65,9 @@ class FunctionsKind(BenchKind):
         return LogitsGate(not wrong, wrong or f"{inputs}{same}", called.gated)
 
     def learnt(self, bench: Bench, subject: Subject, entered: str) -> dict[str, Any]:
-        return bench.called[entered].learnt()
+        called = bench.called[entered]
+        calls = {"warm_calls": int(not called.is_fresh), "checks": int(not _is_shared(called, subject.call_ns))}
+        return called.learnt() | calls
 
     def facts(self, bench: Bench, entered: str) -> dict[str, Any]:
         return {"first_call_ns": bench.called[entered].first_call_ns}
@@ -76,18 +79,43 @@ class FunctionsKind(BenchKind):
         return CallRunner(bench.called[variant.name])
 
     def wrong(self, bench: Bench, runners: Mapping[str, Runner]) -> dict[str, str]:
-        """Functions whose last timed call gave another answer than the baseline does to the same input, and where."""
+        """Functions whose last timed call gave another answer than the baseline does to the same input, and where.
+
+        Where calls take long the baseline is not called for that: its own timed call, or that of its control, had the
+        same input.
+        """
         wrong: dict[str, str] = {}
         for name in runners:
-            subject = bench.subjects[name]
+            subject, called = bench.subjects[name], bench.called[name]
+            known = (
+                [
+                    bench.subjects[other].last
+                    for other in runners
+                    if other != name
+                    and bench.called[other].is_baseline
+                    and bench.subjects[other].asked == subject.asked
+                ]
+                if _is_shared(called, subject.call_ns)
+                else []
+            )
             try:
-                fault = bench.called[name].wrong(subject.asked, subject.last)
+                fault = called.wrong(subject.asked, subject.last, known[:1])
             except Exception as error:
                 fault = raised_by(error)
-            subject.last = None
             if fault:
                 wrong[name] = f"a timed call: {fault}"
+        for name in runners:
+            bench.subjects[name].last = None
         return wrong
+
+
+LONG_CALL_NS = 300_000_000
+"""Of calls that take longer a round has one sample a side, and one more for a check would be a third of its time."""
+
+
+def _is_shared(called: Called, call_ns: float) -> bool:
+    """Whether a side's answers are compared with those that a timed call of the baseline gave."""
+    return called.shares_answers and (called.is_fresh or call_ns > LONG_CALL_NS)
 
 
 class CallRunner(Runner):
@@ -96,12 +124,17 @@ class CallRunner(Runner):
     def __init__(self, called: Called) -> None:
         self.asked = []
         self.called = called
+        self.is_fresh = called.is_fresh
         self.function = called.make()
         self.inputs: Iterator[Arguments] = iter(())
 
     def set_up(self, length: int, prompt: int, repeats: int) -> None:
         self.asked = [(prompt + repeats - 1, length)]
         self.inputs = iter(self.called.inputs(prompt, repeats))
+
+    @property
+    def uncounted_ns(self) -> int:  # type: ignore[override]
+        return self.function.uncounted_ns if isinstance(self.function, Command) else 0
 
     def call(self) -> Any:
         return self.function(*next(self.inputs))

@@ -252,7 +252,7 @@ class OpenRound:
         before = device.held_bytes()
         runner = runner_of(self.worker, self.bench, subject.variant)
         runner.prepare(self.warm_length, self.prompt_of[name], self.shape.repeats[name])
-        if self.warm_by_call:
+        if self.warm_by_call and not runner.is_fresh:
             runner.call()
         subject.growth_bytes += device.held_bytes() - before
         if change := self.worker.changed(name, files=False):

@@ -26,11 +26,13 @@ class Runner(Callee):
     `prepare` gets everything ready for `repeats` calls of `length` tokens. They use prompts from number `prompt` on: a
     prefill takes one for each call. `asked` then has (number of the prompt, all tokens so far) for each of these calls.
     One call does the work of `counts_as` calls of other variants. Of the last call's wall time `uncounted_ns` do not
-    count. `enter` lets imports find the variant's own modules, where it has some.
+    count. `enter` lets imports find the variant's own modules, where it has some. is_fresh: each call begins a process
+    of its own, so that one before it leaves nothing warm in this one.
     """
 
     counts_as = 1
     uncounted_ns = 0
+    is_fresh = False
     enter: Callable[[], None] = staticmethod(lambda: None)
 
     def __init__(self, model: Any, bench: Bench) -> None:

@@ -167,8 +167,11 @@ class Bench:
         """Whether each call needs a `prepare` of its own.
 
         A second call of the same length would find what the first cached; after a context, it would come behind it.
+        Beside a command something else may have to run each time.
         """
-        return self.workload.lengths != "repeated" or (self.workload.kind == "prefill" and self.workload.context > 0)
+        beside = self.call is not None and self.call.commands.runs_more
+        after_context = self.workload.kind == "prefill" and self.workload.context > 0
+        return self.workload.lengths != "repeated" or after_context or beside
 
     @property
     def parameter_bytes(self) -> int:
@@ -191,8 +194,9 @@ class Bench:
 
     @property
     def make_ns(self) -> int:
-        """Time to make the input of one call, of any function; 0 of a model."""
-        return max((called.make_ns for called in self.called.values() if called.makes_inputs), default=0)
+        """Untimed time of one call of any function: to make its input, and of what runs beside a command; 0 of a
+        model."""
+        return max((called.untimed_ns for called in self.called.values()), default=0)
 
     def tokens(self, prompt: int, length: int) -> Tensor:
         """The first `length` tokens of a prompt, [B, length]: a copy, because a model may write into its input."""
