@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
-from .command import Output
+from .command import Written
 
 NEAR = {"float16": (1e-3, 1e-5), "float32": (1.3e-6, 1e-5), "complex64": (1.3e-6, 1e-5)}
 """Type of an array → relative and absolute tolerance: those of torch.testing.assert_close."""
@@ -59,7 +59,7 @@ def is_of_all_worlds(answer: Any) -> bool:
         return is_of_all_worlds(list(answer)) and is_of_all_worlds(list(answer.values()))
     if type(answer) in (list, tuple, set, frozenset):
         return {*map(type, answer)} <= PLAIN or all(map(is_of_all_worlds, answer))
-    if type(answer) in PLAIN or type(answer) is Output:
+    if type(answer) in PLAIN or type(answer) is Written:
         return True
     is_array = type(answer).__module__.partition(".")[0] in ("numpy", "torch")
     return is_array and getattr(getattr(answer, "dtype", None), "kind", "") != "O"  # of which items may be anything

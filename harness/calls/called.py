@@ -154,11 +154,11 @@ class Called:
                 break
         return ""
 
-    def wrong(self, number: int, got: Any, known: Sequence[Any] = ()) -> str:
-        """Where an answer to the input of that number is not the baseline's, in words; empty where it is. known: that
-        answer, where somebody has it."""
-        if known:
-            [expected] = known
+    def wrong(self, number: int, got: Any, answered: Sequence[Any] = ()) -> str:
+        """Where an answer to the input of that number is not the baseline's, in words; empty where it is. answered:
+        that of the baseline, where it is there already."""
+        if answered:
+            [expected] = answered
         else:
             self._baseline.enter()
             expected = self._baseline.make()(*self._baseline.payload.arguments(number))

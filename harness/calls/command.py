@@ -58,18 +58,18 @@ AS_THEY_ARE = CommandSettings()
 """Where nothing is said of it."""
 
 
-class Output(bytes):
+class Written(bytes):
     """What a command wrote to standard output, and the exit code with which it ended. Both must be the same."""
 
     exit_code: int
 
-    def __new__(cls, content: bytes, exit_code: int) -> Output:
+    def __new__(cls, content: bytes, exit_code: int) -> Written:
         made = super().__new__(cls, content)
         made.exit_code = exit_code
         return made
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Output) and self.exit_code == other.exit_code and super().__eq__(other)
+        return isinstance(other, Written) and self.exit_code == other.exit_code and super().__eq__(other)
 
     __hash__ = bytes.__hash__
 
@@ -108,7 +108,7 @@ class Command:
             self.uncounted_ns = perf_counter_ns() - begun - timed
         if not self._settings.ignores(done.returncode):
             raise CommandFailed(_failure(self._words, done, f"; if that is no failure: {IGNORE}={done.returncode}"))
-        return Output(done.stdout, done.returncode) if self._settings.ignore_failure else done.stdout
+        return Written(done.stdout, done.returncode) if self._settings.ignore_failure else done.stdout
 
 
 def _run_beside(words: Sequence[str], option: str) -> None:

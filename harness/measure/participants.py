@@ -193,9 +193,11 @@ class ExperimentState:
         return {name: each for name, each in typical.items() if each > 0}
 
     def make_ns(self, name: str) -> int:
-        """Time to make an input of a function, by its gate; 0 where all its calls have the same one."""
+        """What a call of a function takes beside it, by its gate: to make an input, 0 where all its calls have the same
+        one, and of a command what runs before and after it."""
         learnt = self.learnt[name]
-        return learnt["make_ns"] if learnt["changes_inputs"] or not learnt["one_input"] else 0
+        made: int = learnt["make_ns"] if learnt["changes_inputs"] or not learnt["one_input"] else 0
+        return made + int(learnt["beside_ns"])
 
     def is_apart(self, pair: Comparison) -> bool:
         """Whether the pair is measured in rounds of its own (see `measure.apart`)."""

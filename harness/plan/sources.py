@@ -56,10 +56,10 @@ def _commands(settings: CommandSettings) -> CommandsRecord | None:
     """How commands were run, without folders; None where nothing was said of it."""
     if settings == AS_THEY_ARE:
         return None
-    said, file = {**asdict(settings)}, Path(settings.input)
+    record, file = {**asdict(settings)}, Path(settings.input)
     if settings.input:
-        said |= {"input": file.name, "input_digest": hashlib.sha256(file.read_bytes()).hexdigest()}
-    return CommandsRecord.model_validate(said)
+        record |= {"input": file.name, "input_digest": hashlib.sha256(file.read_bytes()).hexdigest()}
+    return CommandsRecord.model_validate(record)
 
 
 def _source(given: Given) -> SourceRecord:

@@ -87,7 +87,7 @@ class FunctionsKind(BenchKind):
         wrong: dict[str, str] = {}
         for name in runners:
             subject, called = bench.subjects[name], bench.called[name]
-            known = (
+            answered = (
                 [
                     bench.subjects[other].last
                     for other in runners
@@ -99,7 +99,7 @@ class FunctionsKind(BenchKind):
                 else []
             )
             try:
-                fault = called.wrong(subject.asked, subject.last, known[:1])
+                fault = called.wrong(subject.asked, subject.last, answered[:1])
             except Exception as error:
                 fault = raised_by(error)
             if fault:
