@@ -144,8 +144,12 @@ from pack.text import words
 def texts(seed):
     return str(seed) * 50
 
-result = wb.compare(words, words, payload=texts, budget=1)
-print(result)
+def sorted_words(text):
+    return sorted(dict.fromkeys(text.split()))
+
+if __name__ == "__main__":
+    print(wb.compare(words, sorted_words, payload=texts, budget=1))
 PYTHON
-step "0 1" "the same from Python" python session.py
+step 0 "the same from Python" python session.py
+says "Is sorted_words faster than"
 echo "$number steps"

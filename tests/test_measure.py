@@ -277,7 +277,7 @@ class Pretended:
         if self.variant == "kills":
             raise WorkerFailed("kills its process (SIGKILL)")
         learnt = {"call_ns": 1000, "own_threads": False}
-        return {"gate": {"passed": True, "cases": 1}, "learnt": learnt, "cheap": True}
+        return {"gate": {"passed": True, "cases": 1}, "learnt": learnt, "facts": {}, "cheap": True}
 
     def close(self) -> None:
         if self.open:

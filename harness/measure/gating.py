@@ -209,7 +209,8 @@ class Gates:
         book.gates[name] = result["gate"]
         if not result["gate"]["passed"]:
             self.participants.exclude(name, result["gate"]["detail"], book)
-            return True
+            # What a function left in its process must not be laid to another's account.
+            return group.folder is not None or not self.participants.is_outside(name)
         if "trace" in result:
             book.traces[name] = result["trace"]
         book.learnt[name] = learnt = result["learnt"]
@@ -249,7 +250,8 @@ class Gates:
         )
 
     def standing(self, group: Group) -> WorkerProcess:
-        """A process of the group that has all of its workloads and variants, with the verbs of all passes."""
+        """A process of the group that has all of its workloads and variants, with the verbs of all passes. Whom it
+        could not take in has a reason in `lost_in_passes` of its experiment."""
         for _ in range(2 + sum(len(book.experiment.entered()) for book in group.books)):
             if group.life is not None and group.life.whole and group.life.process.alive():
                 return group.life.process
@@ -257,17 +259,17 @@ class Gates:
         raise MeasureError("the measuring process keeps failing; its output lies in the run's log/")
 
     def _stand(self, group: Group) -> None:
-        """Begin such a process; a variant that it cannot take in is excluded."""
+        """Begin such a process; the next one does without a variant that this one cannot take in."""
         try:
             life = self.processes.start(group)
             for book in group.books:
-                names = book.remaining().entered()
+                names = [name for name in book.remaining().entered() if name not in book.lost_in_passes]
                 try:
                     self.processes.take_in(group, book, names)
                 except WorkerFailed as failure:
                     if failure.variant_index is None:
                         raise
-                    self.participants.exclude(names[failure.variant_index], failure.reason, book)
+                    book.lost_in_passes[names[failure.variant_index]] = failure.reason
                     return
             life.whole = True
         except WorkerFailed as failure:

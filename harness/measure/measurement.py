@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from llama_workbench.variants import FUNCTION_YARDSTICK
+
 from ..spec.answer import RoundAnswer
 from ..spec.experiments import Experiment
 from ..spec.sample import Round
@@ -176,14 +178,14 @@ class Schedule:
         active, sliced = list(chosen.variants), chosen.pair is not None and is_sliced(book, chosen.pair)
         try:
             answer = self._answered(group, book, chosen, pace, alike)
+            number = group.life.number if group.life else group.processes
+            bad = self._found_wrong(group, book, active, answer, number)
         except WorkerFailed as failure:
             if failure.variant_index is None or failure.variant_index >= len(active):
                 self._lost(group, book, None, failure.reason, rule)
             else:
                 self._lost(group, book, active[failure.variant_index], failure.reason, rule)
             return
-        number = group.life.number if group.life else group.processes
-        bad = self._found_wrong(group, book, active, answer, number)
         if any(self.participants.is_outside(name) for name in bad):
             self._end_life(group, rule)  # what it left in the process need not be known in full
         for name, reason in bad.items():  # before the round is kept: a kill between the two must not hide it
@@ -252,7 +254,18 @@ class Schedule:
     def _found_wrong(
         self, group: Group, book: ExperimentState, active: Sequence[str], answer: RoundAnswer, number: int
     ) -> dict[str, str]:
-        """Variant → why it is excluded after a round, by the process's answer."""
+        """Variant → why it is excluded after a round, by the process's answer. Raises WorkerFailed where the reference
+        benchmark of functions alone is at fault: its code is ours, and what it met there is another's doing."""
+        bad = self._blamed(group, book, active, answer, number)
+        spoilt = bad.pop(FUNCTION_YARDSTICK, "")
+        if spoilt and not bad:
+            raise WorkerFailed(spoilt, active.index(FUNCTION_YARDSTICK))
+        return bad
+
+    def _blamed(
+        self, group: Group, book: ExperimentState, active: Sequence[str], answer: RoundAnswer, number: int
+    ) -> dict[str, str]:
+        """The same by name, whoever it is."""
         bad: dict[str, str] = {}
         if answer.drawn:
             assert self.processes.examination is not None and book.folder is not None
@@ -268,6 +281,8 @@ class Schedule:
             running = active[index] if index is not None and index < len(active) else None
             if running in foreign or len(foreign) == 1:
                 bad[running if running in foreign else foreign[0]] = INTRUDES
+            elif running == FUNCTION_YARDSTICK:
+                bad[running] = INTRUDES
         misbehaved = {**answer.changed, **answer.elsewhere}
         if any(self.participants.is_outside(name) for name in misbehaved):
             return misbehaved  # what is wrong with others may be its doing

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from llama_workbench import variants
+from llama_workbench.variants import FUNCTION_YARDSTICK
 from llama_workbench.variants.presets import presets
 
 from ..calls.called import Call
@@ -82,6 +83,7 @@ class ExperimentState:
     one pair each; pairs_apart: which pairs, None until that is decided; blocks: how many of them were blocks.
     causes: of those that are excluded for one of its own, which. learnt: by variant, what its gate found that other
     processes must know; facts: see `SideFacts`. lost_lives: those that failed, and why.
+    lost_in_passes: who could not be taken in once the rounds were over, and why; what they measured before counts.
     horizon: how many lives its budget should give (see `measure.horizon`).
     kept_together: variants that are too dear to load for one pair. beside_seconds: the least that a block took beside
     its samples. lost_blocks: those in which a side did less than a call while all computed; the next ones are longer.
@@ -102,6 +104,7 @@ class ExperimentState:
     call_ns: dict[str, float] = field(default_factory=dict)
     learnt: dict[str, dict[str, Any]] = field(default_factory=dict)
     lost_lives: list[dict[str, Any]] = field(default_factory=list)
+    lost_in_passes: dict[str, str] = field(default_factory=dict)
     horizon: int | None = None
     together: Tally = field(default_factory=Tally)
     apart: Tally = field(default_factory=Tally)
@@ -276,9 +279,9 @@ class Participants:
         return not self.setting.is_users(name) and variants.get(name).compiled
 
     def is_outside(self, entered: str) -> bool:
-        """Whether a variant is foreign code."""
+        """Whether a variant is foreign code. The reference benchmark of functions is none, however it is imported."""
         name = EnteredName(entered).original
-        return self.setting.is_users(name) or name not in presets()
+        return name != FUNCTION_YARDSTICK and (self.setting.is_users(name) or name not in presets())
 
     def exclude_unfit(self) -> None:
         """Exclude what can be built nowhere in this run, as an engine that is not installed or a model without room."""
@@ -291,7 +294,8 @@ class Participants:
 
     def exclude(self, name: str, reason: str, book: ExperimentState) -> None:
         """Exclude a variant: of ours from this workload; from outside, or not installed, from the whole run."""
-        if self.setting.is_users(name) or (not EnteredName(name).is_control and self._unfit(name)):
+        of_users = self.setting.is_users(name) and name != FUNCTION_YARDSTICK
+        if of_users or (not EnteredName(name).is_control and self._unfit(name)):
             self._exclude_everywhere(name, reason)
         elif name not in book.excluded:
             book.excluded[name] = reason

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from ..machine.neighbours import Since
 from .crews import shuffled
 from .groups import Group
 from .measurement import Measurement
-from .participants import ExperimentState
+from .participants import ExperimentState, MeasureError, Progress
 from .processes import WorkerFailed
 
 PASS_SECONDS = 180.0
@@ -41,15 +44,34 @@ def ask_about(
     """
     left, lost = list(names), dict[str, str]()
     while left:
+        process = measurement.gates.standing(group)
+        lost |= {name: book.lost_in_passes[name] for name in left if name in book.lost_in_passes}
+        if not (left := [name for name in left if name not in lost]):
+            break
         calls_seconds = sum(max(book.call_ns.get(name, 0.0) / 1e9, 0.05) for name in left)
         try:
             what = {"workload": book.experiment.workload.name, "variants": left, **arguments}
             limit = limit_seconds + limit_calls * calls_seconds
-            return measurement.gates.standing(group).ask(verb, limit, **what), lost
+            return process.ask(verb, limit, **what), lost
         except WorkerFailed as failure:
             lost |= _blamed_on(failure, left)
             left = [name for name in left if name not in lost]
     return None, lost
+
+
+@contextmanager
+def kept_apart(what: str, run: Path, progress: Progress) -> Iterator[None]:
+    """Whatever goes wrong with a pass in here is told in one line: what was measured before it counts all the same."""
+    try:
+        yield
+    except (WorkerFailed, MeasureError) as error:
+        progress.note(f"{what}: nothing found, {error}")
+    except Exception as error:  # a fault of ours, or a full disk
+        log = run / "log" / "passes.log"
+        with suppress(OSError), log.open("a", encoding="utf-8") as file:
+            file.write(traceback.format_exc())
+        problem = " ".join(f"{type(error).__name__}: {error}".split())
+        progress.note(f"{what} failed: {problem} ({log}); what was measured before counts: workbench judge {run}")
 
 
 @dataclass

@@ -343,10 +343,10 @@ class Session:
         _let_ctrl_c_end_it(session.config)
         if self.result.interrupted:
             session.exitstatus = pytest.ExitCode.INTERRUPTED
-        elif self.result.trouble:
-            session.exitstatus = 3
         elif not self.options.gates_only and (not self.result.verdicts or self.result.failed_conditions()):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        elif self.result.trouble:
+            session.exitstatus = 3
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:

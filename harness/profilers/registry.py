@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -13,6 +13,7 @@ from ..machine.modules import defined
 from ..measure.groups import Group
 from ..measure.measurement import Measurement
 from ..measure.participants import ExperimentState, Progress
+from ..measure.passes import kept_apart
 from ..measure.processes import WorkerFailed
 from ..spec.comparison import Comparison
 from ..store.folder import RunFolder
@@ -49,12 +50,15 @@ def look_closer(
     """Once the rounds are over: where differences are (`causes`, also `of_models`), and what variants hold. Nothing of
     it feeds a verdict."""
     if causes:
-        look_for_causes(measurement, folder, progress, differing, of_models=of_models)
+        with kept_apart("causes", folder.path, progress):
+            look_for_causes(measurement, folder, progress, differing, of_models=of_models)
     if profiles or native:
         progress.phase("profiles and memory")
-        _run_passes(measurement, folder, progress, native=native)
+        with kept_apart("profiles and memory", folder.path, progress):
+            _run_passes(measurement, folder, progress, native=native)
     elif causes:
-        _measure_functions_memory(measurement, folder, progress)
+        with kept_apart("memory", folder.path, progress):
+            _measure_functions_memory(measurement, folder, progress)
 
 
 def _run_passes(measurement: Measurement, folder: RunFolder, progress: Progress, *, native: bool = False) -> None:
@@ -110,12 +114,18 @@ def _look(
         for profiler, records in entries.items():
             process = measurement.gates.standing(group)
             at = ProfiledVariant(process, workload.name, name, folder.path, added, native, workload.kind == "call")
-            try:
-                rest = profiler.look(at)
-            except WorkerFailed as failure:
-                rest = {"reason": failure.reason}
+            rest: Mapping[str, Any] = {"reason": book.lost_in_passes.get(name)}
+            if name not in book.lost_in_passes:
+                try:
+                    rest = profiler.look(at)
+                except WorkerFailed as failure:
+                    rest = {"reason": failure.reason}
             records.append({"workload": workload.name, "variant": name, **rest})
             folder.write_json(profiler.file, records)
+    for profiler, records in entries.items():
+        reasons = [record["reason"] for record in records if record.get("reason")]
+        if reasons and len(reasons) == len(records):
+            progress.note(f"{profiler.file}: nothing found, {'; '.join(dict.fromkeys(reasons))}")
 
 
 def _compared(book: ExperimentState) -> set[str]:

@@ -69,8 +69,9 @@ def published(measuring: Callable[[], Result], options: Options, progress: Progr
         trouble = f"{error} The run is whole in {result.folder.path}."
     except RunError as error:
         trouble = str(error)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Exception) as error:  # stores fail in ways of their own
+        why = "interrupted" if isinstance(error, KeyboardInterrupt) else f"{type(error).__name__}: {error}"
         command = f"workbench publish {shlex.quote(str(result.folder.path))} {shlex.quote(url)}"
-        trouble = f"{url}: not published, interrupted. The run is whole on this machine; to publish it: {command}"
+        trouble = f"{url}: not published, {why}. The run is whole on this machine; to publish it: {command}"
     progress.note(trouble)
     return replace(result, trouble=trouble)

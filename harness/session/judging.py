@@ -14,6 +14,7 @@ from ..plan.experiments import Plan
 from ..report.answer import answer
 from ..report.stored import evidence_of
 from ..stats.samples import Clocks
+from ..store.files import VERDICTS
 from ..store.folder import RunFolder
 from ..store.schema import Environment, Manifest
 from ..store.verdict_schema import Verdict
@@ -28,9 +29,10 @@ def judge_run(manifest: Manifest, claims: Sequence[Claim], folder: RunFolder) ->
 
 
 def answer_so_far(manifest: Manifest, claims: Sequence[Claim], folder: RunFolder) -> str:
-    """The first line of what a run comes to, once its rounds are over. What follows them (where the difference is,
-    profiles) feeds no verdict, and takes longer than the rounds of two short functions."""
+    """Judge what there is once the rounds are over, and keep it: what follows them (where the difference is, memory,
+    profiles) feeds no verdict, takes longer than the rounds of two short functions, and may fail. The first line."""
     verdicts, _ = judge_run(manifest.with_rounds(folder.finished_rounds()), claims, folder)
+    folder.write_json(VERDICTS, verdicts)
     return answer(verdicts, manifest.dispute).headline
 
 

@@ -1,4 +1,4 @@
-"""Whether there is room for a large model: in memory, and for its checkpoint on the disk."""
+"""Whether there is room for a large model, in memory and for its checkpoint on the disk, and for what a run caches."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from llama_workbench.cache import FIX, CacheError, unwritable
 from llama_workbench.datasets import geometries
 from llama_workbench.datasets.geometries import Geometry, parameter_count
 from llama_workbench.datasets.synthetic_files import TYPES, WEIGHTS_SEED, synthetic_files
@@ -13,6 +14,8 @@ from llama_workbench.variants.memory_policy import expected
 from llama_workbench.variants.presets import presets
 
 from ..machine.environment import available_bytes
+from ..metrics.registry import metric_of
+from ..plan.experiments import Plan
 from ..spec.entered import EnteredName
 from ..spec.experiments import Experiment
 
@@ -59,6 +62,17 @@ def no_room(experiment: Experiment, geometry: Geometry, cache: Path | None) -> s
     if files.size_bytes > free and not files.are_there():
         return f"no room: {_gib(files.size_bytes)} of {cache} are needed for the checkpoint, {_gib(free)} are free"
     return ""
+
+
+def cache_note(plan: Plan, cache: Path) -> str:
+    """What to know of a cache that cannot be written; empty of one that can. `CacheError` where something that is asked
+    for needs it; missing checkpoints need it too, and writing them says so."""
+    if not (why := unwritable(cache)):
+        return ""
+    asked = {part.metric for part in plan.hypotheses() if metric_of(part.metric).needs_cache}
+    if needs := " and ".join(f'metric = "{name}"' for name in sorted(asked)):
+        raise CacheError(f"{cache}: cannot be written ({why}), and claims with {needs} need it; {FIX}")
+    return f"cache: {cache} cannot be written ({why}): nothing is kept there, each process does the work again; {FIX}"
 
 
 def _gib(size_bytes: int) -> str:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from llama_workbench.cache import FIX, CacheError, cache_directory, unwritable
+from llama_workbench.cache import CacheError, cache_directory
 from llama_workbench.datasets import geometries
 from llama_workbench.datasets.geometries import DataError, Geometry, parameter_count
 from llama_workbench.datasets.synthetic_files import WEIGHTS_SEED, synthetic_folder
@@ -31,9 +31,10 @@ from ..measure.confirmation import confirm
 from ..measure.horizon import set_horizons
 from ..measure.measurement import OVERTIME_SHARE, Measurement
 from ..measure.participants import MeasureError, Progress, Setting
-from ..measure.processes import ALLOCATOR, WorkerFailed
+from ..measure.passes import kept_apart
+from ..measure.processes import ALLOCATOR
 from ..metrics.base import PassContext
-from ..metrics.registry import metric_of, metrics
+from ..metrics.registry import metrics
 from ..metrics.roofline.roof import hold_to_roof
 from ..plan.experiments import Plan, make_plan
 from ..plan.options import Options, PlanError, Request, kept
@@ -51,7 +52,7 @@ from ..store.folder import RunFolder
 from ..store.schema import FORMAT, Environment, Manifest, manifest_of
 from ..store.verdict_schema import Verdict
 from .judging import answer_so_far, judge_run, stopping_rule
-from .room import left_out
+from .room import cache_note, left_out
 from .unfinished import Unfinished
 
 SNAPSHOT_SECONDS = 15.0
@@ -236,8 +237,10 @@ class Run:
             self._look_closer(measurement, partial(differing, rule))
 
     def _look_closer(self, measurement: Measurement, apart: Callable[[Comparison], tuple[float, float] | None]) -> None:
-        if self.plan.mode == "compare" and self.folder.finished_rounds():
-            self.progress.note(answer_so_far(self._manifest("running"), self.plan.claims, self.folder))
+        if self.folder.finished_rounds():
+            headline = answer_so_far(self._manifest("running"), self.plan.claims, self.folder)
+            if self.plan.mode == "compare":
+                self.progress.note(headline)
         look_closer(
             measurement, self.folder, self.progress, apart,
             causes=not self.options.no_causes,
@@ -265,12 +268,10 @@ class Run:
             if not metric.title or not (here or everything):
                 continue
             self.progress.phase(f"{metric.title}: {metric.does}")
-            try:
+            with kept_apart(metric.title, self.folder.path, self.progress):
                 metric.run(here, replace(context, everything=everything))
                 self.passes.append(metric.names[0])
                 self._write_manifest("running")
-            except (WorkerFailed, MeasureError) as error:
-                self.progress.note(f"{metric.title}: nothing found, {error}")
 
     def _checkpoints(self) -> tuple[dict[str, Path], dict[str, int], dict[str, str]]:
         """Folder and parameters of each geometry there is room for, written where they are not there; else why not."""
@@ -355,17 +356,6 @@ class Run:
         if judged and has_samples:
             write_standings(self.folder)
         return Result(self.folder, manifest, verdicts)
-
-
-def cache_note(plan: Plan, cache: Path) -> str:
-    """What to know of a cache that cannot be written; empty of one that can. `CacheError` where something that is asked
-    for needs it; missing checkpoints need it too, and writing them says so."""
-    if not (why := unwritable(cache)):
-        return ""
-    asked = {part.metric for part in plan.hypotheses() if metric_of(part.metric).needs_cache}
-    if needs := " and ".join(f'metric = "{name}"' for name in sorted(asked)):
-        raise CacheError(f"{cache}: cannot be written ({why}), and claims with {needs} need it; {FIX}")
-    return f"cache: {cache} cannot be written ({why}): nothing is kept there, each process does the work again; {FIX}"
 
 
 USER_ERRORS: tuple[type[Exception], ...] = (
