@@ -127,11 +127,93 @@ def test_other_answers_cannot_be_compared(repository: Path, capsys: pytest.Captu
     assert "cannot tell" in said.out
 
 
+@pytest.fixture
+def grown(repository: Path) -> Path:
+    """Where the working tree has a function, a file and a module more than any commit, and what can be imported now."""
+    text = repository / "pack" / "text.py"
+    (repository / "late.py").write_text("import nothing_of_that_name\n\ndef first(text):\n    return text[0]\n")
+    git(repository, "add", "late.py")
+    git(repository, "commit", "--quiet", "--message", "cannot be imported")
+    (repository / "late.py").write_text("def first(text):\n    return text[0]\n")
+    text.write_text(f"{text.read_text()}\n\ndef count(text):\n    return len(text.split())\n")
+    (repository / "more.py").write_text("def last(text):\n    return text[-1]\n")
+    return repository
+
+
+MISSING = {
+    "pack.text:count": "not there at trunk: text.py: no function 'count'; it defines words",
+    "more.py:last": "there is no file 'more.py'",
+    "late.py:first": "first-trunk: gates failed: late.py: importing it raised ModuleNotFoundError",
+}
+"""Subject → what its row says."""
+
+
+def test_what_a_revision_does_not_have_is_a_row_and_the_others_stay(
+    grown: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("compare-revisions", "trunk", ".", *MISSING, "pack.text:words", "--call", "bench.py:texts")
+    words += ("--slower", "20", "--budget", "600", "--markdown", "out.md")
+    assert code_of(*words, "--json") == 0
+    said = capsys.readouterr()
+    rows = {row["subject"]: row for row in json.loads(said.out)["rows"]}
+    assert rows.pop("pack.text:words")["verdict"] == "not slower"
+    assert {subject: row["verdict"] for subject, row in rows.items()} == dict.fromkeys(MISSING, "missing")
+    markdown = Path("out.md").read_text()
+    assert markdown.startswith("### trunk → the working tree: nothing is slower, 3 missing in one of them\n")
+    for subject, told in MISSING.items():
+        assert told in rows[subject]["reason"] and rows[subject]["ratio"] is None
+        assert told.partition("'")[0] in markdown.replace("\\", "")
+    assert "pack.text:count: not there at trunk" in said.err
+
+
+def test_a_function_that_the_later_revision_lost_is_missing_too(
+    grown: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    git(grown, "add", "--all")
+    git(grown, "commit", "--quiet", "--message", "more")
+    words = (
+        "compare-revisions",
+        "trunk",
+        "trunk~2",
+        "more.py:last",
+        "--call",
+        "bench.py:texts",
+        "--markdown",
+        "out.md",
+    )
+    assert code_of(*words) == 2, "nothing could be measured"
+    said = " ".join(capsys.readouterr().out.split())
+    assert "missing more.py:last: not there at trunk~2: " in said
+    assert "**missing**" in Path("out.md").read_text()
+
+
+def test_what_only_the_later_revision_cannot_import_may_be_slower(
+    grown: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    git(grown, "commit", "--quiet", "--all", "--message", "it can")
+    (grown / "late.py").write_text("import nothing_of_that_name\n\ndef first(text):\n    return text[0]\n")
+    assert code_of("compare-revisions", "trunk", ".", "late.py:first", "--call", "bench.py:texts", "--json") == 2
+    [row] = json.loads(capsys.readouterr().out)["rows"]
+    assert (row["verdict"], row["cause"]) == ("cannot tell", "not imported")
+    assert row["reason"].startswith("first-now: ")
+
+
+def test_a_name_that_is_in_neither_revision_is_told_beside_what_was_measured(
+    grown: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls = ("--call", "bench.py:texts", "--slower", "20", "--budget", "600")
+    assert code_of("compare-revisions", "trunk", ".", "pack.text:wrods", *calls) == 2
+    assert "no function 'wrods'" in capsys.readouterr().err
+    assert code_of("compare-revisions", "trunk", ".", "pack.text:wrods", "pack.text:words", *calls, "--json") == 2
+    verdicts = [row["verdict"] for row in json.loads(capsys.readouterr().out)["rows"]]
+    assert verdicts == ["cannot tell", "not slower"]
+
+
 def test_an_installed_module_does_not_stand_for_a_revision(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert code_of("compare-revisions", "HEAD~6", "trunk", "bisect:bisect", "--call", "bench.py:texts") == 2
-    assert "the revision has no such module" in capsys.readouterr().err
+    assert "the revision has no such module" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(

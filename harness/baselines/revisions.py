@@ -11,10 +11,11 @@ from ..report.comparison import Measure, Screen, screen_markdown
 from ..report.markdown import markdown_cell, markdown_rows
 from ..report.text import digits
 from ..spec.words import Cause, Word
+from ..store.verdict_schema import Effect
 from .text import MARKER, MOST_CHARACTERS
 from .thresholds import Thresholds
 
-SLOWER, NOT_SLOWER, CANNOT_TELL, REFUSED = "slower", "not slower", "cannot tell", "refused"
+SLOWER, NOT_SLOWER, CANNOT_TELL, REFUSED, MISSING = "slower", "not slower", "cannot tell", "refused", "missing"
 UNDECIDED = (CANNOT_TELL, REFUSED)
 
 _WORDS = {Word.SUPPORTED: SLOWER, Word.REFUTED: NOT_SLOWER}
@@ -24,16 +25,19 @@ _WORDS = {Word.SUPPORTED: SLOWER, Word.REFUTED: NOT_SLOWER}
 @dataclass(frozen=True)
 class RevisionRow:
     """A subject on one of the things that it was called with. counts_decide: where the time cannot tell, its
-    instructions do. run: as it is shown."""
+    instructions do. run: as it is shown. base_lacks_it: the earlier revision alone could not import it."""
 
     subject: str
     screen: Screen
     counts_decide: bool
     run: str
+    base_lacks_it: bool = False
 
     @property
     def by_time(self) -> str:
         """Whether it is slower by more than the limit, by time."""
+        if self.base_lacks_it:
+            return MISSING
         if self.screen.effect.cause == Cause.BEYOND_ROOF:
             return REFUSED
         return _WORDS.get(Word(self.screen.effect.verdict), CANNOT_TELL)
@@ -57,6 +61,13 @@ class RevisionRow:
             return f"the time cannot tell; instructions: {self.counted.change}"
         return "; ".join(self.screen.effect.said)
 
+    @property
+    def cells(self) -> tuple[str, str, str, str]:
+        """What it was called with, its time in the later revision over that in the earlier one, how many lives that is
+        known from, and its instructions."""
+        effect, counted = self.screen.effect, self.counted
+        return effect.workload, time_text(effect), str(effect.rounds), counted.change if counted else ""
+
     def to_json(self) -> dict[str, Any]:
         """As `compare-revisions --json` prints it."""
         effect, counted = self.screen.effect, self.counted
@@ -76,52 +87,78 @@ class RevisionRow:
         }
 
 
-def exit_code(rows: Sequence[RevisionRow]) -> int:
-    """1 where one is slower, 2 where one cannot be told or is refused, 0 where none is."""
+@dataclass(frozen=True)
+class UnmeasuredRow:
+    """A subject that could not be measured. verdict: missing, where one of the revisions does not have it, or cannot
+    tell. reason: why."""
+
+    subject: str
+    verdict: str
+    reason: str
+    by_time: str = CANNOT_TELL
+    counted: None = None
+    screen: None = None
+    run: str = ""
+    cells: tuple[str, str, str, str] = ("", "not measured", "", "")
+
+    def to_json(self) -> dict[str, Any]:
+        """As `compare-revisions --json` prints it."""
+        numbers = ("workload", "ratio", "low", "high", "instructions_percent", "run")
+        row = {"subject": self.subject, "verdict": self.verdict, "reason": self.reason, "cause": Cause.NOT_MEASURED}
+        return row | dict.fromkeys(numbers) | {"rounds": 0, "where": ""}
+
+
+Row = RevisionRow | UnmeasuredRow
+
+
+def exit_code(rows: Sequence[Row]) -> int:
+    """1 where one is slower, 2 where one cannot be told or is refused, 0 where none is. A subject that a revision lacks
+    has no say, as long as there are others."""
     words = {row.verdict for row in rows}
-    return 1 if SLOWER in words else 2 if words & {*UNDECIDED} else 0
+    return 1 if SLOWER in words else 2 if words & {*UNDECIDED} or words == {MISSING} else 0
 
 
-def time_text(row: RevisionRow) -> str:
+def time_text(effect: Effect) -> str:
     """The time in the later revision over that in the earlier one, with its interval."""
-    effect = row.screen.effect
     if not effect.rounds:
         return "not measured"
     ends = "no interval yet" if effect.high == float("inf") else f"{digits(1 / effect.high)}, {digits(1 / effect.low)}"
     return f"{digits(1 / effect.ratio)} [{ends}]"
 
 
-def revisions_markdown(rows: Sequence[RevisionRow], base: str, new: str, percent: float, environments: str) -> str:
+def revisions_markdown(rows: Sequence[Row], base: str, new: str, percent: float, environments: str) -> str:
     """The summary for a pull request: the answer, a row each, and each comparison's screen folded away. base, new: both
     revisions in words; environments: that of each side, in words.
 
     It ends with MARKER. Screens that would make it too long for a comment are left out and counted.
     """
-    slower, open_ = (sum(row.verdict in words for row in rows) for words in ((SLOWER,), UNDECIDED))
-    answers = [f"{slower} of {len(rows)} slower" if slower else "nothing is slower" if not open_ else ""]
+    kinds = ((SLOWER,), UNDECIDED, (MISSING,))
+    slower, open_, missing = (sum(row.verdict in words for row in rows) for words in kinds)
+    settled = not open_ and missing < len(rows)
+    answers = [f"{slower} of {len(rows)} slower" if slower else "nothing is slower" if settled else ""]
     answers += [f"{open_} cannot be told"] if open_ else []
+    answers += [f"{missing} missing in one of them"] if missing else []
     title = f"### {markdown_cell(base)} → {markdown_cell(new)}: {', '.join(filter(None, answers))}"
     cells = (
         (
-            *(markdown_cell(text) for text in (row.subject, row.screen.effect.workload, time_text(row))),
-            markdown_cell(row.counted.change if row.counted else ""),
+            *(markdown_cell(text) for text in (row.subject, called_with, time, instructions)),
             f"**{row.verdict}**",
             markdown_cell(row.reason),
         )
         for row in rows
+        for called_with, time, _, instructions in [row.cells]
     )
     head = ("subject", "called with", "time", "instructions", f"more than {percent:g} % slower?", "")
     blocks = [title, markdown_rows(head, cells)]
     if environments:
         blocks.append(markdown_cell(environments))
     left = MOST_CHARACTERS - sum(map(len, blocks))
-    for number, row in enumerate(rows):
-        folded = (
-            f"<details><summary>{markdown_cell(row.subject)}</summary>\n\n{screen_markdown(row.screen)}\n</details>"
-        )
+    screens = [(row.subject, row.screen) for row in rows if row.screen is not None]
+    for number, (subject, screen) in enumerate(screens):
+        folded = f"<details><summary>{markdown_cell(subject)}</summary>\n\n{screen_markdown(screen)}\n</details>"
         left -= len(folded)
         if left < 0:
-            blocks.append(f"{len(rows) - number} more do not fit here: `workbench show` has them.")
+            blocks.append(f"{len(screens) - number} more do not fit here: `workbench show` has them.")
             break
         blocks.append(folded)
     return "\n\n".join([*blocks, MARKER]) + "\n"

@@ -149,9 +149,10 @@ class Evidence:
 
     def not_evidence(self, comparison: Comparison, evidence: str) -> str | None:
         """Why the comparison says nothing about a claim of this kind; None where it does."""
-        for variant in (comparison.variant, comparison.baseline):
-            if reason := self.unusable.get((comparison.workload, variant)):
-                return f"{variant}: {reason}"
+        sides = [(comparison.workload, side) for side in (comparison.variant, comparison.baseline)]
+        for side in sorted(sides, key=lambda side: side not in self.causes):  # where one has a cause, it is the other's
+            if reason := self.unusable.get(side):
+                return f"{side[1]}: {reason}"
         if evidence == "architecture":
             pair = (comparison.workload, comparison.sides)
             if pair not in self.trace_difference:

@@ -14,6 +14,7 @@ from llama_workbench.variants import FUNCTION_YARDSTICK
 from ..evidence.numbers import short_time
 from ..machine.environment import granted_cores
 from ..spec.entered import EnteredName
+from ..spec.words import Cause
 from ..stats.confidence import FIRST_LOOK
 from ..worker.channel import INTRUDES
 from .groups import Group, Processes
@@ -208,6 +209,7 @@ class Gates:
             return True
         book.gates[name] = result["gate"]
         if not result["gate"]["passed"]:
+            book.causes |= {name: Cause(result["cause"])} if "cause" in result else {}
             self.participants.exclude(name, result["gate"]["detail"], book)
             # What a function left in its process must not be laid to another's account.
             return group.folder is not None or not self.participants.is_outside(name)

@@ -211,7 +211,7 @@ def excluded_lines(manifest: Manifest, effects: Iterable[Effect] = ()) -> list[s
     for on, item in entries:
         names.setdefault((on, one_text_line(item.reason)), []).append(item.variant)
     reasons = {(on, item.variant): one_text_line(item.reason) for on, item in entries}
-    about = [each for each in effects if each.cause in (Cause.EXCLUDED, Cause.BEYOND_ROOF)]
+    about = [each for each in effects if each.cause in (Cause.EXCLUDED, Cause.BEYOND_ROOF, Cause.NOT_IMPORTED)]
     sides = [[(f" on {each.workload}", side) for side in (each.variant, each.baseline)] for each in about]
     shown = {next((reasons[side] for side in pair if side in reasons), "") for pair in sides}
     return [

@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from llama_workbench.variants.outside import OutsideVariantError, look_for
+
 from ..calls.environments import interpreter_at, label_of
-from ..calls.revisions import commit_of, commits_between, parse_at, repository_of, source_at
+from ..calls.revisions import commit_of, commits_between, files_of, parse_at, repository_of, source_at
 from ..calls.source import Source, SourceError
 from ..spec.conditions import Condition
 from .versus import Disagreement
@@ -21,6 +23,14 @@ if TYPE_CHECKING:
 
 WORKING_TREE = "."
 """Stands for the files as they are now, committed or not."""
+
+
+class MissingAt(SourceError):
+    """One of two revisions does not have a subject that the other has. reason: which, and what is there."""
+
+    def __init__(self, subject: str, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"{subject}: {reason}")
 
 
 @dataclass(frozen=True)
@@ -67,11 +77,18 @@ def _sides(subject: str, revisions: tuple[str, str], inputs: Inputs) -> tuple[li
     places = inputs.environments * (2 if len(inputs.environments) == 1 else 1)
     if len(places) not in (0, 2):
         raise PlanError(f"--env: given {len(places)} times; expected one for both sides, or one for each")
+    same = bool(places) and revisions[0] == revisions[1]
+    looked_for = [_looked_for(subject, revision, elsewhere=bool(places), only=same) for revision in revisions]
+    sides = [each for each in looked_for if isinstance(each, Source)]
+    for revision, error in zip(revisions, looked_for, strict=True):
+        if isinstance(error, Source):
+            continue
+        if not sides:
+            raise error
+        at = "in the working tree" if revision == WORKING_TREE else f"at {revision}"
+        raise MissingAt(subject, f"not there {at}: {error}") from error
     if places:
-        same = revisions[0] == revisions[1]
-        sides = _named_after([_at(subject, each, elsewhere=True, only=same) for each in revisions], places)
-    else:
-        sides = [_at(subject, revision) for revision in revisions]
+        sides = _named_after(sides, places)
     if not inputs.payloads and not all(map(builds, sides)):
         only = "only a build(config, weights, *, max_length) needs none"
         raise SourceError(f"{subject}: say what to call it with: --call FILE:FUNCTION; {only}")
@@ -79,6 +96,20 @@ def _sides(subject: str, revisions: tuple[str, str], inputs: Inputs) -> tuple[li
         named = ",".join(inputs.workloads)
         raise SourceError(f"--workloads {named}: for models, and --call is for functions: give one of them")
     return sides, places
+
+
+def _looked_for(subject: str, revision: str, *, elsewhere: bool, only: bool) -> Source | OutsideVariantError:
+    """A side, or why it is not there. Nothing is imported. Raises SourceError where the revision cannot be had."""
+    if revision != WORKING_TREE:
+        root = repository_of(Path.cwd())
+        files_of(root, commit_of(root, revision))
+    try:
+        source = _at(subject, revision, elsewhere=elsewhere, only=only)
+        if source.file and not elsewhere:
+            look_for(source.file, source.function)
+    except OutsideVariantError as error:
+        return error
+    return source
 
 
 def _named_after(sides: Sequence[Source], places: Sequence[str]) -> list[Source]:
@@ -155,7 +186,7 @@ def bisect(
         place = min(candidates, key=lambda candidate: abs(candidate - middle))
         try:
             step = measure(commits[place], limit)
-        except Disagreement:  # such as a commit whose tests would fail: it says nothing about time
+        except (Disagreement, MissingAt):  # such as a commit whose tests would fail: it says nothing about time
             open_.add(place)
             continue
         steps.append(step)

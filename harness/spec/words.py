@@ -111,6 +111,7 @@ class Cause(StrEnum):
     CONFOUNDED = "confounded"
     EXCLUDED = "excluded"
     BEYOND_ROOF = "beyond roof"
+    NOT_IMPORTED = "not imported"
     NOT_MEASURED = "not measured"
     NOT_SETTLED = "not settled"
     MACHINES_DIFFER = "machines differ"

@@ -40,6 +40,11 @@ def _gated(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
     bench = worker.benches[workload]
     try:
         subject = Subject(variant_of(worker, variant, bench))
+    except OutsideVariantError as error:
+        return {"gate": asdict(LogitsGate(False, str(error))), "cause": "not imported"}
+    except Exception as error:
+        return {"gate": asdict(LogitsGate(False, raised_by(error)))}
+    try:
         if worker.torch is None and "torch" in sys.modules:
             return {"needs_torch": True}
         result = bench.kind.gate(worker, bench, subject, variant)

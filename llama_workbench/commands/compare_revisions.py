@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +15,7 @@ from llama_workbench.harness.plan.options import Options, Request, typed
 from .shared import AsJson, Failure, print_json, show, table, takes, write_file
 
 if TYPE_CHECKING:
-    from llama_workbench.harness.baselines.revisions import RevisionRow
+    from llama_workbench.harness.baselines.revisions import Row
     from llama_workbench.harness.report.comparison import Screen
     from llama_workbench.harness.session.revisions import Inputs
     from llama_workbench.harness.session.run import Result
@@ -75,17 +75,20 @@ def command(
 
     \b
     Exit codes:
-      0  no subject is more than --slower percent slower: proven for all
+      0  no subject is more than --slower percent slower: proven for all that both revisions have
       1  one is: proven. With --gate time,instructions also where the time cannot tell, and it executes over 0.5 % more
       2  cannot tell in this time, the answers differ, a side is refused, or it cannot be measured
+    A subject that one of the revisions does not have, or that cannot be imported in REV_A, is "missing": its row says
+    so, and the exit code is by the others. Where all are missing it is 2.
 
     \b
     --json prints:
       {"format": 1, "base", "new", "slower_percent", "exit_code", "rows": [{"subject", "workload", "ratio", "low",
        "high", "rounds", "verdict", "cause", "reason", "instructions_percent", "where", "run"}],
        "environments": {side: {"python", "packages", "differs"}}}
-      ratio: time in REV_A over that in REV_B; below 1 it is slower. verdict: slower, not slower, refused, cannot tell.
-      reason: why it is undecided, or what decided it instead of the time. instructions_percent: null if uncounted.
+      ratio: time in REV_A over that in REV_B; below 1 it is slower. verdict: slower, not slower, refused, cannot tell,
+      missing. reason: why it is undecided, or what decided it instead of the time.
+      instructions_percent: null if uncounted.
       where: in which functions the difference is; empty where there is none, or nobody could look.
 
     \b
@@ -95,17 +98,55 @@ def command(
       workbench compare-revisions main . mypackage.model:build --workloads prefill-15m-t8
       workbench compare-revisions . . mypackage.text:encode --call bench.py:texts --env .venv-old --env numpy==2.1
     """
-    from llama_workbench.harness.baselines.revisions import RevisionRow
-
     counts = _counts_decide(gate)
     inputs, seconds = inputs_of(given, 240.0 if env else 60.0, env or ())
     asked_if = condition("maybe-slower", "--slower", slower)
-    rows: list[RevisionRow] = []
-    for name in subject:
-        result = measured(name, (base, new), inputs, asked_if, seconds, counts=counts)
-        run = str(shown(result.folder.path))
-        rows += [RevisionRow(name, screen, counts, run) for screen in asked_screens(name, result)]
-    raise typer.Exit(_tell(rows, (base, new), slower, result.manifest.environments, markdown, as_json))
+
+    def measure(name: str) -> Result:
+        return measured(name, (base, new), inputs, asked_if, seconds, counts=counts)
+
+    rows, environments = _rows(subject, measure, counts=counts)
+    raise typer.Exit(_tell(rows, (base, new), slower, environments, markdown, as_json))
+
+
+def _rows(
+    subjects: Sequence[str], measure: Callable[[str], Result], *, counts: bool
+) -> tuple[list[Row], Mapping[str, SideEnvironment]]:
+    """What each subject came to, and the environments of the sides. What goes wrong with one takes no other's row away;
+    where nothing else happened, that of the first is raised."""
+    from llama_workbench.harness.baselines.revisions import CANNOT_TELL, MISSING, RevisionRow, UnmeasuredRow
+    from llama_workbench.harness.session.revisions import MissingAt
+    from llama_workbench.harness.session.run import USER_ERRORS
+
+    user_errors: tuple[type[Exception], ...] = (Failure, *USER_ERRORS)
+    rows: list[Row] = []
+    faults: list[Exception] = []
+    environments: Mapping[str, SideEnvironment] = {}
+    for name in subjects:
+        try:
+            result = measure(name)
+            screens = asked_screens(name, result)
+        except MissingAt as error:
+            typer.echo(f"workbench: {error}", err=True)
+            rows.append(UnmeasuredRow(name, MISSING, error.reason))
+        except user_errors as error:
+            faults.append(error)
+            rows.append(UnmeasuredRow(name, CANNOT_TELL, str(error)))
+        else:
+            environments = result.manifest.environments
+            run, lacking = str(shown(result.folder.path)), _not_imported(result)
+            rows += [RevisionRow(name, each, counts, run, lacking == {each.effect.baseline}) for each in screens]
+    if len(faults) == len(subjects):
+        raise faults[0]
+    return rows, environments
+
+
+def _not_imported(result: Result) -> set[str]:
+    """The sides that could not be imported."""
+    from llama_workbench.harness.spec.words import Cause
+
+    entries = [entry for experiment in result.manifest.experiments for entry in experiment.excluded]
+    return {entry.variant for entry in entries if entry.cause is Cause.NOT_IMPORTED}
 
 
 def _counts_decide(gate: str) -> bool:
@@ -119,7 +160,7 @@ def _counts_decide(gate: str) -> bool:
 
 
 def _tell(
-    rows: list[RevisionRow],
+    rows: list[Row],
     revisions: tuple[str, str],
     slower: float,
     environments: Mapping[str, SideEnvironment],
@@ -214,9 +255,9 @@ def shown(path: Path) -> Path:
     return path.resolve().relative_to(here) if path.resolve().is_relative_to(here) else path
 
 
-def _show(rows: list[RevisionRow], new: str, base: str, percent: float) -> None:
+def _show(rows: list[Row], new: str, base: str, percent: float) -> None:
 
-    from llama_workbench.harness.baselines.revisions import UNDECIDED, time_text
+    from llama_workbench.harness.baselines.revisions import MISSING, UNDECIDED
 
     counted = any(row.counted for row in rows)
     columns = table(
@@ -228,17 +269,14 @@ def _show(rows: list[RevisionRow], new: str, base: str, percent: float) -> None:
         f"more than {percent:g} % slower?",
     )
     for row in rows:
-        effect = row.screen.effect
-        counts = [row.counted.change if row.counted else ""] * counted
-        columns.add_row(
-            *map(Text, (row.subject, effect.workload, time_text(row), str(effect.rounds), *counts, row.verdict))
-        )
+        called_with, time, lives, instructions = row.cells
+        columns.add_row(*map(Text, (row.subject, called_with, time, lives, *[instructions] * counted, row.verdict)))
     show(columns)
     for row in rows:
-        if row.reason and (row.verdict in UNDECIDED or row.verdict != row.by_time):
+        if row.reason and (row.verdict in (*UNDECIDED, MISSING) or row.verdict != row.by_time):
             show(Text(f"{row.subject}: {row.reason}"))
     for row in rows:
-        if row.screen.why:
+        if row.screen and row.screen.why:
             show(Text(f"{row.subject}: why: {row.screen.why}"))
-    for run in dict.fromkeys(row.run for row in rows):
+    for run in dict.fromkeys(row.run for row in rows if row.run):
         show(Text(f"run: {run}"))
