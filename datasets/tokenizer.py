@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import random
 from contextlib import suppress
 from dataclasses import dataclass
@@ -37,6 +38,14 @@ _BELONGS = "put the tokenizer.json that belongs to this checkpoint into its fold
 
 class TokenizerError(CheckpointError):
     """A checkpoint's tokenizer cannot be used. The text names the file, what is wrong, and the fix."""
+
+
+class NoTokenizer(TokenizerError):
+    """A checkpoint has none at all."""
+
+
+NO_TOKENIZER_IDS = 1 << 16
+"""Token ids that are drawn where a checkpoint has no tokenizer; about as many as those of the text with a large one."""
 
 
 def text() -> list[str]:
@@ -119,11 +128,14 @@ class Prompts:
 
 def text_ids(checkpoint: Path, *, vocab_size: int, cache: Path | None = None) -> NDArray[np.int32]:
     """The whole text in a checkpoint's own words, without special tokens; all ids are below `vocab_size`. Kept in
-    `cache` under the tokenizer's digest. Raises `TokenizerError` if `checkpoint` (a folder with tokenizer.json, or a
-    .gguf file) has no usable tokenizer."""
+    `cache` under the tokenizer's digest. Where `checkpoint` (a folder, or a .gguf file) has no tokenizer, they are
+    drawn at random, the same in every process. Raises `TokenizerError` if it has one that cannot be used."""
     from tokenizers import Tokenizer
 
-    file, content = tokenizer_json(checkpoint)
+    try:
+        file, content = tokenizer_json(checkpoint)
+    except NoTokenizer:
+        return np.random.default_rng(0).integers(vocab_size, size=NO_TOKENIZER_IDS, dtype=np.int32)
     name = f"{hashlib.sha256(content).hexdigest()[:16]}-{_text_digest()}.npy"
     kept = (cache or cache_directory()) / "tokenised" / name
     ids: NDArray[np.int64] = np.empty(0, np.int64)
@@ -155,13 +167,15 @@ def text_ids(checkpoint: Path, *, vocab_size: int, cache: Path | None = None) ->
 
 def tokenizer_json(checkpoint: Path) -> tuple[Path, bytes]:
     """The file with a checkpoint's tokenizer, and its tokenizer.json; of a GGUF file, rebuilt from the metadata. Raises
-    `CheckpointError` where there is none that can be read."""
+    `NoTokenizer` where there is none, and `TokenizerError` where it cannot be read."""
     from .gguf import tokenizer as gguf_tokenizer
     from .gguf.metadata import is_gguf
 
     if is_gguf(checkpoint):
         try:
             return checkpoint, gguf_tokenizer.tokenizer_json(checkpoint).encode()
+        except NoTokenizer:
+            raise
         except CheckpointError as error:
             raise TokenizerError(str(error)) from error
     file = checkpoint / FILE
@@ -170,7 +184,8 @@ def tokenizer_json(checkpoint: Path) -> tuple[Path, bytes]:
     except OSError as error:
         problem = f"cannot be read ({error.strerror}), expected the checkpoint's tokenizer.json"
         written = "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
-        raise TokenizerError(f"{file}: {problem}; copy it there, or write it with transformers: {written}") from error
+        kind = TokenizerError if os.path.lexists(file) else NoTokenizer
+        raise kind(f"{file}: {problem}; copy it there, or write it with transformers: {written}") from error
 
 
 def _text_digest() -> str:

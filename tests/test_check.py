@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 from collections.abc import Callable
 from dataclasses import asdict
@@ -64,6 +65,30 @@ PLANTED = {
     """,
 }
 
+# The same in its code: what is written wrong in a copy of the reference benchmark's, and how.
+KEYS_TURNED = "torch.cat((k1 * cos - k2 * sin, k2 * cos + k1 * sin), -1)"
+EDITED = {
+    "epsilon 1e-5": ("c.rms_norm_eps", "1e-5"),
+    "epsilon 1e-6": ("c.rms_norm_eps", "1e-6"),
+    "no epsilon": (", c.rms_norm_eps)", ")"),
+    "keys restart": (KEYS_TURNED, KEYS_TURNED.replace("cos", "self.cos[:length]").replace("sin", "self.sin[:length]")),
+    "keys at start": (KEYS_TURNED, KEYS_TURNED.replace("cos", "cos[:1]").replace("sin", "sin[:1]")),
+    "keys unturned": (KEYS_TURNED, "k"),
+    "keys again": ("for i, (k_all, v_all) in enumerate(self.kvs):", """for i, (k_all, v_all) in enumerate(self.kvs):
+            if position:
+                old, c0, s0 = k_all[:, :, :position].chunk(2, -1), self.cos[:position], self.sin[:position]
+                again = torch.cat((old[0] * c0 - old[1] * s0, old[1] * c0 + old[0] * s0), -1)
+                k_all[:, :, :position] = again"""),
+    "queries unturned": ("q = torch.cat((q1 * cos - q2 * sin, q2 * cos + q1 * sin), -1)", "pass"),
+    "mask without past": ("triu_(position + 1)", "triu_(1)"),
+    "mask at decode": ("if mask is not None:", "mask = torch.full((length, end), -torch.inf).triu_(1)\n"
+                       "            if 1:"),
+    "no mask later": ("if length > 1:", "if length > 1 and position == 0:"),
+    "chunks apart": ("cos, sin = self.cos", "if mask is not None:\n            mask[:, :position] = -torch.inf\n"
+                     "        cos, sin = self.cos"),
+    "mask one late": ("triu_(position + 1)", "triu_(position + 2)"),
+}  # fmt: skip
+
 
 @pytest.fixture
 def written(tmp_path: Path) -> Callable[[str], Path]:
@@ -106,6 +131,44 @@ def test_a_planted_mistake_is_named(written: Callable[[str], Path], mistake: str
     answer = found(written(PLANTED[mistake]))
     assert answer["causes"] == [f"the logits of all calls are those of a Llama with this mistake: {MISTAKES[mistake]}"]
     assert any(call["fault"] for call in answer["calls"]) and answer["dtype"] == "float64"
+
+
+def copied(folder: Path, change: Callable[[str], str]) -> Path:
+    """A file whose function `mine` is the reference benchmark's code with a change."""
+    source = (ROOT / "variants" / "yardstick.py").read_text()
+    assert change(source) != source
+    path = folder / "mine.py"
+    path.write_text(
+        change(source)
+        .replace("from .config", "from llama_workbench.variants.config")
+        .replace("def build(", "def mine(")
+    )
+    return path
+
+
+@pytest.mark.parametrize("mistake", EDITED)
+def test_a_mistake_in_code_is_named(tmp_path: Path, mistake: str) -> None:
+    answer = found(copied(tmp_path, lambda source: source.replace(*EDITED[mistake])))
+    assert answer["causes"] == [f"the logits of all calls are those of a Llama with this mistake: {MISTAKES[mistake]}"]
+    assert any(call["fault"] for call in answer["calls"]) and answer["dtype"] == "float64"
+
+
+@pytest.mark.parametrize("norm", ["input_layernorm", "post_attention_layernorm", "model.norm"])
+def test_an_epsilon_that_is_wrong_in_one_norm_alone_is_refused(tmp_path: Path, norm: str) -> None:
+    answer = found(
+        copied(tmp_path, lambda source: re.sub(rf'(\b{norm}\.weight"\], )c\.rms_norm_eps', r"\g<1>1e-6", source))
+    )
+    wrong = [call for call in answer["calls"] if call["fault"]]
+    assert {call["geometry"] for call in wrong} == {"plain"}  # whose epsilon is 1e-5
+    assert max(call["error"] for call in wrong) > 100 * answer["tolerance"]
+    assert any("another epsilon" in cause for cause in answer["causes"])
+
+
+def test_a_size_of_heads_that_is_derived_is_refused_and_told(tmp_path: Path) -> None:
+    derived = "c.hidden_size // c.num_attention_heads"
+    answer = found(copied(tmp_path, lambda source: source.replace("c.head_dim", derived)))
+    assert {call["geometry"] for call in answer["calls"] if call["fault"]} == {"plain"}
+    assert any("the size of a head is config.head_dim" in cause for cause in answer["causes"])
 
 
 WRAPPED = """

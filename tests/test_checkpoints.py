@@ -23,11 +23,20 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from llama_workbench import ROOT
+from llama_workbench import ROOT, variants
 from llama_workbench.cache import CacheError
 from llama_workbench.datasets import geometries
-from llama_workbench.datasets.checkpoints import Checkpoint, CheckpointError, load, synthesize
+from llama_workbench.datasets.checkpoints import (
+    Checkpoint,
+    CheckpointError,
+    described,
+    geometry_of,
+    load,
+    synthesize,
+)
 from llama_workbench.datasets.geometries import Geometry
+from llama_workbench.datasets.tokenizer import TokenizerError
+from llama_workbench.harness.examiner import reference as examiner
 from llama_workbench.variants.config import RopeScaling
 
 LLAMA3 = RopeScaling(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32)
@@ -408,6 +417,52 @@ def test_config_is_read_back_as_it_was_written(cache: Path) -> None:
         assert checkpoint.parameters == sum(unique.values())
 
 
+@pytest.mark.parametrize("promised", [True, False])
+def test_biases_that_are_all_zero_are_left_out(promised: bool, folder: Path, cache: Path) -> None:
+    plain = load(folder, cache=cache)
+    add_biases(folder, -0.0, *(("q", "k", "v", "o", "gate", "up", "down") if promised else ("q", "k", "v")))
+    edit_config(folder, attention_bias=promised, mlp_bias=promised)
+    config, told = described(folder, cache=cache)
+    assert "biases all zero and left out" in told and config == plain.config
+    weights = load(folder, cache=cache).weights
+    assert weights.keys() == plain.weights.keys()
+    tokens = torch.arange(40)[None]
+    ours = variants.get("fast").build(config, weights, max_length=40)
+    with torch.inference_mode():
+        torch.testing.assert_close(ours.forward(tokens, 0), transformers_model(folder)(tokens).logits[:, -1])
+
+
+@pytest.mark.parametrize("heads", [(9, 1, 24), (3, 3, 16), (4, 2, 32)])
+def test_heads_of_any_number_and_size_are_computed_by_all(heads: tuple[int, int, int], cache: Path) -> None:
+    """Where heads do not divide the width, and where they make up more or less than it."""
+    names = ("num_attention_heads", "num_key_value_heads", "head_dim")
+    checkpoint = load(synthesize(changed("tiny", **dict(zip(names, heads, strict=True))), cache=cache), cache=cache)
+    tokens = torch.arange(3, 3 + 2 * 24).reshape(2, 24)
+    wanted = examiner.logits(checkpoint.config, checkpoint.weights, tokens, first=23)[:, 0]
+    for name in (
+        "transformers_eager",
+        "transformers_static",
+        "yardstick",
+        "team003",
+        "team005_planned",
+        "fast",
+        "gpt_fast",
+    ):
+        model = variants.get(name).build(checkpoint.config, checkpoint.weights, max_length=32)
+        with torch.inference_mode():
+            torch.testing.assert_close(model.forward(tokens, 0), wanted, rtol=0, atol=2e-5, msg=name)
+
+
+def test_a_checkpoint_without_a_tokenizer_is_said_to_have_none(folder: Path, cache: Path) -> None:
+    assert described(folder, cache=cache)[1].endswith(", tokenizer BPE")
+    (folder / "tokenizer.json").unlink()
+    told = geometry_of(folder, "here").description
+    assert told.endswith(", no tokenizer: prompts are token ids drawn at random")
+    (folder / "tokenizer.json").write_text("{}")
+    with pytest.raises(TokenizerError, match=r"tokenizer\.json: not a tokenizer\.json .*; take the file from"):
+        geometry_of(folder, "here")
+
+
 def test_old_buffers_are_passed_over(folder: Path, cache: Path) -> None:
     edit_weights(folder, lambda w: w.update({"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(8)}))
     assert not any("inv_freq" in name for name in load(folder, cache=cache).weights)
@@ -509,6 +564,17 @@ def base_model_names(folder: Path) -> None:
     edit_weights(folder, rename)
 
 
+def add_biases(folder: Path, value: float, *projections: str) -> None:
+    """One for each of these projections in all layers, every number `value`."""
+
+    def add(weights: dict[str, Tensor]) -> None:
+        for name, weight in list(weights.items()):
+            if any(f".{projection}_proj." in name for projection in projections):
+                weights[name.replace("weight", "bias")] = torch.full((len(weight),), value)
+
+    edit_weights(folder, add)
+
+
 Q0 = "model.layers.0.self_attn.q_proj.weight"
 LINEAR = {"rope_type": "linear", "factor": 2.0}
 
@@ -531,8 +597,12 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "odd head_dim": (with_config(head_dim=15), r"head_dim = 15, expected an even number"),
     "wrong model": (with_config(model_type="mistral"), r"model_type = 'mistral', expected 'llama'"),
     "wrong activation": (with_config(hidden_act="gelu"), r"hidden_act = 'gelu', expected 'silu'"),
-    "attention bias": (with_config(attention_bias=True), r"attention_bias = True, expected False"),
-    "mlp bias": (with_config(mlp_bias=True), r"mlp_bias = True, expected False"),
+    "attention bias": (
+        with_config(attention_bias=True),
+        r"missing tensor model\.layers\.0\.self_attn\.q_proj\.bias, which attention_bias = true .* promises; fetch",
+    ),
+    "mlp bias": (with_config(mlp_bias=True), r"missing tensor \S+gate_proj\.bias, which mlp_bias = true .* promises"),
+    "bias no flag": (with_config(attention_bias="no"), r"attention_bias = 'no', expected true or false; copy"),
     "quantised config": (
         with_config(quantization_config={"quant_method": "gptq"}),
         r"quantised weights \(quant_method = 'gptq'\).*unquantised checkpoint",
@@ -565,7 +635,14 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
         rf"model\.safetensors: {Q0}: shape \[64, 32\], expected \[64, 64\] by config\.json",
     ),
     "too many layers": (with_config(num_hidden_layers=1), r"model\.layers\.1\.\S+: unexpected tensor for 1 layers"),
-    "bias tensor": (with_tensor(Q0.replace("weight", "bias"), torch.zeros(64)), r"q_proj\.bias: unexpected bias"),
+    "bias tensor": (
+        with_tensor(Q0.replace("weight", "bias"), torch.eye(64)[3]),
+        r"model\.safetensors: model\.layers\.0\.self_attn\.q_proj\.bias: a bias that is not zero, and no variant adds",
+    ),
+    "biases of queries, keys and values": (
+        lambda folder: add_biases(folder, 0.01, "q", "k", "v"),
+        r"\.0\.self_attn\.k_proj\.bias: a bias that is not zero \(nor are 5 other biases\), .*; take a checkpoint",
+    ),
     "quantised tensor": (
         with_tensor(Q0.replace("weight", "qweight"), torch.zeros(8)),
         r"q_proj\.qweight: part of quantised",

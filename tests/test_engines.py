@@ -139,7 +139,8 @@ def test_the_gate_of_an_engine_leaves_out_what_it_cannot_do_and_says_so():
     gate = small_gate(Generating, reference, MISTRAL_RS, cannot=CANNOT)
     assert gate.passed
     assert gate.detail.endswith(
-        "left out 4 with chunks: a request starts from the first token; 2 with batch: a request is one sequence"
+        "left out 8 with heads: its Llama has heads of hidden_size / num_attention_heads and no others; "
+        "2 with chunks: a request starts from the first token; 1 with batch: a request is one sequence"
     )
     assert not small_gate(Generating, reference, Engine({}, outputs="log-probabilities")).passed
 
@@ -227,7 +228,7 @@ def test_an_engine_agrees_with_the_reference(name):
     gate = small_gate(variant.build, reference, variant.engine, cannot=variant.cannot)
     assert gate.passed, gate.detail
     assert gate.max_error < 1e-5
-    assert gate.cases == 16  # of mistral.rs 10 and 6 generated
+    assert gate.cases == (8 if variant.cannot else 16)  # of mistral.rs 5 and 3 generated, on one geometry
 
 
 ALONE = [name for name in components.NAMES if name not in (components.ROPE_ATTENTION, components.WORKER_LAYER)]

@@ -26,7 +26,7 @@ from gguf import (
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from llama_workbench.datasets import geometries, tokenizer
-from llama_workbench.datasets.checkpoints import CheckpointError, check, load, synthesize, write_gguf
+from llama_workbench.datasets.checkpoints import CheckpointError, check, described, load, synthesize, write_gguf
 from llama_workbench.datasets.gguf import files as gguf_files
 from llama_workbench.datasets.gguf import tokenizer as gguf_tokenizer
 from llama_workbench.datasets.tokenizer import TokenizerError, text_ids
@@ -508,6 +508,21 @@ def test_bad_tokenizers_are_named(case: str, cache: Path, tmp_path: Path) -> Non
     assert "my.gguf" in str(caught.value)
 
 
+@pytest.mark.parametrize("kind", ["no_vocab", None])
+def test_a_file_without_a_tokenizer_has_prompts_drawn_at_random(kind: str | None, cache: Path, tmp_path: Path) -> None:
+    file = changed_file(written("tiny", cache), tmp_path / "my.gguf", fields={"tokenizer.ggml.model": kind})
+    assert described(file, cache=tmp_path)[1].endswith("no tokenizer: prompts are token ids drawn at random")
+    assert set(text_ids(file, vocab_size=512, cache=tmp_path).tolist()) == set(range(512))
+
+
+def test_biases_that_are_all_zero_are_left_out(cache: Path, tmp_path: Path) -> None:
+    zeros = [(f"blk.{layer}.attn_{name}.bias", np.zeros(64, np.float32)) for layer in (0, 1) for name in "qkv"]
+    file = changed_file(written("tiny", cache), tmp_path / "my.gguf", extra=zeros)
+    assert "biases all zero and left out" in described(file, cache=tmp_path)[1]
+    ours, theirs = (load(each, cache=tmp_path).weights for each in (file, written("tiny", cache)))
+    assert ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
 # --- bad files ---
 
 
@@ -591,7 +606,7 @@ BAD: dict[str, tuple[Spoil, str]] = {
     "missing tensor": (with_tensor(NORM, None), rf"missing tensor {NORM} of shape \[64\]"),
     "missing embedding": (with_tensor("token_embd.weight", None), r"missing tensor token_embd\.weight"),
     "shape": (with_tensor(NORM, np.ones(32, np.float32)), rf"{NORM}: shape \[32\], expected \[64\]"),
-    "bias": (with_extra("blk.1.attn_q.bias"), r"blk\.1\.attn_q\.bias: unexpected bias"),
+    "bias": (with_extra("blk.1.attn_q.bias"), r"blk\.1\.attn_q\.bias: a bias that is not zero, and no variant adds"),
     "too many layers": (with_extra("blk.2.attn_norm.weight"), r"blk\.2\.attn_norm\.weight: unexpected tensor for 2"),
     "quantization": (
         with_tensor("output.weight", np.zeros((512, 36), np.uint8), "IQ4_NL"),

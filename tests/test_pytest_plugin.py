@@ -276,6 +276,39 @@ def test_a_checkpoint_with_nan_is_refused_before_anything_is_measured(run_pytest
     assert "model.norm.weight" in result.stderr
 
 
+def test_a_checkpoint_with_odd_heads_zero_biases_and_no_tokenizer_is_measured(run_pytest, tmp_path):
+    from dataclasses import replace
+
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    from llama_workbench.datasets import geometries
+    from llama_workbench.datasets.checkpoints import synthesize
+
+    tiny = geometries.get("tiny")
+    heads = replace(tiny.config, num_attention_heads=7, num_key_value_heads=1, head_dim=18)  # 7 do not divide 64
+    folder = tmp_path / "odd"
+    synthesize(replace(tiny, config=heads), cache=tmp_path / "cache").rename(folder)
+    weights = load_file(folder / "model.safetensors")
+    biases = {
+        name.replace("weight", "bias"): torch.zeros(len(weight)) for name, weight in weights.items() if "_proj" in name
+    }
+    save_file(weights | biases, folder / "model.safetensors", metadata={"format": "pt"})
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"attention_bias": True, "mlp_bias": True}))
+    (folder / "tokenizer.json").unlink()
+    result = run_pytest(
+        "--benchmark", "--compare", "fast", "transformers_sdpa", "--workloads=generate-tiny-t8-n6-b3", "--budget=3",
+        f"--checkpoint={folder}", f"--run-dir={tmp_path / 'run'}",
+    )  # fmt: skip
+    assert result.returncode == 0, result.stdout
+    said = " ".join(result.stdout.split())
+    assert "7 heads of 18, 1 KV heads" in said and "biases all zero and left out" in said
+    assert "no tokenizer: prompts are token ids drawn at random" in said
+    [experiment] = json.loads((tmp_path / "run" / "run.json").read_text())["experiments"]
+    assert not experiment["excluded"] and {"fast", "transformers_sdpa", "yardstick"} <= experiment["gates"].keys()
+
+
 def test_profiles_and_memory_are_recorded(run_pytest, tmp_path, monkeypatch):
     monkeypatch.setattr(py_spy, "SECONDS", 6.0)  # a sample waits till its process computes: few on a busy machine
     result = run_pytest(

@@ -167,9 +167,13 @@ def test_ids_beyond_the_model_are_named(folder: Path, cache: Path) -> None:
         prompt_ids(folder, count=1, length=5, seed=0, vocab_size=500, cache=cache)
 
 
-def test_a_folder_without_a_tokenizer_is_named(tmp_path: Path, cache: Path) -> None:
+def test_without_a_tokenizer_prompts_are_ids_drawn_at_random_the_same_in_every_process(tmp_path: Path) -> None:
+    ids = text_ids(tmp_path, vocab_size=512, cache=tmp_path / "one")
+    assert set(ids.tolist()) == set(range(512)) and ids.dtype == np.int32
+    assert np.array_equal(ids, text_ids(tmp_path, vocab_size=512, cache=tmp_path / "other"))
+    (tmp_path / "tokenizer.json").symlink_to(tmp_path / "gone")  # as a cache of downloads that is not complete has it
     with pytest.raises(TokenizerError, match=r"tokenizer\.json: cannot be read \(No such file or directory\).*copy it"):
-        prompt_ids(tmp_path, count=1, length=5, seed=0, vocab_size=512, cache=cache)
+        text_ids(tmp_path, vocab_size=512, cache=tmp_path / "one")
 
 
 @pytest.mark.parametrize("content", ["", "{}", json.dumps({"version": "1.0", "model": {"type": "Unheard"}})])

@@ -30,7 +30,9 @@ class LibraryLlama:
     ) -> None:
         embedding = weights["model.embed_tokens.weight"]
         described = config_json(config, str(embedding.dtype).removeprefix("torch."))
-        theirs = TheirConfig.from_dict(described, attn_implementation=attention)
+        # Their config demands that the heads divide hidden_size. Their model takes heads of any size.
+        theirs = TheirConfig.from_dict(described | {"num_attention_heads": 1}, attn_implementation=attention)
+        theirs.num_attention_heads = config.num_attention_heads
         with torch.device("meta"):
             self.model = LlamaForCausalLM(theirs)
         # The weights are used where they are; the only tensors made here are the rotary frequencies.

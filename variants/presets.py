@@ -63,8 +63,9 @@ class Variant:
     settings and parts can be measured alone, `component(name, config, *, tokens, seed, device)` makes one as
     `components.build` does.
     `compiled`: its operations are torch.compile's own, which no op trace and no names of phases can see.
-    `memory`: what it must hold, where that is known. `cannot` maps what it does not do rightly ("batch", "chunks") to
-    the reason: the gates leave those cases out and say so, and no workload that has them is measured.
+    `memory`: what it must hold, where that is known. `cannot` maps what it does not do rightly ("batch", "chunks", or
+    "heads" that do not make up hidden_size) to the reason: the gates leave those cases out and say so, and no workload
+    that has them is measured.
     `cache_rounding`: "bfloat16" or "int8" where keys and values are kept so; its logits are held to a reference that
     rounds its own in the same way.
     """
@@ -330,7 +331,8 @@ _ENGINES = (
     Variant("mistralrs", _Lazy(".engines.mistral_rs"),
             "mistral.rs: requests for tokens to an engine with threads of its own", "the mistralrs wheel",
             engine=MISTRAL_RS,
-            cannot={"batch": "a request is one sequence", "chunks": "a request starts from the first token"}),
+            cannot={"batch": "a request is one sequence", "chunks": "a request starts from the first token",
+                    "heads": "its Llama has heads of hidden_size / num_attention_heads and no others"}),
     Variant("llama_cpp", _Lazy(".engines.llama_cpp"), "llama.cpp in float32, through its C interface",
             "llama-cpp-python", engine=LLAMA_CPP),
 )  # fmt: skip

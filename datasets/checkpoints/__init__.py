@@ -18,9 +18,10 @@ from ..geometries import CheckpointError, Geometry, fail, parameter_count, store
 from ..gguf import files as gguf_files
 from ..gguf.metadata import is_gguf
 from ..synthetic_files import CONFIG
-from ..tokenizer import tokenizer_json
+from ..tokenizer import text_ids, tokenizer_json
 from . import huggingface
-from .huggingface import AGAIN, COPY, check_finite, is_finite, read_json
+from .config_json import AGAIN, COPY, read_json
+from .huggingface import check_finite, is_finite
 from .synthetic import synthesize
 
 __all__ = [
@@ -62,7 +63,8 @@ def load(
 
     Files whose values are all finite are remembered in `cache` (default: `cache_directory()`) by path, size and time of
     change. Raises `CheckpointError` for a missing, truncated or damaged file, another architecture, a missing key, a
-    missing, unexpected or wrongly shaped tensor, NaN or infinity, and an unsupported quantization.
+    missing, unexpected or wrongly shaped tensor, NaN or infinity, a bias that is not zero, and an unsupported
+    quantization.
     """
     files = _checked(source, cache)
     place = torch.device(device)
@@ -109,21 +111,26 @@ def described(source: Path | str, *, cache: Path | None = None) -> tuple[LlamaCo
     config, total = files.config, Counter[str]()
     for dtype, size_bytes in files.sizes():
         total[dtype] += size_bytes
+    biases = ", biases all zero and left out" if files.zero_biases else ""
+    prompts = (
+        f"tokenizer {files.tokenizer}" if files.tokenizer else "no tokenizer: prompts are token ids drawn at random"
+    )
     scaling = "" if config.rope_scaling is None else f" (llama3 scaling by {config.rope_scaling.factor:g})"
     tied = ", tied head" if config.tie_word_embeddings else ""
     return config, (
         f"{config.num_hidden_layers} layers, width {config.hidden_size} (feed-forward {config.intermediate_size}), "
         f"{config.num_attention_heads} heads of {config.head_dim}, {config.num_key_value_heads} KV heads, "
         f"context {config.max_position_embeddings}, epsilon {config.rms_norm_eps:g}, "
-        f"rope theta {config.rope_theta:g}{scaling}, vocabulary {config.vocab_size}{tied}, "
-        f"{' and '.join(dtype for dtype, _ in total.most_common())}, tokenizer {files.tokenizer}"
+        f"rope theta {config.rope_theta:g}{scaling}, vocabulary {config.vocab_size}{tied}{biases}, "
+        f"{' and '.join(dtype for dtype, _ in total.most_common())}, {prompts}"
     )
 
 
 def geometry_of(source: Path, origin: str) -> Geometry:
     """The geometry of a usable checkpoint, named after its folder or file. origin: where it comes from, in words.
-    Checks and raises as `check`."""
+    Checks and raises as `check`, and `TokenizerError` for a tokenizer that cannot be used."""
     config, description = described(source)
+    text_ids(source, vocab_size=config.vocab_size)
     file = source.resolve().name.lower()
     name = "".join(letter if letter.isalnum() else "-" for letter in file).strip("-") or "checkpoint"
     return Geometry(name, config, description, origin)

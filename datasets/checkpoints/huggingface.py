@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
@@ -27,25 +26,16 @@ from llama_workbench.cache import keep
 from llama_workbench.variants.config import LlamaConfig
 
 from .. import tokenizer
-from ..faults import faults
 from ..files import CONFIG_BYTES, TOKENIZER_BYTES, open_regular, parse_json, read_bytes, short
-from ..geometries import CheckpointError, Scaling, Shape, fail, stored_shapes
+from ..geometries import WITHOUT_BIASES, CheckpointError, fail, no_bias, stored_shapes
 from ..synthetic_files import CONFIG, SINGLE, SYNTHETIC
 from ..texts import shortened
+from .config_json import AGAIN, BIASED, COPY, DEQUANTISE, llama_config, read_json
 
 DTYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 """Types of weights under their names in safetensors and GGUF files."""
 
 _INDEX = "model.safetensors.index.json"
-
-AGAIN = "copy it from the checkpoint's source again"
-COPY = "copy config.json from the checkpoint's source again"
-DEQUANTISE = (
-    "take the unquantised checkpoint, or write one with transformers: "
-    "AutoModelForCausalLM.from_pretrained(FOLDER), then .dequantize() and .save_pretrained(NEW_FOLDER)"
-)
-NO_VARIANT = "no variant computes this; take another checkpoint"
-_FIXED = {"hidden_act": "silu", "attention_bias": False, "mlp_bias": False, "partial_rotary_factor": 1.0}
 
 
 @dataclass(frozen=True)
@@ -88,6 +78,7 @@ class Folder:
     config: LlamaConfig
     files: list[_File]
     entries: dict[str, _File]  # which file each weight comes from
+    zero_biases: int
     label: dict[str, Any] | None  # of weights drawn here
 
     @property
@@ -100,13 +91,13 @@ class Folder:
 
     @property
     def tokenizer(self) -> str:
-        """Model type of tokenizer.json; whether it can be used is asked when prompts are cut."""
+        """Model type of tokenizer.json, empty without one; whether it can be used is asked when prompts are cut."""
         try:
             content = parse_json(read_bytes(self.path / tokenizer.FILE, at_most=TOKENIZER_BYTES))
             return shortened(str(content["model"]["type"]))
-        except OSError:
-            return "missing"
-        except (ValueError, TypeError, KeyError):
+        except FileNotFoundError:
+            return ""
+        except (OSError, ValueError, TypeError, KeyError):
             return "unreadable"
 
     def sizes(self) -> Iterator[tuple[str, int]]:
@@ -143,7 +134,7 @@ def opened(folder: Path, cache: Path) -> Folder:
     if problem:
         fail(shortened(str(folder)), problem, "name a folder with config.json and safetensors, or a .gguf file")
     raw = read_json(folder / CONFIG)
-    config = _llama_config(folder / CONFIG, raw)
+    config = llama_config(folder / CONFIG, raw)
     files = [_read_header(file) for file in _weight_files(folder)]
     entries = _checked_entries(folder, config, files)
     for file in files:
@@ -151,7 +142,8 @@ def opened(folder: Path, cache: Path) -> Folder:
         check_finite(file.path, file.tensors(floating), cache=cache)
     if config.tie_word_embeddings:
         _check_tied(files)
-    return Folder(folder, raw, config, files, entries, _synthetic_label(files))
+    biases = _check_biases(folder, raw, config, files)
+    return Folder(folder, raw, config, files, entries, biases, _synthetic_label(files))
 
 
 def _weight_files(folder: Path) -> list[Path]:
@@ -262,12 +254,30 @@ def _check_unknown(where: str, name: str, expected: Mapping[str, Any], config: L
     """Refuses a tensor that no Llama of this shape has, unless it changes nothing."""
     if name.endswith((".qweight", ".qzeros", ".scales", ".g_idx", ".absmax", "weight_scale", ".SCB")):
         fail(where, "part of quantised weights, expected plain ones", DEQUANTISE)
-    if name.endswith(".bias"):
-        fail(where, "unexpected bias, Llama has none", NO_VARIANT)
+    if name.endswith(".bias"):  # see _check_biases
+        return
     if f"model.{name}" in expected:
         fail(where, "named without the prefix model.", "save the checkpoint from LlamaForCausalLM")
     if name != "lm_head.weight" and not name.endswith("rotary_emb.inv_freq"):
         fail(where, f"unexpected tensor for {config.num_hidden_layers} layers", "config.json and weights disagree")
+
+
+def _check_biases(folder: Path, raw: Mapping[str, Any], config: LlamaConfig, files: list[_File]) -> int:
+    """How many biases there are, which are left out: all must be zero. Those that config.json promises are there."""
+    biases = {name: file for file in files for name in file.entries if name.endswith(".bias")}
+    for flag, part in BIASED.items():
+        promised = [
+            name.removesuffix("weight") + "bias" for name in stored_shapes(config) if raw.get(flag) and part in name
+        ]
+        if name := next((name for name in promised if name not in biases), ""):
+            problem = f"missing tensor {name}, which {flag} = true in {CONFIG} promises"
+            fail(folder, problem, "fetch the checkpoint again, or set it to false if there are no biases")
+    used = [
+        name for file in files for name, tensor in file.tensors(biases.keys() & file.entries.keys()) if tensor.any()
+    ]
+    if used:
+        fail(f"{biases[min(used)].path}: {shortened(min(used))}", no_bias(len(used)), WITHOUT_BIASES)
+    return len(biases)
 
 
 def _check_tied(files: list[_File]) -> None:
@@ -292,77 +302,6 @@ def _synthetic_label(files: list[_File]) -> dict[str, Any] | None:
                 return dict(label)
     where = f"{files[0].path}: __metadata__.{SYNTHETIC} = {short(text)}"
     fail(where, "no label of weights drawn here", "write the file anew without it")
-
-
-# --- config.json, as transformers 4 and 5 spell it ---
-# Read here and not by transformers' `LlamaConfig`: that takes seconds to import, takes a missing epsilon or context for
-# its own default, and lets through what no variant computes.
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file. Raises `CheckpointError`."""
-    try:
-        content = parse_json(read_bytes(path, at_most=CONFIG_BYTES).decode("utf-8"))
-    except OSError as error:
-        fail(path, f"cannot be read ({error.strerror})", AGAIN)
-    except ValueError as error:
-        fail(path, f"not JSON ({error})", AGAIN)
-    if not isinstance(content, dict):
-        fail(path, f"holds a {type(content).__name__}, expected an object", AGAIN)
-    return content
-
-
-def _llama_config(path: Path, raw: Mapping[str, Any]) -> LlamaConfig:
-    """The shape that a config.json asks for. Raises `CheckpointError`, also for what no variant computes."""
-    if raw.get("model_type") != "llama":
-        problem = f"model_type = {short(raw.get('model_type'))}, expected 'llama'"
-        fail(path, problem, "only Llama checkpoints can be measured")
-    if (quantised := raw.get("quantization_config")) is not None:
-        method = quantised.get("quant_method") if isinstance(quantised, dict) else "?"
-        fail(path, f"quantised weights (quant_method = {short(method)}), expected plain ones", DEQUANTISE)
-    for key, expected in _FIXED.items():
-        if raw.get(key) not in (None, expected):
-            fail(path, f"{key} = {short(raw[key])}, expected {expected!r}", NO_VARIANT)
-    rope, names = _rope(path, raw)
-    values = {key: value for key, value in raw.items() if value is not None} | {"rope_scaling": None} | rope
-    try:
-        return Shape.model_validate(values).config()
-    except ValidationError as error:
-        fail(path, faults(error, values, Shape, names=names)[0], COPY)
-
-
-def _rope(path: Path, raw: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """`rope_theta` and `rope_scaling` in either spelling, and the key that each was found under."""
-    thetas: dict[str, Any] = {}
-    scalings: dict[str, Any] = {}
-    for key in ("rope_scaling", "rope_parameters"):
-        values = raw.get(key)
-        if not isinstance(values, dict | None):
-            fail(path, f"{key} = {short(values)}, expected an object or null", COPY)
-        if not values:
-            continue
-        for inner, value in values.items():
-            if isinstance(value, dict) or (inner == "partial_rotary_factor" and value not in (None, 1.0)):
-                problem = f"{key}.{shortened(inner)} = {short(value)}, expected one RoPE over all dimensions and layers"
-                fail(path, problem, NO_VARIANT)
-        kind = values.get("rope_type", values.get("type", "default"))
-        if kind not in ("default", "llama3"):
-            fail(path, f"{key}.rope_type = {short(kind)}, expected 'llama3' or 'default'", NO_VARIANT)
-        given = {name: values[name] for name in Scaling.model_fields if values.get(name) is not None}
-        scalings[key] = given if kind == "llama3" else None
-        if "rope_theta" in values:
-            thetas[f"{key}.rope_theta"] = values["rope_theta"]
-    if raw.get("rope_theta") is not None:
-        thetas["rope_theta"] = raw["rope_theta"]
-    values, names = {}, {}
-    for name, by_key in (("rope_theta", thetas), ("rope_scaling", scalings)):
-        if not by_key:
-            continue
-        names[name], values[name] = next(iter(by_key.items()))
-        if any(value != values[name] for value in by_key.values()):
-            contradiction = ", ".join(f"{key} = {short(value)}" for key, value in by_key.items())
-            fail(path, f"contradicts itself ({contradiction}), expected one value", "correct the wrong one")
-    return values, names
 
 
 # --- for checkpoints of all formats ---

@@ -19,7 +19,7 @@ from llama_workbench.variants.config import LlamaConfig
 from llama_workbench.variants.engines import gguf_file
 
 from ..files import short
-from ..geometries import fail, stored_shapes
+from ..geometries import WITHOUT_BIASES, fail, no_bias, stored_shapes
 from ..texts import shortened
 from . import metadata as gguf_metadata
 from . import tokenizer as gguf_tokenizer
@@ -87,7 +87,7 @@ def write(
 class GGUFModel:
     """A GGUF file with all tensors of a Llama; no weight is read yet. `entries` are its tensors by Hugging Face name,
     the head only where it is stored; `header` is all before them; `tokenizer` is the kind of its tokenizer, under
-    llama.cpp's name."""
+    llama.cpp's name, and empty where there is none."""
 
     path: Path
     config: LlamaConfig
@@ -95,6 +95,7 @@ class GGUFModel:
     entries: Mapping[str, gguf.ReaderTensor]
     header: bytes
     tokenizer: str
+    zero_biases: int = 0
     synthetic: bool = False
 
     def tensor(self, name: str) -> Tensor:
@@ -155,17 +156,19 @@ def opened(path: Path) -> GGUFModel:
             fail(where, f"shape {short(list(stored))}, expected {list(shape)} by the metadata", AGAIN)
         entries[ours] = entry
     unused.pop(gguf_file.ROPE_FACTORS, None)
-    if unused:
-        name = min(unused)
-        problem = "unexpected bias, Llama has none" if name.endswith(".bias") else "unexpected tensor"
-        problem += f" for {config.num_hidden_layers} layers"
-        fail(f"{path}: {shortened(name)}", problem, "take another model")
+    biases = [name for name in unused if name.endswith(".bias")]
+    if used := [name for name in biases if unused[name].data.any()]:
+        fail(f"{path}: {shortened(min(used))}", no_bias(len(used)), WITHOUT_BIASES)
+    if others := unused.keys() - {*biases}:
+        problem = f"unexpected tensor for {config.num_hidden_layers} layers"
+        fail(f"{path}: {shortened(min(others))}", problem, "take another model")
     name = reader.value("general.name", str, "")
     return GGUFModel(
         path=path,
         config=config,
         name=shortened(name, 100) if name.strip() else path.stem,
+        zero_biases=len(biases),
         entries=entries,
         header=reader.data[: reader.data_offset].tobytes(),
-        tokenizer=shortened(reader.value(gguf.Keys.Tokenizer.MODEL, str, "missing")),
+        tokenizer=gguf_metadata.kind_of_tokenizer(reader),
     )

@@ -32,6 +32,9 @@ MOST_KEYS, MOST_TENSORS, MOST_TEXTS = 1 << 12, 1 << 17, 1 << 21
 AGAIN = "fetch the file again"
 _CONVERT = "write it with llama.cpp's convert_hf_to_gguf.py from a Llama checkpoint"
 _NO_VARIANT = "no variant computes this; take another model"
+NO_TOKENIZER = ("no_vocab", "none")
+"""What llama.cpp writes for the kind of a tokenizer where there is none."""
+
 FOLDER = "take the Hugging Face folder of this model instead"
 
 
@@ -139,6 +142,12 @@ def opened(path: Path) -> Reader:
         fail(path, f"one of {parts} parts, expected a whole model", "join them: llama-gguf-split --merge FIRST OUT")
     _check_places(reader)
     return reader
+
+
+def kind_of_tokenizer(reader: Reader) -> str:
+    """The kind of a file's tokenizer, under llama.cpp's name; empty where there is none."""
+    kind = reader.value(Keys.Tokenizer.MODEL, str, NO_TOKENIZER[0])
+    return "" if kind in NO_TOKENIZER else shortened(kind)
 
 
 def _check_counts(path: Path, start: bytes, size_bytes: int) -> None:

@@ -31,7 +31,8 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from ..files import short
 from ..geometries import fail
 from ..texts import shortened
-from .metadata import AGAIN, FOLDER, Reader, opened
+from ..tokenizer import NoTokenizer
+from .metadata import AGAIN, FOLDER, Reader, kind_of_tokenizer, opened
 
 BYTE_LEVEL, SENTENCEPIECE = "gpt2", "llama"
 
@@ -330,8 +331,12 @@ def _merges(path: Path, tokens: Sequence[str], types: Sequence[int], scores: Seq
 
 
 def tokenizer_json(path: Path) -> str:
-    """A tokenizer.json rebuilt from a GGUF file's metadata; raises as `opened` and `read_tokenizer_fields`."""
-    fields = read_tokenizer_fields(opened(path))
+    """A tokenizer.json rebuilt from a GGUF file's metadata; raises as `opened` and `read_tokenizer_fields`, and
+    `NoTokenizer` where there is none."""
+    reader = opened(path)
+    if not kind_of_tokenizer(reader):
+        raise NoTokenizer(f"{path}: no tokenizer; {FOLDER}")
+    fields = read_tokenizer_fields(reader)
     try:
         return rebuilt(fields).to_str()
     except Exception as error:  # the library raises plain Exception

@@ -163,9 +163,17 @@ def _by_place(tried: Sequence[Tried], wrong: Sequence[Tried]) -> Iterator[str]:
     right = [case for case in tried if case.right]
     calls = [call for case in wrong for call in case.calls if call.fault and call.fault != NOT_REACHED]
     if all((call.error or math.inf) <= ROUNDED for call in calls):
-        yield "all errors are small: something may be computed in a type with fewer digits than the weights have"
+        yield (
+            "all errors are small: something may be computed in a type with fewer digits than the weights have, or "
+            "with another epsilon than config.rms_norm_eps"
+        )
     if any("NaN" in call.fault for call in calls):
         yield "NaN comes from rows of scores that are masked entirely (softmax of nothing but -inf), or from overflow"
+    if {case.geometry for case in wrong} == {"plain"}:
+        yield (
+            "only the geometry with 5 heads of 16 at a width of 64 is wrong: the size of a head is config.head_dim, "
+            "not hidden_size / num_attention_heads; it also has an lm_head of its own and rms_norm_eps 1e-5"
+        )
     if {case.geometry for case in wrong} == {"grouped"}:
         yield (
             "only the geometry with grouped queries is wrong: it also has Llama 3's rope_scaling, rope_theta 500,000, "

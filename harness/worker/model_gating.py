@@ -116,7 +116,7 @@ def _model_gate(worker: Worker, bench: Bench, subject: Subject, entered: str) ->
         why = f"a cache in {rounding} may choose other tokens than the reference, and nothing says which are right"
         return replace(small, passed=False, unable=True, detail=why)
     case = own_case(worker, bench)
-    if (what := beyond(case, cannot)) is not None:
+    if (what := beyond(case, bench.loaded.config, cannot)) is not None:
         why = f"cannot do this workload ({what}: {cannot[what]})"
         return replace(small, passed=False, unable=True, detail=why)
     if engine is None or not engine.loads_once:

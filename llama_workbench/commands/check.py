@@ -51,7 +51,7 @@ def command(
     A variant goes through the calls that each one must get right before it is timed: prompts, tokens after them,
     chunks, batches, the whole context, on two small geometries, and three small workloads. For a wrong one the table
     shows at which calls, where in the sequence, and how far off. Then its logits are compared with those of Llamas
-    that have one of 16 well-known mistakes each, such as a missing mask. No time is kept.
+    that have one well-known mistake each, such as a missing mask. No time is kept.
 
     FILE.py without FUNCTION stands for its one function `(config, weights, *, max_length)`. A claim is read and
     planned, and so is a file of workloads; dispute.toml is read with the claims beside it.

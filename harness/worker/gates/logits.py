@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from llama_workbench.variants import Engine, Model
+from llama_workbench.variants import Engine, LlamaConfig, Model
 from llama_workbench.variants.generation import generate
 
 from .outcome import LogitsGate
@@ -147,8 +147,11 @@ def judge_tokens(got: Tensor, expected: Tensor, margins: Tensor, dtype: torch.dt
     return None
 
 
-def beyond(case: Case, cannot: Mapping[str, str]) -> str | None:
-    """What of a case a variant cannot do ("batch" or "chunks"), None where it can do all; see `Variant.cannot`."""
+def beyond(case: Case, config: LlamaConfig, cannot: Mapping[str, str]) -> str | None:
+    """What of a case a variant cannot do ("heads", "batch" or "chunks"), None where it can do all; see
+    `Variant.cannot`."""
+    if "heads" in cannot and config.num_attention_heads * config.head_dim != config.hidden_size:
+        return "heads"
     if "batch" in cannot and any(tokens.shape[0] > 1 for tokens, _ in case.steps):
         return "batch"
     if "chunks" in cannot and any(tokens.shape[1] > 1 and position for tokens, position in case.steps):
