@@ -23,7 +23,8 @@ from llama_workbench.harness.profilers.causes import SampledLine, SampledPair, _
 from llama_workbench.harness.profilers.peak_memory import MEMORY
 from llama_workbench.harness.report.causes import Explanation, changes, explanations_in
 from llama_workbench.harness.report.code_lines import code_of, code_text
-from llama_workbench.harness.report.comparison import Measure, Screen, screens
+from llama_workbench.harness.report.comparison import Screen, screens
+from llama_workbench.harness.report.measures import Measure
 from llama_workbench.harness.report.stored import evidence_of
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.causes import divide

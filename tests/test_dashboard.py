@@ -234,7 +234,7 @@ def test_memory_bars_start_at_zero_and_name_their_unit() -> None:
         a_memory("before", 3 * 2**20, 60e6, 7e6, ""),
         a_memory("after", None, 60e6, 7e6, "the pass was stopped"),
     ]
-    figure = memory_bars.memory(rows, "peak_transient_bytes", "before")
+    figure = memory_bars.memory(rows, "peak_transient_bytes", "Peak", "before")
     [trace] = figure.data
     assert list(trace.x) == [3 * 2**20, 0]
     assert figure.layout.xaxis.range[0] == 0
@@ -249,7 +249,7 @@ def test_memory_bars_start_at_zero_and_name_their_unit() -> None:
 @settings(deadline=None)
 @given(st.one_of(st.none(), st.integers(0, 2**50)))
 def test_memory_of_any_size_has_few_ticks(size: int | None) -> None:
-    figure = memory_bars.memory([a_memory("a", size, None, None, "")], "peak_transient_bytes", "a")
+    figure = memory_bars.memory([a_memory("a", size, None, None, "")], "peak_transient_bytes", "Peak", "a")
     assert len(figure.layout.xaxis.tickvals) <= 6
     assert all(0 <= tick <= (size or 0) for tick in figure.layout.xaxis.tickvals)
 
@@ -290,7 +290,7 @@ def test_text_brings_its_background(name: str, palette: colours.Palette) -> None
     row = a_memory("a", 1, 1, 1, "")
     svg = ElementTree.fromstring(forest_svg(a_claim(an_effect()), {}, palette))
     assert f"background:{palette.page}" in svg.attrib["style"]
-    for note in memory_bars.memory([row], "cache_bytes", "a", palette).layout.annotations:
+    for note in memory_bars.memory([row], "cache_bytes", "Kept", "a", palette).layout.annotations:
         assert note.bgcolor == theme()[name]["backgroundColor"]
         assert contrast(note.font.color, note.bgcolor) >= 4.5
 
@@ -312,7 +312,7 @@ def test_plotly_gets_no_markup_from_a_file(text: str) -> None:
     assert {each.tag.rpartition("}")[2] for each in drawn(claim).iter()} <= {
         "svg", "title", "g", "text", "rect", "line", "circle", "path"
     }  # fmt: skip
-    for string in texts(memory_bars.memory([row], "peak_transient_bytes", "b")):
+    for string in texts(memory_bars.memory([row], "peak_transient_bytes", "Peak", "b")):
         tags = set(re.findall(r"<[^>]*>", string))
         assert tags <= {"<b>", "</b>", "<br>"}, string
         assert not re.search(r"\$.*\$", string), string

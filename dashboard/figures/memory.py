@@ -12,7 +12,7 @@ from llama_workbench.harness.profilers.peak_memory import Memory
 
 from .. import words
 from ..views.forest import linear_ticks
-from ..views.memory import AMOUNTS, BEATEN, FRONT, HELD, OPEN, RANKS, Policy, Spot, percent_of
+from ..views.memory import BEATEN, FRONT, HELD, OPEN, RANKS, Policy, Spot, percent_of
 from .colours import LIGHT, Palette
 from .drawing import ABOVE, SMALL, Layout, Mark, axis, bar_rows, figure, line, log_span, mark, marks, ratio_axis
 
@@ -25,15 +25,16 @@ LABEL_PX, LINE_PX = 16, 15  # how far right of its dot a number stands, and how 
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 
 
-def memory(rows: Sequence[Memory], field: str, baseline: str, colours: Palette = LIGHT) -> go.Figure:
-    """Bars of one amount (a key of AMOUNTS) from 0, one per variant with its name and amount above it."""
+def memory(rows: Sequence[Memory], field: str, title: str, baseline: str, colours: Palette = LIGHT) -> go.Figure:
+    """Bars of one amount (a field of the rows) from 0, one per variant with its name and amount above it. title: what
+    the amount is called."""
     amounts: list[float | None] = [getattr(row, field) for row in rows]
     largest = max((amount or 0.0 for amount in amounts), default=0.0)
     divisor, unit = words.byte_unit(largest)
     hovers = []
     for row, amount in zip(rows, amounts, strict=True):
         exact = f" ({amount:,.0f} bytes)" if amount is not None else f"<br>{words.label(row.reason or '', 90)}"
-        hovers.append(f"<b>{words.label(row.variant)}</b><br>{AMOUNTS[field]}: {words.size(amount)}{exact}")
+        hovers.append(f"<b>{words.label(row.variant)}</b><br>{title}: {words.size(amount)}{exact}")
     ticks = {place: f"{text} {unit}" if place else "0" for place, text in _byte_ticks(0.0, largest, divisor).items()}
     bar: Layout = {
         "x": [amount or 0 for amount in amounts],

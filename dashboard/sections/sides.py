@@ -154,11 +154,14 @@ def show_memory(run: data.Run, workload: str, sides: Sequence[str], baseline: st
     if not rows:
         blocks.missing("memory measurements here", outcomes.with_profile(run, workload))
         return
-    amounts = {"peak_transient_bytes": "Peak of a call"} if run.is_of_functions else memory.AMOUNTS
+    amounts = memory.AMOUNTS
+    if run.is_of_functions:
+        has_kept = any(row.kept_bytes is not None for row in rows)
+        amounts = {field: title for field, title in memory.OF_FUNCTIONS.items() if has_kept or field != "kept_bytes"}
     for column, (field, title) in zip(st.columns(len(memory.AMOUNTS)), amounts.items(), strict=False):
         with column:
             st.markdown(f"**{title}**")
-            drawn = memory_figures.memory(rows, field, baseline, state.colours())
+            drawn = memory_figures.memory(rows, field, title, baseline, state.colours())
             blocks.plot(drawn, f"{title}. {memory_figures.memory_text(rows, field)}", field)
             for line in memory.differences(rows, field, baseline):
                 blocks.caption(line)
@@ -167,8 +170,10 @@ def show_memory(run: data.Run, workload: str, sides: Sequence[str], baseline: st
         if reason := row.reason if row else "not measured on this workload":
             st.text(f"{name}: {reason}")
     if run.is_of_functions:
+        kept = "Kept is what importing the function and a first call left: its answer, caches, globals. "
         st.caption(
-            "The most that one call had allocated at a time, after warming up. Counted once, without an interval."
+            "The most that one call had allocated at a time, after warming up. "
+            f"{kept if 'kept_bytes' in amounts else ''}Counted once, without an interval."
         )
         return
     st.caption(

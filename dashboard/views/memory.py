@@ -30,6 +30,9 @@ AMOUNTS = {
 }
 """What is shown of a row of memory.json, each on an axis of its own: they differ by orders of magnitude."""
 
+OF_FUNCTIONS = {"peak_transient_bytes": "Peak of a call", "kept_bytes": "Kept after a call"}
+"""The same of a function. Older runs do not know what is kept."""
+
 TOGETHER = "together_bytes"
 COUNTED = {TOGETHER: "Kept and peak transient, above the weights", **AMOUNTS}
 """What time can be set against: what a variant needs beside the weights, and its parts."""

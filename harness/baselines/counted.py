@@ -125,12 +125,14 @@ def _instruction_rows(old: CountedRun, now: CountedRun, thresholds: Thresholds) 
 def _memory_rows(old: CountedRun, now: CountedRun, thresholds: Thresholds, *, same_machine: bool) -> Iterator[Row]:
     """Of each variant whose memory both runs measured: weights, caches and the most that a call adds to them."""
     for key, before in old.memory.items():
-        if not now.memory or not _is_subject(key) or not now.has(key) or _peak(before) is None:
+        if not now.memory or not _is_subject(key) or not now.has(key):
             continue
-        after, base = now.memory.get(key), _peak(before)
-        new = None if after is None else _peak(after)
+        after = now.memory.get(key)
+        if (base := _peak(before, after)) is None:
+            continue
+        new = None if after is None else _peak(after, before)
         reason = unlike(key, old.standings, now.standings)
-        if reason or after is None or base is None or new is None:
+        if reason or after is None or new is None:
             missing = (after and after.reason) or "not measured"
             reason = reason or f"{now.standings.name} has no memory of it: {one_text_line(missing, 160)}"
             yield _cannot_tell(key, "memory", thresholds, reason)
@@ -201,17 +203,24 @@ _PARTS = {
     "parameter_bytes": "weights",
     "cache_bytes": "caches",
     "peak_transient_bytes": "temporary tensors",
+    "kept_bytes": "what is kept",
 }
 
 
-def _peak(memory: Memory) -> float | None:
-    sizes = [getattr(memory, name) for name in _PARTS]
+def _peak(memory: Memory, other: Memory | None) -> float | None:
+    """All parts together. What is kept counts where the other run knows it too: older ones do not."""
+    sizes = [getattr(memory, name) for name in _parts(memory, other)]
     return None if None in sizes else float(sum(sizes))
+
+
+def _parts(*both: Memory | None) -> dict[str, str]:
+    has_kept = all(memory is not None and memory.kept_bytes is not None for memory in both)
+    return {name: part for name, part in _PARTS.items() if name != "kept_bytes" or has_kept}
 
 
 def _grown(before: Memory, after: Memory) -> str:
     """The parts that changed by more than what Python's own objects do, in words."""
-    moved = {part: getattr(after, name) - getattr(before, name) for name, part in _PARTS.items()}
+    moved = {part: getattr(after, name) - getattr(before, name) for name, part in _parts(before, after).items()}
     return ", ".join(f"{part} {change:+,.0f} bytes" for part, change in moved.items() if abs(change) > LEAST_BYTES)
 
 

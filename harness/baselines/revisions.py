@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..report.comparison import Measure, Screen, screen_markdown
+from ..report.comparison import Screen, screen_markdown
 from ..report.markdown import markdown_cell, markdown_rows
+from ..report.measures import Measure
 from ..report.text import digits
 from ..spec.words import Cause, Word
 from ..store.verdict_schema import Effect

@@ -1,4 +1,4 @@
-"""What a variant holds, and its peak of memory under memray: memory.json."""
+"""What a variant keeps, and its peak of memory under memray: memory.json."""
 
 from __future__ import annotations
 
@@ -16,8 +16,17 @@ class Memory(OfVariant):
 
     peak_transient_bytes: Annotated[Amount | None, says("most bytes that a call had allocated at a time")] = None
     parameter_bytes: Annotated[Amount | None, says("bytes of weights")] = None
-    cache_bytes: Annotated[Amount | None, says("bytes of caches")] = None
+    cache_bytes: Annotated[Amount | None, says("bytes of caches, and of copies of weights")] = None
+    kept_bytes: Annotated[
+        Amount | None,
+        says("of a function: bytes that importing it and a first call allocated and left: answer, caches, globals"),
+    ] = None
     reason: Annotated[Text | None, says("why there are no values")] = None
+
+    @property
+    def held_bytes(self) -> float | None:
+        """What a variant keeps beside the weights that it was given, once a call is over; None where nobody looked."""
+        return self.cache_bytes if self.parameter_bytes else self.kept_bytes
 
 
 MEMORY = JsonFile("memory.json", list[Memory])
@@ -30,7 +39,7 @@ class PeakMemory(Profiler):
 
     def look(self, at: ProfiledVariant) -> Mapping[str, Any]:
         if at.is_function:
-            return {"peak_transient_bytes": at.ask("peak"), "parameter_bytes": 0, "cache_bytes": 0, "reason": None}
+            return {**at.ask("peak"), "parameter_bytes": 0, "cache_bytes": 0, "reason": None}
         return {**at.ask("memory"), "reason": None}
 
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..evidence.effect import ALPHA
 from ..evidence.evidence import Evidence
-from ..metrics.instructions.files import INSTRUCTIONS as INSTRUCTIONS_FILE
-from ..metrics.instructions.metric import difference
-from ..profilers.peak_memory import MEMORY
 from ..spec.comparison import TIMES, Comparison
 from ..spec.words import Word
 from ..stats.samples import LifeSpread
@@ -22,61 +19,27 @@ from ..store.verdict_schema import Effect, Verdict
 from .causes import Explanation, explanations_in, of_effect
 from .code_lines import LINES, code_text
 from .markdown import markdown_cell, markdown_rows, markdown_text
+from .measures import (
+    FAULTS,
+    INSTRUCTIONS,
+    KEPT,
+    LEAST_KEPT,
+    PEAK,
+    SAME_WITHIN,
+    TIME,
+    Measure,
+    counted_instructions,
+    counted_memory,
+    measure_rows,
+)
 from .side_facts import side_facts_text
-from .text import call_times, effect_text, gain_text, one_text_line, size_text, three_digits
+from .text import call_times, effect_text, gain_text, one_text_line, three_digits
 
 DEAR = 1.1
 """A side that needs this many times the memory of the other has its price named beside its gain."""
 
 PLAIN_RATIO = 1.1
 """Below it a difference is told in percent, above it in times."""
-
-MANY_TIMES = 2
-"""From it on what a side takes more is told in times, and in percent below it."""
-
-SAME_WITHIN = 1.01
-"""Within this ratio two times are the same, as in a comparison without a claim."""
-
-
-@dataclass(frozen=True)
-class Measure:
-    """What a call costs on both sides, as text. `change`: of the variant, with its interval where there is one.
-
-    ratio, low, high: the variant's over the baseline's; low and high are the ratio where it was counted.
-    """
-
-    what: str
-    before: str
-    after: str
-    ratio: float
-    low: float
-    high: float
-
-    @property
-    def change(self) -> str:
-        """ "-27 % [-31, -25]"; "the same" of what was counted and is as good as equal."""
-        percents = [100 * (each - 1) for each in (self.ratio, self.low, self.high)]
-        if not math.isfinite(percents[0]):
-            return ""
-        if self.low == self.high and abs(percents[0]) < 100 * (SAME_WITHIN - 1):
-            return "the same"
-        value, low, high = (f"{each:+,.0f}" if abs(each) >= 100 else f"{each:+.3g}" for each in percents)
-        ends = "" if low == high else f" [{low}, {high}]" if math.isfinite(percents[2]) else " [no interval yet]"
-        return f"{value} %{ends}"
-
-    @property
-    def amount(self) -> str:
-        """What the variant takes of it: "27 % less time", "3.1 times the time", "the same peak memory"; empty where
-        that is not known."""
-        percent = 100 * (self.ratio - 1)
-        if not math.isfinite(percent):
-            return ""
-        if self.ratio >= MANY_TIMES:
-            return f"{three_digits(self.ratio)} times the {self.what}"
-        if self.what != TIME and abs(percent) < 100 * (SAME_WITHIN - 1):
-            return f"the same {self.what}"
-        less, more = ("fewer", "more") if self.what.endswith("s") else ("less", "more")
-        return f"{abs(percent):{'.0f' if abs(percent) >= 10 else '.2g'}} % {less if percent < 0 else more} {self.what}"
 
 
 @dataclass(frozen=True)
@@ -217,8 +180,10 @@ class Screen:
         """What to do, by the rule that METHODOLOGY has."""
         variant, baseline = self.effect.variant, self.effect.baseline
         if self.way == Word.FASTER:
-            dear = next((each for each in self.measures if each.what == PEAK and each.ratio >= DEAR), None)
-            return f"Take {variant}{f', if {dear.ratio:.3g} times the memory is no matter' if dear else ''}."
+            dear = [each for each in self.memory if each.ratio >= DEAR]
+            prices = [each.amount if each.what == KEPT else f"{each.ratio:.3g} times the {each.what}" for each in dear]
+            price = " and ".join(prices)
+            return f"Take {variant}{f', if {price} is no matter' if price else ''}."
         if self.way == Word.SLOWER:
             return f"Keep {baseline}."
         if self.way == Word.SAME:
@@ -231,9 +196,17 @@ class Screen:
     def price(self) -> str:
         """What the variant takes more and less of, where it is faster or slower: "g takes 31 % less time and 4 % more
         peak memory."."""
-        costs = (self.measures[0], *(each for each in self.measures if each.what == PEAK)) if self.is_settled else ()
+        costs = (self.measures[0], *self.memory) if self.is_settled else ()
         parts = [amount for measure in costs if (amount := measure.amount)]
         return f"{self.effect.variant} takes {' and '.join(parts)}." if parts else ""
+
+    @property
+    def memory(self) -> tuple[Measure, ...]:
+        """The measures of memory that are worth a word. Less of one kind is none beside as much more of the other."""
+        both = [each for each in self.measures if each.what in (PEAK, KEPT)]
+        grows = sum(each.more for each in both) >= 0
+        large = (each for each in both if each.what == PEAK or abs(each.more) >= LEAST_KEPT)
+        return tuple(each for each in large if each.more >= 0 or not grows)
 
     @property
     def brackets(self) -> str:
@@ -254,8 +227,6 @@ class Screen:
 
 OF_A_PART = tuple(metric.replace("_", " ") for metric in TIMES if metric != "time")
 """Times of a part of a generation, which is no whole call."""
-
-TIME, PEAK, INSTRUCTIONS, FAULTS = "time", "peak memory", "instructions", "page faults"
 
 
 def screens(folder: RunFolder, verdicts: Iterable[Verdict], evidence: Evidence) -> list[Screen]:
@@ -291,8 +262,8 @@ def _screen(
     is_call = experiment is not None and experiment.workload.kind == "call"
     place = f'the input "{effect.where}"' if is_call else effect.where
     measures = [Measure(f"{TIME}, {statistic}" if statistic else TIME, *call_times(call_ns), *ends)]
-    measures += _instructions(folder, effect)
-    measures += _peak(folder, effect)
+    measures += counted_instructions(folder, effect)
+    measures += counted_memory(folder, effect)
     if max(faults) >= 1:
         ratio = faults[1] / faults[0] if faults[0] else math.inf
         measures.append(Measure(FAULTS, _count(faults[0]), _count(faults[1]), ratio, ratio, ratio))
@@ -335,33 +306,6 @@ def _as_it_ran(experiment: ExperimentRecord | None, effect: Effect, call_ns: tup
     sides = dict(zip((effect.baseline, effect.variant), call_ns, strict=True))
     facts = experiment.facts if experiment else {}
     return side_facts_text({side: facts[side] for side in sides if side in facts}, sides)
-
-
-def _instructions(folder: RunFolder, effect: Effect) -> list[Measure]:
-    try:
-        counted = difference(folder.read(INSTRUCTIONS_FILE), effect.workload, effect.variant, effect.baseline)
-    except ValueError:  # not counted
-        return []
-    ratio = counted.variant / counted.baseline
-    ends = sorted(100 / (100 + end) for end in (counted.low, counted.high))
-    return [Measure(INSTRUCTIONS, f"{counted.baseline:,.0f}", f"{counted.variant:,.0f}", ratio, ends[0], ends[1])]
-
-
-def _peak(folder: RunFolder, effect: Effect) -> list[Measure]:
-    records = {record.variant: record for record in folder.read(MEMORY) if record.workload == effect.workload}
-    peaks = [
-        records[name].peak_transient_bytes if name in records else None for name in (effect.baseline, effect.variant)
-    ]
-    if None in peaks:
-        return []
-    before, after = (float(peak or 0) for peak in peaks)
-    ratio = after / before if before else math.nan
-    return [Measure(PEAK, size_text(before), size_text(after), ratio, ratio, ratio)]
-
-
-def measure_rows(measures: Sequence[Measure]) -> list[tuple[str, str, str, str]]:
-    """Rows of a table: what, before, after, change."""
-    return [(each.what, each.before, each.after, each.change) for each in measures]
 
 
 def screen_markdown(screen: Screen) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import subprocess
 from collections.abc import Callable, Sequence
@@ -92,6 +93,17 @@ class Cuda:
         call()
         torch.cuda.synchronize()
         return torch.cuda.max_memory_allocated() - before
+
+    def kept_bytes(self, call: Callable[[], Any]) -> int:
+        """What `call` allocates on the device and leaves, its answer among it."""
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        answer = call()
+        torch.cuda.synchronize()
+        gc.collect()
+        left = torch.cuda.memory_allocated() - before
+        del answer
+        return left
 
     def padding(self, size: int) -> Tensor:
         return torch.empty(size, dtype=torch.uint8, device=self.kind)

@@ -8,6 +8,7 @@ kernels), this time includes the gaps between kernels, as it does in a real prog
 
 from __future__ import annotations
 
+import gc
 import resource
 import tempfile
 from collections.abc import Callable, Sequence
@@ -127,6 +128,19 @@ class Cpu:
             with memray.Tracker(path, native_traces=False, trace_python_allocators=objects):
                 call()
             return int(memray.FileReader(path).metadata.peak_memory)
+
+    def kept_bytes(self, call: Callable[[], Any]) -> int:
+        """What `call` allocates and leaves, its answer among it, small Python objects one by one (memray)."""
+        import memray
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "memory.bin"
+            with memray.Tracker(path, native_traces=False, trace_python_allocators=True):
+                answer = call()
+                gc.collect()
+            left = sum(record.size for record in memray.FileReader(path).get_leaked_allocation_records())
+            del answer
+            return left
 
     def padding(self, size: int) -> object:
         """So many bytes, which move what is allocated after them for as long as they live."""

@@ -1,20 +1,44 @@
-"""The verb `peak`: the most memory that a call has allocated at a time."""
+"""The verb `peak`: the most memory that a call of a function has allocated at a time, and what is left of it."""
 
 from __future__ import annotations
 
 import gc
+from typing import Any
 
 from .devices import Device
 from .runners import Runner, runner_of
 from .state import Bench, Worker
 
 
-def peak(worker: Worker, workload: str, variant: str) -> int:
-    """Most bytes that one warmed-up call allocates at a time above what lives already, on the device."""
+def peak(worker: Worker, workload: str, variant: str) -> dict[str, int]:
+    """Most bytes that one warmed-up call allocates at a time above what lives already, on the device; and how many
+    importing the function anew and calling it once leaves."""
     bench = worker.benches[workload]
     with worker.modes_of(bench):
         runner = runner_of(worker, bench, bench.subjects[variant].variant)
-        return peak_of_call(runner, bench, bench.workload.tokens, worker.device)
+        most = peak_of_call(runner, bench, bench.workload.tokens, worker.device)
+        return {"peak_transient_bytes": most, "kept_bytes": kept(worker, bench, variant)}
+
+
+def kept(worker: Worker, bench: Bench, variant: str) -> int:
+    """Bytes that a function keeps: those that importing its modules and a first call of it allocated, and that are
+    still there once the call has returned. Its answer, caches that it fills and globals are among them.
+
+    Calls before have filled only caches of the modules that were imported before, and loaded what libraries load.
+    """
+    before, number = bench.called[variant], bench.take()
+
+    def first_call() -> Any:
+        bench.kind.variant(worker, bench, variant)
+        called = bench.called[variant]
+        called.learn(before.learnt())
+        [arguments] = called.inputs(number, 1)
+        return called.make()(*arguments)
+
+    try:
+        return worker.device.kept_bytes(first_call)
+    finally:
+        bench.called[variant] = before
 
 
 def peak_of_call(runner: Runner, bench: Bench, length: int, device: Device) -> int:

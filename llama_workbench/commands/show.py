@@ -78,7 +78,7 @@ def _why_nothing(claim: str, claims: Collection[str]) -> str:
 def _show(screen: Screen, code: bool) -> None:
     from llama_workbench.harness.report.causes import changes
     from llama_workbench.harness.report.code_lines import code_text
-    from llama_workbench.harness.report.comparison import measure_rows
+    from llama_workbench.harness.report.measures import measure_rows
     from llama_workbench.harness.report.terminal import console
 
     effect, explained = screen.effect, screen.explained
