@@ -104,15 +104,15 @@ step 0 "two commands" pytest $quickly --compare "long=cmd:sleep 0.02" "short=cmd
 step 0 "one screen" workbench show results/runs/first
 step 0 "the answer" workbench report results/runs/first
 step 0 "judged again" workbench judge results/runs/first
-step 0 "a little more time" workbench resume results/runs/first --budget 4
+step 0 "a little more time" workbench resume results/runs/first --budget 20
 step 0 "the runs" workbench runs
 says "first"
 step 0 "for a service that draws times" workbench export results/runs/first
 says "latency"
 step 0 "where others read it" workbench publish results/runs/first "file://$PWD/shared/runs/first"
 step 0 "and back" workbench report "file://$PWD/shared/runs/first"
-step 0 "the same once more" pytest $quickly --compare old=pack.text:words@main~1 new=pack.text:words --call bench.py:texts --budget 4 --run-dir results/runs/second
-step 0 "as it was" pytest $quickly --compare old=pack.text:words@main~1 new=pack.text:words@main~1 --call bench.py:texts --budget 4 --run-dir results/runs/before
+step 0 "the same once more" pytest $quickly --compare old=pack.text:words@main~1 new=pack.text:words --call bench.py:texts --budget 20 --run-dir results/runs/second
+step 0 "as it was" pytest $quickly --compare old=pack.text:words@main~1 new=pack.text:words@main~1 --call bench.py:texts --budget 20 --run-dir results/runs/before
 step 0 "does it say the same?" workbench agree results/runs/first results/runs/second
 lacks "need not agree"
 step 0 "two runs are one" workbench combine results/runs/first results/runs/second --into results/runs/both

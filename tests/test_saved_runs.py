@@ -21,7 +21,9 @@ def doubled(numbers):
 
 
 def added(numbers):
-    return [number + number for number in numbers]
+    for _ in range(2):
+        sums = [number + number for number in numbers]
+    return sums
 
 
 def numbers(seed):
@@ -38,7 +40,7 @@ class Home:
         (folder / "site").mkdir()
         self.light = without_extras(folder / "site")
         (folder / "ways.py").write_text(WAYS)
-        self.measured = self.measure("--budget", "1", "--run-dir", "results/runs/first", *COMPARED)
+        self.measured = self.measure("--budget", "0.5", "--run-dir", "results/runs/first", *COMPARED)
 
     def measure(self, *words: str) -> subprocess.CompletedProcess[str]:
         return run_in(self.folder, self.light, "pytest", "--benchmark", "-p", "no:cacheprovider", *words)
@@ -58,10 +60,10 @@ def gone_on(home: Home) -> Home:
     [line] = [line for line in home.measured.stdout.splitlines() if line.startswith("go on: ")]
     words = shlex.split(line.removeprefix("go on: "))
     assert words[:2] == ["pytest", "--benchmark"]
-    words[words.index("--budget") + 1] = "4"
+    words[words.index("--budget") + 1] = "600"  # it ends when the question is settled
     for done in (home.measure(*words[2:]), home.workbench("resume", "results/runs/first", "--budget", "1")):
         assert done.returncode == 0, done.stdout + done.stderr
-    done = home.measure("--budget", "4", "--run-dir", "results/runs/second", *COMPARED)
+    done = home.measure("--budget", "600", "--run-dir", "results/runs/second", *COMPARED)
     assert done.returncode == 0, done.stdout + done.stderr
     return home
 
@@ -69,7 +71,7 @@ def gone_on(home: Home) -> Home:
 def test_a_run_without_torch_goes_on_as_one_series(gone_on: Home) -> None:
     run = json.loads((gone_on.folder / "results/runs/first/run.json").read_text())
     assert run["environment"]["torch"] is None and run["status"] == "complete"
-    assert [sitting["budget_seconds"] for sitting in run["sittings"]] == [1, 4, 1]
+    assert [sitting["budget_seconds"] for sitting in run["sittings"]] == [0.5, 600, 1]
 
 
 @pytest.mark.parametrize("base", ["results/runs/first", "results/runs/second", "main"])
@@ -86,7 +88,7 @@ def test_runs_without_torch_are_of_one_machine(base: str, gone_on: Home) -> None
 
 def test_no_command_says_that_their_machines_differ(gone_on: Home) -> None:
     agreed = gone_on.workbench("agree", "results/runs/first", "results/runs/second")
-    assert agreed.stdout.startswith("runs ") and NOT_COMPARABLE not in agreed.stdout, agreed.stderr
+    assert agreed.returncode == 0 and NOT_COMPARABLE not in agreed.stdout, agreed.stdout + agreed.stderr
     sessions = gone_on.workbench("sessions", *[f"results/runs/{name}" for name in ("first", "second", "first")])
     assert sessions.returncode == 0 and " no torch;" in sessions.stdout, sessions.stderr
     for words in (["history"], ["show", "results/runs/first"], ["judge", "results/runs/first"], ["runs"]):
