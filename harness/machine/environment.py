@@ -282,9 +282,18 @@ def available_bytes() -> int:
     return min(available, max(int(limit) - int(used), 0)) if is_limited else available
 
 
+TRACERS = ("COV_CORE_", "COVERAGE_PROCESS_")
+"""How variables begin by which a new Python would trace what it runs, for the coverage of whoever runs this one."""
+
+
+def untraced_environment() -> dict[str, str]:
+    """This process's environment without what would trace a new Python."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(TRACERS)}
+
+
 def child_environment() -> dict[str, str]:
     """This process's environment, in which a new Python finds this very `llama_workbench`, also under -P."""
-    environment = dict(os.environ)
+    environment = untraced_environment()
     if ROOT.joinpath("pyproject.toml").is_file():
         paths = [str(ROOT), environment.get("PYTHONPATH", "")]
         environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)

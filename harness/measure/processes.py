@@ -26,7 +26,7 @@ from llama_workbench.datasets.workloads import Workload
 
 from ..machine.bootstrap import tied
 from ..machine.clocks import cpu_ns_of
-from ..machine.environment import child_environment, granted_cores
+from ..machine.environment import child_environment, granted_cores, untraced_environment
 from ..worker.channel import CUT_OFF
 
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
@@ -259,7 +259,7 @@ def worker_environment(threads: int, device: str, *, elsewhere: bool = False) ->
         "TORCH_WARM_POOL": "0",
     }
     quiet = {"OMP_WAIT_POLICY": "PASSIVE", "PYTHONUNBUFFERED": "1"}
-    inherited = dict(os.environ) if elsewhere else child_environment()
+    inherited = untraced_environment() if elsewhere else child_environment()
     return inherited | ALLOCATOR | one_each | quiet | offline | compilers
 
 

@@ -28,6 +28,7 @@ UNGATED = Gate(passed=False)
 """Of a variant that came to no gate."""
 
 
+@pytest.mark.filterwarnings("ignore::pytest_benchmark.logger.PytestBenchmarkWarning")  # of what is not replayed
 def test_variant(benchmark, case):  # type: ignore[no-untyped-def]
     """Replay one variant's samples on one workload."""
     case.replay(benchmark)

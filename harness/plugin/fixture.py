@@ -19,11 +19,14 @@ BUDGET_SECONDS = 30.0
 
 class Comparisons:
     """A session's comparisons of functions. unasked: options of ours that do nothing in it. options: how a run is made;
-    None where nothing is measured."""
+    None where nothing is measured. for_versus: options of ours that only tests with `versus` heed."""
 
-    def __init__(self, unasked: Sequence[str], options: Callable[[], Options] | None) -> None:
+    def __init__(
+        self, unasked: Sequence[str], options: Callable[[], Options] | None, for_versus: Sequence[str] = ()
+    ) -> None:
         self.unasked = unasked
         self.options = options
+        self.for_versus = for_versus
         self.outcomes: list[tuple[str, Outcome]] = []
 
     def pytest_report_header(self) -> str | None:
@@ -31,6 +34,15 @@ class Comparisons:
             return None
         names = ", ".join(f"--workbench-{name}" for name in self.unasked)
         return f"workbench: {names}: nothing without --benchmark, which measures"
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Raises UsageError where options would be ignored in silence."""
+        if self.for_versus and not any("versus" in getattr(item, "fixturenames", ()) for item in session.items):
+            names = " and ".join(f"--{name}" for name in self.for_versus)
+            raise pytest.UsageError(
+                f"{names}: only tests with the fixture `versus` heed it, and none is here; pytest-benchmark times "
+                "these by options of its own, such as --benchmark-max-time: leave it out"
+            )
 
     @pytest.fixture
     def versus(self, request: pytest.FixtureRequest) -> Callable[..., Outcome | None]:

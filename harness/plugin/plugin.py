@@ -27,6 +27,7 @@ from llama_workbench.variants.spelling import did_you_mean
 
 from ..plan.options import COMPARE, Option, Options, Request, Start, every_option, typed
 from .fixture import Comparisons
+from .others import leave_out
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,6 +64,7 @@ def pytest_load_initial_conftests(
         # pytest looks for conftest.py at each word that may be a path: values of short names are none.
         known = parser.parse_known_args(_in_full(args, parser))
         early_config.known_args_namespace.file_or_dir = known.file_or_dir
+    leave_out(early_config, parser, _in_full(early_config.invocation_params.args, parser))
     result = yield
     add_short_names(parser)
     _refuse_unknown(args, parser)
@@ -127,10 +129,10 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("--benchmark measures one thing at a time: leave out -n (pytest-xdist)")
     from ..session import run as session
 
-    config.pluginmanager.register(Comparisons([], partial(options_of, config)))
-
-    start = typed(Start, _line(config))
-    if _only_tests(config):
+    start, only_tests = typed(Start, _line(config)), _only_tests(config)
+    for_versus = [option.name for option in _given(config) if option.name != "benchmark"] if only_tests else []
+    config.pluginmanager.register(Comparisons([], partial(options_of, config), for_versus))
+    if only_tests:
         if start.on:
             raise pytest.UsageError(f"--on {start.on}: tests compare functions on this machine; leave it out")
         return
