@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shlex
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,12 +12,16 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ..calls.source import Source
 from ..machine.environment import granted_cores
 from ..spec.comparison import Comparison
 from ..spec.entered import EnteredName
 from .crews import Crew, blamed, shuffled
 from .participants import ExperimentState, Setting
 from .processes import ASKING_SECONDS, START_SECONDS, Examination, WorkerFailed, WorkerProcess
+
+THREADS = "OMP_NUM_THREADS"
+"""From it torch knows its number of threads where nobody sets it."""
 
 MOST_TIMES_USUAL = 5.0
 """A life may take so many times as long to begin as the one before it, where that is more than START_SECONDS."""
@@ -61,7 +66,8 @@ class Group:
     processes: the number of the last one that was begun. life: the process that measures now; ahead: the next one,
     begun already. used: what the last life measured, as (workload, variant). torch: whether they import it.
     apart: each side has a process of its own, a fresh one in every round (see `measure.crews`). divided: no process
-    could hold them all, because a side has an environment of its own: their answers are compared through files.
+    could hold them all, because a side has an environment or variables of its own: their answers are compared through
+    files.
     """
 
     folder: Path | None
@@ -249,7 +255,7 @@ class Processes:
                     workload, learnt = book.experiment.workload.name, book.learnt[name]
                     prepare.append({"do": "admit", "workload": workload, "variant": name, "learnt": learnt})
                 with blamed(names, name):
-                    members[name] = process = self.new(group, index, log, source.environment, prepare)
+                    members[name] = process = self.new(group, index, log, source, prepare)
                 stack.callback(process.end)
             for name, process in members.items():
                 with blamed(names, name):
@@ -261,15 +267,17 @@ class Processes:
         group: Group,
         index: int,
         log: str,
-        python: str = "",
+        side: Source | None = None,
         prepare: Sequence[Mapping[str, Any]] = (),
         start_seconds: float = START_SECONDS,
     ) -> WorkerProcess:
-        """A process of this number, which begins with the commands in `prepare`, in `start_seconds` at most."""
+        """A process of this number, which begins with the commands in `prepare`, in `start_seconds` at most. side:
+        the one function that it is for, whose interpreter and variables it has; None: it is for several."""
         added, functions = (
             {name: asdict(source) for name, source in sources.items()}
             for sources in (self.setting.added, self.setting.functions)
         )
+        python, own = (side.environment, side.variables) if side and side.is_alone else ("", {})
         draw, rng = self.setting.draw_of(index), random.Random(f"life {self.setting.seed} {index}")
         return WorkerProcess(
             threads=group.threads,
@@ -277,6 +285,8 @@ class Processes:
             log=self.setting.logs / log,
             device=self.setting.device,
             python=python,
+            own=own,
+            options=shlex.split(side.options) if side else (),
             start_seconds=start_seconds,
             hello={
                 "process": index,
@@ -285,6 +295,7 @@ class Processes:
                 "draw": draw,
                 "torch": group.torch,
                 "functions_only": bool(python),
+                "own_threads": THREADS in own,
                 "ballast": rng.randrange(MOST_BALLAST),
                 "prepare": list(prepare),
             },
@@ -314,7 +325,7 @@ def _groups(books: Sequence[ExperimentState], setting: Setting) -> list[Group]:
     for book in books:
         workload = book.experiment.workload
         sources = (setting.functions.get(name) for name in book.experiment.variants)
-        divided = any(source.environment for source in sources if source)
+        divided = any(source.is_alone for source in sources if source)
         key = (book.folder, workload.dtype, workload.threads, divided)
         size = setting.parameters.get(workload.geometry, 0) if book.folder else 0
         torch = workload.kind != "call" or setting.device != "cpu"  # functions that use it will say so

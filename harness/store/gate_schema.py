@@ -37,6 +37,7 @@ class SideFacts(Shape):
     is null was not seen."""
 
     first_call_ns: Annotated[Amount | None, says("time of its first call in a fresh process, nanoseconds")] = None
+    is_import: Annotated[StrictBool, says("whether it is an import, in a Python that had begun before")] = False
 
 
 class Trace(Shape):
