@@ -72,6 +72,8 @@ class Workload(BaseModel):
     width, without a checkpoint, for one sequence in float32. `call`: any function, with the arguments that the function
     `payload` makes (FILE:FUNCTION; the same for `check`, which compares two answers); the sizes of models mean nothing.
     With a `statistic` each call is timed by itself, and this percentile of the times is compared instead of the median.
+    `calm`: its processes keep freed memory for reuse, and collect no garbage while a call is timed; a `call` may be
+    measured as Python and the system have it instead.
     `tokens` is the length of a call, the middle of the lengths where they are distinct, the mean where they come from a
     trace. `batch` sequences share every call. `prompts`: "fresh" gives each timed call one that no call had before,
     "repeated" the same one to all, for what is kept from one request to the next.
@@ -101,6 +103,7 @@ class Workload(BaseModel):
     payload: Text | None = None
     check: Text | None = None
     statistic: Statistic | None = None
+    calm: bool = True
     description: Text
 
     _trace: Trace | None = None
@@ -130,6 +133,7 @@ class Workload(BaseModel):
             (not call and self.payload is not None, "payload", f"none, {because}"),
             (not call and self.check is not None, "check", f"none, {because}"),
             (not call and self.statistic is not None, "statistic", f"none, {because}"),
+            (not call and not self.calm, "calm", f"none, {because}"),
             (component and self.component is None, "component", f"the name of a part, {because}"),
             (not component and self.component is not None, "component", f"none, {because}"),
             ((component or generate) and self.context > 0, "context", f"0, {because} has no earlier tokens"),

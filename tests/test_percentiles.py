@@ -18,7 +18,7 @@ from llama_workbench.harness.evidence.design import Design
 from llama_workbench.harness.measure.apart import can_be_apart, round_seconds
 from llama_workbench.harness.measure.participants import ExperimentState
 from llama_workbench.harness.plan.experiments import make_plan
-from llama_workbench.harness.plan.options import Options, PlanError, Request
+from llama_workbench.harness.plan.options import Options, Request
 from llama_workbench.harness.plugin.resume import go_on
 from llama_workbench.harness.report.again import command_of
 from llama_workbench.harness.stats.samples import LogTimes, differences
@@ -124,6 +124,8 @@ def test_medians_are_the_same_and_the_slow_calls_are_not(tails: Path) -> None:
     [effect] = verdict.effects
     assert (effect.workload, effect.metric) == ("numbers-p90", "cpu p90")
     assert effect.verdict == "slower" and effect.high < 0.8
+    [experiment] = result.manifest.experiments
+    assert experiment.own_processes and not experiment.workload.calm, "each sees the collections that it causes"
     samples = result.folder.read_samples().frame()
     assert set(samples["repeats"]) == {1} and "function_yardstick" not in set(samples["variant"])
     assert samples.groupby(["process", "variant"], observed=True).size().min() >= 20
@@ -166,8 +168,3 @@ def test_a_claim_asks_for_one(tails: Path) -> None:
 def test_what_has_none_is_told(run_pytest: Callable[..., Any], words: str, told: str) -> None:
     said = run_pytest("--benchmark", *words.split())
     assert said.returncode == 4 and told in said.stderr, said.stderr
-
-
-def test_environments_have_too_few_calls(tails: Path) -> None:
-    with pytest.raises(PlanError, match="too few calls a life"):
-        make_plan(Request(**ASKED, statistic="p90", environments=(("", "python3.11"),)), [])

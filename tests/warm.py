@@ -7,6 +7,7 @@ begin and end do, too.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import os
@@ -30,6 +31,9 @@ from llama_workbench.harness.measure.processes import worker_environment
 
 MODULES = ("worker.main", "examiner.main")
 MOST_BYTES = 1 << 20
+
+MALLOPT = {"MALLOC_TRIM_THRESHOLD_": -1, "MALLOC_MMAP_THRESHOLD_": -3}
+"""Variables that glibc reads when a program begins, and what `mallopt` calls them afterwards."""
 
 
 class Forked:
@@ -81,12 +85,9 @@ class Server:
         marker: int,
         lifeline: int,
         python: str = sys.executable,
-        options: Sequence[str] = (),
     ) -> Forked:
-        """In place of `processes.begin`, of interpreters without options of their own. Threads are set before torch is
-        imported, so these are those of the server. Of another environment it has the packages alone: they come before
-        the server's own."""
-        assert not options
+        """In place of `processes.begin`. Threads are set before torch is imported, so these are those of the server.
+        Of another environment it has the packages alone: they come before the server's own."""
         (in_read, in_write), (out_read, out_write), (status_read, status_write) = os.pipe(), os.pipe(), os.pipe()
         others = [] if python == sys.executable else [*map(str, Path(python).parents[1].glob("lib/*/site-packages"))]
         request = {"module": module, "environment": dict(environment), "marker": marker, "packages": others}
@@ -193,6 +194,8 @@ def _be_child(request: Mapping[str, Any], theirs: Sequence[int], server: int, ot
         lifelines.end_with(server)
         os.environ.clear()
         os.environ.update(request["environment"])
+        for name in MALLOPT.keys() & request["environment"].keys():
+            ctypes.CDLL(None).mallopt(MALLOPT[name], int(request["environment"][name]))
         sys.path[:0] = request["packages"]
         sys.argv[:] = [request["module"]]
         module = f"llama_workbench.harness.{request['module']}"

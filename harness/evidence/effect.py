@@ -190,7 +190,7 @@ def _doubt(measured: Differences, interval: Interval, confounds: Sequence[str]) 
 def _notes(measured: Differences, baseline: str, variant: str, fault: float) -> list[str]:
     """What a reader should know besides the verdict. `fault`: log units that page faults may have made."""
     notes = []
-    if abs(measured.faults_baseline - measured.faults_variant) > 1:
+    if fault and abs(measured.faults_baseline - measured.faults_variant) > 1:
         notes.append(
             f"page faults a call: {measured.faults_baseline:.1f} in {baseline}, {measured.faults_variant:.1f} in "
             f"{variant} (at most {percent(-math.expm1(-fault))} of the time)"

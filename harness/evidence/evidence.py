@@ -54,7 +54,8 @@ class Evidence:
     reads it. queued: (workload, variant) → operations of its longest sample that compute, from its op trace.
     unusable: (workload, variant) → why its numbers do not count; causes: the kind of that, where it is one of
     its own. confirmed: what measuring again from outside gave (`confirmation`). alpha: chance that a verdict is wrong.
-    design: how its series are looked at.
+    design: how its series are looked at. as_it_runs: workloads of which page faults are a part of what is measured, and
+    disturb nothing.
     """
 
     samples: Table
@@ -66,6 +67,7 @@ class Evidence:
     confirmed: Mapping[Comparison, str] = field(default_factory=dict)
     noise: Noise = field(default_factory=lambda: Noise((), "Identical code: not checked in this run"))
     fault_cost_ns: float = FAULT_COST_NS
+    as_it_runs: frozenset[str] = frozenset()
     alpha: float = ALPHA
     design: Design = field(default_factory=Design)
     seed: int = 0
@@ -174,10 +176,14 @@ class Evidence:
         fired = [control for control in here or self.noise.controls if control.fired]
         return 2 * max([control.shift for control in fired], default=self.noise.typical * self.design.lives)
 
+    def fault_cost(self, workload: str) -> float:
+        """What a page fault on a workload may have added to what is measured, in nanoseconds."""
+        return 0.0 if workload in self.as_it_runs else self.fault_cost_ns
+
     def allowance(self, comparison: Comparison) -> tuple[float, float]:
         """By how much (log units) the true ratio may lie below and above an interval, for what disturbed this run:
         page faults, and the bias that a fired control shows. `judge_effect` asks whether a verdict survives it."""
-        low, high = fault_stretch(self.differences(comparison), self.fault_cost_ns)
+        low, high = fault_stretch(self.differences(comparison), self.fault_cost(comparison.workload))
         bias = self.bias(comparison.workload)
         return low + bias, high + bias
 
@@ -214,6 +220,7 @@ def evidence_from_manifest(
         causes=_causes(manifest),
         confirmed={pair: said for each in experiments for pair, said in _confirmed(each).items()},
         fault_cost_ns=fault_cost_ns(manifest.environment),
+        as_it_runs=frozenset(name for name, each in workloads.items() if not each.calm),
         alpha=manifest.alpha,
         design=Design.of(manifest),
         seed=manifest.seed or 0,
@@ -328,7 +335,7 @@ def compare_sides(evidence: Evidence, comparison: Comparison, region: Region, ki
         metric=f"{clock} {evidence.design.statistics.get(workload) or comparison.metric.replace('_', ' ')}",
         not_evidence=evidence.not_evidence(comparison, kind),
         bias=evidence.bias(workload),
-        fault_cost_ns=evidence.fault_cost_ns,
+        fault_cost_ns=evidence.fault_cost(workload),
         lives=evidence.design.lives,
     )
     causes = [cause for side in (variant, baseline) if (cause := evidence.causes.get((workload, side)))]

@@ -55,12 +55,12 @@ class StoppingRule:
         *,
         to_compare: bool = False,
     ) -> None:
-        """`alpha`: chance that a verdict is wrong. `fault_cost_ns`: of a page fault at most, as the judge takes it.
-        `design`: what was fixed about the series beforehand, as the run's manifest says it. `to_compare`: whether times
-        relative to the yardstick are wanted within YARDSTICK_PRECISION, for saved runs are compared by them."""
+        """`alpha`: chance of a wrong verdict. `fault_cost_ns`: at most, as the judge takes it, of a page fault that
+        is no part of what is measured. `design`: of the series, as the run's manifest says it. `to_compare`: whether
+        times relative to the yardstick are wanted within YARDSTICK_PRECISION, for saved runs are compared by them."""
         self.alpha, self.to_compare = alpha, to_compare
         self.clocks = clocks
-        self.fault_cost_ns = fault_cost_ns
+        self.fault_cost_ns = {one.workload.name: one.workload.calm * fault_cost_ns for one in experiments}
         self.design = design or Design()
         self.lives = OpenLives()
         self.series: dict[Comparison, list[float]] = {}  # one log ratio a life, or a round
@@ -209,7 +209,7 @@ class StoppingRule:
                 call_baseline_ns=float(np.median([each.call_baseline_ns for each in rounds])),
                 call_variant_ns=float(np.median([each.call_variant_ns for each in rounds])),
             )
-            stretch = fault_stretch(together, self.fault_cost_ns)
+            stretch = fault_stretch(together, self.fault_cost_ns[pair.workload])
             self.stretches[pair] = len(rounds), stretch
         return stretch
 

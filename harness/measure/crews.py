@@ -19,12 +19,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from llama_workbench.datasets.percentiles import least_calls
+
 from ..spec.answer import RoundAnswer
+from ..spec.sample import Sample
 from ..worker.channel import INTRUDES
 from .participants import ExperimentState, Setting
 from .processes import ASKING_SECONDS, WorkerFailed, WorkerProcess
 
 LEAST_TURNS, MOST_TURNS = 5, 201
+
+LONG_SECONDS = 4.0
+"""Where the least turns would take longer, there are fewer, down to one."""
 
 TURN_SECONDS = 30.0
 """A side that has not answered after this long, and 20 times what its calls should take, hangs."""
@@ -47,9 +53,11 @@ class Crew:
 
     def take_turns(self, seconds: float, make_ns: int) -> RoundAnswer:
         """Samples of all sides, one after the other, for so many seconds. make_ns: the time to make an input."""
-        call_ns = {name: self.book.call_ns[name] for name in self.names}
+        workload, call_ns = self.book.experiment.workload, {name: self.book.call_ns[name] for name in self.names}
+        single_calls = least_calls(workload.statistic)
+        least = single_calls or max(min(LEAST_TURNS, int(LONG_SECONDS * 1e9 / sum(call_ns.values()))), 1)
         limit = TURN_SECONDS + 20 * 60 * sum(call_ns.values()) / 1e9
-        what = {"workload": self.book.experiment.workload.name, "round_index": self.book.begun, "call_ns": call_ns}
+        what = {"workload": workload.name, "round_index": self.book.begun, "call_ns": call_ns}
         what |= {"make_ns": make_ns, "core": self._core()}
         go: dict[str, Any] = {}
         order: list[list[str]] = []
@@ -57,7 +65,7 @@ class Crew:
             with blamed(self.names, name):
                 go[name] = self.members[name].ask_in_two("turns", limit, variant=name, **what)
         end = time.monotonic() + seconds
-        while len(order) < LEAST_TURNS or (len(order) < MOST_TURNS and time.monotonic() < end):
+        while len(order) < least or (len(order) < MOST_TURNS and time.monotonic() < end):
             order.append(shuffled(self.setting.seed, self.names, self.index, len(order)))
             for name in order[-1]:
                 with blamed(self.names, name):
@@ -66,7 +74,9 @@ class Crew:
         for name in self.names:
             with blamed(self.names, name):
                 answer = RoundAnswer.from_json(go[name](stop=True))
-            placed = (row._replace(position=order[row.sub_round].index(name)) for row in answer.samples)
+            placed = [row._replace(position=order[row.sub_round].index(name)) for row in answer.samples]
+            if placed and not (workload.calm or single_calls):
+                placed = [joined(placed, self.names.index(name))]
             whole = RoundAnswer(
                 samples=(*whole.samples, *placed),
                 wrong={**whole.wrong, **answer.wrong},
@@ -134,6 +144,13 @@ class Compared:
 
     wrong: dict[str, str]
     make_ns: int
+
+
+def joined(samples: Sequence[Sample], position: int) -> Sample:
+    """All samples of a side as one: what happens in one call of many, as a full collection of garbage does, counts for
+    what it takes. A median over samples would leave it out."""
+    sums = {name: sum(getattr(each, name) for each in samples) for name in ("repeats", "cpu_ns", "wall_ns", "faults")}
+    return samples[0]._replace(sub_round=0, position=position, **sums)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from ..stats.confidence import FIRST_LOOK
 from ..worker.channel import INTRUDES
 from .groups import Group, Processes
 from .participants import ExperimentState, MeasureError, Participants, Setting
-from .processes import Job, PendingAnswer, WorkerFailed, WorkerProcess, side_by_side
+from .processes import AS_AT_FIRST, Job, PendingAnswer, WorkerFailed, WorkerProcess, side_by_side
 
 GATE_SECONDS = 60.0
 GATE_SECONDS_PER_PARAMETER = 2e-7
@@ -144,7 +144,8 @@ class Gates:
         """The same once; whether all of them passed or failed their gates without bringing the process down."""
         if group.divided:
             return (yield from self._gating_crews(group))
-        process = self.processes.start(group).process
+        life = self.processes.start(group, None if group.calm else AS_AT_FIRST)
+        process, ready = life.process, life.process.ready_at() - life.begun
         names = [(book, name) for book in group.books for name in book.remaining().entered()]
         # Foreign code comes last: until then nothing here was in its reach.
         for book, name in sorted(names, key=lambda entry: self.participants.is_outside(entry[1])):
@@ -156,6 +157,8 @@ class Gates:
                 what = {"workload": book.experiment.workload.name, "pairs": [list(pair) for pair in pairs]}
                 book.trace_differences = process.ask("differences", GATE_SECONDS, **what)
         process.ask("freeze", GATE_SECONDS)
+        for book in group.books:
+            book.start_seconds = ready if book.own_processes else 0.0
         self.participants.changed()
         return True
 
@@ -216,6 +219,7 @@ class Gates:
         if "trace" in result:
             book.traces[name] = result["trace"]
         book.learnt[name] = learnt = result["learnt"]
+        book.own_processes |= result.get("disturbs", False) and self.setting.device == "cpu"
         book.facts |= {name: result["facts"]} if result["facts"] else {}
         book.call_ns[name] = learnt["call_ns"]
         if reason := self._too_dear(book):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shlex
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,16 +11,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..calls.source import Source
 from ..machine.environment import granted_cores
 from ..spec.comparison import Comparison
 from ..spec.entered import EnteredName
 from .crews import Crew, blamed, shuffled
 from .participants import ExperimentState, Setting
-from .processes import ASKING_SECONDS, START_SECONDS, Examination, WorkerFailed, WorkerProcess
-
-THREADS = "OMP_NUM_THREADS"
-"""From it torch knows its number of threads where nobody sets it."""
+from .processes import ALLOCATOR, ASKING_SECONDS, START_SECONDS, Examination, WorkerFailed, WorkerProcess
 
 MOST_TIMES_USUAL = 5.0
 """A life may take so many times as long to begin as the one before it, where that is more than START_SECONDS."""
@@ -65,9 +60,8 @@ class Group:
 
     processes: the number of the last one that was begun. life: the process that measures now; ahead: the next one,
     begun already. used: what the last life measured, as (workload, variant). torch: whether they import it.
-    apart: each side has a process of its own, a fresh one in every round (see `measure.crews`). divided: no process
-    could hold them all, because a side has an environment or variables of its own: their answers are compared through
-    files.
+    calm: how their processes are (see `Worker`). divided: no process could hold all sides, because one has an
+    environment of its own: their answers are compared through files.
     """
 
     folder: Path | None
@@ -78,7 +72,7 @@ class Group:
     ahead: Life | None = None
     used: dict[tuple[str, str], None] = field(default_factory=dict)
     processes: int = 0
-    apart: bool = False
+    calm: bool = True
     divided: bool = False
     torch: bool = True
 
@@ -118,10 +112,11 @@ class Processes:
         if self.examination is None and any(group.folder for group in self.groups):
             self.examination = Examination(cache=self.setting.cache, log=self.setting.logs / "examiner.log")
 
-    def start(self, group: Group) -> Life:
-        """Begin the group's process anew, with all its workloads open. Raises WorkerFailed."""
+    def start(self, group: Group, variables: Mapping[str, str] | None = None) -> Life:
+        """Begin the group's process anew, with all its workloads open. variables: of its environment, in place of those
+        that its processes have. Raises WorkerFailed."""
         self.end(group)
-        group.life = life = self._begun(group)
+        group.life = life = self._begun(group, variables=variables)
         if self.setting.device != "cpu":
             self.device_facts = life.process.ask("device", ASKING_SECONDS)
         for book in group.books:
@@ -207,7 +202,11 @@ class Processes:
             life.process.end()
 
     def _begun(
-        self, group: Group, used: Mapping[tuple[str, str], None] | None = None, usual_seconds: float = 0.0
+        self,
+        group: Group,
+        used: Mapping[tuple[str, str], None] | None = None,
+        usual_seconds: float = 0.0,
+        variables: Mapping[str, str] | None = None,
     ) -> Life:
         """A process that begins now, and opens and admits what is `used`, in an order of its own. usual_seconds: what
         the life before it took for that."""
@@ -224,7 +223,7 @@ class Processes:
         begun = time.monotonic()
         prepare += [{"do": "freeze"}] if wanted else []
         log, limit = f"worker-{1 + self.groups.index(group)}.log", max(START_SECONDS, MOST_TIMES_USUAL * usual_seconds)
-        process = self.new(group, number, log, prepare=prepare, start_seconds=limit)
+        process = self.new(group, number, log, prepare=prepare, start_seconds=limit, variables=variables)
         return Life(process, number, begun, opened=opened, admitted=wanted, prepared=[*[None] * len(opened), *order])
 
     def another(self, group: Group, book: ExperimentState, log: str) -> WorkerProcess:
@@ -255,7 +254,7 @@ class Processes:
                     workload, learnt = book.experiment.workload.name, book.learnt[name]
                     prepare.append({"do": "admit", "workload": workload, "variant": name, "learnt": learnt})
                 with blamed(names, name):
-                    members[name] = process = self.new(group, index, log, source, prepare)
+                    members[name] = process = self.new(group, index, log, source.environment, prepare)
                 stack.callback(process.end)
             for name, process in members.items():
                 with blamed(names, name):
@@ -267,26 +266,26 @@ class Processes:
         group: Group,
         index: int,
         log: str,
-        side: Source | None = None,
+        python: str = "",
         prepare: Sequence[Mapping[str, Any]] = (),
         start_seconds: float = START_SECONDS,
+        variables: Mapping[str, str] | None = None,
     ) -> WorkerProcess:
-        """A process of this number, which begins with the commands in `prepare`, in `start_seconds` at most. side:
-        the one function that it is for, whose interpreter and variables it has; None: it is for several."""
+        """A process of this number, which begins with the commands in `prepare`, in `start_seconds` at most."""
+        variables = dict(variables or (ALLOCATOR if group.calm else {}))
         added, functions = (
             {name: asdict(source) for name, source in sources.items()}
             for sources in (self.setting.added, self.setting.functions)
         )
-        python, own = (side.environment, side.variables) if side and side.is_alone else ("", {})
         draw, rng = self.setting.draw_of(index), random.Random(f"life {self.setting.seed} {index}")
+        ballast = rng.randrange(MOST_BALLAST)
+        drawn = {"PYTHONHASHSEED": str(rng.randrange(1 << 32)), "WORKBENCH_LIFE": "x" * rng.randrange(MOST_FILLING)}
         return WorkerProcess(
             threads=group.threads,
             cache=self.setting.cache,
             log=self.setting.logs / log,
             device=self.setting.device,
             python=python,
-            own=own,
-            options=shlex.split(side.options) if side else (),
             start_seconds=start_seconds,
             hello={
                 "process": index,
@@ -294,12 +293,12 @@ class Processes:
                 "functions": functions,
                 "draw": draw,
                 "torch": group.torch,
+                "calm": group.calm,
                 "functions_only": bool(python),
-                "own_threads": THREADS in own,
-                "ballast": rng.randrange(MOST_BALLAST),
+                "ballast": ballast,
                 "prepare": list(prepare),
             },
-            drawn={"PYTHONHASHSEED": str(rng.randrange(1 << 32)), "WORKBENCH_LIFE": "x" * rng.randrange(MOST_FILLING)},
+            variables=variables | drawn,
         )
 
     def _next_number(self) -> int:
@@ -325,10 +324,12 @@ def _groups(books: Sequence[ExperimentState], setting: Setting) -> list[Group]:
     for book in books:
         workload = book.experiment.workload
         sources = (setting.functions.get(name) for name in book.experiment.variants)
-        divided = any(source.is_alone for source in sources if source)
-        key = (book.folder, workload.dtype, workload.threads, divided)
+        divided = any(source.environment for source in sources if source)
+        key = (book.folder, workload.dtype, workload.threads, divided, workload.calm)
+        is_single = bool(workload.statistic) and not workload.calm and setting.device == "cpu"
+        book.own_processes = divided or is_single  # a percentile of single calls must see collections
         size = setting.parameters.get(workload.geometry, 0) if book.folder else 0
         torch = workload.kind != "call" or setting.device != "cpu"  # functions that use it will say so
-        group = Group(book.folder, size, workload.threads, [], apart=divided, divided=divided, torch=torch)
+        group = Group(book.folder, size, workload.threads, [], calm=workload.calm, divided=divided, torch=torch)
         groups.setdefault(key, group).books.append(book)
     return list(groups.values())

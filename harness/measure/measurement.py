@@ -104,7 +104,7 @@ class Schedule:
         """
         book, chosen = best
         pace = pace_of(open_, seconds_left)
-        if group.apart:  # each round begins its own processes
+        if book.own_processes:  # each round begins its own processes
             self._measure_once(group, book, chosen, rule, keep, pace)
             rule.end_life(group.processes)
             return

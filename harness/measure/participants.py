@@ -87,7 +87,8 @@ class ExperimentState:
     horizon: how many lives its budget should give (see `measure.horizon`).
     kept_together: variants that are too dear to load for one pair. beside_seconds: the least that a block took beside
     its samples. lost_blocks: those in which a side did less than a call while all computed; the next ones are longer.
-    start_seconds: what starting the processes of a round takes, where each side has a fresh one (see `measure.crews`).
+    own_processes: each side has a process of its own, a fresh one in every round (see `measure.crews`); start_seconds:
+    what starting them takes.
     sliced: of pairs that had a round, whether they are measured in blocks. forgotten: numbers of rounds before these.
     earlier: what run.json counts beside these. timed_in: variant → the lives in which it was timed."""
 
@@ -114,6 +115,7 @@ class ExperimentState:
     pairs_apart: frozenset[Comparison] | None = None
     sliced: dict[Comparison, bool] = field(default_factory=dict)
     beside_seconds: float = math.inf
+    own_processes: bool = False
     start_seconds: float = 0.0
     sampled_seconds: float = 0.0
     device: str = "cpu"
@@ -142,6 +144,7 @@ class ExperimentState:
             "confirmations": self.confirmations,
             "lost_lives": self.lost_lives,
             "horizon": self.horizon,
+            "own_processes": self.own_processes,
             "excluded": [self.exclusion(name, reason) for name, reason in self.excluded.items()],
         }
 

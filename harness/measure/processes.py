@@ -30,7 +30,12 @@ from ..machine.environment import child_environment, granted_cores, untraced_env
 from ..worker.channel import CUT_OFF
 
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
-"""glibc else maps large blocks anew at every call: page faults that changed one attention block's time by 42 %."""
+"""Of a calm process. glibc else maps large blocks anew at every call: page faults that changed one attention block's
+time by 42 %."""
+
+AS_AT_FIRST = {"MALLOC_MMAP_THRESHOLD_": str(1 << 17)}
+"""Where functions are gated that are then measured as they run: glibc goes on as it begins, and who asks for large
+blocks is seen, whoever freed some before."""
 
 START_SECONDS = 120.0
 ASKING_SECONDS = 60.0
@@ -48,8 +53,7 @@ class WorkerFailed(Exception):
 
 class WorkerProcess:
     """A measuring process and the two pipes to it. `module` runs there; `hello` is part of the first message to it.
-    `python`: the interpreter of another environment. `drawn`: variables of its environment that differ by process.
-    `own` and `options`: variables of its environment, and words for its interpreter, that come before all others."""
+    `python`: the interpreter of another environment. `variables`: of its environment, beside those that all have."""
 
     def __init__(
         self,
@@ -61,9 +65,7 @@ class WorkerProcess:
         module: str = "worker.main",
         hello: Mapping[str, Any] | None = None,
         python: str = "",
-        drawn: Mapping[str, str] | None = None,
-        own: Mapping[str, str] | None = None,
-        options: Sequence[str] = (),
+        variables: Mapping[str, str] = ALLOCATOR,
         start_seconds: float = START_SECONDS,
     ) -> None:
         """Begin one; the first command waits until it is ready, `start_seconds` at most. Raises WorkerFailed."""
@@ -74,16 +76,10 @@ class WorkerProcess:
         log_file = self._opened.enter_context(log.open("ab"))
         read, write = os.pipe()
         self._opened.callback(os.close, write)  # the lifeline
-        environment = worker_environment(threads, device, elsewhere=bool(python)) | {**(drawn or {}), **(own or {})}
+        environment = worker_environment(threads, device, elsewhere=bool(python)) | dict(variables)
         try:
             self._process = begin(
-                module,
-                log_file,
-                environment,
-                marker=marker.fileno(),
-                lifeline=read,
-                python=python or sys.executable,
-                options=options,
+                module, log_file, environment, marker=marker.fileno(), lifeline=read, python=python or sys.executable
             )
         except OSError as error:  # an environment that is gone by now
             self._opened.close()
@@ -241,19 +237,12 @@ class WorkerProcess:
 
 
 def begin(
-    module: str,
-    log: IO[bytes],
-    environment: Mapping[str, str],
-    *,
-    marker: int,
-    lifeline: int,
-    python: str,
-    options: Sequence[str],
+    module: str, log: IO[bytes], environment: Mapping[str, str], *, marker: int, lifeline: int, python: str
 ) -> subprocess.Popen[bytes]:
     """A fresh process that runs a module of the harness, with pipes to it. `marker` and `lifeline`: descriptors that it
-    gets under the same numbers. `options`: of its interpreter."""
+    gets under the same numbers."""
     return subprocess.Popen(
-        tied([python, *options], f"harness.{module}", lifeline=lifeline),
+        tied(python, f"harness.{module}", lifeline=lifeline),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=log,
@@ -276,7 +265,7 @@ def worker_environment(threads: int, device: str, *, elsewhere: bool = False) ->
     }
     quiet = {"OMP_WAIT_POLICY": "PASSIVE", "PYTHONUNBUFFERED": "1"}
     inherited = untraced_environment() if elsewhere else child_environment()
-    return inherited | ALLOCATOR | one_each | quiet | offline | compilers
+    return inherited | one_each | quiet | offline | compilers
 
 
 class PendingAnswer:

@@ -9,12 +9,10 @@ from pathlib import Path
 
 from ..calls.command import ANY_CODE, CONCLUDE, IGNORE, INPUT, PREPARE
 from ..evidence.verdict import DAY_S
-from ..machine.places import as_typed
-from ..plan.options import ADD, CALL, CHECK, COMPARE, SIDE_ENV
+from ..plan.options import ADD, CALL, CHECK, COMPARE
 from ..store.schema import Manifest
 from ..store.sitting_schema import CommandsRecord
 from ..store.verdict_schema import Effect, Verdict
-from .again import words_of
 
 MARGIN = 1.5
 """How much more than the estimate: measuring ends by itself once all is settled."""
@@ -67,9 +65,7 @@ def compared_again(manifest: Manifest) -> list[str]:
     calls = [word for given in payloads if given for word in (CALL, given)]
     checks = dict.fromkeys(each.check.given or "" for each in manifest.sources.calls.values() if each.check)
     commands = next(iter(manifest.sources.calls.values())).commands
-    own = words_of(as_typed(manifest.command), [SIDE_ENV])
-    given = [*sides, *calls, *(word for each in checks for word in (CHECK, each))]
-    return [COMPARE, *given, *_run_again(commands), *own]
+    return [COMPARE, *sides, *calls, *(word for each in checks for word in (CHECK, each)), *_run_again(commands)]
 
 
 def _run_again(commands: CommandsRecord | None) -> list[str]:

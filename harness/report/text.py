@@ -8,13 +8,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..calls.own import in_words
 from ..machine.environment import one_line
 from ..spec.words import GIVEN, LOOKS, Cause, Word
 from ..store.schema import Manifest
 from ..store.sitting_schema import SideEnvironment
 from ..store.verdict_schema import Effect, Verdict
-from .side_facts import import_text
 
 RISE, FALL = "% rise", "% fall"
 """The unit of a growth, and what it is called where all of it lies below nothing."""
@@ -255,14 +253,13 @@ def run_notes(verdicts: Sequence[Verdict], manifest: Manifest) -> list[str]:
         lines.append(
             f"Measured on {one_line(environment)}{f', in {duration_text(seconds)}{inside}' if seconds else ''}."
         )
-    seen = [facts for each in manifest.experiments for facts in each.facts.values()]
-    lines += filter(None, (environments_text(manifest.environments), import_text(seen)))
+    if sides := environments_text(manifest.environments):
+        lines.append(sides)
     return lines
 
 
 def environments_text(environments: Mapping[str, SideEnvironment]) -> str:
-    """In one line, what each side of a comparison ran in that had an environment, variables or interpreter options of
-    its own; empty where none had.
+    """In one line, what each side of a comparison between environments ran in; empty where there was only one.
 
     environments: by side."""
     parts = []
@@ -273,11 +270,8 @@ def environments_text(environments: Mapping[str, SideEnvironment]) -> str:
         versions = [f"{name} {packages.get(name) or 'not installed'}" for name in names]
         more = [f"{len(differs) - MOST_PACKAGES} more that differ"] if len(differs) > MOST_PACKAGES else []
         packages_text = f" ({', '.join([*versions, *more])})" if versions or more else ""
-        python = f" in Python {facts.python}{packages_text}" if facts.python is not None else " runs"
-        own = in_words(facts.variables, facts.options)
-        parts.append(f"{side}{python}{f' with {own}' if own else ''}")
-    begins = "Environments: " if any(facts.python is not None for facts in environments.values()) else ""
-    return one_text_line(f"{begins}{'; '.join(parts)}.", 600) if parts else ""
+        parts.append(f"{side} in Python {facts.python}{packages_text}")
+    return one_text_line(f"Environments: {'; '.join(parts)}.", 600) if parts else ""
 
 
 def _how_sure(verdicts: Sequence[Verdict], alpha: float) -> str:

@@ -130,7 +130,8 @@ class Run:
         self.is_open = earlier is None
         self.sources = sources_of(plan)
         self.passes: list[str] = list(earlier.manifest.passes) if earlier else []
-        self.environment = fingerprint(plan.threads, allocator=ALLOCATOR, device=plan.device, results=self.folder.path)
+        allocator = ALLOCATOR if plan.calm else None
+        self.environment = fingerprint(plan.threads, allocator=allocator, device=plan.device, results=self.folder.path)
         self.machine = Environment.model_validate(self.environment)
         self.measurement: Measurement | None = None
         self.last_snapshot = time.monotonic()
@@ -376,9 +377,9 @@ def check(request: Request, options: Options) -> None:
         wrong = f"--device {request.device}: expected {' or '.join(DEVICES)}"
     elif options.count_instructions and request.device != "cpu":
         wrong = f"--count-instructions: only the CPU's can be counted, and --device is {request.device}"
-    elif request.own_environment and (options.profile or options.profile_native or options.count_instructions):
+    elif request.environments and (options.profile or options.profile_native or options.count_instructions):
         asked = "--count-instructions" if options.count_instructions else "--profile"
-        wrong = f"{asked}: only where all sides run in one environment; leave out {request.own_environment}"
+        wrong = f"{asked}: only where all sides run in one environment, and --env names another one"
     elif options.seed < 0:
         wrong = f"--seed {options.seed}: expected 0 or more"
     elif request.device != "cpu":

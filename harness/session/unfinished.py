@@ -76,10 +76,9 @@ class Unfinished:
         plan = Plan(str(manifest.mode), claims, pairs, (), outside, manifest.device_kind, conditions, functions)
         experiments = _experiments(folder, manifest, plan, checkpoint)
         plan = replace(plan, experiments=experiments, dispute=manifest.dispute)
-        now = fingerprint(plan.threads, allocator=ALLOCATOR, device=plan.device)
+        now = fingerprint(plan.threads, allocator=ALLOCATOR if plan.calm else None, device=plan.device)
         before = manifest.machine_facts
-        # What a GPU is, its worker knows; and that sides have what they had, `functions_again`.
-        differences = changed_since(before, now | {key: before.get(key) for key in ("device", "sides")})
+        differences = changed_since(before, now | {"device": before.get("device")})  # what a GPU is, its worker knows
         differences += [*changed_code(sources, plan), *_changed_claims(claims, claims_folder)]
         if differences:
             raise _refused(folder, differences)
@@ -137,6 +136,7 @@ class Unfinished:
             book.wall_variants += entry.clock.wall_variants
             book.forgotten = numbers.get(name, -1) + 1
             blocks, seconds = min(entry.blocks, rounds[name]), entry.seconds or 0.0
+            book.own_processes |= entry.own_processes
             book.horizon, book.lost_lives = entry.horizon, plain(entry.lost_lives)
             book.earlier = Earlier(rounds[name], blocks, seconds, entry.sampled_seconds or 0.0)
             if rounds and entry.apart is not None:
@@ -172,7 +172,7 @@ def _manifest(folder: RunFolder) -> tuple[Manifest, Sources]:
         raise RunError(folder.path, "cannot go on: it passed gates only (--benchmark-disable)", "Measure it.")
     if not known.experiments:
         raise RunError(folder.path, "cannot go on: it ended before its first gate", ANEW)
-    if any(side.python is not None for side in known.environments.values()):
+    if known.environments:
         raise RunError(folder.path, "cannot go on: its sides ran in environments of their own (--env)", ANEW)
     if known.sources is None or not known.sittings:
         raise RunError(

@@ -22,7 +22,6 @@ from pydantic import (
 )
 from pydantic.json_schema import SkipJsonSchema
 
-from ..calls.own import in_words
 from ..machine.environment import device_kind
 from ..spec.conditions import Condition
 from ..spec.dispute import Dispute
@@ -65,6 +64,7 @@ class Workload(Shape):
 
     name: Annotated[Text, says("its name")]
     kind: Annotated[Text | None, says('"prefill", "decode", "generate", "component", "call"')] = None
+    calm: Annotated[StrictBool, says("whether freed memory was kept, and no garbage collected in samples")] = True
     payload: Annotated[Text | None, says("the function that makes the arguments of a call")] = None
     check: Annotated[Text | None, says("the function that compares two answers, where not by ==")] = None
     statistic: Annotated[Text | None, says('a percentile of its calls, such as "p99"; null: their median')] = None
@@ -96,6 +96,7 @@ class ExperimentRecord(Shape):
     clock: Clock = Clock()
     rounds: Annotated[Count, says("finished rounds")] = 0
     horizon: Annotated[Some | None, says("rounds that its budget should give, by costs alone")] = None
+    own_processes: Annotated[StrictBool, says("whether each side had a process to itself")] = False
     blocks: Annotated[Count, says("of these, blocks: one pair in two processes that share a core")] = 0
     lost_lives: Annotated[list[LostLife], says("lives that failed, and why")] = []
     apart: Annotated[list[Apart] | None, says("pairs in rounds of their own; null until it is decided")] = None
@@ -267,14 +268,8 @@ class Manifest(Shape):
 
     @property
     def machine_facts(self) -> dict[str, Any]:
-        """What is known of its machine, as `harness.machine.environment` has it, and what its sides had of their own;
-        empty of a fleet."""
-        own = {
-            side: in_words(facts.variables, facts.options)
-            for side, facts in self.environments.items()
-            if facts.variables or facts.options
-        }
-        return {} if self.environment is None else plain(self.environment) | ({"sides": own} if own else {})
+        """What is known of its machine, as `harness.machine.environment` has it; empty of a fleet."""
+        return {} if self.environment is None else plain(self.environment)
 
     def with_rounds(self, counted: Mapping[str, int]) -> Manifest:
         """The same with so many rounds of each workload: of a killed run it has those of some time before."""

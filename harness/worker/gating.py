@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from time import perf_counter_ns, process_time_ns, thread_time_ns  # bound before any foreign code is imported
 from typing import Any
 
+from llama_workbench.variants import FUNCTION_YARDSTICK
 from llama_workbench.variants.outside import OutsideVariantError
 
 from ..calls.called import PayloadError
+from ..spec.entered import EnteredName
 from .channel import raised_by
+from .collector import Settings, observed
 from .gates.outcome import LogitsGate
 from .runners import Runner, runner_of, takes_requests, variant_of
 from .state import Bench, Subject, Worker
@@ -23,11 +27,19 @@ def gate(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
 
     A variant that raises fails its gate; the parent sees a result, not an error. A variant also fails if it leaves
     something changed behind that others would feel. Where it imports torch and this process began without it, that is
-    all that is found: torch must be there, and be watched, before foreign code is imported.
+    all that is found: torch must be there, and be watched, before foreign code is imported. Of a function that is
+    measured as it runs, `disturbs` says whether another one would feel it in the same process: it may set the collector
+    as it likes, which is undone here.
     """
+    settings, frozen = Settings.now(), gc.get_freeze_count()
     result = _gated(worker, workload, variant)
     if "needs_torch" in result:
         return result
+    if not worker.calm:
+        # Of what is frozen some goes as it would; more of it, or none, is somebody's doing.
+        set_anew = settings != Settings.now() or not 0 < gc.get_freeze_count() <= frozen
+        result["disturbs"] = result.get("disturbs", False) or set_anew
+        settings.restore()
     if change := worker.changed(variant, files=False):
         worker.benches[workload].subjects.pop(variant, None)
         return {"gate": {**result["gate"], "passed": False, "detail": change}}
@@ -64,10 +76,19 @@ def _gated(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
         answer["cheap"] = subject.variant.engine is None and not subject.variant.compiled
         answer["learnt"] |= bench.kind.learnt(bench, subject, variant)
         answer["facts"] = bench.kind.facts(bench, variant)
+        if _is_observed(worker, variant):
+            seen = observed(worker, bench, subject)
+            answer |= {"disturbs": seen.disturbs, "facts": answer["facts"] | seen.facts()}
     except Exception as error:
         return {"gate": asdict(replace(result, passed=False, detail=raised_by(error)))}
     bench.subjects[variant] = subject
     return answer
+
+
+def _is_observed(worker: Worker, entered: str) -> bool:
+    """Whether what a side does to its process matters: the yardstick does nothing to it, and a command has another."""
+    is_command = worker.functions.get(EnteredName(entered).original, {}).get("command")
+    return not worker.calm and entered != FUNCTION_YARDSTICK and not is_command
 
 
 def admit(worker: Worker, workload: str, variant: str, learnt: Mapping[str, Any]) -> None:

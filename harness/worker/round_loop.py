@@ -49,7 +49,8 @@ def rebuilt(
     build: Callable[[Side], Runner],
     bench: Bench | None = None,
 ) -> Iterator[Rebuilt[Side]]:
-    """Build all sides anew in random order; within the block they live, and automatic garbage collection is off.
+    """Build all sides anew in random order; within the block they live, and in a calm process automatic garbage
+    collection is off.
 
     places: side → place of its variant in the parent's command (see `Worker.mark`), -1 for none. `build` also warms.
     bench: of any functions, which are called in other modes of torch than models (see `Worker.modes_of`).
@@ -63,11 +64,13 @@ def rebuilt(
             size = rng.randrange(1, MOST_PADDING_BYTES)
             padding.append(worker.device.padding(size))
             runners[side] = build(side)
-        gc.disable()
+        if worker.calm:
+            gc.disable()
         try:
             yield Rebuilt(worker, rng, places, runners)
         finally:
-            gc.enable()
+            if worker.calm:
+                gc.enable()
             worker.mark(-1)
     runners.clear()
     padding.clear()

@@ -23,6 +23,7 @@ from .devices import Spent
 from .round_loop import Rebuilt, rebuilt
 from .runners import Runner, runner_of
 from .state import Bench, DrawnOutputs, Worker
+from .watch import THRESHOLDS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -231,6 +232,10 @@ class OpenRound:
         # The same for all, or some would be a position behind the others and give other logits.
         fastest_ns = min(self.bench.subjects[name].call_ns for name in self.active)
         self.warm_by_call = self.bench.workload.kind != "decode" or fastest_ns <= FILLED_NS
+        # One that has the process to itself is left to Python, as in a program of its own.
+        self.shares = len(self.active) > 1
+        if not (self.worker.calm or self.shares):
+            self.worker.watch.leave_out(THRESHOLDS)
         self.begun_ns = perf_counter_ns()
         self.prompt_of = self.prompts(self.shape.most_calls)
 
@@ -276,7 +281,10 @@ class OpenRound:
             count = self.shape.repeats[name] if runner.counts_as == 1 else 1
             kept = output_places(self.places, subject.output, count)
             primed = prime if runner.counts_as == 1 else 0
+            subject.last = None  # an answer that lives on takes memory that the next would be given
             runner.prepare(length, prompt_of[name], count + primed)
+            if self.shares and not self.worker.calm:
+                gc.collect()  # what others left is not collected in this one's time
             if primed:
                 _call_for(runner, self.shape.warm_ns)
             faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -304,9 +312,10 @@ class OpenRound:
         change = self.worker.changed(name)
         if spent.wall_ns <= 0 or spent.cpu_ns < 0:
             change = change or "takes no time by the clocks of its process: it must have replaced them"
-        if gc.isenabled():
-            gc.disable()
-            change = change or "turns garbage collection on while it is timed"
+        wanted = not self.worker.calm
+        if gc.isenabled() != wanted and (self.shares or self.worker.calm):
+            (gc.enable if wanted else gc.disable)()
+            change = change or f"turns garbage collection {'off' if wanted else 'on'} while it is timed"
         if change:
             self.changed.setdefault(name, change)
 

@@ -236,15 +236,17 @@ class Worker:
     process: its number in the run. added: name of an added variant → the fields of its `Source`; functions: the same of
     any other function; turn: whose modules Python knows, of these. draw: decides which prompts are
     timed. benches: by workload. engines: (entered name, id of the checkpoint) → longest sequence and model of an engine
-    that is loaded once. wall_variants: variants that compute in threads of their own and are timed by wall time.
-    ballast: memory that it holds and does not use. hidden: modules that were removed from `sys.modules`, so that they
-    stay alive.
+    that is loaded once. wall_variants: variants that compute in threads of their own and are timed by wall time. calm:
+    freed memory is kept for reuse, and the collector is off in samples; else both are as Python and the system have
+    them. ballast: memory that it holds and does not use. hidden: modules that were removed from `sys.modules`, so that
+    they stay alive.
     """
 
     def __init__(self, hello: Mapping[str, Any], *, alone: bool = False, channel: Channel | None = None) -> None:
         """`hello` is the parent's first message. `alone`: nothing else runs in this process."""
         self.alone = alone
         self.channel = channel
+        self.calm: bool = hello.get("calm", True)
         self.ballast = _ballast(hello.get("ballast", 0))  # what comes after lies elsewhere in each process
         self.process: int = hello.get("process", 0)
         self.added: dict[str, dict[str, Any]] = hello.get("added", {})
@@ -263,8 +265,7 @@ class Worker:
         self._running = mmap.mmap(hello["inflight_fd"], 8) if hello.get("inflight_fd") is not None else None
         self.torch: Any = sys.modules.get("torch")  # None in a process of functions that do not use it
         if self.torch is not None:
-            if not hello.get("own_threads"):  # else torch has read the side's own number
-                self.torch.set_num_threads(self.threads)
+            self.torch.set_num_threads(self.threads)
             self.torch.manual_seed(0)
             self.torch.set_grad_enabled(False)
         self.watch = Watch()

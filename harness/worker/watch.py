@@ -55,12 +55,14 @@ def _profile_of_threads() -> object:
     return threading._profile_hook
 
 
+THRESHOLDS = "the thresholds of garbage collection"
+
 SETTINGS = (
     Watched("the profiler (sys.setprofile)", sys.getprofile, sys.setprofile),
     Watched("the tracer (sys.settrace)", sys.gettrace, sys.settrace),
     Watched("the profiler of threads", _profile_of_threads, threading.setprofile),
     Watched("whether memory is traced", tracemalloc.is_tracing, lambda _: tracemalloc.stop()),
-    Watched("the thresholds of garbage collection", gc.get_threshold, lambda value: gc.set_threshold(*value)),
+    Watched(THRESHOLDS, gc.get_threshold, lambda value: gc.set_threshold(*value)),
     Watched("the callbacks of garbage collection", lambda: tuple(gc.callbacks)),
     Watched("the interval between threads", sys.getswitchinterval, sys.setswitchinterval),
     Watched("on which cores it may run", lambda: os.sched_getaffinity(0), lambda cores: os.sched_setaffinity(0, cores)),
@@ -141,6 +143,10 @@ class Watch:
 
     def _expect(self, what: str, value: Any) -> None:
         self._settings = [(each, value if each.what == what else before) for each, before in self._settings]
+
+    def leave_out(self, what: str) -> None:
+        """From here on this setting is a side's own: nobody else runs in the process."""
+        self._settings = [(setting, value) for setting, value in self._settings if setting.what != what]
 
     def _accept_files(self) -> None:
         self._open = _descriptors()

@@ -32,7 +32,7 @@ from ...calls.called import Call
 from ...calls.source import Source
 from ...machine.environment import usable_cores
 from ...machine.lifeline import tied
-from ...measure.processes import worker_environment
+from ...measure.processes import ALLOCATOR, worker_environment
 from ...spec.entered import EnteredName
 from .callgrind import CallgrindError, read
 
@@ -166,7 +166,7 @@ def _started(scratch: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     command = ["valgrind", "--tool=callgrind", "--instr-atstart=no", "--collect-atstart=no"]
     command += [f"--vgdb-prefix={_fifo(scratch)}", f"--callgrind-out-file={scratch}/out.%p"]
     # A dict of names has the same order in every process only where their hashes are the same.
-    environment = worker_environment(1, "cpu") | {"PYTHONHASHSEED": "0"}
+    environment = worker_environment(1, "cpu") | ALLOCATOR | {"PYTHONHASHSEED": "0"}
     try:
         with log.open("ab") as log_file:
             process = subprocess.Popen(

@@ -1,0 +1,227 @@
+"""Pairs of functions whose difference lies in what they ask of the collector, the allocator or the system; and what
+plain Python says of them: each side alone in a fresh process, with nothing of ours in it.
+
+The first half is a module of functions, which is also what the workbench is given; the second is the runner.
+"""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+
+# -- the pairs: `first` and `second` of each take what `given` makes ---------------------------------------------------
+
+
+class Point:
+    def __init__(self, x, y):
+        self.x, self.y = x, y
+
+
+class Ring:
+    def __init__(self):
+        self.itself = self
+
+
+def small(seed):
+    return (15_000 + seed % 40,)
+
+
+def shape_20(seed):
+    return ((2000 + seed % 8, 2500),)
+
+
+def shape_40(seed):
+    return ((4000 + seed % 8, 2500),)
+
+
+def filled(shape):
+    import numpy as np
+
+    return np.full(shape, 0, dtype=np.float32)
+
+
+def zeroed(shape):
+    import numpy as np
+
+    return np.zeros(shape, dtype=np.float32)
+
+
+def added_up(shape):
+    import numpy as np
+
+    one = np.ones(shape, dtype=np.float32)
+    return one + one + one
+
+
+def added_in_place(shape):
+    import numpy as np
+
+    one = np.ones(shape, dtype=np.float32)
+    total = one + one
+    total += one
+    return total
+
+
+def points(count):
+    made = [Point(number, 1) for number in range(count)]
+    return sum(point.x for point in made)
+
+
+def columns(count):
+    xs, ys = [], []
+    for number in range(count):
+        xs.append(number)
+        ys.append(1)
+    return sum(xs)
+
+
+def rows(count):
+    return len([{"number": number, "values": [number]} for number in range(count)])
+
+
+def rows_unwatched(count):
+    gc.disable()
+    try:
+        return rows(count)
+    finally:
+        gc.enable()
+
+
+def rows_then_kept(count):
+    """The collector is off from the first call on, as in a program that turns it off when it starts."""
+    gc.disable()
+    return rows(count)
+
+
+def dicts(count):
+    return len([{"a": number, "b": number} for number in range(count)])
+
+
+def tuples(count):
+    return len([(number, number) for number in range(count)])
+
+
+def rings(count):
+    for _ in range(count // 4):
+        Ring()
+    return count
+
+
+def chains(count):
+    for _ in range(count // 4):
+        Point(None, None)
+    return count
+
+
+def lists_of_lists(count):
+    return sum(map(sum, [[number, number] for number in range(count)]))
+
+
+def flat_array(count):
+    from array import array
+
+    return sum(array("q", range(count))) + sum(array("q", range(count)))
+
+
+def added_text(count):
+    text = ""
+    for number in range(count):
+        text = f"{text}{number % 10}" if number % 64 == 0 else text + str(number % 10)
+    return len(text)
+
+
+def joined_text(count):
+    return len("".join([str(number % 10) for number in range(count)]))
+
+
+_KEPT: dict[int, list[int]] = {}
+
+
+def remembers(count):
+    _KEPT.clear()
+    for number in range(count):
+        _KEPT[number] = [number]
+    return len(_KEPT)
+
+
+def recomputes(count):
+    found = 0
+    for number in range(count):
+        found += len([number])
+    return found
+
+
+def _server():
+    live = [[number] for number in range(400_000)]
+    return lambda count: len([[number] for number in range(count // 5)]) + len(live)
+
+
+def server():
+    return _server()
+
+
+def frozen_server():
+    handler = _server()
+    gc.collect()
+    gc.freeze()
+    return handler
+
+
+PAIRS = {
+    "20 MB filled or zeroed": ("filled", "zeroed", "shape_20"),
+    "40 MB filled or zeroed": ("filled", "zeroed", "shape_40"),
+    "sums in new memory or in place": ("added_up", "added_in_place", "shape_20"),
+    "objects or columns": ("points", "columns", "small"),
+    "rows with the collector off meanwhile": ("rows", "rows_unwatched", "small"),
+    "rows with the collector off for good": ("rows", "rows_then_kept", "small"),
+    "many small dicts or tuples": ("dicts", "tuples", "small"),
+    "garbage in cycles or none": ("rings", "chains", "small"),
+    "lists of lists or an array": ("lists_of_lists", "flat_array", "small"),
+    "texts added or joined": ("added_text", "joined_text", "small"),
+    "a cache filled or none": ("remembers", "recomputes", "small"),
+    "a large live heap or a frozen one": ("server()", "frozen_server()", "small"),
+}
+"""By what differs: first, second and what makes their inputs. A name with () is a factory."""
+
+# -- plain Python ------------------------------------------------------------------------------------------------------
+
+SECONDS, PROCESSES = 0.5, 8
+
+RUNNER = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+import {module} as module
+name, given = sys.argv[2], getattr(module, sys.argv[3])
+function = getattr(module, name.removesuffix("()"))
+if name.endswith("()"):
+    function = function()
+spent, calls, seed, begun = 0, 0, 0, time.perf_counter()
+while not calls or time.perf_counter() - begun < float(sys.argv[4]):
+    arguments = given(seed)
+    at = time.thread_time_ns()
+    function(*arguments)
+    at = time.thread_time_ns() - at
+    seed += 1
+    if seed > 2:
+        spent, calls = spent + at, calls + 1
+print(spent / calls)
+"""
+
+
+def plain_ns(side: str, given: str, seconds: float = SECONDS) -> float:
+    """The mean time of a call in one fresh process, in nanoseconds."""
+    here = Path(__file__)
+    command = [sys.executable, "-c", RUNNER.format(module=here.stem), str(here.parent), side, given, str(seconds)]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def plain_ratio(first: str, second: str, given: str, *, processes: int = PROCESSES, seconds: float = SECONDS) -> float:
+    """How many times as fast the second is, by the medians of so many processes of each side, which take turns."""
+    times: dict[str, list[float]] = {first: [], second: []}
+    for turn in range(processes):
+        for side in (first, second) if turn % 2 else (second, first):
+            times[side].append(plain_ns(side, given, seconds))
+    return median(times[first]) / median(times[second])
