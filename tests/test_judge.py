@@ -23,12 +23,13 @@ from llama_workbench.harness.claims.model import Claim
 from llama_workbench.harness.evidence.effect import (
     DEPENDENT,
     HUGE_FAULT_COST_NS,
+    Further,
     decided,
     judge_effect,
-    remaining_seconds,
+    values_more,
 )
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
-from llama_workbench.harness.evidence.verdict import combine
+from llama_workbench.harness.evidence.verdict import AT_A_LIMIT, combine
 from llama_workbench.harness.judge.verdicts import all_together, judge_ad_hoc, judge_claims
 from llama_workbench.harness.metrics.base import Judged, measured_gains
 from llama_workbench.harness.spec.comparison import Comparison, Metric
@@ -43,6 +44,7 @@ from llama_workbench.harness.store.forms import plain
 from llama_workbench.harness.store.schema import manifest_of
 from llama_workbench.harness.store.verdict_schema import AD_HOC, Effect, Verdict
 from tests import simulated_rates
+from tests.simulated_forecasts import BUDGETS, NOISE, QUESTIONS, forecast
 from tests.simulated_rates import answers, miss, wrong_verdicts
 from tests.tables import table_of
 from tests.verdicts import a_verdict, an_effect
@@ -356,18 +358,21 @@ def test_few_rounds_never_prove_anything_however_alike() -> None:
 
 def test_an_open_effect_says_how_long_it_would_take() -> None:
     region = Region.faster_than_percent(1)
-    found = effect(normal(0.006, sd=0.01, n=40), region)
+    found = effect(normal(0.006, sd=0.01, n=40), region, further=Further(2.0))
     assert found.verdict == "inconclusive"
     assert found.said == ("the interval lies on both sides of 1.01×",)
     assert 0 < found.seconds_more < math.inf
     assert combine([found])[1].startswith("not settled: the interval lies on both sides of 1.01×; about ")
     assert combine([found])[1].endswith(" more would settle it")
-    few = effect(normal(0.0, n=5), region)
+    assert math.isnan(effect(normal(0.006, sd=0.01, n=40), region).seconds_more), "nobody knows what a value takes"
+    few = effect(normal(0.0, n=5), region, further=Further(2.0))
     assert few.said == ("too few rounds for an interval",)
+    assert few.seconds_more == 2.0 * (first_interval(ALPHA) - 5)
+    assert combine([few])[1].endswith("; about 14 s more would give it a first interval")
     assert effect([], region).said == ("no rounds were measured",)
     noise = normal(0.0, n=20)
-    on_the_boundary = effect(np.concatenate([LN_1 + noise, LN_1 - noise]), region)
-    assert combine([on_the_boundary])[1].endswith("; more time would not help much")
+    on_the_boundary = effect(np.concatenate([LN_1 + noise, LN_1 - noise]), region, further=Further(2.0))
+    assert combine([on_the_boundary])[1].endswith(AT_A_LIMIT)
 
 
 def test_many_open_effects_have_one_reason_together() -> None:
@@ -379,34 +384,34 @@ def test_many_open_effects_have_one_reason_together() -> None:
     verdict, reason = combine(effects)
     assert verdict == "inconclusive"
     assert reason == (
-        "not settled: the interval lies on both sides of 1.01×; about 20 s more would settle w0, about 2 min all"
-    )
+        "not settled: the interval lies on both sides of 1.01×; about 20 s more would settle w0, about 5 min all"
+    ), "workloads are measured one after the other"
     nearly = [*effects[:2], replace(effects[2], seconds_more=1.0)]
-    assert combine(nearly)[1].endswith(
-        "; less than 10 s more would settle w2; about 20 s more would settle w0, about 40 s all"
-    )
+    assert combine(nearly)[1].endswith("; less than 10 s more would settle w2, about 61 s all")
     beyond = [*effects[:2], replace(effects[2], seconds_more=math.inf)]
-    assert combine(beyond)[1].endswith(
-        "about 20 s more would settle w0, about 40 s 2 of 3; more time would not help much on w2"
-    )
+    assert combine(beyond)[1].endswith(f"about 20 s more would settle w0, about 60 s 2 of 3; {AT_A_LIMIT} (w2)")
 
 
-def test_remaining_seconds_is_what_it_then_takes() -> None:
+def test_values_before_the_first_interval_are_known() -> None:
     region = Region.faster_than_percent(1)
-    rng = np.random.default_rng(3)
-    d = rng.normal(0.004, 0.01, 4000)
-    estimate = 10 * (1 + remaining_seconds(d[:40], 10.0, region, alpha=ALPHA) / 10)
-    rounds = next(n for n in range(40, 4000) if decided(running_interval(d[:n], ALPHA), region))
-    assert 0.4 < estimate / (10 * rounds / 40) < 2.5
-    assert remaining_seconds(d[:1000], 250.0, region, alpha=ALPHA) == 0
-    # Halving the distance takes four times as long, and what later looks pay a little more.
-    near, far = (
-        remaining_seconds(normal(LN_1 - gap, sd=0.01, n=20), 5.0, region, alpha=ALPHA) + 5 for gap in (0.002, 0.004)
-    )
-    assert 3 < near / far < 7
-    assert math.isinf(remaining_seconds([0.1], 1.0, region, alpha=ALPHA))
-    needed = first_interval(ALPHA) - 5
-    assert remaining_seconds(normal(0.5, n=5), 5.0, region, alpha=ALPHA) == pytest.approx(needed)
+    assert values_more(normal(0.5, n=5), [(region, ALPHA)]) == first_interval(ALPHA) - 5
+
+
+def test_what_lies_farther_from_its_limit_needs_fewer_values() -> None:
+    region = Region.faster_than_percent(1)
+    near, far = (values_more(normal(LN_1 - gap, sd=0.01, n=40), [(region, ALPHA)]) for gap in (0.004, 0.0047))
+    assert 0 < far < near < math.inf
+    assert math.isinf(values_more(normal(LN_1, sd=0.01, n=20), [(region, ALPHA)])), "nobody knows on which side"
+
+
+def test_what_is_forecast_comes_true_in_nine_of_ten_cases() -> None:
+    """METHODOLOGY.md has the table; `python -m tests.simulated_forecasts` prints it."""
+    rng, found = np.random.default_rng(20), []
+    for regions in QUESTIONS.values():
+        for noise in NOISE.values():
+            found += [forecast(noise, regions, budget, 80, rng) for budget in BUDGETS[:2]]
+    told, true = (sum(getattr(each, name) for each in found) for name in ("told", "true"))
+    assert told >= 200 and true / told >= 0.85
 
 
 def test_reasons_against_an_effect_come_before_its_interval() -> None:
@@ -533,7 +538,7 @@ def test_a_condition_whose_workloads_share_alpha_pays_for_them_once() -> None:
 
 
 def test_an_effect_as_json_has_null_where_there_is_no_bound() -> None:
-    found = effect([0.1, 0.2], Region.ratio(2, 3))
+    found = effect([0.1, 0.2], Region.ratio(2, 3), further=Further(2.0))
     assert plain(found) == {
         "workload": "w",
         "variant": "new",
@@ -1002,7 +1007,7 @@ def test_a_comparison_says_faster_slower_or_same(shifts: list[float], words: lis
 
 def test_a_comparison_says_by_how_little_a_side_is_slower_and_how_long_an_open_one_takes() -> None:
     frame = samples(noisy(0, sd=0.005, old=0.0, new=0.005))
-    run = manifest(experiment("w", "old", "new"))
+    run = manifest(experiment("w", "old", "new", wall_seconds=90.0))
     [effect] = judge_ad_hoc(
         evidence_from_manifest(manifest_of(run), table_of(frame)), baseline="old", variant="new"
     ).effects

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from llama_workbench.harness.claims.dispute import load_dispute
+from llama_workbench.harness.evidence.verdict import AT_A_LIMIT, TOO_LONG
 from llama_workbench.harness.report import answer as answers
 from llama_workbench.harness.report.again import command_of
 from llama_workbench.harness.report.answer import Answer, told_apart, words_of_sides
@@ -563,12 +564,12 @@ def test_no_reader_is_left_with_inconclusive(verdict: Verdict, said: str, tally:
 @pytest.mark.parametrize(
     ("seconds", "said"),
     [
-        ([240.0], "about 4 min more, if the effect is as estimated"),
-        ([20.0, 240.0], "about 4 min more, if the effect is as estimated"),
-        ([1.0], "less than 10 s more, if the effect is as estimated"),
-        ([None], "more time would not help much"),
-        ([240.0, None], "about 4 min more for 1 of 2 open rows, if the effect is as estimated; "
-         "more time would not help much on the rest"),
+        ([240.0], "about 4 min more, enough in 9 of 10 cases"),
+        ([20.0, 240.0], "about 4 min more, enough in 9 of 10 cases"),
+        ([1.0], "less than 10 s more, enough in 9 of 10 cases"),
+        ([None], AT_A_LIMIT),
+        ([20_000.0], TOO_LONG),
+        ([240.0, None], f"about 4 min more for 1 of 2 open rows, enough in 9 of 10 cases; the rest: {AT_A_LIMIT}"),
         ([], ""),
     ],
 )  # fmt: skip

@@ -10,25 +10,36 @@ like any other. `judge.verdicts` says at which level.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ..spec.regions import Region
 from ..spec.words import Cause, Word
-from ..stats.confidence import Interval, Level, LookPlan, looks, looks_reached, pseudo_median, running_interval
+from ..stats.confidence import (
+    Interval,
+    Level,
+    LookPlan,
+    first_interval,
+    looks,
+    looks_reached,
+    pseudo_median,
+    running_interval,
+)
 from ..stats.dependence import is_dependent
+from ..stats.forecast import Ends, Question, values_needed
 from ..stats.samples import Differences
 from ..store.verdict_schema import Effect
-from .numbers import exp, percent
+from .numbers import budget, exp, percent
 
 UNSTABLE = "unstable: the effect drifted while it was measured"
 DEPENDENT = "dependent: each value resembles the one before, or they drift, so that the interval is too narrow"
 TOO_FEW = "too few rounds for an interval"
+NO_TIME = "no rounds were measured: no time was left; --budget {} measures it too"
 INVALID = "confounded: {} of rounds without a valid time"
 BY_CONTROL = "confounded: controls differ, and {} of bias may have made this effect"
 BY_FAULTS = "confounded: the difference in page faults may have made this effect"
@@ -99,17 +110,42 @@ def rounds_needed(values: ArrayLike, region: Region, *, alpha: Level, stretch: S
     return math.inf
 
 
-def remaining_seconds(
-    values: ArrayLike, seconds: float, region: Region, *, alpha: Level, stretch: Stretch = NO_STRETCH
-) -> float:
-    """Further seconds of measuring until the interval will be clear of the region's nearest boundary; 0 if it is.
+Asked = tuple[Region, Level]
+"""What is asked about, and at what its interval is looked at."""
 
-    seconds: what the rounds so far took. Infinite where `rounds_needed` is, and where no time was taken.
+
+class Further(NamedTuple):
+    """What more measuring takes, in seconds of the clock, and may bring. each_value: of a further value; NaN where
+    nobody knows. first, all_first: of the first interval, and of those of all effects of the run, as estimated before
+    any round; 0 where nobody did. or_else: what else would settle the effect."""
+
+    each_value: float = math.nan
+    first: float = 0.0
+    all_first: float = 0.0
+    or_else: Sequence[Asked] = ()
+
+
+NOTHING_KNOWN = Further()
+
+
+def values_more(values: ArrayLike, asked: Sequence[Asked], *, stretch: Stretch = NO_STRETCH) -> float:
+    """Further values that in nine of ten cases answer one of these, so that it survives the stretch (see
+    `stats.forecast`); before the first interval those until then. Infinite where no number can be promised: the effect
+    lies at a limit.
     """
-    count = np.size(values)
-    if not count or seconds <= 0:
-        return math.inf
-    return seconds * (rounds_needed(values, region, alpha=alpha, stretch=stretch) / count - 1)
+    series = np.asarray(values, dtype=np.float64)
+    if (missing := first_interval(asked[0][1]) - series.size) > 0:
+        return float(missing)
+    return values_needed(series, [Question(level, _answers(region, stretch)) for region, level in asked]) - series.size
+
+
+def _answers(region: Region, stretch: Stretch) -> Callable[[Ends, Ends], NDArray[np.bool_]]:
+    def answers(low: Ends, high: Ends) -> NDArray[np.bool_]:
+        inside = (region.low <= low - stretch.low) & (high + stretch.high <= region.high)
+        outside = (high + stretch.high < region.low) | (region.high < low - stretch.low)
+        return inside if region.only_inside else inside | outside
+
+    return answers
 
 
 def judge_effect(
@@ -126,6 +162,7 @@ def judge_effect(
     bias: float = 0.0,
     fault_cost_ns: float = FAULT_COST_NS,
     lives: bool = False,
+    further: Further = NOTHING_KNOWN,
 ) -> Effect:
     """Judge one comparison. `confounds`: why no number here can be trusted. `not_evidence`: why the comparison says
     nothing about the claim, however well it was measured (gates, traces, an excluded variant). Two disturbances have a
@@ -137,19 +174,10 @@ def judge_effect(
     """
     plan, interval = LookPlan.at(alpha), running_interval(measured.values, alpha)
     effect = Effect(
-        workload=workload,
-        variant=variant,
-        baseline=baseline,
-        metric=metric,
-        ratio=exp(interval.centre),
-        low=exp(interval.low),
-        high=exp(interval.high),
-        rounds=interval.n,
-        seconds=measured.seconds,
-        verdict=Word.INCONCLUSIVE,
-        horizon=plan.horizon,
-        one_sided=plan.one_sided,
-    )
+        workload=workload, variant=variant, baseline=baseline, metric=metric, ratio=exp(interval.centre),
+        low=exp(interval.low), high=exp(interval.high), rounds=interval.n, seconds=measured.seconds,
+        verdict=Word.INCONCLUSIVE, horizon=plan.horizon, one_sided=plan.one_sided,
+    )  # fmt: skip
     faults, dependent = fault_stretch(measured, fault_cost_ns), is_dependent(measured.values)
     notes = [*_notes(measured, baseline, variant, max(faults)), *[DEPENDENT] * dependent]
 
@@ -160,11 +188,16 @@ def judge_effect(
 
     if not_evidence is not None:
         return ends(Word.NOT_EVIDENCE, Cause.EXCLUDED, not_evidence)
+    if not interval.n and further.first and not measured.invalid_share:
+        effect = replace(effect, seconds_more=further.first)
+        return ends(Word.INCONCLUSIVE, Cause.NO_ROUNDS, NO_TIME.format(budget(further.all_first)))
     if doubt := _doubt(measured, interval, confounds):
         return ends(Word.INCONCLUSIVE, *doubt)
-    if not decided(interval, region, faults):
-        more = remaining_seconds(measured.values, measured.seconds, region, alpha=alpha, stretch=faults)
-        effect = replace(effect, seconds_more=more)
+    # Of a series that depends on the time nobody can say what more of it would bring.
+    if not decided(interval, region, faults) and not (lives and dependent):
+        stretch = Stretch(faults.low + bias, faults.high + bias)
+        more = values_more(measured.values, [(region, plan), *further.or_else], stretch=stretch)
+        effect = replace(effect, seconds_more=more * further.each_value)
     verdict = _settled(interval.low, interval.high, region)
     alike = dependent and _settled(float(np.min(measured.values)), float(np.max(measured.values)), region) == verdict
     if why := _why_open(interval, region, faults, bias, lives and dependent and not alike):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any, Final
@@ -32,7 +32,7 @@ from ..store.schema import Environment, ExperimentRecord, Manifest, Noise
 from ..store.verdict_schema import Effect
 from .controls import judge_controls
 from .design import Design
-from .effect import ALPHA, FAULT_COST_NS, HUGE_FAULT_COST_NS, fault_stretch, judge_effect
+from .effect import ALPHA, FAULT_COST_NS, HUGE_FAULT_COST_NS, Further, fault_stretch, judge_effect
 from .numbers import percent
 
 QUEUEING: Final = "launching, not kernels: the GPU waits while the host queues them"
@@ -52,6 +52,8 @@ class Evidence:
     where they were not compared. sizes: tokens of each workload (of a decode: its context); new_tokens: that it
     generates; widths, layers and geometries: of its model. passes: name of a metric → what its pass left, as the metric
     reads it. queued: (workload, variant) → operations of its longest sample that compute, from its op trace.
+    wall_seconds: workload → seconds of the clock that its rounds took, with all that they needed. first_seconds:
+    workload → seconds of the clock that its first intervals should take, as estimated before its rounds.
     unusable: (workload, variant) → why its numbers do not count; causes: the kind of that, where it is one of
     its own. confirmed: what measuring again from outside gave (`confirmation`). alpha: chance that a verdict is wrong.
     design: how its series are looked at. as_it_runs: workloads of which page faults are a part of what is measured, and
@@ -78,6 +80,8 @@ class Evidence:
     geometries: Mapping[str, str] = field(default_factory=dict)
     passes: Mapping[str, Any] = field(default_factory=dict)
     queued: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    wall_seconds: Mapping[str, float] = field(default_factory=dict)
+    first_seconds: Mapping[str, float] = field(default_factory=dict)
     _arrays: dict[tuple[str, Clock, Metric], LogTimes] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -163,6 +167,12 @@ class Evidence:
                 return f"not architecture alone, op traces differ: {difference}"
         return None
 
+    def seconds_each(self, workload: str, values: int) -> float:
+        """Seconds of the clock for a further value of a series that has so many: starting processes, controls and
+        whatever else shares the workload's time included. NaN where nobody knows."""
+        seconds = self.wall_seconds.get(workload, 0.0)
+        return seconds / values if seconds and values else math.nan
+
     def bias(self, workload: str) -> float:
         """Log units by which this run may shift a ratio here; 0 unless a control fired, or all together show one.
 
@@ -231,6 +241,8 @@ def evidence_from_manifest(
         geometries={name: each.geometry or "" for name, each in workloads.items()},
         passes=passes or {},
         queued=_queued(manifest, samples) if manifest.device_kind == "cuda" else {},
+        first_seconds={each.workload.name: each.first_seconds for each in experiments if each.first_seconds},
+        wall_seconds={each.workload.name: each.wall_seconds or each.seconds or 0.0 for each in experiments},
     )
     if noise is None:
         noise = judge_controls(measured, evidence.differences, evidence.alpha, evidence.design, evidence.numbers)
@@ -321,12 +333,16 @@ def _trace_differences(experiment: ExperimentRecord) -> dict[tuple[str, frozense
     return details
 
 
-def compare_sides(evidence: Evidence, comparison: Comparison, region: Region, kind: str, alpha: float) -> Effect:
-    """Judge one comparison of a run; `kind` is the kind of evidence that the claim takes it for."""
+def compare_sides(
+    evidence: Evidence, comparison: Comparison, region: Region, kind: str, alpha: float, or_else: Sequence[Region] = ()
+) -> Effect:
+    """Judge one comparison of a run; `kind` is the kind of evidence that the claim takes it for. or_else: other regions
+    that would settle it too."""
     workload, variant, baseline, _ = comparison
     clock = evidence.clocks.of(workload, variant, baseline)
+    measured = evidence.differences(comparison)
     effect = judge_effect(
-        evidence.differences(comparison),
+        measured,
         region,
         alpha=evidence.design.plan(workload, alpha, region),
         workload=workload,
@@ -337,6 +353,12 @@ def compare_sides(evidence: Evidence, comparison: Comparison, region: Region, ki
         bias=evidence.bias(workload),
         fault_cost_ns=evidence.fault_cost(workload),
         lives=evidence.design.lives,
+        further=Further(
+            evidence.seconds_each(workload, measured.values.size),
+            evidence.first_seconds.get(workload, 0.0),
+            sum(evidence.first_seconds.values()),
+            [(other, evidence.design.plan(workload, alpha, other)) for other in or_else],
+        ),
     )
     causes = [cause for side in (variant, baseline) if (cause := evidence.causes.get((workload, side)))]
     if effect.cause is Cause.EXCLUDED and causes:

@@ -27,3 +27,10 @@ def duration(seconds: float) -> str:
     if seconds < 90:
         return f"{max(seconds, 1):.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def budget(seconds: float) -> int:
+    """Seconds that are asked for where these are needed: rounded up to two digits."""
+    whole = max(math.ceil(seconds), 1)
+    unit = 10 ** max(len(str(whole)) - 2, 0)
+    return math.ceil(whole / unit) * unit

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from ..spec.words import LOOKS, SETTLED, Word
+from ..spec.words import LOOKS, SETTLED, Cause, Word
 from ..store.verdict_schema import Effect
 from .numbers import duration
 
@@ -72,29 +74,75 @@ def _open_reason(effects: Sequence[Effect], settled: Mapping[Word, Sequence[str]
 MOMENT_S = 10.0
 """Estimates below this are not told to the second."""
 
-DAY_S = 86_400.0
+MOST_SECONDS = 4 * 3600.0
 """Longer than this nobody would measure for one effect."""
+
+AT_A_LIMIT = "may not be settled by time: as much as this varies, the difference lies too near a limit"
+"""Of an effect whose interval may end on neither side of it for as long as anybody measures."""
+
+TOO_LONG = f"more than {duration(MOST_SECONDS)} would be needed"
+
+
+@dataclass(frozen=True)
+class ToSettle:
+    """What it takes to settle open effects: those that are sure to be settled in 9 of 10 cases, those that have no
+    interval yet and would get one, and those that time alone may not settle. All seconds are of the clock."""
+
+    settles: tuple[Effect, ...]
+    begins: tuple[Effect, ...]
+    takes_long: tuple[Effect, ...]
+    at_a_limit: tuple[Effect, ...]
+
+    @classmethod
+    def of(cls, effects: Iterable[Effect]) -> ToSettle:
+        """Of those whose seconds are known."""
+        known = sorted((each for each in effects if each.seconds_more >= 0), key=lambda each: each.seconds_more)
+        soon = [each for each in known if each.seconds_more <= MOST_SECONDS]
+        early = (Cause.NO_ROUNDS, Cause.TOO_FEW_ROUNDS)
+        return cls(
+            settles=tuple(each for each in soon if each.cause not in early),
+            begins=tuple(each for each in soon if each.cause in early),
+            takes_long=tuple(each for each in known if MOST_SECONDS < each.seconds_more < math.inf),
+            at_a_limit=tuple(each for each in known if math.isinf(each.seconds_more)),
+        )
+
+    @property
+    def never(self) -> str:
+        """Why the others may stay open; empty where there are none."""
+        return "; ".join([*[TOO_LONG] * bool(self.takes_long), *[AT_A_LIMIT] * bool(self.at_a_limit)])
+
+
+def clock_seconds(effects: Iterable[Effect]) -> float:
+    """Seconds of the clock that all of these effects need together: those of one workload have the same processes,
+    those of several come one after the other."""
+    needed: dict[str, float] = {}
+    for effect in effects:
+        needed[effect.place] = max(needed.get(effect.place, 0.0), effect.seconds_more)
+    return sum(needed.values())
+
+
+def about(seconds: float) -> str:
+    """ "about 4 min", "less than 10 s"."""
+    return f"about {duration(seconds)}" if seconds >= MOMENT_S else f"less than {duration(MOMENT_S)}"
 
 
 def time_to_settle(effects: Sequence[Effect]) -> str:
     """How much more measuring would settle the effects; empty where nothing can be said."""
-    known = sorted((effect for effect in effects if effect.seconds_more >= 0), key=lambda effect: effect.seconds_more)
-    soon = [effect for effect in known if effect.seconds_more <= DAY_S]
-    if not soon:
-        return "more time would not help much" if known else ""
-    short = [effect for effect in soon if effect.seconds_more < MOMENT_S]
+    needs = ToSettle.of(effects)
     texts = []
-    if short:
-        names = list(dict.fromkeys(effect.workload for effect in short)) if len(effects) > 1 else ["it"]
-        texts.append(f"less than {duration(MOMENT_S)} more would settle {', '.join(names)}")
-    if later := soon[len(short) :]:
-        shortest, longest = (f"about {duration(effect.seconds_more)}" for effect in (later[0], later[-1]))
-        text = f"{shortest} more would settle {later[0].workload if len(effects) > 1 else 'it'}"
-        if len(later) > 1:
-            text += f", {longest} {'all' if len(soon) == len(effects) else f'{len(soon)} of {len(effects)}'}"
+    if soon := needs.settles:
+        text = f"{about(soon[0].seconds_more)} more would settle {soon[0].workload if len(effects) > 1 else 'it'}"
+        if len(soon) > 1:
+            count = "all" if len(soon) == len(effects) else f"{len(soon)} of {len(effects)}"
+            text += f", {about(clock_seconds(soon))} {count}"
         texts.append(text)
-    if beyond := list(dict.fromkeys(effect.workload for effect in known[len(soon) :])):
-        texts.append(f"more time would not help much on {', '.join(beyond)}")
+    if needs.begins:
+        where = ", ".join(dict.fromkeys(each.workload for each in needs.begins)) if len(effects) > 1 else "it"
+        texts.append(f"{about(clock_seconds(needs.begins))} more would give {where} a first interval")
+    for why, left in ((TOO_LONG, needs.takes_long), (AT_A_LIMIT, needs.at_a_limit)):
+        if left:
+            where = f" ({', '.join(dict.fromkeys(each.workload for each in left))})" if len(effects) > 1 else ""
+            texts.append(f"{why}{where}")
     return "; ".join(texts)
 
 

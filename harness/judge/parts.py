@@ -159,7 +159,8 @@ def ad_hoc_comparisons(measured: Mapping[str, Sequence[str]], *, baseline: str, 
 def _answer(evidence: Evidence, pair: Comparison, alpha: float) -> Effect:
     """Faster or slower where the interval leaves out 1, else the same where it lies within a margin."""
     wider = Region.same_within_percent(SECOND_MARGIN_PERCENT, only_inside=True)
-    faster, same, nearly = (compare_sides(evidence, pair, region, "operations", alpha) for region in (*ANSWERS, wider))
+    faster = compare_sides(evidence, pair, ANSWERS[0], "operations", alpha, ANSWERS[1:])
+    same, nearly = (compare_sides(evidence, pair, region, "operations", alpha) for region in (*ANSWERS[1:], wider))
     if faster.verdict in (Word.SUPPORTED, Word.REFUTED):
         little = f"by less than {MARGIN_PERCENT:g} %" if same.verdict == Word.SUPPORTED else ""
         word = Word.FASTER if faster.verdict == Word.SUPPORTED else Word.SLOWER
@@ -169,4 +170,4 @@ def _answer(evidence: Evidence, pair: Comparison, alpha: float) -> Effect:
     if nearly.verdict == Word.SUPPORTED:
         within = f"within {SECOND_MARGIN_PERCENT:g} %, not shown to be within {MARGIN_PERCENT:g} %"
         return replace(nearly, verdict=Word.SAME, reason=within)
-    return replace(faster, seconds_more=min(faster.seconds_more, same.seconds_more))
+    return faster

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
+from ..evidence.numbers import budget, duration
 from .apart import round_seconds
+from .participants import Begin
 from .remaining import Open, Wait, WaitsFor
 
 HEADLINE_FACTOR = 2.0
@@ -64,27 +68,100 @@ def nearly_settled(open_: Sequence[Open], seconds_left: float) -> list[Open]:
     """What a verdict waits for and these seconds should bring, by the estimate: an effect settled, or its first
     interval. The soonest first."""
     costs = [
-        (each.rounds_next * round_seconds(book, each.pair), index)
+        (each.rounds_next * max(book.begin.seconds, round_seconds(book, each.pair)), index)
         for index, (book, each) in enumerate(open_)
         if each.effects and (each.early or each.verdicts)
     ]
     return [open_[index] for seconds, index in sorted(costs) if seconds <= seconds_left]
 
 
-def _first_intervals(open_: Sequence[Open], seconds_left: float) -> set[int]:
-    """Which of the first intervals (`id` of each) fit into the time together: headlines first, then the cheapest.
+@dataclass
+class FirstIntervals:
+    """Of some of what has no interval yet: what all of them take together. Those that share a checkpoint share their
+    processes, and rounds of one process follow each other."""
 
-    Lives are shared, so that all of them grow at the same time: without a choice none might be ready at the end.
-    """
-    costs = [
-        (not remaining.headline, seconds / remaining.effects, seconds, id(remaining))
-        for book, remaining in open_
-        if remaining.early and remaining.effects
-        for seconds in [remaining.rounds_next * round_seconds(book, remaining.pair)]
-    ]
-    chosen, left = set[int](), seconds_left
-    for _, _, seconds, what in sorted(costs):
-        if seconds <= left:
-            chosen.add(what)
-            left -= seconds
+    processes: dict[int, tuple[Begin, float]] = field(default_factory=dict)  # of each group: how many are needed
+    rounds: dict[int, float] = field(default_factory=dict)  # and the seconds of their rounds
+
+    def seconds(self) -> float:
+        """Of the clock. Where the next process begins beside one, what takes longer counts; where it cannot, a process
+        measures for as long as it took to begin (see `Processes.should_wait`)."""
+        total = 0.0
+        for group, (begin, count) in self.processes.items():
+            beginning, rounds = count * begin.seconds, self.rounds[group]
+            total += max(beginning, rounds) + (0.0 if begin.beside else beginning)
+        return total
+
+    def plus(self, what: Open) -> FirstIntervals:
+        """The same with one more."""
+        (book, remaining), group = what, id(what[0].begin)
+        rounds, (_, before) = remaining.rounds_next, self.processes.get(group, (book.begin, 0.0))
+        more = rounds * round_seconds(book, remaining.pair)
+        return FirstIntervals(
+            self.processes | {group: (book.begin, max(rounds, before))},
+            self.rounds | {group: self.rounds.get(group, 0.0) + more},
+        )
+
+
+def first_intervals(open_: Sequence[Open]) -> list[tuple[Open, float]]:
+    """What has no interval yet, in the order in which it gets one: headlines, then what was begun, then the cheapest.
+    Each with the seconds until it and all before it have theirs."""
+    early = [each for each in open_ if each[1].early and each[1].effects]
+
+    def order(entry: Open) -> tuple[bool, bool, float]:
+        book, remaining = entry
+        seconds = remaining.rounds_next * round_seconds(book, remaining.pair)
+        return not remaining.headline, not book.rounds, seconds / remaining.effects
+
+    together, costs = FirstIntervals(), []
+    for entry in sorted(early, key=order):
+        together = together.plus(entry)
+        costs.append((entry, together.seconds()))
+    return costs
+
+
+def in_time(open_: Sequence[Open], seconds_left: float) -> list[Open]:
+    """What is measured now: without what can get no first interval in the time that is left beside those before it. Its
+    rounds would say nothing, and its part of each process would keep the others waiting. Where nothing else is open:
+    the first of these alone."""
+    chosen = _first_intervals(open_, seconds_left)
+    kept = [each for each in open_ if not (each[1].early and each[1].effects) or id(each[1]) in chosen]
+    return kept or [first_intervals(open_)[0][0]]
+
+
+def _first_intervals(open_: Sequence[Open], seconds_left: float) -> set[int]:
+    """Which of the first intervals (`id` of each) fit into the time together."""
+    chosen, together = set[int](), FirstIntervals()
+    for entry, _ in first_intervals(open_):
+        if (more := together.plus(entry)).seconds() <= seconds_left:
+            together = more
+            chosen.add(id(entry[1]))
     return chosen
+
+
+def first_answer_text(open_: Sequence[Open], seconds: float, given: float) -> str:
+    """How long a first answer takes, against the seconds of rounds that there are, and the budget that was given, of
+    which gates may have been a part; empty where every effect has its first interval. With it every experiment learns
+    what its own should take (`first_seconds`)."""
+    costs = first_intervals(open_)
+    if not costs:
+        return ""
+    given = given if math.isfinite(given) else seconds  # who goes on gives a budget for rounds alone
+    before = 0.0
+    for (book, _), until in costs:
+        book.first_seconds = (book.first_seconds or 0.0) + until - before
+        before = until
+    (_, remaining), first = costs[0]
+    count, whole = remaining.rounds_next, costs[-1][1]
+    text = f"a first answer needs {count:.0f} processes of about {first / count:.2g} s: some {duration(first)}"
+    if len(costs) > 1:
+        text += f", and all {len(costs)} first answers {duration(whole)}"
+    if first > seconds:
+        return (
+            f"{text}; the budget, {given:.3g} s, is too small for any: give --budget {budget(first + given - seconds)}"
+        )
+    if whole > seconds:
+        there = sum(until <= seconds for _, until in costs)
+        kept = f"the budget, {given:.3g} s, is enough for {there} of them, one after the other"
+        return f"{text}; {kept}: --budget {budget(whole + given - seconds)} is for all"
+    return f"{text}; the budget is {given:.3g} s"

@@ -15,7 +15,7 @@ from ..machine.environment import granted_cores
 from ..spec.comparison import Comparison
 from ..spec.entered import EnteredName
 from .crews import Crew, blamed, shuffled
-from .participants import ExperimentState, Setting
+from .participants import Begin, ExperimentState, Setting
 from .processes import ALLOCATOR, ASKING_SECONDS, START_SECONDS, Examination, WorkerFailed, WorkerProcess
 
 MOST_TIMES_USUAL = 5.0
@@ -75,6 +75,7 @@ class Group:
     calm: bool = True
     divided: bool = False
     torch: bool = True
+    begin: Begin = field(default_factory=Begin)
 
     @property
     def process(self) -> WorkerProcess | None:
@@ -117,6 +118,7 @@ class Processes:
         that its processes have. Raises WorkerFailed."""
         self.end(group)
         group.life = life = self._begun(group, variables=variables)
+        group.begin.beside = self.is_beside(group)
         if self.setting.device != "cpu":
             self.device_facts = life.process.ask("device", ASKING_SECONDS)
         for book in group.books:
@@ -125,6 +127,7 @@ class Processes:
             if book.folder:
                 geometry = book.experiment.workload.geometry
                 self.checkpoints[geometry] = {"name": geometry, **facts}
+        group.begin.note(time.monotonic() - life.begun)
         return life
 
     def next_life(self, group: Group) -> Life:
@@ -168,7 +171,9 @@ class Processes:
                 life.process.ask("admit", ADMIT_SECONDS, workload=workload, variant=name, learnt=book.learnt[name])
             life.admitted.append((workload, name))
         ready = life.process.ready_at()
-        life.start_seconds = life.start_seconds or ready - life.begun + time.monotonic() - max(ready, asked)
+        if not life.start_seconds:
+            life.start_seconds = ready - life.begun + time.monotonic() - max(ready, asked)
+            group.begin.note(life.start_seconds)
         life.used |= dict.fromkeys((workload, name) for name in names)
         if new:
             life.process.ask("freeze", ASKING_SECONDS)
@@ -331,5 +336,8 @@ def _groups(books: Sequence[ExperimentState], setting: Setting) -> list[Group]:
         size = setting.parameters.get(workload.geometry, 0) if book.folder else 0
         torch = workload.kind != "call" or setting.device != "cpu"  # functions that use it will say so
         group = Group(book.folder, size, workload.threads, [], calm=workload.calm, divided=divided, torch=torch)
-        groups.setdefault(key, group).books.append(book)
+        group = groups.setdefault(key, group)
+        group.books.append(book)
+        if not book.own_processes:  # those of a round begin anew, and are counted with it
+            book.begin = group.begin
     return list(groups.values())

@@ -28,11 +28,11 @@ from .apart import (
     pace_of,
     round_seconds,
 )
-from .choosing import nearly_settled, next_to_measure
+from .choosing import first_answer_text, in_time, nearly_settled, next_to_measure
 from .gating import Gates
 from .groups import Group, Processes
 from .one_round import ask_for_block, ask_for_round, ask_for_turns
-from .participants import ExperimentState, MeasureError, Participants, Setting
+from .participants import ExperimentState, MeasureError, Participants, Progress, Setting
 from .processes import WorkerFailed
 from .remaining import Open, Remaining, Stopping
 
@@ -66,6 +66,9 @@ class Schedule:
         if any(book.pairs_apart is None for book in books):  # else an earlier sitting decided
             choose_apart(books, rule, seconds)
             self.participants.changed()
+        if said := first_answer_text(self._still_open(rule), seconds, self.setting.budget_seconds):
+            self.setting.progress.note(said)
+            self.participants.changed()
         group_of = {id(book): group for group in self.processes.groups for book in group.books}
         while open_ := self._still_open(rule):
             total_left = seconds - (time.monotonic() - start)
@@ -74,19 +77,14 @@ class Schedule:
                 open_ = nearly_settled(open_, total_left)
                 if not open_:
                     break
+            open_ = in_time(open_, total_left)
             best = open_[0] if is_overtime else next_to_measure(open_, total_left)
-            self._show(best[0], open_, total_left, time.monotonic() - start)
+            _show(self.setting.progress, best, open_, len(books), (time.monotonic() - start, total_left))
+            begun = time.monotonic()
             self._turn(group_of[id(best[0])], best, open_, rule, keep, total_left)
+            best[0].wall_seconds += time.monotonic() - begun
         for group in self.processes.groups:
             self._end_life(group, rule)
-
-    def _show(self, book: ExperimentState, open_: Sequence[Open], total_left: float, elapsed: float) -> None:
-        """Say how far it is."""
-        times = [each.rounds_all * round_seconds(book, each.pair) for book, each in open_]
-        left = min(total_left, sum(min(each, total_left) for each in times))
-        many = len({id(each) for each, _ in open_})
-        text = f"{book.experiment.workload.name}, {many} of {len(self.participants.books)} workloads open"
-        self.setting.progress.step(text, elapsed / (elapsed + left), left)
 
     def _turn(
         self,
@@ -290,6 +288,18 @@ class Schedule:
         for name, grown in answer.leaks.items():
             bad[name] = f"leaks: memory grew by {grown / 1e6:.0f} MB while it was rebuilt and called"
         return bad
+
+
+def _show(progress: Progress, best: Open, open_: Sequence[Open], books: int, times: tuple[float, float]) -> None:
+    """Say how far it is: the workload that is measured next, and how many of so many are open. times: seconds elapsed,
+    and left."""
+    elapsed, total_left = times
+    needed = sum(
+        min(remaining.rounds_all * round_seconds(book, remaining.pair), total_left) for book, remaining in open_
+    )
+    left = min(total_left, needed)
+    text = f"{best[0].experiment.workload.name}, {len({id(book) for book, _ in open_})} of {books} workloads open"
+    progress.step(text, elapsed / (elapsed + left), left)
 
 
 @dataclass(frozen=True)

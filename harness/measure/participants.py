@@ -67,6 +67,19 @@ class Tally:
         return self.first_seconds / 2 if self.rounds else expected
 
 
+@dataclass
+class Begin:
+    """What beginning a process of a group takes, in seconds: as the last ones did. beside: whether the next one begins
+    while one measures."""
+
+    seconds: float = 0.0
+    beside: bool = False
+
+    def note(self, seconds: float) -> None:
+        """One more has begun. The first find less in the caches of the machine than those after them."""
+        self.seconds = (self.seconds + seconds) / 2 if self.seconds else seconds
+
+
 @dataclass(frozen=True)
 class Earlier:
     """What earlier sittings measured of an experiment."""
@@ -75,6 +88,7 @@ class Earlier:
     blocks: int = 0
     seconds: float = 0.0
     sampled_seconds: float = 0.0
+    wall_seconds: float = 0.0
 
 
 @dataclass
@@ -90,7 +104,9 @@ class ExperimentState:
     own_processes: each side has a process of its own, a fresh one in every round (see `measure.crews`); start_seconds:
     what starting them takes.
     sliced: of pairs that had a round, whether they are measured in blocks. forgotten: numbers of rounds before these.
-    earlier: what run.json counts beside these. timed_in: variant → the lives in which it was timed."""
+    wall_seconds: of the clock, with starting the processes. begin: what that takes, the same of all in a group.
+    first_seconds: what its first intervals should take, by an estimate before the first round. earlier: what run.json
+    counts beside these. timed_in: variant → the lives in which it was timed."""
 
     experiment: Experiment
     folder: Path | None
@@ -118,6 +134,9 @@ class ExperimentState:
     own_processes: bool = False
     start_seconds: float = 0.0
     sampled_seconds: float = 0.0
+    wall_seconds: float = 0.0
+    begin: Begin = field(default_factory=Begin)
+    first_seconds: float | None = None
     device: str = "cpu"
     confirmations: list[dict[str, Any]] = field(default_factory=list)
     earlier: Earlier = Earlier()
@@ -137,6 +156,8 @@ class ExperimentState:
             "apart": None if self.pairs_apart is None else [self._apart(pair) for pair in sorted(self.pairs_apart)],
             "seconds": round(self.earlier.seconds + self.seconds, 3),
             "sampled_seconds": round(self.earlier.sampled_seconds + self.sampled_seconds, 3),
+            "wall_seconds": round(self.earlier.wall_seconds + self.wall_seconds, 3),
+            "first_seconds": None if self.first_seconds is None else round(self.first_seconds, 3),
             "gates": self.gates,
             "facts": self.facts,
             "traces": self.traces,

@@ -42,7 +42,7 @@ from pydantic import ConfigDict, Field
 
 from llama_workbench import variants
 
-from ..evidence.effect import INVALID_SHARE_LIMIT, judge_effect
+from ..evidence.effect import INVALID_SHARE_LIMIT, Further, judge_effect
 from ..evidence.evidence import Evidence
 from ..evidence.verdict import time_to_settle
 from ..spec.comparison import Comparison
@@ -218,6 +218,7 @@ def attribute(evidence: Evidence, workload: str, grid: Grid = GRID, *, alpha: fl
             bias=bias,
             fault_cost_ns=evidence.fault_cost_ns,
             lives=evidence.design.lives,
+            further=Further(evidence.seconds_each(workload, len(times.logs))),
         )
         words = {Word.SUPPORTED: Word.SAME, Word.REFUTED: Word.FASTER if effect.low > 1 else Word.SLOWER}
         verdict, notes = words.get(effect.verdict, effect.verdict), effect.notes + incomplete

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
 from ..calls.command import ANY_CODE, CONCLUDE, IGNORE, INPUT, PREPARE
-from ..evidence.verdict import DAY_S
+from ..evidence.numbers import budget
+from ..evidence.verdict import ToSettle, clock_seconds
 from ..plan.options import ADD, CALL, CHECK, COMPARE
 from ..store.schema import Manifest
 from ..store.sitting_schema import CommandsRecord
-from ..store.verdict_schema import Effect, Verdict
+from ..store.verdict_schema import Verdict
 
-MARGIN = 1.5
-"""How much more than the estimate: measuring ends by itself once all is settled."""
-
-LEAST_SECONDS, MOST_SECONDS = 5, 4 * 3600
-"""Of the command's budget. An effect that would need more alone is left open: it lies on its limit."""
+LEAST_SECONDS = 5
+"""Of the command's budget."""
 
 
 def goes_on(manifest: Manifest) -> bool:
@@ -31,13 +28,12 @@ def further(run: Path, verdicts: Iterable[Verdict], manifest: Manifest) -> str:
     if manifest.sources is None or not goes_on(manifest):
         return ""
     open_ = [effect for verdict in verdicts if verdict.is_open for effect in verdict.effects]
-    needed = [_rounds_seconds(effect, manifest) for effect in open_]
-    seconds = sum(each for each in needed if each <= MOST_SECONDS / MARGIN)
-    if not seconds:
+    needs = ToSettle.of(open_)
+    if not (seconds := clock_seconds((*needs.settles, *needs.begins))):
         return ""
     here, path = Path.cwd(), run.resolve()
     words = ["pytest", "--benchmark", "--continue", str(path.relative_to(here) if path.is_relative_to(here) else path)]
-    words += ["--budget", str(_budget(seconds))]
+    words += ["--budget", str(budget(max(seconds, LEAST_SECONDS)))]
     words += [word for text in brought_models(manifest).values() for word in (ADD, text)]
     words += compared_again(manifest)
     own = [facts for facts in (manifest.checkpoints or {}).values() if facts.synthetic is False]
@@ -75,22 +71,3 @@ def _run_again(commands: CommandsRecord | None) -> list[str]:
     codes = ",".join(map(str, commands.ignore_failure)) if commands.ignore_failure != ANY_CODE else ANY_CODE
     words = {PREPARE: commands.prepare, CONCLUDE: commands.conclude, INPUT: commands.input}
     return [f"{IGNORE}={codes}"] * bool(codes) + [word for pair in words.items() if pair[1] for word in pair]
-
-
-def _rounds_seconds(effect: Effect, manifest: Manifest) -> float:
-    """Seconds of rounds until an effect is settled, 0 where none would settle it. They are more than those in which its
-    own sides are timed: controls take part too, and variants are built anew."""
-    more = effect.seconds_more
-    if not 0 < more <= DAY_S:
-        return 0.0
-    book = next((each for each in manifest.experiments if each.workload.name == effect.workload), None)
-    if book and book.rounds and book.seconds and effect.seconds:
-        return more * max(book.seconds / book.rounds * effect.rounds / effect.seconds, 1.0)
-    return more
-
-
-def _budget(seconds: float) -> int:
-    """Rounded up to two digits."""
-    whole = max(math.ceil(MARGIN * seconds), LEAST_SECONDS)
-    unit = 10 ** max(len(str(whole)) - 2, 0)
-    return math.ceil(whole / unit) * unit

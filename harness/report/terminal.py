@@ -15,7 +15,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ..evidence.verdict import DAY_S
+from ..evidence.verdict import MOST_SECONDS
 from ..spec.words import Word
 from ..store.schema import Manifest
 from ..store.verdict_schema import Effect, Verdict
@@ -112,7 +112,7 @@ def _heading(verdict: Verdict, manifest: Manifest) -> Iterator[RenderableType]:
         lines.append(f"{said}: {one_text_line(verdict.claimed_here)}")
     if verdict.verdict in WITH_REASON or not verdict.effects:
         lines.append(one_text_line(verdict.reason, 1000))
-    more = any(0 < effect.seconds_more <= DAY_S for effect in verdict.effects)
+    more = any(0 < effect.seconds_more <= MOST_SECONDS for effect in verdict.effects)
     command = AT_THE_END if more and goes_on(manifest) else command_of(verdict, manifest)
     if settle := to_settle(verdict, command):
         lines.append(one_text_line(settle, 1000))

@@ -138,7 +138,8 @@ class Unfinished:
             blocks, seconds = min(entry.blocks, rounds[name]), entry.seconds or 0.0
             book.own_processes |= entry.own_processes
             book.horizon, book.lost_lives = entry.horizon, plain(entry.lost_lives)
-            book.earlier = Earlier(rounds[name], blocks, seconds, entry.sampled_seconds or 0.0)
+            wall = entry.wall_seconds or seconds  # runs of before counted only their rounds
+            book.earlier = Earlier(rounds[name], blocks, seconds, entry.sampled_seconds or 0.0, wall)
             if rounds and entry.apart is not None:
                 ways = {Comparison(name, e.variant, e.baseline, e.metric): e.blocks for e in entry.apart}
                 book.pairs_apart = frozenset(ways)

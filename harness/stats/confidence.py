@@ -19,7 +19,7 @@ Everything is in log units. METHODOLOGY.md has simulated rates of misses.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count, takewhile
@@ -270,6 +270,18 @@ def pseudo_median(values: NDArray[np.float64]) -> float:
     return float(np.median(_pair_means(values)))
 
 
+def one_error(values: NDArray[np.float64]) -> float:
+    """Standard error of a series' pseudo-median, from two values on: half the interval of the signed ranks that a
+    normal mean leaves with its standard error. A few values far off hardly change it."""
+    chance = 2 * normal_chance(-1.0)
+    rank = max(_rank(values.size, chance), 1)
+    means = np.partition(_pair_means(values), (rank - 1, -rank))
+    # What the rank, a whole number, really spends.
+    if values.size <= EXACT_ROUNDS:
+        chance = 2 * float(_signed_rank_distribution(values.size)[rank - 1])
+    return float(means[-rank] - means[rank - 1]) / 2 / student_quantile(values.size - 1, 1 - chance / 2)
+
+
 def fixed_interval(values: ArrayLike, alpha: float) -> Interval:
     """Student's t interval for the mean of one series, whose number of values was fixed before any was seen.
 
@@ -287,10 +299,12 @@ def fixed_interval(values: ArrayLike, alpha: float) -> Interval:
 
 def _ends(series: NDArray[np.float64], level: Level) -> list[tuple[int, float, float]]:
     """Rounds and ends of the interval of each look that the series reached."""
-    return [
-        (look.rounds, *_signed_rank_ends(series[: look.rounds].tobytes(), look.rank))
-        for look in looks_reached(series.size, level)
-    ]
+    return ends_of_looks(series, looks_reached(series.size, level))
+
+
+def ends_of_looks(series: NDArray[np.float64], reached: Iterable[Look]) -> list[tuple[int, float, float]]:
+    """The same of these looks."""
+    return [(look.rounds, *_signed_rank_ends(series[: look.rounds].tobytes(), look.rank)) for look in reached]
 
 
 @lru_cache(maxsize=4096)  # the measuring loop asks again for the same look after each round

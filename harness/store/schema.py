@@ -102,6 +102,13 @@ class ExperimentRecord(Shape):
     apart: Annotated[list[Apart] | None, says("pairs in rounds of their own; null until it is decided")] = None
     seconds: Annotated[Amount | None, says("time that its rounds took, seconds")] = None
     sampled_seconds: Annotated[Amount | None, says("of that, inside timed samples")] = None
+    wall_seconds: Annotated[
+        Amount | None,
+        says("seconds of the clock that they took, with starting processes and all that shared their time"),
+    ] = None
+    first_seconds: Annotated[
+        Amount | None, says("seconds of the clock that its first intervals should take, as estimated beforehand")
+    ] = None
     gates: Annotated[dict[str, Gate], says("result of the logits gate by variant")] = {}
     facts: Annotated[dict[str, SideFacts], says("how each function ran")] = {}
     traces: Annotated[dict[str, Trace], says("operations by variant")] = {}

@@ -60,7 +60,11 @@ class Effect:
     reason: Annotated[Text, says("why the verdict is as it is, for people; may be empty")] = ""
     notes: Annotated[tuple[Text, ...], says("what a reader should know besides")] = ()
     seconds_more: Annotated[
-        SecondsMore, Field(exclude_if=math.isnan), says("seconds more that would settle it; null: none would")
+        SecondsMore,
+        Field(exclude_if=math.isnan),
+        says(
+            "seconds of the clock that settle it in 9 of 10 cases, or give a first interval; null: no time is sure to"
+        ),
     ] = math.nan
     horizon: Annotated[Some | None, ABSENT, says("values along which alpha was spent; absent: it was not known")] = None
     one_sided: Annotated[StrictBool, ABSENT, says("whether each end holds at alpha, and not both together")] = False
