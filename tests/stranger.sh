@@ -97,6 +97,8 @@ step 4 "an option with a typo is told" pytest $quickly --comparre a b
 says "did you mean --compare?"
 step 4 "three sides are too many" pytest $quickly --compare a.py:f b.py:f c.py:f --call bench.py:texts
 step 1 "a condition fails" pytest $quickly --compare old=pack.text:words@main~1 new=pack.text:words --call bench.py:texts --budget 1 --run-dir results/runs/failing --fail-if not-faster:0
+step 6 "a wrong answer" pytest $quickly --compare right=pack.text:words other=bench.py:number --call bench.py:texts --budget 1 --run-dir results/runs/wrong
+says "left out: other: "
 step 0 "the slowest calls" pytest $quickly --compare old=pack.text:words@main~1 new=pack.text:words --call bench.py:short_texts --budget 8 --statistic p90 --run-dir results/runs/slowest
 step 0 "two commands" pytest $quickly --compare "long=cmd:sleep 0.02" "short=cmd:sleep 0.01" --budget 8
 

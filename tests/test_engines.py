@@ -95,7 +95,7 @@ def test_a_run_takes_the_engines_that_are_there_and_goes_on_without_the_others(t
 
     assert Excluded(variant="llama_cpp", reason="not installed: pip install it") in result.manifest.excluded
     assert len(result.manifest.excluded) == len(ENGINES) - len(there)
-    assert [note for note in notes if "llama_cpp" in note] == ["llama_cpp is left out: not installed: pip install it"]
+    assert [note for note in notes if "llama_cpp" in note] == ["llama_cpp is left out"]
     told = {verdict.effects[0].variant: verdict for verdict in result.verdicts}
     assert told["llama_cpp"].verdict == "not evidence" and "not installed" in told["llama_cpp"].reason
 

@@ -23,6 +23,8 @@ from llama_workbench.harness.plan.options import Options, PlanError, Request
 from llama_workbench.harness.report.standings import measure_standings
 from llama_workbench.harness.session.judging import stopping_rule
 from llama_workbench.harness.session.run import plan_run
+from llama_workbench.harness.spec.exits import SessionExit, VerbExit, of_left_out
+from llama_workbench.harness.spec.words import Cause
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.worker import gating, rounds
 from llama_workbench.harness.worker.opening import open_workload
@@ -340,8 +342,9 @@ def test_two_functions_by_options(mine: Path, run_pytest: Callable[..., Any]) ->
 def test_a_wrong_function_fails_its_test(mine: Path, run_pytest: Callable[..., Any]) -> None:
     result = run_pytest("--benchmark", "--benchmark-disable", "--compare", "mine.py:once", "mine.py:fails",
                         "--call", "mine.py:words", "--run-dir=run")  # fmt: skip
-    assert result.returncode == 1
-    assert "fails on words: raises ValueError: no room for" in result.stdout
+    assert result.returncode == SessionExit.WRONG
+    assert "\nleft out: fails: raises ValueError: no room for" in result.stdout
+    assert result.stdout.count("no room for") == 1, "elsewhere the side is only named"
     assert "1 failed, 1 passed" in result.stdout
 
 
@@ -351,10 +354,36 @@ def test_a_budget_that_is_too_small_for_one_interval_ends_at_the_gate(
     (mine / "mine.py").write_text(MINE + "\n\ndef sleeps(text):\n    import time\n    time.sleep(1.5)\n    return 0\n")
     result = run_pytest("--benchmark", "--compare", "mine.py:sleeps", "again=mine.py:sleeps", "--call", "mine.py:words",
                         "--budget=10", "--run-dir=run")  # fmt: skip
-    assert result.returncode == 1
-    assert re.search(r"a call of sleeps takes 1(\.\d+)? s: give --budget 1[67]\d \(a first interval", result.stdout)
+    assert result.returncode == SessionExit.NO_VERDICT
+    said = " ".join(result.stdout.split())
+    assert re.search(r"left out: words: a call of sleeps takes 1(\.\d+)? s: give --budget 1[67]\d \(a first", said)
+    assert said.count("a first interval needs") == 1, "elsewhere the sides are only named"
     [experiment] = wb.open("run").manifest["experiments"]
     assert experiment["rounds"] == 0 and {each["variant"] for each in experiment["excluded"]} >= {"sleeps", "again"}
+
+
+def test_a_met_condition_a_wrong_side_and_a_refusal_end_with_codes_of_their_own() -> None:
+    """As far as no session has to be measured for it: what is proven comes first, and no two codes are one."""
+    wrong, refused = (Cause.EXCLUDED, Cause.NOT_IMPORTED), (Cause.REFUSED, Cause.TOO_LITTLE_TIME, Cause.BEYOND_ROOF)
+    assert {of_left_out([cause]) for cause in wrong} == {SessionExit.WRONG} == {of_left_out([*wrong, *refused])}
+    assert {of_left_out([cause]) for cause in refused} == {SessionExit.NO_VERDICT}
+    assert of_left_out([Cause.NONE, Cause.TOO_FEW_ROUNDS]) == SessionExit.DONE
+    assert [code.value for code in SessionExit] == [*range(8)] and all(code.meaning for code in SessionExit)
+
+
+def test_a_wrong_side_is_no_met_condition(mine: Path, run_pytest: Callable[..., Any]) -> None:
+    result = run_pytest("--benchmark", "--compare", "mine.py:once", "mine.py:fails", "--call", "mine.py:words",
+                        "--budget=5", "--fail-if=not-faster:0", "--run-dir=run", "--junitxml=junit.xml")  # fmt: skip
+    assert result.returncode == SessionExit.WRONG, result.stdout
+    assert result.stdout.count("no room for") == 1 and "fails is left out of words" in result.stdout
+    assert "no room for" in (mine / "junit.xml").read_text(), "a file that is read alone has the reason"
+
+
+def test_the_help_has_every_exit_code(run_pytest: Callable[..., Any]) -> None:
+    said = run_pytest("--help").stdout
+    assert SessionExit.listed() in said
+    shown = " ".join(output("--help").split())
+    assert all(f"{code.value} {code.meaning}" in shown for code in VerbExit)
 
 
 def test_where_all_answers_are_wrong_while_timed_there_is_no_verdict(
@@ -364,7 +393,7 @@ def test_where_all_answers_are_wrong_while_timed_there_is_no_verdict(
         "    return random.SystemRandom().random() if len(calls) > 60 else 0.0\n")  # fmt: skip
     result = run_pytest("--benchmark", "--compare", "mine.py:counts", "again=mine.py:counts", "--call", "mine.py:words",
                         "--budget=20", "--run-dir=run")  # fmt: skip
-    assert result.returncode == 1 and "INTERNALERROR" not in result.stdout
+    assert result.returncode == SessionExit.WRONG and "INTERNALERROR" not in result.stdout
     assert "a timed call" in result.stdout
 
 

@@ -96,7 +96,7 @@ def test_what_is_slower_is_refused(repository: Path, capsys: pytest.CaptureFixtu
 def test_other_answers_are_refused(
     repository: Path, capsys: pytest.CaptureFixture[str], change: str, told: str
 ) -> None:
-    answer = judged(capsys, 1, change, "--budget", "5")
+    answer = judged(capsys, 6, change, "--budget", "5")
     old, new = answer["gates"]
     assert old["passed"] and not new["passed"] and told in new["detail"]
     assert told in answer["comparisons"][0]["reason"] and answer["comparisons"][0]["ratio"] is None
@@ -108,7 +108,7 @@ def test_what_takes_longer_than_there_is_time_cannot_be_told(
     slow = "import time\n\ndef words(text):\n    time.sleep(0.2)\n    return 0\n"
     Path("mine.py").write_text(slow, encoding="utf-8")
     git(repository, "commit", "--quiet", "--all", "--message", "slow")
-    answer = judged(capsys, 2, f"{slow}\n", "--budget", "2")
+    answer = judged(capsys, 7, f"{slow}\n", "--budget", "2")
     assert answer["decision"] == "cannot tell" and "give --budget" in answer["comparisons"][0]["reason"]
 
 

@@ -15,6 +15,7 @@ from llama_workbench.harness.calibrate import doctor
 from llama_workbench.harness.fleet.rejudge import rejudge
 from llama_workbench.harness.plan.options import every_option
 from llama_workbench.harness.profilers import py_spy
+from llama_workbench.harness.spec.exits import SessionExit
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
 
@@ -172,8 +173,9 @@ def test_a_named_variant_that_fails_its_gate_is_a_failed_test(run_pytest, tmp_pa
     mine.write_text("def bad(config, weights, *, max_length):\n    raise RuntimeError('no such kernel here')\n")
     words = ("--benchmark", "--benchmark-disable", f"--add-variant={mine}:bad", "--workloads=prefill-tiny-t16")
     result = run_pytest(*words, "--compare", "fast", "bad", f"--run-dir={tmp_path / 'run'}")
-    assert result.returncode == 1, result.stdout
-    assert "bad on prefill-tiny-t16: raises RuntimeError: no such kernel here" in result.stdout
+    assert result.returncode == SessionExit.WRONG, result.stdout
+    assert "\nleft out: bad: raises RuntimeError: no such kernel here" in result.stdout
+    assert "bad is left out of prefill-tiny-t16" in result.stdout and result.stdout.count("no such kernel") == 1
     assert "1 failed, 1 passed" in result.stdout
 
 

@@ -181,18 +181,34 @@ def test_what_was_left_out_and_how_the_run_ended_is_told(run: RunFolder) -> None
     manifest = run.read_manifest() | {"status": "interrupted", "excluded": [{"variant": "mine", "reason": "gave NaN"}]}
     manifest["experiments"][0]["excluded"] = [{"variant": "slow", "reason": "took longer than 60 s"}]
     text = printed(run.read(VERDICTS), manifest)
-    assert "excluded: mine: gave NaN\n" in text
-    assert "excluded: slow on prefill-15m-t128: took longer than 60 s\n" in text
+    assert "left out: mine: gave NaN\n" in text
+    assert "left out: slow on prefill-15m-t128: took longer than 60 s\n" in text
     assert "This run was interrupted: only its finished rounds are judged.\n" in text
 
 
-def test_a_reason_that_an_effect_tells_is_told_once(run: RunFolder) -> None:
+HANGS = "slow: took longer than 60 s"
+
+
+def test_why_a_side_was_left_out_is_told_once_at_the_end(run: RunFolder) -> None:
     manifest = run.read_manifest()
     manifest["experiments"][0]["excluded"] = [{"variant": "slow", "reason": "took longer than 60 s"}]
-    reason = {"verdict": "not evidence", "cause": "excluded", "reason": "slow: took longer than 60 s"}
+    reason = {"verdict": "not evidence", "cause": "excluded", "reason": HANGS}
     workload = manifest["experiments"][0]["workload"]["name"]
-    text = printed([a_verdict(an_effect(variant="slow", workload=workload, **reason))], manifest)
-    assert "excluded: slow" not in text and "slow: took longer than 60 s" in text
+    verdict = a_verdict(an_effect(variant="slow", workload=workload, **reason), reason=f"{workload} ({HANGS})")
+    text = printed([verdict], manifest)
+    assert text.count("took longer than 60 s") == 1 and "! slow is left out\n" in text
+    assert text.splitlines()[-1] == f"left out: slow on {workload}: took longer than 60 s"
+    # Where run.json does not name the side, as of a pass, the effect says it.
+    assert "! slow: took longer than 60 s\n" in printed([verdict], {})
+
+
+def test_what_leaves_all_of_a_workload_out_names_that(run: RunFolder) -> None:
+    manifest = run.read_manifest()
+    experiment = manifest["experiments"][0]
+    names = [*experiment["variants"], "function_yardstick"]
+    experiment["excluded"] = [{"variant": name, "reason": "give --budget 9"} for name in names]
+    text = printed([], manifest)
+    assert f"left out: {experiment['workload']['name']}: give --budget 9\n" in text
 
 
 def test_no_verdicts_and_an_empty_manifest() -> None:

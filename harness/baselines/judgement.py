@@ -12,6 +12,7 @@ from llama_workbench.variants import YARDSTICKS
 
 from ..report.comparison import Screen
 from ..spec.entered import EnteredName
+from ..spec.exits import VerbExit, of_left_out
 from ..spec.words import Cause, Word
 from ..store.schema import ExperimentRecord
 
@@ -20,7 +21,11 @@ Decision = Literal["accepted", "refused", "cannot tell"]
 _DECIDED: Mapping[Word, Decision] = {Word.SUPPORTED: "accepted", Word.REFUTED: "refused"}
 """By the verdict on whether it is faster by more than was asked."""
 
-_EXIT_CODES: Mapping[Decision, Literal[0, 1, 2]] = {"accepted": 0, "refused": 1, "cannot tell": 2}
+
+EXITS = (
+    "0 accepted; 1 refused, as it is proven not to be faster; 2 cannot tell; 6 gives no right answer; 7 refused for "
+    "what it does, or too little time"
+)
 
 
 class ChangeComparison(BaseModel):
@@ -64,7 +69,7 @@ class Judgement(BaseModel):
     new: str
     faster_percent: Annotated[float, Field(description="by more than this it had to be faster")]
     decision: Annotated[Decision, Field(description="all of it together")]
-    exit_code: Annotated[Literal[0, 1, 2], Field(description="0 accepted, 1 refused, 2 cannot tell")]
+    exit_code: Annotated[Literal[0, 1, 2, 6, 7], Field(description=EXITS)]
     comparisons: tuple[ChangeComparison, ...]
     gates: tuple[ChangeGate, ...]
     run: Annotated[str, Field(description="folder with all evidence: workbench show, workbench dashboard")]
@@ -95,11 +100,18 @@ class Judgement(BaseModel):
             new=new,
             faster_percent=faster_percent,
             decision=decision,
-            exit_code=_EXIT_CODES[decision],
+            exit_code=_exit_code(decision, comparisons),
             comparisons=comparisons,
             gates=gates,
             run=run,
         )
+
+
+def _exit_code(decision: Decision, comparisons: Iterable[ChangeComparison]) -> Literal[0, 1, 2, 6, 7]:
+    if decision == "accepted":
+        return 0
+    code = of_left_out([compared.cause for compared in comparisons if compared.decision == decision])
+    return 6 if code == VerbExit.WRONG else 7 if code else 1 if decision == "refused" else 2
 
 
 def _compared(screen: Screen, passed: Mapping[tuple[str, str], bool]) -> ChangeComparison:

@@ -11,6 +11,7 @@ from ..report.comparison import Screen, screen_markdown
 from ..report.markdown import markdown_cell, markdown_rows
 from ..report.measures import Measure
 from ..report.text import digits
+from ..spec.exits import VerbExit, of_left_out
 from ..spec.words import Cause, Word
 from ..store.verdict_schema import Effect
 from .text import MARKER, MOST_CHARACTERS
@@ -39,9 +40,14 @@ class RevisionRow:
         """Whether it is slower by more than the limit, by time."""
         if self.base_lacks_it:
             return MISSING
-        if self.screen.effect.cause == Cause.BEYOND_ROOF:
+        if self.screen.effect.cause in (Cause.BEYOND_ROOF, Cause.REFUSED):
             return REFUSED
         return _WORDS.get(Word(self.screen.effect.verdict), CANNOT_TELL)
+
+    @property
+    def cause(self) -> Cause:
+        """Why the time is as it is, where more than its interval says so."""
+        return self.screen.effect.cause
 
     @property
     def counted(self) -> Measure | None:
@@ -80,7 +86,7 @@ class RevisionRow:
             "high": effect.high if effect.high < float("inf") else None,
             "rounds": effect.rounds,
             "verdict": self.verdict,
-            "cause": effect.cause,
+            "cause": self.cause,
             "reason": self.reason,
             "instructions_percent": 100 * (counted.ratio - 1) if counted else None,
             "where": self.screen.where,
@@ -97,6 +103,7 @@ class UnmeasuredRow:
     verdict: str
     reason: str
     by_time: str = CANNOT_TELL
+    cause: Cause = Cause.NOT_MEASURED
     counted: None = None
     screen: None = None
     run: str = ""
@@ -105,18 +112,22 @@ class UnmeasuredRow:
     def to_json(self) -> dict[str, Any]:
         """As `compare-revisions --json` prints it."""
         numbers = ("workload", "ratio", "low", "high", "instructions_percent", "run")
-        row = {"subject": self.subject, "verdict": self.verdict, "reason": self.reason, "cause": Cause.NOT_MEASURED}
+        row = {"subject": self.subject, "verdict": self.verdict, "reason": self.reason, "cause": self.cause}
         return row | dict.fromkeys(numbers) | {"rounds": 0, "where": ""}
 
 
 Row = RevisionRow | UnmeasuredRow
 
 
-def exit_code(rows: Sequence[Row]) -> int:
-    """1 where one is slower, 2 where one cannot be told or is refused, 0 where none is. A subject that a revision lacks
-    has no say, as long as there are others."""
+def exit_code(rows: Sequence[Row]) -> VerbExit:
+    """Whether one is slower; else, of those that are undecided, the first of: a side is wrong, is refused or has too
+    little time, cannot be told. A subject that a revision lacks has no say, as long as there are others."""
     words = {row.verdict for row in rows}
-    return 1 if SLOWER in words else 2 if words & {*UNDECIDED} or words == {MISSING} else 0
+    if SLOWER in words:
+        return VerbExit.AGAINST
+    if code := of_left_out([row.cause for row in rows if row.verdict in UNDECIDED]):
+        return VerbExit(code)
+    return VerbExit.COULD_NOT if words & {*UNDECIDED} or words == {MISSING} else VerbExit.DONE
 
 
 def time_text(effect: Effect) -> str:

@@ -6,13 +6,18 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
+from ..spec.exits import VerbExit
 from .thresholds import What
 
 Answer = Literal["regression", "changed", "no regression", "improvement", "cannot tell"]
 """changed: of operations, which are no better or worse by themselves."""
 
-EXIT_CODES: dict[Answer, int] = {"regression": 1, "changed": 1, "cannot tell": 2}
-"""Of the answer to the whole comparison; 0 for all others."""
+EXIT_CODES: dict[Answer, VerbExit] = {
+    "regression": VerbExit.AGAINST,
+    "changed": VerbExit.AGAINST,
+    "cannot tell": VerbExit.COULD_NOT,
+}
+"""Of the answer to the whole comparison; that it is done for all others."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +96,9 @@ class RunComparison:
         return next((word for word in worst if word in answers), "no regression" if answers else "cannot tell")
 
     @property
-    def exit_code(self) -> int:
+    def exit_code(self) -> VerbExit:
         """Of the command."""
-        return EXIT_CODES.get(self.verdict, 0)
+        return EXIT_CODES.get(self.verdict, VerbExit.DONE)
 
     def summary(self) -> str:
         """The answer in one sentence."""

@@ -14,6 +14,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
 from ..spec.comparison import Comparison
+from ..spec.words import Cause
 from ..store.gate_schema import Confirmed
 from .crews import blamed
 from .groups import Group
@@ -87,7 +88,7 @@ def _confirm_one(
     book.confirmations.append(result.model_dump())
     if not holds(result):
         text = f"{inside:.3g}x timed from inside its process, {result.ratio:.3g}x alone and timed from outside"
-        measurement.participants.exclude(_sides(comparison)[inside < 1], text, book)
+        measurement.participants.exclude(_sides(comparison)[inside < 1], text, book, Cause.REFUSED)
 
 
 @dataclass(frozen=True)

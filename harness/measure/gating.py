@@ -206,14 +206,13 @@ class Gates:
             group.torch = True
             return False
         if process.noise():
-            self.participants.exclude(name, INTRUDES, book)
+            self.participants.exclude(name, INTRUDES, book, Cause.REFUSED)
             return False
         if name in book.excluded:
             return True
         book.gates[name] = result["gate"]
         if not result["gate"]["passed"]:
-            book.causes |= {name: Cause(result["cause"])} if "cause" in result else {}
-            self.participants.exclude(name, result["gate"]["detail"], book)
+            self.participants.exclude(name, result["gate"]["detail"], book, Cause(result.get("cause", Cause.EXCLUDED)))
             # What a function left in its process must not be laid to another's account.
             return group.folder is not None or not self.participants.is_outside(name)
         if "trace" in result:
@@ -223,7 +222,7 @@ class Gates:
         book.facts |= {name: result["facts"]} if result["facts"] else {}
         book.call_ns[name] = learnt["call_ns"]
         if reason := self._too_dear(book):
-            self.participants.exclude_all(reason, book)  # nobody waits for the others' gates
+            self.participants.exclude_all(reason, book, Cause.TOO_LITTLE_TIME)  # nobody waits for the others' gates
             return True
         if learnt["own_threads"] and name not in book.wall_variants:
             book.wall_variants.append(name)

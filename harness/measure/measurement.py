@@ -17,6 +17,7 @@ from llama_workbench.variants import FUNCTION_YARDSTICK
 from ..spec.answer import RoundAnswer
 from ..spec.experiments import Experiment
 from ..spec.sample import Round
+from ..spec.words import Cause
 from ..worker.channel import INTRUDES
 from .apart import (
     MOST_BLOCK_SECONDS,
@@ -187,7 +188,7 @@ class Schedule:
         if any(self.participants.is_outside(name) for name in bad):
             self._end_life(group, rule)  # what it left in the process need not be known in full
         for name, reason in bad.items():  # before the round is kept: a kill between the two must not hide it
-            self.participants.exclude(name, reason, book)
+            self.participants.exclude(name, reason, book, _cause(name, reason, answer))
         for name, reason in answer.failed.items():
             self._lost(group, book, name, reason, rule)
         if answer.failed or answer.elsewhere or any(self.participants.is_outside(name) for name in answer.changed):
@@ -300,6 +301,12 @@ def _show(progress: Progress, best: Open, open_: Sequence[Open], books: int, tim
     left = min(total_left, needed)
     text = f"{best[0].experiment.workload.name}, {len({id(book) for book, _ in open_})} of {books} workloads open"
     progress.step(text, elapsed / (elapsed + left), left)
+
+
+def _cause(name: str, reason: str, answer: RoundAnswer) -> Cause:
+    """The kind of reason for which a round left a side out: refused for what it did, or wrong."""
+    refused = reason == INTRUDES or name in {**answer.changed, **answer.elsewhere, **answer.leaks}
+    return Cause.REFUSED if refused else Cause.EXCLUDED
 
 
 @dataclass(frozen=True)

@@ -242,6 +242,12 @@ class ExperimentState:
         over = left.targets and not targets and not left.contrasts
         return replace(left, targets=targets, controls=() if over else left.controls)
 
+    def exclude(self, name: str, reason: str, cause: Cause) -> None:
+        """Leave a variant out of it, unless it is already."""
+        if name not in self.excluded:
+            self.excluded[name] = reason
+            self.causes |= {name: cause} if cause is not Cause.EXCLUDED else {}
+
     def remaining(self) -> Experiment:
         """The experiment without what was excluded."""
         return without(self.experiment, self.excluded)
@@ -311,35 +317,35 @@ class Participants:
         """Exclude what can be built nowhere in this run, as an engine that is not installed or a model without room."""
         for name in dict.fromkeys(name for book in self.books for name in book.experiment.variants):
             if reason := self._unfit(name):
-                self._exclude_everywhere(name, reason)
+                self._exclude_everywhere(name, reason, Cause.REFUSED)
         for book in self.books:
             if reason := self.setting.no_room.get(book.experiment.workload.name):
-                self.exclude_all(reason, book)
+                self.exclude_all(reason, book, Cause.REFUSED)
 
-    def exclude(self, name: str, reason: str, book: ExperimentState) -> None:
+    def exclude(self, name: str, reason: str, book: ExperimentState, cause: Cause = Cause.EXCLUDED) -> None:
         """Exclude a variant: of ours from this workload; from outside, or not installed, from the whole run."""
         of_users = self.setting.is_users(name) and name != FUNCTION_YARDSTICK
         if of_users or (not EnteredName(name).is_control and self._unfit(name)):
-            self._exclude_everywhere(name, reason)
+            self._exclude_everywhere(name, reason, cause)
         elif name not in book.excluded:
-            book.excluded[name] = reason
+            book.exclude(name, reason, cause)
             self.changed()
-            self.setting.progress.note(f"{name} is left out of {book.experiment.workload.name}: {reason}")
+            self.setting.progress.note(f"{name} is left out of {book.experiment.workload.name}")
 
-    def exclude_all(self, reason: str, book: ExperimentState) -> None:
+    def exclude_all(self, reason: str, book: ExperimentState, cause: Cause) -> None:
         """Exclude all that is left of one workload, for the same reason."""
         for name in book.remaining().entered():
-            book.excluded[name] = reason
+            book.exclude(name, reason, cause)
         self.changed()
-        self.setting.progress.note(f"{book.experiment.workload.name} is left out: {reason}")
+        self.setting.progress.note(f"{book.experiment.workload.name} is left out")
 
-    def _exclude_everywhere(self, name: str, reason: str) -> None:
+    def _exclude_everywhere(self, name: str, reason: str, cause: Cause) -> None:
         if name not in self.excluded:
-            self.setting.progress.note(f"{name} is left out: {reason}")
+            self.setting.progress.note(f"{name} is left out")
         self.excluded.setdefault(name, reason)
         for book in self.books:
             if name in book.experiment.variants:
-                book.excluded.setdefault(name, reason)
+                book.exclude(name, reason, cause)
         self.changed()
 
     def _unfit(self, name: str) -> str | None:

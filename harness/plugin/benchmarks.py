@@ -18,6 +18,8 @@ from ..evidence.evidence import clocks_of
 from ..fleet.folder import FleetFolder, is_fleet
 from ..profilers.py_spy import PROFILES
 from ..session.run import Result
+from ..spec.exits import SessionExit, of_left_out
+from ..spec.words import Cause
 from ..stats.samples import call_times_ns
 from ..store.errors import RunError
 from ..store.folder import RunFolder
@@ -29,8 +31,10 @@ UNGATED = Gate(passed=False)
 
 
 @pytest.mark.filterwarnings("ignore::pytest_benchmark.logger.PytestBenchmarkWarning")  # of what is not replayed
-def test_variant(benchmark, case):  # type: ignore[no-untyped-def]
+def test_variant(benchmark, case, record_property):  # type: ignore[no-untyped-def]
     """Replay one variant's samples on one workload."""
+    if case.left_out:
+        record_property("left out", case.left_out)  # for JUnit XML; on the terminal the verdicts' section has it
     case.replay(benchmark)
 
 
@@ -55,8 +59,8 @@ class ReplayTimer:
 class ReplayedCase:
     """One variant on one workload, as pytest sees it: seconds a call, or why there are none.
 
-    named: whether the user named the variant, so that it must pass. failed: why it did not; passed: only its gate was
-    asked for.
+    named: whether the user named the variant, so that it must pass. left_out: why it did not, and cause: the kind of
+    that; unable: it need not pass here. passed: only its gate was asked for. fell: whether its test failed.
     """
 
     workload: str
@@ -66,13 +70,17 @@ class ReplayedCase:
     seconds: tuple[float, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
     skipped: str = "not measured"
-    failed: str = ""
+    left_out: str = ""
+    cause: Cause = Cause.NONE
+    unable: bool = False
     passed: bool = False
+    fell: bool = False
 
     def replay(self, benchmark: Any) -> None:
-        """Hand the samples to pytest-benchmark. Where there are none, fail or skip with the reason."""
-        if self.failed and self.named:
-            pytest.fail(f"{self.variant} on {self.workload}: {self.failed}", pytrace=False)
+        """Hand the samples to pytest-benchmark. Where there are none, fail or skip: the verdicts' section says why."""
+        if self.left_out and self.named and not self.unable:
+            self.fell = True
+            pytest.fail(f"{self.variant} is left out of {self.workload}", pytrace=False)
         if self.passed:
             return
         if not self.seconds:
@@ -102,7 +110,7 @@ def _load(cases: Mapping[tuple[str, str], ReplayedCase], folder: RunFolder, mani
     untimed = "gates only" if gates_only else "not timed: nothing compares it here, or the budget was spent"
     for experiment in manifest.experiments:
         workload = experiment.workload.name
-        excluded = {entry.variant: entry.reason for entry in (*manifest.excluded, *experiment.excluded)}
+        excluded = {entry.variant: entry for entry in (*manifest.excluded, *experiment.excluded)}
         for variant in experiment.variants:
             if (case := cases.get((workload, variant))) is None:
                 continue
@@ -120,5 +128,25 @@ def _load(cases: Mapping[tuple[str, str], ReplayedCase], folder: RunFolder, mani
                 "gate": gate.detail,
             }
             case.passed = gates_only and variant not in excluded and gate.passed
-            case.skipped = excluded.get(variant, untimed)
-            case.failed = "" if gate.unable else excluded.get(variant, "")
+            case.skipped, case.unable = "left out" if variant in excluded else untimed, gate.unable
+            if variant in excluded:
+                case.left_out, case.cause = excluded[variant].reason, excluded[variant].cause
+
+
+def exit_of(
+    cases: Mapping[tuple[str, str], ReplayedCase], result: Result, *, gates_only: bool, others_failed: bool
+) -> SessionExit:
+    """How the session ends. others_failed: whether tests failed that are none of ours."""
+    fell = [case.cause for case in cases.values() if case.fell]
+    met = [] if gates_only else result.failed_conditions()
+    if result.interrupted:
+        return SessionExit.INTERRUPTED
+    if others_failed or (met and result.failed_conditions(by_numbers=True)):
+        return SessionExit.CONDITION_MET
+    if fell:
+        return SessionExit(of_left_out(fell))
+    if not gates_only and not result.verdicts:
+        return SessionExit.NO_VERDICT
+    if met:
+        return SessionExit.CONDITION_MET
+    return SessionExit.NOT_MEASURED if result.trouble else SessionExit.DONE

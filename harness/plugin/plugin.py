@@ -26,6 +26,7 @@ import pytest
 from llama_workbench.variants.spelling import did_you_mean
 
 from ..plan.options import COMPARE, Option, Options, Request, Start, every_option, typed
+from ..spec.exits import SessionExit
 from .fixture import Comparisons
 from .others import leave_out
 
@@ -48,7 +49,8 @@ NO_CASE = SimpleNamespace(params={})
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--workbench-NAME` for each option."""
     about = "workbench: claims about Llama architectures, settled by measurement (with --benchmark, --NAME is short for"
-    group = parser.getgroup(GROUP, f"{about} --workbench-NAME)")
+    exits = f"  exit codes of a session that measures:\n{SessionExit.listed()}\n  options"
+    group = parser.getgroup(GROUP, f"{about} --workbench-NAME)\n{exits}")
     for option in every_option():
         group.addoption(f"--workbench-{option.name}", dest=_destination(option), **option.argparse())
 
@@ -317,7 +319,7 @@ class Session:
         plan = self.plan if goes_on else self.plan.restricted(selected)
         if self.plan.experiments and not plan.experiments:
             problem = "-k left no two variants that a claim compares; select both sides of one"
-            pytest.exit(f"nothing to measure: {problem}", returncode=5)
+            pytest.exit(f"nothing to measure: {problem}", returncode=SessionExit.NOTHING)
         try:
             with closing(progress_on(_console(config))) as progress:
                 if self.fleet:
@@ -326,7 +328,7 @@ class Session:
                 else:
                     self.result = away.measure(plan, self.options, progress, self.earlier)
         except runs.USER_ERRORS as error:
-            pytest.exit(f"could not measure: {error}", returncode=3)
+            pytest.exit(f"could not measure: {error}", returncode=SessionExit.NOT_MEASURED)
         if self.result.interrupted:
             _let_ctrl_c_end_it(config)
         load(self.cases, self.result)
@@ -343,12 +345,11 @@ class Session:
         if self.result is None:
             return
         _let_ctrl_c_end_it(session.config)
-        if self.result.interrupted:
-            session.exitstatus = pytest.ExitCode.INTERRUPTED
-        elif not self.options.gates_only and (not self.result.verdicts or self.result.failed_conditions()):
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        elif self.result.trouble:
-            session.exitstatus = 3
+        from .benchmarks import exit_of
+
+        others = session.testsfailed > sum(case.fell for case in self.cases.values())
+        only_gates = self.options.gates_only
+        session.exitstatus = exit_of(self.cases, self.result, gates_only=only_gates, others_failed=others)
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
@@ -357,10 +358,13 @@ class Session:
         from ..report.causes import explanations_in
         from ..report.further import further
         from ..report.terminal import show, verdict_report
+        from ..report.text import excluded_lines
 
         terminalreporter.section("workbench: verdicts")
         if self.options.gates_only:
             terminalreporter.write_line("--benchmark-disable: gates only, nothing was timed and nothing judged")
+            for line in excluded_lines(self.result.manifest):
+                terminalreporter.write_line(f"left out: {line}")
         else:
             causes = explanations_in(self.result.folder)
             show(verdict_report(self.result.verdicts, self.result.manifest, causes), _console(config))

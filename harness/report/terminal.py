@@ -23,7 +23,7 @@ from .again import command_of
 from .answer import answer
 from .further import goes_on
 from .outcome import to_settle, verdict_text
-from .text import claim_text, effect_text, excluded_lines, one_text_line, row_text, run_notes
+from .text import by_name, claim_text, effect_text, excluded_lines, one_text_line, row_text, run_notes
 
 if TYPE_CHECKING:
     from .causes import Explanation, Key
@@ -67,7 +67,9 @@ AT_THE_END = "go on with this run, by the command at the end"
 
 def verdict_report(verdicts: Sequence[Verdict], manifest: Manifest, causes: Mapping[Key, Explanation] = {}) -> Group:
     """All verdicts, one block a verdict, one line an effect, with where its difference is as far as `causes` has it;
-    below them the session's noise, what was excluded, and the answer: the end of it is what stands above the prompt."""
+    below them the session's noise, the answer and why sides were left out: the end of it is what stands above the
+    prompt."""
+    verdicts = by_name(verdicts, manifest)
     blocks: list[RenderableType] = [
         Text.assemble(
             ("verdict · claim · who said it", "bold"),
@@ -87,10 +89,10 @@ def verdict_report(verdicts: Sequence[Verdict], manifest: Manifest, causes: Mapp
     if not verdicts:
         blocks += ["", Text("No verdicts: nothing was measured.")]
     blocks += ["", *(Text(line) for line in run_notes(verdicts, manifest))]
-    blocks += [Text(f"excluded: {line}", style="yellow") for line in excluded_lines(manifest, effects)]
     conclusion = answer(verdicts, manifest.dispute)
     lines = [line.sentence for line in conclusion.lines if line.sentence != conclusion.headline]
     blocks += ["", Text(conclusion.headline, style="bold"), *(Text(f"  {line}") for line in lines)] if verdicts else []
+    blocks += [Text(f"left out: {line}", style="yellow") for line in excluded_lines(manifest)]
     return Group(*blocks)
 
 

@@ -6,10 +6,11 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..machine.environment import one_line
-from ..spec.words import GIVEN, LOOKS, Cause, Word
+from ..spec.entered import EnteredName
+from ..spec.words import GIVEN, LOOKS, Word
 from ..store.schema import Manifest
 from ..store.sitting_schema import SideEnvironment
 from ..store.verdict_schema import Effect, Verdict
@@ -199,26 +200,49 @@ def digits(ratio: float) -> str:
     return f"{ratio:.2f}" if ratio < 100 else f"{ratio:.0f}"
 
 
-def excluded_lines(manifest: Manifest, effects: Iterable[Effect] = ()) -> list[str]:
-    """One line for each reason and what was left out for it: of the whole run, or of one workload. Not those that one
-    of these effects tells: the first of its sides that was left out."""
-    everywhere = manifest.excluded
-    entries = [("", item) for item in everywhere]
-    for experiment in manifest.experiments:
-        here = (item for item in experiment.excluded if item not in everywhere)
-        entries += [(f" on {experiment.workload.name}", item) for item in here]
+def by_name(verdicts: Sequence[Verdict], manifest: Manifest) -> list[Verdict]:
+    """The same verdicts, which name the sides that were left out and leave the reasons to `excluded_lines`."""
+    left_out = {
+        (experiment.workload.name, item.variant)
+        for experiment in manifest.experiments
+        for item in (*manifest.excluded, *experiment.excluded)
+    }
+    named = []
+    for verdict in verdicts:
+        reason, effects = verdict.reason, []
+        for effect in verdict.effects:
+            out = [side for side in (effect.baseline, effect.variant) if (effect.workload, side) in left_out]
+            if out and effect.cause.leaves_out and effect.reason:
+                short_reason = f"{' and '.join(out)} {'is' if len(out) == 1 else 'are'} left out"
+                reason = reason.replace(effect.reason, short_reason)
+                effect = replace(effect, reason=short_reason)
+            effects.append(effect)
+        named.append(replace(verdict, reason=reason, effects=tuple(effects)))
+    return named
+
+
+def excluded_lines(manifest: Manifest) -> list[str]:
+    """One line for each reason and what was left out for it: of the whole run, of one workload, or all of that."""
+    everywhere = {item.variant for item in manifest.excluded}
     names: dict[tuple[str, str], list[str]] = {}
-    for on, item in entries:
-        names.setdefault((on, one_text_line(item.reason)), []).append(item.variant)
-    reasons = {(on, item.variant): one_text_line(item.reason) for on, item in entries}
-    about = [each for each in effects if each.cause in (Cause.EXCLUDED, Cause.BEYOND_ROOF, Cause.NOT_IMPORTED)]
-    sides = [[(f" on {each.workload}", side) for side in (each.variant, each.baseline)] for each in about]
-    shown = {next((reasons[side] for side in pair if side in reasons), "") for pair in sides}
-    return [
-        f"{', '.join(dict.fromkeys(left_out))}{on}: {reason}"
-        for (on, reason), left_out in names.items()
-        if reason not in shown
-    ]
+    for item in manifest.excluded:
+        names.setdefault(("", item.reason), []).append(item.variant)
+    for experiment in manifest.experiments:
+        for item in experiment.excluded:
+            side = EnteredName(item.variant).original  # a control is its side once more
+            if side not in everywhere:
+                names.setdefault((experiment.workload.name, item.reason), []).append(side)
+    whole = {
+        experiment.workload.name: {EnteredName(name).original for name in experiment.variants}
+        for experiment in manifest.experiments
+    }
+    lines = []
+    for (workload, reason), left_out in names.items():
+        who = ", ".join(dict.fromkeys(left_out))
+        if workload:
+            who = workload if len(left_out) > 1 and whole[workload] <= {*left_out} else f"{who} on {workload}"
+        lines.append(f"{who}: {one_text_line(reason, 1000)}")
+    return lines
 
 
 OVER_LIVES = "for another run of the same command on this machine: it is taken over fresh processes"

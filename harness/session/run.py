@@ -46,6 +46,7 @@ from ..spec.conditions import FAIL_IF, Condition
 from ..spec.dispute import Dispute
 from ..spec.hypotheses import DEVICES
 from ..spec.sample import Round
+from ..spec.words import Word
 from ..store.errors import RunError
 from ..store.files import CLAIMS, MANIFEST, VERDICTS
 from ..store.folder import RunFolder
@@ -73,10 +74,13 @@ class Result:
         """By Ctrl-C or SIGTERM. What was measured until then is kept, and judged unless there was a second signal."""
         return self.manifest.status == "interrupted"
 
-    def failed_conditions(self) -> list[Condition]:
-        """The conditions of --fail-if that are met."""
-        asked = [each for each in self.verdicts if each.claim == FAIL_IF]
-        answers = {each.part: [effect.verdict for effect in each.effects] for each in asked}
+    def failed_conditions(self, *, by_numbers: bool = False) -> list[Condition]:
+        """The conditions of --fail-if that are met; by_numbers: by what was measured, not for want of it."""
+        answers: dict[str, list[Word]] = {}
+        for asked in self.verdicts:
+            effects = [effect for effect in asked.effects if not by_numbers or effect.verdict != Word.NOT_EVIDENCE]
+            if asked.claim == FAIL_IF and (effects or not by_numbers):
+                answers[asked.part] = [effect.verdict for effect in effects]
         conditions = [each for each in self.manifest.fail_if if str(each) in answers]
         return [condition for condition in conditions if condition.fails(answers[str(condition)])]
 

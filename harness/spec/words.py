@@ -112,6 +112,8 @@ class Cause(StrEnum):
     EXCLUDED = "excluded"
     BEYOND_ROOF = "beyond roof"
     NOT_IMPORTED = "not imported"
+    REFUSED = "refused"
+    TOO_LITTLE_TIME = "too little time"
     NOT_MEASURED = "not measured"
     NOT_SETTLED = "not settled"
     MACHINES_DIFFER = "machines differ"
@@ -120,3 +122,13 @@ class Cause(StrEnum):
     def is_doubtful(self) -> bool:
         """Whether the interval cannot be taken for what is true."""
         return self in (Cause.UNSTABLE, Cause.DEPENDENT, Cause.CONFOUNDED)
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether a side is left out because it gives no right answer: another one, or none at all."""
+        return self in (Cause.EXCLUDED, Cause.NOT_IMPORTED)
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether a side is left out: for that, or because it is refused or there is no time for it."""
+        return self.is_wrong or self in (Cause.BEYOND_ROOF, Cause.REFUSED, Cause.TOO_LITTLE_TIME)

@@ -42,7 +42,7 @@ def gate(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
         settings.restore()
     if change := worker.changed(variant, files=False):
         worker.benches[workload].subjects.pop(variant, None)
-        return {"gate": {**result["gate"], "passed": False, "detail": change}}
+        return {"gate": {**result["gate"], "passed": False, "detail": change}, "cause": "refused"}
     if not worker.is_outside(variant):
         worker.watch.accept()
     return result

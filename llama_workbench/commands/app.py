@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 import typer
 
 from llama_workbench.harness.machine import extras
+from llama_workbench.harness.spec.exits import VerbExit
 
 from .shared import OutputLost, write
 
@@ -63,9 +64,10 @@ Examples:
   workbench doctor                         is this machine fit to measure?
   workbench speedscope                     install the viewer for raw profiles
 
-Every command says more with --help. Exit codes: 0 done, 2 could not (one line on stderr says why); `agree`, `check`,
-`compare`, `compare-revisions`, `judge-change`, `judge --check`, `resume` and `doctor` also have 1, see there.
+\b
+Every command says more with --help. Exit codes, as far as a command has them:
 """
+HELP += VerbExit.listed() + "\n"
 
 
 def verbs() -> dict[str, ModuleType]:
@@ -119,15 +121,15 @@ def _exit_code(arguments: Sequence[str] | None) -> int:
         if lost.errno == errno.EPIPE:  # whoever read our output has gone (`workbench claims | head`)
             return 141
         sys.stderr.write(f"workbench: cannot write the output ({os.strerror(lost.errno)})\n")
-        return 2
+        return VerbExit.COULD_NOT
     except KeyboardInterrupt:
-        return 130
+        return VerbExit.INTERRUPTED
     except Exception as error:
         lines = _message(error)
         if lines is None:
             raise
         sys.stderr.writelines(f"workbench: {line}\n" for line in lines)
-        return 2
+        return VerbExit.COULD_NOT
 
 
 FOR_USERS = {

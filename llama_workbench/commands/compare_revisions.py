@@ -77,7 +77,9 @@ def command(
     Exit codes:
       0  no subject is more than --slower percent slower: proven for all that both revisions have
       1  one is: proven. With --gate time,instructions also where the time cannot tell, and it executes over 0.5 % more
-      2  cannot tell in this time, the answers differ, a side is refused, or it cannot be measured
+      2  cannot tell in this time, or it cannot be measured
+      6  no row is slower, and a side gives other answers, raises, hangs or ends its process
+      7  the same of a side that is refused for what it does, or for which the budget is too small
     A subject that one of the revisions does not have, or that cannot be imported in REV_A, is "missing": its row says
     so, and the exit code is by the others. Where all are missing it is 2.
 

@@ -32,9 +32,10 @@ def command(
     \b
     Exit codes:
       0  accepted: the answers agree, and it is proven to be more than --faster percent faster, on all it is called with
-      1  refused: it gives other answers, raises, hangs, cheats or is faster than this machine can be, or it is proven
-         not to be that much faster
+      1  refused: it is proven not to be that much faster
       2  cannot tell in this time, or it cannot be measured (then there is no JSON, and one line on standard error)
+      6  refused: it gives other answers, raises, hangs or ends its process; or what it was made from does
+      7  refused: it cheats or is faster than this machine can be; or no verdict can be given, as --budget is too small
 
     \b
     Examples:

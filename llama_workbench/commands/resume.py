@@ -10,6 +10,7 @@ import typer
 from rich.text import Text
 
 from llama_workbench.harness.plan.options import Options, Request, Start, every_option, typed
+from llama_workbench.harness.spec.exits import VerbExit, of_left_out
 
 from ..results import run_to_go_on
 from .shared import RunArgument, show, takes, write
@@ -37,6 +38,8 @@ def command(run: RunArgument, **given: Any) -> None:
       0    measured and judged, whatever the verdicts
       1    a condition of --fail-if is met
       2    refused, or could not: the reason is printed, and the run is as it was
+      6    a side of the comparison gives other answers, raises, hangs or ends its process
+      7    a side of the comparison is refused for what it does, or the budget is too small
       130  interrupted (Ctrl-C): what was measured is kept and judged
 
     \b
@@ -48,10 +51,18 @@ def command(run: RunArgument, **given: Any) -> None:
     """
     result = _measured(run_to_go_on(run), given)
     _show(result)
+    raise typer.Exit(_exit_code(result))
+
+
+def _exit_code(result: Result) -> VerbExit:
     if result.interrupted:
-        raise typer.Exit(130)
-    if result.failed_conditions():
-        raise typer.Exit(1)
+        return VerbExit.INTERRUPTED
+    if result.failed_conditions(by_numbers=True):
+        return VerbExit.AGAINST
+    asked = [each for each in result.verdicts if each.is_comparison or each.is_condition]
+    if left_out := of_left_out([effect.cause for verdict in asked for effect in verdict.effects]):
+        return VerbExit(left_out)
+    return VerbExit.AGAINST if result.failed_conditions() else VerbExit.DONE
 
 
 def _measured(folder: RunFolder, given: Mapping[str, Any]) -> Result:

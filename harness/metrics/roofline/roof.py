@@ -67,8 +67,8 @@ def hold_to_roof(measurement: Measurement, folder: RunFolder, configs: Mapping[s
         for name in book.remaining().variants:
             mine = samples.where(workload=workload, variant=name)
             if name not in YARDSTICKS and (reason := beyond(mine, work, (flops * narrow, nbytes), *_clock(book, name))):
-                book.causes[name] = Cause.BEYOND_ROOF
-                measurement.participants.exclude(name, f"faster than this machine can be: {reason}", book)
+                reason = f"faster than this machine can be: {reason}"
+                measurement.participants.exclude(name, reason, book, Cause.BEYOND_ROOF)
 
 
 def beyond(samples: Table, work: Work, rates: Rates, clock: str, cores: int) -> str:

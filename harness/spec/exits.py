@@ -1,0 +1,61 @@
+"""How commands end: their exit codes, and what each one means. Every help and every document has them from here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from enum import IntEnum
+
+from .words import Cause
+
+
+class _Meant(IntEnum):
+    """A code with its meaning in a few words."""
+
+    meaning: str
+
+    def __new__(cls, code: int, meaning: str = "") -> _Meant:
+        member = int.__new__(cls, code)
+        member._value_ = code
+        member.meaning = meaning
+        return member
+
+    @classmethod
+    def listed(cls) -> str:
+        """All of them, one on a line, as a help shows them."""
+        width = max(len(str(code.value)) for code in cls)
+        return "\n".join(f"  {code.value:<{width}}  {code.meaning}" for code in cls)
+
+
+WRONG = "a side that you named is left out: its answers are wrong, or it raises, hangs or ends its process"
+NO_VERDICT = "no verdict can be given: a side is refused (the reason is printed), or the budget is too small"
+
+
+class SessionExit(_Meant):
+    """Of a session of `pytest --benchmark` that measures."""
+
+    DONE = 0, "measured and judged, whatever the verdicts"
+    CONDITION_MET = 1, "what was measured meets a condition of --fail-if, or a test of yours failed"
+    INTERRUPTED = 2, "interrupted (Ctrl-C): what was measured is kept and judged"
+    NOT_MEASURED = 3, "it could not be measured, or not be published"
+    USAGE = 4, "an option is wrong"
+    NOTHING = 5, "nothing to measure"
+    WRONG = 6, WRONG
+    NO_VERDICT = 7, NO_VERDICT
+
+
+class VerbExit(_Meant):
+    """Of `workbench VERB`. Those of a verb say more of theirs in its own help."""
+
+    DONE = 0, "done; of a question: nothing speaks against it"
+    AGAINST = 1, "the answer speaks against it, such as slower: proven"
+    COULD_NOT = 2, "cannot tell, or could not: the reason is printed"
+    WRONG = 6, WRONG
+    NO_VERDICT = 7, NO_VERDICT
+    INTERRUPTED = 130, "interrupted (Ctrl-C)"
+
+
+def of_left_out(causes: Collection[Cause]) -> int:
+    """The code of a comparison whose sides were left out for these causes; 0 where none was."""
+    if any(cause.is_wrong for cause in causes):
+        return VerbExit.WRONG
+    return VerbExit.NO_VERDICT if any(cause.leaves_out for cause in causes) else VerbExit.DONE
