@@ -135,10 +135,10 @@ def test_how_commands_were_run_is_kept_and_given_again(tmp_path: Path, monkeypat
 
 
 def test_a_bare_ignore_failure_is_given_again_as_any() -> None:
-    from llama_workbench.harness.report.again import _carried
+    from llama_workbench.harness.report.again import REPEATED, words_of
 
-    assert [*_carried(["--ignore-failure", "--budget", "5"])] == ["--ignore-failure=any"]
-    assert [*_carried(["--ignore-failure=1"])] == ["--ignore-failure=1"]
+    assert [*words_of(["--ignore-failure", "--budget", "5"], REPEATED)] == ["--ignore-failure=any"]
+    assert [*words_of(["--ignore-failure=1"], REPEATED)] == ["--ignore-failure=1"]
 
 
 SLOW = """

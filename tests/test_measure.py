@@ -298,7 +298,7 @@ def pretending(measurement: measure.Measurement, monkeypatch) -> list[Pretended]
     """The processes that it begins, none of which is one."""
     processes: list[Pretended] = []
 
-    def process(group, index, log, python="", prepare=(), start_seconds=0.0, variables=None):
+    def process(group, index, log, side=None, prepare=(), start_seconds=0.0, variables=None):
         processes.append(Pretended(log))
         return processes[-1]
 

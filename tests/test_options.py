@@ -81,7 +81,7 @@ def test_a_new_option_is_one_line(tmp_path: Path) -> None:
 
 HOLDERS = {"options", "request", "start", "order", "asked", "again", "given"}
 READ_BY_MANY = {
-    "claims", "variants", "workloads", "workloads_file", "added", "compare", "calls", "check", "environments",
+    "claims", "variants", "workloads", "workloads_file", "added", "compare", "calls", "check", "of_sides",
     "threads", "device",  # what is asked for: each step of planning looks at its part, and messages name it
     "on",  # both commands that go on with a run
     "seed", "budget_seconds", "run_dir", "claims_folder",  # a run over a cluster is one too

@@ -85,9 +85,12 @@ class Server:
         marker: int,
         lifeline: int,
         python: str = sys.executable,
+        options: Sequence[str] = (),
     ) -> Forked:
-        """In place of `processes.begin`. Threads are set before torch is imported, so these are those of the server.
-        Of another environment it has the packages alone: they come before the server's own."""
+        """In place of `processes.begin`, of interpreters without options of their own. Threads are set before torch is
+        imported, so these are those of the server. Of another environment it has the packages alone: they come before
+        the server's own."""
+        assert not options
         (in_read, in_write), (out_read, out_write), (status_read, status_write) = os.pipe(), os.pipe(), os.pipe()
         others = [] if python == sys.executable else [*map(str, Path(python).parents[1].glob("lib/*/site-packages"))]
         request = {"module": module, "environment": dict(environment), "marker": marker, "packages": others}

@@ -11,6 +11,7 @@ from typing import Any
 from .answers import UNKNOWN, difference, gives_what_counts, is_of_all_worlds
 from .awaited import Awaited, Loop
 from .command import AS_THEY_ARE, Command, CommandSettings
+from .imports import Import
 from .payload import Arguments, Payload
 from .source import Source
 from .world import World, WorldTurn, folders_of
@@ -222,8 +223,13 @@ class Called:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether it is a coroutine function or a command: what it waits for is part of its time."""
-        return isinstance(self.make(), (Awaited, Command))
+        """Whether it is a coroutine function, a command or an import: what it waits for is part of its time."""
+        return isinstance(self.make(), (Awaited, Command, Import))
+
+    @property
+    def is_import(self) -> bool:
+        """Whether what is timed is an import, in a Python that had begun before."""
+        return isinstance(self.make(), Import)
 
     @property
     def makes_inputs(self) -> bool:

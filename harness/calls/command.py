@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns  # bound before any foreign code is imported
 from typing import Any, Union
@@ -26,9 +25,7 @@ IGNORE, PREPARE, CONCLUDE, INPUT = "--ignore-failure", "--prepare", "--conclude"
 
 def command_of(text: str) -> str:
     """The command line of a side; empty where it is none."""
-    if text.startswith(PREFIX):
-        return text.removeprefix(PREFIX).strip()
-    return shlex.join([sys.executable, "-c", f"import {text.removeprefix(IMPORT)}"]) if text.startswith(IMPORT) else ""
+    return text.removeprefix(PREFIX).strip() if text.startswith(PREFIX) else ""
 
 
 @dataclass(frozen=True)
@@ -85,12 +82,16 @@ class Command:
     """Runs a command without a shell; what it is called with are further words of it. It gives what the command wrote
     to standard output, and raises CommandFailed.
 
-    uncounted_ns: of its last call, the time of what ran before and after the command.
+    variables: of its environment, beside those of this process. uncounted_ns: of its last call, the time of what ran
+    before and after the command.
     """
 
-    def __init__(self, words: Sequence[str], settings: CommandSettings = AS_THEY_ARE) -> None:
+    def __init__(
+        self, words: Sequence[str], settings: CommandSettings = AS_THEY_ARE, variables: Mapping[str, str] | None = None
+    ) -> None:
         self._words, self._settings = tuple(words), settings
         self._before, self._after = shlex.split(settings.prepare), shlex.split(settings.conclude)
+        self._environment = {**os.environ, **variables} if variables else None
         self.uncounted_ns = 0
 
     def __call__(self, *arguments: Any) -> bytes:
@@ -100,7 +101,7 @@ class Command:
         with open(self._settings.input or os.devnull, "rb") as given:
             timed = perf_counter_ns()
             words = [*self._words, *map(str, arguments)]
-            done = subprocess.run(words, stdin=given, capture_output=True, check=False)
+            done = subprocess.run(words, stdin=given, capture_output=True, check=False, env=self._environment)
             timed = perf_counter_ns() - timed
         if self._after:
             _run_beside(self._after, CONCLUDE)

@@ -13,8 +13,7 @@ from pathlib import Path
 from llama_workbench.cache import cache_directory
 
 from ..machine.lifeline import tied
-from .command import IMPORT, PREFIX
-from .source import Source, SourceError, parse
+from .source import Source, SourceError, is_command, parse
 
 KEPT = 20
 """Revisions in the cache; the oldest goes first."""
@@ -30,7 +29,7 @@ def parse_at(text: str, *, option: str, folder: Path | None = None, elsewhere: b
     elsewhere: as of `parse`. Raises SourceError.
     """
     what, at, revision = text.rpartition("@")
-    if not at or text.partition("=")[2].startswith((PREFIX, IMPORT)) or text.startswith((PREFIX, IMPORT)):
+    if not at or is_command(text):
         return parse(text, option=option, folder=folder, elsewhere=elsewhere)
     return source_at(what, revision, option=option, folder=folder)
 

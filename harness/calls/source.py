@@ -1,5 +1,5 @@
 """Where a function is: `FILE:FUNCTION` or `MODULE:FUNCTION`, with `()` behind it for a factory, `NAME=` in front. Or
-what is timed in its place, in a fresh process each time: `cmd:COMMAND`, or `import:MODULE`."""
+what is timed in its place, in a fresh process each time: `cmd:COMMAND`, or an `import:MODULE`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -39,13 +39,26 @@ class Source:
     revision: str = ""  # of which revision the files are, where they are no files of the working tree
     commit: str = ""  # its full name
     environment: str = ""  # the Python that it runs in, where that is another one than this
-    command: str = ""  # in place of a function: the words of a command, as in a shell
+    command: str = ""  # in place of a function: the words of a command, as in a shell, or import:MODULE
     given: str = ""  # the command as the user wrote it
+    variables: Mapping[str, str] = field(default_factory=dict, hash=False)  # of its environment, that are its own
+    options: str = ""  # of its interpreter, that are its own, as in a shell
 
     @property
     def is_file(self) -> bool:
         """Whether it is in a file of its own, and not in a module that is imported by name."""
         return self.where.endswith(".py")
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it needs a process that has nothing of another side: a command begins one itself."""
+        own = bool(self.variables or self.options) and (not self.command or bool(self.module))
+        return own or bool(self.environment)
+
+    @property
+    def module(self) -> str:
+        """What is imported, where an import is timed in place of a function; else empty."""
+        return self.command.removeprefix(IMPORT) if self.command.startswith(IMPORT) else ""
 
     @property
     def shown(self) -> str:
@@ -87,7 +100,7 @@ class Source:
     def home(self) -> str:
         """The file, module or program in one word."""
         if self.command:
-            return _program(self.given, self.command)
+            return self.module or Path(shlex.split(self.command)[0]).name
         return Path(self.where).stem if self.is_file else self.where.rpartition(".")[2]
 
 
@@ -123,7 +136,12 @@ def parse(text: str, *, option: str, folder: Path | None = None, elsewhere: bool
 
 
 def _command(given: str, name: str, option: str) -> Source:
-    """The side that a command is. Raises SourceError where there is no such program, or module."""
+    """The side that a command is, or an import. Raises SourceError where there is no such program, or module."""
+    if given.startswith(IMPORT):
+        module = given.removeprefix(IMPORT)
+        if not all(part.isidentifier() for part in module.split(".")):
+            raise SourceError(f"{option} {given!r}: {module!r} is not the name of a module")
+        return Source(name or module, "", "", command=given, given=given)
     try:
         command = command_of(given)
         words = shlex.split(command)
@@ -135,14 +153,12 @@ def _command(given: str, name: str, option: str) -> Source:
         )
     if shutil.which(words[0]) is None:
         raise SourceError(f"{option} {given!r}: there is no program {words[0]!r} on the PATH")
-    module = given.removeprefix(IMPORT)
-    if given.startswith(IMPORT) and not all(part.isidentifier() for part in module.split(".")):
-        raise SourceError(f"{option} {given!r}: {module!r} is not the name of a module")
-    return Source(name or _program(given, command), "", "", command=command, given=given)
+    return Source(name or Path(words[0]).name, "", "", command=command, given=given)
 
 
-def _program(given: str, command: str) -> str:
-    return given.removeprefix(IMPORT) if given.startswith(IMPORT) else Path(shlex.split(command)[0]).name
+def is_command(text: str, begins: tuple[str, ...] = (PREFIX, IMPORT)) -> bool:
+    """Whether a text names a command, or an import, in place of a function: how that begins."""
+    return text.startswith(begins) or text.partition("=")[2].startswith(begins)
 
 
 def _is_found(module: str, folder: Path) -> bool:

@@ -21,6 +21,7 @@ from typing import Any
 from llama_workbench.variants.outside import import_file
 
 from .command import AS_THEY_ARE, Command, CommandSettings
+from .imports import Import
 from .source import Source, SourceError, function_in
 
 INSTALLED = ("site-packages", "dist-packages")
@@ -87,8 +88,10 @@ class World:
     def function(self, source: Source, commands: CommandSettings = AS_THEY_ARE) -> Callable[..., Any]:
         """The function of a source, imported into this world; the code of its file runs here. commands: how it is run
         where it is a command. Raises OutsideVariantError."""
+        if source.module:
+            return Import(source.module)
         if source.command:
-            return Command(shlex.split(source.command), commands)
+            return Command(shlex.split(source.command), commands, source.variables)
         self.enter()
         return function_in(self._module(source), source)
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsA
 
 from llama_workbench.datasets.percentiles import Statistic
 
+from ..calls.own import VARIABLE
 from ..metrics.registry import metric_of, names
 from ..metrics.time import TimeHypothesis
 from ..spec.comparison import Comparison
@@ -45,6 +46,9 @@ Slug = Annotated[
 ]
 
 
+Variable = Annotated[str, Field(strict=True, pattern=VARIABLE.pattern, description="the name of a variable")]
+
+
 class NamedFunction(BaseModel):
     """Any function that a claim compares, beside variants of the model: FILE:FUNCTION, from the claim's folder."""
 
@@ -55,6 +59,10 @@ class NamedFunction(BaseModel):
     environment: Annotated[
         Text | None, Field(description='where it runs, as for --env: a folder, an interpreter, or "numpy==2.1"')
     ] = None
+    variables: Annotated[
+        dict[Variable, Annotated[str, Field(strict=True)]],
+        Field(description='a table of variables of its environment: { PYTHONMALLOC = "malloc" }'),
+    ] = {}
 
 
 class NamedCall(BaseModel):

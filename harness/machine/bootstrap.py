@@ -14,6 +14,7 @@ import importlib.util
 import os
 import runpy
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
@@ -23,10 +24,10 @@ OLDEST = (3, 9)
 PACKAGE, TIED = "llama_workbench", "--tied"
 
 
-def tied(python: str, module: str, *, lifeline: int) -> list[str]:
+def tied(interpreter: Sequence[str], module: str, *, lifeline: int) -> list[str]:
     """The command line that runs a module of the workbench for as long as this process lives; see `machine.lifeline`.
-    Where the parent dies while the interpreter starts, the module ends as soon as it asks."""
-    return [python, __file__, TIED, str(os.getpid()), str(lifeline), module]
+    interpreter: its path and options. Where the parent dies while it starts, the module ends as soon as it asks."""
+    return [*interpreter, __file__, TIED, str(os.getpid()), str(lifeline), module]
 
 
 def provide() -> None:
@@ -41,7 +42,7 @@ def provide() -> None:
 
 
 if __name__ == "__main__":
-    if not getattr(sys.flags, "safe_path", False):
+    if not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
         del sys.path[0]  # the folder of this file
     provide()
     if sys.argv[1] == TIED:

@@ -101,6 +101,12 @@ def comparable(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
     malloc_a, malloc_b = a.get("malloc"), b.get("malloc")
     if malloc_a != malloc_b:
         reasons.append(f"malloc: {_settings(malloc_a)} against {_settings(malloc_b)}")
+    own_a, own_b = a.get("sides") or {}, b.get("sides") or {}
+    reasons += [
+        f"{side}: {own_a.get(side, 'nothing of its own')} against {own_b.get(side, 'nothing of its own')}"
+        for side in dict.fromkeys((*own_a, *own_b))
+        if own_a.get(side) != own_b.get(side)
+    ]
     return reasons + device_differences(a, b)
 
 

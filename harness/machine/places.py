@@ -57,6 +57,11 @@ def called_as() -> list[str]:
     return [program, *map(published, sys.argv[1:])]
 
 
+def as_typed(command: Sequence[str]) -> list[str]:
+    """A command as a run keeps it; with the folders that were typed where it is this process that was called so."""
+    return [*command[:1], *sys.argv[1:]] if list(command) == called_as() else list(command)
+
+
 def published(text: str) -> str:
     """A text without what tells of machines: of a path only the last part, of a cluster's address only `ray`, and no
     numeric address."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shlex
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,12 +12,16 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ..calls.source import Source
 from ..machine.environment import granted_cores
 from ..spec.comparison import Comparison
 from ..spec.entered import EnteredName
 from .crews import Crew, blamed, shuffled
 from .participants import Begin, ExperimentState, Setting
 from .processes import ALLOCATOR, ASKING_SECONDS, START_SECONDS, Examination, WorkerFailed, WorkerProcess
+
+THREADS = "OMP_NUM_THREADS"
+"""From it torch knows its number of threads where nobody sets it."""
 
 MOST_TIMES_USUAL = 5.0
 """A life may take so many times as long to begin as the one before it, where that is more than START_SECONDS."""
@@ -61,7 +66,7 @@ class Group:
     processes: the number of the last one that was begun. life: the process that measures now; ahead: the next one,
     begun already. used: what the last life measured, as (workload, variant). torch: whether they import it.
     calm: how their processes are (see `Worker`). divided: no process could hold all sides, because one has an
-    environment of its own: their answers are compared through files.
+    environment or variables of its own: their answers are compared through files.
     """
 
     folder: Path | None
@@ -259,7 +264,7 @@ class Processes:
                     workload, learnt = book.experiment.workload.name, book.learnt[name]
                     prepare.append({"do": "admit", "workload": workload, "variant": name, "learnt": learnt})
                 with blamed(names, name):
-                    members[name] = process = self.new(group, index, log, source.environment, prepare)
+                    members[name] = process = self.new(group, index, log, source, prepare)
                 stack.callback(process.end)
             for name, process in members.items():
                 with blamed(names, name):
@@ -271,17 +276,19 @@ class Processes:
         group: Group,
         index: int,
         log: str,
-        python: str = "",
+        side: Source | None = None,
         prepare: Sequence[Mapping[str, Any]] = (),
         start_seconds: float = START_SECONDS,
         variables: Mapping[str, str] | None = None,
     ) -> WorkerProcess:
-        """A process of this number, which begins with the commands in `prepare`, in `start_seconds` at most."""
+        """A process of this number, which begins with the commands in `prepare`, in `start_seconds` at most. side:
+        the one function that it is for, whose interpreter and variables it has; None: it is for several."""
         variables = dict(variables or (ALLOCATOR if group.calm else {}))
         added, functions = (
             {name: asdict(source) for name, source in sources.items()}
             for sources in (self.setting.added, self.setting.functions)
         )
+        python, own = (side.environment, side.variables) if side and side.is_alone else ("", {})
         draw, rng = self.setting.draw_of(index), random.Random(f"life {self.setting.seed} {index}")
         ballast = rng.randrange(MOST_BALLAST)
         drawn = {"PYTHONHASHSEED": str(rng.randrange(1 << 32)), "WORKBENCH_LIFE": "x" * rng.randrange(MOST_FILLING)}
@@ -291,6 +298,8 @@ class Processes:
             log=self.setting.logs / log,
             device=self.setting.device,
             python=python,
+            own=own,
+            options=shlex.split(side.options) if side else (),
             start_seconds=start_seconds,
             hello={
                 "process": index,
@@ -300,6 +309,7 @@ class Processes:
                 "torch": group.torch,
                 "calm": group.calm,
                 "functions_only": bool(python),
+                "own_threads": THREADS in own,
                 "ballast": ballast,
                 "prepare": list(prepare),
             },
@@ -329,7 +339,7 @@ def _groups(books: Sequence[ExperimentState], setting: Setting) -> list[Group]:
     for book in books:
         workload = book.experiment.workload
         sources = (setting.functions.get(name) for name in book.experiment.variants)
-        divided = any(source.environment for source in sources if source)
+        divided = any(source.is_alone for source in sources if source)
         key = (book.folder, workload.dtype, workload.threads, divided, workload.calm)
         is_single = bool(workload.statistic) and not workload.calm and setting.device == "cpu"
         book.own_processes = divided or is_single  # a percentile of single calls must see collections

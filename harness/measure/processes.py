@@ -53,7 +53,8 @@ class WorkerFailed(Exception):
 
 class WorkerProcess:
     """A measuring process and the two pipes to it. `module` runs there; `hello` is part of the first message to it.
-    `python`: the interpreter of another environment. `variables`: of its environment, beside those that all have."""
+    `python`: the interpreter of another environment. `variables`: of its environment, beside those that all have.
+    `own` and `options`: variables of its environment, and words for its interpreter, that come before all others."""
 
     def __init__(
         self,
@@ -66,6 +67,8 @@ class WorkerProcess:
         hello: Mapping[str, Any] | None = None,
         python: str = "",
         variables: Mapping[str, str] = ALLOCATOR,
+        own: Mapping[str, str] | None = None,
+        options: Sequence[str] = (),
         start_seconds: float = START_SECONDS,
     ) -> None:
         """Begin one; the first command waits until it is ready, `start_seconds` at most. Raises WorkerFailed."""
@@ -76,10 +79,16 @@ class WorkerProcess:
         log_file = self._opened.enter_context(log.open("ab"))
         read, write = os.pipe()
         self._opened.callback(os.close, write)  # the lifeline
-        environment = worker_environment(threads, device, elsewhere=bool(python)) | dict(variables)
+        environment = worker_environment(threads, device, elsewhere=bool(python)) | {**variables, **(own or {})}
         try:
             self._process = begin(
-                module, log_file, environment, marker=marker.fileno(), lifeline=read, python=python or sys.executable
+                module,
+                log_file,
+                environment,
+                marker=marker.fileno(),
+                lifeline=read,
+                python=python or sys.executable,
+                options=options,
             )
         except OSError as error:  # an environment that is gone by now
             self._opened.close()
@@ -237,12 +246,19 @@ class WorkerProcess:
 
 
 def begin(
-    module: str, log: IO[bytes], environment: Mapping[str, str], *, marker: int, lifeline: int, python: str
+    module: str,
+    log: IO[bytes],
+    environment: Mapping[str, str],
+    *,
+    marker: int,
+    lifeline: int,
+    python: str,
+    options: Sequence[str],
 ) -> subprocess.Popen[bytes]:
     """A fresh process that runs a module of the harness, with pipes to it. `marker` and `lifeline`: descriptors that it
-    gets under the same numbers."""
+    gets under the same numbers. `options`: of its interpreter."""
     return subprocess.Popen(
-        tied(python, f"harness.{module}", lifeline=lifeline),
+        tied([python, *options], f"harness.{module}", lifeline=lifeline),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=log,

@@ -279,8 +279,8 @@ def _experiment(
         return Experiment(workload, names, names[0], (), ())
     common = Counter(target.comparison.baseline for target in targets).most_common(1)
     baseline = common[0][0] if common else grid[0]
-    # Between environments each round has fresh processes, so that nothing of one side can stay for a control to find.
-    controls: list[str] = [] if functions.environments.keys() & {*names} else [EnteredName.of_control(baseline, AA)]
+    # Where a side is alone each round has fresh processes, so that nothing of it can stay for a control to find.
+    controls: list[str] = [] if functions.alone & {*names} else [EnteredName.of_control(baseline, AA)]
     if workload.has_model:
         tokens = max(workload.tokens + (workload.new_tokens or 0), workload.context)  # decode fills its context first
         parameters = parameter_count(shapes[workload.geometry].config)

@@ -20,10 +20,12 @@ from ..calls.called import Call
 from ..calls.command import AS_THEY_ARE, CONCLUDE, IGNORE, IMPORT, INPUT, PREFIX, PREPARE, CommandSettings
 from ..calls.digest import packages_of
 from ..calls.environments import PythonEnvironment, environments_at, facts_of
+from ..calls.own import check_begins, with_own
 from ..calls.revisions import parse_at
-from ..calls.source import Source, named_apart
+from ..calls.source import Source, is_command, named_apart
 from ..calls.yardstick import WORK
 from ..claims.model import Claim
+from ..machine.places import published
 from .options import CALL, CALM, CHECK, COMPARE, ENV, STATISTIC, PlanError, Request
 from .selection import added_sources
 
@@ -42,8 +44,19 @@ class Functions:
 
     @cached_property
     def environment_facts(self) -> dict[str, dict[str, Any]]:
-        """What a run says of them: see `facts_of`. What the compared functions import comes first."""
-        return facts_of(self.environments, packages_of(self.sources.values()) if self.environments else ())
+        """What a run says of them, and of what sides have of their own: see `facts_of`. What the compared functions
+        import comes first."""
+        facts = facts_of(self.environments, packages_of(self.sources.values()) if self.environments else ())
+        for name, source in self.sources.items():
+            if source.variables or source.options:
+                variables = {key: published(value) for key, value in source.variables.items()}
+                facts[name] = {**facts.get(name, {}), "variables": variables, "options": published(source.options)}
+        return facts
+
+    @cached_property
+    def alone(self) -> frozenset[str]:
+        """The sides that have a process of their own."""
+        return frozenset(name for name, source in self.sources.items() if source.is_alone)
 
     def call(self, workload: str, baseline: str) -> Call:
         """What a measuring process must know of a workload."""
@@ -75,23 +88,24 @@ def functions_of(request: Request, claims: Sequence[Claim], *, on_paper: bool = 
     environments: dict[str, PythonEnvironment] = {}
     elsewhere = bool(request.environments)
     commands = [side for side in request.compare or () if _is_command(side)]
-    if commands and elsewhere:
-        raise PlanError(f"{ENV} {request.environments[0][1]}: a command finds its own environment; leave it out")
-    settings = _settings(request, bool(commands))
-    if elsewhere and not request.calls:
-        raise PlanError(
-            f"{ENV} {request.environments[0][1]}: only with {CALL}: models have no environments of their own"
-        )
+    settings = _settings(request, any(not _is_command(side, (IMPORT,)) for side in commands))
+    if request.own_environment and not (request.calls or commands):
+        raise PlanError(f"{request.own_environment}: only with {CALL}: models have no environments of their own")
     if request.calls or len(commands) == 2:
         if request.compare is None:
             raise PlanError(f"{CALL} {request.calls[0]}: only with --compare A B")
         parsed = [_parsed(side, COMPARE, elsewhere) for side in request.compare]
-        sides = named_apart(_placed(parsed, request.environments), taken)
+        _check_imports(parsed, request)
+        sides = _placed(with_own(named_apart(parsed, taken), request.of_sides), request.environments)
         environments = _environments(sides)
+        for side in sides:
+            check_begins(side)
         sources += sides
         request = replace(request, compare=(sides[0].name, sides[1].name))
         check = request.check and _parsed(request.check, CHECK, elsewhere)
-        payloads = [_parsed(text, CALL, elsewhere) for text in request.calls] or [NOTHING]
+        payloads = [_parsed(text, CALL, elsewhere) for text in request.calls] or [
+            A_PYTHON if any(side.module for side in sides) else NOTHING
+        ]
         for payload in named_apart(payloads):
             name = f"{_slug(payload.name)}{f'-{request.statistic}' if request.statistic else ''}"
             made_by[name] = (payload, check or None)
@@ -110,12 +124,15 @@ def functions_of(request: Request, claims: Sequence[Claim], *, on_paper: bool = 
         raise PlanError(f"{CHECK} {request.check}: only with {CALL} FILE:FUNCTION, which makes the arguments")
     for claim in claims:
         of_claim = _of_claim(claim, made_by, workloads)
-        environments |= {} if on_paper else _environments(of_claim)
+        if not on_paper:
+            environments |= _environments(of_claim)
+            for side in of_claim:
+                check_begins(side)
         sources += of_claim
-    by_name = _by_name(sources, taken)
-    if made_by and not environments and request.device == "cpu":
-        by_name[WORK.name] = WORK
-    return request, Functions(by_name, workloads, made_by, environments, settings)
+    functions = Functions(_by_name(sources, taken), workloads, made_by, environments, settings)
+    if made_by and not functions.alone and request.device == "cpu":
+        functions = replace(functions, sources={**functions.sources, WORK.name: WORK})
+    return request, functions
 
 
 def _of_claim(
@@ -127,7 +144,8 @@ def _of_claim(
     for function in claim.function:
         option = f"claim {claim.id}: function {function.name}: source ="
         source = parse_at(function.source, option=option, folder=folder, elsewhere=bool(function.environment))
-        sources.append(replace(source, name=function.name, environment=function.environment or ""))
+        source = replace(source, name=function.name, environment=function.environment or "")
+        sources.append(replace(source, variables=function.variables))
     for call in claim.call:
         option = f"claim {claim.id}: call {call.name}:"
         payload = parse_at(call.payload, option=f"{option} payload =", folder=folder)
@@ -150,10 +168,12 @@ NOTHING = Source("run", str(ROOT / "harness" / "calls" / "command.py"), "nothing
 """What makes no arguments: two commands need none."""
 
 
-def _is_command(side: str | Source) -> bool:
-    if isinstance(side, Source):
-        return bool(side.command)
-    return side.startswith((PREFIX, IMPORT)) or side.partition("=")[2].startswith((PREFIX, IMPORT))
+def _is_command(side: str | Source, begins: tuple[str, ...] = (PREFIX, IMPORT)) -> bool:
+    return is_command(side.given if isinstance(side, Source) else side, begins)
+
+
+A_PYTHON = Source("import", str(ROOT / "harness" / "calls" / "imports.py"), "fresh")
+"""What makes the argument of an import."""
 
 
 def _settings(request: Request, has_commands: bool) -> CommandSettings:
@@ -177,6 +197,18 @@ def _settings(request: Request, has_commands: bool) -> CommandSettings:
 
 def _parsed(what: str | Source, option: str, elsewhere: bool = False) -> Source:
     return what if isinstance(what, Source) else parse_at(what, option=option, elsewhere=elsewhere)
+
+
+def _check_imports(sides: Sequence[Source], request: Request) -> None:
+    """Raises PlanError where an import is compared with something else, or a command has no use for an option."""
+    imports = [side for side in sides if side.module]
+    if request.environments and (other := next((side for side in sides if side.command and not side.module), None)):
+        asked = request.own_environment
+        raise PlanError(f"{asked}: a command finds its own environment: name its program there in {other.shown!r}")
+    if imports and (len(imports) < len(sides) or request.calls):
+        left = f"leave out {CALL}" if request.calls else "compare it with another import"
+        whole = f"""{PREFIX}'python -c "import {imports[0].module}"' is a whole process, from exec to exit"""
+        raise PlanError(f"{imports[0].shown}: timed is the import alone, and nothing is called: {left}; {whole}")
 
 
 def _placed(sides: Sequence[Source], environments: Sequence[tuple[str, str]]) -> list[Source]:

@@ -20,9 +20,10 @@ from ..calls.command import ANY_CODE, CONCLUDE, IGNORE, INPUT, PREPARE
 from ..spec.conditions import Condition
 
 if TYPE_CHECKING:
+    from ..calls.own import OwnSetting
     from ..calls.source import Source
 
-ADD, CALL, CHECK, COMPARE, ENV = "--add-variant", "--call", "--check", "--compare", "--env"
+ADD, CALL, CHECK, COMPARE, ENV, SIDE_ENV = "--add-variant", "--call", "--check", "--compare", "--env", "--side-env"
 """Options that bring a user's code, for messages and for commands that go on."""
 
 STATISTIC, CALM = "--statistic", "--calm"
@@ -109,6 +110,13 @@ def _exit_codes(text: str) -> str | tuple[int, ...]:
         raise ValueError(f"expected exit codes, such as 1,2, or {ANY_CODE}") from None
 
 
+def own_setting(text: str) -> OwnSetting:
+    """What a side has of its own, from NAME:KEY=VALUE or NAME:OPTIONS. Raises ValueError."""
+    from ..calls.own import OwnSetting
+
+    return OwnSetting.parse(text)
+
+
 def _percentile(text: str) -> Statistic:
     for known in get_args(Statistic):
         if text == known:
@@ -188,7 +196,12 @@ class Request:
     environments: tuple[tuple[str, str], ...] = several(ENV,
         "with --call: the environment in which a side runs, by the side's name (without one: both sides): a virtual "
         "environment, an interpreter, or what to install, as in new='numpy==2.1'; the workbench need not be there",
-        metavar="NAME=WHERE", read=placed)
+        metavar="NAME=WHERE", read=placed, repeated=True)
+    of_sides: tuple[OwnSetting, ...] = several(SIDE_ENV,
+        "a variable of the environment of one side alone, by the side's name, as in new:PYTHONMALLOC=malloc or "
+        "new:OMP_NUM_THREADS=4 (it comes before what the workbench sets); or options of its Python, as in "
+        "'new:-O -X frozen_modules=off'; may be given several times",
+        metavar="NAME:KEY=VALUE", read=own_setting, again="What its sides had of their own.", repeated=True)
     ignore_failure: str | tuple[int, ...] = option(IGNORE,
         "of commands: these exit codes, or without CODES any, are no failure; both sides must end with the same",
         default=(), metavar="CODES", read=_exit_codes, bare=ANY_CODE, repeated=True,
@@ -215,6 +228,12 @@ class Request:
     device: str = single("device",
         "where the models compute: cpu (default), or cuda (CUDA_VISIBLE_DEVICES says which of several)",
         metavar="KIND", default="cpu", usual="cpu", sent=True, repeated=True)
+
+    @property
+    def own_environment(self) -> str:
+        """The first option that gives one side an environment or variables of its own, as typed; else empty."""
+        placed = [f"{ENV} {name}{'=' * bool(name)}{place}" for name, place in self.environments]
+        return next(iter([*placed, *(f"{SIDE_ENV} {setting}" for setting in self.of_sides)]), "")
 
 
 @dataclass(frozen=True)
@@ -317,7 +336,7 @@ def received(section: type[Section], table: object) -> Section:
 
     if isinstance(table, section):
         return table
-    hints = get_type_hints(section, localns={"Source": str})
+    hints = get_type_hints(section, localns={"Source": str, "OwnSetting": str})
     shapes: dict[str, Any] = {
         each.name: (hints[each.name], each.default if each.default is not MISSING else ...) for each in _sent(section)
     }

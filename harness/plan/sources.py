@@ -16,7 +16,7 @@ from ..calls.yardstick import WORK
 from ..spec.entered import EnteredName
 from ..store.sitting_schema import CallSources, CommandsRecord, SourceRecord, Sources
 from .experiments import Plan
-from .functions import NOTHING
+from .functions import A_PYTHON, NOTHING
 
 MEASURING = tuple(ROOT / "harness" / name for name in ("worker", "examiner", "measure", "spec", "calls"))
 """What the measuring processes run, and what decides what they are told."""
@@ -64,7 +64,7 @@ def _commands(settings: CommandSettings) -> CommandsRecord | None:
 
 def _source(given: Given) -> SourceRecord:
     """What run.json says of code that the user brought: no folders, for runs are published."""
-    if given in (WORK, NOTHING):
+    if given in (WORK, NOTHING, A_PYTHON):
         return SourceRecord(digest=digest_of(given))
     file = Path(given.where).name if given.is_file else None
     return SourceRecord(digest=digest_of(given), file=file, given=given.again, commit=given.commit or None)

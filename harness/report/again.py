@@ -1,11 +1,13 @@
-"""The command that measures a claim's part again, as the run did. Pure functions."""
+"""The command that measures a claim's part again, as the run did."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
-from ..plan.options import every_option
+from ..calls.source import is_command
+from ..machine.places import as_typed
+from ..plan.options import CALL, COMPARE, every_option
 from ..store.schema import Manifest
 from ..store.verdict_schema import Verdict
 
@@ -13,9 +15,15 @@ LONG = "--workbench-"
 """What their long names begin with."""
 
 
+REPEATED = frozenset(f"--{each.name}" for each in every_option() if each.repeated)
+"""Options of a run without which the same claim would be another measurement."""
+
+
 def command_of(verdict: Verdict, manifest: Manifest) -> str:
     """The command for this verdict alone, with what its run chose."""
-    command, words = manifest.command, ["pytest", "--benchmark"]
+    command, words = as_typed(manifest.command), ["pytest", "--benchmark"]
+    if command[:1] == ["workbench"]:  # such as compare-revisions, which made the sides itself
+        return shlex.join(command)
     effects = verdict.effects
     measured = list(dict.fromkeys(effect.workload for effect in effects))
     if (verdict.is_comparison or verdict.is_condition) and effects:
@@ -28,31 +36,33 @@ def command_of(verdict: Verdict, manifest: Manifest) -> str:
         # Of a claim with several parts only what this one needs; what spans several workloads needs them all.
         if verdict.part and measured and {*measured} <= {each.workload.name for each in manifest.experiments}:
             words += ["--workloads", ",".join(measured)]
-    words += _carried(command)
+    words += words_of(command, REPEATED)
     return shlex.join(words)
 
 
 def _functions(command: Sequence[str]) -> tuple[str, ...]:
-    """Both sides as they were typed where they are any functions, whose names alone lead nowhere; else empty."""
+    """Both sides as they were typed where they are functions or commands, whose names lead nowhere; else empty."""
     names = [_short(word.partition("=")[0]) for word in command]
-    if "--call" not in names or "--compare" not in names:
+    if COMPARE not in names:
         return ()
-    place = names.index("--compare") + 1
-    return tuple(command[place : place + 2])
+    place = names.index(COMPARE) + 1
+    sides = tuple(command[place : place + 2])
+    return sides if CALL in names or any(map(is_command, sides)) else ()
 
 
 def _short(name: str) -> str:
     return f"--{name.removeprefix(LONG)}" if name.startswith(LONG) else name
 
 
-def _carried(command: Sequence[str]) -> Iterator[str]:
-    """Options of a run without which the same claim would be another measurement."""
-    carried = {f"--{each.name}": each.bare for each in every_option() if each.repeated}
+def words_of(command: Sequence[str], options: Collection[str]) -> Iterator[str]:
+    """These options, by their short names, as a command has them with something behind."""
+    bare = {f"--{each.name}": each.bare for each in every_option() if each.bare is not None}
     for word, after in zip(command, [*command[1:], ""], strict=False):
         name, separate, value = word.partition("=")
         short = _short(name)
-        if (bare := carried.get(short)) is not None:
-            value = value or ("" if after.startswith("-") else after) or bare
-            yield f"{short}={value}"
-        elif short in carried and (value if separate else after):
+        if short not in options:
+            continue
+        if short in bare:
+            yield f"{short}={value or ('' if after.startswith('-') else after) or bare[short]}"
+        elif value if separate else after:
             yield from (short, value if separate else after)

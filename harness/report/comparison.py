@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ..evidence.effect import ALPHA
@@ -14,7 +14,8 @@ from ..spec.comparison import TIMES, Comparison
 from ..spec.words import Word
 from ..stats.samples import LifeSpread
 from ..store.folder import RunFolder
-from ..store.schema import ExperimentRecord
+from ..store.schema import ExperimentRecord, Manifest
+from ..store.sitting_schema import SideEnvironment
 from ..store.verdict_schema import Effect, Verdict
 from .causes import Explanation, explanations_in, of_effect
 from .code_lines import LINES, code_text
@@ -33,7 +34,7 @@ from .measures import (
     measure_rows,
 )
 from .side_facts import side_facts_text
-from .text import call_times, effect_text, gain_text, one_text_line, three_digits
+from .text import call_times, effect_text, environments_text, gain_text, one_text_line, three_digits
 
 DEAR = 1.1
 """A side that needs this many times the memory of the other has its price named beside its gain."""
@@ -232,9 +233,9 @@ OF_A_PART = tuple(metric.replace("_", " ") for metric in TIMES if metric != "tim
 def screens(folder: RunFolder, verdicts: Iterable[Verdict], evidence: Evidence) -> list[Screen]:
     """The screen of every comparison of two sides by time, in the order of the verdicts. Raises RunError."""
     explained = explanations_in(folder)
-    experiments = {each.workload.name: each for each in folder.manifest().experiments}
+    manifest = folder.manifest()
     return [
-        _screen(folder, evidence, verdict, effect, of_effect(explained, effect), experiments.get(effect.workload))
+        _screen(folder, evidence, verdict, effect, of_effect(explained, effect), manifest)
         for verdict in verdicts
         for effect in verdict.effects
         if effect.baseline and not effect.unit and not effect.factor and not effect.metric.endswith(OF_A_PART)
@@ -247,8 +248,9 @@ def _screen(
     verdict: Verdict,
     effect: Effect,
     explained: Explanation | None,
-    experiment: ExperimentRecord | None,
+    manifest: Manifest,
 ) -> Screen:
+    experiment = next((each for each in manifest.experiments if each.workload.name == effect.workload), None)
     comparison = Comparison(effect.workload, effect.variant, effect.baseline)
     call_ns, faults, spread, queueing = (math.nan, math.nan), (0.0, 0.0), None, ""
     if evidence.has(comparison):
@@ -282,7 +284,7 @@ def _screen(
         spread,
         queueing,
         evidence.is_dependent(comparison) if evidence.has(comparison) else False,
-        _as_it_ran(experiment, effect, call_ns, faults),
+        _as_it_ran(experiment, effect, call_ns, faults, manifest.environments),
     )
 
 
@@ -303,13 +305,19 @@ def _same(experiment: ExperimentRecord | None, effect: Effect) -> str:
 
 
 def _as_it_ran(
-    experiment: ExperimentRecord | None, effect: Effect, call_ns: tuple[float, float], faults: tuple[float, float]
+    experiment: ExperimentRecord | None,
+    effect: Effect,
+    call_ns: tuple[float, float],
+    faults: tuple[float, float],
+    environments: Mapping[str, SideEnvironment],
 ) -> str:
     names = effect.baseline, effect.variant
-    times, faulted = (dict(zip(names, each, strict=True)) for each in (call_ns, faults))
+    times, faulted = (dict(zip(names, of_sides, strict=True)) for of_sides in (call_ns, faults))
     facts = experiment.facts if experiment else {}
     calm = experiment is not None and experiment.workload.kind == "call" and experiment.workload.calm
-    return side_facts_text({side: facts[side] for side in names if side in facts}, times, faulted, calm=calm)
+    own = environments_text({side: environments[side] for side in names if side in environments})
+    ran = side_facts_text({side: facts[side] for side in names if side in facts}, times, faulted, calm=calm)
+    return f"{own} {ran}".strip()
 
 
 def screen_markdown(screen: Screen) -> str:

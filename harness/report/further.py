@@ -9,10 +9,12 @@ from pathlib import Path
 from ..calls.command import ANY_CODE, CONCLUDE, IGNORE, INPUT, PREPARE
 from ..evidence.numbers import budget
 from ..evidence.verdict import ToSettle, clock_seconds
-from ..plan.options import ADD, CALL, CHECK, COMPARE
+from ..machine.places import as_typed
+from ..plan.options import ADD, CALL, CHECK, COMPARE, SIDE_ENV
 from ..store.schema import Manifest
 from ..store.sitting_schema import CommandsRecord
 from ..store.verdict_schema import Verdict
+from .again import words_of
 
 LEAST_SECONDS = 5
 """Of the command's budget."""
@@ -61,7 +63,9 @@ def compared_again(manifest: Manifest) -> list[str]:
     calls = [word for given in payloads if given for word in (CALL, given)]
     checks = dict.fromkeys(each.check.given or "" for each in manifest.sources.calls.values() if each.check)
     commands = next(iter(manifest.sources.calls.values())).commands
-    return [COMPARE, *sides, *calls, *(word for each in checks for word in (CHECK, each)), *_run_again(commands)]
+    own = words_of(as_typed(manifest.command), [SIDE_ENV])
+    given = [*sides, *calls, *(word for each in checks for word in (CHECK, each))]
+    return [COMPARE, *given, *_run_again(commands), *own]
 
 
 def _run_again(commands: CommandsRecord | None) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from ..evidence.numbers import short_time
 from ..store.gate_schema import SideFacts
@@ -20,13 +20,18 @@ CALM = (
 )
 
 
+def import_text(facts: Iterable[SideFacts]) -> str:
+    """What the time of an import is; empty where none is timed."""
+    return "Timed is the import alone: its Python had begun before." if any(each.is_import for each in facts) else ""
+
+
 def side_facts_text(
     facts: Mapping[str, SideFacts], call_ns: Mapping[str, float], faults: Mapping[str, float], *, calm: bool
 ) -> str:
     """What is worth saying of these sides; empty where nothing is. call_ns: of each side; faults: page faults a call.
     calm: see `datasets.workloads.Workload`."""
     lines = (line for name, seen in facts.items() for line in _lines(name, seen, call_ns[name], faults[name]))
-    return " ".join([*lines, *[CALM] * calm])
+    return " ".join(filter(None, [import_text(facts.values()), *lines, CALM * calm]))
 
 
 def _lines(name: str, seen: SideFacts, call_ns: float, faults: float) -> Iterator[str]:

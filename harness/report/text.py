@@ -8,12 +8,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ..calls.own import in_words
 from ..machine.environment import one_line
 from ..spec.entered import EnteredName
 from ..spec.words import GIVEN, LOOKS, Word
 from ..store.schema import Manifest
 from ..store.sitting_schema import SideEnvironment
 from ..store.verdict_schema import Effect, Verdict
+from .side_facts import import_text
 
 RISE, FALL = "% rise", "% fall"
 """The unit of a growth, and what it is called where all of it lies below nothing."""
@@ -277,13 +279,14 @@ def run_notes(verdicts: Sequence[Verdict], manifest: Manifest) -> list[str]:
         lines.append(
             f"Measured on {one_line(environment)}{f', in {duration_text(seconds)}{inside}' if seconds else ''}."
         )
-    if sides := environments_text(manifest.environments):
-        lines.append(sides)
+    seen = [facts for each in manifest.experiments for facts in each.facts.values()]
+    lines += filter(None, (environments_text(manifest.environments), import_text(seen)))
     return lines
 
 
 def environments_text(environments: Mapping[str, SideEnvironment]) -> str:
-    """In one line, what each side of a comparison between environments ran in; empty where there was only one.
+    """In one line, what each side of a comparison ran in that had an environment, variables or interpreter options of
+    its own; empty where none had.
 
     environments: by side."""
     parts = []
@@ -294,8 +297,11 @@ def environments_text(environments: Mapping[str, SideEnvironment]) -> str:
         versions = [f"{name} {packages.get(name) or 'not installed'}" for name in names]
         more = [f"{len(differs) - MOST_PACKAGES} more that differ"] if len(differs) > MOST_PACKAGES else []
         packages_text = f" ({', '.join([*versions, *more])})" if versions or more else ""
-        parts.append(f"{side} in Python {facts.python}{packages_text}")
-    return one_text_line(f"Environments: {'; '.join(parts)}.", 600) if parts else ""
+        python = f" in Python {facts.python}{packages_text}" if facts.python is not None else " runs"
+        own = in_words(facts.variables, facts.options)
+        parts.append(f"{side}{python}{f' with {own}' if own else ''}")
+    begins = "Environments: " if any(facts.python is not None for facts in environments.values()) else ""
+    return one_text_line(f"{begins}{'; '.join(parts)}.", 600) if parts else ""
 
 
 def _how_sure(verdicts: Sequence[Verdict], alpha: float) -> str:

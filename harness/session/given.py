@@ -4,7 +4,7 @@ is executed."""
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,12 +18,14 @@ from ..calls.source import Source
 from ..claims.model import Claim
 from ..claims.reading import load_claims
 from ..plan.functions import Functions, functions_of
-from ..plan.options import ADD, CALL, CHECK, COMPARE, PlanError, Request
+from ..plan.options import ADD, CALL, CHECK, COMPARE, SIDE_ENV, PlanError, Request
 from ..plan.selection import added_sources
 from ..report.further import brought_models, compared_again
+from ..report.text import environments_text
 from ..store.errors import RunError
 from ..store.folder import RunFolder
-from ..store.schema import Manifest
+from ..store.schema import Manifest, manifest_of
+from ..store.sitting_schema import SideEnvironment
 
 ANEW = "Measure anew."
 
@@ -58,9 +60,9 @@ def functions_again(
             problem = f"cannot go on: claim {gone[0]} names functions, and is not in {claims_folder.name}/"
             raise RunError(folder.path, problem, "Say where its claims are: --claims-dir FOLDER")
         return functions_of(Request(), [today[claim.id] for claim in claims if claim.function or claim.call])[1]
-    if again == Request():
-        again = _here(asked)
-    if not again.compare:
+    if again == Request(of_sides=again.of_sides):
+        again = replace(_here(asked), of_sides=again.of_sides)
+    if not again.compare or (not again.calls and CALL in asked):
         raise _lacks(folder, "functions", asked)
     threads = max(entry.workload.threads or 1 for entry in known.experiments)
     [(statistic, calm)] = {(entry.workload.statistic, entry.workload.calm) for entry in known.experiments}
@@ -68,7 +70,15 @@ def functions_again(
     request, functions = functions_of(again, [])
     if request.compare != known.ad_hoc[0] or functions.made_by.keys() != known.sources.calls.keys():
         raise _lacks(folder, "other functions, or under other names", asked)
+    before, now = known.environments, manifest_of({"environments": functions.environment_facts}).environments
+    if before != now:
+        problem = f"cannot go on: measured was: {_own(before)}; given now is: {_own(now)}"
+        raise RunError(folder.path, problem, f"Give it again as it was: {shlex.join(asked)}")
     return functions
+
+
+def _own(environments: Mapping[str, SideEnvironment]) -> str:
+    return environments_text(environments).removesuffix(".") or "nothing that one side has of its own"
 
 
 def _here(options: Sequence[str]) -> Request:
@@ -79,7 +89,7 @@ def _here(options: Sequence[str]) -> Request:
         for word in options:
             if word.startswith("--"):
                 option = word
-            else:
+            elif option != SIDE_ENV:  # nor is this: what is loaded when a program begins can be named by a variable
                 by_option.setdefault(option, []).append(parse_at(word, option=option))
     except OutsideVariantError:
         return Request()
@@ -90,7 +100,9 @@ def _here(options: Sequence[str]) -> Request:
         return Request()
     baseline, variant = by_option[COMPARE]
     return Request(
-        compare=(baseline, variant), calls=tuple(by_option[CALL]), check=next(iter(by_option.get(CHECK, ())), None)
+        compare=(baseline, variant),
+        calls=tuple(by_option.get(CALL, ())),
+        check=next(iter(by_option.get(CHECK, ())), None),
     )
 
 

@@ -381,9 +381,9 @@ def check(request: Request, options: Options) -> None:
         wrong = f"--device {request.device}: expected {' or '.join(DEVICES)}"
     elif options.count_instructions and request.device != "cpu":
         wrong = f"--count-instructions: only the CPU's can be counted, and --device is {request.device}"
-    elif request.environments and (options.profile or options.profile_native or options.count_instructions):
+    elif request.own_environment and (options.profile or options.profile_native or options.count_instructions):
         asked = "--count-instructions" if options.count_instructions else "--profile"
-        wrong = f"{asked}: only where all sides run in one environment, and --env names another one"
+        wrong = f"{asked}: only where all sides run in one environment; leave out {request.own_environment}"
     elif options.seed < 0:
         wrong = f"--seed {options.seed}: expected 0 or more"
     elif request.device != "cpu":

@@ -78,7 +78,8 @@ class Unfinished:
         plan = replace(plan, experiments=experiments, dispute=manifest.dispute)
         now = fingerprint(plan.threads, allocator=ALLOCATOR if plan.calm else None, device=plan.device)
         before = manifest.machine_facts
-        differences = changed_since(before, now | {"device": before.get("device")})  # what a GPU is, its worker knows
+        # What a GPU is, its worker knows; and that sides have what they had, `functions_again`.
+        differences = changed_since(before, now | {key: before.get(key) for key in ("device", "sides")})
         differences += [*changed_code(sources, plan), *_changed_claims(claims, claims_folder)]
         if differences:
             raise _refused(folder, differences)
@@ -173,7 +174,7 @@ def _manifest(folder: RunFolder) -> tuple[Manifest, Sources]:
         raise RunError(folder.path, "cannot go on: it passed gates only (--benchmark-disable)", "Measure it.")
     if not known.experiments:
         raise RunError(folder.path, "cannot go on: it ended before its first gate", ANEW)
-    if known.environments:
+    if any(side.python is not None for side in known.environments.values()):
         raise RunError(folder.path, "cannot go on: its sides ran in environments of their own (--env)", ANEW)
     if known.sources is None or not known.sittings:
         raise RunError(

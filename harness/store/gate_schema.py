@@ -37,6 +37,7 @@ class SideFacts(Shape):
     is null was not seen."""
 
     first_call_ns: Annotated[Amount | None, says("time of its first call in a fresh process, nanoseconds")] = None
+    is_import: Annotated[StrictBool, says("whether it is an import, in a Python that had begun before")] = False
     collections_per_call: Annotated[Amount | None, says("collections of garbage in a call, of all generations")] = None
     collection_share: Annotated[Amount | None, says("of a call's time, what they take")] = None
     fault_ns: Annotated[Amount | None, says("what a page fault takes there, nanoseconds")] = None

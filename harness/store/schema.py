@@ -22,6 +22,7 @@ from pydantic import (
 )
 from pydantic.json_schema import SkipJsonSchema
 
+from ..calls.own import in_words
 from ..machine.environment import device_kind
 from ..spec.conditions import Condition
 from ..spec.dispute import Dispute
@@ -275,8 +276,14 @@ class Manifest(Shape):
 
     @property
     def machine_facts(self) -> dict[str, Any]:
-        """What is known of its machine, as `harness.machine.environment` has it; empty of a fleet."""
-        return {} if self.environment is None else plain(self.environment)
+        """What is known of its machine, as `harness.machine.environment` has it, and what its sides had of their own;
+        empty of a fleet."""
+        own = {
+            side: in_words(facts.variables, facts.options)
+            for side, facts in self.environments.items()
+            if facts.variables or facts.options
+        }
+        return {} if self.environment is None else plain(self.environment) | ({"sides": own} if own else {})
 
     def with_rounds(self, counted: Mapping[str, int]) -> Manifest:
         """The same with so many rounds of each workload: of a killed run it has those of some time before."""

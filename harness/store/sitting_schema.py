@@ -67,11 +67,13 @@ class Sources(Shape):
 
 
 class SideEnvironment(Shape):
-    """What a function ran in, where --env named an environment for it."""
+    """What a function ran in, where it had an environment, variables or interpreter options of its own."""
 
-    python: Annotated[Text, says("version of Python")]
+    python: Annotated[Text | None, says("version of Python, where --env named an environment; null: as the run")] = None
     packages: Annotated[dict[str, Text | None], says("version by package; null: not installed")] = {}
     differs: Annotated[list[Text], says("packages whose versions the environments do not share")] = []
+    variables: Annotated[dict[str, Text], says("variables of its environment that were its own, without folders")] = {}
+    options: Annotated[Text, says("options of its interpreter that were its own")] = ""
 
 
 class Apart(Shape):

@@ -70,7 +70,8 @@ class FunctionsKind(BenchKind):
         return called.learnt() | calls
 
     def facts(self, bench: Bench, entered: str) -> dict[str, Any]:
-        return {"first_call_ns": bench.called[entered].first_call_ns}
+        called = bench.called[entered]
+        return {"first_call_ns": called.first_call_ns, "is_import": called.is_import}
 
     def admit(self, worker: Worker, bench: Bench, subject: Subject, entered: str, learnt: Mapping[str, Any]) -> None:
         bench.called[entered].learn(learnt)

@@ -265,7 +265,8 @@ class Worker:
         self._running = mmap.mmap(hello["inflight_fd"], 8) if hello.get("inflight_fd") is not None else None
         self.torch: Any = sys.modules.get("torch")  # None in a process of functions that do not use it
         if self.torch is not None:
-            self.torch.set_num_threads(self.threads)
+            if not hello.get("own_threads"):  # else torch has read the side's own number
+                self.torch.set_num_threads(self.threads)
             self.torch.manual_seed(0)
             self.torch.set_grad_enabled(False)
         self.watch = Watch()

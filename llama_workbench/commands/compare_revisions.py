@@ -87,7 +87,7 @@ def command(
     --json prints:
       {"format": 1, "base", "new", "slower_percent", "exit_code", "rows": [{"subject", "workload", "ratio", "low",
        "high", "rounds", "verdict", "cause", "reason", "instructions_percent", "where", "run"}],
-       "environments": {side: {"python", "packages", "differs"}}}
+       "environments": {side: {"python", "packages", "differs", "variables", "options"}}}
       ratio: time in REV_A over that in REV_B; below 1 it is slower. verdict: slower, not slower, refused, cannot tell,
       missing. reason: why it is undecided, or what decided it instead of the time.
       instructions_percent: null if uncounted.
