@@ -12,7 +12,9 @@ from llama_workbench.harness.machine.environment import comparable
 from llama_workbench.harness.measure.processes import ALLOCATOR
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import PlanError, Request
-from llama_workbench.harness.report.side_facts import CALM, side_facts_text
+from llama_workbench.harness.report.comparison import screens
+from llama_workbench.harness.report.side_facts import CALM, faults_text, side_facts_text
+from llama_workbench.harness.report.stored import evidence_of
 from llama_workbench.harness.session import run as session
 from llama_workbench.harness.store.gate_schema import SideFacts
 from tests import plain_pairs
@@ -124,7 +126,8 @@ def test_calm_says_so_beside_the_number_and_is_not_compared_with_what_runs_other
     facts = result.manifest.machine_facts
     [told] = comparable(facts, facts | {"malloc": {}})
     assert told.startswith("malloc: MALLOC_MMAP_THRESHOLD_=")
-    assert CALM in side_facts_text({}, {}, {}, calm=True)
+    evidence = evidence_of(result.folder, result.manifest)
+    assert CALM in screens(result.folder, result.verdicts, evidence)[0].as_it_ran
 
 
 def test_models_are_always_calm() -> None:
@@ -158,10 +161,7 @@ def test_who_would_be_felt_by_the_other_has_a_process_of_its_own(folder: Path, v
         facts = experiment.facts["collects"]
         assert (facts.collections_per_call or 0) > 20 and 0 < (facts.collection_share or 0) < 1
         assert "collections a call" in side_facts_text(
-            {"collects": facts.model_copy(update={"collection_share": 0.3})},
-            {"collects": 1e6},
-            {"collects": 0},
-            calm=False,
+            {"collects": facts.model_copy(update={"collection_share": 0.3})}, ["collects"]
         )
 
 
@@ -181,5 +181,5 @@ def test_large_blocks_are_asked_of_the_system_and_told(folder: Path) -> None:
     filled = frame[frame["variant"] == first]
     assert (filled["faults"] / filled["repeats"]).median() >= 16, "it has 20 pages of 2 MiB, or thousands of 4 KiB"
     facts = SideFacts(fault_ns=1000.0)
-    said = side_facts_text({"filled": facts}, {"filled": 1e7}, {"filled": 9000.0}, calm=False)
+    said = faults_text({"filled": facts}, {"filled": 1e7}, {"filled": 9000.0})
     assert said == "Memory that the system hands over takes about 90% of a call of filled (9,000 page faults a call)."

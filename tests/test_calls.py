@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import io
 import json
 import random
 import sys
+import threading
+import time
 import warnings
+from array import array
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow
 import pytest
 import torch
 
-from llama_workbench.harness.calls.answers import difference
+from llama_workbench.harness.calls.answers import difference, unlike
 from llama_workbench.harness.calls.awaited import Awaited
-from llama_workbench.harness.calls.called import GATED, Call, Called, Function, PayloadError
+from llama_workbench.harness.calls.called import Call, Called, Function
 from llama_workbench.harness.calls.digest import digest_of, packages_of
+from llama_workbench.harness.calls.gate import GATED, PayloadError
+from llama_workbench.harness.calls.inputs import Seen
 from llama_workbench.harness.calls.payload import Payload, random_state_kept
 from llama_workbench.harness.calls.source import Source, SourceError, named_apart, parse, source_of
 from llama_workbench.harness.calls.world import WorldTurn, modules_kept
@@ -53,6 +63,77 @@ async def later() -> int:
 
 NEARLY = 1.0 + 1e-9
 
+
+class Rows:
+    """Like a table of some library whose own comparison is exact."""
+
+    def __init__(self, values: list[float]) -> None:
+        self.values = values
+
+    def equals(self, other: Rows) -> bool:
+        return self.values == other.values
+
+
+class OfAnotherLibrary:
+    """An array that is none of numpy's, and whose `==` is one."""
+
+    def __init__(self, values: list[float]) -> None:
+        self._values = np.array(values)
+        self.later = 0
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
+        return self._values
+
+    def __eq__(self, other: object) -> Any:
+        return self._values == other
+
+    def is_ready(self) -> bool:
+        return not self.later
+
+    def block_until_ready(self) -> OfAnotherLibrary:
+        return self
+
+    shape = property(lambda self: self._values.shape)
+    dtype = property(lambda self: self._values.dtype)
+
+
+def sums(value: float, *, day: str = "2020-01-02", name: str = "x", rows: tuple[int, ...] = (1, 2, 3)) -> pd.DataFrame:
+    days = np.array(["2020-01-01", "NaT", day], "M8[ns]")
+    names = pd.Categorical(["x", "y", name], categories=["x", "y"])
+    columns = {"sum": [0.5, float("nan"), value], "day": days, "name": names, "text": ["a", None, "b"]}
+    return pd.DataFrame(columns, index=list(rows))
+
+
+def arrow(value: float) -> Any:
+    return pyarrow.table({"a": [value, None], "b": ["x", "y"]})
+
+
+class Plan:
+    """A table that is not computed yet, with the methods of polars and Spark."""
+
+    def explain(self) -> str:
+        return "scan, filter"
+
+    def collect(self) -> int:
+        return 1
+
+
+class Graph:
+    """What dask makes; `computed`: what has its methods and no graph."""
+
+    def __init__(self, *, computed: bool = False) -> None:
+        self.computed = computed
+
+    def __dask_graph__(self) -> dict[str, Any] | None:
+        return None if self.computed else {}
+
+
+def computing() -> OfAnotherLibrary:
+    array = OfAnotherLibrary([1.0])
+    array.later = 1
+    return array
+
+
 SAME: list[tuple[Any, Any]] = [
     (1, 1),
     ("ä", "ä"),
@@ -74,6 +155,20 @@ SAME: list[tuple[Any, Any]] = [
     (Bare(1), Bare(1)),
     (pd.DataFrame({"a": [1]}), pd.DataFrame({"a": [1]})),
     (range(5), range(5)),
+    (io.StringIO("a"), io.StringIO("a")),
+    (Rows([NEARLY]), Rows([1.0])),
+    (sums(NEARLY), sums(1.0)),
+    ({"sums": [sums(NEARLY)]}, {"sums": [sums(1.0)]}),
+    (sums(NEARLY)["sum"], sums(1.0)["sum"]),
+    (pd.Series([NEARLY, None], dtype="Float64"), pd.Series([1.0, None], dtype="Float64")),
+    (pd.Series([[NEARLY], None]), pd.Series([[1.0], None])),
+    (pd.Index([NEARLY]), pd.Index([1.0])),
+    (pd.NA, pd.NA),
+    (pd.NaT, pd.NaT),
+    (arrow(NEARLY), arrow(1.0)),
+    (np.array([NEARLY, "a", None], object), np.array([1.0, "a", None], object)),
+    (np.array(["NaT", "2020"], "M8[D]"), np.array(["NaT", "2020"], "M8[D]")),
+    (OfAnotherLibrary([NEARLY]), OfAnotherLibrary([1.0])),
 ]
 
 OTHER: list[tuple[Any, Any, str]] = [
@@ -90,18 +185,62 @@ OTHER: list[tuple[Any, Any, str]] = [
     ({"a": 1, "c": 2}, {"a": 1}, r"1 key too many \('c'\)"),
     ({"a": [1.5]}, {"a": [1.0]}, r"\['a'\]\[0\]: 1.5 for 1.0"),
     (torch.ones(3), torch.ones(4), "shape"),
-    (torch.ones(3) * 1.01, torch.ones(3), "not close"),
+    (
+        torch.ones(3) * 1.01,
+        torch.ones(3),
+        r"^3 of 3 values differ, the largest at \[0\]: 1.01 for 1.0 \(relative 0.01\); allowed 1.3e-06; "
+        "say what counts with --check FILE:FUNCTION$",
+    ),
+    (torch.full((2,), 3.0, dtype=torch.bfloat16), torch.full((2,), 2.0, dtype=torch.bfloat16), "allowed 0.016"),
+    (torch.tensor([1, 2]), torch.tensor([1, 3]), r"the first at \[1\]: 2 for 3"),
     (torch.ones(3, dtype=torch.float64), torch.ones(3), "dtype"),
     ([1.0], torch.ones(1), "list for a tensor"),
     (np.ones(3), np.ones(3, np.float32), r"float64\[3\] for float32\[3\]"),
-    (np.array([1.0, 2.0, 3.5]), np.array([1.0, 2.0, 3.0]), "1 of 3 values differ"),
-    (np.array([1, 2]), np.array([1, 3]), "1 of 2 values differ"),
+    (
+        np.array([[1.5, 2.0], [3.0, 8.0]]),
+        np.array([[1.0, 2.0], [3.0, 4.0]]),
+        r"^2 of 4 values differ, the largest at \[1, 1\]: 8.0 for 4.0 \(relative 1\); allowed 1e-07; .*--check",
+    ),
+    (np.array([1, 2]), np.array([1, 3]), r"1 of 2 values differ, the first at \[1\]: 2 for 3"),
+    (np.array([np.nan, 1.0]), np.array([1.0, 1.5]), r"2 of 2 .* at \[0\]: nan for 1.0"),
+    (np.float64(2.0), np.float64(1.0), r"^2.0 for 1.0 \(relative 1\); allowed 1e-07"),
+    (np.array([[1.0, "a"]], object), np.array([[1.0, "b"]], object), r"\[0\]\[1\]: 'a' for 'b'"),
+    (np.array([(1, 2.0)], "i4,f8"), np.array([(1, 3.0)], "i4,f8"), r"\['f1'\]: 1 of 1 values differ"),
     (Token("b", 1.0), Token("a", 1.0), r"\.text: 'b' for 'a'"),
     (Bare(1), Bare(2), r"\['value'\]: 1 for 2"),
-    (pd.DataFrame({"a": [1]}), pd.DataFrame({"a": [2]}), "the tables differ"),
+    (
+        pd.DataFrame({"a": [1]}),
+        pd.DataFrame({"a": [2]}),
+        "column 'a': 1 of 1 values differ, the first at row 0: 1 for 2",
+    ),
+    (
+        {"t": sums(1.5)},
+        {"t": sums(1.0)},
+        r"^\['t'\]: column 'sum': 1 of 3 values differ, the largest at row 2: 1.5 for 1.0 \(relative 0.5\); .*--check",
+    ),
+    (sums(1.0, day="2021-01-02"), sums(1.0), r"column 'day': 1 of 3 .* row 2: Timestamp\('2021-01-02 00:00:00'\) for"),
+    (sums(1.0, name="y"), sums(1.0), "column 'name': 1 of 3 values differ, the first at row 2: 'y' for 'x'"),
+    (sums(1.0, rows=(1, 2, 4)), sums(1.0), r"\.index\[2\]: 4 for 3"),
+    (sums(1.0)[:2], sums(1.0), "column 'sum': 2 rows for 3"),
+    (sums(1.0).rename(columns={"day": "date"}), sums(1.0), r"\.columns\[1\]: 'date' for 'day'"),
+    (sums(1.0).astype({"sum": "float32"}), sums(1.0), "column 'sum': float32 for float64"),
+    (pd.Series([1.0], name="a"), pd.Series([1.0], name="b"), "float64 named 'a' for float64 named 'b'"),
+    (arrow(1.5), arrow(1.0), "column 'a': 1 of 2 values differ, the largest at row 0: 1.5 for 1.0"),
+    (Rows([1.5]), Rows([1.0]), r"\['values'\]\[0\]: 1.5 for 1.0"),
+    (OfAnotherLibrary([1.5]), OfAnotherLibrary([1.0]), r"1 of 1 values differ, the largest at \[0\]"),
     (object(), object(), "object"),
+    (io.BytesIO(b"a"), io.BytesIO(b"b"), "b'a' for b'b'"),
+    (threading.Lock(), threading.Lock(), "a lock cannot be compared by ==; say what counts with --check FILE:FUNCTION"),
     (lines(), [1], "returns a generator: its work is done when it is read"),
     (map(str, [1]), ["1"], "returns a map"),
+    ((1, {"lines": 2}, lines()), 1, "returns a generator"),
+    ({"lines": lines()}, 1, "returns a generator"),
+    (Plan(), 1, r"returns a Plan, which is a plan: its work is done later; return its \.collect\(\)"),
+    ([1, Plan()], 1, "which is a plan"),
+    (Graph(), 1, r"return its \.compute\(\)"),
+    (Future(), 1, r"returns a Future, which is a plan: its work is done later; return its \.result\(\)"),
+    (computing(), 1, r"that is computed after the call: return its \.block_until_ready\(\)"),
+    (torch.ones(1, device="meta"), torch.ones(1), "device 'meta', which has no values yet"),
 ]
 
 
@@ -115,6 +254,53 @@ def test_answers_that_differ_are_told_with_their_place(got: Any, expected: Any, 
     import re
 
     assert re.search(told, difference(got, expected)), difference(got, expected)
+
+
+class Column:
+    """One of polars, as far as it is looked at."""
+
+    dtype = "Float32"
+
+    def __init__(self, values: list[float]) -> None:
+        self._values = values
+
+    def null_count(self) -> int:
+        return sum(self.is_null())
+
+    def is_null(self) -> list[bool]:
+        return [each is None for each in self._values]
+
+    def to_list(self) -> list[float]:
+        return self._values
+
+    def equals(self, other: Column) -> bool:
+        return self._values == other._values
+
+
+class HasAnotherEquals:
+    """Like what a library keeps for itself: its `equals` takes more than the other."""
+
+    __slots__ = ()
+
+    def equals(self, other: HasAnotherEquals, how: str) -> bool:
+        return True
+
+
+def test_tables_are_compared_without_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "numpy")
+    monkeypatch.delitem(sys.modules, "torch")
+    assert unlike(Column([2.0 + 1e-6, 1.0]), Column([2.0, 1.0])) == ""
+    told = unlike(Column([1.0, 2.5]), Column([1.0, 2.0]))
+    assert told == "1 of 2 values differ, the first at row 1: 2.5 for 2.0 (relative 0.25); allowed 1.3e-06"
+
+
+def test_an_equals_that_means_something_else_raises_nothing() -> None:
+    told = unlike(HasAnotherEquals(), HasAnotherEquals())
+    assert told == "equals raises TypeError: a HasAnotherEquals cannot be compared by =="
+
+
+def test_what_only_has_the_methods_of_a_plan_is_an_answer() -> None:
+    assert difference(Graph(computed=True), 1).startswith("Graph for int")
 
 
 def test_a_coroutine_is_no_answer() -> None:
@@ -247,6 +433,196 @@ def test_inputs_of_which_nobody_knows_whether_they_differ_are_made_for_each_call
     assert read.gate() == ""
     assert read.makes_inputs, "one that was read to its end gives nothing a second time"
     assert len({id(stream) for (stream,) in read.inputs(0, 3)}) == 3
+
+
+ROWS = [5, 1, 4, 2]
+
+
+def sorts_any(values: Any) -> Any:
+    """Sorts it in place, whatever it is, and gives what it holds then."""
+    if isinstance(values, deque):
+        values.rotate(1)
+    elif isinstance(values, Bare):
+        values.value += 1
+        return values.value
+    elif isinstance(values, pd.DataFrame):
+        values["a"] = sorted(values["a"])
+    elif isinstance(values, set):
+        values.discard(5)
+    elif isinstance(values, bytearray):
+        values.reverse()
+    elif isinstance(values, dict):
+        values["list"] = sorted(values["list"])
+    else:
+        values.sort()
+    return copy.deepcopy(values)
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [ROWS, np.array(ROWS), deque(ROWS), {5, 1}, bytearray(b"ab"), {"list": ROWS}, Bare(1), pd.DataFrame({"a": ROWS})],
+    ids=lambda kept: type(kept).__name__,
+)
+def test_an_input_that_is_handed_out_again_and_changed_is_copied_for_each_call(kept: Any) -> None:
+    kept = copy.deepcopy(kept)
+    before = copy.deepcopy(kept)
+    called = side(sorts_any, sorts_any, lambda: kept)
+    assert called.gate() == ""
+    assert called.spoils_inputs and called.changes_inputs and called.payload.copies
+    given = called.inputs(0, 3)
+    assert len({id(each) for (each,) in given}) == 3
+    assert unlike(kept, before) == "" and all(unlike(each, before) == "" for (each,) in given), "no call saw another's"
+    later = side(sorts_any, sorts_any, lambda: kept)
+    later.learn(called.learnt())
+    assert later.payload.copies and later.makes_inputs
+
+
+def test_an_input_that_is_handed_out_again_and_left_as_it_is_is_not_copied() -> None:
+    kept = [3, 1, 2]
+    called = side(sorted, payload=lambda: kept)
+    assert called.gate() == ""
+    assert not called.spoils_inputs and not called.payload.copies and called.inputs(0, 1)[0][0] is kept
+
+
+def test_only_what_is_handed_out_again_is_copied_for_its_sake() -> None:
+    """A list that is made anew may be changed beside a table that all calls share."""
+    shared = {"a": 1}
+    called = side(lambda rows, table: rows.sort(), lambda rows, table: rows.sort(), lambda: ([3, 1], shared))
+    assert called.gate() == ""
+    assert called.changes_inputs and not called.spoils_inputs
+
+
+def test_what_is_kept_for_each_seed_is_copied_too() -> None:
+    made = lru_cache(maxsize=None)(lambda seed: [seed % 7, 9, 1])
+    called = side(sorts_in_place, payload=lambda seed: made(seed))
+    assert called.gate() == "" and called.spoils_inputs
+    (first,) = called.payload.arguments(4)
+    first.sort()
+    assert called.payload.arguments(4)[0][1] == 9, "the baseline must be asked about the same"
+
+
+class Handle:
+    """A copy of it would free the same thing once more."""
+
+    def __init__(self) -> None:
+        self.rows = [3, 1, 2]
+
+    def __del__(self) -> None:
+        pass
+
+
+def test_a_changed_input_that_cannot_be_copied_is_refused_with_the_way() -> None:
+    handle = Handle()
+    with pytest.raises(PayloadError, match=r"changes its input, and given hands out the same Handle .* anew in given"):
+        side(lambda each: each.rows.sort(), lambda each: None, lambda: handle).gate()
+    assert side(lambda each: each.rows.sort(), lambda each: each.rows.sort(), Handle).gate() == "", "made anew"
+
+
+def test_an_iterator_that_is_handed_out_again_is_refused() -> None:
+    numbers = lines()
+    with pytest.raises(PayloadError, match="the same generator each time, which the first call uses up: make it anew"):
+        side(list, list, lambda: numbers).gate()
+    assert side(list, list, lines).gate() == ""
+
+
+def test_a_digest_sees_what_a_call_changes() -> None:
+    changes: list[tuple[Any, Callable[[Any], Any]]] = [
+        ([2.0, 1.0], lambda each: each.sort()),
+        ({"a": [1]}, lambda each: each["a"].append(2)),
+        (np.zeros(3), lambda each: each.fill(1e-12)),
+        (np.array([[1], None], object), lambda each: each[0].append(2)),
+        (Token("a", 1.0), lambda each: setattr(each, "at", 2.0)),
+        (Bare(1), lambda each: setattr(each, "more", 2)),
+        (io.StringIO("text"), lambda each: each.read()),
+        (iter([1, 2]), next),
+        (array("d", [1.0]), lambda each: each.append(2.0)),
+        (OrderedDict(a=1, b=2), lambda each: each.move_to_end("a")),
+        (pd.DataFrame({"a": [1.5]}), lambda each: each.insert(1, "b", [2])),
+        (torch.ones(2, requires_grad=True), lambda each: each.sum().backward()),
+        (torch.zeros(2), lambda each: each.add_(1)),
+        (random.Random(1), lambda each: each.random()),
+    ]
+    for value, change in changes:
+        before = Seen([value]).digest
+        assert before and before == Seen([value]).digest, value
+        change(value)
+        assert Seen([value]).digest not in ("", before), value
+    assert Seen([lines()]).digest == "" and Seen([threading.Lock()]).digest == "", "nobody can see into them"
+    deep: list[Any] = []
+    for _ in range(5000):
+        deep = [deep]
+    round_: list[Any] = [1]
+    round_.append(round_)
+    assert Seen(deep).digest == "" and Seen(round_).digest
+
+
+# -- state -------------------------------------------------------------------------------------------------------------
+
+
+def counts() -> Callable[[Any], int]:
+    calls = 0
+
+    def count(_: Any) -> int:
+        nonlocal calls
+        calls += 1
+        return calls
+
+    return count
+
+
+def test_a_function_that_keeps_state_is_told_and_not_only_its_answer() -> None:
+    given = Payload(lambda seed: [seed % 7], "d")
+    made = Called(Function(counts, given), lambda: Function(counts, given), "given")
+    told = made.gate()
+    assert told.startswith("keeps state: its answer depends on how often it was called (the second time 2 for 1, input")
+    assert "Let given make what it keeps, anew for each call" in told and "--check FILE:FUNCTION" in told
+    kept = counts()
+    assert side(kept, kept).gate().startswith("keeps state"), "no factory makes it anew"
+    assert side(kept, kept).why_unsteady(5).startswith("keeps state"), "a timed answer may be the first that is wrong"
+    assert Called(Function(counts, given), lambda: Function(counts, given), "g", lambda got, right: True).gate() == ""
+
+
+def test_a_baseline_that_keeps_state_is_named() -> None:
+    given = Payload(lambda seed: [1], "d")
+    kept = counts()
+    called = Called(Function(lambda: len, given), lambda: Function(lambda: kept, given, shown="old.py:old"), "given")
+    assert called.gate().startswith("the baseline old.py:old keeps state: its answer depends on how often it was")
+
+
+def test_a_second_call_that_raises_is_state() -> None:
+    left = [1]
+    assert "the second time it raises IndexError" in side(lambda _: [left.pop()], lambda _: [1]).gate()
+
+
+def test_random_answers_are_told() -> None:
+    told = side(lambda _: random.random(), lambda _: random.random(), lambda: 1).gate()
+    assert told.startswith("draws random numbers: its answer to the same input is another one each time (the second")
+    assert "a seed that given gives" in told and "--check" in told
+
+
+def test_a_function_that_is_only_wrong_keeps_no_state() -> None:
+    told = side(lambda values: values[0], lambda values: values[1], lambda: [1, 2]).gate()
+    assert told.startswith("1 for 2; say what counts with --check FILE:FUNCTION (input given, seed ")
+
+
+def test_the_first_call_has_what_its_factory_took_and_a_slow_one_is_followed_by_another() -> None:
+    made: list[int] = []
+
+    def compiles() -> Callable[[Any], int]:
+        time.sleep(0.05)
+
+        def call(_: Any) -> int:
+            if not made:
+                time.sleep(1.1)  # longer than a call may take before one input must do
+            made.append(1)
+            return 1
+
+        return call
+
+    given = Payload(lambda seed: seed, "d")
+    called = Called(Function(compiles, given), lambda: Function(lambda: lambda _: 1, given), "given")
+    assert called.gate() == ""
+    assert called.first_call_ns > 1_150_000_000 and called.gated == len(GATED) and len(made) == len(GATED) + 1
 
 
 def test_a_timed_answer_is_checked_against_the_baseline_on_the_same_input() -> None:

@@ -20,12 +20,14 @@ from llama_workbench.harness.measure.measurement import Measurement
 from llama_workbench.harness.measure.participants import Setting
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import Options, PlanError, Request
+from llama_workbench.harness.report.side_facts import side_facts_text
 from llama_workbench.harness.report.standings import measure_standings
 from llama_workbench.harness.session.judging import stopping_rule
 from llama_workbench.harness.session.run import plan_run
 from llama_workbench.harness.spec.exits import SessionExit, VerbExit, of_left_out
 from llama_workbench.harness.spec.words import Cause
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.gate_schema import SideFacts
 from llama_workbench.harness.worker import gating, rounds
 from llama_workbench.harness.worker.opening import open_workload
 from llama_workbench.harness.worker.state import Worker
@@ -486,3 +488,51 @@ def test_a_coroutine_function_is_timed_with_what_it_awaits(tmp_path: Path, monke
     assert (waits["wall_ns"] / waits["repeats"]).min() > 10e6
     [experiment] = result.manifest.experiments
     assert "waits" in experiment.clock.wall_variants
+    waiting = experiment.facts["waits"]
+    assert (waiting.wall_ns or 0) > (waiting.waited_ns or 0) > 5e6 and experiment.facts["at_once"].waited_ns == 0
+    words = side_facts_text(experiment.facts, experiment.facts)
+    assert " % of a call of waits is waiting (" in words and "a call of at_once" not in words
+
+
+def test_a_list_that_all_calls_are_given_and_one_side_sorts_is_copied_for_each_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or the second call and all later ones would find it sorted."""
+    from tests.test_measure import run
+
+    monkeypatch.chdir(tmp_path)
+    text = "WORDS = [str(i * 7 % 1009) for i in range(1009)]\n\ndef words():\n    return WORDS\n\n"
+    text += "def anew(words):\n    return sorted(words)\n\n"
+    (tmp_path / "kept.py").write_text(f"{text}def in_place(words):\n    words.sort()\n    return words\n")
+    request = Request(compare=("kept.py:anew", "kept.py:in_place"), calls=("kept.py:words",))
+    result, _ = run(tmp_path, request, rounds=3)
+    assert not result.manifest.excluded
+    [experiment] = result.manifest.experiments
+    assert [experiment.facts[name].copies_inputs for name in ("anew", "in_place", "anew@aa")] == [False, True, False]
+    words = side_facts_text(experiment.facts, experiment.facts)
+    assert words.startswith("A call of in_place changes its input, and --call hands out the same object each time")
+
+
+def test_a_function_that_counts_its_calls_is_refused_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.test_measure import run
+
+    monkeypatch.chdir(tmp_path)
+    text = "import itertools\n\ndef make():\n    steps = itertools.count()\n    return lambda x: x + next(steps)\n\n"
+    (tmp_path / "steps.py").write_text(f"{text}def number(seed):\n    return seed\n")
+    sides = ("a=steps.py:make()", "b=steps.py:make()")
+    result, _ = run(tmp_path, Request(compare=sides, calls=("steps.py:number",)), rounds=1)
+    reasons = {excluded.variant: excluded.reason for excluded in result.manifest.excluded}
+    assert {*reasons} == {"a", "b"}
+    assert all("keeps state: its answer depends on how often it was called" in each for each in reasons.values())
+
+
+def test_what_is_worth_saying_of_a_side() -> None:
+    calm = SideFacts(first_call_ns=4e6, waited_ns=4e4, wall_ns=1e6, copies_inputs=False)
+    assert side_facts_text({"f": calm}, ["f"]) == side_facts_text({"f": SideFacts(first_call_ns=1e9)}, ["f"]) == ""
+    compiled = side_facts_text({"f": SideFacts(first_call_ns=11.6e9, wall_ns=1e9)}, ["f"])
+    assert compiled == "The first call of f took 11.6 s; it is not in the number."
+    assert side_facts_text({"f": SideFacts(first_call_ns=4e9, wall_ns=1e9)}, ["f"]) == "", "not five times as long"
+    waits = side_facts_text({"f": SideFacts(waited_ns=50e6, wall_ns=50.4e6)}, ["f"])
+    assert waits.startswith("99 % of a call of f is waiting (50 ms of 50.4 ms)") and "the other 400 µs only" in waits

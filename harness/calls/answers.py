@@ -1,4 +1,4 @@
-"""Whether two functions gave the same answer: tensors and arrays within rounding errors, all else exactly."""
+"""Whether two functions gave the same answer: arrays, tensors and tables within rounding errors, all else exactly."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
+from .arrays import NEAR, NEAR_DOUBLE, arrays_differ, relative_text, tensors_differ
 from .command import Written
-
-NEAR = {"float16": (1e-3, 1e-5), "float32": (1.3e-6, 1e-5), "complex64": (1.3e-6, 1e-5)}
-"""Type of an array → relative and absolute tolerance: those of torch.testing.assert_close."""
-
-NEAR_DOUBLE = (1e-7, 1e-7)
+from .tables import table_of
+from .unready import why_unready
 
 PLAIN = {int, float, str, bytes, bool, type(None)}
 
@@ -23,23 +21,32 @@ LONGEST = 80
 UNKNOWN = "cannot be compared by =="
 """Stands in what is told of two values of which nobody can say whether they are the same."""
 
+HINT = "say what counts with --check FILE:FUNCTION"
 
-def difference(got: Any, expected: Any, check: Callable[..., Any] | None = None) -> str:
+
+def difference(got: Any, expected: Any, check: Callable[..., Any] | None = None, *, hint: bool = True) -> str:
     """Where the answers differ, in words; empty where they agree.
 
     check: the user's own comparison, called with both. It says that they differ by False, or by raising. One that takes
-    one answer gives what counts of it, and that is compared.
+    one answer gives what counts of it, and that is compared. hint: whether the text names the option for one, where
+    there is none.
     """
-    if lazy := _lazy(got):
-        return lazy
+    if unready := why_unready(got):
+        return unready
     if check is not None and not gives_what_counts(check):
         return _by_check(check, got, expected)
     if check is not None:
-        got, expected = check(got), check(expected)
+        return unlike(check(got), check(expected))
+    place = unlike(got, expected)
+    return f"{place}; {HINT}" if place and hint else place
+
+
+def unlike(got: Any, expected: Any) -> str:
+    """Where two values differ, in words; empty where they are the same within rounding errors."""
     try:
         return next(_differences(got, expected, ""), "")
     except RecursionError:
-        return "the answers are nested too deeply to be compared: say how with a check of yours"
+        return f"nested too deeply: it {UNKNOWN}"
 
 
 def gives_what_counts(check: Callable[..., Any]) -> bool:
@@ -65,15 +72,6 @@ def is_of_all_worlds(answer: Any) -> bool:
     return is_array and getattr(getattr(answer, "dtype", None), "kind", "") != "O"  # of which items may be anything
 
 
-def _lazy(got: Any) -> str:
-    """Why what came back is no answer yet; empty where it is one."""
-    if inspect.isawaitable(got) or inspect.isasyncgen(got):
-        return f"returns a {type(got).__name__}, and nothing awaits it: give a function that does the work"
-    if isinstance(got, Iterator):
-        return f"returns a {type(got).__name__}: its work is done when it is read; return a list"
-    return ""
-
-
 def _by_check(check: Callable[..., Any], got: Any, expected: Any) -> str:
     try:
         agreed = check(got, expected)
@@ -90,9 +88,9 @@ def _differences(got: Any, expected: Any, where: str) -> Iterator[str]:
     if got is None and expected is None:
         return
     if torch is not None and isinstance(expected, torch.Tensor):
-        yield from _tensors(torch, got, expected, at)
+        yield from (at + told for told in tensors_differ(torch, got, expected))
     elif numpy is not None and isinstance(expected, (numpy.ndarray, numpy.generic)):
-        yield from _arrays(numpy, got, expected, at)
+        yield from _arrays(numpy, got, expected, where)
     elif isinstance(expected, (float, complex)) and isinstance(got, (float, complex)):
         if not _near(got, expected):
             yield f"{at}{got!r} for {expected!r}"
@@ -113,58 +111,116 @@ def _differences(got: Any, expected: Any, where: str) -> Iterator[str]:
     elif dataclasses.is_dataclass(expected) and not isinstance(expected, type):
         for field in dataclasses.fields(expected):
             yield from _differences(getattr(got, field.name), getattr(expected, field.name), f"{where}.{field.name}")
+    elif table_of(expected) is not None:
+        yield from _tables(numpy, got, expected, where)
     else:
         yield from _others(got, expected, where)
 
 
-def _tensors(torch: Any, got: Any, expected: Any, at: str) -> Iterator[str]:
-    if not isinstance(got, torch.Tensor):
-        yield f"{at}{type(got).__name__} for a tensor"
-        return
-    try:
-        torch.testing.assert_close(got, expected, equal_nan=True)
-    except AssertionError as error:
-        yield at + " ".join(line for line in str(error).splitlines() if line)[: 3 * LONGEST]
-
-
-def _arrays(numpy: Any, got: Any, expected: Any, at: str) -> Iterator[str]:
+def _arrays(numpy: Any, got: Any, expected: Any, where: str) -> Iterator[str]:
+    at = f"{where}: " if where else ""
     if not isinstance(got, (numpy.ndarray, numpy.generic)):
         yield f"{at}{type(got).__name__} for an array"
     elif got.shape != expected.shape or got.dtype != expected.dtype:
         yield f"{at}{got.dtype}{list(got.shape)} for {expected.dtype}{list(expected.shape)}"
-    elif expected.dtype.kind in "fc":
-        relative, absolute = NEAR.get(expected.dtype.name, NEAR_DOUBLE)
-        right = numpy.isclose(got, expected, rtol=relative, atol=absolute, equal_nan=True)
-        if not right.all():
-            yield f"{at}{int((~right).sum())} of {right.size} values differ by more than {relative:g} of the value"
-    elif not numpy.array_equal(got, expected):
-        yield f"{at}{int((got != expected).sum())} of {expected.size} values differ"
+    elif expected.dtype.names:
+        for name in expected.dtype.names:
+            yield from _arrays(numpy, got[name], expected[name], f"{where}[{name!r}]")
+    elif expected.dtype.kind == "O":
+        for place in numpy.ndindex(expected.shape):
+            yield from _differences(got[place], expected[place], where + "".join(f"[{index}]" for index in place))
+    else:
+        yield from (at + told for told in arrays_differ(numpy, got, expected))
+
+
+def _tables(numpy: Any, got: Any, expected: Any, where: str) -> Iterator[str]:
+    """Tables of one class: names and types of their columns, how many rows, how these are called, and every column."""
+    ours, theirs = table_of(got), table_of(expected)
+    assert ours is not None and theirs is not None, "they are of one class"
+    if ours.names == theirs.names and ours.kinds == theirs.kinds and got.equals(expected):
+        return
+    at = f"{where}: " if where else ""
+    yield from _differences(ours.names, theirs.names, f"{where}.columns")
+    for name, mine, other in zip(theirs.names, ours.columns, theirs.columns):
+        place = at if name is None else f"{at}column {_short(name)}: "
+        if mine.kind != other.kind:
+            yield f"{place}{_cut(mine.kind)} for {_cut(other.kind)}"
+        else:
+            near = NEAR.get(other.kind.partition(" ")[0].lower(), NEAR_DOUBLE)
+            yield from (place + told for told in _columns_differ(numpy, mine.read(), other.read(), near))
+    yield from _differences(ours.rows(), theirs.rows(), f"{where}.index")
+
+
+def _columns_differ(numpy: Any, got: Any, expected: Any, near: tuple[float, float]) -> Iterator[str]:
+    """What is told of two columns of one type. near: how far their numbers may be apart, where they are no arrays."""
+
+    def differ(ours: Any, theirs: Any) -> bool:
+        if isinstance(ours, float) and isinstance(theirs, float):
+            return not _near(ours, theirs, near)
+        return bool(next(_differences(ours, theirs, ""), ""))
+
+    if len(got) != len(expected):
+        yield f"{len(got)} rows for {len(expected)}"
+    elif not isinstance(expected, list):
+        yield from arrays_differ(numpy, got, expected, place=lambda index: f"row {index[0]}")
+    elif wrong := [row for row, pair in enumerate(zip(got, expected)) if differ(*pair)]:
+        ours, theirs = got[wrong[0]], expected[wrong[0]]
+        first = f"{_short(ours)} for {_short(theirs)}"
+        if isinstance(ours, float) and isinstance(theirs, float):
+            first += f" (relative {relative_text(abs(ours - theirs), theirs)}); allowed {near[0]:g}"
+        yield f"{len(wrong)} of {len(expected)} values differ, the first at row {wrong[0]}: {first}"
 
 
 def _others(got: Any, expected: Any, where: str) -> Iterator[str]:
     """Values of one type that `==` compares, or whose class says how, or else by what they hold."""
     at = f"{where}: " if where else ""
-    compare = getattr(expected, "equals", None)  # tables, whose == is a table
+    held = getattr(expected, "__dict__", None)
+    if hasattr(type(expected), "getvalue"):  # a stream in memory
+        yield from _differences(got.getvalue(), expected.getvalue(), where)
+        return
+    compare = getattr(expected, "equals", None)  # of what is like a table, whose == is a table
     if callable(compare):
-        if not compare(got):
-            yield f"{at}the tables differ"
+        try:
+            same = bool(compare(got))
+        except Exception as error:  # it means something else
+            if not held:
+                yield f"{at}equals raises {type(error).__name__}: a {type(expected).__name__} {UNKNOWN}"
+                return
+            same = False
+        if not same:
+            # Its own comparison is exact: what it holds may agree but for rounding.
+            yield from _differences(vars(got), held, where) if held else iter((f"{at}the tables differ",))
     elif cast(Any, type(expected).__eq__) is object.__eq__ and type(expected) is not object:
-        if not getattr(expected, "__dict__", None):  # what it holds is not to be seen, as of a stream
-            yield f"{at}a {type(expected).__name__} {UNKNOWN}: say how with a check of yours"
+        if not held:  # what it holds is not to be seen, as of a stream
+            yield f"{at}a {type(expected).__name__} {UNKNOWN}"
         elif got is not expected:
-            yield from _differences(vars(got), vars(expected), where)
+            yield from _differences(vars(got), held, where)
+    elif (arrays := _as_arrays(got, expected)) is not None:
+        yield from _arrays(*arrays, where)
     else:
         try:
-            same = bool(got == expected)
+            same = bool(got == expected) or bool(got != got and expected != expected)
         except Exception as error:
-            yield f"{at}== raises {type(error).__name__}: say how to compare with a check of yours"
+            if got is not expected:
+                yield f"{at}== raises {type(error).__name__}"
             return
         if not same:
             yield f"{at}{_short(got)} for {_short(expected)}"
 
 
-def _near(got: complex, expected: complex) -> bool:
-    relative, absolute = NEAR_DOUBLE
+def _as_arrays(got: Any, expected: Any) -> tuple[Any, Any, Any] | None:
+    """numpy, and both as its arrays, where they are arrays of another library."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None or not all(hasattr(type(expected), name) for name in ("__array__", "shape", "dtype")):
+        return None
+    try:
+        return numpy, numpy.asarray(got), numpy.asarray(expected)
+    except Exception:
+        return None
+
+
+def _near(got: complex, expected: complex, near: tuple[float, float] = NEAR_DOUBLE) -> bool:
+    relative, absolute = near
     if got == expected or (got != got and expected != expected):
         return True
     return math.isfinite(abs(expected)) and abs(got - expected) <= absolute + relative * abs(expected)
@@ -178,5 +234,8 @@ def _keys(keys: set[Any], what: str) -> str:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    return _cut(repr(value))
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"

@@ -5,32 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from time import perf_counter_ns  # bound before any foreign code is imported
 from typing import Any
 
-from .answers import UNKNOWN, difference, gives_what_counts, is_of_all_worlds
+from .answers import difference, gives_what_counts, is_of_all_worlds
 from .awaited import Awaited, Loop
 from .command import AS_THEY_ARE, Command, CommandSettings
+from .gate import GATED, FirstLook
 from .imports import Import
 from .payload import Arguments, Payload
 from .source import Source
 from .world import World, WorldTurn, folders_of
 from .yardstick import INPUTS, WORK
 
-GATED = (-1, -2, -3)
-"""Numbers of the inputs on which every side must agree with the baseline before anything is timed."""
-
-TIMED_AGAIN = 5
-
-SLOW_NS = 1_000_000_000
-"""Where a call or its input takes longer, one input is gated in the place of all."""
-
-
 Make = Callable[[], Callable[..., Any]]
-
-
-class PayloadError(Exception):
-    """The payload function cannot be used; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +49,7 @@ class Function:
     make: Make  # gives the function, anew where a factory makes it
     payload: Payload
     enter: Callable[[], None] = lambda: None  # called before anything of it runs
+    shown: str = ""  # as a user would write it
 
 
 class Called:
@@ -69,7 +57,9 @@ class Called:
 
     payload_name: for messages. make_ns: the mean time that making an input took. work: what the payload function says
     of a call (`Payload.work`). gated: how many inputs the gate used.
-    changes_inputs: whether a call leaves its arguments changed, or may have. first_call_ns: of the first in the gate.
+    changes_inputs: whether a call leaves its arguments changed, or may have. spoils_inputs: whether the payload hands
+    out again what a call changed, so that each gets a copy. gets_own: whether each call is given an input of its own
+    because another side changes its. first_call_ns: of the first in the gate, and of its factory.
     beside_ns: what runs before and after a call of a command took. is_baseline: whether it is the baseline's code.
     is_fresh: whether it is a command, so that each call begins a process of its own.
     shares_answers: whether the baseline's answers can be compared with those of a side from another world.
@@ -86,14 +76,15 @@ class Called:
         is_baseline: bool = False,
         is_fresh: bool = False,
     ) -> None:
-        self._side, self._imported_baseline, self._check = side, baseline, check
+        self.side, self._imported_baseline, self.check = side, baseline, check
         self.payload = side.payload
-        self._payload_name = payload_name
+        self.payload_name = payload_name
         self.make_ns = 0
         self.work: dict[str, float] = {}
         self.gated = 0
         self.one_input = False
-        self.changes_inputs = False
+        self.changes_inputs = self.spoils_inputs = self.gets_own = False
+        self._baseline_copies = False
         self.first_call_ns = 0
         self.beside_ns = 0
         self.is_baseline, self.is_fresh = is_baseline, is_fresh
@@ -111,7 +102,7 @@ class Called:
 
         def function(source: Source, world: World) -> Function:
             made = maker(source, world.function(source, call.commands))
-            return Function(made, Payload(world.function(call.payload), draw), world.enter)
+            return Function(made, Payload(world.function(call.payload), draw), world.enter, source.shown)
 
         def baseline() -> Function:
             imported = function(call.baseline, other)
@@ -124,36 +115,31 @@ class Called:
         return cls(side, baseline, call.payload.shown, check, **kind)
 
     @cached_property
-    def _baseline(self) -> Function:
+    def baseline(self) -> Function:
+        """What gives the right answers."""
         baseline = self._imported_baseline()
         baseline.payload.generators = self.payload.generators
+        baseline.payload.copies = self._baseline_copies
         return baseline
 
     def make(self) -> Callable[..., Any]:
         """The function, anew where a factory makes it."""
-        self._side.enter()
-        return self._side.make()
+        self.side.enter()
+        return self.side.make()
 
     def gate(self) -> str:
-        """What is wrong with its answers, in words, or with the payload; empty where they are the baseline's."""
-        self._look_at_inputs()
-        function = self.make()
-        for number in GATED:
-            arguments = self.payload.arguments(number)
-            begun = perf_counter_ns()
-            got = function(*arguments)
-            call_ns = perf_counter_ns() - begun
-            if isinstance(function, Command):
-                call_ns, self.beside_ns = call_ns - function.uncounted_ns, function.uncounted_ns
-            self.first_call_ns = self.first_call_ns or call_ns
-            slow = max(call_ns, self.make_ns) > SLOW_NS
-            self.changes_inputs |= bool(difference(arguments, self.payload.arguments(number)))
-            self.gated += 1
-            if wrong := self.wrong(number, got):
-                return wrong
-            if slow:
-                break
-        return ""
+        """What is wrong with its answers, in words; empty where they are the baseline's. Raises PayloadError."""
+        return FirstLook(self).wrong()
+
+    def why_unsteady(self, number: int) -> str:
+        """Why it, or the baseline, answers differently to the same input, in words; empty where that is not so."""
+        return FirstLook(self).why_unsteady(number)
+
+    def given_as(self, others: Sequence[Called]) -> None:
+        """Be given inputs in the way in which all these sides are: one that is handed a list of its own each time would
+        find less of it in the processor's caches than one that is handed the same again."""
+        self.gets_own = any(each.makes_inputs for each in others)
+        self.payload.copies = any(each.payload.copies for each in others)
 
     def wrong(self, number: int, got: Any, answered: Sequence[Any] = ()) -> str:
         """Where an answer to the input of that number is not the baseline's, in words; empty where it is. answered:
@@ -161,57 +147,35 @@ class Called:
         if answered:
             [expected] = answered
         else:
-            self._baseline.enter()
-            expected = self._baseline.make()(*self._baseline.payload.arguments(number))
+            self.baseline.enter()
+            expected = self.baseline.make()(*self.baseline.payload.arguments(number))
             self.shares_answers = is_of_all_worlds(expected)
-        self._side.enter()
-        unlike = difference(got, expected, self._check)
+        self.side.enter()
+        unlike = difference(got, expected, self.check)
         if not unlike:
             return ""
-        return f"{unlike} (input {self._payload_name}, seed {self.payload.seed(number)})"
+        return f"{unlike} (input {self.payload_name}, seed {self.payload.seed(number)})"
 
     def answers(self, seeds: Sequence[int]) -> tuple[list[Any], list[Arguments]]:
         """Its answers to the inputs with these seeds, or what counts of them, for another process; and such inputs."""
-        self._side.enter()
-        function = self._side.make()
+        self.side.enter()
+        function = self.side.make()
         answers = [function(*self.payload.seeded(seed)) for seed in seeds]
-        if self._check is not None and gives_what_counts(self._check):
-            answers = [self._check(answer) for answer in answers]
+        if self.check is not None and gives_what_counts(self.check):
+            answers = [self.check(answer) for answer in answers]
         return answers, [self.payload.seeded(seed) for seed in seeds]
 
     def differs(self, got: Any, expected: Any) -> str:
         """Where two answers, or what counts of them, differ after they went through a file; empty where they agree."""
-        self._side.enter()
-        done = self._check is not None and gives_what_counts(self._check)
-        return difference(got, expected, None if done else self._check)
-
-    def _look_at_inputs(self) -> None:
-        """Are inputs the same each time, and how long does one take? Raises PayloadError where they cannot be used."""
-        name = self._payload_name
-        try:
-            self.work = self.payload.work()
-            begun = perf_counter_ns()
-            generators = self.payload.used(GATED[:1])
-            self.make_ns = perf_counter_ns() - begun
-            if self.make_ns > SLOW_NS:  # whether another one is like it is not asked: that takes as long
-                return
-            self.payload.generators = tuple(dict.fromkeys((*generators, *self.payload.used(GATED[1:]))))
-            first, again, other = (self.payload.arguments(number) for number in (GATED[0], GATED[0], GATED[1]))
-            begun = perf_counter_ns()
-            self.payload.batch(0, TIMED_AGAIN)
-            self.make_ns = max((perf_counter_ns() - begun) // TIMED_AGAIN, 1)
-        except Exception as error:
-            raise PayloadError(f"{name} raises {type(error).__name__}: {error}") from error
-        random = difference(first, again)
-        if random and UNKNOWN not in random:
-            fix = "draw from Python's, numpy's or torch's seeded random numbers, or take a seed"
-            raise PayloadError(f"{name} gives another input for the same seed ({random}): {fix}")
-        self.one_input = not difference(first, other)
+        self.side.enter()
+        done = self.check is not None and gives_what_counts(self.check)
+        return difference(got, expected, None if done else self.check)
 
     def learnt(self) -> dict[str, Any]:
         """What its gate found out of its inputs, for `learn` in a later process."""
         facts = {"make_ns": self.make_ns, "one_input": self.one_input, "changes_inputs": self.changes_inputs}
         facts |= {"beside_ns": self.beside_ns, "shares_answers": self.shares_answers}
+        facts |= {"spoils_inputs": self.spoils_inputs, "baseline_copies": self.baseline.payload.copies}
         return facts | self.work | {"generators": list(self.payload.generators)}
 
     def learn(self, facts: Mapping[str, Any]) -> None:
@@ -220,6 +184,8 @@ class Called:
         self.changes_inputs = facts["changes_inputs"]
         self.beside_ns, self.shares_answers = facts["beside_ns"], facts["shares_answers"]
         self.payload.generators = tuple(facts["generators"])
+        self.payload.copies = self.spoils_inputs = facts["spoils_inputs"]
+        self._baseline_copies = facts["baseline_copies"]
 
     @property
     def is_awaited(self) -> bool:
@@ -234,7 +200,7 @@ class Called:
     @property
     def makes_inputs(self) -> bool:
         """Whether each call is given an input of its own."""
-        return self.changes_inputs or not self.one_input
+        return self.changes_inputs or self.gets_own or not self.one_input
 
     @property
     def untimed_ns(self) -> int:
@@ -243,7 +209,7 @@ class Called:
 
     def inputs(self, first: int, count: int) -> list[Arguments]:
         """What so many calls are given; the answer to the last can be checked under its number, first + count - 1."""
-        self._side.enter()
+        self.side.enter()
         if not self.makes_inputs:
             return [self.payload.arguments(first)] * count
         return self.payload.batch(first, count)
@@ -251,7 +217,7 @@ class Called:
     def same_inputs(self, different: int, count: int) -> list[Arguments]:
         """What so many calls are given: `different` inputs in turns, the same in every process. A function that changes
         its arguments has each made anew."""
-        self._side.enter()
+        self.side.enter()
         numbers = [GATED[-1] - 1 - call % different for call in range(count)]
         if self.changes_inputs:
             return [self.payload.arguments(number) for number in numbers]

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from numbers import Real
 from typing import Any
 
+from .inputs import copied
+
 Arguments = tuple[Any, ...]
 
 SEEDS = 1 << 32
@@ -35,6 +37,7 @@ class Payload:
     called, so that one without a parameter gives other values each time, too. A tuple is spread: one argument each.
 
     generators: those of GENERATORS that are seeded: all of them, until `used` was asked which ones it draws from.
+    copies: whether a copy is given of what the function hands out, because calls change it.
     """
 
     def __init__(self, function: Callable[..., Any], draw: str) -> None:
@@ -42,6 +45,7 @@ class Payload:
         self._draw = draw
         self._takes_seed = _takes_one(function)
         self.generators = tuple(GENERATORS)
+        self.copies = False
 
     def used(self, numbers: Sequence[int]) -> tuple[str, ...]:
         """The generators that making these inputs draws from. Seeding one takes up to 50 µs, more than many an input.
@@ -56,6 +60,11 @@ class Payload:
             after = _states(self.generators)
             used += [name for name in after if before.get(name) != after[name]]
         return tuple(name for name in self.generators if name in used)
+
+    @staticmethod
+    def drawn() -> dict[str, Any]:
+        """Where the random numbers of Python, numpy and torch stand: the same as before where nothing drew any."""
+        return _states(tuple(GENERATORS))
 
     def work(self) -> dict[str, float]:
         """What a call must do at least, as far as the function has attributes that say so. Raises ValueError."""
@@ -89,6 +98,7 @@ class Payload:
 
     def _made(self, seed: int) -> Arguments:
         given = self._function(seed) if self._takes_seed else self._function()
+        given = copied(given) if self.copies else given
         return given if type(given) is tuple else (given,)
 
 

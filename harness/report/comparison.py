@@ -33,7 +33,7 @@ from .measures import (
     counted_memory,
     measure_rows,
 )
-from .side_facts import side_facts_text
+from .side_facts import CALM, faults_text, import_text, side_facts_text
 from .text import call_times, effect_text, environments_text, gain_text, one_text_line, three_digits
 
 DEAR = 1.1
@@ -311,13 +311,17 @@ def _as_it_ran(
     faults: tuple[float, float],
     environments: Mapping[str, SideEnvironment],
 ) -> str:
-    names = effect.baseline, effect.variant
-    times, faulted = (dict(zip(names, of_sides, strict=True)) for of_sides in (call_ns, faults))
+    sides = effect.baseline, effect.variant
     facts = experiment.facts if experiment else {}
-    calm = experiment is not None and experiment.workload.kind == "call" and experiment.workload.calm
-    own = environments_text({side: environments[side] for side in names if side in environments})
-    ran = side_facts_text({side: facts[side] for side in names if side in facts}, times, faulted, calm=calm)
-    return f"{own} {ran}".strip()
+    times, faulted = (dict(zip(sides, of_sides, strict=True)) for of_sides in (call_ns, faults))
+    lines = [
+        environments_text({side: environments[side] for side in sides if side in environments}),
+        import_text(facts[side] for side in sides if side in facts),
+        side_facts_text(facts, sides),
+        faults_text(facts, times, faulted),
+        CALM if experiment and experiment.workload.kind == "call" and experiment.workload.calm else "",
+    ]
+    return " ".join(filter(None, lines))
 
 
 def screen_markdown(screen: Screen) -> str:

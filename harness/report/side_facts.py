@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from ..evidence.numbers import short_time
 from ..store.gate_schema import SideFacts
 
-LONG_FIRST_CALL, LONG_FIRST_CALL_NS = 20, 50_000_000
+LONG_FIRST_CALL, LONG_FIRST_CALL_NS = 5, 50_000_000
 """A first call that takes so many times as long as the others, and so long, is told: code was compiled or loaded."""
 
+LEAST_WAITING = 0.05
+"""A wait is told from this part of a call on."""
 
 LEAST_SHARE = 0.05
 """Collections and page faults are told where they take this share of a call."""
@@ -20,27 +22,48 @@ CALM = (
 )
 
 
+def side_facts_text(facts: Mapping[str, SideFacts], sides: Iterable[str]) -> str:
+    """What is worth saying of these sides; empty where nothing is. facts: of all sides, by name."""
+    return " ".join(line for side in sides if side in facts for line in _lines(side, facts[side]))
+
+
+def faults_text(facts: Mapping[str, SideFacts], call_ns: Mapping[str, float], faults: Mapping[str, float]) -> str:
+    """Of which sides page faults are a part that matters; empty where of none. call_ns: of each side; faults: how many
+    a call has."""
+    shares = {
+        name: min(faults[name] * (facts[name].fault_ns or 0.0) / whole_ns, 1.0)
+        for name, whole_ns in call_ns.items()
+        if name in facts
+    }
+    return " ".join(
+        f"Memory that the system hands over takes about {share:.0%} of a call of {name} ({faults[name]:,.0f} page "
+        "faults a call)."
+        for name, share in shares.items()
+        if share >= LEAST_SHARE
+    )
+
+
 def import_text(facts: Iterable[SideFacts]) -> str:
     """What the time of an import is; empty where none is timed."""
     return "Timed is the import alone: its Python had begun before." if any(each.is_import for each in facts) else ""
 
 
-def side_facts_text(
-    facts: Mapping[str, SideFacts], call_ns: Mapping[str, float], faults: Mapping[str, float], *, calm: bool
-) -> str:
-    """What is worth saying of these sides; empty where nothing is. call_ns: of each side; faults: page faults a call.
-    calm: see `datasets.workloads.Workload`."""
-    lines = (line for name, seen in facts.items() for line in _lines(name, seen, call_ns[name], faults[name]))
-    return " ".join(filter(None, [import_text(facts.values()), *lines, CALM * calm]))
-
-
-def _lines(name: str, seen: SideFacts, call_ns: float, faults: float) -> Iterator[str]:
+def _lines(name: str, seen: SideFacts) -> Iterator[str]:
     if (share := seen.collection_share or 0.0) >= LEAST_SHARE:
         times = f"{seen.collections_per_call or 0.0:.3g}"
         yield f"Collecting garbage takes about {share:.0%} of a call of {name} ({times} collections a call)."
-    if (share := min(faults * (seen.fault_ns or 0.0) / call_ns, 1.0)) >= LEAST_SHARE:
-        which = f"{name} ({faults:,.0f} page faults a call)"
-        yield f"Memory that the system hands over takes about {share:.0%} of a call of {which}."
-    first_ns = seen.first_call_ns or 0.0
-    if first_ns >= max(LONG_FIRST_CALL * call_ns, LONG_FIRST_CALL_NS):
+    first_ns, waited_ns, wall_ns = seen.first_call_ns or 0.0, seen.waited_ns or 0.0, seen.wall_ns or 0.0
+    if wall_ns and first_ns >= max(LONG_FIRST_CALL * wall_ns, LONG_FIRST_CALL_NS):
         yield f"The first call of {name} took {short_time(first_ns / 1e9)}; it is not in the number."
+    if waited_ns and waited_ns >= LEAST_WAITING * wall_ns:
+        waited, wall, rest = (short_time(ns / 1e9) for ns in (waited_ns, wall_ns, wall_ns - waited_ns))
+        yield (
+            f"{100 * waited_ns / wall_ns:.0f} % of a call of {name} is waiting ({waited} of {wall}), as for a timer, a "
+            f"lock, a socket or another process: code can change the other {rest} only. Compare the part without the "
+            "wait."
+        )
+    if seen.copies_inputs:
+        yield (
+            f"A call of {name} changes its input, and --call hands out the same object each time: every call was given "
+            "a copy of its own."
+        )

@@ -17,12 +17,14 @@ from rich.text import Text
 
 from ..evidence.verdict import MOST_SECONDS
 from ..spec.words import Word
+from ..store.gate_schema import SideFacts
 from ..store.schema import Manifest
 from ..store.verdict_schema import Effect, Verdict
 from .again import command_of
 from .answer import answer
 from .further import goes_on
 from .outcome import to_settle, verdict_text
+from .side_facts import side_facts_text
 from .text import by_name, claim_text, effect_text, excluded_lines, one_text_line, row_text, run_notes
 
 if TYPE_CHECKING:
@@ -78,13 +80,14 @@ def verdict_report(verdicts: Sequence[Verdict], manifest: Manifest, causes: Mapp
     ]
     effects = [effect for verdict in verdicts for effect in verdict.effects]
     widths = [max((len(column(effect)) for effect in effects), default=0) for column in COLUMNS]  # all line up
+    facts = {experiment.workload.name: experiment.facts for experiment in manifest.experiments}
     before: tuple[str, Sequence[Effect]] = "", ()
     for verdict in verdicts:
         blocks += ["", *_heading(verdict, manifest)]
         if verdict.effects and verdict.effects == before[1]:
             blocks.append(Padding(Text(f"effects: those of {one_text_line(before[0])}"), (0, 0, 0, 2)))
             continue
-        blocks += _effects(verdict, widths, causes)
+        blocks += _effects(verdict, widths, causes, facts)
         before = claim_text(verdict), verdict.effects
     if not verdicts:
         blocks += ["", Text("No verdicts: nothing was measured.")]
@@ -121,7 +124,12 @@ def _heading(verdict: Verdict, manifest: Manifest) -> Iterator[RenderableType]:
     yield from (Padding(Text(line), (0, 0, 0, 2)) for line in lines)
 
 
-def _effects(verdict: Verdict, widths: Sequence[int], causes: Mapping[Key, Explanation]) -> Iterator[RenderableType]:
+def _effects(
+    verdict: Verdict,
+    widths: Sequence[int],
+    causes: Mapping[Key, Explanation],
+    facts: Mapping[str, Mapping[str, SideFacts]],
+) -> Iterator[RenderableType]:
     """A claim's effects by what they compare. A note that several share comes once, before them; what the verdict's
     reason says already is not repeated."""
     effects = verdict.effects
@@ -142,6 +150,8 @@ def _effects(verdict: Verdict, widths: Sequence[int], causes: Mapping[Key, Expla
                     lines = (explanation.times, explanation.told)
                     yield from (Padding(Text(one_text_line(line, 400)), (0, 0, 0, 6)) for line in filter(None, lines))
                 yield from (_note(note, 6) for note in notes[index] if note not in shared)
+                if ran := side_facts_text(facts.get(effect.workload, {}), pair):
+                    yield _note(one_text_line(ran, 1000), 6)
 
 
 def _where_of(about: Sequence[Effect], effects: Sequence[Effect]) -> str:

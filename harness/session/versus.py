@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..calls.called import Call, Called, Function, PayloadError
+from ..calls.called import Call, Called, Function
+from ..calls.gate import PayloadError
 from ..calls.payload import Payload, random_state_kept
 from ..calls.revisions import parse_at
 from ..calls.source import Source, named_apart, source_of
@@ -91,8 +92,8 @@ class FunctionQuestion:
         if not all(callable(each) for each in given if each is not None):
             return Called.imported(*self._sources_called(), "", turn)
         variant, baseline, payload, check = given
-        side = Function(lambda: variant, Payload(payload, ""))
-        other = Function(lambda: baseline, Payload(payload, ""))
+        side = Function(lambda: variant, Payload(payload, ""), shown=_name(variant))
+        other = Function(lambda: baseline, Payload(payload, ""), shown=_name(baseline))
         return Called(side, lambda: other, _name(payload), check)
 
     def _sources_called(self) -> tuple[Source, Call]:

@@ -36,11 +36,22 @@ class SideFacts(Shape):
     """How a function ran, by what its gate and its rounds saw: what a reader must know beside the number. A field that
     is null was not seen."""
 
-    first_call_ns: Annotated[Amount | None, says("time of its first call in a fresh process, nanoseconds")] = None
+    first_call_ns: Annotated[Amount | None, says("time of its first call, with what its factory took, nanoseconds")] = (
+        None
+    )
+    wall_ns: Annotated[
+        Amount | None, says("time of a call in its gate after its first, by the wall clock, nanoseconds")
+    ] = None
+    waited_ns: Annotated[
+        Amount | None, says("of that, how long it waited and no thread of it computed, nanoseconds")
+    ] = None
     is_import: Annotated[StrictBool, says("whether it is an import, in a Python that had begun before")] = False
     collections_per_call: Annotated[Amount | None, says("collections of garbage in a call, of all generations")] = None
     collection_share: Annotated[Amount | None, says("of a call's time, what they take")] = None
     fault_ns: Annotated[Amount | None, says("what a page fault takes there, nanoseconds")] = None
+    copies_inputs: Annotated[
+        StrictBool | None, says("whether its calls were given copies, because they change what is handed out again")
+    ] = None
 
 
 class Trace(Shape):

@@ -10,11 +10,12 @@ from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-from llama_workbench.variants import LlamaConfig, Model, Variant
+from llama_workbench.variants import FUNCTION_YARDSTICK, LlamaConfig, Model, Variant
 
 from ..calls.awaited import Awaited
 from ..calls.called import Call, Called
 from ..calls.command import Command
+from ..calls.gate import SLOW_FIRST_NS
 from ..calls.payload import Arguments
 from ..calls.source import Source
 from ..spec.entered import EnteredName
@@ -71,13 +72,18 @@ class FunctionsKind(BenchKind):
 
     def facts(self, bench: Bench, entered: str) -> dict[str, Any]:
         called = bench.called[entered]
-        return {"first_call_ns": called.first_call_ns, "is_import": called.is_import}
+        facts: dict[str, Any] = {"first_call_ns": called.first_call_ns, "copies_inputs": called.spoils_inputs}
+        return facts | {"is_import": called.is_import}
 
     def admit(self, worker: Worker, bench: Bench, subject: Subject, entered: str, learnt: Mapping[str, Any]) -> None:
         bench.called[entered].learn(learnt)
 
     def runner(self, worker: Worker, bench: Bench, variant: Variant) -> Runner:
-        return CallRunner(bench.called[variant.name])
+        compared = [each for name, each in bench.called.items() if EnteredName(name).original != FUNCTION_YARDSTICK]
+        called = bench.called[variant.name]
+        if called in compared:
+            called.given_as(compared)
+        return CallRunner(called)
 
     def wrong(self, bench: Bench, runners: Mapping[str, Runner]) -> dict[str, str]:
         """Functions whose last timed call gave another answer than the baseline does to the same input, and where.
@@ -103,6 +109,8 @@ class FunctionsKind(BenchKind):
                 fault = called.wrong(subject.asked, subject.last, answered[:1])
             except Exception as error:
                 fault = raised_by(error)
+            if fault and subject.call_ns < SLOW_FIRST_NS:
+                fault = called.why_unsteady(subject.asked) or fault
             if fault:
                 wrong[name] = f"a timed call: {fault}"
         for name in runners:

@@ -12,7 +12,7 @@ from typing import Any
 from llama_workbench.variants import FUNCTION_YARDSTICK
 from llama_workbench.variants.outside import OutsideVariantError
 
-from ..calls.called import PayloadError
+from ..calls.gate import PayloadError
 from ..spec.entered import EnteredName
 from .channel import raised_by
 from .collector import Settings, observed
@@ -75,7 +75,7 @@ def _gated(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
         answer |= calibrate(worker, bench, subject, variant)
         answer["cheap"] = subject.variant.engine is None and not subject.variant.compiled
         answer["learnt"] |= bench.kind.learnt(bench, subject, variant)
-        answer["facts"] = bench.kind.facts(bench, variant)
+        answer["facts"] |= bench.kind.facts(bench, variant)
         if _is_observed(worker, variant):
             seen = observed(worker, bench, subject)
             answer |= {"disturbs": seen.disturbs, "facts": answer["facts"] | seen.facts()}
@@ -106,8 +106,9 @@ def admit(worker: Worker, workload: str, variant: str, learnt: Mapping[str, Any]
         worker.watch.accept()
 
 
-CALIBRATION_NS, LONG_CALL_NS = 50_000_000, 500_000_000
-"""Calls are timed for so long after a first one. Where the first takes longer than the second number, it is enough."""
+CALIBRATION_NS, LONG_CALL_NS, LONG_FIRST_NS = 50_000_000, 500_000_000, 10_000_000_000
+"""Calls are timed for so long after a first one. Where the first takes longer than the second number, it is enough; of
+functions, whose first call may compile code, where it takes longer than the third."""
 
 MOST_CALLS = 20
 OWN_THREADS_NS = 5_000_000
@@ -120,15 +121,20 @@ def calibrate(worker: Worker, bench: Bench, subject: Subject, entered: str) -> d
         runner = runner_of(worker, bench, subject.variant)
         length = bench.workload.tokens
         calls_ns: list[int] = []
+        waited_ns: list[int] = []
 
         def take() -> None:
             runner.prepare(length, bench.take(), 1)
+            call_clocks = ClockReadings()  # without its input, whose making may wait too
             calls_ns.append((worker.device.call_ns(runner) - runner.uncounted_ns) // runner.counts_as)
+            waited_ns.append(call_clocks.waited_ns(1)[0])
 
         clocks = ClockReadings()
         take()
-        if calls_ns[0] < LONG_CALL_NS:  # the first of short calls says how long it takes to make caches, not more
+        # The first of short calls says how long it takes to make caches, not more.
+        if calls_ns[0] < (LONG_CALL_NS if bench.call is None else LONG_FIRST_NS):
             calls_ns.clear()
+            waited_ns.clear()
             clocks = ClockReadings()
             while not calls_ns or (len(calls_ns) < MOST_CALLS and perf_counter_ns() - clocks.wall_ns < CALIBRATION_NS):
                 take()
@@ -142,7 +148,13 @@ def calibrate(worker: Worker, bench: Bench, subject: Subject, entered: str) -> d
     own_threads = takes_requests(subject.variant) or is_awaited or (alone and elsewhere)
     if own_threads:
         worker.wall_variants.add(entered)
-    return {"learnt": {"call_ns": subject.call_ns, "own_threads": own_threads}}
+    facts = {}
+    if entered in bench.called:
+        facts["wall_ns"] = sum(calls_ns) // len(calls_ns)
+        # Of a command and of an import all is another process's.
+        if not bench.called[entered].is_fresh and not bench.called[entered].is_import:
+            facts["waited_ns"] = min(sum(waited_ns) // len(waited_ns), facts["wall_ns"])
+    return {"learnt": {"call_ns": subject.call_ns, "own_threads": own_threads}, "facts": facts}
 
 
 class ClockReadings:
@@ -160,9 +172,15 @@ class ClockReadings:
         thread_ns = thread_time_ns() - self._thread_ns
         if process_ns > OWN_THREADS_NS and process_ns - thread_ns > OWN_THREADS_SHARE * process_ns:
             return True
-        wall_ns = perf_counter_ns() - self.wall_ns
+        waited_ns, wall_ns = self.waited_ns(calls)
+        return waiting and waited_ns > WAITING_SHARE * wall_ns
+
+    def waited_ns(self, calls: int) -> tuple[int, int]:
+        """How long these calls waited for something else than a processor, all together, and how long they took. The
+        first is 0 where not each of them waited."""
+        wall_ns, process_ns = perf_counter_ns() - self.wall_ns, process_time_ns() - self._process_ns
         waited_ns = wall_ns - process_ns - (queued_ns() - self._queued_ns)
-        return waiting and waits() - self._waits >= calls and waited_ns > WAITING_SHARE * wall_ns
+        return (max(waited_ns, 0) if waits() - self._waits >= calls else 0), wall_ns
 
 
 def _call_ns_of_many(worker: Worker, bench: Bench, runner: Runner) -> float:
