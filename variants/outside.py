@@ -81,20 +81,32 @@ def function_of(module: ModuleType, function: str, where: str) -> Callable[..., 
 
 
 def import_file(path: Path) -> ModuleType:
-    """Import a file once more; its folder is put on the import path, last. Raises OutsideVariantError if it raises."""
-    # A name of its own for each import: two entries of one file must not share code (see `with_private_source`).
-    names = (f"_outside_{path.stem}_{number}" for number in itertools.count())
-    name = next(name for name in names if name not in sys.modules)
-    spec = spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise OutsideVariantError(f"{path.name}: not a Python file")
+    """Import a file once more; its folder is put on the import path, last. Raises OutsideVariantError if it raises.
+
+    Its module is called as `import` calls it where that finds this file, so that a process which the code starts finds
+    its functions, too. Else (Python has a module of that name, or knows one) it gets a name of its own: two entries of
+    one file must not share code (see `with_private_source`).
+    """
     folder = str(path.resolve().parent)
     if folder not in sys.path:
         sys.path.append(folder)
+    names = (f"{path.stem}_{number}" for number in itertools.count(2))
+    name = path.stem if _is_found_as(path.stem, path) else next(name for name in names if name not in sys.modules)
+    spec = spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise OutsideVariantError(f"{path.name}: not a Python file")
     try:
         return _imported(spec, spec.loader)
     except Exception as error:
         raise OutsideVariantError(f"{path.name}: importing it raised {type(error).__name__}: {error}") from error
+
+
+def _is_found_as(name: str, path: Path) -> bool:
+    """Whether a fresh import of that name would run this file."""
+    if name in sys.modules or "." in name:
+        return False
+    spec = find_spec(name)
+    return spec is not None and spec.origin is not None and Path(spec.origin).resolve() == path.resolve()
 
 
 def installed() -> dict[str, Variant]:

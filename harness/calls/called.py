@@ -91,9 +91,17 @@ class Called:
         self.shares_answers = False
 
     @classmethod
-    def imported(cls, source: Source, call: Call, draw: str, turn: WorldTurn) -> Called:
+    def imported(
+        cls,
+        source: Source,
+        call: Call,
+        draw: str,
+        turn: WorldTurn,
+        runs: Callable[[Source], None] = lambda source: None,
+    ) -> Called:
         """With its modules imported for it alone. The baseline is from the same world where its modules would be the
-        same ones: objects of one class then are of one class on both sides of the check. Raises OutsideVariantError."""
+        same ones: objects of one class then are of one class on both sides of the check. runs: told whose code runs
+        from here on, whenever that may change. Raises OutsideVariantError."""
         is_baseline, call = source == call.baseline, call.of(source)
         shared = [call.payload, *filter(None, [call.check])]
         folders = [folders_of([each, *shared]) for each in (source, call.baseline)]
@@ -101,15 +109,21 @@ class Called:
         other = world if folders[0] == folders[1] else World(turn, folders[1])
 
         def function(source: Source, world: World) -> Function:
+            def enter() -> None:
+                runs(source)
+                world.enter()
+
+            enter()
             made = maker(source, world.function(source, call.commands))
-            return Function(made, Payload(world.function(call.payload), draw), world.enter, source.shown)
+            return Function(made, Payload(world.function(call.payload), draw), enter, source.shown)
+
+        side = function(source, world)
 
         def baseline() -> Function:
             imported = function(call.baseline, other)
-            world.enter()
+            side.enter()
             return imported
 
-        side = function(source, world)
         check = None if call.check is None else world.function(call.check)
         kind = {"is_baseline": is_baseline, "is_fresh": bool(source.command)}
         return cls(side, baseline, call.payload.shown, check, **kind)
@@ -127,9 +141,10 @@ class Called:
         self.side.enter()
         return self.side.make()
 
-    def gate(self) -> str:
-        """What is wrong with its answers, in words; empty where they are the baseline's. Raises PayloadError."""
-        return FirstLook(self).wrong()
+    def gate(self, looked: Callable[[], None] = lambda: None) -> str:
+        """What is wrong with its answers, in words; empty where they are the baseline's. looked: called once some
+        inputs were made, before the function is called. Raises PayloadError."""
+        return FirstLook(self).wrong(looked)
 
     def why_unsteady(self, number: int) -> str:
         """Why it, or the baseline, answers differently to the same input, in words; empty where that is not so."""

@@ -50,10 +50,12 @@ class FirstLook:
         self._can_copy = False
         self._ready: list[Arguments] = []  # made, and given to no call yet
 
-    def wrong(self) -> str:
-        """What is wrong with its answers, in words; empty where they are the baseline's. Raises PayloadError."""
+    def wrong(self, looked: Callable[[], None]) -> str:
+        """What is wrong with its answers, in words; empty where they are the baseline's. looked: called once some
+        inputs were made. Raises PayloadError."""
         called = self._called
         self._look_at_inputs()
+        looked()
         begun = perf_counter_ns()
         function = called.make()
         made_ns = perf_counter_ns() - begun

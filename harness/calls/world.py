@@ -98,7 +98,8 @@ class World:
     def _module(self, source: Source) -> ModuleType:
         if source.is_file:
             if source.where not in self.files:
-                self.files[source.where] = import_file(Path(source.where))
+                self.files[source.where] = module = import_file(Path(source.where))
+                self.own[module.__name__] = module
             return self.files[source.where]
         try:
             module = import_module(source.where)

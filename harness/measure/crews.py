@@ -82,6 +82,8 @@ class Crew:
                 wrong={**whole.wrong, **answer.wrong},
                 changed={**whole.changed, **answer.changed} | ({name: INTRUDES} if self.members[name].noise() else {}),
                 elsewhere={**whole.elsewhere, **answer.elsewhere},
+                by_wall=(*whole.by_wall, *answer.by_wall),
+                facts={**whole.facts, **answer.facts},
             )
         return whole
 

@@ -24,6 +24,9 @@ from .processes import AS_AT_FIRST, Job, PendingAnswer, WorkerFailed, WorkerProc
 GATE_SECONDS = 60.0
 GATE_SECONDS_PER_PARAMETER = 2e-7
 GATE_SECONDS_PER_TOKEN = 0.05
+LEAST_GATE_SECONDS = 20.0
+"""A gate of functions takes as long as the budget of all rounds at most, but may take so long: code is compiled."""
+
 COMPILE_SECONDS = 600.0
 """What torch.compile may take on top, for the gates' twenty kinds of call; the next process finds them on disk."""
 
@@ -116,6 +119,8 @@ class Gates:
         tokens = workload.batch * (workload.context + workload.tokens + (workload.new_tokens or 0))
         limit = GATE_SECONDS + GATE_SECONDS_PER_PARAMETER * group.parameters + GATE_SECONDS_PER_TOKEN * tokens
         extra = COMPILE_SECONDS if self.participants.is_compiled(name) else 0.0
+        if workload.kind == "call":
+            limit = min(limit, max(self.setting.budget_seconds, LEAST_GATE_SECONDS))
         return process.begin("gate", limit + extra, workload=workload.name, variant=name)
 
     def gate_alone(self, process: WorkerProcess, group: Group, book: ExperimentState, name: str) -> None:
@@ -200,7 +205,10 @@ class Gates:
             yield answer
             result = answer.result()
         except WorkerFailed as failure:
-            self.participants.exclude(name, failure.reason, book)
+            budget = self.setting.budget_seconds
+            by_budget = failure.hangs and book.experiment.workload.kind == "call" and budget < GATE_SECONDS
+            way = f" (no longer, because of --budget {budget:g}: give more if its calls take so long)" * by_budget
+            self.participants.exclude(name, f"{failure.reason}{way}", book)
             return False
         if "needs_torch" in result:
             group.torch = True
@@ -219,13 +227,13 @@ class Gates:
             book.traces[name] = result["trace"]
         book.learnt[name] = learnt = result["learnt"]
         book.own_processes |= result.get("disturbs", False) and self.setting.device == "cpu"
-        book.facts |= {name: result["facts"]} if result["facts"] else {}
+        book.note_facts({name: result["facts"]})
         book.call_ns[name] = learnt["call_ns"]
         if reason := self._too_dear(book):
             self.participants.exclude_all(reason, book, Cause.TOO_LITTLE_TIME)  # nobody waits for the others' gates
             return True
-        if learnt["own_threads"] and name not in book.wall_variants:
-            book.wall_variants.append(name)
+        if learnt["own_threads"]:
+            book.time_by_wall([name])
         if not result["cheap"] and name not in book.kept_together:
             book.kept_together.append(name)
         if self._to_pass:

@@ -306,6 +306,7 @@ class Processes:
                 "added": added,
                 "functions": functions,
                 "draw": draw,
+                "strict": self.setting.strict,
                 "torch": group.torch,
                 "calm": group.calm,
                 "functions_only": bool(python),

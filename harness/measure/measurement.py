@@ -180,26 +180,27 @@ class Schedule:
             number = group.life.number if group.life else group.processes
             bad = self._found_wrong(group, book, active, answer, number)
         except WorkerFailed as failure:
-            if failure.variant_index is None or failure.variant_index >= len(active):
-                self._lost(group, book, None, failure.reason, rule)
-            else:
-                self._lost(group, book, active[failure.variant_index], failure.reason, rule)
+            place = failure.variant_index
+            running = active[place] if place is not None and place < len(active) else None
+            self._lost(group, book, running, failure.reason, rule)
             return
-        if any(self.participants.is_outside(name) for name in bad):
+        if any(map(self.participants.is_outside, bad)):
             self._end_life(group, rule)  # what it left in the process need not be known in full
         for name, reason in bad.items():  # before the round is kept: a kill between the two must not hide it
             self.participants.exclude(name, reason, book, _cause(name, reason, answer))
         for name, reason in answer.failed.items():
             self._lost(group, book, name, reason, rule)
-        if answer.failed or answer.elsewhere or any(self.participants.is_outside(name) for name in answer.changed):
+        if answer.failed or answer.elsewhere or any(map(self.participants.is_outside, answer.changed)):
             return  # others may have felt it
         if sliced and not answer.samples and not bad:
             book.lost_blocks += 1  # on a busy machine: less than a call of some side while all computed
             return
-        samples = tuple(sample for sample in answer.samples if sample.variant not in bad)
-        if bad and not samples:
+        if not (samples := tuple(sample for sample in answer.samples if sample.variant not in bad)) and bad:
             return
         finished = Round(book.experiment.workload.name, number, book.begun, samples)
+        if book.time_by_wall(answer.by_wall):
+            self.participants.changed()
+        book.note_facts(answer.facts)
         book.note_calls(samples)
         book.note_life(finished)
         if chosen.pair is not None and chosen.pair not in book.sliced:

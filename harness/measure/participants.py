@@ -193,6 +193,24 @@ class ExperimentState:
         """Of both kinds."""
         return self.together.seconds + self.apart.seconds
 
+    def note_facts(self, facts: Mapping[str, Mapping[str, Any]]) -> None:
+        """How sides ran, by a gate or a round; what one of them changed is kept."""
+        for name, seen in facts.items():
+            before = self.facts.get(name, {})
+            changes = {each["what"]: each for each in (*before.get("changes", ()), *seen.get("changes", ()))}
+            if together := {**before, **seen, **({"changes": [*changes.values()]} if changes else {})}:
+                self.facts[name] = together
+
+    def time_by_wall(self, names: Iterable[str]) -> bool:
+        """Time these by wall from here on; whether that is new of one. Verdicts take all samples by one clock, also
+        those that were made before."""
+        new = [name for name in names if name not in self.wall_variants]
+        for name in new:
+            self.wall_variants.append(name)
+            self.learnt[name]["own_threads"] = True
+            self.sliced |= {pair: False for pair in self.sliced if name in pair.sides}
+        return bool(new)
+
     def note_life(self, finished: Round) -> None:
         """Keep in which life these were timed."""
         for sample in finished.samples:
@@ -268,6 +286,7 @@ class Setting:
     logs: Path
     seed: int
     progress: Progress
+    strict: bool = False  # functions of the user's are held to as much as foreign code
     budget_seconds: float = math.inf  # of rounds; infinite where nobody waits for a first interval
     # Decides which prompts are timed; nobody can know it before the run, and answers cannot be prepared.
     draw: str = field(default_factory=lambda: secrets.token_hex(8))

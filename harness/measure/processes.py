@@ -28,6 +28,7 @@ from ..machine.bootstrap import tied
 from ..machine.clocks import cpu_ns_of
 from ..machine.environment import child_environment, granted_cores, untraced_environment
 from ..worker.channel import CUT_OFF
+from ..worker.watch import tree_of
 
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
 """Of a calm process. glibc else maps large blocks anew at every call: page faults that changed one attention block's
@@ -43,11 +44,13 @@ ASKING_SECONDS = 60.0
 
 
 class WorkerFailed(Exception):
-    """A worker died, hung or refused a command. `variant_index`: place of the variant that was running, if any."""
+    """A worker died, hung (`hangs`) or refused a command. `variant_index`: place of the variant that was running, if
+    any."""
 
-    def __init__(self, reason: str, variant_index: int | None = None) -> None:
+    def __init__(self, reason: str, variant_index: int | None = None, *, hangs: bool = False) -> None:
         self.reason = reason
         self.variant_index = variant_index
+        self.hangs = hangs
         super().__init__(reason)
 
 
@@ -155,10 +158,9 @@ class WorkerProcess:
         if self._process.stdin:
             with suppress(OSError):
                 self._process.stdin.close()
-        try:
+        with suppress(subprocess.TimeoutExpired):
             self._process.wait(2)
-        except subprocess.TimeoutExpired:
-            self._kill()
+        self._kill()  # and what it started, which may go on without it
         if self._process.stdout:
             self._process.stdout.close()
         self._opened.close()
@@ -169,6 +171,10 @@ class WorkerProcess:
         self.close()
 
     def _kill(self) -> None:
+        """With what it started, also in a session of its own."""
+        for child in tree_of(self.pid) if self.alive() else ():
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -198,7 +204,7 @@ class WorkerProcess:
             if not ready:
                 running = self._running()
                 self._kill()
-                raise WorkerFailed(f"hangs: no answer to {verb!r} in {timeout_seconds:.0f} s", running)
+                raise WorkerFailed(f"hangs: no answer to {verb!r} in {timeout_seconds:.0f} s", running, hangs=True)
             chunk = os.read(self.fileno(), 1 << 20)
             if not chunk:
                 running = self._running()

@@ -268,6 +268,10 @@ class Options:
     no_causes: bool = flag("no-causes",
         "do not look where the difference is, nor at the memory of functions: else both sides of functions that differ "
         "(of models with --compare and --profile) are sampled, which takes some ten seconds a pair", sent=True)
+    strict: bool = flag("strict",
+        "hold functions to as much as foreign code, which may gain by cheating: who starts processes or threads, or "
+        "changes a setting for everybody, is left out (default: that is measured by wall time, undone and said)",
+        sent=True, repeated=True)
     profile: bool = flag("profile",
         "then profile each variant: py-spy stacks, memray peaks", sent=True, again="Then profile each variant.")
     profile_native: bool = flag("profile-native",

@@ -55,14 +55,17 @@ def _short(name: str) -> str:
 
 
 def words_of(command: Sequence[str], options: Collection[str]) -> Iterator[str]:
-    """These options, by their short names, as a command has them with something behind."""
+    """These options, by their short names, as a command has them: with something behind, or flags."""
+    flags = {f"--{each.name}" for each in every_option() if each.typed is bool}
     bare = {f"--{each.name}": each.bare for each in every_option() if each.bare is not None}
     for word, after in zip(command, [*command[1:], ""], strict=False):
         name, separate, value = word.partition("=")
         short = _short(name)
         if short not in options:
             continue
-        if short in bare:
+        if short in flags:
+            yield short
+        elif short in bare:
             yield f"{short}={value or ('' if after.startswith('-') else after) or bare[short]}"
         elif value if separate else after:
             yield from (short, value if separate else after)

@@ -13,6 +13,12 @@ LONG_FIRST_CALL, LONG_FIRST_CALL_NS = 5, 50_000_000
 LEAST_WAITING = 0.05
 """A wait is told from this part of a call on."""
 
+LEAVES_FILES = 0.05
+"""An answer may hold one, which is kept until the next."""
+
+LITTLE = 0.01
+
+
 LEAST_SHARE = 0.05
 """Collections and page faults are told where they take this share of a call."""
 
@@ -67,3 +73,20 @@ def _lines(name: str, seen: SideFacts) -> Iterator[str]:
             f"A call of {name} changes its input, and --call hands out the same object each time: every call was given "
             "a copy of its own."
         )
+
+    if seen.children_share is not None:
+        yield f"{name} starts child processes: its time is wall time, {_share(seen.children_share)} theirs."
+    if seen.threads_share is not None:
+        yield f"{name} computes in threads of its own: its time is wall time, {_share(seen.threads_share)} theirs."
+    if (seen.files_left or 0) > LEAVES_FILES:
+        yield f"{name} leaves files open: {seen.files_left:.2g} a call."
+    for felt in (False, True):
+        if what := [each.what for each in seen.changes if each.felt is felt]:
+            then = "the others feel it" if felt else "that is undone after each of its turns"
+            yield f"{name} changes {', '.join(what)} for its whole process: {then}."
+
+
+def _share(share: float) -> str:
+    if share > 1:
+        return f"beside which {share:.1f} times as much CPU time is"
+    return f"of which {share:.0%} is" if share >= LITTLE else "of which less than 1 % is"

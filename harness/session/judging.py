@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from ..claims.model import Claim
 from ..evidence.design import Design
@@ -38,7 +38,7 @@ def answer_so_far(manifest: Manifest, claims: Sequence[Claim], folder: RunFolder
 
 def stopping_rule(
     plan: Plan,
-    wall: Mapping[str, frozenset[str]],
+    wall: Mapping[str, Collection[str]],
     environment: Environment | None = None,
     horizons: Mapping[str, int] | None = None,
     *,

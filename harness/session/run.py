@@ -204,6 +204,7 @@ class Run:
             logs=logs,
             seed=self.options.seed,
             progress=self.progress,
+            strict=self.options.strict,
             budget_seconds=math.inf if self.earlier or self.options.gates_only else self.options.budget_seconds,
         )
         # Rounds are judged by the manifest's gates and exclusions: those are on disk first, whenever the run is killed.
@@ -223,7 +224,7 @@ class Run:
                 return
             self.progress.phase("rounds")
             books = {book.experiment.workload.name: book for book in measurement.participants.books}
-            wall = {name: frozenset(book.wall_variants) for name, book in books.items()}
+            wall = {name: book.wall_variants for name, book in books.items()}  # as they stand when a round counts
             seconds = self.options.budget_seconds
             if self.options.budget_has_gates:  # gates and overtime are parts of it
                 seconds = max((seconds - (time.monotonic() - begun)) / (1 + OVERTIME_SHARE), 1.0)
@@ -242,10 +243,8 @@ class Run:
             self._look_closer(measurement, partial(differing, rule))
 
     def _look_closer(self, measurement: Measurement, apart: Callable[[Comparison], tuple[float, float] | None]) -> None:
-        if self.folder.finished_rounds():
-            headline = answer_so_far(self._manifest("running"), self.plan.claims, self.folder)
-            if self.plan.mode == "compare":
-                self.progress.note(headline)
+        if self.plan.mode == "compare" and self.folder.finished_rounds():
+            self.progress.note(answer_so_far(self._manifest("running"), self.plan.claims, self.folder))
         look_closer(
             measurement, self.folder, self.progress, apart,
             causes=not self.options.no_causes,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,8 @@ class RoundAnswer:
     failed: Mapping[str, str] = field(default_factory=dict)  # how its process ended: killed, hanging, by an exception
     changed: Mapping[str, str] = field(default_factory=dict)  # what the variant changed for all
     elsewhere: Mapping[str, str] = field(default_factory=dict)  # how it computed where its clock does not look
+    by_wall: Sequence[str] = ()  # who is timed by wall from here on: the calling thread's time is not all that it costs
+    facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # how it ran, by the fields of `SideFacts`
     leaks: Mapping[str, int] = field(default_factory=dict)  # bytes
 
     def to_json(self) -> dict[str, Any]:

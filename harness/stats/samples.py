@@ -9,7 +9,7 @@ times and the dashboard. Clock and metric are chosen once, when it is made. Pure
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -30,14 +30,14 @@ class Clocks:
     device: str = "cpu"
     wall_default: frozenset[str] = frozenset()  # workloads timed by wall altogether, because they use several threads
     # workload → variants timed by wall, because they compute in threads of their own
-    wall_variants: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    wall_variants: Mapping[str, Collection[str]] = field(default_factory=dict)
 
     def of(self, workload: str, *variants: str) -> Clock:
         """The clock that serves all of these variants: wall as soon as one needs it; a device's own, if it has one."""
         if self.device != "cpu":
             return "device"
-        by_wall = self.wall_variants.get(workload, frozenset())
-        return "wall" if workload in self.wall_default or by_wall.intersection(variants) else "cpu"
+        by_wall = self.wall_variants.get(workload, ())
+        return "wall" if workload in self.wall_default or any(name in by_wall for name in variants) else "cpu"
 
 
 @dataclass(frozen=True)

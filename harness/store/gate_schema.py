@@ -32,6 +32,15 @@ class Gate(Shape):
     unable: Annotated[StrictBool, says("whether an engine says that it cannot do this workload: no failure")] = False
 
 
+class ChangedSetting(Shape):
+    """What a function changed for its whole process."""
+
+    what: Annotated[Text, says("the setting")]
+    felt: Annotated[StrictBool, says("whether others feel it; else it is undone until the function's next turn")] = (
+        False
+    )
+
+
 class SideFacts(Shape):
     """How a function ran, by what its gate and its rounds saw: what a reader must know beside the number. A field that
     is null was not seen."""
@@ -52,6 +61,14 @@ class SideFacts(Shape):
     copies_inputs: Annotated[
         StrictBool | None, says("whether its calls were given copies, because they change what is handed out again")
     ] = None
+    children_share: Annotated[
+        Amount | None, says("CPU time of the processes that it starts, by its wall time; null: it starts none")
+    ] = None
+    threads_share: Annotated[
+        Amount | None, says("CPU time of its threads beside the calling one, by its wall time; null: they do little")
+    ] = None
+    files_left: Annotated[Amount | None, says("files that a call leaves open, on average")] = None
+    changes: Annotated[list[ChangedSetting], says("what it changed for its whole process")] = []
 
 
 class Trace(Shape):

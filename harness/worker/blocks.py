@@ -63,6 +63,8 @@ class Side:
     drawn: list[dict[str, Any]]
     changed: dict[str, str]
     elsewhere: dict[str, str]
+    by_wall: list[str]
+    facts: dict[str, Any]
 
 
 class Child(NamedTuple):
@@ -143,7 +145,7 @@ class Block:
             prompts=bench.take(0) - first_prompt,
             drawn=drawn.write(Path(f"{self.outputs}.{place}")) if self.outputs and bench.checkpoint is not None else [],
             changed=this.changed,
-            elsewhere=worker.watch.elsewhere(frozenset(worker.wall_variants)),
+            **worker.seen([name]),
         )
 
 
@@ -176,6 +178,8 @@ def measure_block(
         failed={name: each.reason for name, each in failures.items() if not each.intrudes},
         changed=intruding | _merged(side.changed for side in right.values()),
         elsewhere=_merged(side.elsewhere for side in right.values()),
+        by_wall=[name for side in right.values() for name in side.by_wall],
+        facts={name: seen for side in right.values() for name, seen in side.facts.items()},
     )
 
 

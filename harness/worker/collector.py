@@ -130,6 +130,7 @@ def observed(worker: Worker, bench: Bench, subject: Subject) -> Observed:
                 spent_ns += perf_counter_ns() - begun_ns
             faults += _faults()
             calls += batch
+        runner.finish()
         gc.collect()
         alive = len(gc.get_objects()) - alive
     share = min(collections.ns / max(spent_ns, 1), 1.0)

@@ -43,7 +43,7 @@ class Callee:
 class Spent(NamedTuple):
     """One sample: the output of its last call, and nanoseconds over all its calls."""
 
-    out: Tensor
+    out: Any
     cpu_ns: int  # CPU time of the calling thread
     wall_ns: int
     device_ns: int  # 0 on a CPU

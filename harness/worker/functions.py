@@ -6,7 +6,8 @@ Importing this module does not import torch: where no side uses it, their proces
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -49,7 +50,11 @@ class FunctionsKind(BenchKind):
         assert bench.call is not None
         source = Source(**worker.functions[EnteredName(entered).original])
         hide(worker)
-        bench.called[entered] = Called.imported(source, bench.call, worker.draw, worker.turn)
+
+        def runs(code: Source) -> None:
+            worker.turn_of(entered if code is source else code.name)
+
+        bench.called[entered] = Called.imported(source, bench.call, worker.draw, worker.turn, runs)
 
         def build(config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int) -> Model:
             raise WorkerError(f"{source.shown} is any function: it builds no model")
@@ -60,7 +65,7 @@ class FunctionsKind(BenchKind):
         """The baseline's answers to a few inputs."""
         called = bench.called[entered]
         with worker.modes_of(bench):
-            wrong = called.gate()
+            wrong = called.gate(worker.inputs_made)
         same = "" if called.makes_inputs else ", each of them the same: what remembers answers would look fast"
         inputs = f"{called.gated} input{'s' * (called.gated != 1)}"
         return LogitsGate(not wrong, wrong or f"{inputs}{same}", called.gated)
@@ -83,7 +88,7 @@ class FunctionsKind(BenchKind):
         called = bench.called[variant.name]
         if called in compared:
             called.given_as(compared)
-        return CallRunner(called)
+        return CallRunner(called, worker.inputs_made, partial(worker.inputs_gone, variant.name))
 
     def wrong(self, bench: Bench, runners: Mapping[str, Runner]) -> dict[str, str]:
         """Functions whose last timed call gave another answer than the baseline does to the same input, and where.
@@ -130,9 +135,12 @@ def _is_shared(called: Called, call_ns: float) -> bool:
 class CallRunner(Runner):
     """Any function, made anew where a factory makes it. Each call has an input of its own, if they differ at all."""
 
-    def __init__(self, called: Called) -> None:
+    def __init__(
+        self, called: Called, made: Callable[[], None] = lambda: None, gone: Callable[[], None] = lambda: None
+    ) -> None:
+        """made: called once the inputs of some calls are there; gone: once they are no more."""
         self.asked = []
-        self.called = called
+        self.called, self.made, self.gone = called, made, gone
         self.is_fresh = called.is_fresh
         self.function = called.make()
         self.inputs: Iterator[Arguments] = iter(())
@@ -140,6 +148,12 @@ class CallRunner(Runner):
     def set_up(self, length: int, prompt: int, repeats: int) -> None:
         self.asked = [(prompt + repeats - 1, length)]
         self.inputs = iter(self.called.inputs(prompt, repeats))
+        self.made()
+
+    def finish(self) -> None:
+        """An input may hold what there is little of, as an open file."""
+        self.inputs = iter(())
+        self.gone()
 
     @property
     def uncounted_ns(self) -> int:  # type: ignore[override]

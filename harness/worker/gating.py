@@ -16,10 +16,11 @@ from ..calls.gate import PayloadError
 from ..spec.entered import EnteredName
 from .channel import raised_by
 from .collector import Settings, observed
+from .devices import Spent
 from .gates.outcome import LogitsGate
 from .runners import Runner, runner_of, takes_requests, variant_of
 from .state import Bench, Subject, Worker
-from .watch import OWN_THREADS_SHARE, WAITING_SHARE, queued_ns, waits
+from .watch import OWN_THREADS_SHARE, THRESHOLDS, WAITING_SHARE, queued_ns, waits
 
 
 def gate(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
@@ -38,6 +39,9 @@ def gate(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
     if not worker.calm:
         # Of what is frozen some goes as it would; more of it, or none, is somebody's doing.
         set_anew = settings != Settings.now() or not 0 < gc.get_freeze_count() <= frozen
+        if notes := worker.noted(variant):
+            worker.turn_of("")  # which puts the thresholds back
+            set_anew |= notes.of(variant).changes.pop(THRESHOLDS, None) is not None
         result["disturbs"] = result.get("disturbs", False) or set_anew
         settings.restore()
     if change := worker.changed(variant, files=False):
@@ -45,6 +49,8 @@ def gate(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
         return {"gate": {**result["gate"], "passed": False, "detail": change}, "cause": "refused"}
     if not worker.is_outside(variant):
         worker.watch.accept()
+    if (notes := worker.noted(variant)) and "facts" in result:
+        result["facts"] |= notes.facts(variant)
     return result
 
 
@@ -117,6 +123,7 @@ OWN_THREADS_NS = 5_000_000
 
 def calibrate(worker: Worker, bench: Bench, subject: Subject, entered: str) -> dict[str, Any]:
     """Fill in the subject's `call_ns` and `output`; the answer is what `admit` must know in later processes."""
+    worker.turn_of("")
     with worker.modes_of(bench):
         runner = runner_of(worker, bench, subject.variant)
         length = bench.workload.tokens
@@ -128,6 +135,9 @@ def calibrate(worker: Worker, bench: Bench, subject: Subject, entered: str) -> d
             call_clocks = ClockReadings()  # without its input, whose making may wait too
             calls_ns.append((worker.device.call_ns(runner) - runner.uncounted_ns) // runner.counts_as)
             waited_ns.append(call_clocks.waited_ns(1)[0])
+            if worker.notes is not None and bench.call is not None:
+                worker.notes.end(1, Spent(None, 0, 0, 0, around_ns=calls_ns[-1]))
+            runner.finish()
 
         clocks = ClockReadings()
         take()
@@ -139,6 +149,8 @@ def calibrate(worker: Worker, bench: Bench, subject: Subject, entered: str) -> d
             while not calls_ns or (len(calls_ns) < MOST_CALLS and perf_counter_ns() - clocks.wall_ns < CALIBRATION_NS):
                 take()
         elsewhere = clocks.elsewhere(len(calls_ns), waiting=bench.call is not None)
+        if notes := worker.noted(entered):
+            elsewhere |= notes.needs_wall(entered)
         subject.call_ns = max(min(calls_ns), 1)
         bench.kind.called_once(bench, subject, runner)
         if worker.device.kind == "cuda" and bench.checkpoint is None:

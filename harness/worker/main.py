@@ -80,7 +80,10 @@ def _verbs(channel: Channel, hello: Mapping[str, Any]) -> dict[str, Callable[...
 
 def _answered(function: Callable[..., Any], worker: Worker, **arguments: Any) -> Any:
     """What a verb answers, as it is sent."""
-    answer = function(worker, **arguments)
+    try:
+        answer = function(worker, **arguments)
+    finally:
+        worker.turn_of("")
     return answer.to_json() if isinstance(answer, RoundAnswer) else answer
 
 

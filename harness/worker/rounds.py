@@ -203,13 +203,12 @@ def measure_round(
             this.sample(sub_round, length, built)
         wrong = bench.kind.wrong(bench, built.runners)
         this.places.clear()
-    one_thread = worker.threads == 1 and worker.device.kind == "cpu"
     return RoundAnswer(
         samples=tuple(this.samples),
         wrong=wrong,
         drawn=tuple(drawn.write(Path(outputs))) if bench.checkpoint is not None and outputs else (),
         changed=this.changed,
-        elsewhere=worker.watch.elsewhere(frozenset(worker.wall_variants)) if one_thread else {},
+        **worker.seen(active),
         leaks=leaks(worker, bench),
     )
 
@@ -259,6 +258,7 @@ class OpenRound:
         runner.prepare(self.warm_length, self.prompt_of[name], self.shape.repeats[name])
         if self.warm_by_call and not runner.is_fresh:
             runner.call()
+        runner.finish()
         subject.growth_bytes += device.held_bytes() - before
         if change := self.worker.changed(name, files=False):
             self.changed.setdefault(name, change)
@@ -287,6 +287,8 @@ class OpenRound:
                 gc.collect()  # what others left is not collected in this one's time
             if primed:
                 _call_for(runner, self.shape.warm_ns)
+            if notes := self.worker.noted(name):
+                notes.start()
             faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
             spent = self.worker.device.sample(runner, count, kept)
             faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
@@ -295,20 +297,19 @@ class OpenRound:
             first_cpu_ns, first_wall_ns, first_device_ns = runner.first_ns()
             first = (first_cpu_ns, first_wall_ns, spent.device_ns, first_device_ns)
             self.samples.append(Sample(name, sub_round, position, length, *times, *first))
-            self._look(name, runner, spent, kept, runner.asked[-count:])
+            self._look(name, runner, spent, kept, count)
+            runner.finish()
         self.drawn.end_sub_round()
 
-    def _look(self, name: str, runner: Runner, spent: Spent, kept: list[Tensor], asked: list[tuple[int, int]]) -> None:
-        """After a sample: keep an output for the examiner, and see what the variant left behind."""
+    def _look(self, name: str, runner: Runner, spent: Spent, kept: list[Tensor], count: int) -> None:
+        """After a sample of so many calls: keep an output for the examiner, and see what the variant left behind."""
+        asked = runner.asked[-count:]
         if kept:
             self.drawn.keep(name, asked, kept).update(runner.left_behind())
         elif self.bench.checkpoint is None:
             self.bench.subjects[name].last = spent.out
             self.bench.subjects[name].asked = asked[-1][0] if asked else 0
-        used = {"process_ns": spent.process_ns, "others_ns": spent.others_ns, "wall_ns": spent.around_ns}
-        # Ours have nobody who computes for them: where they wait, the machine makes them.
-        waits = {"waits": spent.waits if self.worker.is_outside(name) else 0, "queued_ns": spent.queued_ns}
-        self.worker.watch.spent(name, calls=max(len(kept), 1), **used, **waits)
+        self.worker.sampled(name, count, len(kept), spent)
         change = self.worker.changed(name)
         if spent.wall_ns <= 0 or spent.cpu_ns < 0:
             change = change or "takes no time by the clocks of its process: it must have replaced them"

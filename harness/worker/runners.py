@@ -51,6 +51,9 @@ class Runner(Callee):
         self.asked = [(number, length) for number in range(prompt, prompt + repeats)]
         self.calls = deque(self.bench.tokens(number, length) for number, _ in self.asked)
 
+    def finish(self) -> None:
+        """Let go of what the calls were given."""
+
     def left_behind(self) -> dict[str, Tensor]:
         """What the last call left behind that the examiner must see beside its output, by part."""
         return {}

@@ -13,6 +13,10 @@ OF_BINDINGS = "__pybind11_"
 """How names begin that pybind11 adds to the built-in ones, for all modules compiled with it: no one looks them up."""
 
 
+GONE = object()
+"""Stands for what a name stands for that was removed."""
+
+
 class Watched(NamedTuple):
     """One setting that all code in the process shares: how to read it, and how to restore it (None: impossible)."""
 
@@ -35,16 +39,26 @@ class Names:
 
     def changed(self) -> list[str]:
         """Names that were replaced, added or removed; they are restored."""
-        content, gone = self.content, object()
+        return [*self.taken()]
+
+    def taken(self) -> dict[str, Any]:
+        """The same, each with what it stood for (GONE: nothing any more)."""
+        content = self.content
         self.saved |= {
             name: content[name] for name in content if name.startswith(OF_BINDINGS) and name not in self.saved
         }
         if self.names is None and content == self.saved:
-            return []
-        replaced = [name for name, value in self.saved.items() if content.get(name, gone) is not value]
+            return {}
+        replaced = [name for name, value in self.saved.items() if content.get(name, GONE) is not value]
         added = [name for name in content if name not in self.saved] if self.names is None else []
-        for name in replaced:
-            setattr(self.owner, name, self.saved[name])
-        for name in added:
+        stood_for = {name: content.get(name, GONE) for name in (*replaced, *added)}
+        for name in stood_for:
+            self.put(name, self.saved.get(name, GONE))
+        return stood_for
+
+    def put(self, name: str, value: Any) -> None:
+        """Let a name stand for a value, or for nothing (GONE)."""
+        if value is GONE:
             delattr(self.owner, name)
-        return replaced + added
+        else:
+            setattr(self.owner, name, value)

@@ -8,22 +8,23 @@ import os
 import random
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from llama_workbench.variants import Model, Variant
+from llama_workbench.variants import FUNCTION_YARDSTICK, Model, Variant
 from llama_workbench.variants.presets import presets
 
 from ..calls.called import Call, Called
 from ..calls.world import WorldTurn
 from ..spec.entered import EnteredName
 from .channel import CUT_OFF, Channel
-from .devices import Device, device_of
+from .devices import Device, Spent, device_of
 from .gates.outcome import LogitsGate
+from .notes import Notes
 from .watch import CLOSED, Watch
 
 if TYPE_CHECKING:
@@ -213,6 +214,12 @@ OURS = frozenset(presets())
 Made = TypeVar("Made")
 
 
+STRICTLY = (
+    " (checked strictly, by --strict or judge-change; else most of such is measured, undone and said, and no fault)"
+)
+"""Behind why a function is left out, where its user asked for that."""
+
+
 class WorkerError(Exception):
     """A command cannot be carried out; the text goes to the parent."""
 
@@ -270,6 +277,8 @@ class Worker:
             self.torch.manual_seed(0)
             self.torch.set_grad_enabled(False)
         self.watch = Watch()
+        # What the user's own functions do is noted, unless they are to be held to as much as foreign code.
+        self.notes = None if hello.get("strict") else Notes(self.watch)
 
     def mark(self, index: int) -> None:
         """Tell the parent which variant is running (-1: none), in case this process dies or hangs."""
@@ -305,9 +314,57 @@ class Worker:
     def is_outside(self, entered: str) -> bool:
         """Whether a variant is foreign code in this process; a command is in one of its own."""
         name = EnteredName(entered).original
-        if self.functions.get(name, {}).get("command"):
+        if name == FUNCTION_YARDSTICK or self.functions.get(name, {}).get("command"):
             return False
         return name in self.added or name in self.functions or name not in OURS
+
+    def noted(self, entered: str) -> Notes | None:
+        """Where it is noted what a side does: of the user's own functions, which are trusted; None of any others."""
+        trusted = self.is_outside(entered) and EnteredName(entered).original in self.functions
+        return self.notes if trusted else None
+
+    def turn_of(self, entered: str) -> None:
+        """The code of this side, any function, runs from here on; "": ours."""
+        if self.notes is not None:
+            self.notes.turn(entered)
+
+    def inputs_made(self) -> None:
+        """Inputs of a function were made: what they hold open is not the function's."""
+        if self.notes is not None:
+            self.notes.begin()
+        else:
+            self.watch.accept_files()
+
+    def inputs_gone(self, entered: str) -> None:
+        """They were let go of, with the files that they held."""
+        if self.notes is not None:
+            self.notes.gone(entered)
+        else:
+            self.watch.accept_files()
+
+    def sampled(self, entered: str, calls: int, kept: int, spent: Spent) -> None:
+        """Note what a sample of so many calls used, of which so many outputs were kept."""
+        ours = not self.is_outside(entered)
+        if self.notes is not None and EnteredName(entered).original in self.functions:
+            self.notes.end(calls, spent)
+            if not ours:
+                return
+        # Ours have nobody who computes for them: where they wait, the machine makes them.
+        waits = {"waits": 0 if ours else spent.waits, "queued_ns": spent.queued_ns}
+        used = {"process_ns": spent.process_ns, "others_ns": spent.others_ns, "wall_ns": spent.around_ns}
+        self.watch.spent(entered, calls=max(kept, 1), **used, **waits)
+
+    def seen(self, active: Iterable[str]) -> dict[str, Any]:
+        """What the samples so far say beside their times, by the fields of `RoundAnswer`."""
+        noted = {name: notes for name in active if (notes := self.noted(name))}
+        facts = {name: notes.facts(name) for name, notes in noted.items()}
+        late = {name for name, notes in noted.items() if notes.needs_wall(name)} - self.wall_variants
+        by_wall = sorted(late) if self.threads == 1 else []
+        self.wall_variants.update(by_wall)
+        one_thread = self.threads == 1 and self.device.kind == "cpu"
+        reasons = self.watch.elsewhere(frozenset(self.wall_variants)) if one_thread else {}
+        elsewhere = {name: f"{reason}{self._way_of(name)}" for name, reason in reasons.items()}
+        return {"elsewhere": elsewhere, "by_wall": by_wall, "facts": facts}
 
     def weights(self) -> list[dict[str, Tensor]]:
         """The weights of every checkpoint that was opened."""
@@ -318,10 +375,23 @@ class Worker:
 
         `files`: files that it left open count as well.
         """
+        self.turn_of("")
+        if notes := self.noted(entered):
+            self._look_at_pipe()
+            return self.device.changed() or notes.of(entered).fault or None
         foreign = self.is_outside(entered)
-        change = self.device.changed() or self.watch.changes(entered, trusted=not foreign, files=files)
-        if change == CLOSED and self.channel is not None and not self.channel.is_open():
-            os._exit(CUT_OFF)  # while the parent still sees whose turn it is
+        change = self.watch.changes(entered, trusted=not foreign, files=files)
+        if change == CLOSED:
+            self._look_at_pipe()
+        change = self.device.changed() or (change and f"{change}{self._way_of(entered)}")
         if not change and foreign and any(map(self.watch.weights_changed, self.weights())):
             change = "writes into the weights that everybody is given"
         return change
+
+    def _way_of(self, entered: str) -> str:
+        """How a function may do what it is left out for; empty of what is never trusted."""
+        return STRICTLY * (self.notes is None and EnteredName(entered).original in self.functions)
+
+    def _look_at_pipe(self) -> None:
+        if self.channel is not None and not self.channel.is_open():
+            os._exit(CUT_OFF)  # while the parent still sees whose turn it is

@@ -65,8 +65,7 @@ def measure_in_turns(
             sub_round += 1
         wrong = bench.kind.wrong(bench, built.runners)
         this.places.clear()
-    elsewhere = worker.watch.elsewhere(frozenset(worker.wall_variants)) if worker.threads == 1 else {}
-    return RoundAnswer(tuple(this.samples), wrong, changed=this.changed, elsewhere=elsewhere)
+    return RoundAnswer(tuple(this.samples), wrong, changed=this.changed, **worker.seen([variant]))
 
 
 def answers(worker: Worker, workload: str, variant: str, seeds: Sequence[int], file: str) -> dict[str, Any]:

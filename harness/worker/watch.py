@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llama_workbench.datasets.texts import shortened
+from llama_workbench.variants import FUNCTION_YARDSTICK
 
 from ..machine.clocks import cpu_ns_of
 from .shared_state import GRADIENTS, Names, Watched
@@ -55,26 +56,54 @@ def _profile_of_threads() -> object:
     return threading._profile_hook
 
 
+def _folder() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:  # somebody removed it
+        return ""
+
+
+def _trace_memory(on: bool) -> None:
+    (tracemalloc.start if on else tracemalloc.stop)()
+
+
+def _set_callbacks(callbacks: tuple[Any, ...]) -> None:
+    gc.callbacks[:] = callbacks
+
+
+def _set_priority(nice: int) -> None:
+    os.setpriority(os.PRIO_PROCESS, 0, nice)
+
+
+def _set_scheduling(policy: int) -> None:
+    os.sched_setscheduler(0, policy, os.sched_param(0))
+
+
+def _set_limits(limits: tuple[tuple[int, int], ...]) -> None:
+    for which, limit in zip(_LIMITS, limits):
+        resource.setrlimit(which, limit)
+
+
 THRESHOLDS = "the thresholds of garbage collection"
 
 SETTINGS = (
     Watched("the profiler (sys.setprofile)", sys.getprofile, sys.setprofile),
     Watched("the tracer (sys.settrace)", sys.gettrace, sys.settrace),
     Watched("the profiler of threads", _profile_of_threads, threading.setprofile),
-    Watched("whether memory is traced", tracemalloc.is_tracing, lambda _: tracemalloc.stop()),
+    Watched("whether memory is traced", tracemalloc.is_tracing, _trace_memory),
     Watched(THRESHOLDS, gc.get_threshold, lambda value: gc.set_threshold(*value)),
-    Watched("the callbacks of garbage collection", lambda: tuple(gc.callbacks)),
+    Watched("the callbacks of garbage collection", lambda: tuple(gc.callbacks), _set_callbacks),
     Watched("the interval between threads", sys.getswitchinterval, sys.setswitchinterval),
     Watched("on which cores it may run", lambda: os.sched_getaffinity(0), lambda cores: os.sched_setaffinity(0, cores)),
-    Watched("the priority of the process", lambda: os.getpriority(os.PRIO_PROCESS, 0)),
-    Watched("the scheduling of the process", lambda: os.sched_getscheduler(0)),
+    Watched("the priority of the process", lambda: os.getpriority(os.PRIO_PROCESS, 0), _set_priority),
+    Watched("the scheduling of the process", lambda: os.sched_getscheduler(0), _set_scheduling),
     Watched("how deep calls may nest", lambda: min(sys.getrecursionlimit(), 1000), sys.setrecursionlimit),
-    Watched("the working directory", os.getcwd, os.chdir),
+    Watched("the working directory", _folder, os.chdir),
 )  # fmt: skip
 
 _LIMITS = (resource.RLIMIT_AS, resource.RLIMIT_DATA, resource.RLIMIT_NOFILE)
 SLOW_SETTINGS = (
-    Watched("the limits of the process", lambda: tuple(map(resource.getrlimit, _LIMITS))),
+    Watched("the limits of the process", lambda: tuple(map(resource.getrlimit, _LIMITS)), _set_limits),
     Watched(
         "timers",
         lambda: tuple(signal.getitimer(timer)[1] for timer in _TIMERS),
@@ -95,6 +124,31 @@ class Turn:
     waits: int = 0
     queued_ns: int = 0
 
+    def add(self, calls: int, *, process_ns: int, others_ns: int, wall_ns: int, waits: int, queued_ns: int = 0) -> None:
+        """What a sample used: CPU time of the process and of its other threads, wall time, waits, and the time in which
+        it was ready and others had the processor."""
+        self.calls += calls
+        self.process_ns += process_ns
+        self.others_ns += others_ns
+        self.wall_ns += wall_ns
+        self.waits += waits
+        self.queued_ns += queued_ns
+
+    @property
+    def threads_compute(self) -> bool:
+        """Whether other threads than the calling one do more than some of the work."""
+        return self.others_ns > max(OWN_THREADS_SHARE * self.process_ns, OWN_THREADS_NS)
+
+    @property
+    def waited_ns(self) -> int:
+        """Wall time in which nothing here computed."""
+        return self.wall_ns - self.process_ns - self.queued_ns
+
+    @property
+    def waits_each_time(self) -> bool:
+        """Whether every call waits, and for long: for something that computes elsewhere."""
+        return self.waits >= self.calls and self.waited_ns > max(WAITING_SHARE * self.wall_ns, OWN_THREADS_NS)
+
 
 @dataclass
 class Watch:
@@ -105,9 +159,9 @@ class Watch:
     beside_foreign: bool = True  # foreign code takes turns as well
 
     def __post_init__(self) -> None:
-        self._settings = [(setting, setting.read()) for setting in SETTINGS]
-        self._slow_settings = [(setting, setting.read()) for setting in SLOW_SETTINGS]
-        self._names = [Names("the built-in {}", builtins), Names("time.{}", time), Names("gc.{}", gc)]
+        self.settings = [(setting, setting.read()) for setting in SETTINGS]
+        self.slow_settings = [(setting, setting.read()) for setting in SLOW_SETTINGS]
+        self.names = [Names("the built-in {}", builtins), Names("time.{}", time), Names("gc.{}", gc)]
         self._sums_of: Callable[[Mapping[str, Tensor]], dict[str, float]] = lambda weights: {}
         if "torch" in sys.modules:
             self._see_torch()
@@ -117,10 +171,14 @@ class Watch:
         self._opener: dict[str, str] = {}  # file that is open → the variant that opened it, which may close it
         self._accept_files()
 
+    def accept_files(self) -> None:
+        """Who opened what is open now does not matter: an input holds it."""
+        self._open = _descriptors()
+
     def accept(self) -> None:
         """Take the present state for the right one: our code was imported, built or called."""
-        self._settings = [(setting, setting.read()) for setting, _ in self._settings]
-        for names in self._names:
+        self.settings = [(setting, setting.read()) for setting, _ in self.settings]
+        for names in self.names:
             names.save()
         self._accept_files()
 
@@ -128,8 +186,8 @@ class Watch:
         """Watch torch too. Its modules are looked for now: foreign code may hide ours later."""
         from .watch_torch import TORCH_SETTINGS, torch_names, weight_sums
 
-        self._settings += [(setting, setting.read()) for setting in TORCH_SETTINGS]
-        self._names += torch_names()
+        self.settings += [(setting, setting.read()) for setting in TORCH_SETTINGS]
+        self.names += torch_names()
         self._sums_of = weight_sums
 
     @contextmanager
@@ -142,16 +200,16 @@ class Watch:
             self._expect(GRADIENTS, False)
 
     def _expect(self, what: str, value: Any) -> None:
-        self._settings = [(each, value if each.what == what else before) for each, before in self._settings]
+        self.settings = [(each, value if each.what == what else before) for each, before in self.settings]
 
     def leave_out(self, what: str) -> None:
         """From here on this setting is a side's own: nobody else runs in the process."""
-        self._settings = [(setting, value) for setting, value in self._settings if setting.what != what]
+        self.settings = [(setting, value) for setting, value in self.settings if setting.what != what]
 
     def _accept_files(self) -> None:
         self._open = _descriptors()
         self._children_seconds = _children_seconds()
-        for child in _children():
+        for child in children_of():
             self._helpers.setdefault(child, OF_OURS)
         self._threads.update(_listed("task"))
 
@@ -161,14 +219,14 @@ class Watch:
         `trusted`: it is our code, which may open files and run a compiler. `files`: files that it left open count as
         well (a model may open some while it is built).
         """
-        change = _changed_setting(self._settings)
+        change = _changed_setting(self.settings)
         if trusted:
             if self.beside_foreign:  # or the next foreign variant would be blamed for our files and processes
                 self._accept_files()
             return change
         change = (
             change
-            or _changed_setting(self._slow_settings)
+            or _changed_setting(self.slow_settings)
             or self._changed_name()
             or self._processes(timed=files)
             or self._changed_files(name, files)
@@ -180,7 +238,7 @@ class Watch:
         return change
 
     def _changed_name(self) -> str | None:
-        for names in self._names:
+        for names in self.names:
             if changed := names.changed():
                 return f"puts something else in the place of {names.what.format(changed[0])} for everybody"
         return None
@@ -203,7 +261,7 @@ class Watch:
 
         Those that it starts while it is built or gated (a compiler's, for example) may stay if they do nothing then.
         """
-        children = _children()
+        children = children_of()
         seconds, self._children_seconds = self._children_seconds, _children_seconds()
         change = None
         if timed:
@@ -226,18 +284,9 @@ class Watch:
         before = self._weights.setdefault(id(weights), sums)
         return sums != before
 
-    def spent(
-        self, name: str, *, calls: int, process_ns: int, others_ns: int, wall_ns: int, waits: int, queued_ns: int = 0
-    ) -> None:
-        """Note what a sample of `name` used: CPU time of the process and of its other threads, wall time, waits, and
-        the time in which it was ready and others had the processor."""
-        turn = self.turns.setdefault(name, Turn())
-        turn.calls += calls
-        turn.process_ns += process_ns
-        turn.others_ns += others_ns
-        turn.wall_ns += wall_ns
-        turn.waits += waits
-        turn.queued_ns += queued_ns
+    def spent(self, name: str, *, calls: int, **used: int) -> None:
+        """Note what a sample of `name` used, as `Turn.add` takes it."""
+        self.turns.setdefault(name, Turn()).add(calls, **used)
 
     def elsewhere(self, by_wall: frozenset[str]) -> dict[str, str]:
         """Variant → how it computed outside what its clock measures, in its last samples.
@@ -246,20 +295,18 @@ class Watch:
         """
         reasons: dict[str, str] = {}
         for name, turn in self.turns.items():
-            process_ns, others_ns, wall_ns = turn.process_ns, turn.others_ns, turn.wall_ns
-            waited_ns = wall_ns - process_ns - turn.queued_ns
             if name in by_wall:
-                if process_ns > MOST_CORES * wall_ns + OWN_THREADS_NS:
-                    cores = process_ns / wall_ns
+                if turn.process_ns > MOST_CORES * turn.wall_ns + OWN_THREADS_NS:
+                    cores = turn.process_ns / turn.wall_ns
                     reasons[name] = f"computes on {cores:.1f} cores at once, and the workload gives it one"
-            elif others_ns > max(OWN_THREADS_SHARE * process_ns, OWN_THREADS_NS):
+            elif turn.threads_compute:
                 owners = {self.threads_of[thread] for thread in _listed("task") if thread in self.threads_of} - by_wall
                 reasons |= dict.fromkeys(owners, f"has threads of its own that compute while {name} is timed")
-                if name in owners or not owners:
-                    share = f"{others_ns / process_ns:.0%} of the processor time"
+                if (name in owners or not owners) and name != FUNCTION_YARDSTICK:
+                    share = f"{turn.others_ns / turn.process_ns:.0%} of the processor time"
                     reasons[name] = f"computes in threads of its own since it passed its gate ({share})"
-            elif turn.waits >= turn.calls and waited_ns > max(WAITING_SHARE * wall_ns, OWN_THREADS_NS):
-                share = f"{waited_ns / wall_ns:.0%} of its time"
+            elif turn.waits_each_time:
+                share = f"{turn.waited_ns / turn.wall_ns:.0%} of its time"
                 reasons[name] = f"waits for {share}, in every call: something else computes for it"
         # Reported once: the variant gets no more turns, so nothing else would clear what it used.
         self.turns = {} if reasons else {key: turn for key, turn in self.turns.items() if turn.wall_ns < LOOKED_AT_NS}
@@ -273,9 +320,16 @@ def _changed_setting(settings: Iterable[tuple[Watched, Any]]) -> str | None:
         if value != wanted:
             before, after = (shortened(str(each), 60) for each in (wanted, value))
             change = f"changes {setting.what} for everybody, from {before} to {after}"
-            if setting.restore is not None:
-                setting.restore(wanted)
+            put_back(setting, wanted)
     return change
+
+
+def put_back(setting: Watched, value: Any) -> bool:
+    """Whether the setting has this value again."""
+    with suppress(OSError, ValueError):  # this user may not
+        if setting.restore is not None:
+            setting.restore(value)
+    return bool(setting.read() == value)
 
 
 def waits() -> int:
@@ -311,11 +365,18 @@ def _descriptors() -> dict[str, str]:
     return files
 
 
-def _children() -> list[int]:
+def tree_of(process: int) -> list[int]:
+    """The processes that a process started, that these started, and so on."""
+    return [each for child in children_of(process) for each in (child, *tree_of(child))]
+
+
+def children_of(process: object = "self") -> list[int]:
+    """The processes that a process started and that are there."""
     children = []
-    for thread in _listed("task"):
-        with suppress(OSError):
-            children += [int(child) for child in Path(f"/proc/self/task/{thread}/children").read_bytes().split()]
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{process}/task"):
+            with suppress(OSError):
+                children += [int(each) for each in Path(f"/proc/{process}/task/{thread}/children").read_bytes().split()]
     return children
 
 

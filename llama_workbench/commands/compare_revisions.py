@@ -48,7 +48,13 @@ MarkdownFile = Annotated[
 Slower = Annotated[float, typer.Option(metavar="PERCENT", help="More time than this is a regression.")]
 
 
-@takes(INPUTS | {"budget": "Of measuring, for each comparison (60; with --env 240)."})
+@takes(
+    INPUTS
+    | {
+        "budget": "Of measuring, for each comparison (60; with --env 240).",
+        "strict": "Leave out who starts processes or threads, or changes a setting for everybody.",
+    }
+)
 def command(
     base: Annotated[str, typer.Argument(metavar="REV_A", help="The earlier revision: a commit, branch or tag.")],
     new: Annotated[str, typer.Argument(metavar="REV_B", help='The later one; "." is the working tree as it is now.')],
@@ -105,7 +111,7 @@ def command(
     asked_if = condition("maybe-slower", "--slower", slower)
 
     def measure(name: str) -> Result:
-        return measured(name, (base, new), inputs, asked_if, seconds, counts=counts)
+        return measured(name, (base, new), inputs, asked_if, seconds, counts=counts, strict=given["strict"])
 
     rows, environments = _rows(subject, measure, counts=counts)
     raise typer.Exit(_tell(rows, (base, new), slower, environments, markdown, as_json))
@@ -232,9 +238,10 @@ def measured(
     *,
     causes: bool = True,
     counts: bool = False,
+    strict: bool = False,
 ) -> Result:
     """The run that compares one function. causes: whether it looks where a difference is. counts: whether instructions
-    are counted. Raises Failure; progress goes to standard error."""
+    are counted. strict: as in `Options`. Raises Failure; progress goes to standard error."""
     import sys
 
     from llama_workbench.harness.plugin.progress import progress_on
@@ -243,7 +250,7 @@ def measured(
 
     if not budget > 0:
         raise Failure(f"--budget {budget:g}: expected a number of seconds above 0")
-    options = Options(budget_seconds=budget, no_causes=not causes, count_instructions=counts)
+    options = Options(budget_seconds=budget, no_causes=not causes, count_instructions=counts, strict=strict)
     with closing(progress_on(console(sys.stderr))) as progress:
         result = compare_revisions(subject, revisions, inputs, asked, options, progress)
     if result.interrupted:

@@ -51,7 +51,7 @@ def command(
     if not subject:
         raise Failure("name what was changed: FILE:FUNCTION or MODULE:FUNCTION")
     inputs, seconds = inputs_of(given, 60.0)
-    result = measured(subject, (base, new), inputs, condition("not-faster", "--faster", faster), seconds)
+    result = measured(subject, (base, new), inputs, condition("not-faster", "--faster", faster), seconds, strict=True)
     screens, run = asked_screens(subject, result), str(shown(result.folder.path))
     judgement = Judgement.of(subject, base, new, faster, screens, result.manifest.experiments, run)
     write(judgement.model_dump_json(indent=1) + "\n")
