@@ -16,6 +16,7 @@ from llama_workbench.harness.evidence.effect import ALPHA
 from llama_workbench.harness.judge.stopping import ENOUGH_ROUNDS, StoppingRule
 from llama_workbench.harness.measure.apart import round_seconds
 from llama_workbench.harness.measure.choosing import nearly_settled, next_to_measure
+from llama_workbench.harness.measure.measurement import charge
 from llama_workbench.harness.measure.participants import ExperimentState, Tally
 from llama_workbench.harness.measure.remaining import Remaining, Wait
 from llama_workbench.harness.plan.experiments import Plan, make_plan
@@ -84,6 +85,16 @@ def test_what_the_time_left_will_not_settle_gives_it_to_others() -> None:
     open_ = [(hopeless, waiting(NAMES[0], 0, 101, headline=True)), (other, waiting(NAMES[1], 0, 99))]
     assert next_to_measure(open_, 100)[0] is other
     assert next_to_measure(open_, 200)[0] is hopeless
+
+
+def test_a_turn_is_charged_to_all_that_are_measured_in_it() -> None:
+    """Waiting for a process serves all that it measures; one that is not open in it pays nothing."""
+    books = one, other, settled = [book(name, 1.0) for name in NAMES]
+    charge(books, [2.0, 0.5, 0.0], [one, other, other], 3.5)
+    charge(books, [0.0, 1.0, 0.0], [one, other], 1.0)
+    assert [each.wall_seconds for each in books] == [2.5, 2.0, 0.0]
+    charge(books, [0.0, 0.0, 4.0], [settled], 3.9)  # of two clocks that were read one after the other
+    assert settled.wall_seconds == 4.0
 
 
 def test_a_claim_says_that_it_is_a_headline(plan: Plan) -> None:

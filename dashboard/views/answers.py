@@ -13,7 +13,7 @@ from llama_workbench.harness.machine.environment import device_kind
 from llama_workbench.harness.report.answer import found_words
 from llama_workbench.harness.report.ladder import LadderAdvice
 from llama_workbench.harness.report.text import duration_text, gain_text, ratio_text, short
-from llama_workbench.harness.spec.regions import SECOND_MARGIN_PERCENT
+from llama_workbench.harness.spec.regions import ANSWERS, SECOND_MARGIN_PERCENT
 from llama_workbench.harness.spec.words import GIVEN, Cause, Word
 from llama_workbench.harness.store.schema import Noise
 from llama_workbench.harness.store.verdict_schema import Effect
@@ -132,7 +132,7 @@ def _comparison(claim: data.Claim) -> str:
     first = claim.effects[0]
     kinds = {word: f"{word} on" for word in (Word.FASTER, Word.SLOWER, Word.SAME)}
     nearly = f"same within {SECOND_MARGIN_PERCENT:g} % on"
-    beyond = [effect for effect in claim.effects if _is_beyond(claim, effect)]
+    beyond = [effect for effect in claim.effects if _is_beyond(effect)]
     near = _places(replace(claim, effects=tuple(beyond)), {Word.SAME: nearly})
     rest = replace(claim, effects=tuple(effect for effect in claim.effects if effect not in beyond))
     places = "; ".join(filter(None, (_places(rest, kinds), near, _places(rest, {Word.INCONCLUSIVE: "open on"}))))
@@ -140,9 +140,9 @@ def _comparison(claim: data.Claim) -> str:
     return f"{asked}: {places}." if places else f"{asked}."
 
 
-def _is_beyond(claim: data.Claim, effect: Effect) -> bool:
+def _is_beyond(effect: Effect) -> bool:
     """Whether an effect counts as the same by the second margin alone."""
-    low, high = claim.low or 0.0, claim.high or math.inf
+    low, high = (math.exp(end) for end in (ANSWERS[1].low, ANSWERS[1].high))
     return effect.verdict == Word.SAME and not low <= (effect.lower or 0.0) <= (effect.upper or math.inf) <= high
 
 

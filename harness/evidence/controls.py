@@ -65,7 +65,10 @@ def _noise_line(controls: Sequence[Control], typical: float) -> str:
     bounded = [control for control in controls if math.isfinite(control.shift)]
     line = f"{SUBJECT}: {found_text(controls, fired)}"
     if typical and not fired:
-        line += f"; all checks together show a difference, typically {percent(math.expm1(typical))}"
+        together = (
+            f"{checks_text(_able(controls))} together show a difference, typically {percent(math.expm1(typical))}"
+        )
+        line = f"{SUBJECT}: {together}, too small for one alone to show"
     if bounded:
         shift = max(abs(control.interval.centre) for control in bounded)
         widest = max((control.interval.high - control.interval.low) / 2 for control in bounded)

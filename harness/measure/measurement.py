@@ -81,9 +81,10 @@ class Schedule:
             open_ = in_time(open_, total_left)
             best = open_[0] if is_overtime else next_to_measure(open_, total_left)
             _show(self.setting.progress, best, open_, len(books), (time.monotonic() - start, total_left))
-            begun = time.monotonic()
-            self._turn(group_of[id(best[0])], best, open_, rule, keep, total_left)
-            best[0].wall_seconds += time.monotonic() - begun
+            group, begun, before = group_of[id(best[0])], time.monotonic(), [book.seconds for book in books]
+            self._turn(group, best, open_, rule, keep, total_left)
+            spent = [book.seconds - seconds for book, seconds in zip(books, before, strict=True)]
+            charge(books, spent, [book for book, _ in open_ if book in group.books], time.monotonic() - begun)
         for group in self.processes.groups:
             self._end_life(group, rule)
 
@@ -290,6 +291,19 @@ class Schedule:
         for name, grown in answer.leaks.items():
             bad[name] = f"leaks: memory grew by {grown / 1e6:.0f} MB while it was rebuilt and called"
         return bad
+
+
+def charge(
+    books: Sequence[ExperimentState], spent: Sequence[float], served: Sequence[ExperimentState], seconds: float
+) -> None:
+    """Charge the seconds of a turn: to each experiment what its own rounds took (`spent`); the rest, such as waiting
+    for a process, in equal parts to those that the process serves. Whose turn it is does not matter: others may have
+    been measured meanwhile."""
+    for book, own in zip(books, spent, strict=True):
+        book.wall_seconds += own
+    shared = {id(book): book for book in served}.values()
+    for book in shared:
+        book.wall_seconds += max(seconds - sum(spent), 0.0) / len(shared)
 
 
 def _show(progress: Progress, best: Open, open_: Sequence[Open], books: int, times: tuple[float, float]) -> None:
