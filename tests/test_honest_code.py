@@ -176,6 +176,21 @@ def read_and_close(file, text):
         return len(file.read())
 
 
+class Kept:
+    "In a cycle, as a connection to a database is."
+    def __init__(self, seed):
+        self.itself, self.path, self.more = self, HERE / "mine.py", None
+
+
+def connected(seed):
+    return Kept(seed), text(seed)
+
+
+def opens_more(kept, text):
+    kept.more = open(kept.path)
+    return len(text)
+
+
 def leaves(file, text):
     KEPT.append(open(os.devnull))
     return len(file.read())
@@ -335,6 +350,12 @@ def test_files_of_inputs_are_nobodys_fault_and_do_not_pile_up(mine: Path) -> Non
     open_files = [int(line) for line in (mine / "open").read_text().split()]
     place = 3 * len(open_files) // 4
     assert max(open_files[place:]) <= max(open_files[:place])
+
+
+def test_files_that_only_an_inputs_garbage_holds_are_nobodys(mine: Path) -> None:
+    with measured(mine, ("opens_more", "again=mine.py:opens_more"), payload="connected") as seen:
+        assert not seen.bad
+    assert seen.facts("opens_more").files_left is None
 
 
 def test_files_that_a_call_leaves_open_are_said(mine: Path) -> None:

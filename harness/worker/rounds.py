@@ -235,6 +235,8 @@ class OpenRound:
         self.shares = len(self.active) > 1
         if not (self.worker.calm or self.shares):
             self.worker.watch.leave_out(THRESHOLDS)
+            if self.worker.notes is not None:
+                self.worker.notes.may_collect = False
         self.begun_ns = perf_counter_ns()
         self.prompt_of = self.prompts(self.shape.most_calls)
 
