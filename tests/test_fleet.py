@@ -18,6 +18,7 @@ from llama_workbench.harness.fleet.judging import judge_fleet
 from llama_workbench.harness.fleet.kinds import labels
 from llama_workbench.harness.machine.environment import comparable
 from llama_workbench.harness.report.outcome import outcome
+from llama_workbench.harness.report.text import run_notes
 from llama_workbench.harness.store.errors import RunError, RunWarning
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder, describe
@@ -79,6 +80,17 @@ def test_runs_of_three_machines_get_one_verdict_each(fleet: FleetFolder) -> None
     assert first == pytest.approx(1.10 / 1.06, rel=0.01) and second == pytest.approx(1.10 / 1.02, rel=0.01)
     assert row["mean"]["ratio"] == pytest.approx((first * second**2) ** (1 / 3), rel=0.001)
     assert row["spread"] == pytest.approx(0.022, abs=0.005)
+
+
+@pytest.mark.parametrize("unit", ["life", "round"])
+def test_a_fleet_is_of_what_its_machines_runs_are_of(unit: str, tmp_path: Path) -> None:
+    """Its screen says over what its intervals are taken: fresh processes, where every machine had them."""
+    runs = [a_run(tmp_path / "lives", manifest={"unit": "life"}), a_run(tmp_path / "other", manifest={"unit": unit})]
+    together = combine(runs, tmp_path / "fleet").run
+    manifest = together.manifest()
+    assert manifest.unit == unit
+    said = "on these machines: it is taken over fresh processes" if unit == "life" else "another one may differ"
+    assert said in "\n".join(run_notes(together.read(VERDICTS), manifest))
 
 
 def test_machines_that_measured_the_same_say_what_one_says(measured: list[RunFolder], tmp_path: Path) -> None:
