@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
+import time
 from pathlib import Path
 from statistics import median
 
@@ -170,6 +171,44 @@ def frozen_server():
     return handler
 
 
+def in_children(count):
+    """Two child processes, one after the other."""
+    for _ in range(2):
+        subprocess.run([sys.executable, "-S", "-c", ""], check=True)
+    return count
+
+
+def in_a_child(count):
+    subprocess.run([sys.executable, "-S", "-c", ""], check=True)
+    return count
+
+
+def waits_thrice(count):
+    for _ in range(3):
+        time.sleep(0.001)
+    return count
+
+
+def waits_once(count):
+    time.sleep(0.001)
+    return count
+
+
+_SQUARES: dict[int, int] = {}
+
+
+def looked_up(count):
+    """What was worked out once is kept for all later calls."""
+    for number in range(count):
+        if number not in _SQUARES:
+            _SQUARES[number] = number * number
+    return sum(_SQUARES[number] for number in range(count))
+
+
+def worked_out(count):
+    return sum(number * number for number in range(count))
+
+
 PAIRS = {
     "20 MB filled or zeroed": ("filled", "zeroed", "shape_20"),
     "40 MB filled or zeroed": ("filled", "zeroed", "shape_40"),
@@ -183,8 +222,14 @@ PAIRS = {
     "texts added or joined": ("added_text", "joined_text", "small"),
     "a cache filled or none": ("remembers", "recomputes", "small"),
     "a large live heap or a frozen one": ("server()", "frozen_server()", "small"),
+    "squares kept or worked out": ("looked_up", "worked_out", "small"),
+    "two child processes or one": ("in_children", "in_a_child", "small"),
+    "three waits or one": ("waits_thrice", "waits_once", "small"),
 }
 """By what differs: first, second and what makes their inputs. A name with () is a factory."""
+
+BY_THE_CLOCK = ("two child processes or one", "three waits or one")
+"""Pairs whose time is hardly spent in the process itself."""
 
 # -- plain Python ------------------------------------------------------------------------------------------------------
 
@@ -201,9 +246,9 @@ if name.endswith("()"):
 spent, calls, seed, begun = 0, 0, 0, time.perf_counter()
 while not calls or time.perf_counter() - begun < float(sys.argv[4]):
     arguments = given(seed)
-    at = time.thread_time_ns()
+    at = time.{clock}()
     function(*arguments)
-    at = time.thread_time_ns() - at
+    at = time.{clock}() - at
     seed += 1
     if seed > 2:
         spent, calls = spent + at, calls + 1
@@ -211,17 +256,20 @@ print(spent / calls)
 """
 
 
-def plain_ns(side: str, given: str, seconds: float = SECONDS) -> float:
+def plain_ns(side: str, given: str, seconds: float = SECONDS, clock: str = "thread_time_ns") -> float:
     """The mean time of a call in one fresh process, in nanoseconds."""
     here = Path(__file__)
-    command = [sys.executable, "-c", RUNNER.format(module=here.stem), str(here.parent), side, given, str(seconds)]
+    program = RUNNER.format(module=here.stem, clock=clock)
+    command = [sys.executable, "-c", program, str(here.parent), side, given, str(seconds)]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def plain_ratio(first: str, second: str, given: str, *, processes: int = PROCESSES, seconds: float = SECONDS) -> float:
+def plain_ratio(pair: str, *, processes: int = PROCESSES, seconds: float = SECONDS) -> float:
     """How many times as fast the second is, by the medians of so many processes of each side, which take turns."""
+    first, second, given = PAIRS[pair]
+    clock = "perf_counter_ns" if pair in BY_THE_CLOCK else "thread_time_ns"
     times: dict[str, list[float]] = {first: [], second: []}
     for turn in range(processes):
         for side in (first, second) if turn % 2 else (second, first):
-            times[side].append(plain_ns(side, given, seconds))
+            times[side].append(plain_ns(side, given, seconds, clock))
     return median(times[first]) / median(times[second])

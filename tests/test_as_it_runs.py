@@ -169,12 +169,13 @@ def test_large_blocks_are_asked_of_the_system_and_told(folder: Path) -> None:
     """Forty megabytes are beyond what the C library ever keeps: clearing them anew takes a thousand times as long."""
     module = Path(plain_pairs.__file__).name
     (folder / module).write_text(Path(plain_pairs.__file__).read_text())
-    first, second, given = plain_pairs.PAIRS["40 MB filled or zeroed"]
+    pair = "40 MB filled or zeroed"
+    first, second, given = plain_pairs.PAIRS[pair]
     sides = (f"{module}:{first}", f"{module}:{second}")
     result, _ = run(folder, Request(compare=sides, calls=(f"{module}:{given}",)), rounds=12)
     [experiment] = result.manifest.experiments
     assert experiment.own_processes
-    plain = plain_ratio(first, second, given, processes=2, seconds=0.2)
+    plain = plain_ratio(pair, processes=2, seconds=0.2)
     assert plain > 20
     assert result.verdicts[0].effects[0].ratio > plain / 2
     frame = result.folder.read_samples().frame()

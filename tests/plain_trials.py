@@ -1,0 +1,66 @@
+"""Prints how near the workbench comes to plain Python: `python -m tests.plain_trials [SECONDS [PAIR...]]`.
+
+Each pair of `plain_pairs` is measured by `pytest --benchmark --compare` for so many seconds, between two measurements
+of the same by plain Python: each side alone in fresh processes. Nothing else may run on the machine meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests import plain_pairs
+from tests.plain_pairs import PAIRS, plain_ratio
+
+SECONDS = 20.0
+
+NEAR = 0.1
+"""Of the ratio: so far apart two measurements of it may lie."""
+
+
+def measured(pair: str, seconds: float, folder: Path, *words: str) -> dict[str, Any]:
+    """The effect that `pytest --benchmark` finds, as verdicts.json has it. Raises RuntimeError with what it printed
+    where it finds none."""
+    file = Path(plain_pairs.__file__)
+    (folder / file.name).write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
+    first, second, given = (f"{file.name}:{name}" for name in PAIRS[pair])
+    run = folder / pair.replace(" ", "-")
+    command = [sys.executable, "-m", "pytest", "--benchmark", "-p", "no:cacheprovider", "--no-causes"]
+    command += ["--compare", first, second, "--call", given, "--budget", f"{seconds:g}", "--run-dir", str(run), *words]
+    said = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    try:
+        [verdict] = json.loads((run / "verdicts.json").read_text(encoding="utf-8"))
+        [effect] = verdict["effects"]
+    except (OSError, ValueError) as error:
+        raise RuntimeError(f"{pair}: exit code {said.returncode}\n{said.stdout}{said.stderr}") from error
+    assert isinstance(effect, dict)
+    return effect
+
+
+def main(seconds: float, pairs: list[str]) -> None:
+    """Print a row as soon as a pair is measured."""
+    print("| pair | plain Python, before and after | workbench | off by |\n|---|---|---|---|", flush=True)
+    near = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for pair in pairs:
+            before = plain_ratio(pair)
+            try:
+                found = measured(pair, seconds, Path(folder))
+            except RuntimeError as error:
+                print(error, file=sys.stderr, flush=True)
+                print(f"| {pair} | {before:.3f} | none | |", flush=True)
+                continue
+            after, ratio = plain_ratio(pair), found["ratio"]
+            off = ratio / (before * after) ** 0.5 - 1
+            near += abs(off) <= NEAR
+            ends = f"[{found['low']:.3f}, {found['high']:.3f}]" if found["low"] is not None else "no interval"
+            print(f"| {pair} | {before:.3f}, {after:.3f} | {ratio:.3f} {ends} | {off:+.1%} |", flush=True)
+    print(f"\n{near} of {len(pairs)} within {NEAR:.0%}")
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]) if len(sys.argv) > 1 else SECONDS, sys.argv[2:] or [*PAIRS])
