@@ -19,6 +19,8 @@ def test_an_answer_comes_through_the_pipe_as_it_was() -> None:
         drawn=({"variant": "fast", "prompt": 3, "length": 16, "kind": "logits"},),
         changed={"good": "turns garbage collection on"},
         elsewhere={"bad": "computes in another thread"},
+        by_wall=("starts",),
+        facts={"starts": {"child_processes": 1}},
         leaks={"leaky": 1 << 33},
     )
     received = RoundAnswer.from_json(json.loads(json.dumps(answer.to_json())))

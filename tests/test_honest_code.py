@@ -24,6 +24,7 @@ from llama_workbench.harness.report.again import command_of
 from llama_workbench.harness.report.side_facts import side_facts_text
 from llama_workbench.harness.session.run import plan_run
 from llama_workbench.harness.spec.answer import RoundAnswer
+from llama_workbench.harness.spec.exits import SessionExit
 from llama_workbench.harness.store.gate_schema import ChangedSetting, SideFacts
 from llama_workbench.harness.store.schema import manifest_of
 from llama_workbench.harness.worker.devices import Spent
@@ -32,6 +33,7 @@ from llama_workbench.harness.worker.watch import Watch
 from llama_workbench.variants import FUNCTION_YARDSTICK
 from tests.runs import Quiet
 from tests.test_judge_change import judged, repository  # noqa: F401 (a fixture)
+from tests.test_pytest_plugin import pytest_process
 from tests.verdicts import a_verdict, an_effect
 
 pytestmark = pytest.mark.usefixtures("warm")
@@ -425,6 +427,13 @@ def test_strictness_is_kept_and_given_again() -> None:
     command = ["pytest", "--benchmark", "--compare", "a.py:f", "a.py:g", "--strict", "--call", "a.py:x"]
     again = command_of(pair, manifest_of({"command": command, "seed": 0}))
     assert again == "pytest --benchmark --compare a.py:f a.py:g --strict --call a.py:x"
+
+
+def test_strict_means_ours_too_though_pytest_has_such_an_option(mine: Path) -> None:
+    """A short name that someone else has taken would be ignored in silence."""
+    words = ["--compare", "mine.py:plain", "mine.py:counted", "--call", "mine.py:text", "--budget", "1"]
+    said = pytest_process("--benchmark", "--strict", "-p", "no:cacheprovider", *words, cwd=mine)
+    assert said.returncode == SessionExit.NO_VERDICT and "checked strictly" in said.stdout, said.stdout
 
 
 def test_judge_change_is_strict(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811

@@ -52,12 +52,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     exits = f"  exit codes of a session that measures:\n{SessionExit.listed()}\n  options"
     group = parser.getgroup(GROUP, f"{about} --workbench-NAME)\n{exits}")
     for option in every_option():
-        group.addoption(f"--workbench-{option.name}", dest=_destination(option), **option.argparse())
+        group.addoption(f"--workbench-{option.name}", dest=f"workbench_{option.key}", **option.argparse())
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_load_initial_conftests(
-    early_config: pytest.Config, parser: pytest.Parser, args: Sequence[str]
+    early_config: pytest.Config, parser: pytest.Parser, args: list[str]
 ) -> Generator[None, object, object]:
     """With `--benchmark`: add the short names that no plugin and no conftest.py has taken."""
     if "--benchmark" not in args:
@@ -67,6 +67,8 @@ def pytest_load_initial_conftests(
         known = parser.parse_known_args(_in_full(args, parser))
         early_config.known_args_namespace.file_or_dir = known.file_or_dir
     leave_out(early_config, parser, _in_full(early_config.invocation_params.args, parser))
+    if "--strict" in args:  # pytest has one of its own; here the word means ours as well
+        args.insert(0, "--workbench-strict")
     result = yield
     add_short_names(parser)
     _refuse_unknown(args, parser)
@@ -89,7 +91,7 @@ def add_short_names(parser: pytest.Parser) -> None:
     for option in every_option():
         if f"--{option.name}" not in taken:
             settings = option.argparse() | {"help": f"short for --workbench-{option.name}"}
-            parser.getgroup(GROUP).addoption(f"--{option.name}", dest=_destination(option), **settings)
+            parser.getgroup(GROUP).addoption(f"--{option.name}", dest=f"workbench_{option.key}", **settings)
 
 
 def _in_full(args: Sequence[str], parser: pytest.Parser) -> list[str]:
@@ -104,13 +106,9 @@ def _names_taken(parser: pytest.Parser) -> set[str]:
     return {name for group in groups for option in group.options for name in option.names()}
 
 
-def _destination(option: Option) -> str:
-    return f"workbench_{option.key}"
-
-
 def _line(config: pytest.Config) -> dict[str, Any]:
     """What the command line has of our options, by their keys."""
-    return {option.key: config.getoption(_destination(option), option.default) for option in every_option()}
+    return {option.key: config.getoption(f"workbench_{option.key}", option.default) for option in every_option()}
 
 
 def _given(config: pytest.Config) -> list[Option]:

@@ -31,4 +31,4 @@ class RoundAnswer:
     def from_json(cls, sent: Mapping[str, Any]) -> RoundAnswer:
         """What `to_json` gave, on the other side of the pipe."""
         samples = tuple(Sample(*each) for each in sent["samples"])
-        return cls(**{**sent, "samples": samples, "drawn": tuple(sent["drawn"])})
+        return cls(**{**sent, "samples": samples, "drawn": tuple(sent["drawn"]), "by_wall": tuple(sent["by_wall"])})
