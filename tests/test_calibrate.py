@@ -22,6 +22,7 @@ from llama_workbench.harness.calibrate import trials as calibrate
 from llama_workbench.harness.calibrate.choice import Selection, following, is_busy, waiting
 from llama_workbench.harness.calibrate.clothes import CLOTHES, KEYS, dressed, offered
 from llama_workbench.harness.calibrate.known import (
+    ALLOCATIONS,
     CASES,
     FOLDER,
     FUNCTIONS,
@@ -30,6 +31,7 @@ from llama_workbench.harness.calibrate.known import (
     KINDS,
     MODELS,
     MOVED,
+    PAYLOADS,
     PLANTED,
     REPEATS,
     TWINS,
@@ -50,12 +52,14 @@ from llama_workbench.harness.calibrate.record import CalibrationError, Trial, ap
 from llama_workbench.harness.calls.built import imported
 from llama_workbench.harness.calls.source import parse
 from llama_workbench.harness.calls.world import WorldTurn
+from llama_workbench.harness.plan.options import Request
 from llama_workbench.harness.report.markdown import ReadmeError
 from llama_workbench.harness.worker.gates.logits import run_cases
 from llama_workbench.harness.worker.gates.op_trace import trace
 from llama_workbench.harness.worker.gates.small import SMALL_LENGTH, small_cases, small_geometries, small_weights
 from llama_workbench.variants.outside import import_file
 from tests.known_trials import trial
+from tests.test_measure import run as measured
 
 # -- the files ---------------------------------------------------------------------------------------------------------
 
@@ -85,11 +89,11 @@ def answers(path: Path) -> list[Any]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("case", CASES[FUNCTIONS])
-def test_twins_of_functions_do_the_same_work(tmp_path: Path, case: str) -> None:
+@pytest.mark.parametrize(("kind", "case"), [(kind, case) for kind in (FUNCTIONS, ALLOCATIONS) for case in CASES[kind]])
+def test_twins_of_functions_do_the_same_work(tmp_path: Path, kind: str, case: str) -> None:
     seen = set[str]()
     for number in range(12):
-        known = KnownComparison(FUNCTIONS, TWINS, case, 0, number)
+        known = KnownComparison(kind, TWINS, case, 0, number)
         (tmp_path / str(number)).mkdir()
         known.write(tmp_path / str(number))
         old, new = [*known.files][:2]
@@ -176,6 +180,22 @@ def test_planted_work_is_one_time_more(kind: str, percent: int) -> None:
         assert abs(known.log_ratio) == pytest.approx(math.log1p(percent / 100), rel=0.011)
 
 
+@pytest.mark.parametrize("case", CASES[ALLOCATIONS])
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_allocations_are_felt_in_a_process_and_the_other_work_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str, payload: str
+) -> None:
+    for kind, of_kind in ((ALLOCATIONS, case), (FUNCTIONS, "words")):
+        number = next(n for n in range(99) if KnownComparison(kind, TWINS, of_kind, 0, n).called_with == payload)
+        known = KnownComparison(kind, TWINS, of_kind, 0, number)
+        known.write(folder := tmp_path / kind)
+        monkeypatch.chdir(folder)
+        _, old, new, _, call = known.command
+        result, _ = measured(folder, Request(compare=(old, new), calls=(call,)), rounds=1)
+        [experiment] = result.manifest.experiments
+        assert experiment.own_processes is (kind == ALLOCATIONS) and not experiment.excluded
+
+
 def test_identical_files_are_the_same_to_the_last_letter() -> None:
     known = KnownComparison(FUNCTIONS, IDENTICAL, "words", 0, 4)
     assert len({*known.files.values()}) == 1 and len(known.files) == 3
@@ -248,7 +268,8 @@ def test_kinds_works_cases_and_neighbours_have_their_shares() -> None:
     works = Counter((each.work, each.percent) for each in trials)
     assert works[TWINS, 0] > 600 / 3 and works[IDENTICAL, 0] > 600 / 6
     assert all(works[PLANTED, percent] > 600 / 20 for percent in REPEATS)
-    assert sum(each.kind == FUNCTIONS for each in trials) == pytest.approx(450, abs=10)
+    kinds = Counter(each.kind for each in trials)
+    assert kinds == pytest.approx({FUNCTIONS: 360, ALLOCATIONS: 120, MODELS: 120}, abs=10)
     assert sum(each.busy for each in trials) == pytest.approx(300, abs=8)
     cases = Counter(each.case for each in trials if each.kind == FUNCTIONS and each.work == TWINS)
     assert {*cases} == {*CASES[FUNCTIONS]} and max(cases.values()) - min(cases.values()) <= 4
@@ -266,7 +287,7 @@ def test_one_kind_and_size_may_be_asked_for() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("modles", "", ""), "--kinds modles: there is functions, models"),
+        (("modles", "", ""), "--kinds modles: there is functions, allocations, models"),
         (("", "planted-4", ""), "--only planted-4: there is twins, identical, planted, planted-1"),
         (("", "", "nothing"), "--cases nothing: there is arithmetic"),
         (("models", "", "words"), "--cases words: none of them is of --kinds models"),

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from .known import CASES, FUNCTIONS, IDENTICAL, KINDS, MODELS, PLANTED, REPEATS, TWINS, KnownComparison
+from .known import ALLOCATIONS, CASES, FUNCTIONS, IDENTICAL, KINDS, MODELS, PLANTED, REPEATS, TWINS, KnownComparison
 from .record import Trial
 
 WAITING = 24
 """Comparisons that wait for their second run, at most: half as many on average, so that the runs of one comparison
 are as many trials and several minutes apart."""
 
-SHARES = {FUNCTIONS: 3, MODELS: 1}
-"""Comparisons of each kind: one of models takes several times as long."""
+SHARES = {FUNCTIONS: 3, ALLOCATIONS: 1, MODELS: 1}
+"""Comparisons of each kind: one of allocations or models takes several times as long."""
 
 Piece = tuple[str, int]
 """What work, and how much more of it in percent."""

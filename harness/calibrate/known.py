@@ -18,8 +18,10 @@ from llama_workbench.variants.one_file import one_file
 
 from .clothes import dressed, offered, repeating, word
 
-FUNCTIONS, MODELS = "functions", "models"
-KINDS = (FUNCTIONS, MODELS)
+FUNCTIONS, ALLOCATIONS, MODELS = "functions", "allocations", "models"
+KINDS = (FUNCTIONS, ALLOCATIONS, MODELS)
+"""Allocations are functions that are felt in the process: they have large blocks handed over by the system, or leave
+garbage to the collector. So each side has a process of its own, and a round takes longer."""
 
 TWINS, IDENTICAL, PLANTED = "twins", "identical", "planted"
 """The same work in other clothes; the very same text in two files; known work more on one side."""
@@ -28,11 +30,13 @@ REPEATS = {1: 100, 2: 50, 3: 33, 5: 20, 10: 10}
 """Percent more work → how often the side with less of it does it; the other does it once more."""
 
 FOLDER = Path(__file__).with_name("cases")
+ALLOCATING = ("blocks", "garbage")
 CASES: Mapping[str, Sequence[str]] = {
-    FUNCTIONS: sorted(path.stem for path in FOLDER.glob("[!_]*.py")),
+    FUNCTIONS: sorted(path.stem for path in FOLDER.glob("[!_]*.py") if path.stem not in ALLOCATING),
+    ALLOCATIONS: ALLOCATING,
     MODELS: ("fast", "gpt_fast", "single_file_inline"),
 }
-"""Of functions, files here; of models, presets whose source is written into one file."""
+"""Of functions and allocations, files here; of models, presets whose source is written into one file."""
 
 PAYLOADS = ("fixed", "mixed")
 WORKLOAD, LONGER = "prefill-tiny-t16", "decode-15m-c64"
@@ -104,7 +108,7 @@ class KnownComparison:
     @cached_property
     def called_with(self) -> str:
         """The payload, or the workload of models."""
-        if self.kind == FUNCTIONS:
+        if self.kind != MODELS:
             return self._draw("payload").choice(PAYLOADS)
         return WORKLOAD if self.percent else self._draw("workload").choice((WORKLOAD, LONGER))
 
@@ -149,11 +153,11 @@ class KnownComparison:
         sides = [(name, self._base), (place if MOVED in self.clothes else name, changed)]
         old, new = reversed(sides) if self.turned else sides
         made = {f"old/{old[0]}.py": old[1], f"new/{new[0]}.py": new[1]}
-        return made | ({"inputs.py": self._base} if self.kind == FUNCTIONS else {})
+        return made | ({"inputs.py": self._base} if self.kind != MODELS else {})
 
     @cached_property
     def _base(self) -> str:
-        if self.kind == FUNCTIONS:
+        if self.kind != MODELS:
             text = (FOLDER / f"{self.case}.py").read_text(encoding="utf-8") + CASE
         else:
             text = one_file(self.case, "once", "A model in one file.") + WRAPPER
@@ -167,7 +171,7 @@ class KnownComparison:
     @property
     def command(self) -> list[str]:
         """What `pytest --benchmark` is given in a folder with these files."""
-        function = "work" if self.kind == FUNCTIONS else "build"
+        function = "build" if self.kind == MODELS else "work"
         old, new = (f"{path.partition('/')[0]}={path}:{function}" for path in [*self.files][:2])
         if self.kind == MODELS:
             return ["--compare", old, new, "--workloads", self.called_with]

@@ -27,7 +27,7 @@ class Trial(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    kind: str  # what is compared: functions or models
+    kind: str  # what is compared: functions, allocations or models
     work: str  # twins, identical or planted
     case: str
     percent: int  # more work of one side; 0: none

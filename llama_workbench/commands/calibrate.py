@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 FILE = Path("results/calibration.jsonl")
 MINUTES = 5.0
-BUDGETS = {"functions": 8.0, "models": 60.0}
-"""Seconds of rounds where none were given: a verdict needs a dozen lives, and those with torch begin slowly."""
+BUDGETS = {"functions": 8.0, "allocations": 30.0, "models": 60.0}
+"""Seconds of rounds where none were given: a verdict needs a dozen lives. Where each side has its own, and with torch,
+they begin slowly."""
 
 MOST_FAILURES = 3
 """Trials in a row that end the measuring if none of them could be made."""
@@ -37,9 +38,16 @@ Minutes = Annotated[
 ]
 Budget = Annotated[
     float | None,
-    typer.Option(min=0.5, metavar="S", help="Seconds of rounds of a trial (default: functions 8, models 60)."),
+    typer.Option(
+        min=0.5, metavar="S", help="Seconds of rounds of a trial (default: functions 8, allocations 30, models 60)."
+    ),
 ]
-Kinds = Annotated[str, typer.Option(metavar="KIND,KIND", help="functions, models (default: both).")]
+Kinds = Annotated[
+    str,
+    typer.Option(
+        metavar="KIND,KIND", help="functions, allocations (each side in processes of its own), models (default: all)."
+    ),
+]
 Only = Annotated[
     str, typer.Option(metavar="WORK,WORK", help="twins, identical, planted, or a size of planted work: planted-3.")
 ]
