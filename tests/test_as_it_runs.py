@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import subprocess
+import sys
+from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from llama_workbench.harness.machine.environment import comparable
-from llama_workbench.harness.measure.processes import ALLOCATOR
+from llama_workbench.harness.measure.processes import ALLOCATOR, WorkerProcess
 from llama_workbench.harness.plan.experiments import make_plan
-from llama_workbench.harness.plan.options import PlanError, Request
+from llama_workbench.harness.plan.options import Options, PlanError, Request
+from llama_workbench.harness.profilers.peak_memory import MEMORY
 from llama_workbench.harness.report.comparison import screens
 from llama_workbench.harness.report.side_facts import CALM, faults_text, side_facts_text
 from llama_workbench.harness.report.stored import evidence_of
 from llama_workbench.harness.session import run as session
+from llama_workbench.harness.session.run import plan_run
 from llama_workbench.harness.store.gate_schema import SideFacts
 from tests import plain_pairs
 from tests.plain_pairs import plain_ratio
 from tests.test_measure import run
 
 NOTES = """
-import gc, json, os
+import ctypes, gc, json, os
 from pathlib import Path
 
 NOTED = Path(__file__).with_name("noted.txt")
-KEPT = []
+LOOKED = []
 
 
 def note(side):
@@ -69,9 +76,68 @@ def freezes(number):
     return number
 
 
+GATED = Path(__file__).with_name("gated.txt")
+
+
+def turns_off_late(number):
+    if not GATED.exists():
+        GATED.write_text(str(os.getpid()))
+    if GATED.read_text() != str(os.getpid()):
+        gc.disable()
+    note("turns_off_late")
+    return number
+
+
+def sets_late(number):
+    if not GATED.exists():
+        GATED.write_text(str(os.getpid()))
+    if GATED.read_text() != str(os.getpid()):
+        gc.set_threshold(50, 5, 5)
+    note("sets_late")
+    return number
+
+
 def keeps():
     kept = [[number] for number in range(30_000)]
     return lambda number: number + 0 * len(kept)
+
+
+def needs_much(number):
+    gc.set_threshold(50, 5, 5)
+    return number + 0 * len(bytearray(8_000_000))
+
+
+def needs_less(number):
+    return number + 0 * len(bytearray(2_000_000))
+
+
+class Allocated(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in "arena ordblks smblks hblks hblkhd".split()]
+    _fields_ += [(name, ctypes.c_size_t) for name in "usmblks fsmblks uordblks fordblks keepcost".split()]
+
+
+def mapped_blocks():
+    # of each block, whether the C library has the system hand it over alone
+    allocated = ctypes.CDLL(None).mallinfo2
+    allocated.restype = Allocated
+    counts, kept = [allocated().hblks], []
+    for size in (300 << 10, 600 << 10, 1 << 20):
+        kept.append(bytearray(size))
+        counts.append(allocated().hblks)
+    return [after - before for before, after in zip(counts, counts[1:])]
+
+
+def looks(number, side="looks"):
+    if not LOOKED:
+        LOOKED.append(mapped_blocks())
+    with NOTED.open("a") as noted:
+        noted.write(json.dumps({"side": side, "process": os.getpid(), "mapped": LOOKED[0]}) + "\\n")
+    return number
+
+
+def looks_alone(number):
+    gc.set_threshold(50, 5, 5)
+    return looks(number, "looks_alone")
 
 
 def collects(number):
@@ -80,11 +146,13 @@ def collects(number):
 """
 
 
-def noted(folder: Path, variant: str, **more: Any) -> tuple[session.Result, dict[str, list[dict[str, Any]]]]:
+def noted(
+    folder: Path, variant: str, baseline: str = "plain", **more: Any
+) -> tuple[session.Result, dict[str, list[dict[str, Any]]]]:
     """A run in real processes, and what each side saw in its calls: not in the process of the gates, and not where
     it is called to check the answers of another one that had the process to itself."""
     (folder / "notes.py").write_text(NOTES)
-    sides = ("notes.py:plain", f"notes.py:{variant}")
+    sides = (f"notes.py:{baseline}", f"notes.py:{variant}")
     result, _ = run(folder, Request(compare=sides, calls=("notes.py:numbers",), **more), rounds=3)
     lines = [json.loads(line) for line in (folder / "noted.txt").read_text().splitlines()]
     [experiment] = result.manifest.experiments
@@ -150,6 +218,26 @@ def test_what_a_side_sets_of_the_collector_is_its_own(folder: Path, variant: str
     assert all(map(what, seen[variant]))
     assert all(line["on"] and line["thresholds"] == [700, 10, 10] for line in seen["plain"])
     assert not of_processes(seen["plain"]) & of_processes(seen[variant])
+    if variant != "freezes":
+        assert "sets the garbage collector" in side_facts_text(experiment.facts, [variant])
+
+
+@pytest.mark.parametrize("variant", ["turns_off_late", "sets_late"])
+def test_who_sets_the_collector_after_its_gate_has_a_process_of_its_own_from_then_on(
+    folder: Path, variant: str
+) -> None:
+    """The round in which that was found does not count: the other side took part in it."""
+    result, seen = noted(folder, variant)
+    [experiment] = result.manifest.experiments
+    assert experiment.own_processes and not experiment.excluded and experiment.rounds == 3
+    assert all(line["on"] and line["thresholds"] == [700, 10, 10] for line in seen["plain"])
+    assert "sets the garbage collector" in side_facts_text(experiment.facts, [variant])
+    assert not experiment.facts[variant].changes
+    frame = result.folder.read_samples().frame()
+    timed = {name: set(frame[frame["variant"] == name]["sub_round"]) for name in ("plain", variant)}
+    assert timed == {"plain": {0}, variant: {0}}, "what was timed in one process with others is several samples"
+    processes = of_processes(seen[variant])
+    assert len(processes) >= 3 and len(of_processes(seen["plain"]) - processes) >= 3
 
 
 @pytest.mark.parametrize("variant", ["keeps()", "collects"])
@@ -163,6 +251,55 @@ def test_who_would_be_felt_by_the_other_has_a_process_of_its_own(folder: Path, v
         assert "collections a call" in side_facts_text(
             {"collects": facts.model_copy(update={"collection_share": 0.3})}, ["collects"]
         )
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="another C library, or an old one")
+def test_beginning_a_process_changes_nothing_of_when_the_system_is_asked_for_memory(folder: Path) -> None:
+    """Each large block that is freed raises the size from which on the C library asks. Importing json is enough for 200
+    KiB: names of programs lie in a table that grows. Beyond what any program does nothing of ours may."""
+    (folder / "plain.py").write_text(NOTES)
+    code = "import plain; print(plain.mapped_blocks())"
+    plain = subprocess.run([sys.executable, "-c", code], cwd=folder, check=True, capture_output=True, text=True)
+    result, seen = noted(folder, "looks_alone", "looks")
+    [experiment] = result.manifest.experiments
+    assert experiment.own_processes and not experiment.excluded
+    assert plain.stdout.strip() == "[1, 1, 1]", "none of these lies where there was room"
+    for side in ("looks", "looks_alone"):
+        first = {line["process"]: line["mapped"] for line in reversed(seen[side])}
+        assert len(first) >= 3 and all(mapped == [1, 1, 1] for mapped in first.values())
+
+
+def test_memory_of_sides_with_processes_of_their_own_is_measured_too(folder: Path) -> None:
+    pytest.importorskip("memray", reason="[profile] is not installed")
+    (folder / "notes.py").write_text(NOTES)
+    sides = ("notes.py:needs_less", "notes.py:needs_much")
+    result, _ = run(folder, Request(compare=sides, calls=("notes.py:numbers",)), rounds=2)
+    [experiment] = result.manifest.experiments
+    assert experiment.own_processes and not experiment.excluded
+    most = {each.variant: each.peak_transient_bytes or 0.0 for each in result.folder.read(MEMORY)}
+    assert 2e6 <= most["needs_less"] < 3e6 and 8e6 <= most["needs_much"] < 9e6
+
+
+@pytest.mark.parametrize("setting", ["sets", "turns_off"])
+@pytest.mark.parametrize("strict", [False, True])
+def test_the_memory_pass_undoes_what_a_side_sets_of_the_collector(folder: Path, setting: str, strict: bool) -> None:
+    pytest.importorskip("memray", reason="[profile] is not installed")
+    (folder / "notes.py").write_text(NOTES)
+    plan = plan_run(Request(compare=("notes.py:plain", f"notes.py:{setting}"), calls=("notes.py:numbers",)), Options())
+    [experiment] = plan.experiments
+    name, functions = experiment.workload.name, plan.functions.sources.items()
+    hello = {"functions": {side: asdict(source) for side, source in functions}, "calm": False, "strict": strict}
+    what: dict[str, Any] = {"workload": experiment.workload.model_dump(), "folder": None, "seed": 0}
+    with closing(
+        WorkerProcess(threads=1, cache=folder, log=folder / "log", hello={**hello, "torch": False})
+    ) as process:
+        process.ask("open", 60.0, **what, call=asdict(plan.calls()[name]))
+        for side in ("plain", setting):
+            assert process.ask("gate", 60.0, workload=name, variant=side)["gate"]["passed"]
+        for side in (setting, "plain"):
+            process.ask("peak", 60.0, workload=name, variant=side)
+    lines = [json.loads(line) for line in (folder / "noted.txt").read_text().splitlines()]
+    assert lines[-1]["side"] == "plain" and lines[-1]["on"] and lines[-1]["thresholds"] == [700, 10, 10]
 
 
 def test_large_blocks_are_asked_of_the_system_and_told(folder: Path) -> None:

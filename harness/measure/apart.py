@@ -74,7 +74,7 @@ def _can_be_sliced(book: ExperimentState, pair: Comparison, call_ns: Mapping[str
     calls_ns = [call_ns.get(name, 0.0) for name in pair.sides]
     return (
         CAN_SLICE
-        and (book.device, book.experiment.workload.threads, book.start_seconds) == ("cpu", 1, 0.0)
+        and (book.device, book.experiment.workload.threads, book.own_processes) == ("cpu", 1, False)
         and all(LEAST_CALL_NS <= each <= MOST_CALL_NS for each in calls_ns)
         and max(calls_ns) < MOST_UNLIKE * min(calls_ns)
     )

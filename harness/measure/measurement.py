@@ -191,7 +191,10 @@ class Schedule:
             self.participants.exclude(name, reason, book, _cause(name, reason, answer))
         for name, reason in answer.failed.items():
             self._lost(group, book, name, reason, rule)
-        if answer.failed or answer.elsewhere or any(map(self.participants.is_outside, answer.changed)):
+        if parted := book.part(answer.facts, group.life.start_seconds if group.life else 0.0):
+            self._end_life(group, rule)
+            self.participants.changed()
+        if parted or answer.failed or answer.elsewhere or any(map(self.participants.is_outside, answer.changed)):
             return  # others may have felt it
         if sliced and not answer.samples and not bad:
             book.lost_blocks += 1  # on a busy machine: less than a call of some side while all computed
@@ -214,12 +217,7 @@ class Schedule:
         if group.life is not None:
             group.life.had.add((finished.workload, chosen.pair))
             group.life.measured_seconds += spent
-        # In a block all sides wait for a busy neighbour at once: their wall times together may be longer than it was.
-        sampled = min(sum(sample.wall_ns for sample in samples) / 1e9, spent)
-        book.sampled_seconds += sampled
-        if sliced:
-            book.blocks += 1
-            book.beside_seconds = min(book.beside_seconds, max(spent - sampled, 0.0))
+        book.note_seconds(samples, spent, sliced=sliced)
 
     def _lost(self, group: Group, book: ExperimentState, name: str | None, reason: str, rule: Stopping) -> None:
         """A life failed: it is lost and named. Who loses more than FORGIVEN_SHARE of its lives is excluded."""

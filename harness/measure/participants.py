@@ -201,6 +201,15 @@ class ExperimentState:
             if together := {**before, **seen, **({"changes": [*changes.values()]} if changes else {})}:
                 self.facts[name] = together
 
+    def part(self, facts: Mapping[str, Mapping[str, Any]], start_seconds: float) -> bool:
+        """Whether a round found who sets the collector beside others, as no gate had: from here on each side has a
+        process of its own. start_seconds: what starting the shared one took."""
+        if self.own_processes or self.device != "cpu" or not any(seen.get("sets_collector") for seen in facts.values()):
+            return False
+        self.note_facts(facts)
+        self.own_processes, self.start_seconds, self.sliced = True, start_seconds, dict.fromkeys(self.sliced, False)
+        return True
+
     def time_by_wall(self, names: Iterable[str]) -> bool:
         """Time these by wall from here on; whether that is new of one. Verdicts take all samples by one clock, also
         those that were made before."""
@@ -215,6 +224,15 @@ class ExperimentState:
         """Keep in which life these were timed."""
         for sample in finished.samples:
             self.timed_in.setdefault(sample.variant, set()).add(finished.process)
+
+    def note_seconds(self, samples: Iterable[Sample], spent: float, *, sliced: bool) -> None:
+        """Keep how much of the seconds of a round, or block, its samples took."""
+        # In a block all sides wait for a busy neighbour at once: their wall times together may be longer than it was.
+        sampled = min(sum(sample.wall_ns for sample in samples) / 1e9, spent)
+        self.sampled_seconds += sampled
+        if sliced:
+            self.blocks += 1
+            self.beside_seconds = min(self.beside_seconds, max(spent - sampled, 0.0))
 
     def lives_of(self, name: str | None) -> int:
         """In how many lives a variant was timed; without a name, any of them."""

@@ -78,6 +78,8 @@ def _lines(name: str, seen: SideFacts) -> Iterator[str]:
         yield f"{name} starts child processes: its time is wall time, {_share(seen.children_share)} theirs."
     if seen.threads_share is not None:
         yield f"{name} computes in threads of its own: its time is wall time, {_share(seen.threads_share)} theirs."
+    if seen.sets_collector:
+        yield f"{name} sets the garbage collector for its whole process: the others do not run with that."
     if (seen.files_left or 0) > LEAVES_FILES:
         yield f"{name} leaves files open: {seen.files_left:.2g} a call."
     for felt in (False, True):

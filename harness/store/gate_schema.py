@@ -67,6 +67,9 @@ class SideFacts(Shape):
     threads_share: Annotated[
         Amount | None, says("CPU time of its threads beside the calling one, by its wall time; null: they do little")
     ] = None
+    sets_collector: Annotated[
+        StrictBool | None, says("whether it sets the garbage collector, which is left to it in a process of its own")
+    ] = None
     files_left: Annotated[Amount | None, says("files that a call leaves open, on average")] = None
     changes: Annotated[list[ChangedSetting], says("what it changed for its whole process")] = []
 

@@ -20,7 +20,7 @@ from .devices import Spent
 from .gates.outcome import LogitsGate
 from .runners import Runner, runner_of, takes_requests, variant_of
 from .state import Bench, Subject, Worker
-from .watch import OWN_THREADS_SHARE, THRESHOLDS, WAITING_SHARE, queued_ns, waits
+from .watch import OWN_THREADS_SHARE, WAITING_SHARE, queued_ns, waits
 
 
 def gate(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
@@ -40,8 +40,8 @@ def gate(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
         # Of what is frozen some goes as it would; more of it, or none, is somebody's doing.
         set_anew = settings != Settings.now() or not 0 < gc.get_freeze_count() <= frozen
         if notes := worker.noted(variant):
-            worker.turn_of("")  # which puts the thresholds back
-            set_anew |= notes.of(variant).changes.pop(THRESHOLDS, None) is not None
+            worker.turn_of("")  # which puts it back
+            set_anew |= notes.found_setting_collector(variant)
         result["disturbs"] = result.get("disturbs", False) or set_anew
         settings.restore()
     if change := worker.changed(variant, files=False):

@@ -24,7 +24,7 @@ from llama_workbench.variants import FUNCTION_YARDSTICK
 from ..machine.clocks import cpu_ns_of
 from .devices import Spent
 from .shared_state import Watched
-from .watch import OWN_THREADS_NS, Turn, Watch, children_of, put_back, tree_of
+from .watch import OWN_THREADS_NS, THRESHOLDS, Turn, Watch, children_of, put_back, tree_of
 
 CLOCKS = frozenset(
     f"{name}{unit}"
@@ -64,21 +64,32 @@ def _set_filters(value: tuple[Any, ...]) -> None:
     getattr(warnings, "_filters_mutated", lambda: None)()
 
 
+def _set_collector(is_on: bool) -> None:
+    (gc.enable if is_on else gc.disable)()
+
+
+COLLECTS = "whether garbage is collected"
+COLLECTOR = (COLLECTS, THRESHOLDS)
+"""Who sets these is measured in a process of its own."""
+
 SETTINGS = (
+    Watched(COLLECTS, gc.isenabled, _set_collector),
     Watched("environment variables", lambda: dict(os.environ), _set_environment),
     Watched("the locale", _locale, _set_locale),
     Watched("which warnings are shown", lambda: tuple(warnings.filters), _set_filters),
 )
-"""Beside those that are watched for everybody: they change nobody's time, but may change what others answer."""
+"""Beside those that are watched for everybody."""
 
 
 @dataclass
 class NotesOfSide:
     """What is known of one side. changes: what it changed for the whole process → whether that could not be undone.
-    again: the same → how it is brought back for its next turn."""
+    again: the same → how it is brought back for its next turn. sets_collector: whether it set the collector in a
+    process that others share."""
 
     changes: dict[str, bool] = field(default_factory=dict)
     again: dict[str, Callable[[], Any]] = field(default_factory=dict)
+    sets_collector: bool = False
     fault: str = ""
     turn: Turn = field(default_factory=Turn)
     calls: int = 0
@@ -169,6 +180,20 @@ class Notes:
             left = f"{seen.files_left:,} after {seen.calls:,} calls, and its process may have {most:,} (ulimit -n)"
             seen.fault = f"leaves files open, {left}: close them in each call"
 
+    def found_setting_collector(self, name: str) -> bool:
+        """Whether a side set the collector, which was undone, since this was last asked."""
+        seen = self.of(name)
+        taken = [seen.changes.pop(what, None) for what in COLLECTOR]
+        seen.sets_collector |= (is_new := taken != [None, None])
+        return is_new
+
+    def leave_collector(self) -> None:
+        """From here on the collector is the side's own: nobody else runs in the process."""
+        self.may_collect = False
+        self._more = [(setting, before) for setting, before in self._more if setting.what not in COLLECTOR]
+        for name in self._seen:
+            self.found_setting_collector(name)
+
     def needs_wall(self, name: str) -> bool:
         """Whether the CPU time of the calling thread is not all that a call costs."""
         seen = self.of(name)
@@ -178,10 +203,13 @@ class Notes:
         """By the fields of `SideFacts`; those that say nothing are left out."""
         seen = self.of(name)
         wall_ns, threads_ns = max(seen.turn.wall_ns, 1), seen.turn.others_ns
+        if seen.sets_collector:  # said once; its turn in a check of answers brought it back
+            self.found_setting_collector(name)
         facts = {
             "children_share": seen.children_ns / wall_ns if seen.has_children else None,
             "threads_share": threads_ns / wall_ns if seen.turn.threads_compute else None,
             "files_left": seen.files_left / max(seen.calls, 1) or None,
+            "sets_collector": seen.sets_collector or None,
             "changes": [{"what": what, "felt": felt} for what, felt in seen.changes.items()] or None,
         }
         return {field: value for field, value in facts.items() if value is not None}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from typing import Any
 
+from .collector import Settings
 from .devices import Device
 from .runners import Runner, runner_of
 from .state import Bench, Worker
@@ -12,8 +13,15 @@ from .state import Bench, Worker
 
 def peak(worker: Worker, workload: str, variant: str) -> dict[str, int]:
     """Most bytes that one warmed-up call allocates at a time above what lives already, on the device; and how many
-    importing the function anew and calling it once leaves."""
-    bench = worker.benches[workload]
+    importing the function anew and calling it once leaves. What it sets of the collector is undone for the next one."""
+    bench, settings = worker.benches[workload], Settings.now()
+    try:
+        return _peak(worker, bench, variant)
+    finally:
+        settings.restore()
+
+
+def _peak(worker: Worker, bench: Bench, variant: str) -> dict[str, int]:
     with worker.modes_of(bench):
         runner = runner_of(worker, bench, bench.subjects[variant].variant)
         most = peak_of_call(runner, bench, bench.workload.tokens, worker.device)

@@ -236,7 +236,7 @@ class OpenRound:
         if not (self.worker.calm or self.shares):
             self.worker.watch.leave_out(THRESHOLDS)
             if self.worker.notes is not None:
-                self.worker.notes.may_collect = False
+                self.worker.notes.leave_collector()
         self.begun_ns = perf_counter_ns()
         self.prompt_of = self.prompts(self.shape.most_calls)
 
@@ -313,6 +313,8 @@ class OpenRound:
             self.bench.subjects[name].asked = asked[-1][0] if asked else 0
         self.worker.sampled(name, count, len(kept), spent)
         change = self.worker.changed(name)
+        if self.shares and not self.worker.calm and (notes := self.worker.noted(name)):
+            notes.found_setting_collector(name)
         if spent.wall_ns <= 0 or spent.cpu_ns < 0:
             change = change or "takes no time by the clocks of its process: it must have replaced them"
         wanted = not self.worker.calm
