@@ -136,6 +136,24 @@ def test_what_has_nothing_in_common_and_one_run_alone_are_refused(
         assert said in capsys.readouterr().err
 
 
+def test_what_one_run_alone_measured_calm_is_said(
+    runs: dict[str, RunFolder], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where models beside it are calm in both, so that the machine's settings are the same."""
+    there = write_run(tmp_path / "there", rounds=12, only=[MODEL])
+    manifest = there.read_manifest()
+    manifest["experiments"][0]["workload"]["calm"] = False
+    there.write_json("run.json", manifest)
+    told = f"{MODEL}: one run measured it calm, the other as it runs"
+    for words in (
+        ["agree", str(runs["first"].path), str(there.path)],
+        ["judge", str(runs["first"].path), "--markdown", "--session", str(there.path)],
+    ):
+        with pytest.raises(SystemExit):
+            main(words)
+        assert told in " ".join(capsys.readouterr().out.split())
+
+
 def test_another_machine_is_named(
     runs: dict[str, RunFolder], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

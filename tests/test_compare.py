@@ -394,6 +394,8 @@ def test_no_yardstick(base: RunFolder, tmp_path: Path) -> None:
     ("change", "reason"),
     [
         ({"tokens": 64}, "the workload is another one now (tokens)"),
+        ({"calm": False}, "the workload is another one now (calm)"),
+        ({"calm": True}, ""),  # which a run from before does not say
         ({"description": "other words"}, ""),
     ],
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from llama_workbench.variants import YARDSTICKS
 
@@ -21,7 +22,7 @@ from ..spec.entered import EnteredName
 from ..store.errors import RunError
 from ..store.folder import RunFolder
 from ..store.gate_schema import Trace
-from ..store.schema import Key, Standings
+from ..store.schema import Key, Standings, Workload, WorkloadResult
 from .rows import Answer, Counted, Row
 from .thresholds import Thresholds, What
 
@@ -181,11 +182,17 @@ def unlike(key: Key, old: Standings, now: Standings) -> str:
     changed = sorted(
         name
         for name in before.workload.keys() | today.workload.keys()
-        if name != "description" and before.workload.get(name) != today.workload.get(name)
+        if name != "description" and _of_workload(before, name) != _of_workload(today, name)
     )
     if changed:
         return f"the workload is another one now ({', '.join(changed)})"
     return "the checkpoints differ" if before.checkpoint != today.checkpoint else ""
+
+
+def _of_workload(result: WorkloadResult, name: str) -> Any:
+    """What a workload says there; an older run does not say what it could not have been otherwise."""
+    known = Workload.model_fields.get(name)
+    return result.workload.get(name, None if known is None or known.is_required() else known.default)
 
 
 def _is_subject(key: Key) -> bool:

@@ -35,8 +35,8 @@ class FleetVerdicts:
 
     def manifest(self, earlier: Manifest) -> Manifest:
         """run.json with what was found."""
-        found = {"machines": self.machines, "noise": Noise(line=self.noise), "unit": self.unit}
-        return earlier.model_copy(update=found)
+        judged = {"machines": self.machines, "noise": Noise(line=self.noise), "unit": self.unit}
+        return earlier.model_copy(update=judged)
 
 
 def verdicts_of(fleet: FleetFolder) -> FleetVerdicts:

@@ -7,13 +7,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from ..machine.environment import comparable
 from ..spec.words import GIVEN
+from ..store.schema import Manifest
 from ..store.sitting_schema import Sources
 from ..store.verdict_schema import Effect, Verdict
 
 T = TypeVar("T")
 
 NOT_COMPARABLE = "The machine or software is not the same, so they need not agree"
+
+
+def unlike_runs(first: Manifest, second: Manifest) -> list[str]:
+    """Why two runs need not agree: what is another machine or software, and what one alone measured calm."""
+    calm = {each.workload.name: each.workload.calm for each in first.experiments}
+    workloads = [each.workload for each in second.experiments]
+    apart = [each.name for each in workloads if calm.get(each.name, each.calm) != each.calm]
+    differences = comparable(first.machine_facts, second.machine_facts)
+    return [*differences, *(f"{name}: one run measured it calm, the other as it runs" for name in apart)]
 
 
 def changed_code(first: Sources | None, second: Sources | None) -> list[str]:

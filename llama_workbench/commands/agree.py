@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations, starmap
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
@@ -14,6 +14,7 @@ from .shared import AsJson, Failure, print_json, show, table, warn_changed
 
 if TYPE_CHECKING:
     from llama_workbench.harness.report.agreement import RunAgreement
+    from llama_workbench.harness.store.schema import Manifest
 
 
 def command(
@@ -57,15 +58,14 @@ def command(
     if as_json:
         print_json([{"first": first, "second": second} | pair.to_json() for (first, second), pair in pairs.items()])
     else:
-        _show(pairs, [folder.manifest().machine_facts for folder in folders])
+        _show(pairs, [folder.manifest() for folder in folders])
     if not any(pair.compared or pair.judged for pair in pairs.values()):
         raise Failure("these runs have no interval and no verdict in common")
     raise typer.Exit(int(any(pair.other_words for pair in pairs.values())))
 
 
-def _show(pairs: Mapping[tuple[str, str], RunAgreement], machines: Sequence[Mapping[str, Any]]) -> None:
-    from llama_workbench.harness.machine.environment import comparable
-    from llama_workbench.harness.report.agreement import NOT_COMPARABLE
+def _show(pairs: Mapping[tuple[str, str], RunAgreement], runs: Sequence[Manifest]) -> None:
+    from llama_workbench.harness.report.agreement import NOT_COMPARABLE, unlike_runs
     from llama_workbench.harness.report.text import claim_text, effect_text
 
     rows = table("runs", "intervals in both", "no common point", "verdicts in both", "other words")
@@ -78,5 +78,5 @@ def _show(pairs: Mapping[tuple[str, str], RunAgreement], machines: Sequence[Mapp
             show(Text(f"apart: {effect.sides} on {effect.where}: {effect_text(effect)} and {effect_text(later)}"))
         for verdict, other in pair.other_words:
             show(Text(f"other words: {claim_text(verdict)}: {verdict.verdict} and {other.verdict}"))
-    if differences := dict.fromkeys(line for machine in machines[1:] for line in comparable(machines[0], machine)):
+    if differences := dict.fromkeys(line for other in runs[1:] for line in unlike_runs(runs[0], other)):
         show(Text(f"{NOT_COMPARABLE}: {'; '.join(differences)}"))

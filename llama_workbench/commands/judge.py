@@ -127,14 +127,13 @@ def _keep(folder: RunFolder, judged: Rejudged, claims_dir: Path | None) -> None:
 
 def _both_sessions(run: RunFolder, judged: Rejudged, there: RunFolder) -> BothSessions:
     """The run, and the one that --session names. Raises as `read`."""
-    from llama_workbench.harness.machine.environment import comparable
-    from llama_workbench.harness.report.agreement import changed_code
+    from llama_workbench.harness.report.agreement import changed_code, unlike_runs
     from llama_workbench.harness.report.sessions import BothSessions
     from llama_workbench.harness.store.files import MANIFEST, VERDICTS
 
     warn_changed(there, read=(MANIFEST, VERDICTS))
     ours, theirs = judged.manifest, there.manifest()
-    differences = [*comparable(ours.machine_facts, theirs.machine_facts), *changed_code(ours.sources, theirs.sources)]
+    differences = [*unlike_runs(ours, theirs), *changed_code(ours.sources, theirs.sources)]
     first = _session(run, judged.verdicts, ours.dispute, ours.alpha)
     second = _session(there, there.read(VERDICTS), ours.dispute, theirs.alpha)
     return BothSessions(first, second, tuple(dict.fromkeys(differences)))
