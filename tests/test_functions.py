@@ -536,3 +536,5 @@ def test_what_is_worth_saying_of_a_side() -> None:
     assert side_facts_text({"f": SideFacts(first_call_ns=4e9, wall_ns=1e9)}, ["f"]) == "", "not five times as long"
     waits = side_facts_text({"f": SideFacts(waited_ns=50e6, wall_ns=50.4e6)}, ["f"])
     assert waits.startswith("99 % of a call of f is waiting (50 ms of 50.4 ms)") and "the other 400 µs only" in waits
+    waits = side_facts_text({"f": SideFacts(waited_ns=50e6, wall_ns=50.4e6, children_share=0.5)}, ["f"])
+    assert "(50 ms of 50.4 ms), for what it starts" in waits and "only" not in waits, "code can change its children"

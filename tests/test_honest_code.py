@@ -452,7 +452,7 @@ def test_what_is_said_beside_the_number() -> None:
     facts = SideFacts(children_share=0.5, threads_share=1.5, files_left=2, changes=changes)
     text = side_facts_text({"mine": facts, "plain": SideFacts()}, ["mine", "plain"])
     for part in (
-        "mine starts child processes: its time is wall time, of which 50% is theirs.",
+        "mine starts child processes: its time is wall time, of which 50 % is theirs.",
         "mine computes in threads of its own: its time is wall time, beside which 1.5 times as much CPU time is the",
         "mine leaves files open: 2 a call.",
         "mine changes the working directory for its whole process: that is undone after each of",

@@ -42,8 +42,8 @@ def faults_text(facts: Mapping[str, SideFacts], call_ns: Mapping[str, float], fa
         if name in facts
     }
     return " ".join(
-        f"Memory that the system hands over takes about {share:.0%} of a call of {name} ({faults[name]:,.0f} page "
-        "faults a call)."
+        f"Memory that the system hands over takes about {100 * share:.0f} % of a call of {name} ({faults[name]:,.0f} "
+        "page faults a call)."
         for name, share in shares.items()
         if share >= LEAST_SHARE
     )
@@ -57,17 +57,20 @@ def import_text(facts: Iterable[SideFacts]) -> str:
 def _lines(name: str, seen: SideFacts) -> Iterator[str]:
     if (share := seen.collection_share or 0.0) >= LEAST_SHARE:
         times = f"{seen.collections_per_call or 0.0:.3g}"
-        yield f"Collecting garbage takes about {share:.0%} of a call of {name} ({times} collections a call)."
+        yield f"Collecting garbage takes about {100 * share:.0f} % of a call of {name} ({times} collections a call)."
     first_ns, waited_ns, wall_ns = seen.first_call_ns or 0.0, seen.waited_ns or 0.0, seen.wall_ns or 0.0
     if wall_ns and first_ns >= max(LONG_FIRST_CALL * wall_ns, LONG_FIRST_CALL_NS):
         yield f"The first call of {name} took {short_time(first_ns / 1e9)}; it is not in the number."
     if waited_ns and waited_ns >= LEAST_WAITING * wall_ns:
         waited, wall, rest = (short_time(ns / 1e9) for ns in (waited_ns, wall_ns, wall_ns - waited_ns))
-        yield (
-            f"{100 * waited_ns / wall_ns:.0f} % of a call of {name} is waiting ({waited} of {wall}), as for a timer, a "
-            f"lock, a socket or another process: code can change the other {rest} only. Compare the part without the "
-            "wait."
-        )
+        what = f"{100 * waited_ns / wall_ns:.0f} % of a call of {name} is waiting ({waited} of {wall})"
+        if seen.children_share is not None or seen.threads_share is not None:
+            yield f"{what}, for what it starts or for something else."
+        else:
+            yield (
+                f"{what}, as for a timer, a lock, a socket or another process: code can change the other {rest} only. "
+                "Compare the part without the wait."
+            )
     if seen.copies_inputs:
         yield (
             f"A call of {name} changes its input, and --call hands out the same object each time: every call was given "
@@ -91,4 +94,4 @@ def _lines(name: str, seen: SideFacts) -> Iterator[str]:
 def _share(share: float) -> str:
     if share > 1:
         return f"beside which {share:.1f} times as much CPU time is"
-    return f"of which {share:.0%} is" if share >= LITTLE else "of which less than 1 % is"
+    return f"of which {100 * share:.0f} % is" if share >= LITTLE else "of which less than 1 % is"
