@@ -29,7 +29,7 @@ from tests.plain_pairs import plain_ratio
 from tests.test_measure import run
 
 NOTES = """
-import ctypes, gc, json, os
+import ctypes, gc, json, os, sys
 from pathlib import Path
 
 NOTED = Path(__file__).with_name("noted.txt")
@@ -41,6 +41,7 @@ def note(side):
         noted.write(json.dumps({
             "side": side, "process": os.getpid(), "on": gc.isenabled(), "thresholds": gc.get_threshold(),
             "malloc": [name for name in os.environ if name.startswith("MALLOC_")],
+            "bytecode": not sys.dont_write_bytecode,
         }) + "\\n")
 
 
@@ -175,13 +176,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_call_finds_the_collector_on_and_the_allocator_as_it_is(folder: Path) -> None:
+def test_a_call_finds_the_collector_on_and_the_allocator_as_it_is(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     result, seen = noted(folder, "also")
     [experiment] = result.manifest.experiments
     assert not experiment.workload.calm and not experiment.own_processes, "neither would feel the other"
     assert result.manifest.environment is not None and result.manifest.environment.malloc == {}
     for line in (*seen["plain"], *seen["also"]):
-        assert line["on"] and line["thresholds"] == [700, 10, 10] and not line["malloc"]
+        assert line["on"] and line["thresholds"] == [700, 10, 10] and not line["malloc"] and not line["bytecode"]
     assert of_processes(seen["plain"]) & of_processes(seen["also"])
 
 

@@ -6,6 +6,7 @@ import ast
 import contextlib
 import json
 import math
+import os
 import re
 import shutil
 import subprocess
@@ -239,6 +240,17 @@ def test_a_process_of_functions_needs_the_standard_library_alone() -> None:
     words = [sys.executable, "-I", "-S", bootstrap.__file__, "harness.worker.main", "--help"]
     done = subprocess.run(words, capture_output=True, text=True, cwd="/", check=False)
     assert done.returncode == 0 and "gates and times" in done.stdout, done.stderr
+
+
+def test_its_own_modules_are_compiled_once_also_where_python_keeps_nothing(tmp_path: Path) -> None:
+    words = [sys.executable, bootstrap.__file__, "harness.worker.main", "--help"]
+    where = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPYCACHEPREFIX": str(tmp_path)}
+    subprocess.run(words, capture_output=True, check=True, env=where)
+    kept = {path.name.partition(".")[0]: path.stat().st_mtime_ns for path in tmp_path.rglob("harness/**/*.pyc")}
+    assert {"rounds", "notes", "called"} <= {*kept}
+    subprocess.run(words, capture_output=True, check=True, env=where)
+    again = {path.name.partition(".")[0]: path.stat().st_mtime_ns for path in tmp_path.rglob("harness/**/*.pyc")}
+    assert again == kept
 
 
 def test_what_it_imports_is_written_for_the_oldest_python() -> None:

@@ -65,6 +65,7 @@ def verbs_with_torch() -> dict[str, Callable[..., Any]]:
 
 
 def _verbs(channel: Channel, hello: Mapping[str, Any]) -> dict[str, Callable[..., Any]]:
+    sys.dont_write_bytecode = bool(sys.flags.dont_write_bytecode)  # as it was before the bootstrap
     verbs = dict(VERBS)
     if hello.get("torch", True):
         verbs |= {} if hello.get("functions_only") else verbs_with_torch()
