@@ -24,6 +24,8 @@ if ROOT != _PACKAGE:  # a checkout, not a wheel: the packages are siblings of th
 
 __version__ = "0.1.0"
 
+MEASURES = False  # `machine.bootstrap` says so of a process that measures
+
 
 def open(run: str | Path) -> OpenRun:
     """A run as data frames (`verdicts`, `effects`, `samples`), by its folder or by its name under results/.
@@ -52,8 +54,11 @@ def compare(
     expected) says. The result shows itself in a notebook.
 
     Raises ValueError where a function cannot be found or nothing can be measured, AssertionError where the answers
-    differ; the texts say what to do.
+    differ, RuntimeError in a process that measures, which imports the script; the texts say what to do.
     """
+    if MEASURES:
+        fix = 'put the call below `if __name__ == "__main__":`'
+        raise RuntimeError(f"llama_workbench.compare is called where the file is imported to be measured: {fix}")
     from .notebook import compare_functions
 
     return compare_functions(baseline, variant, payload=payload, check=check, budget=budget, threads=threads)

@@ -7,7 +7,7 @@ import math
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -192,6 +192,25 @@ def test_of_the_compared_functions_the_one_whose_own_lines_take_time_is_named() 
     assert told.sentence == "10 ms saved a call in normalise (a.py:7); 4 ms added in g itself (a.py:12)"
     told = found(("baseline", "f", 9, 100), ("variant", "clean", 20, 100))
     assert [cause.name for cause in told.causes] == ["f itself", "clean"]
+
+
+def test_a_function_that_only_calls_one_of_a_library_is_not_blamed_for_its_time() -> None:
+    """`f` is one line, `asyncio.run(main())`: the loop that begins and ends in it takes the time."""
+    plain = found(("baseline", "f", 9, 90), ("baseline", "main", 5, 10), ("variant", "g", 12, 100))
+    places = plain.sampled.lines
+
+    def told(below: Sequence[str], percent: int = 90) -> list[str]:
+        loop = places[0].model_copy(update={"below": list(below), "samples": [10 * percent] * 6})
+        own = places[0].model_copy(update={"line": 8, "samples": [900 - 10 * percent] * 6})
+        entry = plain.sampled.model_copy(update={"lines": [loop, own, *places[1:]]})
+        return [cause.name for cause in Explanation(entry).causes]
+
+    runner = ("run (stdlib/asyncio/runners.py:190)", "BaseEventLoop.close (stdlib/asyncio/base_events.py:70)")
+    assert told(runner)[0] == "asyncio.run, called by f"
+    assert told(["dumps (stdlib/json/__init__.py:231)"])[0] == "json.dumps, called by f"
+    assert told(["Random.shuffle (stdlib/random.py:9)"])[0] == "random.Random.shuffle, called by f"
+    assert told(runner, percent=45)[0] == "f and g themselves", "half of it is in lines of its own"
+    assert told([])[0] == "f and g themselves"
 
 
 def test_work_that_was_only_written_out_elsewhere_is_not_saved() -> None:

@@ -386,6 +386,10 @@ def test_the_help_has_every_exit_code(run_pytest: Callable[..., Any]) -> None:
     assert SessionExit.listed() in said
     shown = " ".join(output("--help").split())
     assert all(f"{code.value} {code.meaning}" in shown for code in VerbExit)
+    for verb in ("compare-revisions", "judge-change", "resume"):
+        listed = re.findall(r"^    (\d+) +\S", output(verb, "--help"), re.MULTILINE)
+        assert [int(code) for code in listed] == [*VerbExit], "those of its own words too"
+    assert f"6    {VerbExit.WRONG.meaning}\n" in output("resume", "--help")
 
 
 def test_where_all_answers_are_wrong_while_timed_there_is_no_verdict(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +101,35 @@ def test_what_is_no_run_or_damaged_is_told(run: Path, tmp_path: Path) -> None:
     (sealed / "verdicts.json").write_text("[]")
     with pytest.raises(RunError, match="its content is not what the run wrote"):
         wb.open(sealed).verdicts  # noqa: B018
+
+
+WITHOUT_GUARD = """\
+import llama_workbench as wb
+
+
+def added(numbers):
+    return sum(numbers)
+
+
+def joined(numbers):
+    return sum([*numbers])
+
+
+def numbers(seed):
+    return [seed] * 1000
+
+
+wb.compare(added, joined, payload=numbers, budget=600)
+"""
+
+
+def test_a_script_that_compares_as_it_is_imported_fails_at_once_and_is_told_the_fix(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(WITHOUT_GUARD)
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=500, check=False
+    )
+    assert done.returncode == 1 and 'put the call below `if __name__ == "__main__":`' in done.stderr, done.stderr
+    assert "hangs" not in done.stderr
 
 
 # -- a real kernel -----------------------------------------------------------------------------------------------------

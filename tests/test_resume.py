@@ -22,6 +22,7 @@ from llama_workbench.harness.measure import measurement as measure
 from llama_workbench.harness.measure.gating import Gates
 from llama_workbench.harness.plan.options import Options, PlanError, Request
 from llama_workbench.harness.plugin.resume import go_on
+from llama_workbench.harness.report.further import further
 from llama_workbench.harness.session import run as session
 from llama_workbench.harness.session.given import _here
 from llama_workbench.harness.spec.conditions import Condition
@@ -419,8 +420,9 @@ GOES_ON = {
     [
         (GOES_ON, ""),
         (GOES_ON | {"sources": {"harness": "", "variants": {"mine": {"digest": "", "file": "my file.py"}}}},
-         " --add-variant 'my file.py:mine'"),
-        (GOES_ON | {"checkpoints": {"own": {"synthetic": False}}}, " --checkpoint PATH"),
+         " --add-variant 'my file.py:mine'  # my file.py: where it lies now"),
+        (GOES_ON | {"checkpoints": {"own": {"synthetic": False}}},
+         " --checkpoint PATH  # PATH: where it lies now"),
         ({}, None),
     ],
     ids=["ours", "from a file", "on a checkpoint", "older run"],
@@ -446,6 +448,23 @@ def test_what_more_time_would_settle_is_followed_by_the_command(
         assert found and found[2] == more
         assert int(found[1]) >= (opened.claims[0].effects[0].seconds_more or 0) > 0
         assert command in evidence.evidence_html(opened, opened.claims[0]).replace("&#39;", "'")
+
+
+def test_who_was_told_where_a_checkpoint_and_claims_lie_says_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    compared = ("team006_before", "team006_after")
+    manifest: dict[str, Any] = GOES_ON | {"checkpoints": {"own": {"synthetic": False}}}
+    run = runs.write_run(
+        "run", only=("prefill-15m-t128",), compare=compared, rounds=20, noise=0.1,
+        factors={"prefill-15m-t128/team006_after": 1.15}, manifest=manifest,
+    )  # fmt: skip
+    options = Options(checkpoint=tmp_path / "models" / "own", claims_folder=Path("my claims"))
+    for folder in options.places.values():
+        folder.mkdir(parents=True)
+    command = further(run.path, data.read_run(run.path).claims, run.manifest(), options)
+    assert command.endswith(" --checkpoint models/own --claims-dir 'my claims'"), command
 
 
 def test_a_settled_comparison_needs_no_more_time(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,9 +16,15 @@ from llama_workbench.harness.evidence.design import Design
 from llama_workbench.harness.evidence.effect import ALPHA
 from llama_workbench.harness.judge.stopping import ENOUGH_ROUNDS, StoppingRule
 from llama_workbench.harness.measure.apart import round_seconds
-from llama_workbench.harness.measure.choosing import nearly_settled, next_to_measure
+from llama_workbench.harness.measure.choosing import (
+    FirstIntervals,
+    first_answer_text,
+    in_time,
+    nearly_settled,
+    next_to_measure,
+)
 from llama_workbench.harness.measure.measurement import charge
-from llama_workbench.harness.measure.participants import ExperimentState, Tally
+from llama_workbench.harness.measure.participants import Begin, ExperimentState, Tally
 from llama_workbench.harness.measure.remaining import Remaining, Wait
 from llama_workbench.harness.plan.experiments import Plan, make_plan
 from llama_workbench.harness.plan.options import Request
@@ -85,6 +92,57 @@ def test_what_the_time_left_will_not_settle_gives_it_to_others() -> None:
     open_ = [(hopeless, waiting(NAMES[0], 0, 101, headline=True)), (other, waiting(NAMES[1], 0, 99))]
     assert next_to_measure(open_, 100)[0] is other
     assert next_to_measure(open_, 200)[0] is hopeless
+
+
+@pytest.mark.parametrize(
+    ("seconds", "given", "said"),
+    [
+        (72.0, 72.0, ", and all 2 first answers 72 s; the budget is 72 s"),
+        (20.0, 25.0, ", and all 2 first answers 72 s; the budget, 25 s, is enough for 1 of them, one after the other: "
+         "--budget 77 is for all"),
+        (10.0, 14.5, ", and all 2 first answers 72 s; the budget, 14.5 s, is too small for any: give --budget 17"),
+        (10.0, math.inf, ", and all 2 first answers 72 s; the budget, 10 s, is too small for any: give --budget 12"),
+    ],
+    ids=["enough", "for one", "for none", "of a run that goes on"],
+)  # fmt: skip
+def test_before_the_first_round_it_is_said_how_long_a_first_answer_takes(
+    seconds: float, given: float, said: str
+) -> None:
+    """Of the budget that is given, gates have had `given - seconds`: what is asked for is so much more than rounds."""
+    dear, cheap, known = book(NAMES[0], 5.0), book(NAMES[1], 1.0), book(NAMES[2], 9.0)
+    text = first_answer_text([(dear, early(12)), (known, late(30)), (cheap, early(12))], seconds, given)
+    assert text == f"a first answer needs 12 processes of about 1 s: some 12 s{said}"
+    assert (cheap.first_seconds, dear.first_seconds, known.first_seconds) == (12, 60, None)
+
+
+def test_one_first_answer_is_told_alone_and_none_where_all_are_there() -> None:
+    alone = [(book(NAMES[0], 5.0), early(12))]
+    assert first_answer_text(alone, 60, 60) == (
+        "a first answer needs 12 processes of about 5 s: some 60 s; the budget is 60 s"
+    )
+    assert first_answer_text([(book(NAMES[0], 5.0), late(12))], 60, 60) == ""
+
+
+def test_what_a_first_answer_takes_counts_the_beginning_of_its_processes() -> None:
+    for beside, seconds in ((True, 24.0), (False, 48.0)):
+        one, other = book(NAMES[0], 1.0), book(NAMES[1], 0.5)
+        one.begin = other.begin = Begin(2.0, beside)  # they share their processes, in which both have a round
+        together = FirstIntervals().plus((one, early(12)))
+        assert together.seconds() == seconds
+        assert together.plus((other, early(12))).seconds() == seconds, "begun anyway, and as long as both rounds"
+        other.begin = Begin(2.0, beside)
+        assert together.plus((other, early(12))).seconds() == 2 * seconds
+
+
+def test_what_can_get_no_first_interval_beside_others_waits_until_they_have_theirs() -> None:
+    dear, cheap, known = book(NAMES[0], 5.0), book(NAMES[1], 1.0), book(NAMES[2], 9.0)
+    open_ = [(dear, early(12)), (known, late(30)), (cheap, early(12))]
+    assert in_time(open_, 72) == open_
+    assert in_time(open_, 71) == open_[1:], "one input is finished before the next is begun"
+    assert in_time(open_, 11) == [open_[1]]
+    assert in_time([open_[0], open_[2]], 11) == [open_[2]], "the estimate may be wrong, and nothing else wants the time"
+    cheap.together, cheap.call_ns = Tally(), dict.fromkeys(VARIANTS, 1e9 / 6)
+    assert in_time([open_[0], open_[2]], 71) == [open_[0]], "what was begun is finished first"
 
 
 def test_a_turn_is_charged_to_all_that_are_measured_in_it() -> None:

@@ -76,7 +76,7 @@ def with_own(sides: Sequence[Source], settings: Iterable[OwnSetting]) -> list[So
     for own in settings:
         if own.side not in by_name:
             problem = f"no side is called {own.side!r}; they are {' and '.join(by_name)}"
-            raise SourceError(f"--side-env {own}: {problem} (NAME=FILE:FUNCTION gives one a name)")
+            raise SourceError(f"--side-env {own}: {problem} ({sides[0].renamed} gives one a name)")
         side = by_name[own.side]
         if own.variable:
             side = replace(side, variables={**side.variables, own.variable: own.value})

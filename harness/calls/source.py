@@ -77,6 +77,16 @@ class Source:
         return f"{name}{replace(self, revision='').shown}{at}"
 
     @property
+    def kind(self) -> str:
+        """What it is, in a word."""
+        return ("import" if self.module else "command") if self.command else "function"
+
+    @property
+    def renamed(self) -> str:
+        """How it is given another name."""
+        return shlex.quote(f"NAME={self.given}") if self.command else "NAME=FILE:FUNCTION"
+
+    @property
     def folders(self) -> tuple[str, ...]:
         """Where its module, and those that this imports from beside it, are looked for."""
         if not self.folder:
@@ -197,7 +207,7 @@ def named_apart(sources: Iterable[Source], taken: Iterable[str] = ()) -> list[So
     for source in every:
         if names.count(source.name) > 1:
             raise SourceError(
-                f"{source.shown}: two functions are called {source.name}: give one a name, NAME=FILE:FUNCTION"
+                f"{source.shown}: two {source.kind}s are called {source.name}: give one a name, {source.renamed}"
             )
     return every
 

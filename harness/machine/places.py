@@ -18,7 +18,7 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from llama_workbench import ROOT
@@ -60,6 +60,18 @@ def called_as() -> list[str]:
 def as_typed(command: Sequence[str]) -> list[str]:
     """A command as a run keeps it; with the folders that were typed where it is this process that was called so."""
     return [*command[:1], *sys.argv[1:]] if list(command) == called_as() else list(command)
+
+
+def with_folders(words: Iterable[str], typed: Sequence[str]) -> list[str]:
+    """Words of a command, as `published` leaves them, with the folders that were typed: those of the same word, or of a
+    file of that name where it was typed in one folder alone."""
+    whole = {published(word): word for word in typed}
+    folders: dict[str, set[str]] = {}
+    for path in re.findall(r"(?:[^\s=,:]*/)+[^/\s=,:@]+\.[^/\s=,:@]+", " ".join(typed)):
+        folders.setdefault(Path(path).name, set()).add(path)
+    typed_once = {name: path for name, (path, *others) in folders.items() if not others}
+    file = re.compile(r"(?<![^\s=,:])[^/\s=,:@]+(?![^\s=,:@])")
+    return [whole.get(word) or file.sub(lambda found: typed_once.get(found[0], found[0]), word) for word in words]
 
 
 def published(text: str) -> str:

@@ -217,7 +217,7 @@ def _placed(sides: Sequence[Source], environments: Sequence[tuple[str, str]]) ->
     for name, place in environments:
         if name and name not in names:
             problem = f"no side is called {name!r}; they are {' and '.join(names)}"
-            raise PlanError(f"{ENV} {name}={place}: {problem} (NAME=FILE:FUNCTION gives one a name)")
+            raise PlanError(f"{ENV} {name}={place}: {problem} ({sides[0].renamed} gives one a name)")
     return [
         replace(
             side, environment=next((place for name, place in reversed(environments) if name in ("", side.name)), "")

@@ -27,6 +27,7 @@ ADD, CALL, CHECK, COMPARE, ENV, SIDE_ENV = "--add-variant", "--call", "--check",
 """Options that bring a user's code, for messages and for commands that go on."""
 
 STATISTIC, CALM = "--statistic", "--calm"
+CHECKPOINT, CLAIMS = "--checkpoint", "--claims-dir"
 
 DEFAULT_BUDGET_SECONDS = 480.0
 WHOLE_BUDGET_SECONDS = 3600.0
@@ -255,10 +256,10 @@ class Options:
     run_dir: Path | None = single("run-dir",
         "where the run is kept (default: results/runs/<time>)", metavar="FOLDER", read=Path)
     publish_to: str = ""  # a URL: see `away`
-    checkpoint: Path | None = single("checkpoint",
+    checkpoint: Path | None = single(CHECKPOINT,
         "a real Llama (Hugging Face folder or .gguf file) for all", metavar="PATH", read=Path, sent=True,
         again="The checkpoint, if the run was given one.", repeated=True)
-    claims_folder: Path = single("claims-dir",
+    claims_folder: Path = single(CLAIMS,
         "folder of claim files (default: those that ship)", metavar="FOLDER", read=Path,
         default=llama_workbench.ROOT / "claims",
         again="Where its claims are, if not those we ship.", asks=True, repeated=True)
@@ -292,6 +293,12 @@ class Options:
     def profiling(self) -> bool | None:
         """Whether stacks have native frames; None where there are no profiles."""
         return self.profile_native if self.profile else None
+
+    @property
+    def places(self) -> dict[str, Path]:
+        """Where something lies that is not ours: option → path, as far as it was given."""
+        claims = None if self.claims_folder == Options.claims_folder else self.claims_folder
+        return {name: path for name, path in ((CHECKPOINT, self.checkpoint), (CLAIMS, claims)) if path is not None}
 
     @property
     def at_most(self) -> str:

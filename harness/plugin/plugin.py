@@ -375,7 +375,7 @@ class Session:
             terminalreporter.write_line(self.result.trouble, red=True)
         terminalreporter.write_line(f"run: {shown} (workbench judge, workbench compare)")
         terminalreporter.write_line(f"look at it: workbench dashboard {shlex.quote(str(shown))}")
-        if command := further(path, self.result.verdicts, self.result.manifest):
+        if command := further(path, self.result.verdicts, self.result.manifest, self.options):
             terminalreporter.write_line(f"go on: {command}")
 
 

@@ -268,7 +268,10 @@ class _Reader:
         self.roots.setdefault(side, self._function(side, below[0]))
         others = tuple(prefix for prefix in _NOT_OWN if not below[0][0].startswith(prefix))
         own = [place for place, frame in enumerate(below) if not place or not frame[0].startswith(others)]
-        return side, tuple(below[: own[-1] + 1]), tuple(below[own[-1] + 1 :])
+        way, rest = tuple(below[: own[-1] + 1]), tuple(below[own[-1] + 1 :])
+        if rest and rest[0][0].startswith(_LOOP[0]) and rest[-1][0].startswith(_LOOP[1]):
+            return side, ((WAITING, 0),), ()  # in a loop of its own, as asyncio.run begins one
+        return side, way, rest
 
     def _file(self, side: str, path: str) -> str:
         name = self.named(path)

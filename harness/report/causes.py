@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -44,6 +45,8 @@ ELSE = "all else: no difference proven"
 ALIKE, LEAST_LETTERS = 0.75, 12
 """So alike (`difflib`), and at least so long, two lines do the same work, where one of them was moved to another
 function."""
+
+_LIBRARY = re.compile(r"(?:stdlib/|site-packages/)?(\w+)")  # at the begin of a file's name
 
 LETTERS = 40  # of a line that a row is named after
 
@@ -150,10 +153,11 @@ class Explanation:
     def _row_name(self, row: PlaceDifference) -> str:
         """What a row is called. That of the two compared functions names one of them where only its lines take time."""
         if row.key == self._themselves:
-            if row.baseline_ns < LEAST_OF_ROW * row.variant_ns:
-                return f"{self.sampled.variant} itself"
-            if row.variant_ns < LEAST_OF_ROW * row.baseline_ns:
-                return f"{self.sampled.baseline} itself"
+            side, name = ("baseline", self.sampled.baseline) if row.ns > 0 else ("variant", self.sampled.variant)
+            if called := _called([line for line in self.by_function[row.key] if line.side == side]):
+                return f"{called}, called by {name}"
+            if min(row.baseline_ns, row.variant_ns) < LEAST_OF_ROW * max(row.baseline_ns, row.variant_ns):
+                return f"{name} itself"
         return row.key
 
     @cached_property
@@ -344,6 +348,15 @@ def _place(line: SampledLine) -> Place:
 def _stack(line: SampledLine) -> tuple[str, ...]:
     """The frames to a line, as `phases_of_stack` reads them."""
     return (*line.way, f"{line.function} ({line.file}:{line.line})", *line.below)
+
+
+def _called(lines: Sequence[SampledLine]) -> str:
+    """The function of a library, such as "asyncio.run", in which these lines spend most of their time; else empty."""
+    times = Counter[str]()
+    for line in lines:
+        function, file = _FRAME.fullmatch(line.below[0]).groups()[:2] if line.below else ("", "")  # type: ignore[union-attr]
+        times[f"{_LIBRARY.match(file)[1]}.{function}" if line.below else ""] += sum(line.samples)  # type: ignore[index]
+    return next((called for called, most in times.items() if most >= MOSTLY * times.total() > 0), "")
 
 
 def _in_words(phases: Collection[str]) -> str:

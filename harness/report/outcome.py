@@ -246,8 +246,10 @@ def cost_text(verdict: Verdict) -> str:
 
 
 def to_settle(verdict: Verdict, command: str) -> str:
-    """What an open verdict would cost, and the `command` for it; empty where nothing is open."""
+    """What an open verdict would cost, and the `command` for it; empty where nothing is open. Where no time is known to
+    settle it, the command is said to measure it again."""
     if not verdict.is_open:
         return ""
-    cost = cost_text(verdict)
-    return f"to settle it{f' ({cost})' if cost else ''}: {command}"
+    needs, cost = ToSettle.of(verdict.effects), cost_text(verdict)
+    does = "to settle it" if needs.settles or needs.begins else "to measure it again"
+    return f"{does}{f' ({cost})' if cost else ''}: {command}"

@@ -15,14 +15,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ..evidence.verdict import MOST_SECONDS
 from ..spec.words import Word
 from ..store.gate_schema import SideFacts
 from ..store.schema import Manifest
 from ..store.verdict_schema import Effect, Verdict
-from .again import command_of
 from .answer import answer
-from .further import goes_on
+from .further import goes_on, seconds_to_settle, settling
 from .outcome import to_settle, verdict_text
 from .side_facts import side_facts_text
 from .text import by_name, claim_text, effect_text, excluded_lines, one_text_line, row_text, run_notes
@@ -117,8 +115,8 @@ def _heading(verdict: Verdict, manifest: Manifest) -> Iterator[RenderableType]:
         lines.append(f"{said}: {one_text_line(verdict.claimed_here)}")
     if verdict.verdict in WITH_REASON or not verdict.effects:
         lines.append(one_text_line(verdict.reason, 1000))
-    more = any(0 < effect.seconds_more <= MOST_SECONDS for effect in verdict.effects)
-    command = AT_THE_END if more and goes_on(manifest) else command_of(verdict, manifest)
+    more = goes_on(manifest) and seconds_to_settle([verdict])
+    command = AT_THE_END if more else settling(verdict, manifest)
     if settle := to_settle(verdict, command):
         lines.append(one_text_line(settle, 1000))
     yield from (Padding(Text(line), (0, 0, 0, 2)) for line in lines)

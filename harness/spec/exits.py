@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from enum import IntEnum
+from types import MappingProxyType
 
 from .words import Cause
 
@@ -20,10 +21,10 @@ class _Meant(IntEnum):
         return member
 
     @classmethod
-    def listed(cls) -> str:
-        """All of them, one on a line, as a help shows them."""
+    def listed(cls, more: Mapping[int, str] = MappingProxyType({})) -> str:
+        """All of them, one on a line, as a help shows them. more: code → what a command says of it itself."""
         width = max(len(str(code.value)) for code in cls)
-        return "\n".join(f"  {code.value:<{width}}  {code.meaning}" for code in cls)
+        return "\n".join(f"  {code.value:<{width}}  {more.get(code, code.meaning)}" for code in cls)
 
 
 WRONG = "a side that you named is left out: its answers are wrong, or it raises, hangs or ends its process"
@@ -44,7 +45,7 @@ class SessionExit(_Meant):
 
 
 class VerbExit(_Meant):
-    """Of `workbench VERB`. Those of a verb say more of theirs in its own help."""
+    """Of `workbench VERB`. The help of a verb says more of some of them."""
 
     DONE = 0, "done; of a question: nothing speaks against it"
     AGAINST = 1, "the answer speaks against it, such as slower: proven"

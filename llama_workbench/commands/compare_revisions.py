@@ -11,8 +11,9 @@ import typer
 from rich.text import Text
 
 from llama_workbench.harness.plan.options import Options, Request, typed
+from llama_workbench.harness.spec.exits import VerbExit
 
-from .shared import AsJson, Failure, print_json, show, table, takes, write_file
+from .shared import AsJson, Failure, ends, print_json, show, table, takes, write_file
 
 if TYPE_CHECKING:
     from llama_workbench.harness.baselines.revisions import Row
@@ -48,6 +49,12 @@ MarkdownFile = Annotated[
 Slower = Annotated[float, typer.Option(metavar="PERCENT", help="More time than this is a regression.")]
 
 
+@ends(
+    {
+        VerbExit.DONE: "no subject is more than --slower percent slower: proven for all that both revisions have",
+        VerbExit.AGAINST: "one is: proven. With --gate time,instructions also where only these tell, by over 0.5 %",
+    }
+)
 @takes(
     INPUTS
     | {
@@ -81,11 +88,6 @@ def command(
 
     \b
     Exit codes:
-      0  no subject is more than --slower percent slower: proven for all that both revisions have
-      1  one is: proven. With --gate time,instructions also where the time cannot tell, and it executes over 0.5 % more
-      2  cannot tell in this time, or it cannot be measured
-      6  no row is slower, and a side gives other answers, raises, hangs or ends its process
-      7  the same of a side that is refused for what it does, or for which the budget is too small
     A subject that one of the revisions does not have, or that cannot be imported in REV_A, is "missing": its row says
     so, and the exit code is by the others. Where all are missing it is 2.
 

@@ -6,12 +6,23 @@ from typing import Annotated, Any
 
 import typer
 
+from llama_workbench.harness.spec.exits import VerbExit
+
 from .compare_revisions import INPUTS, asked_screens, condition, inputs_of, measured, shown
-from .shared import Failure, print_json, takes, write
+from .shared import Failure, ends, print_json, takes, write
 
 Faster = Annotated[float, typer.Option(metavar="PERCENT", help="By more than this it must be faster.")]
 
 
+@ends(
+    {
+        VerbExit.DONE: "accepted: right, and proven to be more than --faster percent faster wherever it is called",
+        VerbExit.AGAINST: "refused: it is proven not to be that much faster",
+        VerbExit.COULD_NOT: "cannot tell in this time; or could not, then one line on standard error is all",
+        VerbExit.WRONG: "refused: its answers are wrong, or it raises, hangs or ends its process; or so does --base",
+        VerbExit.NO_VERDICT: "refused: it cheats, or is faster than this machine can be; or the budget is too small",
+    }
+)
 @takes(INPUTS | {"budget": "Of measuring (60)."})
 def command(
     subject: Annotated[
@@ -31,11 +42,6 @@ def command(
 
     \b
     Exit codes:
-      0  accepted: the answers agree, and it is proven to be more than --faster percent faster, on all it is called with
-      1  refused: it is proven not to be that much faster
-      2  cannot tell in this time, or it cannot be measured (then there is no JSON, and one line on standard error)
-      6  refused: it gives other answers, raises, hangs or ends its process; or what it was made from does
-      7  refused: it cheats or is faster than this machine can be; or no verdict can be given, as --budget is too small
 
     \b
     Examples:

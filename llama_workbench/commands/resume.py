@@ -10,16 +10,24 @@ import typer
 from rich.text import Text
 
 from llama_workbench.harness.plan.options import Options, Request, Start, every_option, typed
-from llama_workbench.harness.spec.exits import VerbExit, of_left_out
+from llama_workbench.harness.spec.exits import SessionExit, VerbExit, of_left_out
 
 from ..results import run_to_go_on
-from .shared import RunArgument, show, takes, write
+from .shared import RunArgument, ends, show, takes, write
 
 if TYPE_CHECKING:
     from llama_workbench.harness.session.run import Result
     from llama_workbench.harness.store.folder import RunFolder
 
 
+@ends(
+    {
+        VerbExit.DONE: SessionExit.DONE.meaning,
+        VerbExit.AGAINST: "a condition of --fail-if is met",
+        VerbExit.COULD_NOT: "refused, or could not: the reason is printed, and the run is as it was",
+        VerbExit.INTERRUPTED: SessionExit.INTERRUPTED.meaning,
+    }
+)
 @takes({option.name: option.again for option in every_option() if option.again})
 def command(run: RunArgument, **given: Any) -> None:
     """Go on with a run that was interrupted or killed, or ended with open verdicts.
@@ -35,12 +43,6 @@ def command(run: RunArgument, **given: Any) -> None:
 
     \b
     Exit codes:
-      0    measured and judged, whatever the verdicts
-      1    a condition of --fail-if is met
-      2    refused, or could not: the reason is printed, and the run is as it was
-      6    a side of the comparison gives other answers, raises, hangs or ends its process
-      7    a side of the comparison is refused for what it does, or the budget is too small
-      130  interrupted (Ctrl-C): what was measured is kept and judged
 
     \b
     Examples:
@@ -50,7 +52,7 @@ def command(run: RunArgument, **given: Any) -> None:
       workbench resume my-fleet --on ray
     """
     result = _measured(run_to_go_on(run), given)
-    _show(result)
+    _show(result, typed(Options, given))
     raise typer.Exit(_exit_code(result))
 
 
@@ -85,14 +87,14 @@ def _measured(folder: RunFolder, given: Mapping[str, Any]) -> Result:
         return session.Run(earlier.plan, options, progress, earlier).measure()
 
 
-def _show(result: Result) -> None:
+def _show(result: Result, options: Options) -> None:
     from llama_workbench.harness.report.causes import explanations_in
     from llama_workbench.harness.report.further import further
     from llama_workbench.harness.report.terminal import verdict_report
 
     if result.verdicts:
         show(verdict_report(result.verdicts, result.manifest, explanations_in(result.folder)))
-    if command := further(result.folder.path, result.verdicts, result.manifest):
+    if command := further(result.folder.path, result.verdicts, result.manifest, options):
         write(f"go on: {command}\n")
     for condition in result.failed_conditions():
         show(Text(f"fails: --fail-if {condition}"))

@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from llama_workbench.harness.plan.options import Option, every_option
+from llama_workbench.harness.spec.exits import VerbExit
 
 from ..results import find_run
 
@@ -41,6 +42,17 @@ def takes(options: Mapping[str, str]) -> Callable[[Callable[..., None]], Callabl
         more = [_parameter(known[name], help_) for name, help_ in options.items()]
         command.__signature__ = signature.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
         command.__annotations__ = {each.name: each.annotation for each in [*own, *more]}
+        return command
+
+    return decorated
+
+
+def ends(more: Mapping[int, str]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorates the function of a verb: below "Exit codes:" its help lists them. more: as in `VerbExit.listed`."""
+
+    def decorated(command: Callable[..., None]) -> Callable[..., None]:
+        head = "Exit codes:\n"
+        command.__doc__ = inspect.cleandoc(command.__doc__ or "").replace(head, f"{head}{VerbExit.listed(more)}\n")
         return command
 
     return decorated
