@@ -86,9 +86,9 @@ def _lines(name: str, seen: SideFacts) -> Iterator[str]:
     if (seen.files_left or 0) > LEAVES_FILES:
         yield f"{name} leaves files open: {seen.files_left:.2g} a call."
     for felt in (False, True):
-        if what := [each.what for each in seen.changes if each.felt is felt]:
+        if changed := [each.what for each in seen.changes if each.felt is felt]:
             then = "the others feel it" if felt else "that is undone after each of its turns"
-            yield f"{name} changes {', '.join(what)} for its whole process: {then}."
+            yield f"{name} changes {', '.join(changed)} for its whole process: {then}."
 
 
 def _share(share: float) -> str:
