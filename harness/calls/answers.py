@@ -154,7 +154,11 @@ def _tables(numpy: Any, got: Any, expected: Any, where: str) -> Iterator[str]:
 def _columns_differ(numpy: Any, got: Any, expected: Any, near: tuple[float, float]) -> Iterator[str]:
     """What is told of two columns of one type. near: how far their numbers may be apart, where they are no arrays."""
 
+    exact = PLAIN - {float}
+
     def differ(ours: Any, theirs: Any) -> bool:
+        if type(ours) is type(theirs) and type(ours) in exact:  # seconds less of a million rows
+            return bool(ours != theirs)
         if isinstance(ours, float) and isinstance(theirs, float):
             return not _near(ours, theirs, near)
         return bool(next(_differences(ours, theirs, ""), ""))
