@@ -11,14 +11,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import duckdb
+if TYPE_CHECKING:
+    import duckdb
 
 
 @contextmanager
 def data_base() -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection of its own, whose temporary views, tables and types end with it. It loads nothing from anywhere,
     writes nothing aside and remembers no file."""
+    import duckdb  # half a second on a busy machine, which nobody waits for before something is measured
+
     base = _opened_once(os.getpid()).cursor()
     try:
         yield base
@@ -32,6 +36,8 @@ def data_base() -> Iterator[duckdb.DuckDBPyConnection]:
 @cache
 def _opened_once(process: int) -> duckdb.DuckDBPyConnection:
     """Opening takes 20 ms, several times what most files take. process: a fork may not use its parent's."""
+    import duckdb
+
     never = dict.fromkeys(
         ("autoinstall_known_extensions", "autoload_known_extensions", "enable_external_file_cache"), "false"
     )

@@ -8,9 +8,8 @@ import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,6 +17,9 @@ from ..spec.sample import Column, sample_columns
 from ..spec.table import NameColumn, Table
 from .data_base import data_base, sql_file, sql_name, sql_text
 from .errors import RESTORE, RunError, first_line
+
+if TYPE_CHECKING:
+    import duckdb
 
 COLUMNS = sample_columns()
 """Columns of samples.parquet: one row is one `Sample` with the round it is of."""
@@ -53,6 +55,8 @@ def table_of_columns(columns: Mapping[str, Column], values: Mapping[str, Sequenc
 def write_table(table: Table, path: Path, facts: Mapping[str, str] | None = None) -> None:
     """With `facts` about it, and a checksum of each column: a file of a run that has not ended shows damage itself.
     Raises OSError."""
+    import duckdb
+
     facts = {**(facts or {}), _CHECKSUMS: json.dumps({name: _crc(table[name]) for name in table.columns})}
     metadata = ", ".join(f"{sql_text(name)}: {sql_text(fact)}" for name, fact in facts.items())
     with data_base() as base:
@@ -180,6 +184,8 @@ def _opened(path: Path, wanted: Mapping[str, Column]) -> Iterator[duckdb.DuckDBP
 
 @contextmanager
 def _damage(path: Path) -> Iterator[None]:
+    import duckdb
+
     try:
         yield
     except (duckdb.Error, UnicodeDecodeError) as error:
