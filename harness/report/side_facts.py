@@ -68,8 +68,8 @@ def _lines(name: str, seen: SideFacts) -> Iterator[str]:
             yield f"{what}, for what it starts or for something else."
         else:
             yield (
-                f"{what}, as for a timer, a lock, a socket or another process: code can change the other {rest} only. "
-                "Compare the part without the wait."
+                f"{what}, as for a timer, a lock, a socket or another process. If that wait is given, code can change "
+                f"the other {rest} only: compare that part alone."
             )
     if seen.copies_inputs:
         yield (
