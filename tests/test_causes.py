@@ -19,6 +19,7 @@ from markupsafe import escape
 
 from llama_workbench import ROOT
 from llama_workbench.dashboard.export.screen import code_html, costs_html
+from llama_workbench.harness.profilers import causes, py_spy
 from llama_workbench.harness.profilers.causes import SampledLine, SampledPair, _Reader, function_at
 from llama_workbench.harness.profilers.peak_memory import MEMORY
 from llama_workbench.harness.report.causes import Explanation, changes, explanations_in
@@ -26,6 +27,7 @@ from llama_workbench.harness.report.code_lines import code_of, code_text
 from llama_workbench.harness.report.comparison import Screen, screens
 from llama_workbench.harness.report.measures import Measure
 from llama_workbench.harness.report.stored import evidence_of
+from llama_workbench.harness.spec.comparison import Comparison
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.causes import divide
 from llama_workbench.harness.store.files import VERDICTS
@@ -409,6 +411,21 @@ def test_where_nothing_can_be_told_it_says_so() -> None:
     )
     refused = Explanation(SampledPair(workload="w", variant="g", baseline="f", reason="py-spy is not installed"))
     assert refused.sentence == "not known: py-spy is not installed" and changes(refused) == []
+    assert refused.told == "why: not known: py-spy is not installed", "nothing was sampled, in 0 s or more"
+    assert re.search(r" \(sampled in \d+ s\)$", same.told)
+
+
+def test_without_its_tool_no_look_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The entry says why nothing is known; that a search goes on would be untrue."""
+    pair = Comparison("w", "g", "f", "time")
+    said: list[str] = []
+    progress: Any = SimpleNamespace(phase=said.append, note=said.append, step=lambda *_: None)
+    folder: Any = SimpleNamespace(write_json=lambda file, entries: said.append(entries[0]["reason"]))
+    nobody: Any = None
+    monkeypatch.setattr(causes, "_pairs", lambda *_: [(None, None, pair)])
+    monkeypatch.setattr(py_spy, "installed", lambda: None)
+    causes.look_for_causes(nobody, folder, progress, lambda pair: (2e6, 1e6), of_models=False)
+    assert said == [py_spy.NOT_INSTALLED]
 
 
 # -- how often it is right --------------------------------------------------------------------------------------------

@@ -93,6 +93,69 @@ def test_who_is_measured_first_keeps_no_more(tmp_path: Path, monkeypatch: pytest
     assert one is not None and other is not None and abs(one - other) < 4096
 
 
+SLOW = """
+import os
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TABLE = []
+
+
+def _filled(seconds):
+    if not TABLE:
+        time.sleep(seconds)
+        TABLE.append(bytearray(1000))
+        with open(f"{HERE}/first-calls", "a") as file:
+            file.write(f"{os.getpid()}\\n")
+
+
+def soon(number):
+    _filled(0.01)
+    return number * number
+
+
+def late(number):
+    _filled(0.6)
+    return number * number
+
+
+def number(seed):
+    return (seed % 1000,)
+"""
+
+
+class Phases(Quiet):
+    """Keeps the titles of what began."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.phases: list[str] = []
+
+    def phase(self, text: str) -> None:
+        self.phases.append(text)
+
+
+def test_a_slow_first_call_is_not_paid_several_times_under_the_tool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pass says that it goes on, makes each first call once more at most, and leaves out those that take long."""
+    (tmp_path / "sides.py").write_text(SLOW)
+    monkeypatch.chdir(tmp_path)
+    request = Request(compare=("sides.py:soon", "sides.py:late"), calls=("sides.py:number",))
+    options, progress = Options(budget_seconds=1, run_dir=tmp_path / "run"), Phases()
+    Run(plan_run(request, options), options, progress).measure()
+    assert "memory: what a call takes and keeps" in progress.phases
+    soon, late = (
+        next(each for each in RunFolder(tmp_path / "run").read(MEMORY) if each.variant == name)
+        for name in ("soon", "late")
+    )
+    assert soon.kept_bytes is not None and soon.kept_bytes > 1000
+    assert late.kept_bytes is None and late.reason is None
+    assert soon.peak_transient_bytes is not None and late.peak_transient_bytes is not None
+    processes = (tmp_path / "first-calls").read_text().split()
+    assert processes.count(processes[-1]) == 3, "each side's, and that of what is kept of one"
+
+
 def test_who_keeps_more_is_not_praised_for_a_smaller_peak(run: RunFolder) -> None:
     screen = screen_of(run)
     assert {KEPT, PEAK} <= {measure.what for measure in screen.measures}

@@ -23,7 +23,8 @@ class ProfiledVariant:
     """A variant on a workload, opened in a process that waits for verbs.
 
     folder: of the run. added: files that were given to the run, so that stacks can name them. native: whether frames
-    of kernels are asked for. is_function: it is a function and no model.
+    of kernels are asked for. is_function: it is a function and no model. first_call_seconds: of the first call in its
+    gate. spare_seconds: how long what may be left out can take.
     """
 
     process: WorkerProcess
@@ -33,10 +34,12 @@ class ProfiledVariant:
     added: Sequence[Path] = ()
     native: bool = False
     is_function: bool = False
+    first_call_seconds: float = 0.0
+    spare_seconds: float = PASS_SECONDS
 
-    def ask(self, verb: str) -> Any:
+    def ask(self, verb: str, **arguments: Any) -> Any:
         """The answer of the process to a verb about this variant. Raises WorkerFailed."""
-        return self.process.ask(verb, PASS_SECONDS, workload=self.workload, variant=self.variant)
+        return self.process.ask(verb, PASS_SECONDS, workload=self.workload, variant=self.variant, **arguments)
 
     def stacks(self) -> Path:
         """Where stacks of this variant belong."""

@@ -110,7 +110,7 @@ def look_for_causes(
     call of baseline and variant, None where a pair does not differ. What a tool refuses is the entry's `reason`."""
     entries: list[dict[str, Any]] = []
     pairs = [each for each in _pairs(measurement, of_models) if differing(each[2]) is not None]
-    if pairs:
+    if pairs and py_spy.installed() is not None:  # else each entry says so at once
         progress.phase("causes: where the difference is")
     for group, book, pair in pairs:
         begun = time.monotonic()

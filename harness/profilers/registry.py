@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -13,7 +14,7 @@ from ..machine.modules import defined
 from ..measure.groups import Group
 from ..measure.measurement import Measurement
 from ..measure.participants import ExperimentState, Progress
-from ..measure.passes import kept_apart
+from ..measure.passes import PASS_SECONDS, kept_apart
 from ..measure.processes import WorkerFailed
 from ..spec.comparison import Comparison
 from ..store.folder import RunFolder
@@ -22,7 +23,10 @@ from .causes import look_for_causes
 from .peak_memory import PROFILER as PEAK_MEMORY
 
 SHORT_CALL_NS = 1e8
-"""Calls up to this long are looked at for their memory without being asked to: three, under a tool that slows them."""
+"""Calls up to this long are looked at for their memory without being asked to: some, under a tool that slows them."""
+
+SPARE_SHARE, LEAST_SPARE_SECONDS = 0.5, 10.0
+"""So much of the budget, or so many seconds if that is more, may pass before a look leaves out what takes long."""
 
 
 @cache
@@ -53,7 +57,6 @@ def look_closer(
         with kept_apart("causes", folder.path, progress):
             look_for_causes(measurement, folder, progress, differing, of_models=of_models)
     if profiles or native:
-        progress.phase("profiles and memory")
         with kept_apart("profiles and memory", folder.path, progress):
             _run_passes(measurement, folder, progress, native=native)
     elif causes:
@@ -67,7 +70,8 @@ def _run_passes(measurement: Measurement, folder: RunFolder, progress: Progress,
     Left out are controls, and cells of the grid that no claim compares by name: each differs from others in one axis,
     which other pairs of variants show as well, and there are 16 of them.
     """
-    _look(measurement, folder, progress, profilers(), lambda group, book, name: True, native=native)
+    tools = profilers()
+    _look(measurement, folder, progress, "profiles and memory", tools, lambda group, book, name: True, native=native)
 
 
 def _measure_functions_memory(measurement: Measurement, folder: RunFolder, progress: Progress) -> None:
@@ -84,19 +88,23 @@ def _measure_functions_memory(measurement: Measurement, folder: RunFolder, progr
         )
 
     if not extras.lacking("profile"):
-        _look(measurement, folder, progress, [PEAK_MEMORY], is_cheap)
+        spare = min(max(SPARE_SHARE * measurement.setting.budget_seconds, LEAST_SPARE_SECONDS), PASS_SECONDS)
+        title = "memory: what a call takes and keeps"
+        _look(measurement, folder, progress, title, [PEAK_MEMORY], is_cheap, spare_seconds=spare)
 
 
 def _look(
     measurement: Measurement,
     folder: RunFolder,
     progress: Progress,
+    title: str,
     tools: Sequence[Profiler],
     wanted: Callable[[Group, ExperimentState, str], bool],
     *,
     native: bool = False,
+    spare_seconds: float = math.inf,
 ) -> None:
-    """What a tool refuses is the entry's `reason`."""
+    """What a tool refuses is the entry's `reason`. spare_seconds: after so many, what may be left out of a look is."""
     given = (*measurement.setting.added.values(), *measurement.setting.functions.values())
     added = [source.file for source in given if source.file]
     work = [
@@ -106,6 +114,9 @@ def _look(
         for name in book.remaining().variants
         if (name in _compared(book) or name not in book.experiment.grid) and wanted(group, book, name)
     ]
+    if work:
+        progress.phase(title)
+    end = time.monotonic() + spare_seconds
     entries: dict[Profiler, list[dict[str, Any]]] = {profiler: [] for profiler in tools}
     each_seconds = sum(profiler.seconds(native=native) for profiler in entries)
     for index, (group, book, name) in enumerate(work):
@@ -113,7 +124,11 @@ def _look(
         progress.step(f"profile {workload.name}: {name}", index / len(work), (len(work) - index) * each_seconds)
         for profiler, records in entries.items():
             process = measurement.gates.standing(group)
-            at = ProfiledVariant(process, workload.name, name, folder.path, added, native, workload.kind == "call")
+            at = ProfiledVariant(
+                process, workload.name, name, folder.path, added, native, workload.kind == "call",
+                first_call_seconds=book.facts.get(name, {}).get("first_call_ns", 0.0) / 1e9,
+                spare_seconds=min(end - time.monotonic(), PASS_SECONDS),
+            )  # fmt: skip
             rest: Mapping[str, Any] = {"reason": book.lost_in_passes.get(name)}
             if name not in book.lost_in_passes:
                 try:

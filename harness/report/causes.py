@@ -278,9 +278,10 @@ class Explanation:
 
     @property
     def told(self) -> str:
-        """The sentence with what it took to find out: "why: mostly ... (sampled in 9 s)"."""
+        """The sentence with what it took to find out: "why: mostly ... (sampled in 9 s)", if anything was sampled."""
         text = "; ".join(filter(None, (self.sentence, self.reason)))
-        return f"why: {text} (sampled in {self.sampled.seconds:.0f} s)" if text else ""
+        took = f" (sampled in {self.sampled.seconds:.0f} s)" if self.division is not None else ""
+        return f"why: {text}{took}" if text else ""
 
     def _is_large(self, cause: FunctionCause) -> bool:
         before, after = self.call_ns

@@ -11,21 +11,22 @@ from .runners import Runner, runner_of
 from .state import Bench, Worker
 
 
-def peak(worker: Worker, workload: str, variant: str) -> dict[str, int]:
-    """Most bytes that one warmed-up call allocates at a time above what lives already, on the device; and how many
-    importing the function anew and calling it once leaves. What it sets of the collector is undone for the next one."""
+def peak(worker: Worker, workload: str, variant: str, keeps: bool) -> dict[str, int | None]:
+    """Most bytes that one warmed-up call allocates at a time above what lives already, on the device; and, where asked
+    (`keeps`), how many importing the function anew and calling it once leaves. What it sets of the collector is undone
+    for the next one."""
     bench, settings = worker.benches[workload], Settings.now()
     try:
-        return _peak(worker, bench, variant)
+        return _peak(worker, bench, variant, keeps)
     finally:
         settings.restore()
 
 
-def _peak(worker: Worker, bench: Bench, variant: str) -> dict[str, int]:
+def _peak(worker: Worker, bench: Bench, variant: str, keeps: bool) -> dict[str, int | None]:
     with worker.modes_of(bench):
         runner = runner_of(worker, bench, bench.subjects[variant].variant)
         most = peak_of_call(runner, bench, bench.workload.tokens, worker.device)
-        return {"peak_transient_bytes": most, "kept_bytes": kept(worker, bench, variant)}
+        return {"peak_transient_bytes": most, "kept_bytes": kept(worker, bench, variant) if keeps else None}
 
 
 def kept(worker: Worker, bench: Bench, variant: str) -> int:
@@ -44,8 +45,9 @@ def kept(worker: Worker, bench: Bench, variant: str) -> int:
         return called.make()(*arguments)
 
     try:
-        # Twice, or the first function would pay for what importing, and watching it, leave in the process once.
-        worker.device.kept_bytes(first_call)
+        # Imported twice, or the first function would pay for what that, and watching it, leave in the process once.
+        # Called once: a first call that builds a table takes many times as long while it is watched.
+        worker.device.kept_bytes(lambda: bench.kind.variant(worker, bench, variant))
         return worker.device.kept_bytes(first_call)
     finally:
         bench.called[variant] = before
