@@ -135,9 +135,10 @@ def rounds_of(manifest: dict[str, Any]) -> int:
 
 
 def quick(command: str) -> str:
-    """The same command with a budget of a second: how long it takes is not what is asked here."""
-    command, budgets = re.subn(r"(?<= --budget )\d+", "1", command)
-    return command if budgets else f"{command} --budget 1"
+    """The same command with a small budget: how long it takes is not what is asked here. On a busy machine less than
+    this is too small for a percentile."""
+    command, budgets = re.subn(r"(?<= --budget )\d+", "4", command)
+    return command if budgets else f"{command} --budget 4"
 
 
 ELSEWHERE = "--compare new/ways.py:once ways.again=new/ways.py:again --call data/made.py:numbers"
@@ -176,7 +177,8 @@ def answers_again(project: Project, command: str, codes: tuple[int, ...]) -> Non
 def test_what_a_session_prints_can_be_pasted(project: Project, asked: str) -> None:
     if "--env" in asked:
         project.make_environment("there")
-    first = project.paste(f"pytest --benchmark --no-causes --budget 0.5 {asked}")
+    seconds = 2 if "p90" in asked else 0.5
+    first = project.paste(f"pytest --benchmark --no-causes --budget {seconds} {asked}")
     assert first.returncode == SessionExit.DONE, first.stdout + first.stderr
     [run] = [str(each.relative_to(project.folder)) for each in project.runs()]
     assert f"run: {run} (workbench judge, workbench compare)" in first.stdout

@@ -6,6 +6,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -23,6 +24,9 @@ BUDGET = "--budget"
 
 LEAST_SECONDS = 5
 """Of the command's budget."""
+
+SLACK = 1.5
+"""For a first interval the command gives so much more than was estimated: the machine may be busier then."""
 
 
 def goes_on(manifest: Manifest) -> bool:
@@ -63,7 +67,8 @@ def _named_places(manifest: Manifest) -> dict[str, Path]:
 def seconds_to_settle(verdicts: Iterable[Verdict]) -> float:
     """Seconds of the clock with which what is open is settled, or gets its first interval; 0 where none would do."""
     needs = ToSettle.of(effect for verdict in verdicts if verdict.is_open for effect in verdict.effects)
-    return clock_seconds((*needs.settles, *needs.begins))
+    begins = [replace(effect, seconds_more=SLACK * effect.seconds_more) for effect in needs.begins]
+    return clock_seconds((*needs.settles, *begins))
 
 
 def settling(verdict: Verdict, manifest: Manifest) -> str:
