@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.evidence.design import Design
 from llama_workbench.harness.evidence.effect import ALPHA
 from llama_workbench.harness.judge.stopping import ENOUGH_ROUNDS, StoppingRule
-from llama_workbench.harness.measure.apart import round_seconds
+from llama_workbench.harness.measure.apart import once_seconds, round_seconds
 from llama_workbench.harness.measure.choosing import (
     FirstIntervals,
     first_answer_text,
@@ -27,13 +29,16 @@ from llama_workbench.harness.measure.measurement import charge
 from llama_workbench.harness.measure.participants import Begin, ExperimentState, Tally
 from llama_workbench.harness.measure.remaining import Remaining, Wait
 from llama_workbench.harness.plan.experiments import Plan, make_plan
-from llama_workbench.harness.plan.options import Request
+from llama_workbench.harness.plan.options import Options, Request
 from llama_workbench.harness.session.judging import stopping_rule
+from llama_workbench.harness.session.run import Run, plan_run
 from llama_workbench.harness.spec.comparison import Comparison
 from llama_workbench.harness.spec.experiments import Experiment, Target
 from llama_workbench.harness.spec.regions import Region
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.stats.confidence import first_interval, looks_reached, next_look, running_interval
+from llama_workbench.harness.store.folder import RunFolder
+from tests.runs import Quiet
 
 NAMES = ("decode-15m-c64", "prefill-15m-t128", "prefill-7b-1layer-t128")
 VARIANTS = ("team006_before", "team006_after")
@@ -132,6 +137,80 @@ def test_what_a_first_answer_takes_counts_the_beginning_of_its_processes() -> No
         assert together.plus((other, early(12))).seconds() == seconds, "begun anyway, and as long as both rounds"
         other.begin = Begin(2.0, beside)
         assert together.plus((other, early(12))).seconds() == 2 * seconds
+
+
+def test_what_a_process_takes_once_counts_in_each_of_them() -> None:
+    """A first call of 1.1 s and a check of 1.3 s, of a side and of its control; later calls take 0.1 s."""
+    one = book(NAMES[0], 0.0)
+    one.together, one.begin = Tally(), Begin(2.0, beside=True)
+    before, after = VARIANTS
+    one.call_ns = dict.fromkeys((before, after, f"{after}@aa"), 100000000.0)
+    one.learnt = {before: {}, **{name: {"first_ns": 11e8, "first_check_ns": 13e8} for name in (after, f"{after}@aa")}}
+    assert once_seconds(one) == pytest.approx(2 * (1.0 + 1.2))
+    assert once_seconds(one, Comparison(NAMES[0], after, before)) == once_seconds(one)
+    assert once_seconds(one, Comparison(NAMES[0], "another", before)) == 0
+    assert round_seconds(one) == pytest.approx(4.4 + 3 * 0.3)
+    text = first_answer_text([(one, early(12))], 60, 60)
+    assert text.startswith(
+        "a first answer needs 12 processes of about 5.3 s: some 64 s; the budget, 60 s, is too small"
+    )
+    one.begin.seconds = 7.0
+    assert first_answer_text([(one, early(12))], 90, 90).startswith("a first answer needs 12 processes of about 7 s")
+    one.start_seconds = 5.0
+    assert once_seconds(one) == 0, "each passes its gates again, and that is in it"
+
+
+SLOW = """
+import gc
+import time
+
+time.sleep(0.5)
+TABLE = []
+
+
+def _filled():
+    if not TABLE:
+        time.sleep(0.5)
+        TABLE.append(1)
+
+
+def first(number):
+    _filled()
+    return number * number
+
+
+def other(number):
+    _filled()
+    return number**2
+
+
+def setting(number):
+    gc.disable()
+    _filled()
+    return number**2
+
+
+def number(seed):
+    return (seed % 1000,)
+"""
+
+
+@pytest.mark.parametrize("name", ["other", "setting"], ids=["one process", "a process for each side"])
+def test_a_slow_import_and_a_slow_first_call_are_in_the_forecast(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / "slow.py").write_text(SLOW)
+    monkeypatch.chdir(tmp_path)
+    request = Request(compare=("slow.py:first", f"slow.py:{name}"), calls=("slow.py:number",))
+    options, progress = Options(budget_seconds=3, run_dir=tmp_path / "run", no_causes=True), Quiet()
+    run = Run(plan_run(request, options), options, progress)
+    run.measure()
+    [said] = [note for note in progress.notes if note.startswith("a first answer needs")]
+    told = re.match(r"a first answer needs \d+ processes of about ([\d.]+) s", said)
+    assert told is not None and float(told[1]) >= 1
+    assert "the budget, 3 s, is too small for any: give --budget" in said
+    [experiment] = RunFolder(tmp_path / "run").manifest().experiments
+    assert experiment.own_processes == (name == "setting")
 
 
 def test_what_can_get_no_first_interval_beside_others_waits_until_they_have_theirs() -> None:

@@ -59,7 +59,8 @@ class Called:
     of a call (`Payload.work`). gated: how many inputs the gate used.
     changes_inputs: whether a call leaves its arguments changed, or may have. spoils_inputs: whether the payload hands
     out again what a call changed, so that each gets a copy. gets_own: whether each call is given an input of its own
-    because another side changes its. first_call_ns: of the first in the gate, and of its factory.
+    because another side changes its. first_call_ns: of the first in the gate, and of its factory;
+    first_input_ns: of the first input there; first_check_ns: of the baseline's import and first call.
     beside_ns: what runs before and after a call of a command took. is_baseline: whether it is the baseline's code.
     is_fresh: whether it is a command, so that each call begins a process of its own.
     shares_answers: whether the baseline's answers can be compared with those of a side from another world.
@@ -85,7 +86,7 @@ class Called:
         self.one_input = False
         self.changes_inputs = self.spoils_inputs = self.gets_own = False
         self._baseline_copies = False
-        self.first_call_ns = 0
+        self.first_call_ns = self.first_input_ns = self.first_check_ns = 0
         self.beside_ns = 0
         self.is_baseline, self.is_fresh = is_baseline, is_fresh
         self.shares_answers = False

@@ -76,8 +76,10 @@ class FirstLook:
             called.gated += not is_first or called.is_fresh
             called.changes_inputs |= call.changes
             called.spoils_inputs |= call.spoils
+            begun = perf_counter_ns()
             called.baseline.enter()
             expected = self._call(called.baseline, called.baseline.make(), number)
+            called.first_check_ns = called.first_check_ns or perf_counter_ns() - begun
             baseline_spoils |= expected.spoils
             called.shares_answers = is_of_all_worlds(expected.got)
             if wrong := called.wrong(number, call.got, [expected.got]):
@@ -193,10 +195,12 @@ class FirstLook:
         called, payload = self._called, self._called.payload
         name = called.payload_name
         try:
+            first_begun = perf_counter_ns()
             called.work = payload.work()
             begun = perf_counter_ns()
             generators = payload.used(GATED[:1])
             called.make_ns = perf_counter_ns() - begun
+            called.first_input_ns = perf_counter_ns() - first_begun
             if called.make_ns > SLOW_NS:
                 begun = perf_counter_ns()
                 self._ready = [payload.arguments(GATED[0])]

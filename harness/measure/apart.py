@@ -120,14 +120,29 @@ def choose_apart(books: Sequence[ExperimentState], rule: Stopping, seconds: floa
 
 def round_seconds(book: ExperimentState, pair: Comparison | None = None) -> float:
     """About how long a round of many variants takes, or one of the pair: at first a build, a warm-up and samples of
-    each, or the shortest block."""
+    each, or the shortest block, with what a process takes once."""
+    once = once_seconds(book, pair)
     if pair is None:
         calls = 2 * least_calls(book.experiment.workload.statistic) or 3
-        return book.together.each(calls * sum(book.call_ns.values()) / 1e9 + 2 * book.start_seconds)
+        return book.together.each(calls * sum(book.call_ns.values()) / 1e9 + 2 * book.start_seconds + once)
     if is_sliced(book, pair):
-        return book.apart.each(1.8 * block_seconds(book, pair.sides))
+        return book.apart.each(1.8 * block_seconds(book, pair.sides) + once)
     calls_seconds = 6 * sum(book.call_ns.get(name, 0.0) for name in pair.sides) / 1e9
-    return book.apart.each(calls_seconds + 2 * book.start_seconds)
+    return book.apart.each(calls_seconds + 2 * book.start_seconds + once)
+
+
+def once_seconds(book: ExperimentState, pair: Comparison | None = None) -> float:
+    """What a process takes once for the sides of a pair and their controls, or for all: the first input and first call
+    of each, and the import and first call of the baseline that its answer is compared with. By the gates, and above
+    what later calls take. None where each process passes its gates again: `start_seconds` has it."""
+    if book.start_seconds and not book.own_processes:
+        return 0.0
+    base_ns, seconds = book.call_ns.get(book.experiment.baseline, 0.0), 0.0
+    for name, learnt in book.learnt.items():
+        if name not in book.excluded and (pair is None or EnteredName(name).original in pair.sides):
+            first_ns = learnt.get("first_ns", 0) - book.call_ns.get(name, 0.0)
+            seconds += (max(first_ns, 0.0) + max(learnt.get("first_check_ns", 0) - base_ns, 0.0)) / 1e9
+    return seconds
 
 
 def block_seconds(book: ExperimentState, sides: Collection[str], pace: float = math.inf) -> float:

@@ -163,7 +163,12 @@ class Gates:
                 book.trace_differences = process.ask("differences", GATE_SECONDS, **what)
         process.ask("freeze", GATE_SECONDS)
         for book in group.books:
-            book.start_seconds = ready if book.own_processes else 0.0
+            # Later processes import their sides before they are ready, which this one was not to.
+            imports = [
+                learnt.get("import_ns", 0) / 1e9 for name, learnt in book.learnt.items() if name not in book.excluded
+            ]
+            book.start_seconds = ready + max(imports, default=0.0) if book.own_processes else 0.0
+            group.begin.seconds += 0.0 if book.own_processes else sum(imports)
         self.participants.changed()
         return True
 

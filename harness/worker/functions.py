@@ -72,8 +72,13 @@ class FunctionsKind(BenchKind):
 
     def learnt(self, bench: Bench, subject: Subject, entered: str) -> dict[str, Any]:
         called = bench.called[entered]
-        calls = {"warm_calls": int(not called.is_fresh), "checks": int(not _is_shared(called, subject.call_ns))}
-        return called.learnt() | calls
+        checks = int(not _is_shared(called, subject.call_ns))
+        calls = {"warm_calls": int(not called.is_fresh), "checks": checks}
+        once = {
+            "first_ns": called.first_input_ns + called.first_call_ns,
+            "first_check_ns": checks * called.first_check_ns,
+        }
+        return called.learnt() | calls | once
 
     def facts(self, bench: Bench, entered: str) -> dict[str, Any]:
         called = bench.called[entered]

@@ -55,9 +55,10 @@ def gate(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
 
 
 def _gated(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
-    bench = worker.benches[workload]
+    bench, begun = worker.benches[workload], perf_counter_ns()
     try:
         subject = Subject(variant_of(worker, variant, bench))
+        import_ns = perf_counter_ns() - begun
     except OutsideVariantError as error:
         return {"gate": asdict(LogitsGate(False, str(error))), "cause": "not imported"}
     except Exception as error:
@@ -80,7 +81,7 @@ def _gated(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
             answer["trace"] = trace
         answer |= calibrate(worker, bench, subject, variant)
         answer["cheap"] = subject.variant.engine is None and not subject.variant.compiled
-        answer["learnt"] |= bench.kind.learnt(bench, subject, variant)
+        answer["learnt"] |= bench.kind.learnt(bench, subject, variant) | {"import_ns": import_ns}
         answer["facts"] |= bench.kind.facts(bench, variant)
         if _is_observed(worker, variant):
             seen = observed(worker, bench, subject)
