@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from llama_workbench.harness.plan.functions import NOTHING
 from llama_workbench.harness.plan.options import PlanError, Request, typed
 from llama_workbench.harness.report.again import command_of
 from llama_workbench.harness.report.further import compared_again
+from llama_workbench.harness.spec.exits import SessionExit
 from llama_workbench.harness.store.errors import RunError
 from tests.test_measure import run
 
@@ -53,7 +55,38 @@ def test_exit_codes_that_are_no_failure_are_compared() -> None:
         call = Call(alike, NOTHING, commands=CommandSettings(ignore_failure="any"))
         assert Called.imported(alike, call, "", turn).gate() == ""
         wrong = Called.imported(other, call, "", turn).gate()
-    assert "exit code 2 and b'one" in wrong and "exit code 1 and b'one" in wrong
+    told = r"exit code and standard output of b: exit code 2 and b'one\\n'; of a: exit code 1 and b'one\\n'; say what"
+    assert wrong.startswith(told.replace(r"\\n", r"\n"))
+
+
+def test_outputs_that_differ_are_told_by_the_names_of_both_sides() -> None:
+    base, other = (parse(f"{name}=cmd:echo {name}", option="x") for name in ("one", "two"))
+    with modules_kept() as turn:
+        wrong = Called.imported(other, Call(base, NOTHING), "", turn).gate()
+    assert wrong == r"standard output of two: b'two\n'; of one: b'one\n'; say what counts with --check FILE:FUNCTION"
+
+
+def test_a_command_that_uses_up_what_it_needs_is_told_of_prepare(tmp_path: Path) -> None:
+    (tmp_path / "need").touch()
+    words = ("rm", str(tmp_path / "need"))
+    Command(words)()
+    with pytest.raises(CommandFailed, match=r"it succeeded before: .* --prepare COMMAND; .*--ignore-failure=1"):
+        Command(words)()
+    with pytest.raises(CommandFailed) as never:
+        Command(("rm", str(tmp_path / "nothing")))()
+    assert "--prepare" not in str(never.value)
+
+
+@pytest.mark.parametrize(("sides", "failing"), [(("false", "true"), "false"), (("true", "false"), "false")])
+def test_only_the_side_that_fails_is_left_out(
+    tmp_path: Path, run_pytest: Callable[..., Any], sides: tuple[str, str], failing: str
+) -> None:
+    said = run_pytest(
+        "--benchmark", "-rs", "--compare", *(f"cmd:{side}" for side in sides), "--budget=5", f"--run-dir={tmp_path}/run"
+    )
+    assert said.returncode == SessionExit.WRONG and "1 failed, 1 skipped" in said.stdout
+    assert f"\nleft out: {failing}: {failing} ends with exit code 1" in said.stdout
+    assert ("its baseline false is left out" in said.stdout) == (sides[0] == failing)
 
 
 def test_what_runs_before_and_after_each_call_is_not_timed(tmp_path: Path) -> None:
@@ -130,7 +163,9 @@ def test_how_commands_were_run_is_kept_and_given_again(tmp_path: Path, monkeypat
     (tmp_path / "words").write_text("three")
     with pytest.raises(RunError, match="how the commands of run are run changed"):
         go_on(result.folder, Options(), asked, budget=60.0)
-    with pytest.raises(RunError, match="--prepare true"):
+    with pytest.raises(
+        RunError, match=r"it measured commands or imports, and none is run because a run .*--prepare true"
+    ):
         go_on(result.folder, Options(), Request(), budget=60.0)
 
 
@@ -139,6 +174,14 @@ def test_a_bare_ignore_failure_is_given_again_as_any() -> None:
 
     assert [*words_of(["--ignore-failure", "--budget", "5"], REPEATED)] == ["--ignore-failure=any"]
     assert [*words_of(["--ignore-failure=1"], REPEATED)] == ["--ignore-failure=1"]
+
+
+def test_a_session_without_causes_is_repeated_and_goes_on_without_them() -> None:
+    from llama_workbench.harness.plan.options import Options, going_on
+    from llama_workbench.harness.report.again import REPEATED, words_of
+
+    assert [*words_of(["--workbench-no-causes", "--budget", "5"], REPEATED)] == ["--no-causes"]
+    assert going_on(Options(), Options(no_causes=True)).no_causes, "a run keeps it"
 
 
 SLOW = """
@@ -193,7 +236,7 @@ def test_a_life_makes_as_many_long_calls_as_the_budget_is_held_against(
     books: dict[int, ExperimentState] = {}
     real = Gates._too_dear
 
-    def noted(self: Gates, book: ExperimentState) -> str:
+    def noted(self: Gates, book: ExperimentState) -> dict[str, str]:
         books[id(book)] = book
         return real(self, book)
 

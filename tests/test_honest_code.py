@@ -392,7 +392,8 @@ def test_a_gate_takes_no_longer_than_the_budget(mine: Path, monkeypatch: pytest.
     (mine / "hangs").touch()
     with measured(mine, ("plain", "mine.py:hangs"), rounds=0, budget_seconds=9.0) as seen:
         said = (
-            "hangs: no answer to 'gate' in 9 s (no longer, because of --budget 9: give more if its calls take so long)"
+            "hangs: no answer to its first calls in 9 s "
+            "(no longer, because of --budget 9: give more if its calls take so long)"
         )
         assert seen.bad == {"hangs": said}
 

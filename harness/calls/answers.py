@@ -49,6 +49,12 @@ def unlike(got: Any, expected: Any) -> str:
         return f"nested too deeply: it {UNKNOWN}"
 
 
+def outputs_differ(name: str, got: bytes, base_name: str, expected: bytes) -> str:
+    """That two commands wrote different things, or ended with different exit codes where these are compared."""
+    what = "exit code and standard output" if isinstance(expected, Written) else "standard output"
+    return f"{what} of {name}: {_short(got)}; of {base_name}: {_short(expected)}; {HINT}"
+
+
 def gives_what_counts(check: Callable[..., Any]) -> bool:
     """Whether a check takes one answer, and not two."""
     try:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from .answers import difference, gives_what_counts, is_of_all_worlds
+from .answers import difference, gives_what_counts, is_of_all_worlds, outputs_differ
 from .awaited import Awaited, Loop
 from .command import AS_THEY_ARE, Command, CommandSettings
 from .gate import GATED, FirstLook
 from .imports import Import
 from .payload import Arguments, Payload
 from .source import Source
+from .unready import why_unready
 from .world import World, WorldTurn, folders_of
 from .yardstick import INPUTS, WORK
 
@@ -49,7 +50,7 @@ class Function:
     make: Make  # gives the function, anew where a factory makes it
     payload: Payload
     enter: Callable[[], None] = lambda: None  # called before anything of it runs
-    shown: str = ""  # as a user would write it
+    shown: str = ""  # as a user would write it; of a command its name
 
 
 class Called:
@@ -64,6 +65,7 @@ class Called:
     beside_ns: what runs before and after a call of a command took. is_baseline: whether it is the baseline's code.
     is_fresh: whether it is a command, so that each call begins a process of its own.
     shares_answers: whether the baseline's answers can be compared with those of a side from another world.
+    is_refused: whether it is left out although no answer is known to be wrong: they change, or are none yet.
     The baseline is imported when an answer is first compared with its: until then it has no part in how a side runs.
     """
 
@@ -89,7 +91,7 @@ class Called:
         self.first_call_ns = self.first_input_ns = self.first_check_ns = 0
         self.beside_ns = 0
         self.is_baseline, self.is_fresh = is_baseline, is_fresh
-        self.shares_answers = False
+        self.shares_answers = self.is_refused = False
 
     @classmethod
     def imported(
@@ -116,7 +118,12 @@ class Called:
 
             enter()
             made = maker(source, world.function(source, call.commands))
-            return Function(made, Payload(world.function(call.payload), draw), enter, source.shown)
+            return Function(
+                made,
+                Payload(world.function(call.payload), draw),
+                enter,
+                source.name if source.command else source.shown,
+            )
 
         side = function(source, world)
 
@@ -170,6 +177,11 @@ class Called:
         unlike = difference(got, expected, self.check)
         if not unlike:
             return ""
+        self.is_refused = bool(why_unready(got))
+        if self.is_fresh and self.check is None:
+            unlike = outputs_differ(self.side.shown, got, self.baseline.shown, expected)
+        if self.is_fresh and not self.payload.arguments(number):
+            return unlike
         return f"{unlike} (input {self.payload_name}, seed {self.payload.seed(number)})"
 
     def answers(self, seeds: Sequence[int]) -> tuple[list[Any], list[Arguments]]:
@@ -239,6 +251,11 @@ class Called:
             return [self.payload.arguments(number) for number in numbers]
         made = {number: self.payload.arguments(number) for number in numbers[:different]}
         return [made[number] for number in numbers]
+
+
+def refused(called: Mapping[str, Called], names: Iterable[str]) -> tuple[str, ...]:
+    """Those of the names whose answers are no wrong ones, but cannot be compared (see `Called.is_refused`)."""
+    return tuple(name for name in names if name in called and called[name].is_refused)
 
 
 def maker(source: Source, function: Callable[..., Any]) -> Make:

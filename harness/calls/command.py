@@ -51,6 +51,9 @@ class CommandSettings:
         return not code or self.ignore_failure == ANY_CODE or code in self.ignore_failure
 
 
+SUCCEEDED: set[tuple[str, ...]] = set()
+"""Commands that this process ran without a failure."""
+
 AS_THEY_ARE = CommandSettings()
 """Where nothing is said of it."""
 
@@ -108,7 +111,13 @@ class Command:
         if self._settings.runs_more:
             self.uncounted_ns = perf_counter_ns() - begun - timed
         if not self._settings.ignores(done.returncode):
-            raise CommandFailed(_failure(self._words, done, f"; if that is no failure: {IGNORE}={done.returncode}"))
+            used_up = not arguments and self._words in SUCCEEDED and not self._before
+            fix = f"; it succeeded before: what a run of it uses up is made anew by {PREPARE} COMMAND" * used_up
+            raise CommandFailed(
+                _failure(self._words, done, f"{fix}; if that is no failure: {IGNORE}={done.returncode}")
+            )
+        if not arguments:
+            SUCCEEDED.add(self._words)
         return Written(done.stdout, done.returncode) if self._settings.ignore_failure else done.stdout
 
 

@@ -106,7 +106,8 @@ class FirstLook:
         return ""
 
     def _cause(self, of: Function, number: int, change: str, *, draws: bool = False) -> str:
-        """What a function is change that answers differently the second time."""
+        """What a function is that answers differently the second time; the side is refused for it."""
+        self._called.is_refused = True
         name = self._called.payload_name
         where = f"(the second time {change}, input {name}, seed {of.payload.seed(number)})"
         if draws:

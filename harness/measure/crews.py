@@ -80,6 +80,7 @@ class Crew:
             whole = RoundAnswer(
                 samples=(*whole.samples, *placed),
                 wrong={**whole.wrong, **answer.wrong},
+                refused=(*whole.refused, *answer.refused),
                 changed={**whole.changed, **answer.changed} | ({name: INTRUDES} if self.members[name].noise() else {}),
                 elsewhere={**whole.elsewhere, **answer.elsewhere},
                 by_wall=(*whole.by_wall, *answer.by_wall),

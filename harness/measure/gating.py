@@ -36,6 +36,9 @@ BUDGET_MARGIN = 1.5
 BEYOND_BUDGET = 1.1
 """A function is measured where a first interval may take so many times the budget."""
 
+SAME_COST = 2.0
+"""Where there is no time, the longest calls are left out, and those that take no less than that by this factor."""
+
 MOST_LANES = 4
 """So many checkpoints are gated at once at most: each holds a model, a reference and what its variants pack."""
 
@@ -203,7 +206,7 @@ class Gates:
         """Gate a variant in a process, and exclude it where it fails; whether the process can be kept."""
         if self._ahead is not None and self._ahead[0] == name:
             yield self._ahead[1]  # what is compiled there is then found on disk
-        if name in book.excluded:  # by a gate beside this one, or on another workload
+        if name not in book.remaining().entered():  # by a gate beside this one, on another workload, or of its baseline
             return True
         try:
             answer = self.begin(process, group, book, name)
@@ -234,8 +237,11 @@ class Gates:
         book.own_processes |= result.get("disturbs", False) and self.setting.device == "cpu"
         book.note_facts({name: result["facts"]})
         book.call_ns[name] = learnt["call_ns"]
-        if reason := self._too_dear(book):
-            self.participants.exclude_all(reason, book, Cause.TOO_LITTLE_TIME)  # nobody waits for the others' gates
+        if dear := self._too_dear(book):
+            for side, reason in dear.items():
+                book.exclude(side, reason, Cause.TOO_LITTLE_TIME)
+                self.setting.progress.note(f"{side} is left out of {book.experiment.workload.name}")
+            self.participants.changed()
             return True
         if learnt["own_threads"]:
             book.time_by_wall([name])
@@ -246,26 +252,31 @@ class Gates:
             self.setting.progress.step(f"gate {book.experiment.workload.name}: {name}", done, math.nan)
         return True
 
-    def _too_dear(self, book: ExperimentState) -> str:
-        """Why functions cannot be measured in the time that there is, as far as their gates say; empty where there may
-        be a first interval."""
+    def _too_dear(self, book: ExperimentState) -> dict[str, str]:
+        """The functions whose calls take so long that there is no time for a first interval, as far as gates say, and
+        what to do; none where there may be one."""
         if book.experiment.workload.kind != "call":
-            return ""
+            return {}
         budget = self.setting.budget_seconds
         if FIRST_LOOK * seconds_of_calls(book) <= BEYOND_BUDGET * budget:
-            return ""
+            return {}
         life = seconds_of_calls(book, guessed=True)
         least = FIRST_LOOK * life
-        dear = max(book.learnt, key=lambda name: book.learnt[name].get("call_ns", 0))
-        call, make = (book.learnt[dear].get(name, 0) / 1e9 for name in ("call_ns", "make_ns"))
-        slow = f"a call of {dear} takes {short_time(call)}" + (
-            f" and its input {short_time(make)}" if make > call / 10 else ""
-        )
         needs = f"a first interval needs {FIRST_LOOK} processes, and the calls of each take {short_time(life)}"
-        return (
-            f"{slow}: give --budget {math.ceil(BUDGET_MARGIN * least)} ({needs}: {least:,.3g} s or more, and the "
-            f"budget is {budget:g} s)"
+        fix = (
+            f"give --budget {math.ceil(BUDGET_MARGIN * least)} ({needs}: {least:,.3g} s or more, and the budget is "
+            f"{budget:g} s)"
         )
+        learnt = {name: book.learnt[name] for name in book.remaining().variants if name in book.learnt}
+        taken = {name: (facts.get("call_ns", 0) / 1e9, facts.get("make_ns", 0) / 1e9) for name, facts in learnt.items()}
+        most = max(map(sum, taken.values()), default=0.0)
+        return {
+            name: f"a call takes {short_time(call)}"
+            + (f" and its input {short_time(make)}" if make > call / 10 else "")
+            + f": {fix}"
+            for name, (call, make) in taken.items()
+            if SAME_COST * (call + make) >= most
+        }
 
     def standing(self, group: Group) -> WorkerProcess:
         """A process of the group that has all of its workloads and variants, with the verbs of all passes. Whom it

@@ -158,6 +158,7 @@ class Schedule:
             (book, remaining)
             for book in self.participants.books
             for remaining in rule.remaining(book.to_settle(), book.is_apart)
+            if remaining.variants
         ]
 
     def _measure_once(
@@ -318,8 +319,8 @@ def _show(progress: Progress, best: Open, open_: Sequence[Open], books: int, tim
 
 def _cause(name: str, reason: str, answer: RoundAnswer) -> Cause:
     """The kind of reason for which a round left a side out: refused for what it did, or wrong."""
-    refused = reason == INTRUDES or name in {**answer.changed, **answer.elsewhere, **answer.leaks}
-    return Cause.REFUSED if refused else Cause.EXCLUDED
+    refused = {*answer.changed, *answer.elsewhere, *answer.leaks, *answer.refused}
+    return Cause.REFUSED if reason == INTRUDES or name in refused else Cause.EXCLUDED
 
 
 @dataclass(frozen=True)

@@ -285,8 +285,11 @@ class ExperimentState:
             self.causes |= {name: cause} if cause is not Cause.EXCLUDED else {}
 
     def remaining(self) -> Experiment:
-        """The experiment without what was excluded."""
-        return without(self.experiment, self.excluded)
+        """The experiment without what was excluded. Of functions nothing is left without their baseline, which gives
+        the right answers; but where it cannot be imported it is asked whether they can."""
+        alone = self.experiment.workload.kind == "call" and self.experiment.baseline in self.excluded
+        alone = alone and self.causes.get(self.experiment.baseline) is not Cause.NOT_IMPORTED
+        return without(self.experiment, self.experiment.entered() if alone else self.excluded)
 
 
 @dataclass(frozen=True, kw_only=True)

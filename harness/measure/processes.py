@@ -42,6 +42,9 @@ START_SECONDS = 120.0
 ASKING_SECONDS = 60.0
 """What a question may take beside the calls that it is about."""
 
+CALLED = {"gate": "its first calls"}
+"""What people read in place of a question's name."""
+
 
 class WorkerFailed(Exception):
     """A worker died, hung (`hangs`) or refused a command. `variant_index`: place of the variant that was running, if
@@ -204,7 +207,8 @@ class WorkerProcess:
             if not ready:
                 running = self._running()
                 self._kill()
-                raise WorkerFailed(f"hangs: no answer to {verb!r} in {timeout_seconds:.0f} s", running, hangs=True)
+                what = CALLED.get(verb, repr(verb))
+                raise WorkerFailed(f"hangs: no answer to {what} in {timeout_seconds:.0f} s", running, hangs=True)
             chunk = os.read(self.fileno(), 1 << 20)
             if not chunk:
                 running = self._running()

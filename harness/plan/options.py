@@ -184,7 +184,8 @@ class Request:
         "with --compare FILE:FUNCTION FILE:FUNCTION: compare these two, called with what this function makes",
         again="What they are called with.", repeated=True)
     check: str | Source | None = single(CHECK,
-        "with --call: whether two answers agree (default: tensors and arrays within rounding, all else by ==)",
+        "with --call, or of commands (their standard output): whether two answers agree (default: tensors and arrays "
+        "within rounding, all else by ==)",
         metavar="FILE:FUNCTION", again="What compares their answers, if it was given.", repeated=True)
     statistic: Statistic | None = single(STATISTIC,
         "with --call: compare this percentile of the times of single calls (p90, p95 or p99) instead of the median; a "
@@ -268,7 +269,8 @@ class Options:
         "take minutes each)", sent=True)
     no_causes: bool = flag("no-causes",
         "do not look where the difference is, nor at the memory of functions: else both sides of functions that differ "
-        "(of models with --compare and --profile) are sampled, which takes some ten seconds a pair", sent=True)
+        "(of models with --compare and --profile) are sampled, which takes some ten seconds a pair", sent=True,
+        repeated=True)
     strict: bool = flag("strict",
         "hold functions to as much as foreign code, which may gain by cheating: who starts processes or threads, or "
         "changes a setting for everybody, is left out (default: that is measured by wall time, undone and said)",

@@ -129,6 +129,8 @@ def _load(cases: Mapping[tuple[str, str], ReplayedCase], folder: RunFolder, mani
             }
             case.passed = gates_only and variant not in excluded and gate.passed
             case.skipped, case.unable = "left out" if variant in excluded else untimed, gate.unable
+            if experiment.workload.kind == "call" and experiment.baseline in {*excluded} - {variant}:
+                case.skipped = f"its baseline {experiment.baseline} is left out"
             if variant in excluded:
                 case.left_out, case.cause = excluded[variant].reason, excluded[variant].cause
 

@@ -224,7 +224,8 @@ def by_name(verdicts: Sequence[Verdict], manifest: Manifest) -> list[Verdict]:
 
 
 def excluded_lines(manifest: Manifest) -> list[str]:
-    """One line for each reason and what was left out for it: of the whole run, of one workload, or all of that."""
+    """One line for each reason and what was left out for it: of the whole run, of one workload, or all of that. Sides
+    that are functions are always named: their workload is called as what makes their inputs."""
     everywhere = {item.variant for item in manifest.excluded}
     names: dict[tuple[str, str], list[str]] = {}
     for item in manifest.excluded:
@@ -238,11 +239,13 @@ def excluded_lines(manifest: Manifest) -> list[str]:
         experiment.workload.name: {EnteredName(name).original for name in experiment.variants}
         for experiment in manifest.experiments
     }
+    calls = {known.workload.name for known in manifest.experiments if known.workload.kind == "call"}
     lines = []
     for (workload, reason), left_out in names.items():
         who = ", ".join(dict.fromkeys(left_out))
-        if workload:
-            who = workload if len(left_out) > 1 and whole[workload] <= {*left_out} else f"{who} on {workload}"
+        if workload and (workload not in calls or len(whole) > 1):
+            all_of_it = workload not in calls and len(left_out) > 1 and whole[workload] <= {*left_out}
+            who = workload if all_of_it else f"{who} on {workload}"
         lines.append(f"{who}: {one_text_line(reason, 1000)}")
     return lines
 

@@ -14,7 +14,7 @@ from llama_workbench.datasets.percentiles import Statistic
 from llama_workbench.variants.outside import OutsideVariantError
 
 from ..calls.revisions import parse_at
-from ..calls.source import Source
+from ..calls.source import Source, is_command
 from ..claims.model import Claim
 from ..claims.reading import load_claims
 from ..plan.functions import Functions, functions_of
@@ -63,6 +63,9 @@ def functions_again(
     if again == Request(of_sides=again.of_sides):
         again = replace(_here(asked), of_sides=again.of_sides)
     if not again.compare or (not again.calls and CALL in asked):
+        if not again.compare and any(map(is_command, asked)):
+            problem = "cannot go on by itself: it measured commands or imports, and none is run because a run names it"
+            raise RunError(folder.path, problem, f"Give them again: {shlex.join(asked)}")
         raise _lacks(folder, "functions", asked)
     threads = max(entry.workload.threads or 1 for entry in known.experiments)
     [(statistic, calm)] = {(entry.workload.statistic, entry.workload.calm) for entry in known.experiments}

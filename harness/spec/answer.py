@@ -8,6 +8,8 @@ from typing import Any
 
 from .sample import Sample
 
+_TUPLES = ("refused", "drawn", "by_wall")
+
 
 @dataclass(frozen=True)
 class RoundAnswer:
@@ -15,6 +17,7 @@ class RoundAnswer:
 
     samples: tuple[Sample, ...] = ()
     wrong: Mapping[str, str] = field(default_factory=dict)  # results that the process itself can see
+    refused: Sequence[str] = ()  # whose results are no wrong ones: they change from call to call, or are none yet
     drawn: tuple[Mapping[str, Any], ...] = ()  # what the examiner must know of the outputs that were left in a file
     failed: Mapping[str, str] = field(default_factory=dict)  # how its process ended: killed, hanging, by an exception
     changed: Mapping[str, str] = field(default_factory=dict)  # what the variant changed for all
@@ -31,4 +34,4 @@ class RoundAnswer:
     def from_json(cls, sent: Mapping[str, Any]) -> RoundAnswer:
         """What `to_json` gave, on the other side of the pipe."""
         samples = tuple(Sample(*each) for each in sent["samples"])
-        return cls(**{**sent, "samples": samples, "drawn": tuple(sent["drawn"]), "by_wall": tuple(sent["by_wall"])})
+        return cls(**{**sent, "samples": samples, **{name: tuple(sent[name]) for name in _TUPLES}})

@@ -12,6 +12,7 @@ from typing import Any
 from llama_workbench.variants import FUNCTION_YARDSTICK
 from llama_workbench.variants.outside import OutsideVariantError
 
+from ..calls.called import refused
 from ..calls.gate import PayloadError
 from ..spec.entered import EnteredName
 from .channel import raised_by
@@ -75,7 +76,7 @@ def _gated(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
         return {"gate": asdict(LogitsGate(False, raised_by(error)))}
     answer: dict[str, Any] = {"gate": asdict(result)}
     if not result.passed:
-        return answer
+        return answer | ({"cause": "refused"} if refused(bench.called, [variant]) else {})
     try:
         if trace := bench.kind.traced(bench, subject):
             answer["trace"] = trace

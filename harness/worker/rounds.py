@@ -17,6 +17,7 @@ from llama_workbench.datasets.lengths import DECODE_ROOM, call_lengths, warmup_l
 from llama_workbench.datasets.percentiles import least_calls
 from llama_workbench.variants import FUNCTION_YARDSTICK
 
+from ..calls.called import refused
 from ..spec.answer import RoundAnswer
 from ..spec.sample import Sample
 from .devices import Spent
@@ -206,6 +207,7 @@ def measure_round(
     return RoundAnswer(
         samples=tuple(this.samples),
         wrong=wrong,
+        refused=refused(bench.called, wrong),
         drawn=tuple(drawn.write(Path(outputs))) if bench.checkpoint is not None and outputs else (),
         changed=this.changed,
         **worker.seen(active),

@@ -16,6 +16,7 @@ from zipfile import BadZipFile
 from llama_workbench.datasets.lengths import call_lengths, warmup_length
 
 from ..calls import carried
+from ..calls.called import refused
 from ..spec.answer import RoundAnswer
 from .channel import in_one_line
 from .round_loop import rebuilt
@@ -65,7 +66,8 @@ def measure_in_turns(
             sub_round += 1
         wrong = bench.kind.wrong(bench, built.runners)
         this.places.clear()
-    return RoundAnswer(tuple(this.samples), wrong, changed=this.changed, **worker.seen([variant]))
+    odd = refused(bench.called, wrong)
+    return RoundAnswer(tuple(this.samples), wrong, odd, changed=this.changed, **worker.seen([variant]))
 
 
 def answers(worker: Worker, workload: str, variant: str, seeds: Sequence[int], file: str) -> dict[str, Any]:
