@@ -301,7 +301,7 @@ def test_the_memory_pass_undoes_what_a_side_sets_of_the_collector(folder: Path, 
         for side in ("plain", setting):
             assert process.ask("gate", 60.0, workload=name, variant=side)["gate"]["passed"]
         for side in (setting, "plain"):
-            process.ask("peak", 60.0, workload=name, variant=side)
+            process.ask("peak", 60.0, workload=name, variant=side, keeps=True)
     lines = [json.loads(line) for line in (folder / "noted.txt").read_text().splitlines()]
     assert lines[-1]["side"] == "plain" and lines[-1]["on"] and lines[-1]["thresholds"] == [700, 10, 10]
 

@@ -394,6 +394,7 @@ def test_rounds_that_tell_nothing_end_with_their_time(tmp_path, monkeypatch):
                 "leaks": {},
                 "elsewhere": {"gone": "why"},
                 "by_wall": [],
+                "refused": [],
             }
 
     class AsksForMore:
@@ -524,7 +525,7 @@ def test_kill_minus_nine_keeps_every_finished_round_and_leaves_no_orphan(tmp_pat
 def test_a_claim_about_architecture_ends_at_the_gate_where_traces_differ() -> None:
     pair = Comparison("w", "new", "old")
     target = Target(pair, (), ARCHITECTURE)
-    experiment = Experiment(SimpleNamespace(name="w"), ("old", "new"), "old", ("old@aa",), (target,))  # type: ignore[arg-type]
+    experiment = Experiment(SimpleNamespace(name="w", kind="prefill"), ("old", "new"), "old", ("old@aa",), (target,))  # type: ignore[arg-type]
     book = ExperimentState(experiment, None)
     assert book.to_settle() == experiment
     book.trace_differences = [{"baseline": "old", "variant": "new", "same": False}]

@@ -193,7 +193,8 @@ def test_what_a_session_prints_can_be_pasted(project: Project, asked: str) -> No
             answers_again(project, measures_again, (SessionExit.DONE,))
     compared = project.paste(f"workbench compare {run} {project.runs()[-1].relative_to(project.folder)} --json")
     found = json.loads(compared.stdout)
-    assert found["same_machine"] and compared.returncode in (VerbExit.DONE, VerbExit.COULD_NOT), compared.stderr
+    answers = (VerbExit.DONE, VerbExit.AGAINST, VerbExit.COULD_NOT)  # which of them, the machine's load decides
+    assert found["same_machine"] and compared.returncode in answers, compared.stderr
 
 
 @pytest.mark.parametrize("place", ["", "--env there"], ids=["here", "in an environment"])
