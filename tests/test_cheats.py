@@ -146,8 +146,9 @@ def test_a_large_gain_of_an_honest_variant_is_confirmed_and_marked(cheated):
     (effect,) = verdict.effects
     assert effect.verdict == "faster" and effect.said[-1].startswith("measured again, alone in fresh processes")
     found = {entry.variant: entry for entry in cheated.manifest.experiments[0].confirmations}
-    # How near the two are depends on what else the machine does: the verdict says that they were near enough.
-    assert found["honest"].ratio > 1 and found["honest"].calls > 100
+    # A busy machine can make the second ratio larger. It must not be smaller by more than the rule allows.
+    assert confirmation.holds(found["honest"]) and found["honest"].inside == pytest.approx(effect.ratio, rel=0.3)
+    assert found["honest"].calls > 100
 
 
 def test_who_writes_answers_into_the_pipe_is_left_out(tmp_path):

@@ -45,8 +45,8 @@ def provide() -> None:
 if __name__ == "__main__":
     if not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
         del sys.path[0]  # the folder of this file
-    # Ours are compiled once and kept, also where Python is told to keep nothing: a run begins such a process for every
-    # life, and compiling was a third of what its start takes. `worker.main` puts this back before foreign code comes.
+    # Ours are compiled once and kept, also where Python is told to keep nothing: a run begins many such processes, and
+    # each would compile them anew. `worker.main` puts this back before foreign code comes.
     sys.dont_write_bytecode = False
     provide()
     if sys.argv[1] == TIED:

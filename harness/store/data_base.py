@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def data_base() -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection of its own, whose temporary views, tables and types end with it. It loads nothing from anywhere,
     writes nothing aside and remembers no file."""
-    import duckdb  # half a second on a busy machine, which nobody waits for before something is measured
+    import duckdb  # here, for it loads slowly: nobody waits for it before something is measured
 
     base = _opened_once(os.getpid()).cursor()
     try:
