@@ -25,6 +25,7 @@ if ROOT != _PACKAGE:  # a checkout, not a wheel: the packages are siblings of th
 __version__ = "0.1.0"
 
 MEASURES = False  # `machine.bootstrap` says so of a process that measures
+BARE_OBJECTS = 0  # and how many objects it held before it imported this
 
 
 def open(run: str | Path) -> OpenRun:

@@ -10,6 +10,7 @@ would start one more interpreter each time.
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import runpy
@@ -17,6 +18,9 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
+
+BARE_OBJECTS = len(gc.get_objects())
+"""How many objects the collector of garbage walks in an interpreter with nothing of the workbench in it."""
 
 OLDEST = (3, 9)
 """The oldest Python in which functions are measured."""
@@ -39,7 +43,7 @@ def provide() -> None:
     assert spec is not None and spec.loader is not None
     sys.modules[PACKAGE] = module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    vars(module)["MEASURES"] = True
+    vars(module).update(MEASURES=True, BARE_OBJECTS=BARE_OBJECTS)
 
 
 if __name__ == "__main__":

@@ -245,8 +245,8 @@ class Worker:
     timed. benches: by workload. engines: (entered name, id of the checkpoint) → longest sequence and model of an engine
     that is loaded once. wall_variants: variants that compute in threads of their own and are timed by wall time. calm:
     freed memory is kept for reuse, and the collector is off in samples; else both are as Python and the system have
-    them. ballast: memory that it holds and does not use. hidden: modules that were removed from `sys.modules`, so that
-    they stay alive.
+    them. ballast: memory that it holds and does not use. stand_ins: see `worker.main`. hidden: modules that were
+    removed from `sys.modules`, so that they stay alive.
     """
 
     def __init__(self, hello: Mapping[str, Any], *, alone: bool = False, channel: Channel | None = None) -> None:
@@ -267,6 +267,7 @@ class Worker:
         self.benches: dict[str, Bench] = {}
         self.engines: dict[tuple[str, int], tuple[int, Model]] = {}
         self.wall_variants: set[str] = set()
+        self.stand_ins: list[dict[int, Any]] = []
         self.hidden: list[ModuleType] = []
         self._made: dict[Hashable, Any] = {}
         self._running = mmap.mmap(hello["inflight_fd"], 8) if hello.get("inflight_fd") is not None else None
