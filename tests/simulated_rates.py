@@ -221,7 +221,41 @@ def print_plans(series: int, rng: np.random.Generator) -> None:
         print(f"  {name}: {worth(plan, rng)}", flush=True)
 
 
+def two_groups(rng: np.random.Generator, shape: tuple[int, int], *, apart: float) -> NDArray[np.float64]:
+    """Lives of two kinds, as likely one as the other, alike within each."""
+    return apart / 2 * coin(rng, shape) + 0.002 * rng.standard_normal(shape)
+
+
+EARLY_NOISE: Mapping[str, Noise] = {
+    "normal, 2 %": lambda rng, shape: 0.02 * rng.standard_normal(shape),
+    "normal, 40 %": lambda rng, shape: 0.4 * rng.standard_normal(shape),
+    "Student t, 3 degrees of freedom, times 10 %": lambda rng, shape: 0.1 * rng.standard_t(3, shape),
+    "two kinds of lives, 20 % apart": partial(two_groups, apart=0.2),
+    "two kinds of lives, 40 % apart": partial(two_groups, apart=0.4),
+    "one life in ten 30 % slower": lambda rng, shape: (
+        0.3 * (rng.random(shape) < 0.1) + 0.002 * rng.standard_normal(shape)
+    ),
+}
+"""In log units."""
+
+
+def early_misses(series: int, noise: Noise, rng: np.random.Generator) -> float:
+    """Share of the series of which an early look leaves out the truth, 0."""
+    early = [look for look in looks_reached(8, LookPlan(ALPHA, 24, early=True)) if look.least]
+    d = noise(rng, (series, early[-1].rounds))
+    missed = np.zeros(series, dtype=bool)
+    for look in early:
+        seen = d[:, : look.rounds]
+        half = np.vectorize(look.half_width)(seen.std(axis=1, ddof=1))
+        missed |= np.abs(seen.mean(axis=1)) > half
+    return float(missed.mean())
+
+
 def main(series: int) -> None:
+    rng = np.random.default_rng(1)
+    print(f"an early look leaves out the truth, at alpha = {ALPHA} ({10 * series} series a row)")
+    for name, noise in EARLY_NOISE.items():
+        print(f"  {name}: {early_misses(10 * series, noise, rng):.3%}", flush=True)
     print_plans(series, np.random.default_rng(1))
     rng = np.random.default_rng(1)
     widths = ", ".join(f"{half_width(rounds, rng):.1f} after {rounds} rounds" for rounds in (12, 24, 72, 219))

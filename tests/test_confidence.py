@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from llama_workbench.harness.stats.confidence import (
+    EARLY_SHARE,
     EXACT_ROUNDS,
     KEPT,
     RESOLUTION,
@@ -25,7 +26,7 @@ from llama_workbench.harness.stats.confidence import (
     running_bounds,
     running_interval,
 )
-from tests.simulated_rates import SYMMETRIC, coin, miss, normal, outside
+from tests.simulated_rates import EARLY_NOISE, SYMMETRIC, coin, early_misses, miss, normal, outside
 
 ALPHA = 0.01
 PLANNED = [12, 15, 19, 24, 30, 37, 46, 58, 72, 90, 112, 140, 175, 219, 273, 342]
@@ -38,6 +39,33 @@ def test_looks_are_planned_and_do_not_depend_on_the_data() -> None:
     assert [look.rounds for look in looks_reached(400, 0.001)] == PLANNED[1:]  # 12 rounds can say nothing so sure
     assert (first_interval(ALPHA), first_interval(0.001), first_interval(0.0001)) == (12, 15, 19)
     assert (next_look(0, ALPHA), next_look(12, ALPHA), next_look(14, ALPHA)) == (12, 15, 15)
+
+
+def test_early_looks_come_before_the_others_and_leave_them_nearly_all_of_alpha() -> None:
+    plan = LookPlan(ALPHA, 24, early=True)
+    assert [look.rounds for look in looks_reached(30, plan)] == [4, 6, 8, 12, 15, 19, 24, 30]
+    assert (first_interval(plan), next_look(4, plan), next_look(8, plan)) == (4, 6, 12)
+    later = [look for look in looks_reached(30, plan) if look.rank]
+    assert later == looks_reached(30, LookPlan((1 - EARLY_SHARE) * ALPHA, 24))
+
+
+def test_an_early_look_is_students_and_tells_large_differences_alone() -> None:
+    plan, d = LookPlan(ALPHA, 24, early=True), math.log(4) + 0.02 * np.array([1.0, -1.0, 0.5, -0.5])
+    found = running_interval(d, plan)
+    assert math.exp(found.low) == pytest.approx(4 / 1.75) and math.exp(found.high) == pytest.approx(4 * 1.75)
+    assert running_interval(d[:3], plan).high == math.inf
+    wide = running_interval(math.log(4) + np.array([1.0, -1.0, 0.5, -0.5]), plan)
+    half = stats.t.ppf(1 - EARLY_SHARE * ALPHA / 6, 3) * np.std([1.0, -1.0, 0.5, -0.5], ddof=1) / 2
+    assert (wide.high - wide.low) / 2 == pytest.approx(half) and wide.low < 0
+    eight = running_interval(np.tile(d, 2), plan)
+    assert math.exp(eight.low) == pytest.approx(4 / 1.25), "each look but narrows it"
+
+
+@pytest.mark.parametrize("noise", EARLY_NOISE)
+def test_early_looks_leave_out_the_truth_less_often_than_they_may(noise: str) -> None:
+    """Also where lives are of two kinds, of which so few may all be of one."""
+    rate = early_misses(20_000, EARLY_NOISE[noise], np.random.default_rng(3))
+    assert rate <= EARLY_SHARE * ALPHA + 3 * math.sqrt(EARLY_SHARE * ALPHA / 20_000)
 
 
 def test_a_look_is_the_signed_rank_test_of_scipy() -> None:

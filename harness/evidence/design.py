@@ -18,12 +18,14 @@ class Design:
 
     lives: whether each value is of a process of its own; runs of before are of rounds, and judged as they were then.
     horizons: workload → how many values its budget is expected to give; none where nobody knows. statistics: workload →
-    the percentile of its calls that is compared, where it is not their median.
+    the percentile of its calls that is compared, where it is not their median. early: workloads that are looked at
+    early (see `stats.confidence`).
     """
 
     lives: bool = False
     horizons: Mapping[str, int] = field(default_factory=dict)
     statistics: Mapping[str, str] = field(default_factory=dict)
+    early: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, manifest: Manifest) -> Design:
@@ -31,7 +33,8 @@ class Design:
         horizons = {each.workload.name: each.horizon for each in manifest.experiments if each.horizon}
         workloads = [each.workload for each in manifest.experiments]
         statistics = {each.name: each.statistic for each in workloads if each.statistic}
-        return cls(manifest.is_of_lives, horizons, statistics)
+        early = frozenset(each.workload.name for each in manifest.experiments if each.early)
+        return cls(manifest.is_of_lives, horizons, statistics, early)
 
     def quantile(self, workload: str) -> float | None:
         """Of the times of a workload's calls, the one that is compared; None for the median."""
@@ -40,4 +43,4 @@ class Design:
     def plan(self, workload: str, alpha: float, region: Region | None = None) -> LookPlan:
         """How a series of this workload is looked at. `region`: about which it is asked; None: for its interval."""
         one_sided = self.lives and region is not None and region.one_sided
-        return LookPlan(alpha, self.horizons.get(workload), one_sided)
+        return LookPlan(alpha, self.horizons.get(workload), one_sided, workload in self.early)

@@ -100,8 +100,9 @@ def rounds_needed(values: ArrayLike, region: Region, *, alpha: Level, stretch: S
         (max(boundary - centre - stretch.high, centre - boundary - stretch.low) for boundary in region.boundaries),
         default=math.inf,
     )
-    if math.isfinite(interval.high):
-        spread = (interval.high - interval.low) / 2 / looks_reached(series.size, alpha)[-1].half_width(1.0)
+    reached = looks_reached(series.size, alpha)
+    if reached and not reached[-1].least:
+        spread = (interval.high - interval.low) / 2 / reached[-1].half_width(1.0)
     else:
         spread = float(series.std(ddof=1))
     for look in takewhile(lambda look: look.rounds <= series.size * 1e6, looks(alpha)):
@@ -176,7 +177,7 @@ def judge_effect(
     effect = Effect(
         workload=workload, variant=variant, baseline=baseline, metric=metric, ratio=exp(interval.centre),
         low=exp(interval.low), high=exp(interval.high), rounds=interval.n, seconds=measured.seconds,
-        verdict=Word.INCONCLUSIVE, horizon=plan.horizon, one_sided=plan.one_sided,
+        verdict=Word.INCONCLUSIVE, horizon=plan.horizon, one_sided=plan.one_sided, early=plan.early,
     )  # fmt: skip
     faults, dependent = fault_stretch(measured, fault_cost_ns), is_dependent(measured.values)
     notes = [*_notes(measured, baseline, variant, max(faults)), *[DEPENDENT] * dependent]

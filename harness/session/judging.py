@@ -40,15 +40,18 @@ def stopping_rule(
     plan: Plan,
     wall: Mapping[str, Collection[str]],
     environment: Environment | None = None,
-    horizons: Mapping[str, int] | None = None,
+    plans: Mapping[str, tuple[int | None, bool]] | None = None,
     *,
     to_compare: bool = False,
 ) -> StoppingRule:
     """The rule for a plan. `wall`: workload → variants that must be timed by wall. `environment`: the machine.
-    `horizons`: workload → how many lives it should have. `to_compare`: see `StoppingRule`."""
+    `plans`: workload → how many lives it should have, where that is
+    known, and whether they are looked at early. `to_compare`: see `StoppingRule`."""
     threaded = frozenset(experiment.workload.name for experiment in plan.experiments if experiment.workload.threads > 1)
     clocks = Clocks(plan.device, threaded, wall)
     workloads = [experiment.workload for experiment in plan.experiments]
     statistics = {workload.name: workload.statistic for workload in workloads if workload.statistic}
-    cost, design = fault_cost_ns(environment), Design(True, horizons or {}, statistics)
+    horizons = {name: horizon for name, (horizon, _) in (plans or {}).items() if horizon}
+    early = frozenset(name for name, (_, is_early) in (plans or {}).items() if is_early)
+    cost, design = fault_cost_ns(environment), Design(True, horizons, statistics, early)
     return StoppingRule(plan.experiments, clocks, ALPHA, cost, design, to_compare=to_compare)

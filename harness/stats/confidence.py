@@ -8,9 +8,14 @@ of all looks hold it, so stopping at any of them, for any reason, is sound, and 
 confidence intervals": Jennison & Turnbull, "Group Sequential Methods", 1999, chapter 9). Where it is known beforehand
 how many rounds there will be, a `LookPlan` spends alpha along them, and the last interval is narrower.
 
-The interval of a look is that of Wilcoxon's signed-rank test (Hodges & Lehmann 1963): it assumes that a difference is
-as likely to lie above the true effect as below it by the same amount, and nothing about the shape beyond that. The
-coin flip that orders each pair makes two equal sides symmetric, whatever the noise does. Rounds must be independent.
+A plan may also have early looks, for differences that are large: after 4, 6 and 8 rounds. So few ranks exclude
+nothing, so these take Student's t, at a twentieth of alpha for all of them together, and an interval no narrower than
+EARLY says: rounds of two kinds may all be of one by chance, and then look far more alike than they are.
+
+The interval of any other look is that of Wilcoxon's signed-rank test (Hodges & Lehmann 1963): it assumes that a
+difference is as likely to lie above the true effect as below it by the same amount, and nothing about the shape beyond
+that. The coin flip that orders each pair makes two equal sides symmetric, whatever the noise does. Rounds must be
+independent.
 
 Where the number of rounds is fixed beforehand, so that nobody looks before the last, `fixed_interval` is narrower.
 Everything is in log units. METHODOLOGY.md has simulated rates of misses.
@@ -20,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import count, takewhile
 
@@ -37,6 +42,12 @@ SPENT = 0.15
 
 KEPT = 0.1
 """Share of alpha that is kept for going on beyond the horizon of a plan."""
+
+EARLY = ((4, math.log(1.75)), (6, math.log(1.4)), (8, math.log(1.25)))
+"""Rounds before each early look, and the least half width of its interval (log units)."""
+
+EARLY_SHARE = 0.05
+"""Share of alpha that the early looks of a plan spend together."""
 
 RESOLUTION = 1e-4
 """Least half width (log units) of an interval, and least standard deviation that a series is credited with.
@@ -73,12 +84,13 @@ class Look:
 
     rounds: int  # after how many
     critical: float  # half width over the standard error of a mean, on normal differences
-    rank: int  # the interval ends at the so many smallest and largest mean of two rounds
+    rank: int  # the interval ends at the so many smallest and largest mean of two rounds; 0: it is Student's
+    least: float = 0.0  # half width that it has in any case
 
     def half_width(self, spread: float) -> float:
         """Half width to expect on normal differences with standard deviation `spread`: about that of Student's t."""
         quantile = student_quantile(self.rounds - 1, normal_chance(self.critical))
-        return quantile * max(spread, RESOLUTION) / math.sqrt(self.rounds)
+        return max(quantile * max(spread, RESOLUTION) / math.sqrt(self.rounds), self.least)
 
 
 @dataclass(frozen=True)
@@ -88,12 +100,14 @@ class LookPlan:
     alpha: the chance. horizon: how many values the series will have by its costs; there is a look after so many. Until
     then alpha is spent in proportion to the values (Lan & DeMets 1983), less the share that is kept for going on; what
     is kept is spent look by look. None: nobody knows, and all of alpha is spent look by look. one_sided: what is asked
-    can be wrong at one end of the interval only, so that each end may miss the truth with `alpha`.
+    can be wrong at one end of the interval only, so that each end may miss the truth with `alpha`. early: whether there
+    are early looks.
     """
 
     alpha: float
     horizon: int | None = None
     one_sided: bool = False
+    early: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.alpha < 1:
@@ -144,6 +158,11 @@ def _quadrature() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 @lru_cache(maxsize=256)
 def _looks_until(plan: LookPlan, number: int) -> tuple[Look, ...]:
     """The first `number` looks."""
+    if plan.early:
+        critical = -normal_quantile(EARLY_SHARE * plan.of_both_ends / len(EARLY) / 2)
+        first = tuple(Look(rounds, critical, 0, least) for rounds, least in EARLY)
+        rest = replace(plan, alpha=(1 - EARLY_SHARE) * plan.alpha, early=False)
+        return (*first, *_looks_until(rest, max(number - len(first), 0)))[:number]
     nodes, weights = _quadrature()
     result: list[Look] = []
     places, chances = np.zeros(1), np.ones(1)  # where the walk may be, with what probability
@@ -220,7 +239,7 @@ def _signed_rank_distribution(rounds: int) -> NDArray[np.float64]:
 
 
 def first_interval(level: Level) -> int:
-    """Number of rounds from which there is an interval: 12 at alpha = 0.01, 15 at 0.01/10.
+    """Number of rounds from which there is an interval: 4 with early looks, else 12 at alpha = 0.01, 15 at 0.01/10.
 
     With a horizon too, if it is at most 221 rounds (one-sided: 442); then 15, up to a horizon of 2211."""
     return next(looks(level)).rounds
@@ -304,7 +323,14 @@ def _ends(series: NDArray[np.float64], level: Level) -> list[tuple[int, float, f
 
 def ends_of_looks(series: NDArray[np.float64], reached: Iterable[Look]) -> list[tuple[int, float, float]]:
     """The same of these looks."""
-    return [(look.rounds, *_signed_rank_ends(series[: look.rounds].tobytes(), look.rank)) for look in reached]
+    return [(look.rounds, *_look_ends(series[: look.rounds], look)) for look in reached]
+
+
+def _look_ends(values: NDArray[np.float64], look: Look) -> tuple[float, float]:
+    if look.rank:
+        return _signed_rank_ends(values.tobytes(), look.rank)
+    centre, half = float(values.mean()), look.half_width(float(values.std(ddof=1)))
+    return centre - half, centre + half
 
 
 @lru_cache(maxsize=4096)  # the measuring loop asks again for the same look after each round

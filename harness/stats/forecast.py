@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import takewhile
 from typing import NamedTuple
@@ -90,7 +91,8 @@ class _Asked:
     def is_answered(self, look: Look, count: int, centres: Ends, spreads: Ends) -> NDArray[np.bool_]:
         """Which draws answer after this look. count: values of the series itself."""
         wider = 1 + self.wider * math.sqrt(count / look.rounds)
-        half = look.half_width(1.0) * np.maximum(spreads, RESOLUTION) * wider
+        half = replace(look, least=0.0).half_width(1.0) * np.maximum(spreads, RESOLUTION) * wider
+        half = np.maximum(half, look.least)
         self.low, self.high = np.maximum(self.low, centres - half), np.minimum(self.high, centres + half)
         return (self.low <= self.high) & self.answers(self.low, self.high)
 

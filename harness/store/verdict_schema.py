@@ -68,11 +68,12 @@ class Effect:
     ] = math.nan
     horizon: Annotated[Some | None, ABSENT, says("values along which alpha was spent; absent: it was not known")] = None
     one_sided: Annotated[StrictBool, ABSENT, says("whether each end holds at alpha, and not both together")] = False
+    early: Annotated[StrictBool, ABSENT, says("whether it was looked at early, after four values")] = False
     named: Annotated[str, Field(exclude=True), SkipJsonSchema()] = ""  # the workload in words, where it is shown
 
     def plan(self, alpha: float) -> LookPlan:
         """How it was looked at."""
-        return LookPlan(alpha, self.horizon, self.one_sided)
+        return LookPlan(alpha, self.horizon, self.one_sided, self.early)
 
     @property
     def value(self) -> float | None:
