@@ -3,8 +3,8 @@
 Of each tool: what it says a call of a function takes that does nothing, which is what its loop costs a call (a bare
 loop between two readings of the clock has it too); seconds from the command until it says which of two functions of a
 millisecond is slower, the one that does a fifth more; and the most memory that one of its processes held meanwhile. Of
-this workbench also how much of twenty seconds lies inside samples. Each is the median of some repetitions, the tools by
-turns.
+this workbench also how much of twenty seconds lies inside samples of what is compared. Each is the median of some
+repetitions, the tools by turns.
 """
 
 from __future__ import annotations
@@ -185,12 +185,14 @@ def measured(tool: Tool, old: str, new: str) -> tuple[Spent, float]:
         return tool(folder)
 
 
-def inside(text: str) -> float:
-    """Of up to twenty seconds of a function beside itself, the share inside samples."""
+def inside(text: str) -> tuple[float, float]:
+    """Of a comparison of a function with itself in twenty seconds, the share inside samples of the two: of the time of
+    the rounds, and of that from return to answer."""
     with folder_with(text, text) as folder:
-        ours(folder)
+        found, _ = ours(folder)
         [experiment] = RunFolder(folder / "run").read_manifest()["experiments"]
-        return float(experiment["sampled_seconds"] / experiment["seconds"])
+        compared = float(experiment["compared_seconds"])
+        return compared / experiment["seconds"], compared / found.seconds
 
 
 def main(repetitions: int = REPETITIONS) -> None:
@@ -216,9 +218,11 @@ def main(repetitions: int = REPETITIONS) -> None:
     for name in TOOLS:
         times = (statistics.median(empty[name]), statistics.median(seconds[name]), statistics.median(peaks[name]) / 1e6)
         lines.append((name, f"{times[0]:.0f}", f"{times[1]:.1f}", f"{times[2]:.0f}"))
+    of_rounds, of_all = (100 * statistics.median(each) for each in zip(*shares, strict=True))
     said = (
         f"The first round of this workbench is kept after {statistics.median(first):.1f} s. Of the time of its rounds "
-        f"{100 * statistics.median(shares):.0f} % lies inside samples."
+        f"{of_rounds:.0f} % lies inside samples of the two that are compared; of all, from return to answer, "
+        f"{of_all:.0f} %."
     )
     sys.stdout.write(f"{markdown_rows(head, lines)}\n\n{said}\n")
 

@@ -424,15 +424,15 @@ def test_inputs_that_never_differ_are_made_once_unless_a_call_changes_them() -> 
     for called in (kept, changed, fresh):
         assert called.gate() == ""
     assert (kept.makes_inputs, changed.makes_inputs, fresh.makes_inputs) == (False, True, True)
-    assert len({id(each) for (each,) in kept.inputs(0, 5)}) == 1
-    assert len({id(each) for (each,) in changed.inputs(0, 5)}) == 5
+    assert len({id(each) for (each,) in kept.inputs(0, 5)[0]}) == 1
+    assert len({id(each) for (each,) in changed.inputs(0, 5)[0]}) == 5
 
 
 def test_inputs_of_which_nobody_knows_whether_they_differ_are_made_for_each_call() -> None:
     read = side(lambda stream: stream.read(), lambda stream: stream.read(), lambda: io.StringIO("a text"))
     assert read.gate() == ""
     assert read.makes_inputs, "one that was read to its end gives nothing a second time"
-    assert len({id(stream) for (stream,) in read.inputs(0, 3)}) == 3
+    assert len({id(stream) for (stream,) in read.inputs(0, 3)[0]}) == 3
 
 
 ROWS = [5, 1, 4, 2]
@@ -469,7 +469,7 @@ def test_an_input_that_is_handed_out_again_and_changed_is_copied_for_each_call(k
     called = side(sorts_any, sorts_any, lambda: kept)
     assert called.gate() == ""
     assert called.spoils_inputs and called.changes_inputs and called.payload.copies
-    given = called.inputs(0, 3)
+    given, _ = called.inputs(0, 3)
     assert len({id(each) for (each,) in given}) == 3
     assert unlike(kept, before) == "" and all(unlike(each, before) == "" for (each,) in given), "no call saw another's"
     later = side(sorts_any, sorts_any, lambda: kept)
@@ -481,7 +481,7 @@ def test_an_input_that_is_handed_out_again_and_left_as_it_is_is_not_copied() -> 
     kept = [3, 1, 2]
     called = side(sorted, payload=lambda: kept)
     assert called.gate() == ""
-    assert not called.spoils_inputs and not called.payload.copies and called.inputs(0, 1)[0][0] is kept
+    assert not called.spoils_inputs and not called.payload.copies and called.inputs(0, 1)[0][0][0] is kept
 
 
 def test_only_what_is_handed_out_again_is_copied_for_its_sake() -> None:
@@ -628,7 +628,8 @@ def test_the_first_call_has_what_its_factory_took_and_a_slow_one_is_followed_by_
 def test_a_timed_answer_is_checked_against_the_baseline_on_the_same_input() -> None:
     called = side(sorted)
     called.gate()
-    *_, (last,) = called.inputs(20, 4)
+    (*_, (last,)), number = called.inputs(20, 4)
+    assert number == 23
     assert called.wrong(23, sorted(last)) == ""
     assert called.wrong(23, [0]) != ""
 
@@ -791,7 +792,7 @@ def test_the_yardstick_has_inputs_of_its_own_and_is_held_against_itself(mine: Pa
     with modules_kept() as turn:
         called = Called.imported(WORK, Call.from_json(asdict(call)), "", turn)
         assert called.gate() == "" and called.makes_inputs and not called.changes_inputs
-        [arguments] = called.inputs(7, 1)
+        [arguments], _ = called.inputs(7, 1)
         answer = called.make()(*arguments)
         assert called.wrong(7, answer) == ""
         assert "function_yardstick.py:inputs" in called.wrong(7, [*answer[:-1], -1])

@@ -130,7 +130,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looked_once: None) 
     (tmp_path / "bench.py").write_text(BENCH)
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(one_round, "LEAST_SECONDS", 0.1)
     monkeypatch.setattr(one_round, "MOST_SECONDS", 0.1)
     return tmp_path
 

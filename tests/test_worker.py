@@ -56,7 +56,23 @@ def test_the_yardstick_of_functions_changes_nothing_of_the_samples_of_others(fun
         shape_of_round(work, call_ns, once=False, sample_ns=200_000, rebuild_ns=0.0)
         for call_ns in (times, times | {"function_yardstick": 0.9 * MS})
     )
-    assert beside == replace(alone, repeats={**alone.repeats, "function_yardstick": 4})
+    calls = beside.repeats["function_yardstick"]
+    assert beside == replace(
+        alone, repeats={**alone.repeats, "function_yardstick": calls}, seldom=frozenset({"function_yardstick"})
+    )
+    turns = [beside.takes_part("function_yardstick", number) for number in range(beside.sub_rounds)]
+    spent_ns = sum(turns) * calls * 0.9 * MS
+    pair_ns = beside.sub_rounds * sum(beside.repeats[name] * times[name] for name in times)
+    assert any(turns) and spent_ns < 0.2 * pair_ns, "about a tenth of the time of the two"
+
+
+def test_a_control_is_sampled_beside_its_original_while_both_are_given_inputs_as_often() -> None:
+    work = Workload(name="texts", kind="call", geometry="", tokens=1, payload="mine.py:texts", description="texts")
+    call_ns = {"old": MS, "new": MS, "old@aa": MS}
+    of = shape_of_round(work, call_ns, once=False, sample_ns=200_000, rebuild_ns=0.0, least_ns=200 * MS)
+    turns = [of.takes_part("old@aa", number) for number in range(of.sub_rounds)]
+    assert of.sub_rounds > 8 and turns == sorted(turns, reverse=True) and sum(turns) == of.sub_rounds // 4
+    assert all(of.takes_part("old", number) for number in range(of.sub_rounds))
 
 
 def test_a_round_samples_for_as_long_as_rebuilding_takes_within_bounds() -> None:

@@ -13,6 +13,7 @@ from .command import AS_THEY_ARE, Command, CommandSettings
 from .gate import GATED, FirstLook
 from .imports import Import
 from .payload import Arguments, Payload
+from .pool import COPIED, NEW, Pool
 from .source import Source
 from .unready import why_unready
 from .world import World, WorldTurn, folders_of
@@ -56,8 +57,9 @@ class Function:
 class Called:
     """A function with its inputs, and the baseline, which gives the right answers.
 
-    payload_name: for messages. make_ns: the mean time that making an input took. work: what the payload function says
-    of a call (`Payload.work`). gated: how many inputs the gate used.
+    payload_name: for messages. make_ns: the mean time that making an input took; copy_ns and has_plain_inputs: see
+    `InputCosts`. pool: from which calls are given inputs; None where each is made for its call. work: what the payload
+    function says of a call (`Payload.work`). gated: how many inputs the gate used.
     changes_inputs: whether a call leaves its arguments changed, or may have. spoils_inputs: whether the payload hands
     out again what a call changed, so that each gets a copy. gets_own: whether each call is given an input of its own
     because another side changes its. first_call_ns: of the first in the gate, and of its factory;
@@ -82,7 +84,9 @@ class Called:
         self.side, self._imported_baseline, self.check = side, baseline, check
         self.payload = side.payload
         self.payload_name = payload_name
-        self.make_ns = 0
+        self.make_ns = self.copy_ns = 0
+        self.has_plain_inputs = False
+        self.pool: Pool | None = None
         self.work: dict[str, float] = {}
         self.gated = 0
         self.one_input = False
@@ -158,11 +162,15 @@ class Called:
         """Why it, or the baseline, answers differently to the same input, in words; empty where that is not so."""
         return FirstLook(self).why_unsteady(number)
 
-    def given_as(self, others: Sequence[Called]) -> None:
+    def given_as(self, others: Sequence[Called], way: str = NEW, size: int = 0) -> None:
         """Be given inputs in the way in which all these sides are: one that is handed a list of its own each time would
-        find less of it in the processor's caches than one that is handed the same again."""
+        find less of it in the processor's caches than one that is handed the same again. way and size: see `pool`."""
         self.gets_own = any(each.makes_inputs for each in others)
         self.payload.copies = any(each.payload.copies for each in others)
+        if way == NEW or not self.makes_inputs:
+            self.pool = None
+        elif self.pool is None:
+            self.pool = Pool(self.payload, size, copies=way == COPIED)
 
     def wrong(self, number: int, got: Any, answered: Sequence[Any] = ()) -> str:
         """Where an answer to the input of that number is not the baseline's, in words; empty where it is. answered:
@@ -204,6 +212,7 @@ class Called:
         facts = {"make_ns": self.make_ns, "one_input": self.one_input, "changes_inputs": self.changes_inputs}
         facts |= {"beside_ns": self.beside_ns, "shares_answers": self.shares_answers}
         facts |= {"spoils_inputs": self.spoils_inputs, "baseline_copies": self.baseline.payload.copies}
+        facts |= {"copy_ns": self.copy_ns, "has_plain_inputs": self.has_plain_inputs}
         return facts | self.work | {"generators": list(self.payload.generators)}
 
     def learn(self, facts: Mapping[str, Any]) -> None:
@@ -211,6 +220,7 @@ class Called:
         self.make_ns, self.one_input = facts["make_ns"], facts["one_input"]
         self.changes_inputs = facts["changes_inputs"]
         self.beside_ns, self.shares_answers = facts["beside_ns"], facts["shares_answers"]
+        self.copy_ns, self.has_plain_inputs = facts["copy_ns"], facts["has_plain_inputs"]
         self.payload.generators = tuple(facts["generators"])
         self.payload.copies = self.spoils_inputs = facts["spoils_inputs"]
         self._baseline_copies = facts["baseline_copies"]
@@ -233,14 +243,24 @@ class Called:
     @property
     def untimed_ns(self) -> int:
         """What each call takes beside it: its input, where each has its own, and what runs before and after it."""
-        return self.beside_ns + self.make_ns * self.makes_inputs
+        return self.beside_ns + self._giving_ns * self.makes_inputs
 
-    def inputs(self, first: int, count: int) -> list[Arguments]:
-        """What so many calls are given; the answer to the last can be checked under its number, first + count - 1."""
+    @property
+    def _giving_ns(self) -> int:
+        """What it takes to give a call its input, once a pool is full."""
+        if self.pool is None:
+            return self.make_ns
+        return self.copy_ns if self.pool.copies else 0
+
+    def inputs(self, first: int, count: int) -> tuple[list[Arguments], int]:
+        """What so many calls are given, and the number under which the answer to the last can be checked."""
         self.side.enter()
+        if self.pool is not None:
+            return self.pool.given(first, count)
+        last = first + count - 1
         if not self.makes_inputs:
-            return [self.payload.arguments(first)] * count
-        return self.payload.batch(first, count)
+            return [self.payload.arguments(first)] * count, first
+        return self.payload.batch(first, count), last
 
     def same_inputs(self, different: int, count: int) -> list[Arguments]:
         """What so many calls are given: `different` inputs in turns, the same in every process. A function that changes

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator
 from time import perf_counter_ns  # bound before any foreign code is imported
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from . import pool
 from .answers import HINT, UNKNOWN, difference, is_of_all_worlds, unlike
 from .command import Command
 from .inputs import Seen, can_be_copied, copied, handed_again, kinds_of
+from .pool import copier, is_plain
 from .unready import why_unready
 
 if TYPE_CHECKING:
@@ -212,6 +214,7 @@ class FirstLook:
             self._ready.clear()
             first, again, other = (payload.arguments(number) for number in (GATED[0], GATED[0], GATED[1]))
             self._time_making()
+            self._time_copying(first)
         except Exception as error:
             raise PayloadError(f"{name} raises {type(error).__name__}: {error}") from error
         digest = Seen(first).digest
@@ -229,6 +232,18 @@ class FirstLook:
                 f"{name} hands out the same {kinds_of(used_up)} each time, which the first call uses up: make it anew "
                 f"in {name}"
             )
+
+    def _time_copying(self, arguments: Arguments) -> None:
+        self._called.has_plain_inputs = is_plain(arguments)
+        try:
+            copies = copier(arguments) if pool.can_be_copied(arguments) else None
+        except Exception:  # whatever copying an object of a class raises
+            return
+        if copies is not None:
+            begun = perf_counter_ns()
+            for _ in range(TIMED_AGAIN):
+                copies()
+            self._called.copy_ns = max((perf_counter_ns() - begun) // TIMED_AGAIN, 1)
 
     def _time_making(self) -> None:
         begun = perf_counter_ns()

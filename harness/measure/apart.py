@@ -38,6 +38,9 @@ TIME_SHARE = 0.6
 LEAST_BLOCK_SECONDS, MOST_BLOCK_SECONDS = 0.25, 4.0
 """Of samples in a block of two; of three half as much more."""
 
+BESIDE_SIDES = 1.5
+"""A round of functions takes so many times as long as their samples: controls, inputs and calls that are not timed."""
+
 BLOCK_CALLS = 3
 BLOCK_SHARE = 3.0
 """A block samples for so many times as long as it takes beside that."""
@@ -74,6 +77,7 @@ def _can_be_sliced(book: ExperimentState, pair: Comparison, call_ns: Mapping[str
     calls_ns = [call_ns.get(name, 0.0) for name in pair.sides]
     return (
         CAN_SLICE
+        and book.experiment.workload.kind != "call"
         and (book.device, book.experiment.workload.threads, book.own_processes) == ("cpu", 1, False)
         and all(LEAST_CALL_NS <= each <= MOST_CALL_NS for each in calls_ns)
         and max(calls_ns) < MOST_UNLIKE * min(calls_ns)
@@ -124,11 +128,16 @@ def round_seconds(book: ExperimentState, pair: Comparison | None = None) -> floa
     once = once_seconds(book, pair)
     if pair is None:
         calls = 2 * least_calls(book.experiment.workload.statistic) or 3
-        return book.together.each(calls * sum(book.call_ns.values()) / 1e9 + 2 * book.start_seconds + once)
+        sampled = max(
+            calls * sum(book.call_ns.values()) / 1e9,
+            BESIDE_SIDES * len(book.remaining().variants) * book.side_seconds,
+        )
+        return book.together.each(sampled + 2 * book.start_seconds + once)
     if is_sliced(book, pair):
         return book.apart.each(1.8 * block_seconds(book, pair.sides) + once)
     calls_seconds = 6 * sum(book.call_ns.get(name, 0.0) for name in pair.sides) / 1e9
-    return book.apart.each(calls_seconds + 2 * book.start_seconds + once)
+    sampled = max(calls_seconds, BESIDE_SIDES * 2 * book.side_seconds)
+    return book.apart.each(sampled + 2 * book.start_seconds + once)
 
 
 def once_seconds(book: ExperimentState, pair: Comparison | None = None) -> float:

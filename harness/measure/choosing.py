@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ..evidence.numbers import budget, duration
+from ..stats.confidence import EARLY, FIRST_LOOK
 from .apart import round_seconds
 from .participants import Begin
 from .remaining import Open, Wait, WaitsFor
@@ -154,6 +155,10 @@ def first_answer_text(open_: Sequence[Open], seconds: float, given: float) -> st
     (_, remaining), first = costs[0]
     count, whole = remaining.rounds_next, costs[-1][1]
     text = f"a first answer needs {count:.0f} processes of about {first / count:.2g} s: some {duration(first)}"
+    (early, least_shown), *_ = EARLY
+    if count == early:
+        times, later = math.exp(least_shown), duration(first * FIRST_LOOK / count)
+        text += f" where one side takes {times:.3g} times as long, and else {FIRST_LOOK}, some {later}"
     if len(costs) > 1:
         text += f", and all {len(costs)} first answers {duration(whole)}"
     if first > seconds:

@@ -14,7 +14,7 @@ import random
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,6 +24,7 @@ from llama_workbench.datasets.percentiles import least_calls
 from ..spec.answer import RoundAnswer
 from ..spec.sample import Sample
 from ..worker.channel import INTRUDES
+from .inputs import beside_ns, inputs_told
 from .participants import ExperimentState, Setting
 from .processes import ASKING_SECONDS, WorkerFailed, WorkerProcess
 
@@ -42,7 +43,8 @@ Name = TypeVar("Name")
 
 @dataclass(frozen=True)
 class Crew:
-    """The processes of a round, of this number; `members` by the side that each runs. folder: for their answers."""
+    """The processes of a round, of this number; `members` by the side that each runs. folder: for their answers.
+    opened: what ends them."""
 
     setting: Setting
     book: ExperimentState
@@ -50,15 +52,17 @@ class Crew:
     names: Sequence[str]
     members: Mapping[str, WorkerProcess]
     folder: Path
+    opened: ExitStack
 
-    def take_turns(self, seconds: float, make_ns: int) -> RoundAnswer:
-        """Samples of all sides, one after the other, for so many seconds. make_ns: the time to make an input."""
+    def take_turns(self, seconds: float) -> RoundAnswer:
+        """Samples of all sides, one after the other, for so many seconds."""
         workload, call_ns = self.book.experiment.workload, {name: self.book.call_ns[name] for name in self.names}
         single_calls = least_calls(workload.statistic)
         least = single_calls or max(min(LEAST_TURNS, int(LONG_SECONDS * 1e9 / sum(call_ns.values()))), 1)
         limit = TURN_SECONDS + 20 * 60 * sum(call_ns.values()) / 1e9
         what = {"workload": workload.name, "round_index": self.book.begun, "call_ns": call_ns}
-        what |= {"make_ns": make_ns, "core": self._core()}
+        make_ns = max(beside_ns(self.book, name) for name in self.names)
+        what |= {"make_ns": make_ns, "core": self._core(), **inputs_told(self.book, seconds / len(self.names))}
         go: dict[str, Any] = {}
         order: list[list[str]] = []
         for name in self.names:
@@ -85,6 +89,7 @@ class Crew:
                 elsewhere={**whole.elsewhere, **answer.elsewhere},
                 by_wall=(*whole.by_wall, *answer.by_wall),
                 facts={**whole.facts, **answer.facts},
+                pooled={**whole.pooled, **answer.pooled},
             )
         return whole
 
@@ -94,8 +99,9 @@ class Crew:
             return None
         return random.Random(f"core {self.setting.seed} {self.index}").choice(sorted(os.sched_getaffinity(0)))
 
-    def compared(self, count: int) -> Compared:
-        """Let all sides answer so many inputs, and compare inputs and answers with the baseline's."""
+    def compared(self, count: int) -> dict[str, str]:
+        """Let all sides answer so many inputs, and compare inputs and answers with the baseline's: side → why it is
+        excluded."""
         what = {"workload": self.book.experiment.workload.name}
         seeds = [secrets.randbelow(SEEDS) for _ in range(count)]
         files = {name: str(self.folder / f"{place}.zip") for place, name in enumerate(self.names)}
@@ -109,7 +115,7 @@ class Crew:
         wrong = {name: self._refused(each["refused"]) for name, each in said.items() if each["refused"]}
         baseline = self.book.experiment.baseline
         if baseline in wrong or baseline not in self.names:
-            return Compared(wrong, 0)
+            return wrong
         for name in self.names:
             if name == baseline or name in wrong:
                 continue
@@ -122,7 +128,7 @@ class Crew:
             if differing := [(text, seed) for text, seed in zip(texts, seeds, strict=False) if text]:
                 text, seed = differing[0]
                 wrong[name] = f"{text} (input {self._payload()}, seed {seed})"
-        return Compared(wrong, max(each["make_ns"] for each in said.values()))
+        return wrong
 
     def _payload(self) -> str:
         return self.setting.calls[self.book.experiment.workload.name].payload.shown
@@ -139,14 +145,6 @@ class Crew:
             f"{self._payload()} makes other inputs there than in the environment of {baseline}, for the same seed: "
             "another version of what draws them? Make them with Python's random, or read them from a file"
         )
-
-
-@dataclass(frozen=True)
-class Compared:
-    """wrong: side → why it is excluded. make_ns: the time to make an input."""
-
-    wrong: dict[str, str]
-    make_ns: int
 
 
 def joined(samples: Sequence[Sample], position: int) -> Sample:

@@ -15,9 +15,11 @@ from ..evidence.numbers import short_time
 from ..machine.environment import granted_cores
 from ..spec.entered import EnteredName
 from ..spec.words import Cause
-from ..stats.confidence import FIRST_LOOK
+from ..stats.confidence import EARLY
 from ..worker.channel import INTRUDES
+from .fresh_crews import fresh_crew
 from .groups import Group, Processes
+from .inputs import note_remembering
 from .participants import ExperimentState, MeasureError, Participants, Setting
 from .processes import AS_AT_FIRST, Job, PendingAnswer, WorkerFailed, WorkerProcess, side_by_side
 
@@ -171,6 +173,7 @@ class Gates:
                 learnt.get("import_ns", 0) / 1e9 for name, learnt in book.learnt.items() if name not in book.excluded
             ]
             book.start_seconds = ready + max(imports, default=0.0) if book.own_processes else 0.0
+            note_remembering(book)
             group.begin.seconds += 0.0 if book.own_processes else sum(imports)
         self.participants.changed()
         return True
@@ -181,20 +184,21 @@ class Gates:
             names = book.remaining().entered()
             begun = time.monotonic()
             try:
-                with self.processes.crew(group, book, names) as crew:
+                with fresh_crew(self.processes, group, book, names) as crew:
                     for name in names:
                         if not (yield from self._gating(crew.members[name], group, book, name)):
                             return False
                     if book.remaining().entered() != names:
                         return False  # begin again without those that failed
                     book.start_seconds = time.monotonic() - begun
-                    compared = crew.compared(GATED_INPUTS)
+                    note_remembering(book)
+                    wrong = crew.compared(GATED_INPUTS)
             except WorkerFailed as failure:
                 if failure.variant_index is None:
                     raise
                 self.participants.exclude(names[failure.variant_index], failure.reason, book)
                 return False
-            for name, reason in compared.wrong.items():
+            for name, reason in wrong.items():
                 book.gates[name] |= {"passed": False, "detail": reason}
                 self.participants.exclude(name, reason, book)
         self.participants.changed()
@@ -258,11 +262,12 @@ class Gates:
         if book.experiment.workload.kind != "call":
             return {}
         budget = self.setting.budget_seconds
-        if FIRST_LOOK * seconds_of_calls(book) <= BEYOND_BUDGET * budget:
+        (first_look, _), *_ = EARLY
+        if first_look * seconds_of_calls(book) <= BEYOND_BUDGET * budget:
             return {}
         life = seconds_of_calls(book, guessed=True)
-        least = FIRST_LOOK * life
-        needs = f"a first interval needs {FIRST_LOOK} processes, and the calls of each take {short_time(life)}"
+        least = first_look * life
+        needs = f"a first interval needs {first_look} processes, and the calls of each take {short_time(life)}"
         fix = (
             f"give --budget {math.ceil(BUDGET_MARGIN * least)} ({needs}: {least:,.3g} s or more, and the budget is "
             f"{budget:g} s)"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import random
 import shlex
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -64,9 +63,10 @@ class Group:
     """Experiments that share a process, because they share a checkpoint.
 
     processes: the number of the last one that was begun. life: the process that measures now; ahead: the next one,
-    begun already. used: what the last life measured, as (workload, variant). torch: whether they import it.
-    calm: how their processes are (see `Worker`). divided: no process could hold all sides, because one has an
-    environment or variables of its own: their answers are compared through files.
+    begun already, and crew_ahead the same where each side has a process. used: what the last life measured, as
+    (workload, variant). torch: whether they import it. calm: how their processes are (see `Worker`). divided: no
+    process could hold all sides, because one has an environment or variables of its own: their answers are compared
+    through files.
     """
 
     folder: Path | None
@@ -75,6 +75,7 @@ class Group:
     books: list[ExperimentState]
     life: Life | None = None
     ahead: Life | None = None
+    crew_ahead: Crew | None = None
     used: dict[tuple[str, str], None] = field(default_factory=dict)
     processes: int = 0
     calm: bool = True
@@ -210,6 +211,9 @@ class Processes:
         lives, group.life, group.ahead = (group.life, group.ahead), None, None
         for life in filter(None, lives):
             life.process.end()
+        crew, group.crew_ahead = group.crew_ahead, None
+        if crew is not None:
+            crew.opened.close()
 
     def _begun(
         self,
@@ -220,11 +224,11 @@ class Processes:
     ) -> Life:
         """A process that begins now, and opens and admits what is `used`, in an order of its own. usual_seconds: what
         the life before it took for that."""
-        number = group.processes = self._next_number()
+        number = group.processes = self.next_number()
         books = {book.experiment.workload.name: book for book in group.books}
         wanted = [(workload, name) for workload, name in used or () if name not in books[workload].excluded]
         opened = list(dict.fromkeys(workload for workload, _ in wanted))
-        prepare: list[dict[str, Any]] = [{"do": "open", **self._what(books[workload])} for workload in opened]
+        prepare: list[dict[str, Any]] = [{"do": "open", **self.what(books[workload])} for workload in opened]
         order = shuffled(self.setting.seed, wanted, number)
         for workload, name in order:
             prepare.append(
@@ -248,28 +252,6 @@ class Processes:
             process.close()
             raise
         return process
-
-    @contextmanager
-    def crew(self, group: Group, book: ExperimentState, names: Sequence[str]) -> Iterator[Crew]:
-        """Fresh processes for these sides, begun at the same time, in random order. Those of a divided group know
-        their side alone, which must still pass its gate; others have taken in what its gate found."""
-        group.processes = index = self._next_number()
-        with ExitStack() as stack:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="workbench-answers-")))
-            members: dict[str, WorkerProcess] = {}
-            for name in shuffled(self.setting.seed, names, index):
-                source, log = self.setting.functions[EnteredName(name).original], f"side-{name}.log"
-                prepare = [{"do": "open", **self._what(book, name if group.divided else "")}]
-                if not group.divided:
-                    workload, learnt = book.experiment.workload.name, book.learnt[name]
-                    prepare.append({"do": "admit", "workload": workload, "variant": name, "learnt": learnt})
-                with blamed(names, name):
-                    members[name] = process = self.new(group, index, log, source, prepare)
-                stack.callback(process.end)
-            for name, process in members.items():
-                with blamed(names, name):
-                    process.ready_at()
-            yield Crew(self.setting, book, index, names, members, folder)
 
     def new(
         self,
@@ -317,14 +299,16 @@ class Processes:
             variables=variables | drawn,
         )
 
-    def _next_number(self) -> int:
-        return 1 + max(group.processes for group in self.groups)
+    def next_number(self) -> int:
+        """Of a process, or of those of a round, that begin now."""
+        crews = [group.crew_ahead.index for group in self.groups if group.crew_ahead is not None]
+        return 1 + max([*crews, *(group.processes for group in self.groups)])
 
     def _open(self, process: WorkerProcess, book: ExperimentState) -> dict[str, Any]:
         """Let a process open a workload; what it says of the checkpoint."""
-        return process.ask("open", OPEN_SECONDS, **self._what(book))
+        return process.ask("open", OPEN_SECONDS, **self.what(book))
 
-    def _what(self, book: ExperimentState, side: str = "") -> dict[str, Any]:
+    def what(self, book: ExperimentState, side: str = "") -> dict[str, Any]:
         """What a process is told of a workload that it opens. side: the one function that it can run: this is then its
         own baseline."""
         folder = str(book.folder) if book.folder else None

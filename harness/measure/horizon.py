@@ -13,7 +13,7 @@ from .participants import ExperimentState
 START_SECONDS, TORCH_START_SECONDS = 0.25, 3.0
 """What beginning a life takes, about: without torch, and with it."""
 
-LEAST_LIVES, MOST_LIVES = 24, 400
+LEAST_LIVES, MOST_LIVES = 16, 400
 
 FIRST_LIVES, SETTLED_SHARE = 12, 0.5
 """After so many lives about so many of several pairs are settled, and leave their time to the others."""

@@ -20,8 +20,6 @@ from ..spec.sample import Round
 from ..spec.words import Cause
 from ..worker.channel import INTRUDES
 from .apart import (
-    MOST_BLOCK_SECONDS,
-    block_seconds,
     choose_apart,
     decide_sliced,
     in_parts,
@@ -32,7 +30,7 @@ from .apart import (
 from .choosing import first_answer_text, in_time, nearly_settled, next_to_measure
 from .gating import Gates
 from .groups import Group, Processes
-from .one_round import ask_for_block, ask_for_round, ask_for_turns
+from .one_round import ask, taking_part
 from .participants import ExperimentState, MeasureError, Participants, Progress, Setting
 from .processes import WorkerFailed
 from .remaining import Open, Remaining, Stopping
@@ -40,6 +38,11 @@ from .remaining import Open, Remaining, Stopping
 OVERTIME_SHARE = 0.1
 """For this share of their time rounds go on beyond it, as long as that should settle an effect: nobody wants to read
 that a second more would have done."""
+
+MOST_SIDE_SECONDS, LEAST_SIDE_TIMES = 0.25, 40
+"""Of functions, a life samples each side for the first number of seconds, or for this part of the budget where it is
+less: what beginning one takes is then a small part of it, and what is left of the noise within it little beside what
+lives differ by."""
 
 FORGIVEN_SHARE = 0.1
 """Of its lives a variant may lose so many and stay in the run; one in any case."""
@@ -64,6 +67,9 @@ class Schedule:
         start, books = time.monotonic(), self.participants.books
         for group in self.processes.groups:
             self.processes.end(group)  # what passed the gates is warm, and its sides were imported in a fixed order
+        for book in books:
+            if book.experiment.workload.kind == "call":
+                book.side_seconds = min(MOST_SIDE_SECONDS, seconds / LEAST_SIDE_TIMES)
         if any(book.pairs_apart is None for book in books):  # else an earlier sitting decided
             choose_apart(books, rule, seconds)
             self.participants.changed()
@@ -176,9 +182,10 @@ class Schedule:
         pace: see `block_seconds`. alike: how much is open in the group, which this life should measure.
         """
         begun = time.monotonic()
-        active, sliced = list(chosen.variants), chosen.pair is not None and is_sliced(book, chosen.pair)
+        active = taking_part(book, chosen, book.rounds) if book.own_processes else list(chosen.variants)
+        sliced = chosen.pair is not None and is_sliced(book, chosen.pair)
         try:
-            answer = self._answered(group, book, chosen, pace, alike)
+            answer = ask(self.processes, self.gates, group, book, chosen, pace, alike)
             number = group.life.number if group.life else group.processes
             bad = self._found_wrong(group, book, active, answer, number)
         except WorkerFailed as failure:
@@ -206,6 +213,7 @@ class Schedule:
         if book.time_by_wall(answer.by_wall):
             self.participants.changed()
         book.note_facts(answer.facts)
+        book.note_facts({name: {"inputs": count} for name, count in answer.pooled.items()})
         book.note_calls(samples)
         book.note_life(finished)
         if chosen.pair is not None and chosen.pair not in book.sliced:
@@ -236,20 +244,6 @@ class Schedule:
             raise MeasureError(f"the measuring process {reason} between variants, in {lost} lives of {lives}")
         else:
             self.participants.exclude(name, reason, book)
-
-    def _answered(self, group: Group, book: ExperimentState, chosen: Remaining, pace: float, alike: int) -> RoundAnswer:
-        """What the processes answer to a round or block. Raises WorkerFailed with the place of the side in `active`."""
-        active = list(chosen.variants)
-        if group.life is None:
-            return ask_for_turns(self.processes, self.gates, group, book, active)
-        self.processes.take_in(group, book, active)
-        part = group.life.start_seconds / max(alike, 1)  # a life measures for as long as it took to begin
-        outputs = str(self.processes.examination.file) if self.processes.examination else ""
-        if chosen.pair is None or not is_sliced(book, chosen.pair):
-            return ask_for_round(group.life.process, book, active, outputs, part / len(active))
-        usual = block_seconds(book, active, pace if chosen.needs_precision else 0.0)
-        seconds = max(usual, min(part, MOST_BLOCK_SECONDS))
-        return ask_for_block(group.life.process, book, active, outputs, seconds)
 
     def _found_wrong(
         self, group: Group, book: ExperimentState, active: Sequence[str], answer: RoundAnswer, number: int

@@ -6,21 +6,57 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from ..calls.yardstick import SELDOM, is_beside
 from ..spec.answer import RoundAnswer
+from .apart import MOST_BLOCK_SECONDS, block_seconds, is_sliced
 from .crews import blamed
+from .fresh_crews import begin_crew_ahead, fresh_crew
 from .gating import Gates
 from .groups import Group, Processes
+from .inputs import inputs_told
 from .participants import ExperimentState
 from .processes import WorkerProcess
+from .remaining import Remaining
 
 ROUND_SECONDS = 30.0
 """A variant that has not answered after this long hangs (a round: and 20 times what its calls should take)."""
 
-SAMPLING_SHARE = 0.5
-"""A round with a process for each side samples for so many times as long as beginning these took, within the bounds
-below: beginning is what a round mostly costs, and what processes differ by is what its value mostly varies by."""
+MOST_SECONDS = 4.0
+"""A round with a process for each side samples for as long as beginning these took, but no longer than this."""
 
-LEAST_SECONDS, MOST_SECONDS = 0.2, 4.0
+
+def taking_part(book: ExperimentState, chosen: Remaining, number: int) -> list[str]:
+    """Who takes part in a round of this number where each side has a process: controls and yardstick seldom."""
+    compared = [name for name in chosen.variants if not is_beside(name)]
+    return compared if number % SELDOM and len(compared) > 1 else list(chosen.variants)
+
+
+def ask(
+    processes: Processes,
+    gates: Gates,
+    group: Group,
+    book: ExperimentState,
+    chosen: Remaining,
+    pace: float,
+    alike: int,
+) -> RoundAnswer:
+    """What the processes answer to a round or block. pace: see `block_seconds`. alike: how much is open in the group,
+    which this life should measure. Raises WorkerFailed with the place of the side in what takes part."""
+    if group.life is None:
+        active, then = (taking_part(book, chosen, number) for number in (book.rounds, book.rounds + 1))
+        return ask_for_turns(processes, gates, group, book, active, then)
+    active = list(chosen.variants)
+    processes.take_in(group, book, active)
+    part = group.life.start_seconds / max(alike, 1)  # a life measures for as long as it took to begin
+    outputs = str(processes.examination.file) if processes.examination else ""
+    if chosen.pair is None or not is_sliced(book, chosen.pair):
+        is_of_functions = book.experiment.workload.kind == "call"  # whose controls are sampled seldom
+        sides = [name for name in active if not (is_of_functions and is_beside(name))]
+        side_seconds = max(part / max(len(sides), 1), book.side_seconds)
+        return ask_for_round(group.life.process, book, active, outputs, side_seconds)
+    usual = block_seconds(book, active, pace if chosen.needs_precision else 0.0)
+    seconds = max(usual, min(part, MOST_BLOCK_SECONDS))
+    return ask_for_block(group.life.process, book, active, outputs, seconds)
 
 
 def ask_for_round(
@@ -28,7 +64,7 @@ def ask_for_round(
 ) -> RoundAnswer:
     """A round that samples each side for so many seconds at least. Raises WorkerFailed, as the other does."""
     where = {"workload": book.experiment.workload.name, "round_index": book.begun, "outputs": outputs}
-    arguments = {"active": active, "least_ns": each_seconds * 1e9, **where}
+    arguments = {"active": active, "least_ns": each_seconds * 1e9, **inputs_told(book, each_seconds), **where}
     return RoundAnswer.from_json(process.ask("round", _limit(book, active), **arguments))
 
 
@@ -47,14 +83,21 @@ def _limit(book: ExperimentState, active: Sequence[str]) -> float:
 
 
 def ask_for_turns(
-    processes: Processes, gates: Gates, group: Group, book: ExperimentState, active: Sequence[str]
+    processes: Processes,
+    gates: Gates,
+    group: Group,
+    book: ExperimentState,
+    active: Sequence[str],
+    next_active: Sequence[str],
 ) -> RoundAnswer:
     """A round in which each side has a process of its own: begin them anew and let them take turns. Those of a divided
-    group are gated before, and their answers compared. Raises WorkerFailed with the place of the side in `active`."""
+    group are gated before, and their answers compared. next_active: who takes part in the next round. Raises
+    WorkerFailed with the place of the side in `active`."""
     begun = time.monotonic()
-    with processes.crew(group, book, active) as crew:
+    with fresh_crew(processes, group, book, active) as crew:
+        begin_crew_ahead(processes, group, book, next_active)
         if not group.divided:
-            return crew.take_turns(_seconds_of_turns(begun), max(map(book.make_ns, active)))
+            return crew.take_turns(_seconds_of_turns(book, begun))
         gated = {name: gates.begin(crew.members[name], group, book, name) for name in active}
         results = {}
         for name, gate in gated.items():
@@ -62,11 +105,10 @@ def ask_for_turns(
                 results[name] = gate.result()["gate"]
         if failed := {name: each["detail"] for name, each in results.items() if not each["passed"]}:
             return RoundAnswer(wrong=failed)
-        compared = crew.compared(1)
-        if compared.wrong:
-            return RoundAnswer(wrong=compared.wrong)
-        return crew.take_turns(_seconds_of_turns(begun), compared.make_ns)
+        if wrong := crew.compared(1):
+            return RoundAnswer(wrong=wrong)
+        return crew.take_turns(_seconds_of_turns(book, begun))
 
 
-def _seconds_of_turns(begun: float) -> float:
-    return min(max(SAMPLING_SHARE * (time.monotonic() - begun), LEAST_SECONDS), MOST_SECONDS)
+def _seconds_of_turns(book: ExperimentState, begun: float) -> float:
+    return min(max(time.monotonic() - begun, book.start_seconds, 2 * book.side_seconds), MOST_SECONDS)

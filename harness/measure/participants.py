@@ -16,6 +16,7 @@ from llama_workbench.variants.presets import presets
 
 from ..calls.called import Call
 from ..calls.source import Source
+from ..calls.yardstick import is_beside
 from ..spec.comparison import Comparison
 from ..spec.entered import EnteredName
 from ..spec.experiments import Experiment, without
@@ -88,6 +89,7 @@ class Earlier:
     blocks: int = 0
     seconds: float = 0.0
     sampled_seconds: float = 0.0
+    compared_seconds: float = 0.0
     wall_seconds: float = 0.0
 
 
@@ -98,11 +100,12 @@ class ExperimentState:
     causes: of those that are excluded for one of its own, which. learnt: by variant, what its gate found that other
     processes must know; facts: see `SideFacts`. lost_lives: those that failed, and why.
     lost_in_passes: who could not be taken in once the rounds were over, and why; what they measured before counts.
-    horizon: how many lives its budget should give (see `measure.horizon`).
+    horizon: how many lives its budget should give (see `measure.horizon`); early: whether its series are looked at
+    early (see `stats.confidence`).
     kept_together: variants that are too dear to load for one pair. beside_seconds: the least that a block took beside
     its samples. lost_blocks: those in which a side did less than a call while all computed; the next ones are longer.
-    own_processes: each side has a process of its own, a fresh one in every round (see `measure.crews`); start_seconds:
-    what starting them takes.
+    side_seconds: for how long a life samples each side at least. own_processes: each side has a process of its own, a
+    fresh one in every round (see `measure.crews`); start_seconds: what starting them takes.
     sliced: of pairs that had a round, whether they are measured in blocks. forgotten: numbers of rounds before these.
     wall_seconds: of the clock, with starting the processes. begin: what that takes, the same of all in a group.
     first_seconds: what its first intervals should take, by an estimate before the first round. earlier: what run.json
@@ -123,6 +126,7 @@ class ExperimentState:
     lost_lives: list[dict[str, Any]] = field(default_factory=list)
     lost_in_passes: dict[str, str] = field(default_factory=dict)
     horizon: int | None = None
+    early: bool = True
     together: Tally = field(default_factory=Tally)
     apart: Tally = field(default_factory=Tally)
     blocks: int = 0
@@ -132,8 +136,10 @@ class ExperimentState:
     sliced: dict[Comparison, bool] = field(default_factory=dict)
     beside_seconds: float = math.inf
     own_processes: bool = False
+    side_seconds: float = 0.0
     start_seconds: float = 0.0
     sampled_seconds: float = 0.0
+    compared_seconds: float = 0.0
     wall_seconds: float = 0.0
     begin: Begin = field(default_factory=Begin)
     first_seconds: float | None = None
@@ -156,6 +162,7 @@ class ExperimentState:
             "apart": None if self.pairs_apart is None else [self._apart(pair) for pair in sorted(self.pairs_apart)],
             "seconds": round(self.earlier.seconds + self.seconds, 3),
             "sampled_seconds": round(self.earlier.sampled_seconds + self.sampled_seconds, 3),
+            "compared_seconds": round(self.earlier.compared_seconds + self.compared_seconds, 3),
             "wall_seconds": round(self.earlier.wall_seconds + self.wall_seconds, 3),
             "first_seconds": None if self.first_seconds is None else round(self.first_seconds, 3),
             "gates": self.gates,
@@ -165,6 +172,7 @@ class ExperimentState:
             "confirmations": self.confirmations,
             "lost_lives": self.lost_lives,
             "horizon": self.horizon,
+            "early": self.early,
             "own_processes": self.own_processes,
             "excluded": [self.exclusion(name, reason) for name, reason in self.excluded.items()],
         }
@@ -226,10 +234,12 @@ class ExperimentState:
             self.timed_in.setdefault(sample.variant, set()).add(finished.process)
 
     def note_seconds(self, samples: Iterable[Sample], spent: float, *, sliced: bool) -> None:
-        """Keep how much of the seconds of a round, or block, its samples took."""
+        """Keep how much of the seconds of a round, or block, its samples took, and those of what is compared."""
         # In a block all sides wait for a busy neighbour at once: their wall times together may be longer than it was.
-        sampled = min(sum(sample.wall_ns for sample in samples) / 1e9, spent)
+        seconds = [(sample.variant, sample.wall_ns / 1e9) for sample in samples]
+        sampled = min(sum(taken for _, taken in seconds), spent)
         self.sampled_seconds += sampled
+        self.compared_seconds += min(sum(taken for name, taken in seconds if not is_beside(name)), spent)
         if sliced:
             self.blocks += 1
             self.beside_seconds = min(self.beside_seconds, max(spent - sampled, 0.0))
@@ -254,13 +264,6 @@ class ExperimentState:
         typical = {name: statistics.median(each) for name, each in calls_ns.items()}
         # A virtual machine's CPU clock may stand still for a sample.
         return {name: each for name, each in typical.items() if each > 0}
-
-    def make_ns(self, name: str) -> int:
-        """What a call of a function takes beside it, by its gate: to make an input, 0 where all its calls have the same
-        one, and of a command what runs before and after it."""
-        learnt = self.learnt[name]
-        made: int = learnt["make_ns"] if learnt["changes_inputs"] or not learnt["one_input"] else 0
-        return made + int(learnt["beside_ns"])
 
     def is_apart(self, pair: Comparison) -> bool:
         """Whether the pair is measured in rounds of its own (see `measure.apart`)."""

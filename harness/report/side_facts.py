@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 
 from ..evidence.numbers import short_time
@@ -30,7 +31,11 @@ CALM = (
 
 def side_facts_text(facts: Mapping[str, SideFacts], sides: Iterable[str]) -> str:
     """What is worth saying of these sides; empty where nothing is. facts: of all sides, by name."""
-    return " ".join(line for side in sides if side in facts for line in _lines(side, facts[side]))
+    seen = {side: facts[side] for side in sides if side in facts}
+    lines = [line for side, each in seen.items() for line in _lines(side, each)]
+    if inputs := [each.inputs for each in seen.values() if each.inputs]:
+        lines.append(f"Each process made {min(inputs):,} inputs, and gave each of them to several calls.")
+    return " ".join(lines)
 
 
 def faults_text(facts: Mapping[str, SideFacts], call_ns: Mapping[str, float], faults: Mapping[str, float]) -> str:
@@ -77,6 +82,11 @@ def _lines(name: str, seen: SideFacts) -> Iterator[str]:
             "a copy of its own."
         )
 
+    if seen.gains_again:
+        share = 100 * (1 - math.exp(-abs(seen.gains_again)))
+        who = f"{name} gains {share:.0f} % more than the baseline" if seen.gains_again > 0 else ""
+        who = who or f"The baseline gains {share:.0f} % more than {name}"
+        yield f"{who} where an input is given again, as what remembers does: each call was given a new one."
     if seen.children_share is not None:
         yield f"{name} starts child processes: its time is wall time, {_share(seen.children_share)} theirs."
     if seen.threads_share is not None:

@@ -279,8 +279,10 @@ def run_notes(verdicts: Sequence[Verdict], manifest: Manifest) -> list[str]:
             lines.append(one_text_line(f"Checkpoint {name}: {checkpoint.facts}.", 600))
     if environment := manifest.machine_facts:
         seconds = sum(each.seconds or 0.0 for each in manifest.experiments)
-        sampled = sum(each.sampled_seconds or 0.0 for each in manifest.experiments)
-        inside = f" of rounds ({100 * sampled / seconds:.0f} % inside timed samples)" if seconds and sampled else ""
+        compared = sum(each.compared_seconds or 0.0 for each in manifest.experiments)
+        sampled = compared or sum(each.sampled_seconds or 0.0 for each in manifest.experiments)
+        of = "samples of what is compared" if compared else "timed samples"
+        inside = f" of rounds ({100 * sampled / seconds:.0f} % inside {of})" if seconds and sampled else ""
         lines.append(
             f"Measured on {one_line(environment)}{f', in {duration_text(seconds)}{inside}' if seconds else ''}."
         )

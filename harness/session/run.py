@@ -208,8 +208,8 @@ class Run:
             budget_seconds=math.inf if self.earlier or self.options.gates_only else self.options.budget_seconds,
         )
         # Rounds are judged by the manifest's gates and exclusions: those are on disk first, whenever the run is killed.
-        journal = partial(self._write_manifest, "running")
-        self.measurement = measurement = Measurement.of(self.plan.experiments, setting, journal)
+        measurement = Measurement.of(self.plan.experiments, setting, partial(self._write_manifest, "running"))
+        self.measurement = measurement
         if self.earlier is not None:
             self.earlier.prepare(measurement)
         with measurement.processes.running():
@@ -230,8 +230,8 @@ class Run:
                 seconds = max((seconds - (time.monotonic() - begun)) / (1 + OVERTIME_SHARE), 1.0)
             set_horizons(measurement.processes.groups, seconds)
             self._write_manifest("running")
-            horizons = {name: book.horizon for name, book in books.items() if book.horizon}
-            rule = stopping_rule(self.plan, wall, self.machine, horizons, to_compare=self.options.to_compare)
+            plans = {name: (book.horizon, book.early) for name, book in books.items()}
+            rule = stopping_rule(self.plan, wall, self.machine, plans, to_compare=self.options.to_compare)
             for finished in self.earlier.rounds if self.earlier else ():
                 rule.add(finished)
                 books[finished.workload].note_life(finished)

@@ -138,9 +138,10 @@ class Unfinished:
             book.forgotten = numbers.get(name, -1) + 1
             blocks, seconds = min(entry.blocks, rounds[name]), entry.seconds or 0.0
             book.own_processes |= entry.own_processes
-            book.horizon, book.lost_lives = entry.horizon, plain(entry.lost_lives)
+            book.horizon, book.early, book.lost_lives = entry.horizon, entry.early, plain(entry.lost_lives)
             wall = entry.wall_seconds or seconds  # runs of before counted only their rounds
-            book.earlier = Earlier(rounds[name], blocks, seconds, entry.sampled_seconds or 0.0, wall)
+            sampled, compared = entry.sampled_seconds or 0.0, entry.compared_seconds or 0.0
+            book.earlier = Earlier(rounds[name], blocks, seconds, sampled, compared, wall)
             if rounds and entry.apart is not None:
                 ways = {Comparison(name, e.variant, e.baseline, e.metric): e.blocks for e in entry.apart}
                 book.pairs_apart = frozenset(ways)

@@ -24,6 +24,7 @@ class RoundAnswer:
     elsewhere: Mapping[str, str] = field(default_factory=dict)  # how it computed where its clock does not look
     by_wall: Sequence[str] = ()  # who is timed by wall from here on: the calling thread's time is not all that it costs
     facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # how it ran, by the fields of `SideFacts`
+    pooled: Mapping[str, int] = field(default_factory=dict)  # functions: how many inputs were given to several calls
     leaks: Mapping[str, int] = field(default_factory=dict)  # bytes
 
     def to_json(self) -> dict[str, Any]:

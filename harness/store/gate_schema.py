@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field, StrictBool
 
 from ..spec.words import Cause
-from .forms import Amount, Count, Number, Ratio, Shape, Text, says
+from .forms import Amount, Count, Log, Number, Ratio, Shape, Text, says
 
 AnyNumber = Annotated[float, Field(strict=True)]
 """A number that may be infinite in memory; in a file that is null."""
@@ -60,6 +60,14 @@ class SideFacts(Shape):
     fault_ns: Annotated[Amount | None, says("what a page fault takes there, nanoseconds")] = None
     copies_inputs: Annotated[
         StrictBool | None, says("whether its calls were given copies, because they change what is handed out again")
+    ] = None
+    inputs: Annotated[
+        Count | None,
+        says("how many inputs a process made that were given to several calls each, or copies of them; null: none"),
+    ] = None
+    gains_again: Annotated[
+        Log | None,
+        says("log units by which it gains more than the baseline where an input is given again, so that none was"),
     ] = None
     children_share: Annotated[
         Amount | None, says("CPU time of the processes that it starts, by its wall time; null: it starts none")

@@ -97,12 +97,16 @@ class ExperimentRecord(Shape):
     clock: Clock = Clock()
     rounds: Annotated[Count, says("finished rounds")] = 0
     horizon: Annotated[Some | None, says("rounds that its budget should give, by costs alone")] = None
+    early: Annotated[StrictBool, says("whether effects are looked at early, after four values")] = False
     own_processes: Annotated[StrictBool, says("whether each side had a process to itself")] = False
     blocks: Annotated[Count, says("of these, blocks: one pair in two processes that share a core")] = 0
     lost_lives: Annotated[list[LostLife], says("lives that failed, and why")] = []
     apart: Annotated[list[Apart] | None, says("pairs in rounds of their own; null until it is decided")] = None
     seconds: Annotated[Amount | None, says("time that its rounds took, seconds")] = None
     sampled_seconds: Annotated[Amount | None, says("of that, inside timed samples")] = None
+    compared_seconds: Annotated[
+        Amount | None, says("of that, inside samples of what is compared: not of controls and yardsticks")
+    ] = None
     wall_seconds: Annotated[
         Amount | None,
         says("seconds of the clock that they took, with starting processes and all that shared their time"),

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from .runners import runner_of
 from .state import Bench, Subject, Worker
 
-OBSERVED_NS, BATCH_NS, LONG_CALL_NS = 150_000_000, 5_000_000, 500_000_000
+OBSERVED_NS, BATCH_NS, LONG_CALL_NS = 100_000_000, 5_000_000, 500_000_000
 """Calls are observed for so long, in batches of so long; of a longer call than the last number, one."""
 
 MOST_MAKING_NS = 20_000_000

@@ -11,7 +11,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-from llama_workbench.variants import FUNCTION_YARDSTICK, LlamaConfig, Model, Variant
+from llama_workbench.variants import LlamaConfig, Model, Variant
 
 from ..calls.awaited import Awaited
 from ..calls.called import Call, Called
@@ -89,10 +89,8 @@ class FunctionsKind(BenchKind):
         bench.called[entered].learn(learnt)
 
     def runner(self, worker: Worker, bench: Bench, variant: Variant) -> Runner:
-        compared = [each for name, each in bench.called.items() if EnteredName(name).original != FUNCTION_YARDSTICK]
+        bench.give_inputs(bench.way, bench.pool_size)
         called = bench.called[variant.name]
-        if called in compared:
-            called.given_as(compared)
         return CallRunner(called, worker.inputs_made, partial(worker.inputs_gone, variant.name))
 
     def wrong(self, bench: Bench, runners: Mapping[str, Runner]) -> dict[str, str]:
@@ -138,7 +136,7 @@ def _is_shared(called: Called, call_ns: float) -> bool:
 
 
 class CallRunner(Runner):
-    """Any function, made anew where a factory makes it. Each call has an input of its own, if they differ at all."""
+    """Any function, made anew where a factory makes it. What its calls are given is said in `calls.pool`."""
 
     def __init__(
         self, called: Called, made: Callable[[], None] = lambda: None, gone: Callable[[], None] = lambda: None
@@ -151,8 +149,9 @@ class CallRunner(Runner):
         self.inputs: Iterator[Arguments] = iter(())
 
     def set_up(self, length: int, prompt: int, repeats: int) -> None:
-        self.asked = [(prompt + repeats - 1, length)]
-        self.inputs = iter(self.called.inputs(prompt, repeats))
+        inputs, last = self.called.inputs(prompt, repeats)
+        self.asked = [(last, length)]
+        self.inputs = iter(inputs)
         self.made()
 
     def finish(self) -> None:

@@ -9,12 +9,12 @@ from dataclasses import asdict, replace
 from time import perf_counter_ns, process_time_ns, thread_time_ns  # bound before any foreign code is imported
 from typing import Any
 
-from llama_workbench.variants import FUNCTION_YARDSTICK
 from llama_workbench.variants.outside import OutsideVariantError
 
 from ..calls.called import refused
 from ..calls.gate import PayloadError
-from ..spec.entered import EnteredName
+from ..calls.yardstick import is_beside
+from .again import gained_again
 from .channel import raised_by
 from .collector import Settings, observed
 from .devices import Spent
@@ -83,6 +83,8 @@ def _gated(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
         answer |= calibrate(worker, bench, subject, variant)
         answer["cheap"] = subject.variant.engine is None and not subject.variant.compiled
         answer["learnt"] |= bench.kind.learnt(bench, subject, variant) | {"import_ns": import_ns}
+        if bench.call is not None and not is_beside(variant):
+            answer["learnt"]["again"] = gained_again(worker, bench, subject, variant)
         answer["facts"] |= bench.kind.facts(bench, variant)
         if _is_observed(worker, variant):
             seen = observed(worker, bench, subject)
@@ -94,9 +96,9 @@ def _gated(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
 
 
 def _is_observed(worker: Worker, entered: str) -> bool:
-    """Whether what a side does to its process matters: the yardstick does nothing to it, and a command has another."""
-    is_command = worker.functions.get(EnteredName(entered).original, {}).get("command")
-    return not worker.calm and entered != FUNCTION_YARDSTICK and not is_command
+    """Whether what a side does to its process is looked at: the yardstick does nothing to it, a control what its
+    original does, and a command has another."""
+    return not (worker.calm or is_beside(entered) or worker.functions.get(entered, {}).get("command"))
 
 
 def admit(worker: Worker, workload: str, variant: str, learnt: Mapping[str, Any]) -> None:

@@ -26,6 +26,7 @@ from ..spec.answer import RoundAnswer
 from . import alternating, blocks, gating, line_runs, loops, peaks, roof, rounds, turns
 from .channel import Channel, serve
 from .functions import open_functions
+from .held import stand_ins
 from .state import Worker
 
 
@@ -54,10 +55,6 @@ VERBS: Mapping[str, Callable[..., Any]] = {
 """Those of every process."""
 
 
-REFERENCES, STRIDE = 4, 7919
-"""Of each stand-in to others, which lie scattered: as many as an object of an interpreter has."""
-
-
 def verbs_with_torch() -> dict[str, Callable[..., Any]]:
     """The verbs of a process that imports torch, those of all passes included.
 
@@ -79,24 +76,12 @@ def _verbs(channel: Channel, hello: Mapping[str, Any]) -> dict[str, Callable[...
     worker = Worker(hello, alone=True, channel=channel)
     gc.freeze()
     if not worker.calm:
-        worker.stand_ins = _stand_ins(llama_workbench.BARE_OBJECTS)
+        worker.stand_ins = stand_ins(llama_workbench.BARE_OBJECTS)
     for place, command in enumerate(hello.get("prepare", ())):
         worker.mark(place)
         verbs[command["do"]](worker, **{name: value for name, value in command.items() if name != "do"})
     worker.mark(-1)
     return {verb: partial(_answered, function, worker) for verb, function in verbs.items()}
-
-
-def _stand_ins(count: int) -> list[dict[int, Any]]:
-    """So many objects that the collector walks in about the time that those of a bare interpreter take. With ours a
-    function would be timed with collections that are longer, and fewer, than in a program of the user's; so ours are
-    frozen. With none at all they would be shorter, and more."""
-    made: list[dict[int, Any]] = [{} for _ in range(count)]
-    for place, each in enumerate(made):
-        for reference in range(REFERENCES):
-            each[reference] = made[(place * STRIDE + reference) % count]
-    gc.collect()
-    return made
 
 
 def _answered(function: Callable[..., Any], worker: Worker, **arguments: Any) -> Any:

@@ -41,7 +41,7 @@ def kept(worker: Worker, bench: Bench, variant: str) -> int:
         bench.kind.variant(worker, bench, variant)
         called = bench.called[variant]
         called.learn(before.learnt())
-        [arguments] = called.inputs(number, 1)
+        [arguments], _ = called.inputs(number, 1)
         return called.make()(*arguments)
 
     try:

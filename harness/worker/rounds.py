@@ -18,7 +18,10 @@ from llama_workbench.datasets.percentiles import least_calls
 from llama_workbench.variants import FUNCTION_YARDSTICK
 
 from ..calls.called import refused
+from ..calls.pool import NEW
+from ..calls.yardstick import SELDOM, is_beside
 from ..spec.answer import RoundAnswer
+from ..spec.entered import EnteredName
 from ..spec.sample import Sample
 from .devices import Spent
 from .round_loop import Rebuilt, rebuilt
@@ -46,9 +49,9 @@ SHORT_SAMPLE_NS = 60_000_000
 """Samples shorter than this come at least three to a round. Their median leaves out what a busy neighbour does to one
 (the spread of one pair was three times that of a round) and averages the effect of a sample's place in its pair."""
 
-CALL_SAMPLE_NS = 3_000_000
-"""Least time of a sample of any function or part of a layer: beside it calls are made untimed, and each call's input,
-so that samples of one short call would be a small part of the time."""
+PART_SAMPLE_NS, CALL_SAMPLE_NS = 3_000_000, 8_000_000
+"""Least time of a sample of a part of a layer, and of any function: beside it calls are made untimed, so that samples
+of one short call would be a small part of the time."""
 
 MOST_MAKING_NS = 20_000_000
 """Of the inputs of a sample's calls, for any function: where they are dear, a sample has fewer calls."""
@@ -67,6 +70,9 @@ PART_WARM_NS = 5_000_000
 """One part of a layer is called for so long before its sample, as benchmarks of such a part do: it takes less time with
 each call until the same blocks of memory come back to it, still in the cache."""
 
+YARDSTICK_SHARE = 0.4
+"""A sample of the yardstick of functions takes so much of the time of theirs; it has one in SELDOM sub-rounds."""
+
 GROUP_FACTOR = 10
 """Variants that differ by more than this factor get different numbers of calls."""
 
@@ -74,12 +80,22 @@ GROUP_FACTOR = 10
 @dataclass(frozen=True)
 class RoundShape:
     """sub_rounds: samples of each variant. repeats: calls in a sample, by variant. prime: an untimed call before it,
-    and more of them until warm_ns have passed."""
+    and more of them until warm_ns have passed. seldom: who is sampled in one of SELDOM sub-rounds only."""
 
     sub_rounds: int
     repeats: Mapping[str, int]
     prime: bool
     warm_ns: float = 0.0
+    seldom: frozenset[str] = frozenset()
+
+    def takes_part(self, name: str, sub_round: int) -> bool:
+        """Whether a variant has a sample in a sub-round. Those of a control are the first: beside them its original has
+        used its inputs as often, and the caches of both are alike."""
+        if name not in self.seldom:
+            return True
+        if EnteredName(name).is_control:
+            return sub_round < max(self.sub_rounds // SELDOM, 1)
+        return (sub_round - self.sub_rounds // 2) % SELDOM == 0
 
     @property
     def most_calls(self) -> int:
@@ -121,7 +137,7 @@ def shape_of_round(
     # The yardstick of functions takes a time that has nothing to do with theirs: it has samples by its own count.
     yardstick = {name: call_ns[name] for name in call_ns if name == FUNCTION_YARDSTICK}
     call_ns = {name: call_ns[name] for name in call_ns if name not in yardstick} or yardstick
-    sample_ns = max(sample_ns, CALL_SAMPLE_NS) if work.kind in ("call", "component") else sample_ns
+    sample_ns = max(sample_ns, {"component": PART_SAMPLE_NS, "call": CALL_SAMPLE_NS}.get(work.kind, 0))
     repeats = _repeats(work, call_ns, sample_ns)
     if make_ns:
         most = max(1, round(MOST_MAKING_NS / make_ns))
@@ -142,8 +158,11 @@ def shape_of_round(
     if work.kind == "decode":
         pairs = min(pairs, (DECODE_ROOM - 2) // (max(repeats.values()) + 1))
     pairs = max(1, min(MOST_SUB_ROUNDS, pairs))
-    of_yardstick = dict.fromkeys(yardstick, 1) if single_calls else _repeats(work, yardstick, sample_ns)
-    return RoundShape(max(pairs - (pairs % 2 == 0), single_calls), repeats | of_yardstick, prime, warm_ns)
+    share_ns = 2 * YARDSTICK_SHARE * typical_ns
+    of_yardstick = dict.fromkeys(yardstick, 1) if single_calls else _repeats(work, yardstick, share_ns)
+    is_paired = work.kind == "call" and not single_calls
+    seldom = frozenset(filter(is_beside, (*call_ns, *yardstick)) if is_paired else ())
+    return RoundShape(max(pairs - (pairs % 2 == 0), single_calls), repeats | of_yardstick, prime, warm_ns, seldom)
 
 
 def _repeats(work: Workload, call_ns: Mapping[str, float], sample_ns: float) -> dict[str, int]:
@@ -181,13 +200,21 @@ def leaks(worker: Worker, bench: Bench) -> dict[str, int]:
 
 
 def measure_round(
-    worker: Worker, workload: str, round_index: int, active: Sequence[str], outputs: str = "", least_ns: float = 0.0
+    worker: Worker,
+    workload: str,
+    round_index: int,
+    active: Sequence[str],
+    outputs: str = "",
+    least_ns: float = 0.0,
+    way: str = NEW,
+    pool_size: int = 0,
 ) -> RoundAnswer:
     """One round: all of `active` rebuilt in random order, then sub-rounds, each with all of them in random order.
 
-    outputs: the file for what the examiner judges. least_ns: see `shape_of_round`.
+    outputs: the file for what the examiner judges. least_ns: see `shape_of_round`. way and pool_size: see `calls.pool`.
     """
     bench = worker.benches[workload]
+    bench.give_inputs(way, pool_size)
     rng = random.Random(f"round {bench.seed} {workload} {worker.process} {round_index}")
     call_ns = {name: bench.subjects[name].call_ns for name in active}
     sample_ns, rebuild_ns = worker.device.sample_ns, bench.rebuild_ns
@@ -211,6 +238,7 @@ def measure_round(
         drawn=tuple(drawn.write(Path(outputs))) if bench.checkpoint is not None and outputs else (),
         changed=this.changed,
         **worker.seen(active),
+        pooled=this.pooled(),
         leaks=leaks(worker, bench),
     )
 
@@ -239,6 +267,7 @@ class OpenRound:
             self.worker.watch.leave_out(THRESHOLDS)
             if self.worker.notes is not None:
                 self.worker.notes.leave_collector()
+        self.fills_pools = self.bench.way != NEW
         self.begun_ns = perf_counter_ns()
         self.prompt_of = self.prompts(self.shape.most_calls)
 
@@ -274,12 +303,28 @@ class OpenRound:
         each_ns = (perf_counter_ns() - self.begun_ns) / len(self.active)
         self.bench.rebuild_ns = min(self.bench.rebuild_ns or each_ns, each_ns)
 
+    def pooled(self) -> dict[str, int]:
+        """Of each function that is given inputs again, or copies of them: how many different ones."""
+        called = {name: self.bench.called[name] for name in self.active if name in self.bench.called}
+        return {name: len(each.pool) for name, each in called.items() if each.pool is not None}
+
+    def _freeze_pools(self) -> None:
+        """Once all inputs are made that will be: the collection before each sample need not walk them again."""
+        pools = [each.pool for name, each in self.bench.called.items() if name in self.active and each.pool is not None]
+        if all(pool.is_full for pool in pools):
+            self.fills_pools = False
+            if self.shares and not self.worker.calm:
+                gc.collect()
+                gc.freeze()
+
     def sample(self, sub_round: int, length: int, built: Rebuilt[str]) -> None:
         """One sample of every variant."""
+        if self.fills_pools:
+            self._freeze_pools()
         prime = self.shape.prime
         prompt_of = self.prompts(self.shape.most_calls + prime)
         for position, name, runner in built.turns():
-            if name in self.changed:  # it is excluded after this round
+            if name in self.changed or not self.shape.takes_part(name, sub_round):  # changed: it is excluded afterwards
                 continue
             subject = self.bench.subjects[name]
             count = self.shape.repeats[name] if runner.counts_as == 1 else 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import mmap
 import os
-import random
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -19,11 +18,13 @@ from llama_workbench.variants import FUNCTION_YARDSTICK, Model, Variant
 from llama_workbench.variants.presets import presets
 
 from ..calls.called import Call, Called
+from ..calls.pool import NEW
 from ..calls.world import WorldTurn
 from ..spec.entered import EnteredName
 from .channel import CUT_OFF, Channel
 from .devices import Device, Spent, device_of
 from .gates.outcome import LogitsGate
+from .held import ballast
 from .notes import Notes
 from .watch import CLOSED, Watch
 
@@ -130,7 +131,7 @@ class Bench:
     kind: what is compared on it. prompt_tokens: of `gate_prompt`, None where no model is measured. generated: of a
     `generate` workload, the reference's tokens after the gate prompt and their lead, [B, N] each. idle_bytes: least
     memory seen between rounds. source: the checkpoint's folder. call: what functions are compared on; called: each side
-    of that, by the name it was entered under.
+    of that, by the name it was entered under; way and pool_size: how their calls are given inputs (see `calls.pool`).
     """
 
     workload: Workload
@@ -147,6 +148,8 @@ class Bench:
     source: Path | None = None
     call: Call | None = None
     called: dict[str, Called] = field(default_factory=dict)
+    way: str = NEW
+    pool_size: int = 0
     numbers: int = 0
 
     @property
@@ -186,6 +189,13 @@ class Bench:
         assert self.checkpoint is not None
         return self.checkpoint
 
+    def give_inputs(self, way: str, pool_size: int) -> None:
+        """From here on the calls of functions are given inputs in this way (see `calls.pool`)."""
+        self.way, self.pool_size = way, pool_size
+        compared = [called for name, called in self.called.items() if name != FUNCTION_YARDSTICK]
+        for called in compared:
+            called.given_as(compared, way, pool_size)
+
     def take(self, count: int = 1) -> int:
         """The first of `count` numbers of prompts (or other inputs) that no call was given yet."""
         if self.prompts is not None:
@@ -224,19 +234,6 @@ class WorkerError(Exception):
     """A command cannot be carried out; the text goes to the parent."""
 
 
-POOL_BYTES, LARGEST_SMALL = 1 << 14, 512
-"""Python keeps small objects of one size side by side in pools of the one number of bytes, up to the other in size."""
-
-
-def _ballast(most: int) -> list[bytes]:
-    """A block of up to so many bytes, and of each size of small objects a drawn number, up to a pool of them."""
-    drawn, head = random.Random(most), sys.getsizeof(b"")
-    small = (
-        bytes(size - head) for size in range(48, LARGEST_SMALL, 16) for _ in range(drawn.randrange(POOL_BYTES // size))
-    )
-    return [bytes(most), *small]
-
-
 class Worker:
     """The state of a measuring process: what the parent sent at its start, and what its verbs keep for each other.
 
@@ -245,7 +242,7 @@ class Worker:
     timed. benches: by workload. engines: (entered name, id of the checkpoint) → longest sequence and model of an engine
     that is loaded once. wall_variants: variants that compute in threads of their own and are timed by wall time. calm:
     freed memory is kept for reuse, and the collector is off in samples; else both are as Python and the system have
-    them. ballast: memory that it holds and does not use. stand_ins: see `worker.main`. hidden: modules that were
+    them. ballast: memory that it holds and does not use. stand_ins: see `held`. hidden: modules that were
     removed from `sys.modules`, so that they stay alive.
     """
 
@@ -254,7 +251,7 @@ class Worker:
         self.alone = alone
         self.channel = channel
         self.calm: bool = hello.get("calm", True)
-        self.ballast = _ballast(hello.get("ballast", 0))  # what comes after lies elsewhere in each process
+        self.ballast = ballast(hello.get("ballast", 0))  # what comes after lies elsewhere in each process
         self.process: int = hello.get("process", 0)
         self.added: dict[str, dict[str, Any]] = hello.get("added", {})
         self.functions: dict[str, dict[str, Any]] = hello.get("functions", {})

@@ -35,14 +35,17 @@ def measure_in_turns(
     call_ns: Mapping[str, float],
     make_ns: int,
     core: int | None,
+    way: str,
+    pool_size: int,
 ) -> RoundAnswer:
     """The samples of one side in a round: one each time that the parent lets it go, until it says `stop`.
 
     call_ns: of a call of each side, and make_ns: of making an input. They decide how many calls a sample has, the same
-    number for both sides. core: on which all sides compute; None: on any.
+    number for both sides. core: on which all sides compute; None: on any. way and pool_size: see `calls.pool`.
     """
     assert worker.channel is not None
     bench = worker.benches[workload]
+    bench.give_inputs(way, pool_size)
     if core is not None:
         os.sched_setaffinity(0, {core})
         worker.watch.accept()
@@ -67,14 +70,14 @@ def measure_in_turns(
         wrong = bench.kind.wrong(bench, built.runners)
         this.places.clear()
     odd = refused(bench.called, wrong)
-    return RoundAnswer(tuple(this.samples), wrong, odd, changed=this.changed, **worker.seen([variant]))
+    seen = worker.seen([variant])
+    return RoundAnswer(tuple(this.samples), wrong, odd, changed=this.changed, pooled=this.pooled(), **seen)
 
 
 def answers(worker: Worker, workload: str, variant: str, seeds: Sequence[int], file: str) -> dict[str, Any]:
     """Leave the variant's answers to the inputs of these seeds in a file.
 
-    `inputs`: a digest of each; `make_ns`: the time to make one; `refused`: why the answers cannot be written, else
-    empty.
+    `inputs`: a digest of each; `refused`: why the answers cannot be written, else empty.
     """
     bench = worker.benches[workload]
     with worker.modes_of(bench):
@@ -87,7 +90,6 @@ def answers(worker: Worker, workload: str, variant: str, seeds: Sequence[int], f
             refused = str(error)
     return {
         "inputs": digests,
-        "make_ns": bench.make_ns,
         "refused": refused,
     }
 
