@@ -75,7 +75,7 @@ def test_it_measures_replays_and_judges(quick):
         "notes",
     }
     for effect in verdict["effects"]:
-        more = {"horizon", "seconds_more"} if effect["verdict"] == "inconclusive" else {"horizon"}
+        more = {"horizon", "early"} | ({"seconds_more"} if effect["verdict"] == "inconclusive" else set())
         assert set(effect) == keys | more
 
 

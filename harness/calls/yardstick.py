@@ -14,8 +14,8 @@ WORK = Source(FUNCTION_YARDSTICK, _FILE, "work")
 INPUTS = Source("inputs", _FILE, "inputs")
 
 SELDOM = 4
-"""In one of so many sub-rounds it is sampled, or in one of so many rounds where each side has a process: the time is
-for what is compared."""
+"""In one of so many sub-rounds it is sampled; a control in the first of so many parts of them, or in one of so many
+rounds where each side has a process. The time is for what is compared."""
 
 
 def is_beside(name: str) -> bool:

@@ -130,12 +130,12 @@ class StoppingRule:
     def _apart(
         self, experiment: Experiment, pair: Comparison, left: Mapping[Target, float], is_apart: Apart
     ) -> Remaining:
-        """What the effects of one pair still need, with its controls until they are known: one after the other as its
-        third side, and all at once where functions are measured, whose runs are short and whose lives are many."""
+        """What the effects of one pair still need, with its controls until they are known, one after the other as its
+        third side."""
         missing = max(self._missing(pair, self.alpha_of(target.part)) for target in left)
         riding = [each.variant for each in self._controls(experiment, is_apart) if each.baseline in pair.sides]
         return Remaining(
-            (pair.baseline, pair.variant, *(riding if experiment.workload.kind == "call" else riding[:1])),
+            (pair.baseline, pair.variant, *riding[:1]),
             missing > 0,
             # Before there is an interval its spread says nothing on what it will settle, and may not keep it waiting.
             float(missing) if missing > 0 else min(left.values()),
@@ -298,8 +298,6 @@ def _controls_left(rule: StoppingRule, experiment: Experiment, is_apart: Apart) 
     """Where all effects are settled: the first interval of the controls that say how noisy the run was, and by
     which saved runs are compared."""
     for pair in rule._controls(experiment, is_apart):
-        if experiment.workload.kind == "call" and EnteredName(pair.variant).is_control:
-            continue  # copies of functions have what their seldom samples give
         judged = EnteredName(pair.variant).is_control  # at alpha over their number; the yardstick is not
         if (missing := rule._missing(pair, rule.alpha / (rule.controls if judged else 1))) > 0:
             yield Remaining((pair.baseline, pair.variant), True, float(missing), float(missing), 0, False, pair)

@@ -47,11 +47,11 @@ BLOCK_SHARE = 3.0
 
 
 def can_be_apart(book: ExperimentState, pair: Comparison) -> bool:
-    """Whether a pair can be measured alone. Short calls already are: their workloads have two variants. Engines and
-    compiled code are loaded anew for every round, which is too dear for one pair."""
+    """Whether a pair of models can be measured alone. Functions already are: their workloads mostly have two. Engines
+    and compiled code are loaded anew for every round, which is too dear for one pair."""
     workload = book.experiment.workload
     return (
-        workload.kind in ("prefill", "decode", "call")
+        workload.kind in ("prefill", "decode")
         and pair.metric == "time"
         and workload.statistic is None
         and not pair.sides & {*book.wall_variants, *book.kept_together}
@@ -77,7 +77,6 @@ def _can_be_sliced(book: ExperimentState, pair: Comparison, call_ns: Mapping[str
     calls_ns = [call_ns.get(name, 0.0) for name in pair.sides]
     return (
         CAN_SLICE
-        and book.experiment.workload.kind != "call"
         and (book.device, book.experiment.workload.threads, book.own_processes) == ("cpu", 1, False)
         and all(LEAST_CALL_NS <= each <= MOST_CALL_NS for each in calls_ns)
         and max(calls_ns) < MOST_UNLIKE * min(calls_ns)
@@ -86,12 +85,10 @@ def _can_be_sliced(book: ExperimentState, pair: Comparison, call_ns: Mapping[str
 
 def in_parts(book: ExperimentState, chosen: Remaining) -> list[Remaining]:
     """What is measured at once. A block is for sides that are alike: where a model's yardstick is not, it has a round
-    with its partner after the block of the pair. (Functions have little to lose in caches, and many short lives, to
-    which a round more would add as much again.)"""
+    with its partner after the block of the pair."""
     yardsticks = [name for name in chosen.variants[2:] if not EnteredName(name).is_control]
     unlike = [pair for pair in map(book.experiment.control_pair, yardsticks) if not is_sliced(book, pair)]
-    is_of_functions = book.experiment.workload.kind == "call"
-    if chosen.pair is None or not unlike or is_of_functions or not is_sliced(book, chosen.pair):
+    if chosen.pair is None or not unlike or not is_sliced(book, chosen.pair):
         return [chosen]
     left_out = {pair.variant for pair in unlike}
     alone = replace(chosen, variants=tuple(name for name in chosen.variants if name not in left_out))
@@ -136,8 +133,7 @@ def round_seconds(book: ExperimentState, pair: Comparison | None = None) -> floa
     if is_sliced(book, pair):
         return book.apart.each(1.8 * block_seconds(book, pair.sides) + once)
     calls_seconds = 6 * sum(book.call_ns.get(name, 0.0) for name in pair.sides) / 1e9
-    sampled = max(calls_seconds, BESIDE_SIDES * 2 * book.side_seconds)
-    return book.apart.each(sampled + 2 * book.start_seconds + once)
+    return book.apart.each(calls_seconds + 2 * book.start_seconds + once)
 
 
 def once_seconds(book: ExperimentState, pair: Comparison | None = None) -> float:

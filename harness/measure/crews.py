@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from llama_workbench.datasets.percentiles import least_calls
+from llama_workbench.variants import FUNCTION_YARDSTICK
 
+from ..calls.yardstick import SELDOM
 from ..spec.answer import RoundAnswer
 from ..spec.sample import Sample
 from ..worker.channel import INTRUDES
@@ -63,6 +65,7 @@ class Crew:
         what = {"workload": workload.name, "round_index": self.book.begun, "call_ns": call_ns}
         make_ns = max(beside_ns(self.book, name) for name in self.names)
         what |= {"make_ns": make_ns, "core": self._core(), **inputs_told(self.book, seconds / len(self.names))}
+        seldom = set() if single_calls else {FUNCTION_YARDSTICK}
         go: dict[str, Any] = {}
         order: list[list[str]] = []
         for name in self.names:
@@ -70,7 +73,8 @@ class Crew:
                 go[name] = self.members[name].ask_in_two("turns", limit, variant=name, **what)
         end = time.monotonic() + seconds
         while len(order) < least or (len(order) < MOST_TURNS and time.monotonic() < end):
-            order.append(shuffled(self.setting.seed, self.names, self.index, len(order)))
+            names = [name for name in self.names if not (name in seldom and len(order) % SELDOM)]
+            order.append(shuffled(self.setting.seed, names, self.index, len(order)))
             for name in order[-1]:
                 with blamed(self.names, name):
                     go[name]()
@@ -78,7 +82,11 @@ class Crew:
         for name in self.names:
             with blamed(self.names, name):
                 answer = RoundAnswer.from_json(go[name](stop=True))
-            placed = [row._replace(position=order[row.sub_round].index(name)) for row in answer.samples]
+            turns = [turn for turn, names in enumerate(order) if name in names]
+            placed = [
+                row._replace(sub_round=turns[row.sub_round], position=order[turns[row.sub_round]].index(name))
+                for row in answer.samples
+            ]
             if placed and not (workload.calm or single_calls):
                 placed = [joined(placed, self.names.index(name))]
             whole = RoundAnswer(

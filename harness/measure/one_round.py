@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from ..calls.yardstick import SELDOM, is_beside
 from ..spec.answer import RoundAnswer
+from ..spec.entered import EnteredName
 from .apart import MOST_BLOCK_SECONDS, block_seconds, is_sliced
 from .crews import blamed
 from .fresh_crews import begin_crew_ahead, fresh_crew
@@ -26,9 +27,9 @@ MOST_SECONDS = 4.0
 
 
 def taking_part(book: ExperimentState, chosen: Remaining, number: int) -> list[str]:
-    """Who takes part in a round of this number where each side has a process: controls and yardstick seldom."""
-    compared = [name for name in chosen.variants if not is_beside(name)]
-    return compared if number % SELDOM and len(compared) > 1 else list(chosen.variants)
+    """Who takes part in a round of this number where each side has a process: controls seldom."""
+    others = [name for name in chosen.variants if not EnteredName(name).is_control]
+    return others if number % SELDOM and len(others) > 1 else list(chosen.variants)
 
 
 def ask(

@@ -101,7 +101,7 @@ def _tails(values: NDArray[np.float64], level: Level, error: float) -> float:
     """How much wider (as a share) the interval of the last look is than its error says: a few values far off hardly
     move the error, and the ends of an interval that is rarely wrong lie among them. It wears off with more values."""
     reached = looks_reached(values.size, level)
-    if not reached:
+    if not reached or reached[-1].least:  # an early look is as wide as it is for reasons of its own
         return 0.0
     [(_, low, high)] = ends_of_looks(values, reached[-1:])
     usual = reached[-1].half_width(error * math.sqrt(values.size))
