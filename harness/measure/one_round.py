@@ -6,6 +6,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from llama_workbench.variants import FUNCTION_YARDSTICK
+
 from ..calls.yardstick import SELDOM, is_beside
 from ..spec.answer import RoundAnswer
 from ..spec.entered import EnteredName
@@ -27,9 +29,14 @@ MOST_SECONDS = 4.0
 
 
 def taking_part(book: ExperimentState, chosen: Remaining, number: int) -> list[str]:
-    """Who takes part in a round of this number where each side has a process: controls seldom."""
-    others = [name for name in chosen.variants if not EnteredName(name).is_control]
-    return others if number % SELDOM and len(others) > 1 else list(chosen.variants)
+    """Who takes part in a round of this number where each side has a process: controls in one of SELDOM, the yardstick
+    in every second one, and never both. Beginning a process takes as long for them as for what is compared."""
+    compared = [name for name in chosen.variants if not is_beside(name)]
+    if len(compared) < 2:
+        return list(chosen.variants)
+    controls = [name for name in chosen.variants if EnteredName(name).is_control]
+    yardstick = [name for name in chosen.variants if name == FUNCTION_YARDSTICK]
+    return [*compared, *(controls if number % SELDOM == 0 else yardstick if number % 2 else ())]
 
 
 def ask(
@@ -112,4 +119,4 @@ def ask_for_turns(
 
 
 def _seconds_of_turns(book: ExperimentState, begun: float) -> float:
-    return min(max(time.monotonic() - begun, book.start_seconds, 2 * book.side_seconds), MOST_SECONDS)
+    return min(max(time.monotonic() - begun, 2 * book.side_seconds), MOST_SECONDS)
