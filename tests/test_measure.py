@@ -24,8 +24,9 @@ from llama_workbench.datasets import geometries
 from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.harness.measure import gating
 from llama_workbench.harness.measure import measurement as measure
+from llama_workbench.harness.measure.durations import Tally
 from llama_workbench.harness.measure.groups import Group, Processes
-from llama_workbench.harness.measure.participants import ExperimentState, Setting, Tally
+from llama_workbench.harness.measure.participants import ExperimentState, Setting
 from llama_workbench.harness.measure.processes import PendingAnswer, WorkerFailed
 from llama_workbench.harness.measure.remaining import Remaining, Stopping
 from llama_workbench.harness.plan.options import Options, Request

@@ -25,8 +25,9 @@ from llama_workbench.harness.measure.choosing import (
     nearly_settled,
     next_to_measure,
 )
+from llama_workbench.harness.measure.durations import Begin, Tally
 from llama_workbench.harness.measure.measurement import charge
-from llama_workbench.harness.measure.participants import Begin, ExperimentState, Tally
+from llama_workbench.harness.measure.participants import ExperimentState
 from llama_workbench.harness.measure.remaining import Remaining, Wait
 from llama_workbench.harness.plan.experiments import Plan, make_plan
 from llama_workbench.harness.plan.options import Options, Request

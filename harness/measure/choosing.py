@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ..evidence.numbers import budget, duration
 from ..stats.confidence import EARLY, FIRST_LOOK
 from .apart import round_seconds
-from .participants import Begin
+from .durations import Begin
 from .remaining import Open, Wait, WaitsFor
 
 HEADLINE_FACTOR = 2.0

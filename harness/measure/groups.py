@@ -16,7 +16,8 @@ from ..machine.environment import granted_cores
 from ..spec.comparison import Comparison
 from ..spec.entered import EnteredName
 from .crews import Crew, blamed, shuffled
-from .participants import Begin, ExperimentState, Setting
+from .durations import Begin
+from .participants import ExperimentState, Setting
 from .processes import ALLOCATOR, ASKING_SECONDS, START_SECONDS, Examination, WorkerFailed, WorkerProcess
 
 THREADS = "OMP_NUM_THREADS"

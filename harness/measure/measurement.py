@@ -28,6 +28,7 @@ from .apart import (
     round_seconds,
 )
 from .choosing import first_answer_text, in_time, nearly_settled, next_to_measure
+from .durations import LifePace
 from .gating import Gates
 from .groups import Group, Processes
 from .one_round import ask, taking_part
@@ -39,10 +40,8 @@ OVERTIME_SHARE = 0.1
 """For this share of their time rounds go on beyond it, as long as that should settle an effect: nobody wants to read
 that a second more would have done."""
 
-MOST_SIDE_SECONDS, LEAST_SIDE_TIMES = 0.25, 40
-"""Of functions, a life samples each side for the first number of seconds, or for this part of the budget where it is
-less: what beginning one takes is then a small part of it, and what is left of the noise within it little beside what
-lives differ by."""
+WANTED_LIVES = 16
+"""Of functions, so many at least should fit in the time: a first interval that tells small differences needs 12."""
 
 FORGIVEN_SHARE = 0.1
 """Of its lives a variant may lose so many and stay in the run; one in any case."""
@@ -67,9 +66,9 @@ class Schedule:
         start, books = time.monotonic(), self.participants.books
         for group in self.processes.groups:
             self.processes.end(group)  # what passed the gates is warm, and its sides were imported in a fixed order
-        for book in books:
-            if book.experiment.workload.kind == "call":
-                book.side_seconds = min(MOST_SIDE_SECONDS, seconds / LEAST_SIDE_TIMES)
+        of_functions = [book for book in books if book.experiment.workload.kind == "call"]
+        for book in of_functions:
+            book.pace = LifePace(seconds / len(of_functions) / WANTED_LIVES, len(book.remaining().variants))
         if any(book.pairs_apart is None for book in books):  # else an earlier sitting decided
             choose_apart(books, rule, seconds)
             self.participants.changed()

@@ -58,9 +58,7 @@ def ask(
     part = group.life.start_seconds / max(alike, 1)  # a life measures for as long as it took to begin
     outputs = str(processes.examination.file) if processes.examination else ""
     if chosen.pair is None or not is_sliced(book, chosen.pair):
-        is_of_functions = book.experiment.workload.kind == "call"  # whose controls are sampled seldom
-        sides = [name for name in active if not (is_of_functions and is_beside(name))]
-        side_seconds = max(part / max(len(sides), 1), book.side_seconds)
+        side_seconds = book.side_seconds or part / len(active)
         return ask_for_round(group.life.process, book, active, outputs, side_seconds)
     usual = block_seconds(book, active, pace if chosen.needs_precision else 0.0)
     seconds = max(usual, min(part, MOST_BLOCK_SECONDS))

@@ -24,6 +24,7 @@ from ..spec.sample import Round, Sample
 from ..spec.sides import ARCHITECTURE
 from ..spec.words import Cause
 from ..store.gate_schema import Excluded
+from .durations import Begin, LifePace, Tally
 
 
 class MeasureError(Exception):
@@ -41,44 +42,6 @@ class Progress(Protocol):
 
     def step(self, text: str, done: float, seconds_left: float) -> None:
         """How far (0 to 1) the whole is, and about how long it still takes."""
-
-
-@dataclass
-class Tally:
-    """How many rounds there were, and what they took."""
-
-    rounds: int = 0
-    seconds: float = 0.0
-    first_seconds: float = 0.0
-
-    def add(self, seconds: float) -> None:
-        """One more round."""
-        self.rounds += 1
-        self.seconds += seconds
-        if self.rounds == 1:
-            self.first_seconds = seconds
-
-    def each(self, expected: float) -> float:
-        """About how many seconds a round takes: as those before, or as `expected`.
-
-        The first asks the system for all the memory that later ones find there, and takes longer.
-        """
-        if self.rounds > 1:
-            return (self.seconds - self.first_seconds) / (self.rounds - 1)
-        return self.first_seconds / 2 if self.rounds else expected
-
-
-@dataclass
-class Begin:
-    """What beginning a process of a group takes, in seconds: as the last ones did. beside: whether the next one begins
-    while one measures."""
-
-    seconds: float = 0.0
-    beside: bool = False
-
-    def note(self, seconds: float) -> None:
-        """One more has begun. The first find less in the caches of the machine than those after them."""
-        self.seconds = (self.seconds + seconds) / 2 if self.seconds else seconds
 
 
 @dataclass(frozen=True)
@@ -104,8 +67,8 @@ class ExperimentState:
     early (see `stats.confidence`).
     kept_together: variants that are too dear to load for one pair. beside_seconds: the least that a block took beside
     its samples. lost_blocks: those in which a side did less than a call while all computed; the next ones are longer.
-    side_seconds: for how long a life samples each side at least. own_processes: each side has a process of its own, a
-    fresh one in every round (see `measure.crews`); start_seconds: what starting them takes.
+    pace: of functions. own_processes: each side has a process of its own, a fresh one in every round (see
+    `measure.crews`); start_seconds: what starting them takes.
     sliced: of pairs that had a round, whether they are measured in blocks. forgotten: numbers of rounds before these.
     wall_seconds: of the clock, with starting the processes. begin: what that takes, the same of all in a group.
     first_seconds: what its first intervals should take, by an estimate before the first round. earlier: what run.json
@@ -136,7 +99,7 @@ class ExperimentState:
     sliced: dict[Comparison, bool] = field(default_factory=dict)
     beside_seconds: float = math.inf
     own_processes: bool = False
-    side_seconds: float = 0.0
+    pace: LifePace | None = None
     start_seconds: float = 0.0
     sampled_seconds: float = 0.0
     compared_seconds: float = 0.0
@@ -239,10 +202,18 @@ class ExperimentState:
         seconds = [(sample.variant, sample.wall_ns / 1e9) for sample in samples]
         sampled = min(sum(taken for _, taken in seconds), spent)
         self.sampled_seconds += sampled
-        self.compared_seconds += min(sum(taken for name, taken in seconds if not is_beside(name)), spent)
+        compared = min(sum(taken for name, taken in seconds if not is_beside(name)), spent)
+        self.compared_seconds += compared
+        if self.pace is not None:
+            self.pace.note(spent - compared)
         if sliced:
             self.blocks += 1
             self.beside_seconds = min(self.beside_seconds, max(spent - sampled, 0.0))
+
+    @property
+    def side_seconds(self) -> float:
+        """For how long a life samples each side at least; 0 of models."""
+        return self.pace.side_seconds if self.pace is not None else 0.0
 
     def lives_of(self, name: str | None) -> int:
         """In how many lives a variant was timed; without a name, any of them."""
