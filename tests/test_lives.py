@@ -14,6 +14,7 @@ import pytest
 
 from llama_workbench.harness.calls.payload import Payload
 from llama_workbench.harness.judge.open_lives import OpenLives
+from llama_workbench.harness.measure.durations import LEAST_SIDE_SECONDS, MOST_SIDE_SECONDS, LifePace
 from llama_workbench.harness.measure.groups import Group
 from llama_workbench.harness.measure.horizon import LEAST_LIVES, MOST_LIVES, set_horizons
 from llama_workbench.harness.measure.measurement import Schedule
@@ -334,3 +335,14 @@ def test_who_fails_in_a_life_of_a_pass_is_left_out_and_the_others_have_all_their
     assert asked["15m long"].lost == {"b": "it died"} and not asked["15m short"].lost
     assert [len(of.answers) for of in asked.values()] == [3, 3]
     assert processes.asked[-1][2] in (("a",), ("a", "b")) and processes.ended
+
+
+def test_a_life_of_functions_samples_for_what_is_left_beside_all_else_that_it_takes() -> None:
+    pace = LifePace(life_seconds=0.5, sides=2)
+    assert pace.side_seconds == pytest.approx(0.125)
+    pace.note(0.1)
+    assert pace.side_seconds == pytest.approx(0.2)
+    pace.note(0.5)
+    assert pace.side_seconds == pytest.approx(0.1), "one life that took long moves it half of the way"
+    assert LifePace(0.1, 2, beside_seconds=0.4).side_seconds == LEAST_SIDE_SECONDS
+    assert LifePace(9.0, 2, beside_seconds=0.4).side_seconds == MOST_SIDE_SECONDS

@@ -53,7 +53,6 @@ def can_be_apart(book: ExperimentState, pair: Comparison) -> bool:
     return (
         workload.kind in ("prefill", "decode")
         and pair.metric == "time"
-        and workload.statistic is None
         and not pair.sides & {*book.wall_variants, *book.kept_together}
         and all(book.call_ns.get(name, 0.0) >= LEAST_CALL_NS for name in pair.sides)
     )
