@@ -20,8 +20,8 @@ from llama_workbench.harness.calls.pool import (
     NEW,
     InputCosts,
     Pool,
-    can_be_copied,
     copier,
+    copies_are_alike,
     pool_size,
     way_of,
 )
@@ -152,15 +152,31 @@ def test_calls_that_are_given_copies_do_not_see_each_other() -> None:
     ],
 )
 def test_a_copy_is_like_what_it_was_made_of_and_shares_nothing_that_changes(arguments: tuple[Any, ...]) -> None:
-    assert can_be_copied(arguments)
+    assert copies_are_alike(arguments)
     copy = copier(arguments)()
     for one, other in zip(arguments, copy, strict=True):
         assert type(one) is type(other)
         assert one is not other or isinstance(one, (int, float, str, type(None)))
 
 
-def test_what_would_be_another_type_once_it_is_copied_is_not() -> None:
-    assert not can_be_copied((bytearray(b"abc"),))
+class FreesWhatItHolds:
+    def __del__(self) -> None:
+        pass
+
+
+class Unseen:
+    """Nothing is given away of it, and yet it can be copied."""
+
+    def __reduce_ex__(self, protocol: object) -> str:
+        raise TypeError
+
+    def __deepcopy__(self, memo: object) -> Unseen:
+        return Unseen()
+
+
+@pytest.mark.parametrize("value", [bytearray(b"abc"), FreesWhatItHolds(), Unseen()])
+def test_what_would_be_another_type_frees_what_it_holds_or_cannot_be_seen_is_not_copied(value: object) -> None:
+    assert not copies_are_alike((value,))
 
 
 def measured(folder: Path, monkeypatch: pytest.MonkeyPatch, sides: tuple[str, str], call: str) -> Result:

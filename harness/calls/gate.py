@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator
 from time import perf_counter_ns  # bound before any foreign code is imported
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from . import pool
 from .answers import HINT, UNKNOWN, difference, is_of_all_worlds, unlike
 from .command import Command
 from .inputs import Seen, can_be_copied, copied, handed_again, kinds_of
-from .pool import copier, is_plain
+from .pool import copier, copies_are_alike, is_plain
 from .unready import why_unready
 
 if TYPE_CHECKING:
@@ -236,7 +235,7 @@ class FirstLook:
     def _time_copying(self, arguments: Arguments) -> None:
         self._called.has_plain_inputs = is_plain(arguments)
         try:
-            copies = copier(arguments) if pool.can_be_copied(arguments) else None
+            copies = copier(arguments) if copies_are_alike(arguments) else None
         except Exception:  # whatever copying an object of a class raises
             return
         if copies is not None:

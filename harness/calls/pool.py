@@ -89,9 +89,10 @@ def pool_size(make_ns: float, side_ns: float) -> int:
     return min(max(round(TIME_SHARE * side_ns / max(make_ns, 1)), LEAST_INPUTS), MOST_INPUTS)
 
 
-def can_be_copied(arguments: Arguments) -> bool:
-    """Whether what `copier` gives is like these arguments in all that can be seen."""
-    return Seen(copier(arguments)()).digest == Seen(arguments).digest
+def copies_are_alike(arguments: Arguments) -> bool:
+    """Whether a copy is harmless, and what `copier` gives is like these arguments in all that can be seen."""
+    seen = Seen(arguments)
+    return bool(seen.digest) and seen.can_copy and Seen(copier(arguments)()).digest == seen.digest
 
 
 def copier(arguments: Arguments) -> Callable[[], Arguments]:
