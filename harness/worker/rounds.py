@@ -310,8 +310,9 @@ class OpenRound:
 
     def _freeze_pools(self) -> None:
         """Once all inputs are made that will be: the collection before each sample need not walk them again."""
-        pools = [each.pool for name, each in self.bench.called.items() if name in self.active and each.pool is not None]
-        if all(pool.is_full for pool in pools):
+        names = {*self.active} - self.shape.seldom  # a control may never have so many calls
+        pools = [called.pool for name, called in self.bench.called.items() if name in names]
+        if all(pool is None or pool.is_full for pool in pools):
             self.fills_pools = False
             if self.shares and not self.worker.calm:
                 gc.collect()
