@@ -6,10 +6,15 @@ The first half is a module of functions, which is also what the workbench is giv
 
 from __future__ import annotations
 
+import copy
+import functools
 import gc
+import json
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
 
@@ -209,6 +214,103 @@ def worked_out(count):
     return sum(number * number for number in range(count))
 
 
+def deep_copies(count):
+    """Copies that the collector watches: containers in containers."""
+    made = [[[number], [number]] for number in range(count // 40)]
+    return len(copy.deepcopy(made))
+
+
+def shallow_copies(count):
+    made = [[[number], [number]] for number in range(count // 40)]
+    return len([[[*inner] for inner in outer] for outer in made])
+
+
+def parsed(count):
+    """Dicts and lists of a text, as a service has them for each request."""
+    return len(json.loads(json.dumps([{"id": number, "tags": [number]} for number in range(count // 8)])))
+
+
+def parsed_unwatched(count):
+    gc.disable()
+    try:
+        return parsed(count)
+    finally:
+        gc.enable()
+
+
+def new_buffers(count):
+    """Eight buffers of a MiB, each new."""
+    return sum(len(bytes([count % 250]) * (1 << 20)) for _ in range(8))
+
+
+def one_buffer(count):
+    buffer, size = bytearray(1 << 20), 0
+    for _ in range(8):
+        for at in range(0, 1 << 20, 1 << 16):
+            buffer[at : at + (1 << 16)] = bytes([count % 250]) * (1 << 16)
+        size += len(buffer)
+    return size
+
+
+def in_threads(count):
+    """Sixteen threads, one after the other, where one would do."""
+    found = []
+    for part in range(16):
+        thread = threading.Thread(target=lambda part=part: found.append(sum(range(count // 16 * part % 1000))))
+        thread.start()
+        thread.join()
+    return len(found)
+
+
+def in_one_thread(count):
+    found = []
+
+    def every():
+        found.extend(sum(range(count // 16 * part % 1000)) for part in range(16))
+
+    thread = threading.Thread(target=every)
+    thread.start()
+    thread.join()
+    return len(found)
+
+
+def by_a_shell(count):
+    subprocess.run("true; true", shell=True, check=True)
+    return count
+
+
+def by_a_program(count):
+    subprocess.run(["true"], check=True)
+    return count
+
+
+def waits_for_answers(count):
+    """Four answers of a neighbour, one after the other."""
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(4):
+            pool.submit(time.sleep, 0.002).result()
+    return count
+
+
+def waits_for_all(count):
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(time.sleep, [0.002] * 4))
+    return count
+
+
+@functools.cache
+def _primes_below(limit):
+    return [number for number in range(2, limit) if all(number % each for each in range(2, int(number**0.5) + 1))]
+
+
+def primes_kept(count):
+    return len(_primes_below(count // 10)) + sum(range(count))
+
+
+def primes_anew(count):
+    return len(_primes_below.__wrapped__(count // 10)) + sum(range(count))
+
+
 PAIRS = {
     "20 MB filled or zeroed": ("filled", "zeroed", "shape_20"),
     "40 MB filled or zeroed": ("filled", "zeroed", "shape_40"),
@@ -225,10 +327,23 @@ PAIRS = {
     "squares kept or worked out": ("looked_up", "worked_out", "small"),
     "two child processes or one": ("in_children", "in_a_child", "small"),
     "three waits or one": ("waits_thrice", "waits_once", "small"),
+    "deep copies or copies by hand": ("deep_copies", "shallow_copies", "small"),
+    "a text read with the collector off meanwhile": ("parsed", "parsed_unwatched", "small"),
+    "eight large buffers or one": ("new_buffers", "one_buffer", "small"),
+    "sixteen threads or one": ("in_threads", "in_one_thread", "small"),
+    "a shell or a program": ("by_a_shell", "by_a_program", "small"),
+    "answers in turn or at once": ("waits_for_answers", "waits_for_all", "small"),
+    "primes kept or worked out": ("primes_kept", "primes_anew", "small"),
 }
 """By what differs: first, second and what makes their inputs. A name with () is a factory."""
 
-BY_THE_CLOCK = ("two child processes or one", "three waits or one")
+BY_THE_CLOCK = (
+    "two child processes or one",
+    "three waits or one",
+    "sixteen threads or one",
+    "a shell or a program",
+    "answers in turn or at once",
+)
 """Pairs whose time is hardly spent in the process itself."""
 
 # -- plain Python ------------------------------------------------------------------------------------------------------
