@@ -348,9 +348,15 @@ BY_THE_CLOCK = (
 
 # -- plain Python ------------------------------------------------------------------------------------------------------
 
-SECONDS, PROCESSES = 0.5, 8
+SECONDS, PROCESSES = 0.5, 6
+
+BARE, PROGRAM = "bare", "in a program"
+PROGRAMS = {BARE: "", PROGRAM: "import argparse, asyncio, csv, decimal, email.message, http.client, logging, unittest"}
+"""What a process imports first. Whether Python gives memory back at each call, and asks for it anew, depends on what
+else lies in its heap: plain Python has no single answer where the two differ."""
 
 RUNNER = """
+{imports}
 import sys, time
 sys.path.insert(0, sys.argv[1])
 import {module} as module
@@ -371,20 +377,22 @@ print(spent / calls)
 """
 
 
-def plain_ns(side: str, given: str, seconds: float = SECONDS, clock: str = "thread_time_ns") -> float:
+def plain_ns(
+    side: str, given: str, seconds: float = SECONDS, clock: str = "thread_time_ns", program: str = BARE
+) -> float:
     """The mean time of a call in one fresh process, in nanoseconds."""
     here = Path(__file__)
-    program = RUNNER.format(module=here.stem, clock=clock)
+    program = RUNNER.format(module=here.stem, clock=clock, imports=PROGRAMS[program])
     command = [sys.executable, "-c", program, str(here.parent), side, given, str(seconds)]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def plain_ratio(pair: str, *, processes: int = PROCESSES, seconds: float = SECONDS) -> float:
+def plain_ratio(pair: str, *, processes: int = PROCESSES, seconds: float = SECONDS, program: str = BARE) -> float:
     """How many times as fast the second is, by the medians of so many processes of each side, which take turns."""
     first, second, given = PAIRS[pair]
     clock = "perf_counter_ns" if pair in BY_THE_CLOCK else "thread_time_ns"
     times: dict[str, list[float]] = {first: [], second: []}
     for turn in range(processes):
         for side in (first, second) if turn % 2 else (second, first):
-            times[side].append(plain_ns(side, given, seconds, clock))
+            times[side].append(plain_ns(side, given, seconds, clock, program))
     return median(times[first]) / median(times[second])

@@ -37,7 +37,9 @@ def test_five_percent_more_work_in_a_pull_request_fails(tmp_path: Path) -> None:
     summary = opened.summary
     assert "→ the working tree: 1 of 1 slower" in summary and summary.endswith(f"{MARKER}\n")
     assert opened.outputs() == {"exit-code": "1", "summary": str(opened.temporary / "workbench" / "comparison.md")}
-    assert (opened.temporary / "summary.md").read_text().endswith(summary), "a summary of a job grows by each of its steps"
+    assert (opened.temporary / "summary.md").read_text().endswith(summary), (
+        "a summary of a job grows by each of its steps"
+    )
 
 
 @pytest.mark.long

@@ -233,6 +233,29 @@ def test_lives_on_another_machine_decide_nothing(tmp_path: Path) -> None:
     assert {each.verdict for each in times(found)} == {"cannot tell"} and found.tolerance_percent == 20.0
 
 
+def test_what_the_same_code_measured_and_what_another_did_differ_by_what_each_was_measured_to(tmp_path: Path) -> None:
+    by_code = Thresholds(
+        sessions=(
+            Shift(variant="*", kind="decode", sessions=20, between=0.1, at_most=0.3),
+            Shift(variant="*", kind="decode", code="another", sessions=20, between=1.0, at_most=3.0),
+        )
+    )
+    base = a_run(tmp_path / "base", seed=1, **LIVES)
+    new = a_run(tmp_path / "new", seed=2, factors=slower("team005_hybrid", 5), **LIVES)
+    later = a_run(
+        tmp_path / "later", seed=2, factors=slower("team005_hybrid", 5), environment={"measuring": "0ther"}, **LIVES
+    )
+    alike, unlike = (compare(base, run, thresholds=by_code) for run in (new, later))
+    assert row(alike, "decode-15m-c64", "team005_hybrid").verdict == "regression"
+    assert not any("another version" in note for note in alike.notes)
+    assert row(unlike, "decode-15m-c64", "team005_hybrid").verdict == "cannot tell"
+    assert {each.between_percent for each in times(unlike)} == {3.0}
+    [said] = [note for note in unlike.notes if "another version" in note]
+    assert "save it anew" in said and "compare-revisions" in said
+    unsaid = a_run(tmp_path / "unsaid", seed=2, environment={"measuring": None}, **LIVES)
+    assert {each.between_percent for each in times(compare(unsaid, unsaid, thresholds=by_code))} == {3.0}
+
+
 # -- functions ---------------------------------------------------------------------------------------------------------
 
 
@@ -307,6 +330,9 @@ def test_sessions_are_measured_and_the_table_is_read_again(tmp_path: Path, capsy
     assert after.between < 0.3 and after.at_most < 1 and after.sessions == 8
     assert found.shift("prefill", "team006_after") is None
     assert compare(runs[0], runs[1], thresholds=found).tolerance_percent == 0
+    assert {each.code for each in found.sessions} == {"same"}
+    last = a_run(tmp_path / "last", seed=9, environment={"measuring": "0ther"}, **LIVES)
+    assert {each.code for each in shifts([*map(measure_standings, runs), measure_standings(last)])} == {"another"}
 
 
 def test_sessions_that_cannot_be_put_together_are_refused(tmp_path: Path, base: RunFolder) -> None:

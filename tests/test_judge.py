@@ -33,6 +33,8 @@ from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.evidence.verdict import AT_A_LIMIT, combine
 from llama_workbench.harness.judge.verdicts import all_together, judge_ad_hoc, judge_claims
 from llama_workbench.harness.metrics.base import Judged, measured_gains
+from llama_workbench.harness.report.outcome import outcome
+from llama_workbench.harness.report.text import run_notes
 from llama_workbench.harness.spec.comparison import Comparison, Metric
 from llama_workbench.harness.spec.conditions import Condition
 from llama_workbench.harness.spec.regions import ANSWERS, Region
@@ -813,6 +815,16 @@ def test_an_interrupted_run_is_judged_by_what_it_has() -> None:
     [verdict] = judge_claims([claim("a", "b", faster_than_percent=1)], evidence)
     assert verdict.verdict == "inconclusive"
     assert verdict.reason == "not settled: no rounds were measured on b; supported on a"
+
+
+def test_what_had_no_round_at_all_was_not_tested_and_is_not_open() -> None:
+    frame = samples(noisy(1, rounds=30, old=0.0, new=-0.05), workload="a")
+    run = {"experiments": [experiment("a", "old", "new"), {"workload": {"name": "b"}, "variants": ["old", "new"]}]}
+    evidence = evidence_from_manifest(manifest_of(run), table_of(frame))
+    [verdict] = judge_claims([claim("b", faster_than_percent=1)], evidence)
+    assert verdict.verdict is Word.NOT_TESTED and not verdict.is_open
+    assert outcome(verdict) == "not tested" and verdict.cause is Cause.NO_ROUNDS
+    assert run_notes([verdict], manifest_of(run))[0] == "1 verdict: 1 not tested"
 
 
 @pytest.mark.parametrize(("pages", "verdict"), [("madvise", "supported"), ("always", "inconclusive")])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
 from llama_workbench import ROOT, variants
 from llama_workbench.datasets import geometries, workloads
 from llama_workbench.datasets.geometries import DataError, Geometry
+from llama_workbench.harness.claims.dispute import load_dispute
 from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.claims.reading import load_claims, select
 from llama_workbench.harness.metrics.time import TimeHypothesis
@@ -42,8 +44,33 @@ def test_one_experiment_a_workload_serves_all_claims():
     assert len(names) == len(set(names))
 
 
+def test_what_the_first_screen_asks_for_is_wanted_to_a_percent():
+    plan = make_plan(Request(), CLAIMS, dispute=load_dispute())
+    targets = [(each.workload, target) for each in plan.experiments for target in each.targets]
+    asked = [(workload, target) for workload, target in targets if target.question]
+    assert {target.precision for workload, target in asked if workload.kind == "prefill"} == {0.01}
+    assert {target.precision for workload, target in asked if workload.kind == "decode"} == {0.02}
+    assert {target.precision for _, target in targets if not target.question} == {0.03}
+    assert {"single-file-faster", "rope-3x-5x"} <= {target.part.split()[1] for _, target in asked}
+    assert [each.workload.name for each in plan.experiments if each.grid_is_asked] == ["prefill-15m-t128"]
+    asked_parts = {(question.claim, question.part) for question in plan.dispute.question}
+    here = {(claim.id, part.part) for claim in plan.claims for part in claim.hypothesis}
+    assert asked_parts <= here, "every question has a number after `make bench`"
+    assert not any(target.question for each in make_plan(Request(), CLAIMS).experiments for target in each.targets)
+
+
+def test_the_sides_of_both_headlines_are_profiled():
+    assert make_plan(Request(), CLAIMS, dispute=load_dispute()).profiled_headlines() == [
+        *product(("prefill-15m-t8", "prefill-15m-t128"), ("team005_planned", "team006_before")),
+        *product(("prefill-7b-1layer-t8", "prefill-7b-1layer-t128"), ("team006_after", "team006_before")),
+    ]
+    assert make_plan(Request(), CLAIMS).profiled_headlines() == []
+
+
 def test_controls_ride_along():
     for experiment in make_plan(Request(), CLAIMS).experiments:
+        if not (experiment.targets or experiment.grid):
+            continue  # nothing of it is timed
         assert f"{experiment.baseline}@aa" in experiment.controls
         if experiment.workload.kind != "component":
             assert "yardstick" in experiment.entered()
@@ -80,9 +107,13 @@ def test_variants_cut_claims_down_and_the_rest_is_compared_ad_hoc():
     request = Request(variants=("team006_before", "team006_after", "candle"), workloads=("prefill-15m-t128",))
     plan = make_plan(request, CLAIMS)
     assert {claim.id for claim in plan.claims} == {
+        "arch-or-ops",
+        "decision-rule",
         "mask-caching-10-30-overall",
         "mask-caching-6-11",
         "mask-caching-helps",
+        "mask-memory",
+        "own-layers-slower",
     }
     assert plan.ad_hoc == (("team006_before", "candle"),)
     assert set(plan.experiments[0].variants) == {"team006_before", "team006_after", "candle"}

@@ -21,6 +21,7 @@ from llama_workbench.harness.measure.apart import once_seconds, round_seconds
 from llama_workbench.harness.measure.choosing import (
     FirstIntervals,
     first_answer_text,
+    first_intervals,
     in_time,
     nearly_settled,
     next_to_measure,
@@ -91,6 +92,15 @@ def test_headline_claims_come_first_but_not_twice_before_others_had_their_first(
     asked = waiting(NAMES[1], 0, 10, headline=True)
     assert next_to_measure([(cheap, waiting(NAMES[0], 0, 10)), (dear, asked)], 100)[0] is dear
     assert next_to_measure([(cheap, waiting(NAMES[0], 0, 9)), (dear, asked)], 100)[0] is cheap
+
+
+def test_what_the_first_screen_asks_for_is_known_well_before_others_have_an_interval() -> None:
+    one, other, asked = (book(name, 1.0) for name in NAMES)
+    open_ = [(one, replace(early(4), headline=True)), (other, replace(late(9), asked=12)), (asked, early(30))]
+    assert next_to_measure(open_, 100)[0] is other
+    assert next_to_measure([*open_[:2], (asked, replace(late(30), asked=4))], 100)[0] is asked, "it had the fewest"
+    assert next_to_measure([*open_[:2], (asked, replace(early(30), asked=0))], 100)[0] is asked, "it has none yet"
+    assert first_intervals([open_[0], (asked, replace(early(30), asked=0))])[0][0][0] is asked
 
 
 def test_what_the_time_left_will_not_settle_gives_it_to_others() -> None:

@@ -30,7 +30,7 @@ Instructions, memory and operations stand beside the times where both runs have 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from llama_workbench.variants import YARDSTICKS
@@ -114,7 +114,7 @@ def compare_standings(old: Standings, now: Standings, *, thresholds: Thresholds 
         rows=tuple(rows),
         only_in_base=tuple(" on ".join(reversed(key)) for key in here if key not in compared),
         only_in_new=tuple(" on ".join(reversed(key)) for key in there if key not in here),
-        notes=(*(note for run in (old, now) for note in _notes_on(run)), *_unlike(cautious, old)),
+        notes=(*(note for run in (old, now) for note in _notes_on(run)), *_of_code(old, now), *_unlike(cautious, old)),
     )
 
 
@@ -128,7 +128,15 @@ def _shift(key: Key, old: Standings, now: Standings, thresholds: Thresholds) -> 
     sides = old.times.get(key), now.times.get(key)
     if any(side is None or side.over_lives is None for side in sides):
         return None
-    return thresholds.shift(str(old.workloads[key[0]].workload.get("kind")), key[1])
+    kind = str(old.workloads[key[0]].workload.get("kind"))
+    return thresholds.shift(kind, key[1], same_code=measured_alike((old, now)))
+
+
+def measured_alike(runs: Iterable[Standings]) -> bool:
+    """Whether the same version of the workbench's code measured all of these. One that does not say which is of
+    another."""
+    digests = {run.environment.get("measuring") for run in runs}
+    return len(digests) == 1 and None not in digests
 
 
 def _tolerance_of(key: Key, old: Standings) -> float:
@@ -147,6 +155,15 @@ def _unlike(compared: Sequence[Key], old: Standings) -> Iterator[str]:
     ):
         if names := [f"{key[1]} on {key[0]}" for key in compared if _tolerance_of(key, old) == percent]:
             yield f"tolerance {percent:g} % for {', '.join(names)}: {why}"
+
+
+def _of_code(old: Standings, now: Standings) -> Iterator[str]:
+    """What to do where different code measured the two."""
+    if now.rows and not measured_alike((old, now)):
+        yield (
+            f"{old.name} was measured by another version of the workbench's own code, so less is told: save it anew "
+            "with this one, or measure both in one job (workbench compare-revisions)"
+        )
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""By how much do sessions of the same code differ, beyond what the lives within each differ by?
+"""By how much do sessions of unchanged code differ, beyond what the lives within each differ by?
 
 Each run is one session. Of each variant and workload the variance between sessions is Paule's and Mandel's estimate,
 and its upper bound that of the Q profile (`stats.means`). Of several workloads of one kind the largest counts, so that
@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 from ..machine.environment import comparable
 from ..stats.means import between_variance, most_between_variance
 from ..store.schema import Key, Standings
-from .regressions import why_not
+from .regressions import measured_alike, why_not
 from .thresholds import TABLE, Shift
 
 LEAST_SESSIONS = 3
@@ -52,7 +53,8 @@ def _shift(key: Key, kind: str, runs: Sequence[Standings]) -> Shift | None:
     centres, errors = [each.centre for each in means], [each.error for each in means]
     between, most = between_variance(centres, errors), most_between_variance(centres, errors, TOO_LOW)
     between, most = (round(100 * math.expm1(math.sqrt(each)), 3) for each in (between, max(between, most)))
-    return Shift(variant=key[1], kind=kind, sessions=len(means), between=between, at_most=most)
+    code: Literal["same", "another"] = "same" if measured_alike(runs) else "another"
+    return Shift(variant=key[1], kind=kind, code=code, sessions=len(means), between=between, at_most=most)
 
 
 def to_toml(differences: Sequence[Shift], runs: Sequence[Standings]) -> str:
@@ -61,7 +63,7 @@ def to_toml(differences: Sequence[Shift], runs: Sequence[Standings]) -> str:
     machine = runs[0].environment
     torch = f"torch {machine['torch']}" if machine.get("torch") else "no torch"
     lines = [
-        f"# {len(runs)} sessions of the same code, {days[0]} to {days[-1]}: {machine.get('cpu_model')}, "
+        f"# {len(runs)} sessions of unchanged code, {days[0]} to {days[-1]}: {machine.get('cpu_model')}, "
         f"{machine.get('cores')} cores, {torch}; `workbench sessions` measured it.",
     ]
     for shift in differences:

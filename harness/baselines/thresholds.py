@@ -12,6 +12,7 @@ time = 10
 [[tool.llama-workbench.compare.sessions]]
 variant = "fast"                  # measured: workbench sessions RUN RUN RUN ...
 kind = "decode"
+code = "same"                     # that measured
 sessions = 20
 between = 0.05
 at_most = 0.2
@@ -88,13 +89,16 @@ class Shift(_Table):
 
     variant: Pattern
     kind: Annotated[Text, Field(description="the kind of a workload")]
+    code: Annotated[
+        Literal["same", "another"], Field(description="whether the same code measured both, or another version of it")
+    ] = "same"
     sessions: Annotated[int, Field(strict=True, ge=2, description="the number of sessions, 2 or more")]
     between: NotNegative
     at_most: NotNegative
 
-    def fits(self, kind: str, variant: str) -> bool:
+    def fits(self, kind: str, variant: str, code: str) -> bool:
         """Whether it is about this variant on a workload of this kind."""
-        return kind == self.kind and fnmatchcase(variant, self.variant)
+        return (kind, code) == (self.kind, self.code) and fnmatchcase(variant, self.variant)
 
 
 class Thresholds(_Table):
@@ -123,9 +127,11 @@ class Thresholds(_Table):
         usual = TIME_OF_LIVES if lives else TIME_OF_ROUNDS
         return self if self.time is not None else self.model_copy(update={"time": usual})
 
-    def shift(self, kind: str, variant: str) -> Shift | None:
-        """What sessions of the same code differ by, where it was measured."""
-        fitting = [each for each in (*_shipped(), *self.sessions) if each.fits(kind, variant)]
+    def shift(self, kind: str, variant: str, *, same_code: bool = True) -> Shift | None:
+        """What sessions of unchanged variants differ by, where it was measured. same_code: whether the same code
+        measured them."""
+        code = "same" if same_code else "another"
+        fitting = [each for each in (*_shipped(), *self.sessions) if each.fits(kind, variant, code)]
         return fitting[-1] if fitting else None
 
     def with_time(self, percent: float) -> Thresholds:

@@ -19,7 +19,7 @@ from ..spec.comparison import Comparison
 from ..spec.conditions import FAIL_IF, Condition
 from ..spec.hypotheses import Hypothesis
 from ..spec.regions import ANSWERS, MARGIN_PERCENT, SECOND_MARGIN_PERCENT, Range, Region
-from ..spec.words import Word
+from ..spec.words import Cause, Word
 from ..store.verdict_schema import AD_HOC, Effect, Ends, Verdict
 
 
@@ -59,6 +59,9 @@ def _part_of_claim(claim: Claim, hypothesis: Hypothesis) -> Part:
         if away := hypothesis.elsewhere(evidence.device):
             return Judged(Word.NOT_MEASURABLE, away)
         judged: Judged = metric.judge(hypothesis, evidence, alpha=alpha)
+        unmeasured = all(effect.cause is Cause.NO_ROUNDS for effect in judged.effects)
+        if judged.effects and unmeasured and judged.verdict is Word.INCONCLUSIVE:
+            return replace(judged, verdict=Word.NOT_TESTED, cause=Cause.NO_ROUNDS)
         return judged
 
     def verdict(judged: Judged, alpha: float) -> Verdict:

@@ -26,12 +26,8 @@ from ..stats.samples import Clocks, Differences, differences, log_times_of_round
 from .open_lives import OpenLives
 from .verdicts import shared_alpha
 
-PRECISION = 0.03
-"""A settled effect goes on until its interval is at most this far (log units) to either side: a verdict alone, "not
-2-3x", would otherwise come with an interval too wide to be worth reading ..."""
-
-ENOUGH_ROUNDS = 24
-"""... or until it had this many rounds."""
+ENOUGH_ROUNDS, ENOUGH_OF_QUESTIONS = 24, 60
+"""A settled effect goes on until its interval is narrow enough (`Target.precision`), or it had so many rounds."""
 
 CONTROL_PRECISION, YARDSTICK_PRECISION = 0.02, 0.01
 """Identical copy and yardstick take part until they are known this well; the A/A control always does in rounds of many
@@ -54,11 +50,14 @@ class StoppingRule:
         design: Design | None = None,
         *,
         to_compare: bool = False,
+        is_saved: bool = True,
     ) -> None:
         """`alpha`: chance of a wrong verdict. `fault_cost_ns`: at most, as the judge takes it, of a page fault that
         is no part of what is measured. `design`: of the series, as the run's manifest says it. `to_compare`: whether
-        times relative to the yardstick are wanted within YARDSTICK_PRECISION, for saved runs are compared by them."""
+        times relative to the yardstick are wanted within YARDSTICK_PRECISION, for saved runs are compared by them.
+        `is_saved`: whether the run may be compared with others later; else the yardstick has no part in it."""
         self.alpha, self.to_compare = alpha, to_compare
+        self.left_out = () if is_saved else YARDSTICKS
         self.clocks = clocks
         self.fault_cost_ns = {one.workload.name: one.workload.calm * fault_cost_ns for one in experiments}
         self.design = design or Design()
@@ -144,6 +143,7 @@ class StoppingRule:
             any(target.headline for target in left),
             pair,
             self._verdicts(left),
+            len(self.series.get(pair, [])) if any(target.question for target in left) else None,
         )
 
     def _controls(self, experiment: Experiment, is_apart: Apart) -> list[Comparison]:
@@ -154,6 +154,7 @@ class StoppingRule:
         and where each side has a process of its own, the copy would be nothing but A/A.
         """
         names = [name for name in experiment.controls if EnteredName(name).control != COPY]
+        names = [name for name in names if name not in self.left_out]
         names.sort(key=lambda name: self.to_compare and name not in YARDSTICKS)
         pairs = [experiment.control_pair(name) for name in names]
         return [pair for pair in pairs if is_apart(pair) and not _control_is_known(pair, self._interval(pair, ALPHA))]
@@ -227,7 +228,7 @@ class StoppingRule:
         lacking += [first_interval(self._plan_of_grid(experiment)) - had for had, _ in open_]
         missing = max(lacking)
         pairs = list(dict.fromkeys(target.comparison for target in left))
-        for name in experiment.controls:
+        for name in (name for name in experiment.controls if name not in self.left_out):
             pair = experiment.control_pair(name)
             done = name == FUNCTION_YARDSTICK and self.lives.had(pair.workload, name)
             if EnteredName(name).control == AA or not (done or _control_is_known(pair, self._interval(pair, ALPHA))):
@@ -238,7 +239,12 @@ class StoppingRule:
         settles = float(missing) if missing > 0 else min(rounds)
         headline = any(target.headline for target in left)
         verdicts = (*self._verdicts(left), *(self._all_contrasts(),) * bool(open_))
-        yield Remaining(participants, missing > 0, settles, max(rounds), len(rounds), headline, verdicts=verdicts)
+        asked = [len(self.series.get(target.comparison, [])) for target in left if target.question]
+        asked += [had for had, _ in open_ if experiment.grid_is_asked]
+        done = min(asked, default=None)
+        yield Remaining(
+            participants, missing > 0, settles, max(rounds), len(rounds), headline, verdicts=verdicts, asked=done
+        )
 
     def _open_contrasts(self, experiment: Experiment) -> list[tuple[int, float]]:
         """Of each contrast that is not settled: how many rounds it had, and about how many it still needs."""
@@ -278,11 +284,11 @@ class StoppingRule:
         plan = partial(self.design.plan, target.comparison.workload, alpha)
         if self._answer(target, alpha) is None:
             needed = min(rounds_needed(values, each, alpha=plan(each), stretch=stretch) for each in target.regions)
-        elif _is_known(interval, PRECISION):
-            return 0.0
         else:
-            half = (interval.high - interval.low) / 2
-            needed = min(len(values) * (half / PRECISION) ** 2, ENOUGH_ROUNDS)
+            half, enough = (interval.high - interval.low) / 2, ENOUGH_OF_QUESTIONS if target.question else ENOUGH_ROUNDS
+            if half <= target.precision or len(values) >= enough:
+                return 0.0
+            needed = min(len(values) * (half / target.precision) ** 2, enough)
         until_look = next_look(len(values), plan()) - len(values)
         return until_look if len(values) < 2 else max(needed - len(values), until_look)
 

@@ -98,17 +98,18 @@ def choose_apart(books: Sequence[ExperimentState], rule: Stopping, seconds: floa
     """Decide before the first round, for all of a run, which pairs are measured apart.
 
     A pair alone costs more than its part of a round of many, and varies much less. So all pairs are, as long as that
-    leaves time for the first interval of every one: those of headline claims first, and then the cheapest.
+    leaves time for the first interval of every one: those that the first screen asks for first, then those of headline
+    claims, and then the cheapest.
     """
     open_ = [
-        (not each.headline, each.rounds_next * round_seconds(book, each.pair), book, each.pair)
+        ((each.asked is None, not each.headline, each.rounds_next * round_seconds(book, each.pair)), book, each.pair)
         for book in books
         for each in rule.remaining(book.remaining(), partial(can_be_apart, book))
         if each.pair is not None
     ]
     chosen: dict[int, list[Comparison]] = {id(book): [] for book in books}
     left = TIME_SHARE * seconds
-    for _, cost, book, pair in sorted(open_, key=lambda entry: entry[:2]):
+    for (*_, cost), book, pair in sorted(open_, key=lambda entry: entry[0]):
         if cost <= left or len(open_) == 1:
             left -= cost
             chosen[id(book)].append(pair)

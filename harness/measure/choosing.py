@@ -19,12 +19,13 @@ HEADLINE_FACTOR = 2.0
 def next_to_measure(open_: Sequence[Open], seconds_left: float) -> Open:
     """What is measured next.
 
-    First what has no interval yet, headlines and then the least time for each effect first. Then what completes the
-    verdict that costs least: with all other effects that it waits for, and with what these have had. (An effect on its
-    limit always seems to need a little more; so it gives way once it has had more than others need.) A headline may
-    cost HEADLINE_FACTOR times as much. Then the intervals of controls, and those of settled effects that are still
-    wide. What the time that is left will not settle comes after that, and last what can no longer get its first
-    interval: its rounds would say nothing.
+    First what the first screen asks for: what has no interval yet, headlines and then the least time for each effect
+    first; then, until each is known well enough, what had the fewest lives. After that the same of other effects that
+    have no interval yet. Then what completes the verdict that costs least: with all other effects that it waits for,
+    and with what these have had. (An effect on its limit always seems to need a little more; so it gives way once it
+    has had more than others need.) A headline may cost HEADLINE_FACTOR times as much. Then the intervals of controls,
+    and those of settled effects that are still wide. What the time that is left will not settle comes after that, and
+    last what can no longer get its first interval: its rounds would say nothing.
     """
     book_of = {book.experiment.workload.name: book for book, _ in open_}
 
@@ -52,15 +53,18 @@ def next_to_measure(open_: Sequence[Open], seconds_left: float) -> Open:
     def order(entry: Open) -> tuple[int, bool, float, float]:
         book, remaining = entry
         seconds = remaining.rounds_next * round_seconds(book, remaining.pair)
-        in_time, later = seconds <= seconds_left, not remaining.headline
+        in_time, later, asked = seconds <= seconds_left, not remaining.headline, remaining.asked
         if remaining.early and remaining.effects:
-            return 0 if id(remaining) in begun else 5, later, seconds / remaining.effects, book.seconds
+            tier = 7 if id(remaining) not in begun else 2 if asked is None else 0
+            return tier, later, seconds / remaining.effects, book.seconds
+        if asked is not None:
+            return 1, False, asked, seconds
         if not remaining.effects:
-            return 2 if in_time else 5, later, seconds, book.seconds
+            return 4 if in_time else 7, later, seconds, book.seconds
         if not remaining.verdicts:
-            return 3 if in_time else 5, later, seconds, book.seconds
+            return 5 if in_time else 7, later, seconds, book.seconds
         hopeless, weighed = min(cost(waits_for, seconds) for waits_for in remaining.verdicts)
-        return 4 if hopeless else 1, False, weighed, seconds
+        return 6 if hopeless else 3, False, weighed, seconds
 
     return min(open_, key=order)
 
@@ -105,14 +109,14 @@ class FirstIntervals:
 
 
 def first_intervals(open_: Sequence[Open]) -> list[tuple[Open, float]]:
-    """What has no interval yet, in the order in which it gets one: headlines, then what was begun, then the cheapest.
-    Each with the seconds until it and all before it have theirs."""
+    """What has no interval yet, in the order in which it gets one: what the first screen asks for, then headlines, then
+    what was begun, then the cheapest. Each with the seconds until it and all before it have theirs."""
     early = [each for each in open_ if each[1].early and each[1].effects]
 
-    def order(entry: Open) -> tuple[bool, bool, float]:
+    def order(entry: Open) -> tuple[bool, bool, bool, float]:
         book, remaining = entry
         seconds = remaining.rounds_next * round_seconds(book, remaining.pair)
-        return not remaining.headline, not book.rounds, seconds / remaining.effects
+        return remaining.asked is None, not remaining.headline, not book.rounds, seconds / remaining.effects
 
     together, costs = FirstIntervals(), []
     for entry in sorted(early, key=order):

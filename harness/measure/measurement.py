@@ -75,6 +75,7 @@ class Schedule:
         if said := first_answer_text(self._still_open(rule), seconds, self.setting.budget_seconds):
             self.setting.progress.note(said)
             self.participants.changed()
+        effects = sum(remaining.effects for _, remaining in self._still_open(rule))
         group_of = {id(book): group for group in self.processes.groups for book in group.books}
         while open_ := self._still_open(rule):
             total_left = seconds - (time.monotonic() - start)
@@ -85,7 +86,7 @@ class Schedule:
                     break
             open_ = in_time(open_, total_left)
             best = open_[0] if is_overtime else next_to_measure(open_, total_left)
-            _show(self.setting.progress, best, open_, len(books), (time.monotonic() - start, total_left))
+            _show(self.setting.progress, best, open_, effects, (time.monotonic() - start, total_left))
             group, begun, before = group_of[id(best[0])], time.monotonic(), [book.seconds for book in books]
             self._turn(group, best, open_, rule, keep, total_left)
             spent = [book.seconds - seconds for book, seconds in zip(books, before, strict=True)]
@@ -298,15 +299,16 @@ def charge(
         book.wall_seconds += max(seconds - sum(spent), 0.0) / len(shared)
 
 
-def _show(progress: Progress, best: Open, open_: Sequence[Open], books: int, times: tuple[float, float]) -> None:
-    """Say how far it is: the workload that is measured next, and how many of so many are open. times: seconds elapsed,
-    and left."""
+def _show(progress: Progress, best: Open, open_: Sequence[Open], effects: int, times: tuple[float, float]) -> None:
+    """Say how far it is: the workload that is measured next, and how many of so many effects are known as well as they
+    are wanted. times: seconds elapsed, and left."""
     elapsed, total_left = times
     needed = sum(
         min(remaining.rounds_all * round_seconds(book, remaining.pair), total_left) for book, remaining in open_
     )
     left = min(total_left, needed)
-    text = f"{best[0].experiment.workload.name}, {len({id(book) for book, _ in open_})} of {books} workloads open"
+    known = max(effects - sum(remaining.effects for _, remaining in open_), 0)
+    text = best[0].experiment.workload.name + (f", {known} of {effects} effects known" if effects > 1 else "")
     progress.step(text, elapsed / (elapsed + left), left)
 
 

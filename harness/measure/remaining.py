@@ -37,7 +37,8 @@ class Remaining:
     `early`: too few rounds yet for any interval of some effect; `rounds_next` is then until all have one, which is
     known. `effects`: how many are not settled; 0 for a control that only wants its interval. `headline`: whether one of
     them is of a headline claim. `verdicts`: for each verdict that waits for one of these effects, all that it waits
-    for. None at all: every verdict is known, and only intervals are still wide.
+    for. None at all: every verdict is known, and only intervals are still wide. `asked`: how many rounds those had that
+    the first screen asks for; None where there is none.
     """
 
     variants: tuple[str, ...]
@@ -48,6 +49,7 @@ class Remaining:
     headline: bool = False
     pair: Comparison | None = None
     verdicts: tuple[WaitsFor, ...] = ()
+    asked: int | None = None
 
     @property
     def needs_precision(self) -> bool:

@@ -25,7 +25,7 @@ from ..spec.comparison import Comparison
 from ..spec.conditions import Condition
 from ..spec.dispute import Dispute
 from ..spec.entered import AA, COPY, EnteredName
-from ..spec.experiments import Contrast, Experiment, Target, without
+from ..spec.experiments import DECODE_PRECISION, QUESTION_PRECISION, Contrast, Experiment, Target, without
 from ..spec.hypotheses import Hypothesis
 from ..spec.regions import ANSWERS
 from .functions import Functions, functions_of, variants_in
@@ -41,6 +41,9 @@ from .selection import (
 )
 
 COMPARE_WORKLOADS = ("prefill-15m-t128", "decode-15m-c64")
+HEADLINES = 2
+"""Claims whose sides are profiled without being asked for: a look at one takes some three seconds."""
+
 COPY_PARAMETERS, COPY_LIMIT = 150_000_000, 2_500_000_000
 """Parameters, and parameters times tokens of a call, up to which an identical-copy control rides along; beyond, its
 time is better spent on rounds (the A/A control always rides)."""
@@ -87,6 +90,27 @@ class Plan:
         """The parts of claims that this run can settle."""
         return [part for claim in self.claims for part in claim.hypothesis if not part.elsewhere(self.device)]
 
+    def asks(self, claim: Claim, part: Hypothesis) -> bool:
+        """Whether the first screen asks for this part of a claim."""
+        return any((each.claim, each.part) == (claim.id, part.part) for each in self.dispute.question)
+
+    def profiled_headlines(self) -> list[tuple[str, str]]:
+        """(workload, variant) of what the first questions of the first HEADLINES claims compare that are asked about,
+        on two workloads each."""
+        parts = {(claim.id, part.part): part for claim in self.claims for part in claim.hypothesis}
+        first: dict[str, Hypothesis] = {}
+        for question in self.dispute.question:
+            if part := parts.get((question.claim, question.part)):
+                first.setdefault(question.claim, part)
+        found: list[tuple[str, str]] = []
+        for part in [*first.values()][:HEADLINES]:
+            compared = [target.comparison for target in part.targets() if not part.elsewhere(self.device)]
+            for workload in list(dict.fromkeys(each.workload for each in compared))[:2]:
+                found += [
+                    (workload, name) for each in compared if each.workload == workload for name in sorted(each.sides)
+                ]
+        return list(dict.fromkeys(found))
+
     def comparisons(self) -> list[Comparison]:
         """Every different timed effect of the report."""
         return list(dict.fromkeys(target.comparison for each in self.experiments for target in each.targets))
@@ -110,9 +134,15 @@ Rename = Callable[[Workload], Workload]
 
 
 def make_plan(
-    request: Request, claims: Sequence[Claim], *, checkpoint: Geometry | None = None, on_paper: bool = False
+    request: Request,
+    claims: Sequence[Claim],
+    *,
+    checkpoint: Geometry | None = None,
+    on_paper: bool = False,
+    dispute: Dispute | None = None,
 ) -> Plan:
     """Plan the measurements for a request. on_paper: environments that claims name are neither made nor looked at.
+    dispute: what is asked about the claims.
 
     `checkpoint` is the shape of a real model that stands in for every shipped geometry; workloads are then renamed
     after it and repeated ones fall together.
@@ -147,7 +177,8 @@ def make_plan(
     if request.threads is not None:
         workloads = {name: each.model_copy(update={"threads": request.threads}) for name, each in workloads.items()}
     mode = "compare" if request.compare is not None else "claims"
-    plan = Plan(mode, chosen, pairs, (), added, request.device, conditions(request), functions)
+    asked = dispute or Dispute()
+    plan = Plan(mode, chosen, pairs, (), added, request.device, conditions(request), functions, asked)
     settle_pairs = not (plan.conditions and request.only_conditions)
     return replace(plan, experiments=experiments_of(plan, workloads, shapes, settle_pairs=settle_pairs))
 
@@ -167,8 +198,12 @@ def experiments_of(
     for where, variant in (pair for _, part in here for pair in part.subjects()):
         looked_at.setdefault(where, []).append(variant)
     contrasts = {name: part.contrasts() for _, part in here if part.contrasts() for name in part.workload_names()}
+    asked = {name for claim, part in here if plan.asks(claim, part) for name in part.workload_names()}
     experiments = tuple(
-        _experiment(workload, targets[name], looked_at[name], contrasts.get(name, ()), shapes, plan.functions)
+        replace(
+            _experiment(workload, targets[name], looked_at[name], contrasts.get(name, ()), shapes, plan.functions),
+            grid_is_asked=name in contrasts and name in asked,
+        )
         for name, workload in workloads.items()
         if targets[name] or name in contrasts or looked_at[name]
     )
@@ -208,7 +243,12 @@ def _targets(
             if comparison.metric != "time" and workloads[comparison.workload].kind != "generate":
                 needs = f"needs a workload that generates, and {comparison.workload} does not"
                 raise PlanError(f'claim {claim.id}: metric = "{comparison.metric}" {needs}')
-            targets[comparison.workload].append(replace(target, part=f"{number} {claim.id}", headline=claim.headline))
+            target = replace(target, part=f"{number} {claim.id}", headline=claim.headline)
+            if plan.asks(claim, hypothesis):
+                decodes = workloads[comparison.workload].kind == "decode"
+                precision = DECODE_PRECISION if decodes else QUESTION_PRECISION
+                target = replace(target, question=True, precision=precision)
+            targets[comparison.workload].append(target)
     engines = {name for name in variants.names() if variants.get(name).engine is not None}
     for baseline, variant in plan.ad_hoc:
         evidence = "context" if {baseline, variant} & engines else "operations"

@@ -151,4 +151,6 @@ def exit_of(
         return SessionExit.NO_VERDICT
     if met:
         return SessionExit.CONDITION_MET
+    if result.is_too_early:
+        return SessionExit.NO_VERDICT
     return SessionExit.NOT_MEASURED if result.trouble else SessionExit.DONE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -50,28 +50,42 @@ def look_closer(
     of_models: bool,
     profiles: bool,
     native: bool,
+    headlines: Collection[tuple[str, str]] = (),
 ) -> None:
     """Once the rounds are over: where differences are (`causes`, also `of_models`), and what variants hold. Nothing of
-    it feeds a verdict."""
+    it feeds a verdict. headlines: (workload, variant) that are profiled without being asked for."""
     if causes:
         with kept_apart("causes", folder.path, progress):
             look_for_causes(measurement, folder, progress, differing, of_models=of_models)
     if profiles or native:
         with kept_apart("profiles and memory", folder.path, progress):
             _run_passes(measurement, folder, progress, native=native)
+    elif causes and headlines and not extras.lacking("profile"):
+        with kept_apart("profiles and memory", folder.path, progress):
+            _run_passes(measurement, folder, progress, headlines)
     elif causes:
         with kept_apart("memory", folder.path, progress):
             _measure_functions_memory(measurement, folder, progress)
 
 
-def _run_passes(measurement: Measurement, folder: RunFolder, progress: Progress, *, native: bool = False) -> None:
-    """Look at every variant that is left, on every workload.
+def _run_passes(
+    measurement: Measurement,
+    folder: RunFolder,
+    progress: Progress,
+    only: Collection[tuple[str, str]] = (),
+    *,
+    native: bool = False,
+) -> None:
+    """Look at every variant that is left, on every workload, or at these alone.
 
     Left out are controls, and cells of the grid that no claim compares by name: each differs from others in one axis,
     which other pairs of variants show as well, and there are 16 of them.
     """
-    tools = profilers()
-    _look(measurement, folder, progress, "profiles and memory", tools, lambda group, book, name: True, native=native)
+
+    def wanted(group: Group, book: ExperimentState, name: str) -> bool:
+        return not only or (book.experiment.workload.name, name) in only
+
+    _look(measurement, folder, progress, "profiles and memory", profilers(), wanted, native=native)
 
 
 def _measure_functions_memory(measurement: Measurement, folder: RunFolder, progress: Progress) -> None:

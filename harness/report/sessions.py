@@ -20,6 +20,8 @@ from .outcome import outcome
 from .text import claim_text, effect_text
 
 OPEN = (Word.NOT_EVIDENCE, Word.INCONCLUSIVE)
+
+UNMEASURED = (Word.NOT_MEASURABLE, Word.NOT_TESTED)
 """Words of an effect that is not settled, the one that counts first."""
 
 DIFFER = "two sessions do not say the same"
@@ -93,7 +95,7 @@ def _what(effect: Effect) -> str:
 
 
 def _over(here: Verdict, there: Verdict) -> Verdict:
-    if here is there or here.region != there.region or there.verdict is Word.NOT_MEASURABLE:
+    if here is there or here.region != there.region or there.verdict in UNMEASURED:
         return here
     theirs = {_key(effect): effect for effect in there.effects}
     effects = tuple(_hull(each, theirs[_key(each)], here) if _key(each) in theirs else each for each in here.effects)
@@ -104,7 +106,7 @@ def _over(here: Verdict, there: Verdict) -> Verdict:
         return whole if word is here.verdict else replace(whole, verdict=word, reason=reason, cause=cause)
     if here.verdict is there.verdict:
         return whole
-    if there.verdict is Word.INCONCLUSIVE or here.verdict is Word.NOT_MEASURABLE:
+    if there.verdict is Word.INCONCLUSIVE or here.verdict in UNMEASURED:
         return replace(whole, verdict=there.verdict, reason=there.reason, cause=there.cause)
     if here.verdict is Word.INCONCLUSIVE:
         return whole

@@ -43,10 +43,11 @@ def stopping_rule(
     plans: Mapping[str, tuple[int | None, bool]] | None = None,
     *,
     to_compare: bool = False,
+    is_saved: bool = True,
 ) -> StoppingRule:
     """The rule for a plan. `wall`: workload → variants that must be timed by wall. `environment`: the machine.
-    `plans`: workload → how many lives it should have, where that is
-    known, and whether they are looked at early. `to_compare`: see `StoppingRule`."""
+    `plans`: workload → how many lives it should have, where that is known, and whether they are looked at early.
+    `to_compare`, `is_saved`: see `StoppingRule`."""
     threaded = frozenset(experiment.workload.name for experiment in plan.experiments if experiment.workload.threads > 1)
     clocks = Clocks(plan.device, threaded, wall)
     workloads = [experiment.workload for experiment in plan.experiments]
@@ -54,4 +55,4 @@ def stopping_rule(
     horizons = {name: horizon for name, (horizon, _) in (plans or {}).items() if horizon}
     early = frozenset(name for name, (_, is_early) in (plans or {}).items() if is_early)
     cost, design = fault_cost_ns(environment), Design(True, horizons, statistics, early)
-    return StoppingRule(plan.experiments, clocks, ALPHA, cost, design, to_compare=to_compare)
+    return StoppingRule(plan.experiments, clocks, ALPHA, cost, design, to_compare=to_compare, is_saved=is_saved)

@@ -58,6 +58,9 @@ from .unfinished import Unfinished
 
 SNAPSHOT_SECONDS = 15.0
 
+LEAST_SAVED_SECONDS = 5.0
+"""Of a budget: in a shorter run the yardstick takes no time, so that it cannot be compared with other runs."""
+
 
 @dataclass(frozen=True)
 class Result:
@@ -73,6 +76,12 @@ class Result:
     def interrupted(self) -> bool:
         """By Ctrl-C or SIGTERM. What was measured until then is kept, and judged unless there was a second signal."""
         return self.manifest.status == "interrupted"
+
+    @property
+    def is_too_early(self) -> bool:
+        """Whether none of the comparisons that were asked for has an interval yet."""
+        compared = [effect for verdict in self.verdicts if verdict.is_comparison for effect in verdict.effects]
+        return bool(compared) and all(effect.cause.is_too_early for effect in compared)
 
     def failed_conditions(self, *, by_numbers: bool = False) -> list[Condition]:
         """The conditions of --fail-if that are met; by_numbers: by what was measured, not for want of it."""
@@ -93,13 +102,13 @@ def plan_run(request: Request, options: Options) -> Plan:
     missing = lacking("models")
     if missing and options.checkpoint is not None:
         raise PlanError(f"--checkpoint: {missing}")
-    plan = make_plan(request, claims, checkpoint=real_geometry(options))
+    plan = make_plan(request, claims, checkpoint=real_geometry(options), dispute=dispute)
     if any(each.workload.kind != "call" for each in plan.experiments):
         if missing:
             raise PlanError(f"models cannot be measured: {missing}. Functions need none of it.")
         if request.compare is not None:
-            _, dispute = read()
-    return replace(plan, dispute=dispute)
+            plan = replace(plan, dispute=read()[1])
+    return plan
 
 
 def real_geometry(options: Options) -> Geometry | None:
@@ -231,7 +240,10 @@ class Run:
             set_horizons(measurement.processes.groups, seconds)
             self._write_manifest("running")
             plans = {name: (book.horizon, book.early) for name, book in books.items()}
-            rule = stopping_rule(self.plan, wall, self.machine, plans, to_compare=self.options.to_compare)
+            # A look of a few seconds is no baseline.
+            is_saved = self.options.to_compare or self.options.budget_seconds >= LEAST_SAVED_SECONDS
+            comparing = {"to_compare": self.options.to_compare, "is_saved": is_saved}
+            rule = stopping_rule(self.plan, wall, self.machine, plans, **comparing)
             for finished in self.earlier.rounds if self.earlier else ():
                 rule.add(finished)
                 books[finished.workload].note_life(finished)
@@ -251,6 +263,7 @@ class Run:
             of_models=self.plan.mode == "compare" and self.options.profile,
             profiles=self.options.profile,
             native=self.options.profile_native,
+            headlines=self.plan.profiled_headlines(),
         )  # fmt: skip
 
     def _make_passes(self, measurement: Measurement) -> None:

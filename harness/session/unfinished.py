@@ -73,9 +73,9 @@ class Unfinished:
         pairs, conditions = tuple(manifest.ad_hoc), tuple(manifest.fail_if)
         outside = models_again(folder, manifest, again.added)
         functions = functions_again(folder, manifest, again, claims, claims_folder)
-        plan = Plan(str(manifest.mode), claims, pairs, (), outside, manifest.device_kind, conditions, functions)
-        experiments = _experiments(folder, manifest, plan, checkpoint)
-        plan = replace(plan, experiments=experiments, dispute=manifest.dispute)
+        device, dispute = manifest.device_kind, manifest.dispute
+        plan = Plan(str(manifest.mode), claims, pairs, (), outside, device, conditions, functions, dispute)
+        plan = replace(plan, experiments=_experiments(folder, manifest, plan, checkpoint))
         now = fingerprint(plan.threads, allocator=ALLOCATOR if plan.calm else None, device=plan.device)
         before = manifest.machine_facts
         # What a GPU is, its worker knows; and that sides have what they had, `functions_again`.

@@ -11,18 +11,29 @@ from .comparison import Comparison
 from .entered import EnteredName
 from .regions import Region
 
+PRECISION = 0.03
+"""A settled effect goes on until its interval is at most this far (log units) to either side: a verdict alone, "not
+2-3x", would otherwise come with an interval too wide to be worth reading."""
+
+QUESTION_PRECISION, DECODE_PRECISION = 0.01, 0.02
+"""The same of what the first screen asks for: of most workloads, and of a decode, whose calls are short and differ."""
+
 
 @dataclass(frozen=True)
 class Target:
     """One effect that somebody waits for. regions: where it may lie; it is settled once one of them holds it or leaves
     it out. evidence: of what kind it is. part: of which part of which claim; its effects are judged together. headline:
-    whether it is measured before others. at_once: how many effects one answer needs; they share alpha."""
+    whether it is measured before others. precision: half width (log units) of the interval that is wanted of it.
+    question: whether the first screen asks for it; then it is measured to that precision before all that is no
+    question. at_once: how many effects one answer needs; they share alpha."""
 
     comparison: Comparison
     regions: tuple[Region, ...]
     evidence: str
     part: str = ""
     headline: bool = False
+    precision: float = PRECISION
+    question: bool = False
     at_once: int = 1
 
 
@@ -47,6 +58,7 @@ class Experiment:
     controls: tuple[str, ...]
     targets: tuple[Target, ...]
     contrasts: tuple[Contrast, ...] = ()  # all over the same cells
+    grid_is_asked: bool = False  # whether a question of the first screen waits for them
 
     @property
     def grid(self) -> tuple[str, ...]:

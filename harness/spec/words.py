@@ -18,6 +18,7 @@ class Word(StrEnum):
     SAME = "same"
     DEPENDS = "depends"
     INCONCLUSIVE = "inconclusive"
+    NOT_TESTED = "not tested"
     NOT_EVIDENCE = "not evidence"
     NOT_MEASURABLE = "not measurable here"
     NOT_ASKED = "not asked"
@@ -71,6 +72,10 @@ LOOKS: Mapping[Word, Appearance] = {
     Word.INCONCLUSIVE: Appearance(
         "Open", "help", "gray", "circle-open", "these rounds do not decide it", "yellow", "open", "Open"
     ),
+    Word.NOT_TESTED: Appearance(
+        "Not tested", "hourglass_empty", "gray", "circle-open", "the run had no time for it",
+        "bright_black", "not tested", "Not tested",
+    ),
     Word.NOT_EVIDENCE: Appearance(
         "Not evidence", "block", "orange", "square-open", "it cannot speak for or against the claim",
         "yellow", "no evidence", "Not answered",
@@ -122,6 +127,11 @@ class Cause(StrEnum):
     def is_doubtful(self) -> bool:
         """Whether the interval cannot be taken for what is true."""
         return self in (Cause.UNSTABLE, Cause.DEPENDENT, Cause.CONFOUNDED)
+
+    @property
+    def is_too_early(self) -> bool:
+        """Whether there was too little time for any interval."""
+        return self in (Cause.NO_ROUNDS, Cause.TOO_FEW_ROUNDS)
 
     @property
     def is_wrong(self) -> bool:

@@ -163,6 +163,7 @@ class Environment(Shape):
     device: Device | None = None
     load_average: Annotated[list[Number] | None, says("processes that wanted to run, over 1, 5 and 15 minutes")] = None
     commit: Annotated[dict[str, Any] | None, says("commit of the code, and whether files differed from it")] = None
+    measuring: Annotated[Text | None, says("digest of the code that measured")] = None
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,9 @@ def _exit_code(result: Result) -> VerbExit:
     asked = [each for each in result.verdicts if each.is_comparison or each.is_condition]
     if left_out := of_left_out([effect.cause for verdict in asked for effect in verdict.effects]):
         return VerbExit(left_out)
-    return VerbExit.AGAINST if result.failed_conditions() else VerbExit.DONE
+    if result.failed_conditions():
+        return VerbExit.AGAINST
+    return VerbExit.NO_VERDICT if result.is_too_early else VerbExit.DONE
 
 
 def _measured(folder: RunFolder, given: Mapping[str, Any]) -> Result:
