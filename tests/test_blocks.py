@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
@@ -21,7 +22,7 @@ from llama_workbench.harness.calls.source import parse
 from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.evidence.effect import ALPHA
 from llama_workbench.harness.evidence.evidence import Evidence
-from llama_workbench.harness.judge.stopping import ENOUGH_ROUNDS, StoppingRule
+from llama_workbench.harness.judge.stopping import ENOUGH_ROUNDS, LIVES_OF_CONTROL, StoppingRule
 from llama_workbench.harness.measure import apart
 from llama_workbench.harness.measure.apart import (
     LEAST_BLOCK_SECONDS,
@@ -366,12 +367,16 @@ def test_each_pair_is_asked_for_by_itself() -> None:
 
 def test_controls_take_part_one_after_the_other_until_they_are_known() -> None:
     experiment = experiment_of("team006_before", "team006_after")
-    had = measure(rule_of(experiment), experiment, 100, spread=1.3)
-    assert [sides[2:] for sides in had[: 2 * ENOUGH_ROUNDS + 1]] == [
-        *[("team006_before@aa",)] * ENOUGH_ROUNDS,
-        *[("yardstick",)] * ENOUGH_ROUNDS,
-        (),
-    ]
+    had = measure(rule_of(experiment), experiment, LIVES_OF_CONTROL * ENOUGH_ROUNDS + 4, spread=1.3)
+    turns = [("team006_before@aa",), (), ("yardstick",), ()]
+    assert len(turns) == LIVES_OF_CONTROL
+    assert [sides[2:] for sides in had] == [*turns * ENOUGH_ROUNDS, *[()] * 4]
+    rule = rule_of(experiment)
+    rule.to_compare = True
+    had = measure(rule, experiment, 2 * ENOUGH_ROUNDS + 1, spread=1.3)
+    assert [sides[2:] for sides in had] == [
+        *[("yardstick",)] * ENOUGH_ROUNDS, *[("team006_before@aa",)] * ENOUGH_ROUNDS, (),
+    ]  # fmt: skip
 
 
 def test_a_settled_pair_needs_no_more_blocks_but_the_yardstick_gets_its_interval() -> None:
@@ -379,13 +384,16 @@ def test_a_settled_pair_needs_no_more_blocks_but_the_yardstick_gets_its_interval
     had = measure(rule_of(experiment), experiment, 300, spread=1.002)
     first = first_interval(ALPHA)
     both = ("team006_before", "team006_after")
-    assert had == [(*both, "team006_before@aa")] * first + [("team006_before", "yardstick")] * first
+    turns = [("team006_before@aa",), (), ("yardstick",), ()]
+    assert had[:first] == [(*both, *turn) for turn in turns * (first // LIVES_OF_CONTROL)]
+    alone, more = Counter(had[first:]), first - first // LIVES_OF_CONTROL
+    assert alone == {("team006_before", control): more for control in ("team006_before@aa", "yardstick")}
 
 
 def test_a_control_takes_part_where_its_partner_does() -> None:
     experiment = experiment_of("fast", "team006_before", "team006_after")
     had = measure(rule_of(experiment), experiment, 40, spread=1.3)
-    assert {sides[2:] for sides in had} == {("fast@aa",), ("yardstick",)}
+    assert {sides[2:] for sides in had} == {("fast@aa",), ("yardstick",), ()}
 
 
 def test_contrasts_stay_open_where_every_pair_is_settled() -> None:

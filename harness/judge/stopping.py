@@ -31,8 +31,11 @@ ENOUGH_ROUNDS, ENOUGH_OF_QUESTIONS = 24, 60
 
 CONTROL_PRECISION, YARDSTICK_PRECISION = 0.02, 0.01
 """Identical copy and yardstick take part until they are known this well; the A/A control always does in rounds of many
-variants, and in blocks of a pair as long as they do. By the yardstick saved runs are compared, which are to tell 5 %
-more time from none. That of functions takes part in one round of a life: another life tells more than another round."""
+variants. By the yardstick saved runs are compared, which are to tell 5 % more time from none. That of functions takes
+part in one round of a life: another life tells more than another round."""
+
+LIVES_OF_CONTROL = 4
+"""In one of so many rounds of a pair that is measured apart the A/A control has a part, in another the yardstick."""
 
 Apart = Callable[[Comparison], bool]
 """Whether a pair is measured alone."""
@@ -132,9 +135,8 @@ class StoppingRule:
         """What the effects of one pair still need, with its controls until they are known, one after the other as its
         third side."""
         missing = max(self._missing(pair, self.alpha_of(target.part)) for target in left)
-        riding = [each.variant for each in self._controls(experiment, is_apart) if each.baseline in pair.sides]
         return Remaining(
-            (pair.baseline, pair.variant, *riding[:1]),
+            (pair.baseline, pair.variant, *self._riding(experiment, pair, is_apart)),
             missing > 0,
             # Before there is an interval its spread says nothing on what it will settle, and may not keep it waiting.
             float(missing) if missing > 0 else min(left.values()),
@@ -145,6 +147,15 @@ class StoppingRule:
             self._verdicts(left),
             len(self.series.get(pair, [])) if any(target.question for target in left) else None,
         )
+
+    def _riding(self, experiment: Experiment, pair: Comparison, is_apart: Apart) -> list[str]:
+        """The control that has a part in the next round of a pair that is measured apart, if any: see LIVES_OF_CONTROL.
+        In a run that others are compared with there is one in every round, until all are known."""
+        open_ = [each.variant for each in self._controls(experiment, is_apart) if each.baseline in pair.sides]
+        if not self.to_compare:
+            turn = len(self.series.get(pair, [])) % LIVES_OF_CONTROL
+            open_ = [name for name in open_ if turn == (LIVES_OF_CONTROL // 2 if name in YARDSTICKS else 0)]
+        return open_[:1]
 
     def _controls(self, experiment: Experiment, is_apart: Apart) -> list[Comparison]:
         """The controls of pairs that are measured apart and are not known yet. They take part one after the other: in a

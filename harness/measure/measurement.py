@@ -300,15 +300,18 @@ def charge(
 
 
 def _show(progress: Progress, best: Open, open_: Sequence[Open], effects: int, times: tuple[float, float]) -> None:
-    """Say how far it is: the workload that is measured next, and how many of so many effects are known as well as they
-    are wanted. times: seconds elapsed, and left."""
+    """Say how far it is: the workload that is measured next, how many of so many effects have an interval, and how many
+    are known as well as they are wanted. times: seconds elapsed, and left."""
     elapsed, total_left = times
     needed = sum(
         min(remaining.rounds_all * round_seconds(book, remaining.pair), total_left) for book, remaining in open_
     )
     left = min(total_left, needed)
-    known = max(effects - sum(remaining.effects for _, remaining in open_), 0)
-    text = best[0].experiment.workload.name + (f", {known} of {effects} effects known" if effects > 1 else "")
+    begun = effects - sum(remaining.effects for _, remaining in open_ if remaining.early)
+    known = effects - sum(remaining.effects for _, remaining in open_)
+    text = best[0].experiment.workload.name
+    if effects > 1:
+        text += f", {max(begun, 0)} of {effects} effects have an interval, {max(known, 0)} as narrow as wanted"
     progress.step(text, elapsed / (elapsed + left), left)
 
 

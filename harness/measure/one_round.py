@@ -57,12 +57,14 @@ def ask(
     processes.take_in(group, book, active)
     part = group.life.start_seconds / max(alike, 1)  # a life measures for as long as it took to begin
     outputs = str(processes.examination.file) if processes.examination else ""
-    if chosen.pair is None or not is_sliced(book, chosen.pair):
+    if chosen.pair is None:
         side_seconds = book.side_seconds or part / len(active)
         return ask_for_round(group.life.process, book, active, outputs, side_seconds)
     usual = block_seconds(book, active, pace if chosen.needs_precision else 0.0)
     seconds = max(usual, min(part, MOST_BLOCK_SECONDS))
-    return ask_for_block(group.life.process, book, active, outputs, seconds)
+    if is_sliced(book, chosen.pair):
+        return ask_for_block(group.life.process, book, active, outputs, seconds)
+    return ask_for_round(group.life.process, book, active, outputs, seconds / len(active))
 
 
 def ask_for_round(

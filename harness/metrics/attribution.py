@@ -31,10 +31,10 @@ analysis; `@aa` is the control of the measuring.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -344,6 +344,11 @@ class AttributionHypothesis(ValueHypothesis):
     @property
     def due_to(self) -> str:
         return self.quantity
+
+    def selected(self, variants: Sequence[str], workloads: Sequence[str], *, anywhere: bool) -> Self | None:
+        if variants and not {*self.grid.cells()} <= {*variants}:
+            return None
+        return super().selected(variants, workloads, anywhere=anywhere)
 
     def contrasts(self) -> tuple[Contrast, ...]:
         weights, cells = contrasts(self.grid), self.grid.cells()

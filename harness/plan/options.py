@@ -29,7 +29,7 @@ ADD, CALL, CHECK, COMPARE, ENV, SIDE_ENV = "--add-variant", "--call", "--check",
 STATISTIC, CALM = "--statistic", "--calm"
 CHECKPOINT, CLAIMS = "--checkpoint", "--claims-dir"
 
-DEFAULT_BUDGET_SECONDS = 480.0
+DEFAULT_BUDGET_SECONDS = 390.0
 WHOLE_BUDGET_SECONDS = 3600.0
 """Of gates and rounds, where no budget was given; passes come on top. `make bench` then takes 10 minutes, `make
 bench-all` 80. A budget that was given is for rounds alone."""
@@ -244,7 +244,7 @@ class Options:
 
     budget_seconds: float = single("budget",
         "stop after this many seconds of rounds, up to a tenth later where that should settle something; what is open "
-        "then stays open (default 480, with --all 3600, gates included except with --compare)",
+        "then stays open (default 390, with --all 3600, gates included except with --compare)",
         metavar="SECONDS", typed=float, default=DEFAULT_BUDGET_SECONDS, sent=True,
         again="Of rounds; by default as many as its last sitting had.")
     budget_has_gates: bool = field(default=False, metadata={"sent": True})  # see `for_rounds`
