@@ -307,11 +307,11 @@ def _show(progress: Progress, best: Open, open_: Sequence[Open], effects: int, t
         min(remaining.rounds_all * round_seconds(book, remaining.pair), total_left) for book, remaining in open_
     )
     left = min(total_left, needed)
-    begun = effects - sum(remaining.effects for _, remaining in open_ if remaining.early)
-    known = effects - sum(remaining.effects for _, remaining in open_)
+    begun = max(effects - sum(remaining.effects for _, remaining in open_ if remaining.early), 0)
+    known = max(effects - sum(remaining.effects for _, remaining in open_), 0)
     text = best[0].experiment.workload.name
     if effects > 1:
-        text += f", {max(begun, 0)} of {effects} effects have an interval, {max(known, 0)} as narrow as wanted"
+        text += f", intervals: {begun} of {effects}, {known} narrow enough"
     progress.step(text, elapsed / (elapsed + left), left)
 
 

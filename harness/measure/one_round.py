@@ -24,6 +24,10 @@ from .remaining import Remaining
 ROUND_SECONDS = 30.0
 """A variant that has not answered after this long hangs (a round: and 20 times what its calls should take)."""
 
+ASKED_SECONDS = 0.2
+"""Of samples of each side in a life, where the first screen asks for a part of a layer: its calls are short, so that a
+round would else be over after a few hundredths."""
+
 MOST_SECONDS = 4.0
 """A round with a process for each side samples for as long as beginning these took, but no longer than this."""
 
@@ -58,7 +62,8 @@ def ask(
     part = group.life.start_seconds / max(alike, 1)  # a life measures for as long as it took to begin
     outputs = str(processes.examination.file) if processes.examination else ""
     if chosen.pair is None:
-        side_seconds = book.side_seconds or part / len(active)
+        is_asked = chosen.asked is not None and book.experiment.workload.kind == "component"
+        side_seconds = book.side_seconds or max(part / len(active), ASKED_SECONDS * is_asked)
         return ask_for_round(group.life.process, book, active, outputs, side_seconds)
     usual = block_seconds(book, active, pace if chosen.needs_precision else 0.0)
     seconds = max(usual, min(part, MOST_BLOCK_SECONDS))
