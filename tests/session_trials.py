@@ -1,5 +1,6 @@
-"""What sessions of the same code differ by, and whether saved runs decide. `python -m tests.session_trials 20` goes on
-until there are so many sessions and prints both tables; `python -m tests.session_trials 20 --toml` the shifts.
+"""What sessions of unchanged functions differ by, and whether saved runs decide. `python -m tests.session_trials 20`
+goes on until there are so many sessions of this version of the measuring code and prints both tables;
+`python -m tests.session_trials 20 --toml` the shifts; with `--functions` no models are measured.
 
 A session measures six comparisons anew, for `workbench compare`, each with a command of its own as a job in CI would.
 In all of them but one a side does 5 % more of the same work. Every second session has a busy neighbour for each core.
@@ -16,15 +17,15 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 
-from llama_workbench.harness.baselines.regressions import compare_standings
+from llama_workbench.harness.baselines.regressions import compare_standings, measured_alike
 from llama_workbench.harness.baselines.sessions import LEAST_SESSIONS, shifts, to_toml
 from llama_workbench.harness.calibrate.known import FUNCTIONS, MODELS, PLANTED, KnownComparison
 from llama_workbench.harness.calibrate.rates import Rate
 from llama_workbench.harness.calibrate.trials import busy_neighbours
-from llama_workbench.harness.machine.environment import comparable
+from llama_workbench.harness.machine.environment import comparable, measuring_digest
 from llama_workbench.harness.store.files import STANDINGS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import STANDINGS as FORM
@@ -66,8 +67,10 @@ class Session:
 def main(sessions: int, *options: str, file: Path = KEPT) -> None:
     """Go on until there are so many sessions, and print what they say."""
     known = [Session.read(line) for line in file.read_text().splitlines()] if file.exists() else []
-    for number in range(len({each.number for each in known}), sessions):
-        for kind in (*KINDS, PRESETS):
+    had = {each.number for each in known if each.standings.environment.get("measuring") == measuring_digest()}
+    begin = 1 + max((each.number for each in known), default=-1)
+    for number in range(begin, begin + sessions - len(had)):
+        for kind in CASES if "--functions" in options else (*KINDS, PRESETS):
             begun, busy = datetime.now(UTC).isoformat(timespec="seconds"), bool(number % 2)
             if (standings := measured(kind, busy)) is None:
                 continue
@@ -100,14 +103,20 @@ def measured(kind: str, busy: bool) -> object:
         return RunFolder(folder / "run").read_json(STANDINGS)
 
 
-def of_kind(known: Sequence[Session], kind: str) -> list[Session]:
-    """The sessions of a kind on the machine that has most of them, the earliest first."""
+def of_kind(known: Sequence[Session], kind: str, *, same_code: bool = True) -> list[Session]:
+    """The sessions of a kind on the machine, and by the measuring code, that have most of them, the earliest first. Not
+    same_code: by any."""
     machines: list[list[Session]] = []
     for session in known:
         if session.kind != kind:
             continue
-        now = session.standings.environment
-        there = next((one for one in machines if not comparable(one[0].standings.environment, now)), None)
+        now = session.standings
+
+        def is_like(one: Session, now: Standings = now) -> bool:
+            alike = not same_code or measured_alike((one.standings, now))
+            return alike and not comparable(one.standings.environment, now.environment)
+
+        there = next((one for one in machines if is_like(one[0])), None)
         if there is None:
             machines.append([session])
         else:
@@ -123,18 +132,19 @@ def with_lives(sessions: Sequence[Session]) -> list[Standings]:
 
 def shift_table(known: Sequence[Session]) -> str:
     """In Markdown: what sessions differ by beyond their lives, a line for each kind and variant."""
-    lines = ["| measured | variant | sessions | lives | within (s.e.) | between (s.d.) | at most (95 %) |"]
-    lines.append("|---|---|---|---|---|---|---|")
-    for kind in dict.fromkeys(each.kind for each in known):
-        runs = with_lives(of_kind(known, kind))
+    lines = ["| measured | by | variant | sessions | lives | within (s.e.) | between (s.d.) | at most (95 %) |"]
+    lines.append("|---|---|---|---|---|---|---|---|")
+    for kind, same in product(dict.fromkeys(each.kind for each in known), (True, False)):
+        runs = with_lives(of_kind(known, kind, same_code=same))
         if len(runs) < LEAST_SESSIONS:
             continue
+        code = "one version" if same else "several"
         for shift in shifts(runs):
             rows = [row for run in runs for row in run.rows if row.variant == shift.variant]
             errors = sorted(row.over_lives.error for row in rows if row.over_lives)
             lives = sorted(row.rounds for row in rows)
             lines.append(
-                f"| {kind} | {shift.variant} | {shift.sessions} | {lives[len(lives) // 2]} "
+                f"| {kind} | {code} | {shift.variant} | {shift.sessions} | {lives[len(lives) // 2]} "
                 f"| {100 * errors[len(errors) // 2]:.2f} % | {shift.between:.2f} % | {shift.at_most:.2f} % |"
             )
     return "\n".join(lines) + "\n"
@@ -142,9 +152,10 @@ def shift_table(known: Sequence[Session]) -> str:
 
 def toml(known: Sequence[Session]) -> str:
     """Of each kind of workload, the widest of what was measured, as `sessions.toml` has it."""
-    every = [with_lives(of_kind(known, kind)) for kind in dict.fromkeys(each.kind for each in known)]
+    kinds = dict.fromkeys(each.kind for each in known)
+    every = [with_lives(of_kind(known, kind, same_code=same)) for same in (True, False) for kind in kinds]
     found = [shift for runs in every if len(runs) >= LEAST_SESSIONS for shift in shifts(runs)]
-    widest = {shift.kind: shift for shift in sorted(found, key=lambda shift: shift.at_most)}
+    widest = {(shift.kind, shift.code): shift for shift in sorted(found, key=lambda shift: shift.at_most)}
     everything = [shift.model_copy(update={"variant": "*"}) for shift in widest.values()]
     return to_toml(everything, [each.standings for each in known])
 
