@@ -149,7 +149,7 @@ def _effects(
                     yield from (Padding(Text(one_text_line(line, 400)), (0, 0, 0, 6)) for line in filter(None, lines))
                 yield from (_note(note, 6) for note in notes[index] if note not in shared)
                 if ran := side_facts_text(facts.get(effect.workload, {}), pair):
-                    yield _note(one_text_line(ran, 1000), 6)
+                    yield Padding(Text(one_text_line(ran, 1000)), (0, 0, 0, 6))
 
 
 def _where_of(about: Sequence[Effect], effects: Sequence[Effect]) -> str:
