@@ -65,7 +65,6 @@ ENVIRONMENT: Mapping[str, Any] = {
     "malloc": {"MALLOC_MMAP_THRESHOLD_": "1073741824", "MALLOC_TRIM_THRESHOLD_": "1073741824"},
     "load_average": [0.1, 0.1, 0.1],
     "commit": None,
-    "measuring": "5imu1ated000",
 }
 
 

@@ -25,12 +25,13 @@ from llama_workbench.harness.baselines.sessions import LEAST_SESSIONS, shifts, t
 from llama_workbench.harness.calibrate.known import FUNCTIONS, MODELS, PLANTED, KnownComparison
 from llama_workbench.harness.calibrate.rates import Rate
 from llama_workbench.harness.calibrate.trials import busy_neighbours
-from llama_workbench.harness.machine.environment import comparable, measuring_digest
+from llama_workbench.harness.machine.environment import comparable
+from llama_workbench.harness.plan.sources import MEASURING
 from llama_workbench.harness.store.files import STANDINGS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import STANDINGS as FORM
 from llama_workbench.harness.store.schema import Standings
-from llama_workbench.variants import YARDSTICKS
+from llama_workbench.variants import YARDSTICKS, digests
 
 KEPT = Path("results/session-trials.jsonl")
 
@@ -67,7 +68,8 @@ class Session:
 def main(sessions: int, *options: str, file: Path = KEPT) -> None:
     """Go on until there are so many sessions, and print what they say."""
     known = [Session.read(line) for line in file.read_text().splitlines()] if file.exists() else []
-    had = {each.number for each in known if each.standings.environment.get("measuring") == measuring_digest()}
+    now = digests.digest_of_folders(MEASURING)
+    had = {each.number for each in known if each.standings.measured_by == now}
     begin = 1 + max((each.number for each in known), default=-1)
     for number in range(begin, begin + sessions - len(had)):
         for kind in CASES if "--functions" in options else (*KINDS, PRESETS):

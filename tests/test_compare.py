@@ -165,7 +165,8 @@ def test_a_slower_machine_alone_is_no_regression(base: RunFolder, tmp_path: Path
 
 # -- runs made of lives -----------------------------------------------------------------------------------------------
 
-LIVES: dict[str, Any] = {"manifest": {"unit": "life"}, "only": ["decode-15m-c64"], "rounds": 30}
+ONE_VERSION, ANOTHER = ({"unit": "life", "sources": {"variants": {}, "harness": name}} for name in ("0ne", "0ther"))
+LIVES: dict[str, Any] = {"manifest": ONE_VERSION, "only": ["decode-15m-c64"], "rounds": 30}
 MEASURED = Thresholds(
     sessions=(Shift(variant="*", kind="decode", sessions=20, between=0.1, at_most=0.3),)
 )  # what `workbench sessions` would print
@@ -242,9 +243,7 @@ def test_what_the_same_code_measured_and_what_another_did_differ_by_what_each_wa
     )
     base = a_run(tmp_path / "base", seed=1, **LIVES)
     new = a_run(tmp_path / "new", seed=2, factors=slower("team005_hybrid", 5), **LIVES)
-    later = a_run(
-        tmp_path / "later", seed=2, factors=slower("team005_hybrid", 5), environment={"measuring": "0ther"}, **LIVES
-    )
+    later = a_run(tmp_path / "later", seed=2, factors=slower("team005_hybrid", 5), **LIVES | {"manifest": ANOTHER})
     alike, unlike = (compare(base, run, thresholds=by_code) for run in (new, later))
     assert row(alike, "decode-15m-c64", "team005_hybrid").verdict == "regression"
     assert not any("another version" in note for note in alike.notes)
@@ -252,7 +251,7 @@ def test_what_the_same_code_measured_and_what_another_did_differ_by_what_each_wa
     assert {each.between_percent for each in times(unlike)} == {3.0}
     [said] = [note for note in unlike.notes if "another version" in note]
     assert "save it anew" in said and "compare-revisions" in said
-    unsaid = a_run(tmp_path / "unsaid", seed=2, environment={"measuring": None}, **LIVES)
+    unsaid = a_run(tmp_path / "unsaid", seed=2, **LIVES | {"manifest": {"unit": "life"}})
     assert {each.between_percent for each in times(compare(unsaid, unsaid, thresholds=by_code))} == {3.0}
 
 
@@ -331,7 +330,7 @@ def test_sessions_are_measured_and_the_table_is_read_again(tmp_path: Path, capsy
     assert found.shift("prefill", "team006_after") is None
     assert compare(runs[0], runs[1], thresholds=found).tolerance_percent == 0
     assert {each.code for each in found.sessions} == {"same"}
-    last = a_run(tmp_path / "last", seed=9, environment={"measuring": "0ther"}, **LIVES)
+    last = a_run(tmp_path / "last", seed=9, **LIVES | {"manifest": ANOTHER})
     assert {each.code for each in shifts([*map(measure_standings, runs), measure_standings(last)])} == {"another"}
 
 

@@ -135,8 +135,8 @@ def _shift(key: Key, old: Standings, now: Standings, thresholds: Thresholds) -> 
 def measured_alike(runs: Iterable[Standings]) -> bool:
     """Whether the same version of the workbench's code measured all of these. One that does not say which is of
     another."""
-    digests = {run.environment.get("measuring") for run in runs}
-    return len(digests) == 1 and None not in digests
+    digests = {run.measured_by for run in runs}
+    return len(digests) == 1 and "" not in digests
 
 
 def _tolerance_of(key: Key, old: Standings) -> float:

@@ -5,13 +5,11 @@ No host name, no user name and no path goes in: a run folder is meant to be publ
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import re
 import subprocess
 from collections.abc import Mapping
-from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -24,9 +22,6 @@ PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "scip
 """Packages whose version a run records, besides those of the engines that are installed."""
 
 ENGINES = ("candle-nn", "mistralrs", "llama-cpp-python")
-
-MEASURING = ("harness/calls", "harness/machine", "harness/measure", "harness/worker", "variants/*yardstick.py")
-"""Whose code runs while something is timed, and what times are relative to."""
 
 
 def fingerprint(
@@ -62,19 +57,7 @@ def fingerprint(
         "device": {"kind": device},
         "load_average": [round(value, 2) for value in psutil.getloadavg()],
         "commit": _commit(results),
-        "measuring": measuring_digest(),
     }
-
-
-@cache
-def measuring_digest() -> str:
-    """Of the code that measures, 12 hexadecimal digits: runs of one digest were measured in the same way. Times
-    relative to the yardstick shift with it, by a percent or so."""
-    digest = hashlib.sha256()
-    for name in MEASURING:
-        for file in sorted(ROOT.glob(name if name.endswith(".py") else f"{name}/*.py")):
-            digest.update(f"{file.name} {file.stat().st_size}\n".encode() + file.read_bytes())
-    return digest.hexdigest()[:12]
 
 
 def usable_cores() -> int:

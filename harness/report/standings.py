@@ -70,6 +70,7 @@ def measure_standings(folder: RunFolder, workloads: Collection[str] | None = Non
             if (reference := results[key[0]].reference) and (workloads is None or key[0] in workloads)
         ),
         dropped=tuple((*key, reason) for key, reason in reasons.items()),
+        measured_by=manifest.sources.harness if manifest.sources else "",
         fired=tuple(f"{control.variant} on {control.workload}" for control in evidence.noise.controls if control.fired),
     )
 

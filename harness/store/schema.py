@@ -163,7 +163,6 @@ class Environment(Shape):
     device: Device | None = None
     load_average: Annotated[list[Number] | None, says("processes that wanted to run, over 1, 5 and 15 minutes")] = None
     commit: Annotated[dict[str, Any] | None, says("commit of the code, and whether files differed from it")] = None
-    measuring: Annotated[Text | None, says("digest of the code that measured")] = None
 
 
 @dataclass(frozen=True)
@@ -360,6 +359,7 @@ class Standings:
     rows: Annotated[tuple[RelativeTime, ...], says("relative time of each subject whose workload has a reference")]
     dropped: Annotated[tuple[tuple[Text, Text, Text], ...], says("[workload, variant, reason] without a number")]
     fired: Annotated[tuple[Text, ...], says("controls that reported a difference between identical code")]
+    measured_by: Annotated[Text, says("SHA-256 of the code that measured, as in run.json; empty: it is not known")] = ""
 
     @model_validator(mode="after")
     def _is_whole(self) -> Standings:
