@@ -90,8 +90,8 @@ says "pytest --benchmark"
 step 0 "a file to begin with" workbench new subject ways
 step 0 "do both agree?" pytest -q test_ways.py
 step "0 1" "which is faster? The test asks" pytest $quickly test_ways.py --budget 2
-step 0 "a function beside itself" pytest $quickly --compare one=bench.py:texts other=bench.py:texts --call bench.py:number --budget 1 --run-dir results/runs/same
-step 0 "old code against new code" pytest $quickly --compare old=pack.text:words@main~1 new=pack.text:words --call bench.py:texts --budget 2 --run-dir results/runs/first
+step "0 7" "a function beside itself" pytest $quickly --compare one=bench.py:texts other=bench.py:texts --call bench.py:number --budget 1 --run-dir results/runs/same
+step "0 7" "old code against new code" pytest $quickly --compare old=pack.text:words@main~1 new=pack.text:words --call bench.py:texts --budget 2 --run-dir results/runs/first
 says "old → new"
 step 4 "an option with a typo is told" pytest $quickly --comparre a b
 says "did you mean --compare?"
@@ -138,7 +138,7 @@ step 0 "a claim to begin with" workbench new claim mine --folder claims
 step "0 1" "is it right?" workbench check claims/mine.toml
 
 # -- another environment, and a notebook
-step 0 "an interpreter of its own" pytest $quickly --compare here=pack.text:words there=pack.text:words --call bench.py:texts --env "there=$(command -v python3)" --budget 5
+step "0 7" "an interpreter of its own" pytest $quickly --compare here=pack.text:words there=pack.text:words --call bench.py:texts --env "there=$(command -v python3)" --budget 5
 cat > session.py << 'PYTHON'
 import llama_workbench as wb
 from pack.text import words

@@ -79,7 +79,7 @@ def ended(process: subprocess.Popen[str], fleet: Path | None = None) -> str:
     said, _ = process.communicate(timeout=240)
     listed = json.loads((fleet / "verdicts.json").read_text(encoding="utf-8")) if fleet else []
     fails = [Condition.parse(each["part"]).fails(each["verdict"]) for each in listed if each["claim"] == FAIL_IF]
-    assert process.returncode == any(fails), said
+    assert process.returncode in ([1] if any(fails) else [0, 7]), said  # 7: too little time for an interval
     return said
 
 

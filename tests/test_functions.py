@@ -20,19 +20,23 @@ from llama_workbench.harness.measure.measurement import Measurement
 from llama_workbench.harness.measure.participants import Setting
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import Options, PlanError, Request
+from llama_workbench.harness.plugin.benchmarks import exit_of
 from llama_workbench.harness.report.side_facts import side_facts_text
 from llama_workbench.harness.report.standings import measure_standings
 from llama_workbench.harness.session.judging import stopping_rule
-from llama_workbench.harness.session.run import plan_run
+from llama_workbench.harness.session.run import Result, plan_run
 from llama_workbench.harness.spec.exits import SessionExit, VerbExit, of_left_out
 from llama_workbench.harness.spec.words import Cause
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.gate_schema import SideFacts
+from llama_workbench.harness.store.schema import Manifest
+from llama_workbench.harness.store.verdict_schema import AD_HOC
 from llama_workbench.harness.worker import gating, rounds
 from llama_workbench.harness.worker.opening import open_workload
 from llama_workbench.harness.worker.state import Worker
 from tests.runs import Quiet
 from tests.test_cli import fails, output
+from tests.verdicts import a_verdict, an_effect
 
 pytestmark = pytest.mark.usefixtures("warm")
 
@@ -212,6 +216,8 @@ def test_all_controls_of_functions_ride_along(mine: Path) -> None:
     [experiment] = plan.experiments
     [remaining] = stopping_rule(plan, {}).remaining(experiment, lambda pair: False)
     assert set(remaining.variants) == {"once", "twice", "once@aa", "function_yardstick"}
+    [remaining] = stopping_rule(plan, {}, is_saved=False).remaining(experiment, lambda pair: False)
+    assert set(remaining.variants) == {"once", "twice", "once@aa"}, "a run of a few seconds is no baseline"
 
 
 def test_a_comparison_of_functions_does_not_read_the_claims(mine: Path) -> None:
@@ -406,6 +412,24 @@ def test_a_met_condition_a_wrong_side_and_a_refusal_end_with_codes_of_their_own(
     assert {of_left_out([cause]) for cause in refused} == {SessionExit.NO_VERDICT}
     assert of_left_out([Cause.NONE, Cause.TOO_FEW_ROUNDS]) == SessionExit.DONE
     assert [code.value for code in SessionExit] == [*range(8)] and all(code.meaning for code in SessionExit)
+
+
+@pytest.mark.parametrize(
+    ("causes", "code"),
+    [
+        ([Cause.TOO_FEW_ROUNDS, Cause.NO_ROUNDS], SessionExit.NO_VERDICT),
+        ([Cause.TOO_FEW_ROUNDS, Cause.ACROSS_LIMIT], SessionExit.DONE),
+    ],
+)
+def test_a_comparison_without_any_interval_ends_as_with_too_small_a_budget(
+    causes: list[Cause], code: SessionExit
+) -> None:
+    effects = [an_effect(cause=cause, verdict="inconclusive") for cause in causes]
+    compared = a_verdict(*effects, claim=AD_HOC, verdict="inconclusive")
+    result = Result(RunFolder(Path()), Manifest(), (compared,))
+    assert exit_of({}, result, gates_only=False, others_failed=False) is code
+    of_a_claim = Result(RunFolder(Path()), Manifest(), (replace(compared, claim="mine"),))
+    assert exit_of({}, of_a_claim, gates_only=False, others_failed=False) is SessionExit.DONE
 
 
 def test_a_wrong_side_is_no_met_condition(mine: Path, run_pytest: Callable[..., Any]) -> None:

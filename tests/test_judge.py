@@ -819,7 +819,8 @@ def test_an_interrupted_run_is_judged_by_what_it_has() -> None:
 
 def test_what_had_no_round_at_all_was_not_tested_and_is_not_open() -> None:
     frame = samples(noisy(1, rounds=30, old=0.0, new=-0.05), workload="a")
-    run = {"experiments": [experiment("a", "old", "new"), {"workload": {"name": "b"}, "variants": ["old", "new"]}]}
+    unmeasured = {"workload": {"name": "b"}, "variants": ["old", "new"], "first_seconds": 30.0}
+    run = {"experiments": [experiment("a", "old", "new"), unmeasured]}
     evidence = evidence_from_manifest(manifest_of(run), table_of(frame))
     [verdict] = judge_claims([claim("b", faster_than_percent=1)], evidence)
     assert verdict.verdict is Word.NOT_TESTED and not verdict.is_open

@@ -225,7 +225,7 @@ def test_their_tests_run_with_our_plugin_loaded(installed: Environment, tmp_path
 def test_measuring_in_their_repository(installed: Environment, tmp_path: Path) -> None:
     """The fresh processes that measure start in their folder too. (Editable, `python -P -m` above stands for them.)"""
     theirs = foreign(tmp_path, "raise ImportError('not for the workbench')\n")
-    select = ["--compare", "fast", "yardstick", "--workloads", "prefill-tiny-t16", "--budget", "1"]
+    select = ["--compare", "fast", "yardstick", "--workloads", "prefill-tiny-t16", "--budget", "30"]
     run([installed.bin / "python", "-m", "pytest", "--benchmark", *select, "--run-dir", "run"], theirs)
     [verdict] = json.loads((theirs / "run" / "verdicts.json").read_text())
     assert [effect["rounds"] > 0 for effect in verdict["effects"]] == [True]

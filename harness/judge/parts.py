@@ -59,8 +59,8 @@ def _part_of_claim(claim: Claim, hypothesis: Hypothesis) -> Part:
         if away := hypothesis.elsewhere(evidence.device):
             return Judged(Word.NOT_MEASURABLE, away)
         judged: Judged = metric.judge(hypothesis, evidence, alpha=alpha)
-        unmeasured = all(effect.cause is Cause.NO_ROUNDS for effect in judged.effects)
-        if judged.effects and unmeasured and judged.verdict is Word.INCONCLUSIVE:
+        untimed = [effect.cause is Cause.NO_ROUNDS and effect.seconds_more > 0 for effect in judged.effects]
+        if untimed and all(untimed) and judged.verdict is Word.INCONCLUSIVE:  # it is known what they would need
             return replace(judged, verdict=Word.NOT_TESTED, cause=Cause.NO_ROUNDS)
         return judged
 

@@ -308,10 +308,10 @@ def _show(progress: Progress, best: Open, open_: Sequence[Open], effects: int, t
     )
     left = min(total_left, needed)
     begun = max(effects - sum(remaining.effects for _, remaining in open_ if remaining.early), 0)
-    known = max(effects - sum(remaining.effects for _, remaining in open_), 0)
+    narrow = max(effects - sum(remaining.effects for _, remaining in open_), 0)
     text = best[0].experiment.workload.name
     if effects > 1:
-        text += f", intervals: {begun} of {effects}, {known} narrow enough"
+        text += f", intervals: {begun} of {effects}, {narrow} narrow enough"
     progress.step(text, elapsed / (elapsed + left), left)
 
 

@@ -102,14 +102,14 @@ class Plan:
         for question in self.dispute.question:
             if part := parts.get((question.claim, question.part)):
                 first.setdefault(question.claim, part)
-        found: list[tuple[str, str]] = []
+        sides: list[tuple[str, str]] = []
         for part in [*first.values()][:HEADLINES]:
             compared = [target.comparison for target in part.targets() if not part.elsewhere(self.device)]
             for workload in list(dict.fromkeys(each.workload for each in compared))[:2]:
-                found += [
-                    (workload, name) for each in compared if each.workload == workload for name in sorted(each.sides)
+                sides += [
+                    (workload, name) for pair in compared if pair.workload == workload for name in sorted(pair.sides)
                 ]
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(sides))
 
     def comparisons(self) -> list[Comparison]:
         """Every different timed effect of the report."""
