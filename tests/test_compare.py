@@ -15,7 +15,7 @@ import pytest
 from scipy import stats
 
 from llama_workbench.commands.app import main
-from llama_workbench.harness.baselines.regressions import compare
+from llama_workbench.harness.baselines.regressions import TOLERANCE_SAME_VERSION_PERCENT, compare
 from llama_workbench.harness.baselines.rows import Row, RunComparison, Saved
 from llama_workbench.harness.baselines.sessions import shifts
 from llama_workbench.harness.baselines.text import render, to_junit, to_markdown
@@ -287,6 +287,17 @@ def test_two_functions_that_both_became_slower_are_seen_by_the_yardstick(tmp_pat
     assert {each.against for each in times(found)} == {"function_yardstick"}
     assert not any("that moved" in each.reason for each in times(found))
     assert compare(base, of_functions(tmp_path / "same", seed=3), thresholds=OF_CALLS).exit_code == 0
+
+
+def test_functions_that_one_version_measured_are_held_to_less(tmp_path: Path) -> None:
+    base = of_functions(tmp_path / "base", seed=1)
+    by_five, by_nine = (of_functions(tmp_path / str(more), seed=2, slower_by=more) for more in (5, 9))
+    assert {each.verdict for each in times(compare(base, by_five))} == {"cannot tell"}
+    found = compare(base, by_nine)
+    assert found.tolerance_percent == TOLERANCE_SAME_VERSION_PERCENT
+    assert {each.verdict for each in times(found)} == {"regression"}
+    another = of_functions(tmp_path / "another", seed=2, slower_by=9, manifest=ANOTHER)
+    assert {each.verdict for each in times(compare(base, another))} == {"cannot tell"}
 
 
 def test_functions_of_another_python_are_other_work(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ that of the new run.
   (`workbench sessions`); where it was not, a regression must lie beyond a tolerance, as with other runs.
 - In other runs the log ratios of a run share one process, so no interval knows what another process would have given:
   from low(base) - high(new) to high(base) - low(new), the ends of both intervals, and a tolerance beyond that: 9 % on
-  one machine configuration, 19 % where the variant's call is more than twice as long or as short as the yardstick's,
+  one machine configuration (3.3 % of functions over lives that one version of the workbench measured), 19 % where the variant's call is more than twice as long or as short as the yardstick's,
   50 % where it takes less than a twentieth of that; on another machine at least 20 %, and even then only "cannot tell".
   `python -m tests.session_trials` measured the first two.
 
@@ -30,7 +30,7 @@ Instructions, memory and operations stand beside the times where both runs have 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from llama_workbench.variants import YARDSTICKS
@@ -55,6 +55,11 @@ TOLERANCE_SHORT_PERCENT = 50.0
 97 ns in the next, in each of their processes, while what it stood against took as long as before."""
 
 ALIKE, SHORT = 2.0, 20.0
+
+TOLERANCE_SAME_VERSION_PERCENT = 3.3
+"""The same of functions in runs that are made of lives and that one version of the workbench's code measured: of four
+kinds of work in twelve sessions, half of them beside busy neighbours, by the upper bound (95 %) of the kind that shifts
+most."""
 
 TOLERANCE_OTHER_MACHINE_PERCENT = 20.0
 
@@ -94,27 +99,26 @@ def compare_standings(old: Standings, now: Standings, *, thresholds: Thresholds 
     """Compare two runs by their relative times alone."""
     thresholds = thresholds.of_lives(_of_lives(old) and _of_lives(now))
     machine = comparable(old.environment, now.environment)
-    tolerance = TOLERANCE_OTHER_MACHINE_PERCENT if machine else TOLERANCE_PERCENT
     here, there = old.subjects, now.subjects
     compared = [key for key in here if key in there or key in now.reasons]
-    rows = []
+    rows, tolerances = [], {key: _tolerance_of(key, old, now, same_machine=not machine) for key in compared}
     for key in compared:
         percent = thresholds.of("time", *key)
-        allowed = max(tolerance, _tolerance_of(key, old))
-        limits = _Limits(math.log1p(percent / 100), math.log1p(allowed / 100), not machine)
+        limits = _Limits(math.log1p(percent / 100), math.log1p(tolerances[key] / 100), not machine)
         shift = None if machine else _shift(key, old, now, thresholds)
         rows.append(replace(_row(key, old, now, limits, shift), threshold_percent=percent))
-    cautious = [row.key for row in rows if row.between_percent is None]
+    cautious = {row.key: tolerances[row.key] for row in rows if row.between_percent is None}
+    usual = TOLERANCE_OTHER_MACHINE_PERCENT if machine else min(cautious.values(), default=TOLERANCE_PERCENT)
     return RunComparison(
         base=old.name,
         new=now.name,
         threshold_percent=thresholds.time or TIME_OF_ROUNDS,
-        tolerance_percent=tolerance if cautious or not rows else 0.0,
+        tolerance_percent=usual if cautious or not rows else 0.0,
         machine_differences=tuple(machine),
         rows=tuple(rows),
         only_in_base=tuple(" on ".join(reversed(key)) for key in here if key not in compared),
         only_in_new=tuple(" on ".join(reversed(key)) for key in there if key not in here),
-        notes=(*(note for run in (old, now) for note in _notes_on(run)), *_of_code(old, now), *_unlike(cautious, old)),
+        notes=(*(note for run in (old, now) for note in _notes_on(run)), *_of_code(old, now), *_unlike(cautious)),
     )
 
 
@@ -139,21 +143,27 @@ def measured_alike(runs: Iterable[Standings]) -> bool:
     return len(digests) == 1 and "" not in digests
 
 
-def _tolerance_of(key: Key, old: Standings) -> float:
-    """Larger where a variant's call is far longer or shorter than the one that it stands against: what changes between
-    two sessions, such as what caches keep, then meets the two differently."""
+def _tolerance_of(key: Key, old: Standings, now: Standings, *, same_machine: bool) -> float:
+    """In percent. Larger where a variant's call is far longer or shorter than the one that it stands against: what
+    changes between two sessions, such as what caches keep, then meets the two differently."""
     centre = old.times[key].interval.centre if key in old.times else 0.0
     if centre > math.log(SHORT):
         return TOLERANCE_SHORT_PERCENT
+    if not same_machine:
+        return TOLERANCE_OTHER_MACHINE_PERCENT
+    if key in old.times and key in now.times and measured_alike((old, now)):
+        over_lives = old.times[key].over_lives is not None and now.times[key].over_lives is not None
+        if over_lives and old.workloads[key[0]].workload.get("kind") == "call":
+            return TOLERANCE_SAME_VERSION_PERCENT
     return TOLERANCE_UNLIKE_PERCENT if abs(centre) > math.log(ALIKE) else TOLERANCE_PERCENT
 
 
-def _unlike(compared: Sequence[Key], old: Standings) -> Iterator[str]:
+def _unlike(tolerances: Mapping[Key, float]) -> Iterator[str]:
     for percent, why in (
         (TOLERANCE_UNLIKE_PERCENT, f"calls more than {ALIKE:g} times as long, or as short, as what they stand against"),
         (TOLERANCE_SHORT_PERCENT, f"calls more than {SHORT:g} times as short as what they stand against"),
     ):
-        if names := [f"{key[1]} on {key[0]}" for key in compared if _tolerance_of(key, old) == percent]:
+        if names := [f"{key[1]} on {key[0]}" for key, allowed in tolerances.items() if allowed == percent]:
             yield f"tolerance {percent:g} % for {', '.join(names)}: {why}"
 
 
