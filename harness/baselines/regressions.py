@@ -10,8 +10,9 @@ that of the new run.
   (`workbench sessions`); where it was not, a regression must lie beyond a tolerance, as with other runs.
 - In other runs the log ratios of a run share one process, so no interval knows what another process would have given:
   from low(base) - high(new) to high(base) - low(new), the ends of both intervals, and a tolerance beyond that: 9 % on
-  one machine configuration (3.3 % of functions over lives that one version of the workbench measured), 19 % where the variant's call is more than twice as long or as short as the yardstick's,
-  50 % where it takes less than a twentieth of that; on another machine at least 20 %, and even then only "cannot tell".
+  one machine configuration, 19 % where the variant's call is more than twice as long or as short as the yardstick's,
+  50 % where it takes less than a twentieth of that; 3.3 % of functions over lives that one version of the workbench
+  measured; on another machine at least 20 %, and even then only "cannot tell".
   `python -m tests.session_trials` measured the first two.
 
 The answer is

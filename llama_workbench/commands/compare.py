@@ -27,8 +27,9 @@ Exit codes, by what is in the gate (time, if nothing else is said):
      of lives (processes begun anew) the threshold is 2.5 %, and the interval has in it what sessions of unchanged code
      were measured to differ by (workbench sessions), measured by the same version of the workbench or by another one.
      Where that was not measured, and between other runs (threshold 5 %), it must lie beyond a tolerance as well:
-     3.3 % of functions that one version measured, else 9 %, or 19 % where the call is more than twice as long or as short as the yardstick's, or 50 % where it takes less than
-     a twentieth of that. Less is seen where old and new code are timed in one run:
+     3.3 % of functions that one version measured, else 9 %, or 19 % where the call is more than twice as long or as
+     short as the yardstick's, or 50 % where it takes less than a twentieth of that. Less is seen where old and new code
+     are timed in one run:
      pytest --benchmark --compare OLD NEW --fail-if slower:5
      Instructions, memory: more than the threshold. Operations: any change.
   2  cannot tell: the runs have nothing in common, no yardstick, another machine or device, too few rounds, or one is
