@@ -232,7 +232,7 @@ def test_a_comparison_of_functions_does_not_read_the_claims(mine: Path) -> None:
         (Request(compare=("mine.py:once", "mine.py:twice"), calls=("gone.py:words",)), "no file 'gone.py'"),
         (
             Request(compare=("mine.py:once", "mine.py:twice"), calls=("mine.py:words",), workloads=("prefill-15m-t8",)),
-            "once is any function, and prefill-15m-t8 is for models",
+            "once is a function, and prefill-15m-t8 is for models",
         ),
     ],
 )
@@ -247,9 +247,9 @@ def test_a_claim_names_functions_and_what_they_are_called_with(mine: Path) -> No
     assert plan.functions.sources["one-sort"].factory
     assert plan.experiments[0].entered() == ("one-sort", "two-sorts", "one-sort@aa", "function_yardstick")
     for wrong, told in (
-        ('evidence = "architecture"', "functions have no op trace"),
+        ('evidence = "architecture"', "functions have no trace of operations"),
         ('baseline = "fast"', "words calls functions, and fast is a model"),
-        ('workloads = ["prefill-15m-t8"]', "is any function, and prefill-15m-t8 is for models"),
+        ('workloads = ["prefill-15m-t8"]', "is a function, and prefill-15m-t8 is for models"),
         ('baseline = "none"', "unknown variant 'none'"),
     ):
         key = wrong.partition(" =")[0]

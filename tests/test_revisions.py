@@ -220,7 +220,7 @@ def test_an_installed_module_does_not_stand_for_a_revision(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("trunk", ".", "pack.text:words"), "say what to call it with: --call"),
+        (("trunk", ".", "pack.text:words"), "needs an input generator: add --call"),
         (("trunk", ".", "pack.text:words", "--call", "bench.py:texts", "--budget", "0"), "--budget 0: expected"),
         (("trunk", ".", "pack.text:words", "--call", "bench.py:texts", "--slower", "-1"), "--slower -1: expected"),
         (("gone", ".", "pack.text:words", "--call", "bench.py:texts"), "found nothing for gone"),

@@ -84,7 +84,7 @@ class FleetRun:
                 except KeyboardInterrupt:
                     pass
                 self.record.write("interrupted")
-                self.progress.note(f"not judged; that can be done later: workbench judge {folder.path}")
+                self.progress.note(f"there are no verdicts yet; to compute them: workbench judge {folder.path}")
                 return self.record.result()
 
     def _measured(self, interrupts: Interrupts) -> str:

@@ -60,7 +60,7 @@ def ends(more: Mapping[int, str]) -> Callable[[Callable[..., None]], Callable[..
 
 def _parameter(option: Option, help_: str) -> inspect.Parameter:
     metavar = " ".join(option.metavar) if isinstance(option.metavar, tuple) else option.metavar
-    words = typer.Option(f"--{option.name}", metavar=metavar, help=help_)
+    words = typer.Option(*option.names(), metavar=metavar, help=help_)
     kind = option.typed if option.typed is bool else option.typed | None
     default = False if option.typed is bool else None
     return inspect.Parameter(
