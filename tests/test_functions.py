@@ -425,6 +425,9 @@ def test_the_help_has_every_exit_code(run_pytest: Callable[..., Any]) -> None:
         listed = re.findall(r"^    (\d+) +\S", output(verb, "--help"), re.MULTILINE)
         assert [int(code) for code in listed] == [*VerbExit], "those of its own words too"
     assert f"6    {VerbExit.WRONG.meaning}\n" in output("resume", "--help")
+    for verb, ends in {"agree": 1, "bisect": 0, "check": 1, "compare": 1, "count": 0, "doctor": 1, "judge": 1}.items():
+        listed = re.findall(r"^    (\d+) +\S", output(verb, "--help"), re.MULTILINE)
+        assert [int(code) for code in listed] == [0, *[1] * ends, 2, 130], "only those that it ends with"
 
 
 def test_where_all_answers_are_wrong_while_timed_there_is_no_verdict(
@@ -495,7 +498,7 @@ def test_what_new_subject_writes_passes_and_measures(mine: Path, run_pytest: Cal
     assert result.returncode == 0 and "supported (asked: more than 10 % faster)" in result.stdout, result.stdout
     assert "exists already" in fails("new", "subject", "test_ways_to_sort.py", "--folder", mine)
     assert "expected letters" in fails("new", "subject", "two words", "--folder", mine)
-    assert f"a test with `versus` says: pytest {file}" in fails("check", file)
+    assert f"run a test that uses `versus`: pytest {file}" in fails("check", file)
 
 
 # -- what is no plain function -----------------------------------------------------------------------------------------
