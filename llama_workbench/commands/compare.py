@@ -25,11 +25,12 @@ table also has instructions (runs with --count-instructions), memory (runs with 
 \b
 Exit codes:
 
-A time is a regression if the whole interval of the slow-down is above the threshold. The threshold is 2.5 % between two
-runs that were timed in many processes each. The interval then includes the run-to-run variation of unchanged code, if
-that was measured (workbench sessions). If not, the interval must also be above a tolerance: 9 %, or 19 % for a call that
-is more than twice as long or as short as the reference benchmark, or 50 % for one less than a twentieth as long. The
-same tolerance holds between other runs, whose threshold is 5 %. To detect less, time old and new code in one run:
+A time is a regression if the whole interval of the slow-down is above the threshold. The threshold is 2.5 % between
+two runs that were timed in many processes each. The interval then includes the run-to-run variation of unchanged
+code, if that was measured (workbench sessions). If not, the interval must also be above a tolerance: 9 %, or 19 % for
+a call that is more than twice as long or as short as the reference benchmark, or 50 % for one less than a twentieth
+as long. The same tolerance holds between other runs, whose threshold is 5 %. To detect less, time old and new code in
+one run:
 pytest --benchmark --compare OLD NEW --fail-if slower:5
 
 Instructions and memory: more than the threshold is a regression. Operations: any change.
