@@ -160,7 +160,8 @@ would take seconds, and some need packages that are not there."""
 def _message(error: Exception) -> list[str] | None:
     """Lines about an error that the user can fix; None for a fault of ours, which keeps its traceback."""
     if usage := getattr(error, "format_message", None):  # typer's own, whichever class of which version it is
-        return [f"{_one_line(usage())} (see workbench --help)"]
+        command = getattr(getattr(error, "ctx", None), "command_path", "workbench")
+        return [f"{_one_line(usage())} (see {command} --help)"]
     if isinstance(error, ModuleNotFoundError) and (missing := extras.told(error)):
         return [missing]
     ours = (kind.__name__ for kind in type(error).__mro__ if kind.__module__.startswith("llama_workbench."))
