@@ -552,7 +552,7 @@ def test_a_list_that_all_calls_are_given_and_one_side_sorts_is_copied_for_each_c
     [experiment] = result.manifest.experiments
     assert [experiment.facts[name].copies_inputs for name in ("anew", "in_place", "anew@aa")] == [False, True, False]
     words = side_facts_text(experiment.facts, experiment.facts)
-    assert words.startswith("A call of in_place changes its input, and --call hands out the same object each time")
+    assert words.startswith("A call of in_place changes its input, and the input generator returns the same object")
 
 
 def test_a_function_that_counts_its_calls_is_refused_with_the_reason(
@@ -574,9 +574,9 @@ def test_what_is_worth_saying_of_a_side() -> None:
     calm = SideFacts(first_call_ns=4e6, waited_ns=4e4, wall_ns=1e6, copies_inputs=False)
     assert side_facts_text({"f": calm}, ["f"]) == side_facts_text({"f": SideFacts(first_call_ns=1e9)}, ["f"]) == ""
     compiled = side_facts_text({"f": SideFacts(first_call_ns=11.6e9, wall_ns=1e9)}, ["f"])
-    assert compiled == "The first call of f took 11.6 s; it is not in the number."
+    assert compiled == "The first call of f took 11.6 s; it is not included."
     assert side_facts_text({"f": SideFacts(first_call_ns=4e9, wall_ns=1e9)}, ["f"]) == "", "not five times as long"
     waits = side_facts_text({"f": SideFacts(waited_ns=50e6, wall_ns=50.4e6)}, ["f"])
-    assert waits.startswith("99 % of a call of f is waiting (50 ms of 50.4 ms)") and "the other 400 µs only" in waits
+    assert waits.startswith("99 % of a call of f is waiting (50 ms of 50.4 ms)") and "only the other 400 µs" in waits
     waits = side_facts_text({"f": SideFacts(waited_ns=50e6, wall_ns=50.4e6, children_share=0.5)}, ["f"])
     assert "(50 ms of 50.4 ms), for what it starts" in waits and "only" not in waits, "code can change its children"

@@ -420,9 +420,9 @@ GOES_ON = {
     [
         (GOES_ON, ""),
         (GOES_ON | {"sources": {"harness": "", "variants": {"mine": {"digest": "", "file": "my file.py"}}}},
-         " --add-variant 'my file.py:mine'  # my file.py: where it lies now"),
+         " --add-variant 'my file.py:mine'  # my file.py: its place today"),
         (GOES_ON | {"checkpoints": {"own": {"synthetic": False}}},
-         " --checkpoint PATH  # PATH: where it lies now"),
+         " --checkpoint PATH  # PATH: its place today"),
         ({}, None),
     ],
     ids=["ours", "from a file", "on a checkpoint", "older run"],

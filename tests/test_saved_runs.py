@@ -60,8 +60,8 @@ def gone_on(home: Home) -> Home:
     may not know), and by `workbench resume`."""
     again = ["--continue", "results/runs/first", "--budget", "600", *COMPARED[1:]]  # it ends when it is settled
     for line in home.measured.stdout.splitlines():
-        if line.startswith("go on: "):
-            words = shlex.split(line.removeprefix("go on: "))
+        if line.startswith("to continue: "):
+            words = shlex.split(line.removeprefix("to continue: "))
             words[words.index("--budget") + 1] = "600"
             assert words == ["pytest", "--benchmark", *again]
     for done in (home.measure(*again), home.workbench("resume", "results/runs/first", "--budget", "1")):

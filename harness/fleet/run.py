@@ -78,7 +78,8 @@ class FleetRun:
                 try:
                     status = self._measured(interrupts)
                     if status != "complete":
-                        self.progress.note(f"go on: pytest --benchmark --on {self.spread.on} --continue {folder.path}")
+                        command = f"pytest --benchmark --on {self.spread.on} --continue {folder.path}"
+                        self.progress.note(f"to continue: {command}")
                     if not interrupts.again:
                         return self.record.finish(status)
                 except KeyboardInterrupt:

@@ -374,9 +374,9 @@ class Session:
         if self.result.trouble:
             terminalreporter.write_line(self.result.trouble, red=True)
         terminalreporter.write_line(f"run: {shown} (workbench judge, workbench compare)")
-        terminalreporter.write_line(f"look at it: workbench dashboard {shlex.quote(str(shown))}")
+        terminalreporter.write_line(f"open it in a browser: workbench dashboard {shlex.quote(str(shown))}")
         if command := further(path, self.result.verdicts, self.result.manifest, self.options):
-            terminalreporter.write_line(f"go on: {command}")
+            terminalreporter.write_line(f"to continue: {command}")
 
 
 def _let_ctrl_c_end_it(config: pytest.Config) -> None:

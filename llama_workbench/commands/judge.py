@@ -169,7 +169,7 @@ def _show(folder: RunFolder, judged: Rejudged) -> None:
     if lines := machine_lines(folder.read(MACHINES) if judged.manifest.machines else []):
         write("".join(f"{line}\n" for line in ("", *lines)))
     if command := further(folder.path, judged.verdicts, judged.manifest):
-        write(f"go on: {command}\n")
+        write(f"to continue: {command}\n")
 
 
 def _update(

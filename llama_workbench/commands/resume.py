@@ -98,6 +98,6 @@ def _show(result: Result, options: Options) -> None:
     if result.verdicts:
         show(verdict_report(result.verdicts, result.manifest, explanations_in(result.folder)))
     if command := further(result.folder.path, result.verdicts, result.manifest, options):
-        write(f"go on: {command}\n")
+        write(f"to continue: {command}\n")
     for condition in result.failed_conditions():
         show(Text(f"fails: --fail-if {condition}"))
