@@ -469,8 +469,8 @@ def test_in_a_test_file_functions_are_measured_with_benchmark(mine: Path, run_py
 def test_options_without_benchmark_say_that_they_do_nothing(mine: Path, run_pytest: Callable[..., Any]) -> None:
     result = run_pytest("--workbench-claims=x", "--workbench-all", file_in(mine), "-k", "something")
     assert result.returncode == 0
-    assert "workbench: --workbench-claims, --workbench-all: nothing without --benchmark" in result.stdout
-    assert "nothing without --benchmark" not in run_pytest(file_in(mine), "-k", "something").stdout
+    assert "workbench: --workbench-claims, --workbench-all: no effect without --benchmark" in result.stdout
+    assert "no effect without --benchmark" not in run_pytest(file_in(mine), "-k", "something").stdout
 
 
 @pytest.mark.long
