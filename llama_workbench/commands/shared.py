@@ -62,7 +62,7 @@ def ends(more: Mapping[int, str], *, refuses: bool = False) -> Callable[[Callabl
 def with_exits(help_: str, more: Mapping[int, str], *, refuses: bool = False) -> str:
     """The help of a verb with its exit codes below "Exit codes:": those that every verb has, and more, as in
     `VerbExit.listed`. refuses: whether it leaves out wrong code, so that it has all of them."""
-    codes = {*VerbExit} if refuses else {VerbExit.DONE, VerbExit.COULD_NOT, VerbExit.INTERRUPTED, *more}
+    codes: set[int] = {*VerbExit} if refuses else {VerbExit.DONE, VerbExit.COULD_NOT, VerbExit.INTERRUPTED, *more}
     lines = zip(VerbExit, VerbExit.listed(more).splitlines(), strict=True)
     listed = "\n".join(line for code, line in lines if code in codes)
     head = "Exit codes:\n"
