@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def command(
     good: Annotated[str, typer.Argument(metavar="GOOD", help="Revision in which the function was fast.")],
     bad: Annotated[str, typer.Argument(metavar="BAD", help="Later revision in which it is slow.")],
-    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="Function: FILE:FUNCTION or MODULE:FUNCTION.")],
+    subject: Annotated[str, typer.Argument(metavar="FUNCTION", help="FILE:FUNCTION or MODULE:FUNCTION.")],
     slower: Slower = 5.0,
     as_json: AsJson = False,
     **given: Any,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Subject = Annotated[
     list[str],
     typer.Argument(
-        metavar="SUBJECT...",
+        metavar="FUNCTION...",
         help="FILE:FUNCTION or MODULE:FUNCTION, with () if it returns the function to call; repeatable.",
     ),
 ]
