@@ -12,7 +12,7 @@ from rich.console import Group
 from rich.text import Text
 
 from ..results import BASELINES, find_run
-from .shared import AsJson, Failure, RunArgument, print_json, show, show_runs, table
+from .shared import AsJson, Failure, RunArgument, print_json, show, show_runs, table, write
 
 command = typer.Typer(
     help="Save runs to compare with later, under results/baselines or at a URL.",
@@ -144,7 +144,7 @@ def remove_baseline(
     except ValueError as error:
         raise Failure(str(error)) from error
     if not yes:
-        show(Text(f"would delete {place} and all its files; to do it: workbench baseline rm {name} --yes"))
+        write(f"would delete {place} and all its files; to do it: workbench baseline rm {name} --yes\n")
         return
     if is_url(name):
         unpublish(name)
