@@ -302,7 +302,7 @@ def test_the_commands(measured: list[RunFolder], tmp_path: Path, monkeypatch: py
     assert json.loads(output("judge", "all", "--json", cwd=tmp_path)) == json.loads(before)
     report = output("report", "all", cwd=tmp_path)
     assert "| **depends on the machine**" in report and "workbench report results/runs/all/machines/" in report
-    assert "name that of one" in fails("report", "all", "--profiling", cwd=tmp_path)
+    assert "name the run of one" in fails("report", "all", "--profiling", cwd=tmp_path)
     [listed] = json.loads(output("runs", "--json", cwd=tmp_path))
     assert (listed["mode"], listed["problem"]) == ("fleet", None)
     machine = next((tmp_path / "results/runs/all/machines").iterdir())
