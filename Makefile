@@ -17,17 +17,17 @@ help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
 	@echo '  Pass options with ARGS, for example: make bench ARGS="--claims rope-3x-5x --budget 120"'
 
-bench: $(INSTALLED) ## settle the claims by measurement and print the verdicts
+bench: $(INSTALLED) ## measure the claims and print the verdicts
 	$(BIN)/pytest --benchmark $(ARGS)
 
-bench-all: $(INSTALLED) ## the same for the whole register, with the long parts (80 minutes)
+bench-all: $(INSTALLED) ## the same for the full claim suite, with the slow claims (80 minutes)
 	$(BIN)/pytest --benchmark --all $(ARGS)
 
 # In the order of their names: by default files with few tests come last, and those are the long ones.
 test: $(INSTALLED) ## run the tests
 	$(BIN)/pytest --numprocesses=4 --dist=loadfile --no-loadscope-reorder $(ARGS)
 
-versus: $(INSTALLED) ## how often other tools are wrong, and this one (ARGS: how many trials; goes on where it was)
+versus: $(INSTALLED) ## how often other tools, and this one, are wrong (ARGS: how many trials; continues where it stopped)
 	$(BIN)/python -m tests.versus_trials $(ARGS)
 
 dashboard: $(INSTALLED) ## show the results in a browser

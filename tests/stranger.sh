@@ -122,7 +122,7 @@ step 0 "two runs are one" workbench combine results/runs/first results/runs/seco
 # -- in CI
 step 0 "kept to compare with" workbench baseline save results/runs/first main
 step 0 "has anything become twice as slow?" workbench compare main results/runs/second --threshold 100
-lacks "kind of machine"
+lacks "machine type"
 step 0 "kept as well" workbench baseline save results/runs/before before
 step 1 "has anything become slower?" workbench compare before results/runs/second
 says "regression"

@@ -75,11 +75,11 @@ def test_the_command(runs: dict[str, RunFolder], capsys: pytest.CaptureFixture[s
     with pytest.raises(SystemExit, match="0"):
         main(["agree", *paths[:2]])
     said = capsys.readouterr().out
-    assert "first, second" in said and "apart:" not in said
+    assert "first, second" in said and "not overlapping:" not in said
     with pytest.raises(SystemExit, match="1"):
         main(["agree", *paths])
     said = " ".join(capsys.readouterr().out.split())
-    assert "second, other" in said and "apart: team005_proposal against" in said and "other words: " in said
+    assert "second, other" in said and "not overlapping: team005_proposal against" in said and "changed: " in said
     with pytest.raises(SystemExit, match="1"):
         main(["agree", "--json", *paths])
     assert [each["second"] for each in json.loads(capsys.readouterr().out)] == ["second", "other", "other"]
@@ -128,7 +128,7 @@ def test_what_has_nothing_in_common_and_one_run_alone_are_refused(
         tmp_path / "elsewhere", rounds=12, only=["prefill-7b-1layer-t128"], compare=("team006_before", "team006_after")
     )
     for words, said in (
-        ([runs["first"].path], "nothing to agree with"),
+        ([runs["first"].path], "need at least two runs to compare"),
         ([runs["first"].path, elsewhere.path], "no interval and no verdict in common"),
     ):
         with pytest.raises(SystemExit, match="2"):

@@ -324,4 +324,4 @@ def test_large_blocks_are_asked_of_the_system_and_told(folder: Path) -> None:
     assert (filled["faults"] / filled["repeats"]).median() >= 16, "it has 20 pages of 2 MiB, or thousands of 4 KiB"
     facts = SideFacts(fault_ns=1000.0)
     said = faults_text({"filled": facts}, {"filled": 1e7}, {"filled": 9000.0})
-    assert said == "Memory that the system hands over takes about 90 % of a call of filled (9,000 page faults a call)."
+    assert said == "Getting memory from the system takes about 90 % of a call of filled (9,000 page faults a call)."

@@ -287,10 +287,10 @@ def test_one_kind_and_size_may_be_asked_for() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("modles", "", ""), "--kinds modles: there is functions, allocations, models"),
+        (("modles", "", ""), "--kinds modles: expected functions, allocations, models"),
         (("", "planted-4", ""), "--only planted-4: there is twins, identical, planted, planted-1"),
         (("", "", "nothing"), "--cases nothing: there is arithmetic"),
-        (("models", "", "words"), "--cases words: none of them is of --kinds models"),
+        (("models", "", "words"), "--cases words: none of them belongs to --kinds models"),
     ],
 )
 def test_an_unknown_word_is_told_with_those_that_there_are(words: tuple[str, str, str], said: str) -> None:

@@ -95,7 +95,7 @@ def test_help_teaches() -> None:
         text = output(name, "--help")
         assert "Usage: workbench " + name in text
         assert "--json" in text
-    assert "1  a regression" in output("compare", "--help")
+    assert "1    a regression" in output("compare", "--help")
 
 
 def test_a_verb_is_a_module() -> None:
@@ -196,7 +196,7 @@ def test_runs(results: Path, tmp_path: Path) -> None:
     assert "2026-01-02 03:04" in text
     (results / "results/runs/photos").rmdir()
     assert "No runs in" in output("runs", cwd=tmp_path)
-    assert "there is no such folder" in fails("runs", tmp_path / "nowhere")
+    assert "no such folder" in fails("runs", tmp_path / "nowhere")
 
 
 # -- compare -----------------------------------------------------------------------------------------------------------
@@ -241,8 +241,12 @@ def test_compare_of_damaged_runs(results: Path, tmp_path: Path) -> None:
     (broken.path / "samples.parquet").write_bytes(whole[: len(whole) // 2])
     assert "samples.parquet: not a whole Parquet file" in fails("compare", "main", broken.path, cwd=results)
     assert "there is no such run folder" in fails("compare", "main", "nowhere", cwd=results)
-    assert "--threshold must be" in fails("compare", "main", "same", "--threshold", "-1", cwd=results)
-    assert "--threshold must be" in fails("compare", "main", "same", "--threshold", "nan", cwd=results)
+    assert ": expected a number of percent above 0" in fails(
+        "compare", "main", "same", "--threshold", "-1", cwd=results
+    )
+    assert ": expected a number of percent above 0" in fails(
+        "compare", "main", "same", "--threshold", "nan", cwd=results
+    )
     assert "cannot be written" in fails("compare", "main", "same", "--junit", "/dev/null/x.xml", cwd=results)
 
 
@@ -291,7 +295,7 @@ def test_the_readme_is_written_and_checked(results: Path) -> None:
     done = command("judge", "main", "--write", "README.md", "--check", cwd=results)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        "README.md: out of date; make it anew: workbench judge results/baselines/main --write README.md\n"
+        "README.md: out of date; to update it: workbench judge results/baselines/main --write README.md\n"
     )
     assert "refuted" not in readme.read_text()
     assert verdicts.stat().st_mtime_ns == stamp  # a check writes nothing
@@ -427,7 +431,7 @@ def test_report_fills_in_the_plan_s_form_and_applies_the_teams_rules(tmp_path: P
 
 def test_report_says_what_it_lacks(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", only=["prefill-15m-t128"])
-    missing = "no phases; measure some: pytest --benchmark --claims qkv-61"
+    missing = "no time breakdown; to measure one: pytest --benchmark --claims qkv-61"
     assert missing in fails("report", run.path, "--profiling") and missing in output("report", run.path)
     other = with_phases(write_run(tmp_path / "other", only=["prefill-15m-t128"]), "team006_after")
-    assert "no phases of team006_before" in fails("report", other.path, "--decision")
+    assert "no time breakdown of team006_before" in fails("report", other.path, "--decision")

@@ -161,10 +161,10 @@ def test_how_commands_were_run_is_kept_and_given_again(tmp_path: Path, monkeypat
 
     assert go_on(result.folder, Options(), asked, budget=60.0)[0].plan.functions.commands.ignore_failure == (1, 2)
     (tmp_path / "words").write_text("three")
-    with pytest.raises(RunError, match="how the commands of run are run changed"):
+    with pytest.raises(RunError, match="the way to run the commands of run changed"):
         go_on(result.folder, Options(), asked, budget=60.0)
     with pytest.raises(
-        RunError, match=r"it measured commands or imports, and none is run because a run .*--prepare true"
+        RunError, match=r"it measured commands or imports, which are not run because a run .*--prepare true"
     ):
         go_on(result.folder, Options(), Request(), budget=60.0)
 

@@ -106,7 +106,7 @@ def test_short_calls_have_wide_intervals_and_say_so(tmp_path: Path) -> None:
     assert {row.reason for row in rows(found, "instructions").values()} == {
         "up to 1.00 % more are not excluded: counts of such short calls are known to ±1.00 %"
     }
-    assert "more than 1.50 % is always seen" in to_markdown(found)
+    assert "more than 1.50 % is always found" in to_markdown(found)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_other_inputs_are_no_other_work(tmp_path: Path) -> None:
         run.write_json("run.json", run.read_manifest() | {"sources": {"variants": {}, "calls": call, "harness": ""}})
         found.append(run)
     words = [{row.reason for row in rows(compare(found[0], new), "instructions").values()} for new in found[1:]]
-    assert words == [{""}, {"the code that makes the arguments changed"}]
+    assert words == [{""}, {"the input generator changed"}]
 
 
 @pytest.mark.parametrize(
@@ -213,9 +213,9 @@ def test_without_counts_the_gate_has_nothing_to_decide_by(base: RunFolder, tmp_p
     sharp = a_run(tmp_path / "sharp", noise=0.01, seed=2)
     found = compare(base, new, thresholds=Thresholds(gate=("instructions",)))
     assert (found.verdict, found.exit_code) == ("cannot tell", 2)
-    assert found.summary().endswith("there is nothing to decide by, the runs do not both have instructions")
+    assert found.summary().endswith("cannot tell: the two runs do not both have instructions")
     assert compare(sharp, new, thresholds=COUNTED).exit_code == 0  # times decide alone
-    assert "No instructions in both runs, so that they decide nothing about" in to_markdown(found)
+    assert "No instructions in both runs, so these are not decided by instructions" in to_markdown(found)
 
 
 def test_a_proven_slow_down_counts_beside_equal_counts(tmp_path: Path) -> None:
@@ -263,8 +263,8 @@ def test_a_subject_may_have_thresholds_of_its_own(base: RunFolder, tmp_path: Pat
     found = compare(base, new, thresholds=COUNTED.model_copy(update={"for_some": (lax, typo)}))
     assert found.exit_code == 0
     assert rows(found, "instructions")["team005_hybrid"].threshold_percent == 2.0
-    assert 'No subject fits [[for]] variant = "hybrid".' in found.notes
-    flagged = "time 9 % (flagged where the whole interval lies above 18.8 %)"
+    assert 'No variant and workload matches [[for]] variant = "hybrid".' in found.notes
+    flagged = "time 9 % (flagged where the whole interval is above 18.8 %)"
     assert f'Thresholds for variant = "hybrid": {flagged}.' in found.notes
     assert 'Thresholds for variant = "*hybrid", workload = "decode-*": instructions 2 %.' in found.notes
 

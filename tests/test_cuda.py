@@ -369,7 +369,9 @@ def test_without_a_device_nothing_is_begun(tmp_path: Path) -> None:
     options = Options(run_dir=tmp_path / "run")
     with pytest.raises(PlanError, match=r"--device cuda: (this torch .* without CUDA|torch finds no CUDA device here)"):
         session.check(Request(device="cuda"), options)
-    with pytest.raises(PlanError, match="--count-instructions: only the CPU's can be counted, and --device is cuda"):
+    with pytest.raises(
+        PlanError, match="--count-instructions: only on the CPU; leave it out, or leave out --device cuda"
+    ):
         session.check(Request(device="cuda"), Options(count_instructions=True))
     with pytest.raises(PlanError, match="--device gpu: expected cpu or cuda"):
         session.check(Request(device="gpu"), options)

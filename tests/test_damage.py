@@ -215,7 +215,7 @@ def test_judging_again_writes_the_checksums_anew(run: RunFolder) -> None:
     for name in ("verdicts.json", "standings.json"):
         change(run, name)
     said = command("judge", run.path).stderr
-    assert said.count("It is written anew.") == 2
+    assert said.count("It is written again.") == 2
     assert run.records("verdicts.json") == verdicts and run.changed() == []
     assert read_standings(run) == measure_standings(run)
     assert run.read_manifest() == manifest

@@ -187,7 +187,7 @@ def test_the_form_sorts_phases_by_size_and_by_what_is_certain() -> None:
     assert "| mask_create | 12.0 % | [11.0, 13.0] | critical |" in text
     assert "1. mlp: 45.0 % [44.0, 46.0]\n2. qkv" in text and "6. norm" not in text
     assert "**Critical (above 10 %):** mlp, qkv, mask_create" in text
-    assert "**Cannot tell (the interval includes a limit):** cache (moderate or critical)" in text
+    assert "**Inconclusive (the interval includes a limit):** cache (moderate or critical)" in text
     assert "4. cache: 9.0 % [7.0, 11.0]: unify the caches (Phase 3B) (may be below the limit)" in text
     assert "make up" not in text
 

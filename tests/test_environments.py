@@ -462,7 +462,7 @@ def test_an_interpreter_is_a_place_too(places: tuple[str, str], looked_once: Non
             Request(
                 compare=("json:dumps", "a=json:loads"), calls=("json:dumps",), environments=(("b", "x"),)
             ),
-            "no side is called 'b'; they are dumps and a",
+            "neither is called 'b'; the names are dumps and a",
         ),
     ],
 )  # fmt: skip
@@ -474,7 +474,7 @@ def test_sides_that_there_are_not(request_: Request, told: str) -> None:
 def test_passes_are_for_one_environment() -> None:
     asked = Request(compare=("a", "b"), calls=("c",), environments=(("", "x"),))
     for options in (Options(profile=True), Options(count_instructions=True)):
-        with pytest.raises(PlanError, match="only where all sides run in one environment"):
+        with pytest.raises(PlanError, match="only where both run in one environment"):
             session.check(asked, options)
 
 

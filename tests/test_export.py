@@ -270,9 +270,9 @@ def test_the_command_writes_what_is_asked_for(
         (["--claim", "mask-caching-6-11", "--part", "micro", "--svg", "o"], "did you mean 'micro-op'?"),
         (["--claim", "gpu-kernels", "--svg", "o"], "nothing was measured, so there is no figure; --html says why"),
         (["--claim", "gpu-kernels", "--html", "."], "cannot be written (Is a directory); name another file"),
-        (["--claim", "gpu-kernels"], "needs a file to write: --html FILE"),
-        (["--html", "o"], "--html is about one claim: name it with --claim ID"),
-        (["--claim", "a", "--html", "o", "--svg", "o"], "need a file each"),
+        (["--claim", "gpu-kernels"], "needs a file to write: add --html FILE"),
+        (["--html", "o"], "--html needs a claim: add --claim ID"),
+        (["--claim", "a", "--html", "o", "--svg", "o"], "need different files"),
         (["--claim", "a", "--html", "o", "--decision"], "leave them out with --claim"),
     ],
 )

@@ -302,7 +302,7 @@ def test_the_commands(measured: list[RunFolder], tmp_path: Path, monkeypatch: py
     assert json.loads(output("judge", "all", "--json", cwd=tmp_path)) == json.loads(before)
     report = output("report", "all", cwd=tmp_path)
     assert "| **depends on the machine**" in report and "workbench report results/runs/all/machines/" in report
-    assert "name that of one" in fails("report", "all", "--profiling", cwd=tmp_path)
+    assert "name the run of one" in fails("report", "all", "--profiling", cwd=tmp_path)
     [listed] = json.loads(output("runs", "--json", cwd=tmp_path))
     assert (listed["mode"], listed["problem"]) == ("fleet", None)
     machine = next((tmp_path / "results/runs/all/machines").iterdir())
@@ -336,9 +336,7 @@ def test_a_baseline_of_a_machine_by_the_same_name_says_what_differs(tmp_path: Pa
     found = baselines.matching(
         RunFolder(tmp_path / "results/baselines/main"), a_run(tmp_path / "new", 1, environment=silent)
     )
-    assert (
-        "this kind of machine, ARM Neoverse; the nearest one differs: malloc: as shipped against unknown" in found.note
-    )
+    assert "this machine type, ARM Neoverse; the nearest one differs: malloc: as shipped against unknown" in found.note
 
 
 def test_a_name_has_a_baseline_for_each_kind_of_machine(tmp_path: Path) -> None:
@@ -356,7 +354,7 @@ def test_a_name_has_a_baseline_for_each_kind_of_machine(tmp_path: Path) -> None:
         assert not comparable(found.run.read_manifest()["environment"], again.read_manifest()["environment"])
         shutil.rmtree(again.path)
     none = baselines.matching(RunFolder(under / "main"), third)
-    assert none.note.startswith("main has no run of this kind of machine, ARM Neoverse; it has: Simulated CPU (")
+    assert none.note.startswith("main has no run of this machine type, ARM Neoverse; it has: Simulated CPU (")
     with pytest.raises(RunError, match="--force"):
         baselines.save(other, "main", under=under)
     with pytest.raises(RunError, match="--force"):
@@ -380,13 +378,13 @@ def test_the_commands_pick_the_matching_baseline(tmp_path: Path) -> None:
     output("baseline", "save", "old", "main", cwd=tmp_path)
     before = command("compare", "main", "now", "--json", cwd=tmp_path)
     assert before.returncode == 2 and not json.loads(before.stdout)["same_machine"]
-    assert "2 kinds of machines" in " ".join(output("baseline", "save", "other", "main", cwd=tmp_path).split())
+    assert "2 machine types" in " ".join(output("baseline", "save", "other", "main", cwd=tmp_path).split())
     found = json.loads(output("compare", "main", "now", "--json", cwd=tmp_path))
     assert found["same_machine"] and found["base"].startswith("main (simulated-cpu-2c-")
     assert command("compare", "main", "old", cwd=tmp_path).returncode == 0
     other = command("compare", "main", "arm", "--json", cwd=tmp_path)
     notes = json.loads(other.stdout)["notes"]
-    assert other.returncode == 2 and "main has no run of this kind of machine, ARM Neoverse" in notes[0]
+    assert other.returncode == 2 and "main has no run of this machine type, ARM Neoverse" in notes[0]
     shown = json.loads(output("baseline", "show", "main", "--json", cwd=tmp_path))
     assert len(shown["machines"]) == 1 and "also" in output("baseline", "show", "main", cwd=tmp_path)
 

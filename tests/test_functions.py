@@ -238,7 +238,7 @@ def test_a_comparison_of_functions_does_not_read_the_claims(mine: Path) -> None:
         (Request(compare=("mine.py:once", "mine.py:twice"), calls=("gone.py:words",)), "no file 'gone.py'"),
         (
             Request(compare=("mine.py:once", "mine.py:twice"), calls=("mine.py:words",), workloads=("prefill-15m-t8",)),
-            "once is any function, and prefill-15m-t8 is for models",
+            "once is a function, and prefill-15m-t8 is for models",
         ),
     ],
 )
@@ -253,9 +253,9 @@ def test_a_claim_names_functions_and_what_they_are_called_with(mine: Path) -> No
     assert plan.functions.sources["one-sort"].factory
     assert plan.experiments[0].entered() == ("one-sort", "two-sorts", "one-sort@aa", "function_yardstick")
     for wrong, told in (
-        ('evidence = "architecture"', "functions have no op trace"),
+        ('evidence = "architecture"', "functions have no trace of operations"),
         ('baseline = "fast"', "words calls functions, and fast is a model"),
-        ('workloads = ["prefill-15m-t8"]', "is any function, and prefill-15m-t8 is for models"),
+        ('workloads = ["prefill-15m-t8"]', "is a function, and prefill-15m-t8 is for models"),
         ('baseline = "none"', "unknown variant 'none'"),
     ):
         key = wrong.partition(" =")[0]
@@ -449,6 +449,9 @@ def test_the_help_has_every_exit_code(run_pytest: Callable[..., Any]) -> None:
         listed = re.findall(r"^    (\d+) +\S", output(verb, "--help"), re.MULTILINE)
         assert [int(code) for code in listed] == [*VerbExit], "those of its own words too"
     assert f"6    {VerbExit.WRONG.meaning}\n" in output("resume", "--help")
+    for verb, ends in {"agree": 1, "bisect": 0, "check": 1, "compare": 1, "count": 0, "doctor": 1, "judge": 1}.items():
+        listed = re.findall(r"^    (\d+) +\S", output(verb, "--help"), re.MULTILINE)
+        assert [int(code) for code in listed] == [0, *[1] * ends, 2, 130], "only those that it ends with"
 
 
 def test_where_all_answers_are_wrong_while_timed_there_is_no_verdict(
@@ -490,8 +493,8 @@ def test_in_a_test_file_functions_are_measured_with_benchmark(mine: Path, run_py
 def test_options_without_benchmark_say_that_they_do_nothing(mine: Path, run_pytest: Callable[..., Any]) -> None:
     result = run_pytest("--workbench-claims=x", "--workbench-all", file_in(mine), "-k", "something")
     assert result.returncode == 0
-    assert "workbench: --workbench-claims, --workbench-all: nothing without --benchmark" in result.stdout
-    assert "nothing without --benchmark" not in run_pytest(file_in(mine), "-k", "something").stdout
+    assert "workbench: --workbench-claims, --workbench-all: no effect without --benchmark" in result.stdout
+    assert "no effect without --benchmark" not in run_pytest(file_in(mine), "-k", "something").stdout
 
 
 @pytest.mark.long
@@ -519,7 +522,7 @@ def test_what_new_subject_writes_passes_and_measures(mine: Path, run_pytest: Cal
     assert result.returncode == 0 and "supported (asked: more than 10 % faster)" in result.stdout, result.stdout
     assert "exists already" in fails("new", "subject", "test_ways_to_sort.py", "--folder", mine)
     assert "expected letters" in fails("new", "subject", "two words", "--folder", mine)
-    assert f"a test with `versus` says: pytest {file}" in fails("check", file)
+    assert f"run a test that uses `versus`: pytest {file}" in fails("check", file)
 
 
 # -- what is no plain function -----------------------------------------------------------------------------------------
@@ -573,7 +576,7 @@ def test_a_list_that_all_calls_are_given_and_one_side_sorts_is_copied_for_each_c
     [experiment] = result.manifest.experiments
     assert [experiment.facts[name].copies_inputs for name in ("anew", "in_place", "anew@aa")] == [False, True, False]
     words = side_facts_text(experiment.facts, experiment.facts)
-    assert words.startswith("A call of in_place changes its input, and --call hands out the same object each time")
+    assert words.startswith("A call of in_place changes its input, and the input generator returns the same object")
 
 
 def test_a_function_that_counts_its_calls_is_refused_with_the_reason(
@@ -595,9 +598,9 @@ def test_what_is_worth_saying_of_a_side() -> None:
     calm = SideFacts(first_call_ns=4e6, waited_ns=4e4, wall_ns=1e6, copies_inputs=False)
     assert side_facts_text({"f": calm}, ["f"]) == side_facts_text({"f": SideFacts(first_call_ns=1e9)}, ["f"]) == ""
     compiled = side_facts_text({"f": SideFacts(first_call_ns=11.6e9, wall_ns=1e9)}, ["f"])
-    assert compiled == "The first call of f took 11.6 s; it is not in the number."
+    assert compiled == "The first call of f took 11.6 s; it is not included."
     assert side_facts_text({"f": SideFacts(first_call_ns=4e9, wall_ns=1e9)}, ["f"]) == "", "not five times as long"
     waits = side_facts_text({"f": SideFacts(waited_ns=50e6, wall_ns=50.4e6)}, ["f"])
-    assert waits.startswith("99 % of a call of f is waiting (50 ms of 50.4 ms)") and "the other 400 µs only" in waits
+    assert waits.startswith("99 % of a call of f is waiting (50 ms of 50.4 ms)") and "only the other 400 µs" in waits
     waits = side_facts_text({"f": SideFacts(waited_ns=50e6, wall_ns=50.4e6, children_share=0.5)}, ["f"])
     assert "(50 ms of 50.4 ms), for what it starts" in waits and "only" not in waits, "code can change its children"

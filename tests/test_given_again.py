@@ -114,7 +114,7 @@ def test_models_of_two_revisions_are_measured_and_the_run_names_the_commits(
     assert go_on(run.folder, Options(), budget=1.0)[0].plan.ad_hoc == run.plan.ad_hoc, "its code lies here"
     with monkeypatch.context() as elsewhere:
         elsewhere.chdir(repository.parent)
-        with pytest.raises(RunError, match=f"Give them again: --add-variant {asked[1]} --add-variant {asked[0]}"):
+        with pytest.raises(RunError, match=f"Pass them again: --add-variant {asked[1]} --add-variant {asked[0]}"):
             go_on(run.folder, Options(), budget=1.0)
     assert go_on(run.folder, Options(), Request(added=tuple(asked)), budget=1.0)[0].plan.ad_hoc == run.plan.ad_hoc
     with pytest.raises(RunError, match="the code of mine changed"):
@@ -143,7 +143,7 @@ def test_revisions_of_a_model_are_compared_by_the_command(repository: Path, caps
     assert {"build-now", "yardstick"} < known.keys() and len(known) == 3
     with pytest.raises(SystemExit):
         main(["compare-revisions", "HEAD~1", ".", "bench.py:texts"])
-    assert "bench.py:texts: say what to call it with: --call" in capsys.readouterr().err
+    assert "bench.py:texts: needs an input generator: add --call" in capsys.readouterr().err
 
 
 # -- functions ---------------------------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ def test_a_run_of_functions_goes_on(
 ) -> None:
     monkeypatch.chdir(repository.parent)
     asked = "--compare old.py:words new=pack.text:words --call bench.py:texts --check bench.py:same"
-    with pytest.raises(RunError, match=f"measured functions, and runs keep no paths.*Give them again: {asked}"):
+    with pytest.raises(RunError, match=f"its functions were not found in this folder.*Pass them again: {asked}"):
         go_on(RunFolder(of_functions), Options(), budget=1.0)
     monkeypatch.chdir(repository)
     assert go_on(RunFolder(of_functions), Options(), budget=1.0)[0].plan.functions.sources, "its code lies here"
@@ -189,7 +189,7 @@ def test_a_run_of_functions_goes_on(
     [
         ("pack/tools.py", "the code of new changed"),
         ("old.py", "the code of words changed"),
-        ("bench.py", "the code that makes the arguments of texts changed"),
+        ("bench.py", "the input generator of texts changed"),
     ],
 )
 def test_functions_that_changed_are_refused(of_functions: Path, repository: Path, file: str, told: str) -> None:
@@ -203,7 +203,7 @@ def test_functions_that_changed_are_refused(of_functions: Path, repository: Path
     [
         ({"compare": ("old.py:words", "pack.text:words")}, "other functions, or under other names"),
         ({"calls": ("other=bench.py:texts",)}, "other functions, or under other names"),
-        ({"check": None}, "the check of texts changed"),
+        ({"check": None}, "the output check of texts changed"),
     ],
 )
 def test_other_functions_are_refused(of_functions: Path, given: dict[str, Any], told: str) -> None:

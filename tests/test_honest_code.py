@@ -454,10 +454,10 @@ def test_what_is_said_beside_the_number() -> None:
     text = side_facts_text({"mine": facts, "plain": SideFacts()}, ["mine", "plain"])
     for part in (
         "mine starts child processes: its time is wall time, of which 50 % is theirs.",
-        "mine computes in threads of its own: its time is wall time, beside which 1.5 times as much CPU time is the",
+        "mine computes in threads of its own: its time is wall time, and 1.5 times as much CPU time is the",
         "mine leaves files open: 2 a call.",
-        "mine changes the working directory for its whole process: that is undone after each of",
-        "mine changes its priority for its whole process: the others feel it.",
+        "mine changes the working directory for its whole process: this is undone after each of",
+        "mine changes its priority for its whole process: this affects the other functions.",
     ):
         assert part in text
     assert "plain" not in text

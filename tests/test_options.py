@@ -24,6 +24,8 @@ from llama_workbench.harness.plan.options import (
     sent,
     typed,
 )
+from llama_workbench.harness.plugin import plugin
+from llama_workbench.harness.report.again import words_of
 from llama_workbench.harness.spec.conditions import Condition
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -77,6 +79,15 @@ def test_a_new_option_is_one_line(tmp_path: Path) -> None:
     assert found["typed"] == found["arrived"] == [3, True]
     assert found["again"] == [3, False], "what may be given again is not kept"
     assert "Be quiet again." in found["help"] and "--quiet" in found["help"] and "--loud" not in found["help"]
+
+
+def test_the_second_name_of_an_option_is_the_same_option() -> None:
+    parser = pytest.Parser(_ispytest=True)
+    plugin.pytest_addoption(parser)
+    line = parser.parse(["--workbench-inputs", "bench.py:texts", "--workbench-call=bench.py:words"])
+    assert line.workbench_call == ["bench.py:texts", "bench.py:words"]
+    typed_words = ["pytest", "--benchmark", "--inputs", "bench.py:texts", "--workbench-inputs=bench.py:words"]
+    assert [*words_of(typed_words, {"--call"})] == ["--call", "bench.py:texts", "--call", "bench.py:words"]
 
 
 HOLDERS = {"options", "request", "start", "order", "asked", "again", "given"}

@@ -206,7 +206,7 @@ def test_who_remembers_answers_is_given_new_inputs_and_gains_nothing(
     ns = frame.cpu_ns / frame.repeats
     of = {name: ns[frame.variant == name].median() for name in ("counted", "remembered")}
     assert of["counted"] < 3 * of["remembered"], "what is given again takes a hundredth"
-    assert "where an input is given again, as what remembers does" in side_facts_text(
+    assert "when an input is repeated, as code with a cache does" in side_facts_text(
         experiment.facts, ["counted", "remembered"]
     )
 

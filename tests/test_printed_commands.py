@@ -112,7 +112,7 @@ def project(tmp_path: Path) -> Project:
 def commands_in(said: str) -> Iterator[str]:
     """The commands that a session prints to go on, or to settle what is open."""
     for line in said.splitlines():
-        if found := re.match(r" *(?:go on|to settle it.*?|to measure it again.*?): ((?:pytest|workbench) .*)", line):
+        if found := re.match(r" *to (?:continue|decide it.*?|measure it again.*?): ((?:pytest|workbench) .*)", line):
             yield found[1]
 
 

@@ -77,7 +77,7 @@ def test_verbs_take_a_url_for_a_run(run: RunFolder) -> None:
     [listed] = json.loads(said("runs", "s3://bucket/verbs/", "--json"))
     assert (listed["path"], listed["status"], listed["problem"]) == (there, "complete", None)
     assert "s3://bucket/verbs: 1 run" in said("index", "s3://bucket/verbs")
-    assert "those of a plain folder are read at once" in said("index", "results", code=2)
+    assert "local folders need no index" in said("index", "results", code=2)
     refused = said("resume", there, code=2)
     assert f"{there}: a run goes on in a folder of this machine" in refused
     assert f"workbench publish {there} results/runs/NAME" in refused
@@ -97,8 +97,8 @@ def test_baselines_are_kept_at_a_url(run: RunFolder, tmp_path: Path) -> None:
     assert "main" in said("baseline", "list", home)
     shown = json.loads(said("baseline", "show", f"{home}/main", "--json"))
     assert shown["claims"] and not shown["problem"]
-    assert "--yes" in said("baseline", "rm", f"{home}/main", code=2)
-    assert f"{home}/main is removed" in said("baseline", "rm", f"{home}/main", "--yes")
+    assert "--yes" in said("baseline", "rm", f"{home}/main")
+    assert f"{home}/main is deleted" in said("baseline", "rm", f"{home}/main", "--yes")
     assert "there is no run" in said("baseline", "rm", f"{home}/main", "--yes", code=2)
     assert json.loads(said("baseline", "list", home, "--json")) == []
 

@@ -596,7 +596,7 @@ def test_what_an_open_verdict_would_cost(seconds: list[float | None], said: str,
     manifest = {"command": ["pytest", "--benchmark", "--workbench-device=cuda", "--claims", "it"], "seed": 3}
     again = "pytest --benchmark --claims it --device cuda"
     text = " ".join(printed([verdict], manifest, 400).split())
-    does = "to settle it" if budget else "to measure it again"
+    does = "to decide it" if budget else "to measure it again"
     assert f"{does}{f' ({said})' if said else ''}: {again}{f' --budget {budget}' if budget else ''}" in text
     assert f"`{again}`" in markdown_table([verdict], manifest_of(manifest))
 

@@ -257,7 +257,7 @@ def damaged(folder: Path) -> None:
 
 
 REASONS: dict[str, tuple[Callable[[Path], None], str]] = {
-    "processor": (environment(cpu_model="Another CPU"), "CPU: Another CPU against .*measure anew"),
+    "processor": (environment(cpu_model="Another CPU"), "CPU: Another CPU against .*start a new run"),
     "cores": (environment(cores=999), "cores: 999 against"),
     "pages": (environment(transparent_huge_pages="never ever"), "huge pages: never ever against"),
     "torch": (environment(torch="0.1"), "torch: 0.1 against"),
@@ -267,8 +267,8 @@ REASONS: dict[str, tuple[Callable[[Path], None], str]] = {
     "plan": (other_plan, "would measure something else"),
     "rounds": (lost_rounds, f"rounds of {PART}, and run.json counted"),
     "damage": (damaged, "samples.parquet: its content is not what the run wrote"),
-    "gates": (lambda folder: edit(folder, mode="gates"), "passed gates only"),
-    "start": (lambda folder: edit(folder, experiments=[]), "before its first gate"),
+    "gates": (lambda folder: edit(folder, mode="gates"), "checked outputs only and has no timings"),
+    "start": (lambda folder: edit(folder, experiments=[]), "before its first output check"),
     "older": (lambda folder: edit(folder, sources=None), "which code it measured"),
     "alpha": (lambda folder: edit(folder, alpha=0.05), "alpha = 0.05"),
     "seed": (lambda folder: edit(folder, seed="many"), "seed"),
@@ -300,7 +300,7 @@ def test_a_folder_in_use_is_refused(copy: Path) -> None:
     lock.close()
     earlier, options = go_on(RunFolder(copy), Options(), budget=1.0)
     edit(copy, status="interrupted")  # another process has gone on and ended between the two
-    with pytest.raises(RunError, match="has gone on meanwhile"):
+    with pytest.raises(RunError, match="another command resumed this run meanwhile"):
         session.Run(earlier.plan, options, Quiet(), earlier)
     Lock().take(copy)
 
@@ -344,7 +344,7 @@ def test_variants_from_files_are_given_again_and_are_the_same(tmp_path: Path, mo
     measured(run, 3)
     written = (run.folder.path / files.MANIFEST).read_text()
     assert '"file": "mine.py"' in written and str(tmp_path) not in written
-    with pytest.raises(RunError, match=r"Give them again: --add-variant mine.py:good"):
+    with pytest.raises(RunError, match=r"Pass them again: --add-variant mine.py:good"):
         go_on(run.folder, Options(), budget=1.0)
     assert go_on(run.folder, Options(), Request(added=(text,)), budget=1.0)[0].plan == plan
     with pytest.raises(PlanError, match="has no such variant"):
@@ -420,9 +420,9 @@ GOES_ON = {
     [
         (GOES_ON, ""),
         (GOES_ON | {"sources": {"harness": "", "variants": {"mine": {"digest": "", "file": "my file.py"}}}},
-         " --add-variant 'my file.py:mine'  # my file.py: where it lies now"),
+         " --add-variant 'my file.py:mine'  # my file.py: its place today"),
         (GOES_ON | {"checkpoints": {"own": {"synthetic": False}}},
-         " --checkpoint PATH  # PATH: where it lies now"),
+         " --checkpoint PATH  # PATH: its place today"),
         ({}, None),
     ],
     ids=["ours", "from a file", "on a checkpoint", "older run"],

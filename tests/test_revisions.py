@@ -160,7 +160,7 @@ def test_what_a_revision_does_not_have_is_a_row_and_the_others_stay(
     assert rows.pop("pack.text:words")["verdict"] == "not slower"
     assert {subject: row["verdict"] for subject, row in rows.items()} == dict.fromkeys(MISSING, "missing")
     markdown = Path("out.md").read_text()
-    assert markdown.startswith("### trunk → the working tree: nothing is slower, 3 missing in one of them\n")
+    assert markdown.startswith("### trunk → the working tree: nothing is slower, 3 missing in one revision\n")
     for subject, told in MISSING.items():
         assert told in rows[subject]["reason"] and rows[subject]["ratio"] is None
         assert told.partition("'")[0] in markdown.replace("\\", "")
@@ -220,7 +220,7 @@ def test_an_installed_module_does_not_stand_for_a_revision(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("trunk", ".", "pack.text:words"), "say what to call it with: --call"),
+        (("trunk", ".", "pack.text:words"), "needs an input generator: add --call"),
         (("trunk", ".", "pack.text:words", "--call", "bench.py:texts", "--budget", "0"), "--budget 0: expected"),
         (("trunk", ".", "pack.text:words", "--call", "bench.py:texts", "--slower", "-1"), "--slower -1: expected"),
         (("gone", ".", "pack.text:words", "--call", "bench.py:texts"), "found nothing for gone"),

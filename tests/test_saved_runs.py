@@ -60,8 +60,8 @@ def gone_on(home: Home) -> Home:
     may not know), and by `workbench resume`."""
     again = ["--continue", "results/runs/first", "--budget", "600", *COMPARED[1:]]  # it ends when it is settled
     for line in home.measured.stdout.splitlines():
-        if line.startswith("go on: "):
-            words = shlex.split(line.removeprefix("go on: "))
+        if line.startswith("to continue: "):
+            words = shlex.split(line.removeprefix("to continue: "))
             words[words.index("--budget") + 1] = "600"
             assert words == ["pytest", "--benchmark", *again]
     for done in (home.measure(*again), home.workbench("resume", "results/runs/first", "--budget", "1")):
@@ -85,7 +85,7 @@ def test_runs_without_torch_are_of_one_machine(base: str, gone_on: Home) -> None
     done = gone_on.workbench("compare", base, "results/runs/second", "--threshold", "500", "--json")
     found = json.loads(done.stdout)
     assert found["same_machine"] and not found["machine_differences"]
-    assert not [note for note in found["notes"] if "kind of machine" in note]
+    assert not [note for note in found["notes"] if "machine type" in note]
     assert (done.returncode, found["verdict"]) == (0, "no regression"), done.stdout
 
 

@@ -89,7 +89,7 @@ def test_what_was_typed_is_refused(project: Path, word: str, told: str) -> None:
 
 def test_a_budget_that_a_suite_would_ignore_is_refused(project: Path) -> None:
     code, text = session(project, "tests", "--budget", "15")
-    assert code == 4 and "--budget: only tests with the fixture `versus` heed it" in text
+    assert code == 4 and "--budget: only tests with the fixture `versus` use it" in text
     assert session(project, "tests")[0] == 0
 
 

@@ -86,7 +86,7 @@ def test_a_setting_is_printed_as_it_is_typed(text: str) -> None:
 
 
 def test_a_side_that_is_not_compared_is_told_with_those_that_are(project: Path) -> None:
-    with pytest.raises(SourceError, match="no side is called 'old'; they are count and new"):
+    with pytest.raises(SourceError, match="neither is called 'old'; the names are count and new"):
         functions_of(asked("old:A=1"), [])
     models = Request(compare=("naive", "fast"), of_sides=(own_setting("fast:A=1"),))
     with pytest.raises(PlanError, match="--side-env fast:A=1: only with --call"):
@@ -145,9 +145,9 @@ def test_the_same_function_runs_with_the_variables_and_options_of_each_side(proj
     same = go_on(result.folder, Options(), asked(*GIVEN), budget=60.0)[0].plan.functions
     assert same.sources["new"].variables == variables
     for given in (("new:PYTHONMALLOC=debug",), ()):
-        with pytest.raises(RunError, match="measured was: new runs with SPEED_MODE=fast") as refused:
+        with pytest.raises(RunError, match="it measured with: new runs with SPEED_MODE=fast") as refused:
             go_on(result.folder, Options(), asked(*given), budget=60.0)
-        assert "Give it again as it was" in str(refused.value)
+        assert "Pass it as it was" in str(refused.value)
 
 
 def test_folders_in_a_variable_are_not_published(project: Path) -> None:
@@ -257,7 +257,7 @@ def test_imports_are_timed_without_their_interpreter_and_that_is_said(project: P
     per_call = samples["wall_ns"] / samples["repeats"]
     assert per_call[samples["variant"] == "slow"].min() >= 30e6
     [screen] = screens(result.folder, result.verdicts, evidence_of(result.folder, result.manifest))
-    assert "Timed is the import alone: its Python had begun before." in screen.as_it_ran
+    assert "Only the import is timed: its Python was started before." in screen.as_it_ran
     assert result.manifest.environments["quick"].variables == {"PYTHONPATH": "."}
     assert result.manifest.environments["slow"].python is not None, "--env is for imports too"
 

@@ -101,7 +101,7 @@ def _instruction_rows(old: CountedRun, now: CountedRun, thresholds: Thresholds) 
             continue
         reason = unlike(key, old.standings, now.standings)
         if not reason and old.inputs.get(key[0]) != now.inputs.get(key[0]):
-            reason = "the code that makes the arguments changed"
+            reason = "the input generator changed"
         try:
             changed = None if reason else change(old.instructions, now.instructions, *key)
         except ValueError as error:
@@ -185,7 +185,7 @@ def unlike(key: Key, old: Standings, now: Standings) -> str:
         if name != "description" and _of_workload(before, name) != _of_workload(today, name)
     )
     if changed:
-        return f"the workload is another one now ({', '.join(changed)})"
+        return f"the workload changed ({', '.join(changed)})"
     return "the checkpoints differ" if before.checkpoint != today.checkpoint else ""
 
 

@@ -23,8 +23,8 @@ _DECIDED: Mapping[Word, Decision] = {Word.SUPPORTED: "accepted", Word.REFUTED: "
 
 
 EXITS = (
-    "0 accepted; 1 refused, as it is proven not to be faster; 2 cannot tell; 6 gives no right answer; 7 refused for "
-    "what it does, or too little time"
+    "0 accepted; 1 refused: proven not to be faster; 2 cannot tell; 6 wrong results; 7 refused for what it does, or "
+    "too little time"
 )
 
 
@@ -33,18 +33,18 @@ class ChangeComparison(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    called_with: Annotated[str, Field(description="name of what it was called with, or of the workload")]
+    called_with: Annotated[str, Field(description="name of its input generator, or of the workload")]
     decision: Annotated[Decision, Field(description="on this alone")]
     ratio: Annotated[float | None, Field(description="time before over time after; above 1 the change is faster")]
-    low: Annotated[float | None, Field(description="lower end of its interval, for another run too")]
-    high: Annotated[float | None, Field(description="upper end; null: open")]
+    low: Annotated[float | None, Field(description="lower end of its 99 % interval")]
+    high: Annotated[float | None, Field(description="upper end; null: not known yet")]
     lives: Annotated[int, Field(description="processes that the interval is over")]
     before_ns: Annotated[float | None, Field(description="time of a call before")]
     after_ns: Annotated[float | None, Field(description="time of a call after")]
     instructions_ratio: Annotated[float | None, Field(description="instructions after over before; null: not counted")]
-    where: Annotated[str, Field(description="in which functions the difference is; empty: none, or nobody could look")]
-    cause: Annotated[Cause, Field(description="the kind of that reason, in a word that programs may ask for")]
-    reason: Annotated[str, Field(description="why it was refused, or cannot be told")]
+    where: Annotated[str, Field(description="in which functions the difference is; empty: none, or not examined")]
+    cause: Annotated[Cause, Field(description="the kind of that reason, a word for programs")]
+    reason: Annotated[str, Field(description="why it was refused or is inconclusive")]
 
 
 class ChangeGate(BaseModel):
@@ -55,7 +55,7 @@ class ChangeGate(BaseModel):
     called_with: str
     side: str
     passed: bool
-    detail: Annotated[str, Field(description="what was tried, or what is wrong, by file and line if it raises")]
+    detail: Annotated[str, Field(description="what was checked, or what is wrong, with file and line if it raises")]
 
 
 class Judgement(BaseModel):
@@ -67,12 +67,12 @@ class Judgement(BaseModel):
     subject: str
     base: str
     new: str
-    faster_percent: Annotated[float, Field(description="by more than this it had to be faster")]
-    decision: Annotated[Decision, Field(description="all of it together")]
+    faster_percent: Annotated[float, Field(description="minimum speed-up in percent required to accept")]
+    decision: Annotated[Decision, Field(description="on all inputs together")]
     exit_code: Annotated[Literal[0, 1, 2, 6, 7], Field(description=EXITS)]
     comparisons: tuple[ChangeComparison, ...]
     gates: tuple[ChangeGate, ...]
-    run: Annotated[str, Field(description="folder with all evidence: workbench show, workbench dashboard")]
+    run: Annotated[str, Field(description="folder of the run, for workbench show and workbench dashboard")]
 
     @classmethod
     def of(

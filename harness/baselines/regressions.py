@@ -82,7 +82,7 @@ def compare(
     rows = (*timed.rows, *counted)
     order = {key: place for place, key in enumerate(dict.fromkeys(row.key for row in rows))}
     subjects = {*order, *old.subjects, *now.subjects}
-    unused = (f"No subject fits [[for]] {each}." for each in thresholds.fit_nothing(subjects))
+    unused = (f"No variant and workload matches [[for]] {each}." for each in thresholds.fit_nothing(subjects))
     return replace(
         timed,
         rows=gated(sorted(rows, key=lambda row: (order[row.key], WHATS.index(row.what))), thresholds.gate),
@@ -161,8 +161,11 @@ def _tolerance_of(key: Key, old: Standings, now: Standings, *, same_machine: boo
 
 def _unlike(tolerances: Mapping[Key, float]) -> Iterator[str]:
     for percent, why in (
-        (TOLERANCE_UNLIKE_PERCENT, f"calls more than {ALIKE:g} times as long, or as short, as what they stand against"),
-        (TOLERANCE_SHORT_PERCENT, f"calls more than {SHORT:g} times as short as what they stand against"),
+        (
+            TOLERANCE_UNLIKE_PERCENT,
+            f"calls more than {ALIKE:g} times as long, or as short, as what they are compared with",
+        ),
+        (TOLERANCE_SHORT_PERCENT, f"calls more than {SHORT:g} times as short as what they are compared with"),
     ):
         if names := [f"{key[1]} on {key[0]}" for key, allowed in tolerances.items() if allowed == percent]:
             yield f"tolerance {percent:g} % for {', '.join(names)}: {why}"
@@ -172,8 +175,8 @@ def _of_code(old: Standings, now: Standings) -> Iterator[str]:
     """What to do where different code measured the two."""
     if now.rows and not measured_alike((old, now)):
         yield (
-            f"{old.name} was measured by another version of the workbench's own code, so less is told: save it anew "
-            "with this one, or measure both in one job (workbench compare-revisions)"
+            f"{old.name} was measured by another version of the workbench, so small changes cannot be found: save it "
+            "again with this version, or measure both in one job (workbench compare-revisions)"
         )
 
 
@@ -200,7 +203,7 @@ def _thresholds_of(thresholds: Thresholds, tolerance_percent: float) -> Iterator
         own = [f"{what} {percent:g} %" for what in WHATS if (percent := getattr(limits, what, None))]
         if limits.time:
             least = ((1 + limits.time / 100) * (1 + tolerance_percent / 100) - 1) * 100
-            own[0] += f" (flagged where the whole interval lies above {least:.3g} %)"
+            own[0] += f" (flagged where the whole interval is above {least:.3g} %)"
         yield f"Thresholds for {limits}: {', '.join(own)}."
 
 
@@ -208,9 +211,11 @@ def _notes_on(run: Standings) -> list[str]:
     """What a reader should know about a run as a whole."""
     notes = []
     if run.status != "complete":
-        notes.append(f"{run.name} did not run to its end: compared are the rounds that it finished")
+        notes.append(f"{run.name} did not finish; the rounds that it finished are compared")
     if run.fired:
-        notes.append(f"{run.name}: controls fired ({', '.join(run.fired)}); tolerance is widened by what they show")
+        notes.append(
+            f"{run.name}: A/A checks failed ({', '.join(run.fired)}); the tolerance is widened by what they show"
+        )
     return notes
 
 
@@ -229,7 +234,10 @@ def _row(key: Key, old: Standings, now: Standings, limits: _Limits, shift: Shift
     pair = None if against in YARDSTICKS else against
     verdict, reason = _answer(slow_down.low, slow_down.high, limits, slack, pair=pair)
     if before.unstable or today.unstable:
-        verdict, reason = "cannot tell", f"the ratio moved while {(old if before.unstable else now).name} was measured"
+        verdict, reason = (
+            "cannot tell",
+            f"the ratio drifted while {(old if before.unstable else now).name} was measured",
+        )
     more = fresh.faults - saved.faults
     faults = f"page faults a call changed by {more:+.0f}" if abs(more) > 1 else ""
     return Row(
@@ -250,10 +258,10 @@ def _row(key: Key, old: Standings, now: Standings, limits: _Limits, shift: Shift
 def _answer(low: float, high: float, limits: _Limits, slack: float, *, pair: str | None) -> tuple[Answer, str]:
     """Answer and reason from the ends of the slow-down (log units). `slack`: what fired controls say may be bias."""
     tolerance = limits.tolerance + slack
-    side = f"; it may be {pair} that moved" if pair else ""
+    side = f"; it may be {pair} that changed" if pair else ""
     if low - tolerance > limits.threshold:
         if not limits.same_machine:
-            return "cannot tell", f"slower, but on a different machine: confirm with both versions on one{side}"
+            return "cannot tell", f"slower, but on a different machine; time both versions on one machine{side}"
         return "regression", f"slower by at least {_percent(low):.1f} %{side}"
     if not limits.same_machine:
         return "cannot tell", "different machine"
@@ -265,8 +273,14 @@ def _answer(low: float, high: float, limits: _Limits, slack: float, *, pair: str
     if math.isinf(high):
         return "cannot tell", "too few rounds for an interval"
     if low > 0:
-        return "cannot tell", f"slower, by too little for this screen: confirm with both versions in one run{side}"
-    return "cannot tell", f"a slow-down of up to {_percent(high + slack):.1f} % is not excluded: measure longer"
+        return (
+            "cannot tell",
+            f"possibly slower, but below what saved runs can detect; time both versions in one run{side}",
+        )
+    return (
+        "cannot tell",
+        f"a slow-down of up to {_percent(high + slack):.1f} % is not excluded; measure longer (--to-compare)",
+    )
 
 
 def why_not(key: Key, old: Standings, now: Standings) -> str:
@@ -275,9 +289,9 @@ def why_not(key: Key, old: Standings, now: Standings) -> str:
         return reason
     before, today = old.workloads[key[0]], now.workloads[key[0]]
     if before.reference is None or before.reference != today.reference:
-        return "no yardstick in both runs"
+        return "no reference benchmark in both runs"
     if before.reference not in YARDSTICKS and before.workload.get("kind") not in ("component", "call"):
-        return "no yardstick in either run"
+        return "no reference benchmark in either run"
     if before.workload.get("kind") == "call" and (differ := _pythons(old, now)):
         return differ
     if old.times[key].clock != now.times[key].clock:

@@ -65,7 +65,7 @@ class RevisionRow:
     def reason(self) -> str:
         """Why it cannot be told, or what told it in the place of the time."""
         if self.verdict != self.by_time and self.counted is not None:
-            return f"the time cannot tell; instructions: {self.counted.change}"
+            return f"the time is inconclusive; instructions: {self.counted.change}"
         return "; ".join(self.screen.effect.said)
 
     @property
@@ -148,8 +148,8 @@ def revisions_markdown(rows: Sequence[Row], base: str, new: str, percent: float,
     slower, open_, missing = (sum(row.verdict in words for row in rows) for words in kinds)
     settled = not open_ and missing < len(rows)
     answers = [f"{slower} of {len(rows)} slower" if slower else "nothing is slower" if settled else ""]
-    answers += [f"{open_} cannot be told"] if open_ else []
-    answers += [f"{missing} missing in one of them"] if missing else []
+    answers += [f"{open_} inconclusive"] if open_ else []
+    answers += [f"{missing} missing in one revision"] if missing else []
     title = f"### {markdown_cell(base)} → {markdown_cell(new)}: {', '.join(filter(None, answers))}"
     cells = (
         (
@@ -160,7 +160,7 @@ def revisions_markdown(rows: Sequence[Row], base: str, new: str, percent: float,
         for row in rows
         for called_with, time, _, instructions in [row.cells]
     )
-    head = ("subject", "called with", "time", "instructions", f"more than {percent:g} % slower?", "")
+    head = ("function", "inputs", "time", "instructions", f"more than {percent:g} % slower?", "")
     blocks = [title, markdown_rows(head, cells)]
     if environments:
         blocks.append(markdown_cell(environments))
@@ -170,7 +170,7 @@ def revisions_markdown(rows: Sequence[Row], base: str, new: str, percent: float,
         folded = f"<details><summary>{markdown_cell(subject)}</summary>\n\n{screen_markdown(screen)}\n</details>"
         left -= len(folded)
         if left < 0:
-            blocks.append(f"{len(screens) - number} more do not fit here: `workbench show` has them.")
+            blocks.append(f"{len(screens) - number} more do not fit here; `workbench show RUN` prints them.")
             break
         blocks.append(folded)
     return "\n\n".join([*blocks, MARKER]) + "\n"

@@ -109,7 +109,7 @@ class RunComparison:
         if not self.rows:
             answer = "cannot tell: the two runs have nothing in common"
         elif not self.deciding:
-            answer = f"cannot tell: there is nothing to decide by, the runs do not both have {' or '.join(self.gate)}"
+            answer = f"cannot tell: the two runs do not both have {' or '.join(self.gate)}"
         return f"{self.new} against {self.base}: {answer}"
 
     def to_json(self) -> dict[str, Any]:

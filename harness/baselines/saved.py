@@ -37,9 +37,9 @@ def save(run: RunFolder, name: str, *, under: Path, force: bool = False, keeping
     if target.resolve() == run.path.resolve():
         raise RunError(target, "this is the run itself", "Choose another name.")
     if target.exists() and not force:
-        raise RunError(target, "there is a baseline of this name", "Choose another name, or replace it with --force.")
+        raise RunError(target, "a baseline of this name exists", "Choose another name, or replace it with --force.")
     if target.exists() and not RunFolder(target).looks_like_a_run():
-        raise RunError(target, "this holds no run, so it is not replaced", "Choose another name.")
+        raise RunError(target, "this folder holds no run, so it is not replaced", "Choose another name.")
     try:
         under.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=under, prefix=f".{name}.") as workplace:
@@ -78,7 +78,9 @@ def kept(name: str, *, under: Path) -> RunFolder:
     if not run.path.is_dir():
         raise RunError(run.path, "there is no baseline of this name", "List them: workbench baseline list")
     if not run.looks_like_a_run():
-        raise RunError(run.path, "this holds no run", "It stays as it is.")
+        raise RunError(
+            run.path, "this folder holds no run, so it is not deleted", "Delete it yourself, or choose another name."
+        )
     return run
 
 
@@ -104,7 +106,7 @@ def check(run: RunFolder) -> None:
     manifest = run.manifest()
     if (status := manifest.status) != "complete":
         problem = f"the run is {status}, and a baseline must be complete"
-        raise RunError(run.path, problem, "Save a run that came to its end.")
+        raise RunError(run.path, problem, f"Finish it: workbench resume {run.path}")
     for changed in run.changed():
         raise changed
     run.records(VERDICTS)
@@ -117,7 +119,9 @@ def check(run: RunFolder) -> None:
     samples = run.read_samples()
     only_functions = all(each.workload.kind == "call" for each in manifest.experiments)
     if not only_functions and YARDSTICK not in samples.names("variant").values:
-        problem = f"the run has no samples of {YARDSTICK}, so nothing could be compared with it"
+        problem = (
+            f"the run has no samples of the reference benchmark ({YARDSTICK}), so nothing could be compared with it"
+        )
         raise RunError(run.path, problem, "Save a run of whole models: pytest --benchmark")
 
 

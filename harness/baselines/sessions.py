@@ -30,7 +30,7 @@ def shifts(runs: Sequence[Standings]) -> list[Shift]:
     """
     for run in runs[1:]:
         if differences := comparable(runs[0].environment, run.environment):
-            raise ValueError(f"{runs[0].name} and {run.name} are of different machines: {'; '.join(differences)}")
+            raise ValueError(f"{runs[0].name} and {run.name} are from different machines: {'; '.join(differences)}")
     by_kind: dict[tuple[str, str], Shift] = {}
     for key in dict.fromkeys(key for run in runs for key, time in run.times.items() if time.over_lives):
         kind = next(str(run.workloads[key[0]].workload.get("kind")) for run in runs if key[0] in run.workloads)
@@ -39,7 +39,9 @@ def shifts(runs: Sequence[Standings]) -> list[Shift]:
         if shift is not None and (widest is None or shift.at_most >= widest.at_most):
             by_kind[kind, key[1]] = shift
     if not by_kind:
-        raise ValueError(f"nothing was timed over lives in {LEAST_SESSIONS} or more of these runs")
+        raise ValueError(
+            f"nothing was timed over several processes in {LEAST_SESSIONS} or more of these runs; give more runs"
+        )
     return [by_kind[key] for key in sorted(by_kind)]
 
 
@@ -63,8 +65,8 @@ def to_toml(differences: Sequence[Shift], runs: Sequence[Standings]) -> str:
     machine = runs[0].environment
     torch = f"torch {machine['torch']}" if machine.get("torch") else "no torch"
     lines = [
-        f"# {len(runs)} sessions of unchanged code, {days[0]} to {days[-1]}: {machine.get('cpu_model')}, "
-        f"{machine.get('cores')} cores, {torch}; `workbench sessions` measured it.",
+        f"# {len(runs)} runs of unchanged code, {days[0]} to {days[-1]}: {machine.get('cpu_model')}, "
+        f"{machine.get('cores')} cores, {torch}; printed by `workbench sessions`.",
     ]
     for shift in differences:
         values = (f"{key} = {json.dumps(value)}" for key, value in shift.model_dump().items())

@@ -38,7 +38,7 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 def render(comparison: RunComparison) -> Group:
     """For the terminal: a block for each workload, one line a variant, and the answer last."""
     blocks: list[RenderableType] = [
-        Text("variant, change of its time against the yardstick [interval], answer", style="bold")
+        Text("variant, change in time relative to the reference benchmark [interval], answer", style="bold")
     ]
     worth = [row for row in comparison.rows if _worth(row)]
     width = max((len(_name(row)) for row in worth), default=0)
@@ -119,7 +119,7 @@ def _fitting_table(rows: Sequence[Row], most: int) -> list[str]:
             break
         lines.append(line)
     missing = len(rows) - max(len(lines) - 2, 0)
-    return [*lines, "", f"{missing} more rows do not fit here; --json has all."] if missing else lines
+    return [*lines, "", f"{missing} more rows do not fit here; --json prints all."] if missing else lines
 
 
 def _markdown_table(rows: Iterable[Row]) -> str:
@@ -165,9 +165,9 @@ def notes_on(comparison: RunComparison) -> list[str]:
     """What a reader should know besides the rows: thresholds, what is allowed for, what only one run has."""
     lines = [*_notes_on_times(comparison), *_notes_on_counts(comparison)]
     if comparison.gate != ("time",):
-        lines.append(f"The exit code is decided by {' and '.join(comparison.gate)}.")
+        lines.append(f"The exit code is set by {' and '.join(comparison.gate)}.")
     if "time" in comparison.gate and any(row.what == "time" and not row.decides for row in comparison.rows):
-        lines.append("Where the time cannot tell, the count of the same variant decides.")
+        lines.append("Where the time is inconclusive, the instruction count of the same variant decides.")
     if differences := "; ".join(comparison.machine_differences):
         lines.append(f"Different machine or software, so nothing here is a failure by itself: {differences}.")
     lines += comparison.notes
@@ -176,7 +176,7 @@ def notes_on(comparison: RunComparison) -> list[str]:
             lines.append(f"Only in the {title} run: {_some(names)}.")
     if any(row.verdict == "regression" and row.what == "time" for row in comparison.rows):
         lines.append(
-            "Times of two days are a screen: confirm a regression by timing old and new code in the same rounds "
+            "Saved runs only find candidates: confirm a regression by timing old and new code in the same rounds "
             "(pytest --benchmark --compare OLD NEW)."
         )
     return lines
@@ -187,16 +187,16 @@ def _notes_on_times(comparison: RunComparison) -> list[str]:
     threshold, tolerance = comparison.threshold_percent, comparison.tolerance_percent
     least = ((1 + threshold / 100) * (1 + tolerance / 100) - 1) * 100
     allowed = [row.between_percent for row in comparison.rows if row.between_percent is not None]
-    between = f", tolerance {tolerance:g} % between sessions" if tolerance else ""
+    between = f", tolerance {tolerance:g} % between runs" if tolerance else ""
     lines = [
-        f"Threshold {threshold:g} % more time{between}: a regression is a slow-down whose whole interval lies above "
+        f"Threshold {threshold:g} % more time{between}: a regression is a slow-down whose whole interval is above "
         f"{least:.3g} %."
     ]
     if allowed:
-        where = " Where it was measured, that" if tolerance else " That"
+        where = " Where this was measured, the interval" if tolerance else " The interval"
         lines.append(
-            f"Sessions of the same code differ by {_range(allowed, '.2g')} % at most (standard deviation).{where} is "
-            f"in the interval{', and no tolerance counts' if tolerance else ''}."
+            f"Runs of the same code differ by at most {_range(allowed, '.2g')} % (standard deviation).{where} includes "
+            f"it{', and no tolerance is added' if tolerance else ''}."
         )
     return lines
 
@@ -210,7 +210,7 @@ def _notes_on_counts(comparison: RunComparison) -> list[str]:
         limits = [row.threshold_percent for row in counted]
         lines.append(
             f"Threshold {_range(limits)} % more instructions; counts are known to ±{max(widths):.2f} % or better, so "
-            f"that more than {max(limits) + max(widths):.2f} % is always seen."
+            f"that more than {max(limits) + max(widths):.2f} % is always found."
         )
     if rows["memory"]:
         ends = _range([row.threshold_percent for row in rows["memory"]])
@@ -219,7 +219,7 @@ def _notes_on_counts(comparison: RunComparison) -> list[str]:
         lacking = {row.key for row in comparison.rows} - {row.key for row in comparison.rows if row.what == what}
         if lacking and what != "time":
             names = _some([" on ".join(reversed(key)) for key in sorted(lacking)])
-            lines.append(f"No {what} in both runs, so that they decide nothing about: {names}.")
+            lines.append(f"No {what} in both runs, so these are not decided by {what}: {names}.")
     return lines
 
 

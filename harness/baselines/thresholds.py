@@ -68,7 +68,7 @@ class ForSome(_Table):
     @model_validator(mode="after")
     def _says_something(self) -> ForSome:
         if self.variant is None and self.workload is None:
-            raise ValueError("names no variant and no workload; thresholds for all stand above it")
+            raise ValueError("names no variant and no workload; put thresholds for all above it")
         if self.time is self.instructions is self.memory is None:
             raise ValueError("has no threshold: expected time, instructions or memory")
         return self
@@ -92,7 +92,7 @@ class Shift(_Table):
     code: Annotated[
         Literal["same", "another"], Field(description="whether the same code measured both, or another version of it")
     ] = "same"
-    sessions: Annotated[int, Field(strict=True, ge=2, description="the number of sessions, 2 or more")]
+    sessions: Annotated[int, Field(strict=True, ge=2, description="the number of runs, 2 or more")]
     between: NotNegative
     at_most: NotNegative
 
@@ -137,7 +137,7 @@ class Thresholds(_Table):
     def with_time(self, percent: float) -> Thresholds:
         """The same with one threshold for all times. Raises ValueError for one that is not above 0."""
         if not 0 < percent < math.inf:
-            raise ValueError(f"the threshold must be a number of percent above 0, not {percent:g}")
+            raise ValueError(f"threshold {percent:g}: expected a number of percent above 0")
         others = tuple(each.model_copy(update={"time": None}) for each in self.for_some)
         return self.model_copy(update={"time": percent, "for_some": others})
 

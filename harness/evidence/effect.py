@@ -37,7 +37,7 @@ from ..store.verdict_schema import Effect
 from .numbers import budget, exp, percent
 
 UNSTABLE = "unstable: the effect drifted while it was measured"
-DEPENDENT = "dependent: each value resembles the one before, or they drift, so that the interval is too narrow"
+DEPENDENT = "not independent: successive values are correlated or drift, so the interval is too narrow"
 TOO_FEW = "too few rounds for an interval"
 NO_TIME = "no rounds were measured: no time was left; --budget {} measures it too"
 INVALID = "confounded: {} of rounds without a valid time"

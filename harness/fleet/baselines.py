@@ -84,7 +84,7 @@ def matching(base: RunFolder, new: RunFolder) -> Matched:
         if own in have
         else f"it has: {', '.join(dict.fromkeys(have))}"
     )
-    note = f"{name} has no run of this kind of machine, {own}; {has}"
+    note = f"{name} has no run of this machine type, {own}; {has}"
     return Matched(nearest, called, f"{note}. Keep one: workbench baseline save {new.path.name} {name}")
 
 

@@ -78,13 +78,14 @@ class FleetRun:
                 try:
                     status = self._measured(interrupts)
                     if status != "complete":
-                        self.progress.note(f"go on: pytest --benchmark --on {self.spread.on} --continue {folder.path}")
+                        command = f"pytest --benchmark --on {self.spread.on} --continue {folder.path}"
+                        self.progress.note(f"to continue: {command}")
                     if not interrupts.again:
                         return self.record.finish(status)
                 except KeyboardInterrupt:
                     pass
                 self.record.write("interrupted")
-                self.progress.note(f"not judged; that can be done later: workbench judge {folder.path}")
+                self.progress.note(f"there are no verdicts yet; to compute them: workbench judge {folder.path}")
                 return self.record.result()
 
     def _measured(self, interrupts: Interrupts) -> str:

@@ -53,7 +53,7 @@ def again(folder: RunFolder, given: Request, options: Options, *, on: str, budge
         before = Sources.model_validate(known["sources"])
         chosen = {(name, variant) for name, names in known["select"].items() for variant in names}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        fix = "Measure anew." if not known else RESTORE
+        fix = "Start a new run." if not known else RESTORE
         raise RunError(folder.path / MANIFEST, "does not say what was asked for", fix) from error
     request = replace(asked, added=given.added, workloads_file=given.workloads_file)
     plan = plan_run(request, options).restricted(chosen)
@@ -61,7 +61,7 @@ def again(folder: RunFolder, given: Request, options: Options, *, on: str, budge
     if folder.records(CLAIMS) != [claim.stored() for claim in plan.claims]:
         differences.append("a claim, or which there are, changed")
     if differences:
-        raise RunError(folder.path, f"cannot go on, something changed: {'; '.join(differences)}", UNDO)
+        raise RunError(folder.path, f"cannot resume, because something changed: {'; '.join(differences)}", UNDO)
     each_kind = manifest.get("spending") == "replicate"
     done = _done(fleet, machines, each_kind)
     all_ = {each.workload.name for each in plan.experiments}

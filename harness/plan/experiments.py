@@ -220,7 +220,7 @@ def _chosen(
     if request.compare is not None:
         baseline, variant = request.compare
         if baseline == variant:
-            raise PlanError(f"--compare {baseline} {variant}: both sides are the same; the A/A control does that")
+            raise PlanError(f"--compare {baseline} {variant}: both sides are the same; an A/A check runs automatically")
         for name in (baseline, variant):
             if name not in added and (what := variants.missing(name)):
                 raise PlanError(f"--compare {baseline} {variant}: {name} cannot be built here: {what}")

@@ -67,11 +67,11 @@ class Functions:
         """Why these sides cannot be compared on this workload, in words; empty where they can."""
         odd = [name for name in sides if (name in self.sources) != (workload.kind == "call")]
         if odd and workload.kind == "call":
-            return f"{workload.name} calls functions, and {odd[0]} is a model: compare it on a workload of models"
+            return f"{workload.name} is for functions, and {odd[0]} is a model: compare it on a workload of models"
         if odd:
-            return f"{odd[0]} is any function, and {workload.name} is for models: compare it on a call"
+            return f"{odd[0]} is a function, and {workload.name} is for models: give it an input generator"
         if workload.kind == "call" and evidence == "architecture":
-            return 'evidence = "architecture", but functions have no op trace: "operations" or "context"'
+            return 'evidence = "architecture", but functions have no trace of operations: use "operations" or "context"'
         return ""
 
 
@@ -90,7 +90,7 @@ def functions_of(request: Request, claims: Sequence[Claim], *, on_paper: bool = 
     commands = [side for side in request.compare or () if _is_command(side)]
     settings = _settings(request, any(not _is_command(side, (IMPORT,)) for side in commands))
     if request.own_environment and not (request.calls or commands):
-        raise PlanError(f"{request.own_environment}: only with {CALL}: models have no environments of their own")
+        raise PlanError(f"{request.own_environment}: only with {CALL}: models run in this environment")
     if request.calls or len(commands) == 2:
         if request.compare is None:
             raise PlanError(f"{CALL} {request.calls[0]}: only with --compare A B")
@@ -119,9 +119,9 @@ def functions_of(request: Request, claims: Sequence[Claim], *, on_paper: bool = 
     elif request.statistic is not None:
         raise PlanError(f"{STATISTIC} {request.statistic}: only with {CALL} FILE:FUNCTION: models have no percentiles")
     elif request.calm:
-        raise PlanError(f"{CALM}: only with {CALL} FILE:FUNCTION: models are always measured so")
+        raise PlanError(f"{CALM}: only with {CALL} FILE:FUNCTION: models always run so")
     elif request.check is not None:
-        raise PlanError(f"{CHECK} {request.check}: only with {CALL} FILE:FUNCTION, which makes the arguments")
+        raise PlanError(f"{CHECK} {request.check}: only with {CALL} FILE:FUNCTION")
     for claim in claims:
         of_claim = _of_claim(claim, made_by, workloads)
         if not on_paper:
@@ -208,7 +208,7 @@ def _check_imports(sides: Sequence[Source], request: Request) -> None:
     if imports and (len(imports) < len(sides) or request.calls):
         left = f"leave out {CALL}" if request.calls else "compare it with another import"
         whole = f"""{PREFIX}'python -c "import {imports[0].module}"' is a whole process, from exec to exit"""
-        raise PlanError(f"{imports[0].shown}: timed is the import alone, and nothing is called: {left}; {whole}")
+        raise PlanError(f"{imports[0].shown}: only the import is timed, and nothing is called: {left}; {whole}")
 
 
 def _placed(sides: Sequence[Source], environments: Sequence[tuple[str, str]]) -> list[Source]:
@@ -216,7 +216,7 @@ def _placed(sides: Sequence[Source], environments: Sequence[tuple[str, str]]) ->
     names = [side.name for side in sides]
     for name, place in environments:
         if name and name not in names:
-            problem = f"no side is called {name!r}; they are {' and '.join(names)}"
+            problem = f"neither is called {name!r}; the names are {' and '.join(names)}"
             raise PlanError(f"{ENV} {name}={place}: {problem} ({sides[0].renamed} gives one a name)")
     return [
         replace(
@@ -264,7 +264,7 @@ def _workload(
         check=check.shown if check else None,
         statistic=statistic,
         calm=calm,
-        description=description or f"called with what {payload.shown} makes",
+        description=description or f"called with inputs from {payload.shown}",
     )
 
 
@@ -284,10 +284,8 @@ def variants_in(request: Request) -> Request:
     parsed = {place: _parsed(side, COMPARE) for place, side in enumerate(request.compare) if not _is_name(side)}
     for place, source in parsed.items():
         if not builds(source):
-            problem = "is no build(config, weights, *, max_length); to compare any two functions, say what they are"
-            raise PlanError(
-                f"{COMPARE} {request.compare[place]}: {source.function} {problem} called with: {CALL} FILE:FUNCTION"
-            )
+            problem = "is no build(config, weights, *, max_length); for any other function add an input generator"
+            raise PlanError(f"{COMPARE} {request.compare[place]}: {source.function} {problem}: {CALL} FILE:FUNCTION")
     fresh = [source for source in dict.fromkeys(parsed.values()) if source not in added.values()]
     named = dict(zip(fresh, named_apart(fresh, [*variants.names(), *added]), strict=True))
     sides = [

@@ -27,7 +27,7 @@ ADD, CALL, CHECK, COMPARE, ENV, SIDE_ENV = "--add-variant", "--call", "--check",
 """Options that bring a user's code, for messages and for commands that go on."""
 
 STATISTIC, CALM = "--statistic", "--calm"
-CHECKPOINT, CLAIMS = "--checkpoint", "--claims-dir"
+CHECKPOINT, CLAIMS, LONG = "--checkpoint", "--claims-dir", "--workbench-"  # what long names begin with
 
 DEFAULT_BUDGET_SECONDS = 390.0
 WHOLE_BUDGET_SECONDS = 3600.0
@@ -56,11 +56,16 @@ class Option:
     again: str | None = None  # what `workbench resume` says of it, empty where that has no such option
     asks: bool = False  # says what is measured
     repeated: bool = False  # belongs to the command that measures one claim of a run again
+    also: str = ""  # a second name
 
     @property
     def key(self) -> str:
         """As the name of a variable."""
         return self.name.replace("-", "_")
+
+    def names(self, prefix: str = "--") -> list[str]:
+        """As they are typed."""
+        return [f"{prefix}{name}" for name in (self.name, self.also) if name]
 
     @property
     def default(self) -> Any:
@@ -147,16 +152,17 @@ class Start:
     """How a session begins: anew or with an earlier run, and where."""
 
     benchmark: bool = flag("benchmark",
-        "measure the variants and judge the claims instead of running tests; with no other option: the quick claims",
-        again="")
+        "measure, and print verdicts, instead of running tests (with no other option: the quick claims)", again="")
     goes_on: str | None = single("continue",
-        "go on with a run that was cut off or has open verdicts: same plan, same folder, its rounds are kept",
+        "resume RUN, which was cut off or has inconclusive verdicts: its plan, its folder and its finished rounds are "
+        "kept. Example: --continue results/runs/ID",
         metavar="RUN", again="", asks=True)
     on: str | None = single("on",
-        "measure on the nodes of a Ray cluster: ray (this machine is in it) or ray://HEAD; see FLEET.md",
-        metavar="CLUSTER", again="Of a run over a cluster: ray, or ray://HEAD.")
+        "measure on the nodes of a Ray cluster: ray (this machine belongs to it) or ray://HEAD (default: this machine "
+        "alone). Example: --on ray",
+        metavar="CLUSTER", again="Cluster on which a multi-machine run is resumed: ray or ray://HEAD.")
     on_each_kind: bool = flag("on-each-kind",
-        "with --on: measure everything on each kind of machine (default: everything once, on whichever is free)")
+        "with --on: measure everything on each machine type (default: everything once, on the nodes that are free)")
 
 
 @dataclass(frozen=True)
@@ -164,71 +170,80 @@ class Request:
     """What is measured. Empty tuples mean "not said"."""
 
     claims: tuple[str, ...] = names("claims",
-        "only these claims (`workbench claims` lists them)", metavar="ID,ID", sent=True, asks=True)
+        "measure only these claims (`workbench claims` lists them)", metavar="ID,ID", sent=True, asks=True)
     variants: tuple[str, ...] = names("variants",
-        "only these variants (`workbench variants` lists them)", sent=True, asks=True)
+        "measure only these variants (`workbench variants` lists them)", sent=True, asks=True)
     workloads: tuple[str, ...] = names("workloads",
-        "only these workloads (`workbench workloads` lists them)", sent=True, asks=True)
+        "measure only these workloads (`workbench workloads` lists them; default: those of the claims)",
+        sent=True, asks=True)
     workloads_file: Path | None = single("workloads-file",
-        "workloads of yours (`workbench new workload` writes a file)", metavar="FILE", read=Path, asks=True)
+        "a file of your own workloads (`workbench new workload NAME` writes one)", metavar="FILE", read=Path, asks=True)
     added: tuple[str | Source, ...] = several(ADD,
-        "a variant of yours, named after its build function; also NAME=FILE:FUNCTION, MODULE:FUNCTION, and @REV behind "
-        "it; may be given several times",
-        again="A variant of yours that the run measured.", asks=True, repeated=True)
+        "add a variant of your own, named after the function that builds it. Also NAME=FILE:FUNCTION, MODULE:FUNCTION, "
+        "and @REV behind it; repeatable. Example: --add-variant mine.py:build_mine",
+        again="A variant of your own that the run measured; repeatable.", asks=True, repeated=True)
     compare: tuple[Any, Any] | None = single(COMPARE,  # baseline, variant: a name, FILE:FUNCTION, or a Source
-        "no claim: is B faster or slower than A (the baseline), or the same within 1 %? A variant, FILE:FUNCTION (with "
-        "--call, or where it builds a model), cmd:COMMAND (no shell: cmd:sh -c '...' is one) or import:MODULE",
+        "no claim: is B faster or slower than A (the baseline), or the same within 1 %? Each is the name of a variant, "
+        "FILE:FUNCTION or MODULE:FUNCTION (with --call, unless it builds a model), cmd:COMMAND (without a shell: "
+        "cmd:sh -c '...' is one) or import:MODULE. Example: --compare old.py:f new.py:f --call bench.py:texts",
         metavar=("A", "B"), typed=tuple[str, str], sent=True, asks=True,
         again="The functions that the run compares: FILE:FUNCTION each.")
     calls: tuple[str | Source, ...] = several(CALL,
-        "with --compare FILE:FUNCTION FILE:FUNCTION: compare these two, called with what this function makes",
-        again="What they are called with.", repeated=True)
+        "with --compare: input generator. It is called with a seed and returns the arguments of one call (a tuple: "
+        "several arguments); repeatable. Example: --call bench.py:texts",
+        again="Input generator that the run used; repeatable.", repeated=True, also="inputs")
     check: str | Source | None = single(CHECK,
-        "with --call, or of commands (their standard output): whether two answers agree (default: tensors and arrays "
-        "within rounding, all else by ==)",
-        metavar="FILE:FUNCTION", again="What compares their answers, if it was given.", repeated=True)
+        "with --call, or of commands (their standard output): output check. It takes both results and says whether "
+        "they agree, or it takes one and returns the part to compare (default: tensors and arrays within rounding, "
+        "all else by ==). Example: --check bench.py:same",
+        metavar="FILE:FUNCTION", again="Output check that the run used, if any.", repeated=True)
     statistic: Statistic | None = single(STATISTIC,
-        "with --call: compare this percentile of the times of single calls (p90, p95 or p99) instead of the median; a "
-        "life then has 20, 40 or 200 calls of each side",
+        "with --call: compare this percentile of the times of single calls, p90, p95 or p99 (default: the median). A "
+        "process then times 20, 40 or 200 calls of each function. Example: --statistic p95",
         metavar="NAME", read=_percentile, sent=True, repeated=True)
     calm: bool = flag(CALM,
-        "with --call: keep freed memory for reuse and collect no garbage while a call is timed, which varies less and "
-        "is not what a program does (default: the allocator and the collector as the system and Python have them)",
+        "with --call: keep freed memory for reuse and collect no garbage while a call is timed. Times vary less, but "
+        "a real program does not run so (default: the system's allocator and Python's collector as they are)",
         sent=True, repeated=True)
     environments: tuple[tuple[str, str], ...] = several(ENV,
-        "with --call: the environment in which a side runs, by the side's name (without one: both sides): a virtual "
-        "environment, an interpreter, or what to install, as in new='numpy==2.1'; the workbench need not be there",
+        "with --call: environment in which one of A and B runs, by its name (without a name: both): a virtual "
+        "environment, an interpreter, or packages to install. The workbench need not be installed there; repeatable "
+        "(default: this environment). Example: --env new='numpy==2.1'",
         metavar="NAME=WHERE", read=placed, repeated=True)
     of_sides: tuple[OwnSetting, ...] = several(SIDE_ENV,
-        "a variable of the environment of one side alone, by the side's name, as in new:PYTHONMALLOC=malloc or "
-        "new:OMP_NUM_THREADS=4 (it comes before what the workbench sets); or options of its Python, as in "
-        "'new:-O -X frozen_modules=off'; may be given several times",
-        metavar="NAME:KEY=VALUE", read=own_setting, again="What its sides had of their own.", repeated=True)
+        "environment variable of one of A and B alone, by its name (it overrides what the workbench sets), or options "
+        "of its Python; repeatable. Examples: --side-env new:OMP_NUM_THREADS=4, --side-env 'new:-O'",
+        metavar="NAME:KEY=VALUE", read=own_setting, repeated=True,
+        again="Variable, or Python options, that one of A and B had of its own; repeatable.")
     ignore_failure: str | tuple[int, ...] = option(IGNORE,
-        "of commands: these exit codes, or without CODES any, are no failure; both sides must end with the same",
+        "of commands: exit codes that are no failure, or any code where none is given. Both commands must end with the "
+        "same one (default: 0 alone). Example: --ignore-failure=1,2",
         default=(), metavar="CODES", read=_exit_codes, bare=ANY_CODE, repeated=True,
-        again="The exit codes that are no failure, if it was given: 1,2 or any.")
+        again="Exit codes that are no failure, if the run was given any: 1,2 or any.")
     prepare: str = option(PREPARE,
-        "of commands: run this before each timed run of both sides, untimed and without a shell", default="",
-        metavar="COMMAND", repeated=True, again="What runs before each timed run of a command, if it was given.")
+        "of commands: run this before each timed run of both, untimed and without a shell (default: nothing). Example: "
+        "--prepare 'make clean'", default="",
+        metavar="COMMAND", repeated=True, again="Command to run before each timed run, if the run had one.")
     conclude: str = option(CONCLUDE,
-        "of commands: run this after each timed run, in the same way", default="", metavar="COMMAND", repeated=True,
-        again="What runs after each timed run of a command, if it was given.")
+        "of commands: run this after each timed run, in the same way (default: nothing)", default="", metavar="COMMAND",
+        repeated=True, again="Command to run after each timed run, if the run had one.")
     input: Path | None = single(INPUT,
-        "of commands: the file that is their standard input (default: it is empty)", metavar="FILE", read=Path,
-        repeated=True, again="The standard input of commands, if it was given.")
+        "of commands: file that they read as standard input (default: it is empty). Example: --input words.txt",
+        metavar="FILE", read=Path, repeated=True, again="Standard input of the commands, if the run had one.")
     fail_if: tuple[Condition, ...] = several("fail-if",
-        "with --compare, exit with 1 if B is slower:P (more than P % slower is proven), maybe-slower:P (it is not "
-        "ruled out), not-faster:P (more than P % faster is not proven) or not-between:LOW:HIGH (that the ratio lies "
-        "there is not proven); may be given several times",
+        "with --compare: exit with 1 if one of these holds; repeatable. Example: --fail-if slower:5\n"
+        "slower:P  B is more than P % slower\nmaybe-slower:P  that cannot be ruled out\n"
+        "not-faster:P  it is not proven that B is more than P % faster\n"
+        "not-between:LOW:HIGH  it is not proven that B is LOW to HIGH times as fast",
         metavar="WHAT:PERCENT", read=Condition.parse, sent=True)
     only_conditions: bool = False  # nobody waits for faster, slower or the same
     everything: bool = flag("all",
-        "settle the whole register: also the claims and parts of claims that take long", sent=True, asks=True)
+        "run the full claim suite, with the slow claims too (about 80 minutes)", sent=True, asks=True)
     threads: int | None = single("threads",
-        "threads of each workload (default: its own, 1)", metavar="N", typed=int, sent=True, repeated=True)
+        "threads that each workload computes on (default: what the workload says, mostly 1). Example: --threads 2",
+        metavar="N", typed=int, sent=True, repeated=True)
     device: str = single("device",
-        "where the models compute: cpu (default), or cuda (CUDA_VISIBLE_DEVICES says which of several)",
+        "where models compute: cpu (default) or cuda (CUDA_VISIBLE_DEVICES chooses one of several GPUs)",
         metavar="KIND", default="cpu", usual="cpu", sent=True, repeated=True)
 
     @property
@@ -243,43 +258,42 @@ class Options:
     """How a run is made, beside what it measures."""
 
     budget_seconds: float = single("budget",
-        "stop after this many seconds of rounds, up to a tenth later where that should settle something; what is open "
-        "then stays open (default 390, with --all 3600, gates included except with --compare)",
+        f"measuring time in seconds (default {DEFAULT_BUDGET_SECONDS:g}, with --all {WHOLE_BUDGET_SECONDS:g}; these "
+        "include the output checks, except with --compare). Up to 10 % more is used if it should decide a result; the "
+        "rest is reported as inconclusive. Example: --budget 60",
         metavar="SECONDS", typed=float, default=DEFAULT_BUDGET_SECONDS, sent=True,
-        again="Of rounds; by default as many as its last sitting had.")
+        again="More measuring time in seconds (default: as much as the last time).")
     budget_has_gates: bool = field(default=False, metadata={"sent": True})  # see `for_rounds`
     to_compare: bool = flag("to-compare",
-        "go on when all is settled, until times relative to the yardstick are known within 1 % or the budget is over: "
-        "for a run that `workbench compare` reads", sent=True)
+        "keep measuring until times relative to the reference benchmark are known to 1 %, or the budget is spent; use "
+        "it for runs that are saved as baselines (default: stop when all is decided)", sent=True)
     seed: int = field(default_factory=drawn_seed, metadata={"option": Option("seed",
-        "seed of random orders and of what each life draws (default: another one for each run, kept in run.json; "
-        "two runs with one seed are no independent check of each other)", metavar="N", typed=int), "sent": True})
+        "random seed of orders and of what each process draws (default: new for each run, stored in run.json). Runs "
+        "with the same seed are not independent. Example: --seed 1", metavar="N", typed=int), "sent": True})
     run_dir: Path | None = single("run-dir",
-        "where the run is kept (default: results/runs/<time>)", metavar="FOLDER", read=Path)
+        "folder of the run, or its URL (default: results/runs/<time>)", metavar="FOLDER", read=Path)
     publish_to: str = ""  # a URL: see `away`
     checkpoint: Path | None = single(CHECKPOINT,
-        "a real Llama (Hugging Face folder or .gguf file) for all", metavar="PATH", read=Path, sent=True,
-        again="The checkpoint, if the run was given one.", repeated=True)
+        "real Llama for all workloads: a Hugging Face folder or a .gguf file (default: generated weights)",
+        metavar="PATH", read=Path, sent=True, again="The checkpoint, if the run was given one.", repeated=True)
     claims_folder: Path = single(CLAIMS,
-        "folder of claim files (default: those that ship)", metavar="FOLDER", read=Path,
-        default=llama_workbench.ROOT / "claims",
-        again="Where its claims are, if not those we ship.", asks=True, repeated=True)
+        "folder of claim files (default: those that ship). Example: --claims-dir claims/public", metavar="FOLDER",
+        read=Path, default=llama_workbench.ROOT / "claims",
+        again="Folder of its claim files, if the run was given one.", asks=True, repeated=True)
     count_instructions: bool = flag("count-instructions",
-        "then count the instructions of a call of each variant, for `workbench compare` (needs valgrind; slow calls "
-        "take minutes each)", sent=True)
+        "then count the instructions of a call of each variant (needs valgrind; a slow call takes minutes)", sent=True)
     no_causes: bool = flag("no-causes",
-        "do not look where the difference is, nor at the memory of functions: else both sides of functions that differ "
-        "(of models with --compare and --profile) are sampled, which takes some ten seconds a pair", sent=True,
-        repeated=True)
+        "skip locating the difference and measuring memory, which take about 10 s per pair (default: both are done "
+        "for functions that differ, and for models with --compare and --profile)", sent=True, repeated=True)
     strict: bool = flag("strict",
-        "hold functions to as much as foreign code, which may gain by cheating: who starts processes or threads, or "
-        "changes a setting for everybody, is left out (default: that is measured by wall time, undone and said)",
-        sent=True, repeated=True)
+        "exclude a function that starts processes or threads, or changes a setting of the whole process, as code that "
+        "may cheat (default: it is measured by wall time, the setting is restored, and both are reported)", sent=True,
+        repeated=True)
     profile: bool = flag("profile",
         "then profile each variant: py-spy stacks, memray peaks", sent=True, again="Then profile each variant.")
     profile_native: bool = flag("profile-native",
-        "--profile with native frames (kernels) in the stacks; slows the profiled calls 1.5-2.5 times", sent=True,
-        again="The same with native frames (kernels).")
+        "as --profile, with native frames (kernels) in the stacks; profiled calls take 1.5 to 2.5 times as long",
+        sent=True, again="As --profile, with native frames (kernels).")
     gates_only: bool = False
 
     def for_rounds(self, seconds: float) -> Options:

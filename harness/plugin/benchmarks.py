@@ -107,7 +107,7 @@ def _load(cases: Mapping[tuple[str, str], ReplayedCase], folder: RunFolder, mani
     profiles = {(entry.workload, entry.variant): entry.path for entry in folder.read(PROFILES)}
     clocks = clocks_of(manifest)
     gates_only = manifest.mode == "gates"
-    untimed = "gates only" if gates_only else "not timed: nothing compares it here, or the budget was spent"
+    untimed = "output checked only" if gates_only else "not timed: nothing compares it here, or the budget was spent"
     for experiment in manifest.experiments:
         workload = experiment.workload.name
         excluded = {entry.variant: entry for entry in (*manifest.excluded, *experiment.excluded)}

@@ -33,15 +33,15 @@ class Comparisons:
         if not self.unasked:
             return None
         names = ", ".join(f"--workbench-{name}" for name in self.unasked)
-        return f"workbench: {names}: nothing without --benchmark, which measures"
+        return f"workbench: {names}: no effect without --benchmark, which measures"
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Raises UsageError where options would be ignored in silence."""
         if self.for_versus and not any("versus" in getattr(item, "fixturenames", ()) for item in session.items):
             names = " and ".join(f"--{name}" for name in self.for_versus)
             raise pytest.UsageError(
-                f"{names}: only tests with the fixture `versus` heed it, and none is here; pytest-benchmark times "
-                "these by options of its own, such as --benchmark-max-time: leave it out"
+                f"{names}: only tests with the fixture `versus` use it, and none was found; leave it out. For "
+                "pytest-benchmark's own tests use its options, such as --benchmark-max-time"
             )
 
     @pytest.fixture

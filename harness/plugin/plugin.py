@@ -25,7 +25,7 @@ import pytest
 
 from llama_workbench.variants.spelling import did_you_mean
 
-from ..plan.options import COMPARE, Option, Options, Request, Start, every_option, typed
+from ..plan.options import COMPARE, LONG, Option, Options, Request, Start, every_option, typed
 from ..spec.exits import SessionExit
 from .fixture import Comparisons
 from .others import leave_out
@@ -48,11 +48,11 @@ NO_CASE = SimpleNamespace(params={})
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--workbench-NAME` for each option."""
-    about = "workbench: claims about Llama architectures, settled by measurement (with --benchmark, --NAME is short for"
+    about = "workbench: is it faster? (with --benchmark, --NAME is short for --workbench-NAME)"
     exits = f"  exit codes of a session that measures:\n{SessionExit.listed()}\n  options"
-    group = parser.getgroup(GROUP, f"{about} --workbench-NAME)\n{exits}")
+    group = parser.getgroup(GROUP, f"{about}\n{exits}")
     for option in every_option():
-        group.addoption(f"--workbench-{option.name}", dest=f"workbench_{option.key}", **option.argparse())
+        group.addoption(*option.names(LONG), dest=f"workbench_{option.key}", **option.argparse())
 
 
 @pytest.hookimpl(wrapper=True)
@@ -80,7 +80,7 @@ def _refuse_unknown(args: Sequence[str], parser: pytest.Parser) -> None:
     names = _names_taken(parser)
     for word in (word.partition("=")[0] for word in args if word.startswith("--") and len(word) > 2):
         if word not in names and (hint := did_you_mean(word, names, quote="")):
-            raise pytest.UsageError(f"{word}: there is no such option; {hint}")
+            raise pytest.UsageError(f"{word}: no such option; {hint}")
 
 
 def add_short_names(parser: pytest.Parser) -> None:
@@ -89,15 +89,15 @@ def add_short_names(parser: pytest.Parser) -> None:
     if "--benchmark" in taken:
         return
     for option in every_option():
-        if f"--{option.name}" not in taken:
-            settings = option.argparse() | {"help": f"short for --workbench-{option.name}"}
-            parser.getgroup(GROUP).addoption(f"--{option.name}", dest=f"workbench_{option.key}", **settings)
+        if free := [name for name in option.names() if name not in taken]:
+            settings = option.argparse() | {"help": f"short for {LONG}{option.name}"}
+            parser.getgroup(GROUP).addoption(*free, dest=f"workbench_{option.key}", **settings)
 
 
 def _in_full(args: Sequence[str], parser: pytest.Parser) -> list[str]:
     """The words of a command with each short name of ours as the long one."""
-    ours = {f"--{option.name}" for option in every_option()} - _names_taken(parser)
-    return [f"--workbench-{word[2:]}" if word.partition("=")[0] in ours else word for word in args]
+    ours = {name for option in every_option() for name in option.names()} - _names_taken(parser)
+    return [f"{LONG}{word[2:]}" if word.partition("=")[0] in ours else word for word in args]
 
 
 def _names_taken(parser: pytest.Parser) -> set[str]:
@@ -126,7 +126,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Comparisons([option.name for option in _given(config)], None))
         return
     if getattr(config.option, "numprocesses", None):
-        raise pytest.UsageError("--benchmark measures one thing at a time: leave out -n (pytest-xdist)")
+        raise pytest.UsageError("--benchmark measures in one process at a time: leave out -n (pytest-xdist)")
     from ..session import run as session
 
     start, only_tests = typed(Start, _line(config)), _only_tests(config)
@@ -134,7 +134,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Comparisons([], partial(options_of, config), for_versus))
     if only_tests:
         if start.on:
-            raise pytest.UsageError(f"--on {start.on}: tests compare functions on this machine; leave it out")
+            raise pytest.UsageError(f"--on {start.on}: tests compare functions on this machine only; leave out --on")
         return
     try:
         request, options = typed(Request, _line(config)), options_of(config)
@@ -162,7 +162,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def _fleet(config: pytest.Config, start: Start, request: Request, options: Options) -> FleetRun | None:
     """The run over a cluster, where `--on` names one. Raises UsageError, and what `run.USER_ERRORS` lists."""
     if not start.on and start.on_each_kind:
-        raise pytest.UsageError("--on-each-kind: of which cluster? add --on ray or --on ray://HEAD")
+        raise pytest.UsageError("--on-each-kind needs a cluster: add --on ray or --on ray://HEAD")
     if not start.on:
         return None
     from ..fleet.session import again, spread
@@ -199,9 +199,9 @@ def _refuse_third_side(sides: tuple[Any, Any], paths: Sequence[str]) -> None:
     """Raises UsageError where words are left that are no tests: `--compare` has taken two."""
     third = [path for path in paths if not Path(path.partition("::")[0]).exists()]
     if third:
-        problem = f"{COMPARE} takes two sides, and {', '.join(third)} is left over"
+        problem = f"{COMPARE} takes two names, and {', '.join(third)} is a third"
         raise pytest.UsageError(
-            f"{problem}: compare it with {sides[0]} in a run of its own, or write a claim about all"
+            f"{problem}: compare it with {sides[0]} in another run, or write a claim about all of them"
         )
 
 
@@ -316,7 +316,7 @@ class Session:
         goes_on = self.earlier or (self.fleet and self.fleet.before)
         plan = self.plan if goes_on else self.plan.restricted(selected)
         if self.plan.experiments and not plan.experiments:
-            problem = "-k left no two variants that a claim compares; select both sides of one"
+            problem = "-k left no two variants that are compared; select both variants of a comparison"
             pytest.exit(f"nothing to measure: {problem}", returncode=SessionExit.NOTHING)
         try:
             with closing(progress_on(_console(config))) as progress:
@@ -360,7 +360,7 @@ class Session:
 
         terminalreporter.section("workbench: verdicts")
         if self.options.gates_only:
-            terminalreporter.write_line("--benchmark-disable: gates only, nothing was timed and nothing judged")
+            terminalreporter.write_line("--benchmark-disable: outputs were checked, and nothing was timed")
             for line in excluded_lines(self.result.manifest):
                 terminalreporter.write_line(f"left out: {line}")
         else:
@@ -374,9 +374,9 @@ class Session:
         if self.result.trouble:
             terminalreporter.write_line(self.result.trouble, red=True)
         terminalreporter.write_line(f"run: {shown} (workbench judge, workbench compare)")
-        terminalreporter.write_line(f"look at it: workbench dashboard {shlex.quote(str(shown))}")
+        terminalreporter.write_line(f"open it in a browser: workbench dashboard {shlex.quote(str(shown))}")
         if command := further(path, self.result.verdicts, self.result.manifest, self.options):
-            terminalreporter.write_line(f"go on: {command}")
+            terminalreporter.write_line(f"to continue: {command}")
 
 
 def _let_ctrl_c_end_it(config: pytest.Config) -> None:

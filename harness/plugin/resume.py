@@ -22,7 +22,7 @@ def go_on(
     seconds of rounds; None: as many as its last sitting had. Raises as `Unfinished.read` and `check`."""
     with suppress(RunError):  # of a damaged run.json the reader below says what is wrong
         if is_fleet(folder.manifest()):
-            raise PlanError(f"{folder.path} is a run of several machines: say which cluster goes on with it, --on ray")
+            raise PlanError(f"{folder.path} is a run of several machines: add the cluster to continue on, --on ray")
     checkpoint, claims = real_geometry(options), options.claims_folder
     earlier = Unfinished.read(folder, again=again, checkpoint=checkpoint, claims_folder=claims)
     seconds = earlier.budget_seconds if budget is None else budget

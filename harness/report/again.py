@@ -7,16 +7,15 @@ from collections.abc import Collection, Iterator, Sequence
 
 from ..calls.source import is_command
 from ..machine.places import as_typed
-from ..plan.options import CALL, COMPARE, every_option
+from ..plan.options import CALL, COMPARE, LONG, every_option
 from ..store.schema import Manifest
 from ..store.verdict_schema import Verdict
 
-LONG = "--workbench-"
-"""What their long names begin with."""
-
-
 REPEATED = frozenset(f"--{each.name}" for each in every_option() if each.repeated)
 """Options of a run without which the same claim would be another measurement."""
+
+SECOND_NAMES = {second: first for first, *more in (each.names() for each in every_option()) for second in more}
+"""Second name of an option → its first."""
 
 
 def command_of(verdict: Verdict, manifest: Manifest) -> str:
@@ -51,7 +50,8 @@ def _functions(command: Sequence[str]) -> tuple[str, ...]:
 
 
 def _short(name: str) -> str:
-    return f"--{name.removeprefix(LONG)}" if name.startswith(LONG) else name
+    short = f"--{name.removeprefix(LONG)}" if name.startswith(LONG) else name
+    return SECOND_NAMES.get(short, short)
 
 
 def words_of(command: Sequence[str], options: Collection[str]) -> Iterator[str]:

@@ -221,7 +221,7 @@ class Explanation:
         if not self.causes:
             at_most, whole = (f"{ns / unit_ns:.2g}" for ns in (self.division.at_most, abs(more)))
             if self.division.at_most < abs(more) and at_most != whole:
-                return f"no single place: none makes more than {at_most} of the {whole} {unit} {_way(more)} a call"
+                return f"no single place: none accounts for over {at_most} of the {whole} {unit} {_way(more)} a call"
             return "no place is proven to differ"
         first, *others = self.causes[:MOST_NAMED]
         is_most = first.row.ns * more > 0 and first.row.ns / more >= MOSTLY

@@ -62,8 +62,8 @@ def code_of(explained: Explanation, side: str) -> list[CodeLine]:
 
 
 LINES = (
-    "Time of a call by line, with that of libraries it calls, and how often it runs in one call. "
-    "Bars of both sides have one scale. Marked is where the difference is."
+    "Time of a call by line, including the libraries that the line calls, and how often the line runs in one call. "
+    "All bars have the same scale. The lines where the two differ are marked."
 )
 """What stands beside the lines of both sides."""
 

@@ -191,7 +191,7 @@ class Screen:
             return f"Keep {baseline}, or whichever is simpler: the time is the same."
         if self.way == Word.INCONCLUSIVE:
             return "Measure more, then decide."
-        return "Do not decide by this: it is no evidence."
+        return "Do not use this result: it is not evidence."
 
     @property
     def price(self) -> str:

@@ -50,7 +50,7 @@ def further(run: Path, verdicts: Iterable[Verdict], manifest: Manifest, options:
     files = dict.fromkeys(re.findall(r"(?m)(?:^|=)([^=:\n]+\.py):[^@\n]*$", "\n".join(given)))
     places = _named_places(manifest) if options is None else options.places
     words += [word for option, path in places.items() for word in (option, _from_here(path))]
-    unknown = [f"{path}: where it lies now" for path in (*files, *places.values()) if not Path(path).exists()]
+    unknown = [f"{path}: its place today" for path in (*files, *places.values()) if not Path(path).exists()]
     return shlex.join(words) + f"  # {'; '.join(unknown)}" * bool(unknown)
 
 

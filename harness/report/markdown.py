@@ -102,7 +102,7 @@ def update_file(path: Path, blocks: Mapping[str, str], *, check: bool = False) -
     try:
         old = path.read_bytes().decode("utf-8")  # as bytes, so that the rest of the file keeps its line ends
     except FileNotFoundError as error:
-        raise ReadmeError(f"{path}: there is no such file") from error
+        raise ReadmeError(f"{path}: no such file; give a file that has the markers") from error
     except (OSError, UnicodeDecodeError) as error:
         raise ReadmeError(f"{path}: cannot be read ({error})") from error
     new = old

@@ -251,5 +251,5 @@ def to_settle(verdict: Verdict, command: str) -> str:
     if not verdict.is_open:
         return ""
     needs, cost = ToSettle.of(verdict.effects), cost_text(verdict)
-    does = "to settle it" if needs.settles or needs.begins else "to measure it again"
+    does = "to decide it" if needs.settles or needs.begins else "to measure it again"
     return f"{does}{f' ({cost})' if cost else ''}: {command}"

@@ -65,7 +65,7 @@ def _bottlenecks(levels_of: Mapping[str, tuple[str, ...]]) -> list[str]:
         ("critical",): f"Critical (above {100 * CRITICAL:g} %)",
         ("moderate",): f"Moderate ({100 * MODERATE:g}-{100 * CRITICAL:g} %)",
         ("minor",): f"Minor (below {100 * MODERATE:g} %)",
-        (): "Cannot tell (the interval includes a limit)",
+        (): "Inconclusive (the interval includes a limit)",
     }
     names = {levels: [phase for phase, its in levels_of.items() if its == levels] for levels in titles}
     names[()] = [f"{phase} ({' or '.join(its)})" for phase, its in levels_of.items() if len(its) > 1]
@@ -92,14 +92,14 @@ def roofline_markdown(rows: Sequence[Reached], missing: Iterable[str], *, alpha:
         )
     notes += [f"{markdown_text(f'{row.variant} on {row.workload}')}: {row.above}." for row in rows if row.above]
     notes += [f"Not measured: {markdown_text(line)}" for line in missing]
-    title = "# What this machine can do, and how much of it is reached"
+    title = "# Roofline: what percentage of the hardware limit is reached"
     return "\n\n".join([title, markdown_rows(COLUMNS, table), *notes]) + "\n"
 
 
 FITS = {
     True: "fit in the last-level cache: GB/s are the cache's",
     False: "do not fit in the last-level cache",
-    None: "may fit in a cache, whose size is not known here",
+    None: "may fit in a cache; its size is not known here",
 }
 COLUMNS = (
     "workload", "variant", "ms a call", "roofline fraction, %", "rounds", "limited by", "FLOP a byte", "GFLOP/s",

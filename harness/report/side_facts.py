@@ -34,7 +34,7 @@ def side_facts_text(facts: Mapping[str, SideFacts], sides: Iterable[str]) -> str
     seen = {side: facts[side] for side in sides if side in facts}
     lines = [line for side, each in seen.items() for line in _lines(side, each)]
     if inputs := [each.inputs for each in seen.values() if each.inputs]:
-        lines.append(f"Each process made {min(inputs):,} inputs, and gave each of them to several calls.")
+        lines.append(f"Each process generated {min(inputs):,} inputs and gave each of them to several calls.")
     return " ".join(lines)
 
 
@@ -47,7 +47,7 @@ def faults_text(facts: Mapping[str, SideFacts], call_ns: Mapping[str, float], fa
         if name in facts
     }
     return " ".join(
-        f"Memory that the system hands over takes about {100 * share:.0f} % of a call of {name} ({faults[name]:,.0f} "
+        f"Getting memory from the system takes about {100 * share:.0f} % of a call of {name} ({faults[name]:,.0f} "
         "page faults a call)."
         for name, share in shares.items()
         if share >= LEAST_SHARE
@@ -56,7 +56,7 @@ def faults_text(facts: Mapping[str, SideFacts], call_ns: Mapping[str, float], fa
 
 def import_text(facts: Iterable[SideFacts]) -> str:
     """What the time of an import is; empty where none is timed."""
-    return "Timed is the import alone: its Python had begun before." if any(each.is_import for each in facts) else ""
+    return "Only the import is timed: its Python was started before." if any(each.is_import for each in facts) else ""
 
 
 def _lines(name: str, seen: SideFacts) -> Iterator[str]:
@@ -65,7 +65,7 @@ def _lines(name: str, seen: SideFacts) -> Iterator[str]:
         yield f"Collecting garbage takes about {100 * share:.0f} % of a call of {name} ({times} collections a call)."
     first_ns, waited_ns, wall_ns = seen.first_call_ns or 0.0, seen.waited_ns or 0.0, seen.wall_ns or 0.0
     if wall_ns and first_ns >= max(LONG_FIRST_CALL * wall_ns, LONG_FIRST_CALL_NS):
-        yield f"The first call of {name} took {short_time(first_ns / 1e9)}; it is not in the number."
+        yield f"The first call of {name} took {short_time(first_ns / 1e9)}; it is not included."
     if waited_ns and waited_ns >= LEAST_WAITING * wall_ns:
         waited, wall, rest = (short_time(ns / 1e9) for ns in (waited_ns, wall_ns, wall_ns - waited_ns))
         what = f"{100 * waited_ns / wall_ns:.0f} % of a call of {name} is waiting ({waited} of {wall})"
@@ -73,35 +73,35 @@ def _lines(name: str, seen: SideFacts) -> Iterator[str]:
             yield f"{what}, for what it starts or for something else."
         else:
             yield (
-                f"{what}, as for a timer, a lock, a socket or another process. If that wait is given, code can change "
-                f"the other {rest} only: compare that part alone."
+                f"{what}, such as for a timer, a lock, a socket or another process. If you cannot shorten the wait, "
+                f"only the other {rest} can change: compare that part alone."
             )
     if seen.copies_inputs:
         yield (
-            f"A call of {name} changes its input, and --call hands out the same object each time: every call was given "
-            "a copy of its own."
+            f"A call of {name} changes its input, and the input generator returns the same object each time. So every "
+            "call was given a copy of its own."
         )
 
     if seen.gains_again:
         share = 100 * (1 - math.exp(-abs(seen.gains_again)))
         who = f"{name} gains {share:.0f} % more than the baseline" if seen.gains_again > 0 else ""
         who = who or f"The baseline gains {share:.0f} % more than {name}"
-        yield f"{who} where an input is given again, as what remembers does: each call was given a new one."
+        yield f"{who} when an input is repeated, as code with a cache does. So each call was given a new input."
     if seen.children_share is not None:
         yield f"{name} starts child processes: its time is wall time, {_share(seen.children_share)} theirs."
     if seen.threads_share is not None:
         yield f"{name} computes in threads of its own: its time is wall time, {_share(seen.threads_share)} theirs."
     if seen.sets_collector:
-        yield f"{name} sets the garbage collector for its whole process: the others do not run with that."
+        yield f"{name} sets the garbage collector of its whole process: other functions do not run with that setting."
     if (seen.files_left or 0) > LEAVES_FILES:
         yield f"{name} leaves files open: {seen.files_left:.2g} a call."
     for felt in (False, True):
         if changed := [each.what for each in seen.changes if each.felt is felt]:
-            then = "the others feel it" if felt else "that is undone after each of its turns"
+            then = "this affects the other functions" if felt else "this is undone after each of its turns"
             yield f"{name} changes {', '.join(changed)} for its whole process: {then}."
 
 
 def _share(share: float) -> str:
     if share > 1:
-        return f"beside which {share:.1f} times as much CPU time is"
+        return f"and {share:.1f} times as much CPU time is"
     return f"of which {100 * share:.0f} % is" if share >= LITTLE else "of which less than 1 % is"

@@ -61,7 +61,7 @@ WITH_REASON = (Word.DEPENDS, Word.INCONCLUSIVE)
 """Verdicts whose reason is shown; of the others the effects show it."""
 
 
-AT_THE_END = "go on with this run, by the command at the end"
+AT_THE_END = "continue this run with the command at the end"
 """Instead of one that begins anew. Whoever prints a report knows where its run lies."""
 
 

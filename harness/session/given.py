@@ -27,7 +27,7 @@ from ..store.folder import RunFolder
 from ..store.schema import Manifest, manifest_of
 from ..store.sitting_schema import SideEnvironment
 
-ANEW = "Measure anew."
+ANEW = "Start a new run."
 
 
 def models_again(folder: RunFolder, known: Manifest, texts: Sequence[str | Source]) -> dict[str, Source]:
@@ -40,7 +40,7 @@ def models_again(folder: RunFolder, known: Manifest, texts: Sequence[str | Sourc
     if unknown := [name for name in added if name not in brought]:
         raise PlanError(f"{ADD} {unknown[0]}: {folder.path} has no such variant; leave it out")
     if lacking := [word for name, text in brought.items() if name not in added for word in (ADD, text)]:
-        raise _lacks(folder, "variants from files", lacking)
+        raise _lacks(folder, f"its variants from files {NOT_HERE}", lacking)
     return added
 
 
@@ -57,31 +57,33 @@ def functions_again(
                 raise PlanError(f"{option}: {folder.path} keeps its own plan; leave it out")
         today = {claim.id: claim for claim in load_claims(claims_folder)} if any(c.function for c in claims) else {}
         if gone := [claim.id for claim in claims if claim.function and claim.id not in today]:
-            problem = f"cannot go on: claim {gone[0]} names functions, and is not in {claims_folder.name}/"
-            raise RunError(folder.path, problem, "Say where its claims are: --claims-dir FOLDER")
+            problem = f"cannot resume: claim {gone[0]} names functions and is not in {claims_folder.name}/"
+            raise RunError(folder.path, problem, "Pass the folder of its claims: --claims-dir FOLDER")
         return functions_of(Request(), [today[claim.id] for claim in claims if claim.function or claim.call])[1]
     if again == Request(of_sides=again.of_sides):
         again = replace(_here(asked), of_sides=again.of_sides)
     if not again.compare or (not again.calls and CALL in asked):
         if not again.compare and any(map(is_command, asked)):
-            problem = "cannot go on by itself: it measured commands or imports, and none is run because a run names it"
-            raise RunError(folder.path, problem, f"Give them again: {shlex.join(asked)}")
-        raise _lacks(folder, "functions", asked)
+            problem = (
+                "cannot resume by itself: it measured commands or imports, which are not run because a run names them"
+            )
+            raise RunError(folder.path, problem, f"Pass them again: {shlex.join(asked)}")
+        raise _lacks(folder, f"its functions {NOT_HERE}", asked)
     threads = max(entry.workload.threads or 1 for entry in known.experiments)
     [(statistic, calm)] = {(entry.workload.statistic, entry.workload.calm) for entry in known.experiments}
     again = replace(again, threads=threads, statistic=cast(Statistic, statistic), calm=calm)
     request, functions = functions_of(again, [])
     if request.compare != known.ad_hoc[0] or functions.made_by.keys() != known.sources.calls.keys():
-        raise _lacks(folder, "other functions, or under other names", asked)
+        raise _lacks(folder, "it measured other functions, or under other names", asked)
     before, now = known.environments, manifest_of({"environments": functions.environment_facts}).environments
     if before != now:
-        problem = f"cannot go on: measured was: {_own(before)}; given now is: {_own(now)}"
-        raise RunError(folder.path, problem, f"Give it again as it was: {shlex.join(asked)}")
+        problem = f"cannot resume: it measured with: {_own(before)}; given now: {_own(now)}"
+        raise RunError(folder.path, problem, f"Pass it as it was: {shlex.join(asked)}")
     return functions
 
 
 def _own(environments: Mapping[str, SideEnvironment]) -> str:
-    return environments_text(environments).removesuffix(".") or "nothing that one side has of its own"
+    return environments_text(environments).removesuffix(".") or "no variables or options of its own"
 
 
 def _here(options: Sequence[str]) -> Request:
@@ -115,6 +117,8 @@ def _is_here(source: Source) -> bool:
     return source.is_file or (not source.command and (top.is_dir() or top.with_suffix(".py").is_file()))
 
 
-def _lacks(folder: RunFolder, what: str, options: Sequence[str]) -> RunError:
-    problem = f"cannot go on: it measured {what}, and runs keep no paths"
-    return RunError(folder.path, problem, f"Give them again: {shlex.join(options)}")
+NOT_HERE = "were not found in this folder (runs do not store paths)"
+
+
+def _lacks(folder: RunFolder, problem: str, options: Sequence[str]) -> RunError:
+    return RunError(folder.path, f"cannot resume: {problem}", f"Pass them again: {shlex.join(options)}")

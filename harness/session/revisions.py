@@ -76,7 +76,7 @@ def _sides(subject: str, revisions: tuple[str, str], inputs: Inputs) -> tuple[li
 
     places = inputs.environments * (2 if len(inputs.environments) == 1 else 1)
     if len(places) not in (0, 2):
-        raise PlanError(f"--env: given {len(places)} times; expected one for both sides, or one for each")
+        raise PlanError(f"--env: given {len(places)} times; give it once for both revisions, or once for each")
     same = bool(places) and revisions[0] == revisions[1]
     looked_for = [_looked_for(subject, revision, elsewhere=bool(places), only=same) for revision in revisions]
     sides = [each for each in looked_for if isinstance(each, Source)]
@@ -91,10 +91,10 @@ def _sides(subject: str, revisions: tuple[str, str], inputs: Inputs) -> tuple[li
         sides = _named_after(sides, places)
     if not inputs.payloads and not all(map(builds, sides)):
         only = "only a build(config, weights, *, max_length) needs none"
-        raise SourceError(f"{subject}: say what to call it with: --call FILE:FUNCTION; {only}")
+        raise SourceError(f"{subject}: needs an input generator: add --call FILE:FUNCTION; {only}")
     if inputs.payloads and inputs.workloads:
         named = ",".join(inputs.workloads)
-        raise SourceError(f"--workloads {named}: for models, and --call is for functions: give one of them")
+        raise SourceError(f"--workloads {named}: is for models, and --call is for functions; leave out one of them")
     return sides, places
 
 

@@ -181,7 +181,7 @@ class Run:
             return self._untouched()
         manifest = self._manifest("interrupted").with_rounds(self.folder.finished_rounds())
         self.folder.write_json(MANIFEST, manifest)
-        self.progress.note(f"not judged; that can be done later: workbench judge {self.folder.path}")
+        self.progress.note(f"there are no verdicts yet; to compute them: workbench judge {self.folder.path}")
         return Result(self.folder, manifest, ())
 
     def _untouched(self) -> Result:
@@ -222,7 +222,7 @@ class Run:
         if self.earlier is not None:
             self.earlier.prepare(measurement)
         with measurement.processes.running():
-            self.progress.phase("gates: logits and op traces" if models else "gates: are the answers right?")
+            self.progress.phase("output checks: logits and operations" if models else "output checks")
             measurement.gates.pass_gates()
             if self.earlier is not None:  # it goes on from here
                 self.earlier.check(measurement)
@@ -392,10 +392,10 @@ def check(request: Request, options: Options) -> None:
     elif request.device not in DEVICES:
         wrong = f"--device {request.device}: expected {' or '.join(DEVICES)}"
     elif options.count_instructions and request.device != "cpu":
-        wrong = f"--count-instructions: only the CPU's can be counted, and --device is {request.device}"
+        wrong = f"--count-instructions: only on the CPU; leave it out, or leave out --device {request.device}"
     elif request.own_environment and (options.profile or options.profile_native or options.count_instructions):
         asked = "--count-instructions" if options.count_instructions else "--profile"
-        wrong = f"{asked}: only where all sides run in one environment; leave out {request.own_environment}"
+        wrong = f"{asked}: only where both run in one environment; leave out {request.own_environment}"
     elif options.seed < 0:
         wrong = f"--seed {options.seed}: expected 0 or more"
     elif request.device != "cpu":

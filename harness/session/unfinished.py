@@ -42,7 +42,7 @@ from ..store.schema import Manifest
 from ..store.sitting_schema import SourceRecord, Sources
 from .given import ANEW, functions_again, models_again
 
-UNDO = "Undo that, or measure anew: rounds of two kinds cannot settle one question."
+UNDO = "Undo that, or start a new run: rounds from before and after a change cannot be put together."
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Unfinished:
         self.folder.hold(lock)
         if self.folder.digest() != self.digest:
             lock.close()
-            raise RunError(self.folder.path, "the run has gone on meanwhile", "Give the command again.")
+            raise RunError(self.folder.path, "another command resumed this run meanwhile", "Give the command again.")
 
     @property
     def last_process(self) -> int:
@@ -160,7 +160,7 @@ class Unfinished:
 
 
 def _refused(folder: RunFolder, differences: Sequence[str]) -> RunError:
-    return RunError(folder.path, f"cannot go on, something changed: {'; '.join(differences)}", UNDO)
+    return RunError(folder.path, f"cannot resume, because something changed: {'; '.join(differences)}", UNDO)
 
 
 # -- what is read back -------------------------------------------------------------------------------------------------
@@ -172,19 +172,18 @@ def _manifest(folder: RunFolder) -> tuple[Manifest, Sources]:
         raise changed[0]
     known = folder.manifest()
     if known.mode not in ("claims", "compare"):
-        raise RunError(folder.path, "cannot go on: it passed gates only (--benchmark-disable)", "Measure it.")
+        problem = "cannot resume: this run checked outputs only and has no timings"
+        raise RunError(folder.path, problem, "Start a new run without --benchmark-disable.")
     if not known.experiments:
-        raise RunError(folder.path, "cannot go on: it ended before its first gate", ANEW)
+        raise RunError(folder.path, "cannot resume: it ended before its first output check", ANEW)
     if any(side.python is not None for side in known.environments.values()):
-        raise RunError(folder.path, "cannot go on: its sides ran in environments of their own (--env)", ANEW)
+        problem = "cannot resume: a run does not store what is installed in environments (--env)"
+        raise RunError(folder.path, problem, ANEW)
     if known.sources is None or not known.sittings:
-        raise RunError(
-            folder.path,
-            "cannot go on: it does not say which code it measured (as older runs)",
-            ANEW,
-        )
+        problem = "cannot resume: it was made by an older version, which did not store which code it measured"
+        raise RunError(folder.path, problem, ANEW)
     if known.alpha != ALPHA:
-        problem = f"cannot go on: it was judged at alpha = {known.alpha}, and runs are now at {ALPHA}"
+        problem = f"cannot resume: it was judged at alpha = {known.alpha}, and runs now use {ALPHA}"
         raise RunError(folder.path, problem, ANEW)
     return known, known.sources
 
@@ -199,9 +198,9 @@ def _rounds(folder: RunFolder, known: Manifest) -> tuple[Round, ...]:
     for entry in known.experiments:
         if entry.rounds > (had := counted[entry.workload.name]):
             problem = (
-                f"cannot go on: it holds {had} rounds of {entry.workload.name}, and {MANIFEST} counted {entry.rounds}"
+                f"cannot resume: it holds {had} rounds of {entry.workload.name}, and {MANIFEST} counted {entry.rounds}"
             )
-            raise RunError(folder.path, problem, "Restore its samples from a copy, or measure anew.")
+            raise RunError(folder.path, problem, "Restore its samples from a copy, or start a new run.")
     return rounds
 
 
@@ -222,12 +221,13 @@ def _experiments(
                     workloads[name] = plan.functions.workloads.get(name) or workload_data.get(name)
         whole = replace(plan, experiments=experiments_of(plan, workloads, shapes))
     except (DataError, ValueError) as error:
-        raise RunError(folder.path, f"cannot go on: it cannot be planned again ({error})", ANEW) from error
+        raise RunError(folder.path, f"cannot resume: the plan cannot be rebuilt ({error})", ANEW) from error
     selected = {(name, variant) for name, entry in entries.items() for variant in entry.variants}
     experiments = whole.restricted(selected).experiments
     again = {each.workload.name: (list(each.entered()), each.baseline) for each in experiments}
     if again != {name: (entry.variants, entry.baseline) for name, entry in entries.items()}:
-        raise RunError(folder.path, "cannot go on: this version of the workbench would measure something else", ANEW)
+        problem = "cannot resume: this version of the workbench would measure something else"
+        raise RunError(folder.path, problem, ANEW)
     return experiments
 
 
@@ -238,10 +238,10 @@ def _named(folder: RunFolder, manifest: Manifest, checkpoint: Geometry | None) -
     synthetic = {name: facts.synthetic is not False for name, facts in (manifest.checkpoints or {}).items()}
     own = next((name for name in names if name and not synthetic.get(name, name in geometries())), None)
     if own is None and checkpoint is not None:
-        raise RunError(folder.path, "was measured on weights of the workbench's own", "Leave out --checkpoint.")
+        raise RunError(folder.path, "cannot resume: it measured generated weights", "Leave out --checkpoint.")
     if own is not None and checkpoint is None:
-        fix = "Give it again: --checkpoint PATH"
-        raise RunError(folder.path, f"cannot go on: it measured the checkpoint {own}, and runs keep no paths", fix)
+        fix = "Pass it again: --checkpoint PATH"
+        raise RunError(folder.path, f"cannot resume: it measured the checkpoint {own} (runs do not store paths)", fix)
     return None if checkpoint is None else replace(checkpoint, name=own or checkpoint.name)
 
 
@@ -257,11 +257,11 @@ def changed_code(before: Sources, plan: Plan) -> Iterator[str]:
             yield f"the code of {name} changed"
     for name, call in now.calls.items():
         if name not in before.calls or before.calls[name].payload.digest != call.payload.digest:
-            yield f"the code that makes the arguments of {name} changed"
+            yield f"the input generator of {name} changed"
         elif _digest(before.calls[name].check) != _digest(call.check):
-            yield f"the check of {name} changed"
+            yield f"the output check of {name} changed"
         elif before.calls[name].commands != call.commands:
-            yield f"how the commands of {name} are run changed (exit codes, prepare, conclude or input)"
+            yield f"the way to run the commands of {name} changed (exit codes, prepare, conclude or input)"
     if before.harness != now.harness:
         yield "the code that measures changed (another version of the workbench)"
 

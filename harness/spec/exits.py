@@ -27,17 +27,17 @@ class _Meant(IntEnum):
         return "\n".join(f"  {code.value:<{width}}  {more.get(code, code.meaning)}" for code in cls)
 
 
-WRONG = "a side that you named is left out: its answers are wrong, or it raises, hangs or ends its process"
-NO_VERDICT = "no verdict can be given: a side is refused (the reason is printed), or the budget is too small"
+WRONG = "code that you named is excluded: its results are wrong, or it raises, hangs or ends its process"
+NO_VERDICT = "no verdict: code is refused (the reason is printed), or the budget is too small"
 
 
 class SessionExit(_Meant):
     """Of a session of `pytest --benchmark` that measures."""
 
-    DONE = 0, "measured and judged, whatever the verdicts"
-    CONDITION_MET = 1, "what was measured meets a condition of --fail-if, or a test of yours failed"
-    INTERRUPTED = 2, "interrupted (Ctrl-C): what was measured is kept and judged"
-    NOT_MEASURED = 3, "it could not be measured, or not be published"
+    DONE = 0, "success, whatever the verdicts are"
+    CONDITION_MET = 1, "a condition of --fail-if is met, or a test of yours failed"
+    INTERRUPTED = 2, "interrupted (Ctrl-C): what was measured is kept, and has verdicts"
+    NOT_MEASURED = 3, "an error: measuring or publishing failed"
     USAGE = 4, "an option is wrong"
     NOTHING = 5, "nothing to measure"
     WRONG = 6, WRONG
@@ -47,9 +47,9 @@ class SessionExit(_Meant):
 class VerbExit(_Meant):
     """Of `workbench VERB`. The help of a verb says more of some of them."""
 
-    DONE = 0, "done; of a question: nothing speaks against it"
-    AGAINST = 1, "the answer speaks against it, such as slower: proven"
-    COULD_NOT = 2, "cannot tell, or could not: the reason is printed"
+    DONE = 0, "success"
+    AGAINST = 1, "the answer is no, such as slower: proven"
+    COULD_NOT = 2, "inconclusive, or an error: the reason is printed"
     WRONG = 6, WRONG
     NO_VERDICT = 7, NO_VERDICT
     INTERRUPTED = 130, "interrupted (Ctrl-C)"

@@ -1,8 +1,8 @@
-"""The command line: its verbs, its errors and its exit codes.
+"""The command line: its commands, its errors and its exit codes.
 
-A verb is a module of this package with `command`: a function whose parameters typer reads, or a `typer.Typer` with
-verbs of its own. Its help is the docstring, or HELP where that is long. Verbs import what they need when called, so
-that help and lists come at once.
+A command is a module of this package with `command`: a function whose parameters typer reads, or a `typer.Typer` with
+commands of its own. Its help is the docstring, or HELP where that is long. Commands import what they need when called,
+so that help and lists come at once.
 """
 
 from __future__ import annotations
@@ -26,46 +26,63 @@ from llama_workbench.harness.spec.exits import VerbExit
 from .shared import OutputLost, write
 
 FIRST = (
-    "claims", "variants", "workloads", "new", "check", "runs", "resume", "combine", "compare", "agree",
-    "compare-revisions",
-    "judge-change", "bisect", "baseline", "publish", "index", "judge", "report", "dashboard", "count", "calibrate",
-    "doctor", "speedscope",
+    "compare-revisions", "show", "dashboard", "compare", "judge-change", "bisect", "runs", "resume", "report", "judge",
+    "agree", "baseline", "history", "export", "publish", "index", "combine", "new", "check", "claims", "variants",
+    "workloads", "count", "doctor", "calibrate", "sessions", "speedscope",
 )  # fmt: skip
-"""The order of the help; what is not named here comes behind."""
+"""The order of the help: what most people do comes first. What is not named here comes behind."""
 
 HELP = """\
-Settles claims about Llama model architectures by measurement.
+Measure whether a change to Python code or a Llama model makes it faster.
 
-To measure, run pytest (`pytest --benchmark`, or `make bench`). This command does the rest.
+To time two functions, variants or commands, run pytest; this command does the rest:
 
 \b
-Examples:
-  workbench claims                         what is claimed, and by whom
-  workbench variants team006_after         one variant, axis by axis
-  workbench new variant build_mine         a first version to edit
-  workbench check build_mine.py            would my variant pass its gates, and why not?
-  workbench compare BASE NEW               has anything become slower? (for CI)
-  workbench agree RUN RUN                  does the next run say the same?
-  workbench compare-revisions main . m:f   is m:f slower now? (--call gives its arguments)
-  workbench judge-change m:f --call b:made is my change faster, and right? JSON, for programs
+  pytest --benchmark --compare old.py:f new.py:f --call bench.py:texts
+  pytest --benchmark                       the claims that ship with the workbench
+
+\b
+Most used (m:f is a function, module:name or file.py:name):
+  workbench compare-revisions main . m:f   is m:f slower now? (--call FILE:FUNCTION generates its inputs)
+  workbench show results/runs/ID           a comparison on one screen: which is faster, by how much, and where
+  workbench dashboard                      the newest run in a browser, with all details
+  workbench compare BASE NEW               has anything become slower since a saved run? (for CI)
+  workbench judge-change m:f --call b:gen  is my change faster, and still right? JSON, for programs
   workbench bisect v1.2 main m:f           which commit made it slower?
-  workbench resume results/runs/ID         continue a run that was cut off, or has open verdicts
-  workbench combine RUN RUN                runs of several machines: what holds on each of them?
-  workbench judge results/runs/ID          judge a run again, even one that was killed
-  workbench dashboard results/runs/ID      the same in a browser, with all its evidence
-  workbench report RUN --claim ID --html F one claim's evidence as a page to share
-  workbench export results/runs/ID         its times, for a service that draws them over commits
-  workbench count BASE NEW                 how many instructions a call of each executes
-  workbench calibrate                      how often verdicts are wrong on this machine
-  workbench runs                           the runs on this disk
+
+\b
+Runs:
+  workbench runs                           list the runs on this disk
+  workbench resume results/runs/ID         continue a run that was cut off, or has inconclusive verdicts
+  workbench report results/runs/ID         its answer as Markdown
+  workbench report RUN --claim ID --html F one claim as a page to share
+  workbench judge results/runs/ID          compute its verdicts again, even if it was killed
+  workbench agree RUN RUN                  do two runs of the same command agree?
   workbench baseline save RUN main         save a run to compare with later
+  workbench history                        at which commit did a time change?
+  workbench export results/runs/ID         its times, for a service that plots them over commits
   workbench publish RUN s3://bucket/runs/ID copy a run to where others read it
   workbench index s3://bucket/runs         rebuild the list of the runs there
-  workbench doctor                         is this machine fit to measure?
+  workbench combine RUN RUN                runs of several machines: what holds on each of them?
+
+\b
+Variants, claims and workloads:
+  workbench new variant build_mine         write a first version to edit
+  workbench check build_mine.py            are its outputs right, and if not, why?
+  workbench claims                         list what is claimed, and by whom
+  workbench variants team006_after         show one variant, choice by choice
+  workbench workloads                      list what models are timed on
+  workbench count BASE NEW                 how many instructions does a call of each execute?
+
+\b
+This machine:
+  workbench doctor                         is it fit to measure?
+  workbench calibrate                      how often are verdicts wrong on it?
+  workbench sessions RUN RUN RUN           how much do runs of unchanged code differ on it?
   workbench speedscope                     install the viewer for raw profiles
 
 \b
-Every command says more with --help. Exit codes, as far as a command has them:
+`workbench COMMAND --help` says more. Exit codes, as far as a command has them:
 """
 HELP += VerbExit.listed() + "\n"
 
@@ -143,7 +160,8 @@ would take seconds, and some need packages that are not there."""
 def _message(error: Exception) -> list[str] | None:
     """Lines about an error that the user can fix; None for a fault of ours, which keeps its traceback."""
     if usage := getattr(error, "format_message", None):  # typer's own, whichever class of which version it is
-        return [f"{_one_line(usage())} (see workbench --help)"]
+        command = getattr(getattr(error, "ctx", None), "command_path", "workbench")
+        return [f"{_one_line(usage())} (see {command} --help)"]
     if isinstance(error, ModuleNotFoundError) and (missing := extras.told(error)):
         return [missing]
     ours = (kind.__name__ for kind in type(error).__mro__ if kind.__module__.startswith("llama_workbench."))

@@ -12,27 +12,29 @@ from rich.console import Group
 from rich.text import Text
 
 from ..results import BASELINES, find_run
-from .shared import AsJson, Failure, RunArgument, print_json, show, show_runs, table
+from .shared import AsJson, Failure, RunArgument, print_json, show, show_runs, table, write
 
 command = typer.Typer(
-    help="Keep runs to compare with, under results/baselines or at a URL.", no_args_is_help=True, rich_markup_mode=None
+    help="Save runs to compare with later, under results/baselines or at a URL.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 
 @command.command("save")
 def save_baseline(
     run: RunArgument,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the baseline, or the URL that it gets.")],
-    force: Annotated[bool, typer.Option("--force", help="Replace an earlier one of this kind of machine.")] = False,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the saved baseline, such as main, or its URL.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace the one of this machine type.")] = False,
 ) -> None:
-    """Keep a run as a baseline: copy its folder to results/baselines/NAME.
+    """Save a run as a baseline: copy its folder to results/baselines/NAME.
 
-    A name has one baseline for each kind of machine: save a run of each under the same name, and `workbench compare`
-    picks the one that was made on a machine like its own. With --force one of the same kind is replaced.
+    A name can have one baseline for each machine type. Save a run of each under the same name, and `workbench compare`
+    picks the one of its own machine type. With --force the one of the same machine type is replaced.
 
-    The run must be complete and judged, and every file of it readable. The copy is checked before it gets its
-    name. The logs of its processes are left out: they name paths of this machine. With a URL (s3, gs, az, sftp, ..) it
-    is kept there, for other machines.
+    The run must be complete and have verdicts, and all its files must be readable. The copy is checked before it gets
+    its name. The logs of its processes are not copied, because they contain paths of this machine. With a URL (s3, gs,
+    az, sftp, ..) it is saved there, for other machines.
 
     \b
     Examples:
@@ -54,28 +56,28 @@ def save_baseline(
     except ValueError as error:
         raise Failure(str(error)) from error
     kinds = baselines_of(RunFolder(BASELINES / name))
-    count = f"; {len(kinds)} kinds of machines under this name" if len(kinds) > 1 else ""
+    count = f"; {len(kinds)} machine types under this name" if len(kinds) > 1 else ""
     show(Text(f"{saved.path} (compare with it: workbench compare {name} NEW){count}"))
 
 
 @command.command("list")
 def list_baselines(
-    folder: Annotated[str, typer.Argument(help="Folder that holds them, or its URL.")] = str(BASELINES),
+    folder: Annotated[str, typer.Argument(help="Folder of the saved baselines, or its URL.")] = str(BASELINES),
     as_json: AsJson = False,
 ) -> None:
-    """List the baselines, newest first. A damaged one is listed with its fault.
+    """List the saved baselines, newest first. For a damaged one the fault is listed.
 
     --json prints a list as `workbench runs --json` does.
     """
-    show_runs(folder, "No baselines in {}. Keep a run: workbench baseline save RUN NAME", as_json)
+    show_runs(folder, "No baselines in {}. Save a run: workbench baseline save RUN NAME", as_json)
 
 
 @command.command("show")
 def show_baseline(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the baseline, or any run.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the saved baseline, or any run.")],
     as_json: AsJson = False,
 ) -> None:
-    """Show what a baseline is: when and where it was measured, its noise, its workloads and its verdicts.
+    """Show a saved baseline: when and where it was measured, its A/A checks, its workloads and its verdicts.
 
     \b
     --json prints {"path", "id", "status", "started", "machine", "commit", "noise", "workloads",
@@ -94,7 +96,7 @@ def show_baseline(
 
     run = find_run(str(BASELINES / name) if (BASELINES / name).is_dir() else name)
     if not run.path.is_dir():
-        raise Failure(f"{name}: no such baseline or run; workbench baseline list")
+        raise Failure(f"{name}: no such baseline or run; to list them: workbench baseline list")
     facts_of_run = asdict(describe(run, whole=True))
     also = {str(each.path): describe(each, whole=True) for each in baselines_of(run) if each.path != run.path}
     machines = {path: each.problem or each.machine for path, each in also.items()}
@@ -122,10 +124,12 @@ def show_baseline(
 
 @command.command("rm")
 def remove_baseline(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the baseline, or its URL.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it; without it, only say what would be done.")] = False,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the saved baseline, or its URL.")],
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Delete it. Without this, only say what would be deleted.")
+    ] = False,
 ) -> None:
-    """Remove a baseline: results/baselines/NAME with all its files.
+    """Delete a saved baseline: results/baselines/NAME with all its files.
 
     \b
     Examples:
@@ -140,9 +144,10 @@ def remove_baseline(
     except ValueError as error:
         raise Failure(str(error)) from error
     if not yes:
-        raise Failure(f"{place} goes, with all its files; to remove it: workbench baseline rm {name} --yes")
+        write(f"would delete {place} and all its files; to do it: workbench baseline rm {name} --yes\n")
+        return
     if is_url(name):
         unpublish(name)
     else:
         remove(name, under=BASELINES)
-    show(Text(f"{place} is removed"))
+    show(Text(f"{place} is deleted"))

@@ -9,35 +9,42 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
+from llama_workbench.harness.spec.exits import VerbExit
+
 from .compare_revisions import INPUTS, Slower, condition, inputs_of, measured
-from .shared import AsJson, Failure, print_json, show, takes
+from .shared import AsJson, Failure, ends, print_json, show, takes
 
 if TYPE_CHECKING:
     from llama_workbench.harness.session.revisions import Inputs
 
 
-@takes(INPUTS | {"budget": "Of measuring, for each comparison (60)."})
+@ends(
+    {
+        VerbExit.DONE: "the commit (or the few that are left) is printed",
+        VerbExit.COULD_NOT: "BAD is not proven to be slower, or it cannot be measured: the reason is printed",
+    }
+)
+@takes(INPUTS | {"budget": "Measuring time for each comparison, in seconds. [default: 60]"})
 def command(
-    good: Annotated[str, typer.Argument(metavar="GOOD", help="A revision in which the function was fast.")],
-    bad: Annotated[str, typer.Argument(metavar="BAD", help="A later one in which it is slow.")],
-    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="FILE:FUNCTION or MODULE:FUNCTION.")],
+    good: Annotated[str, typer.Argument(metavar="GOOD", help="Revision in which the function was fast.")],
+    bad: Annotated[str, typer.Argument(metavar="BAD", help="Later revision in which it is slow.")],
+    subject: Annotated[str, typer.Argument(metavar="FUNCTION", help="FILE:FUNCTION or MODULE:FUNCTION.")],
     slower: Slower = 5.0,
     as_json: AsJson = False,
     **given: Any,
 ) -> None:
-    """Which commit made a function slower? Or a model?
+    """Which commit made a function, or a model, slower?
 
-    First BAD is compared with GOOD: it must be proven to be more than --slower percent slower. Then commits between the
-    two, along first parents, are compared with GOOD, each time the one in the middle of those that are left: is it
-    slower by more than half of what BAD is proven to be, or than --slower if that is more? Each answer is wrong with at
-    most 1 % probability, and the chance that the commit named in the end is the wrong one is at most the sum. A commit
-    that stays open, cannot be imported or gives other answers is passed over; then several commits may be left. It is
-    assumed that one commit did it.
+    BAD must be at least --slower percent slower than GOOD; then commits in between are tested by binary search, along
+    first parents. Each of them is compared with GOOD: it counts as slow if it is slower by more than half of what BAD
+    is proven to be, or by more than --slower if that is more.
+
+    Each answer is wrong with at most 1 % probability, and the named commit with at most the sum. A commit that is
+    inconclusive, cannot be imported or gives other results is skipped; then several commits may be left. The search
+    assumes that one commit is to blame.
 
     \b
     Exit codes:
-      0  the commit (or the few that are left) is printed
-      2  BAD is not proven to be slower, or it cannot be measured
 
     \b
     --json prints:
@@ -51,9 +58,11 @@ def command(
     """
     inputs, budget = inputs_of(given, 60.0)
     if len(inputs.payloads) > 1:
-        raise Failure("--call: give only one; bisect needs one number")
+        raise Failure("--call: give only one input generator; bisect needs one number for each commit")
     if not inputs.payloads and len(inputs.workloads) != 1:
-        raise Failure("say what to call it with: --call FILE:FUNCTION, or for a build function one --workloads NAME")
+        raise Failure(
+            f"{subject}: needs an input generator: add --call FILE:FUNCTION, or --workloads NAME if it builds a model"
+        )
     bisection, named = _found(good, bad, subject, inputs, slower, budget)
     if as_json:
         print_json({"format": 1, **bisection})
@@ -78,7 +87,7 @@ def _found(
         asked = condition("maybe-slower", "--slower", percent)
         outcome = Outcome.of(measured(subject, (good, commit), inputs, asked, budget, causes=False))
         slow = {"supported": True, "refuted": False}.get(outcome.verdict)
-        words = {True: "slower", False: "not slower", None: "open"}[slow]
+        words = {True: "slower", False: "not slower", None: "inconclusive"}[slow]
         typer.echo(f"{subject_of(repository_of(Path.cwd()), commit)}: {words}", err=True)
         return Step(commit, slow, outcome.ratio, outcome.low, outcome.high)
 

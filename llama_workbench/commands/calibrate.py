@@ -31,31 +31,47 @@ MOST_FAILURES = 3
 
 
 Trials = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="Go on until the file has so many trials of what is asked.")
+    int | None,
+    typer.Option(
+        min=1, metavar="N", help="Continue until the file has N trials of what is selected. [default: stop by time]"
+    ),
 ]
 Minutes = Annotated[
-    float | None, typer.Option(min=0.0, metavar="M", help=f"Begin no trial later (without --trials: {MINUTES:g}).")
+    float | None,
+    typer.Option(
+        min=0.0, metavar="M", help=f"Start no trial after M minutes. [default: {MINUTES:g}, none with --trials]"
+    ),
 ]
 Budget = Annotated[
     float | None,
     typer.Option(
-        min=0.5, metavar="S", help="Seconds of rounds of a trial (default: functions 8, allocations 30, models 60)."
+        min=0.5,
+        metavar="S",
+        help="Measuring time of a trial, in seconds. [default: "
+        f"{', '.join(f'{kind} {seconds:g}' for kind, seconds in BUDGETS.items())}]",
     ),
 ]
 Kinds = Annotated[
     str,
     typer.Option(
-        metavar="KIND,KIND", help="functions, allocations (each side in processes of its own), models (default: all)."
+        metavar="KIND,KIND",
+        help="What is timed: functions, allocations (each function in its own processes), models. [default: all]",
     ),
 ]
 Only = Annotated[
-    str, typer.Option(metavar="WORK,WORK", help="twins, identical, planted, or a size of planted work: planted-3.")
+    str,
+    typer.Option(
+        metavar="WORK,WORK",
+        help="identical, twins (equivalent rewrites), planted (injected slowdown) or planted-3. [default: all]",
+    ),
 ]
-Cases = Annotated[str, typer.Option(metavar="NAME,NAME", help="Only these cases (default: all).")]
-File = Annotated[Path, typer.Option(metavar="FILE", help="Where trials are kept and continued.")]
+Cases = Annotated[
+    str, typer.Option(metavar="NAME,NAME", help="Only these cases, by their names in the output. [default: all]")
+]
+File = Annotated[Path, typer.Option(metavar="FILE", help="File in which trials are kept and continued.")]
 Write = Annotated[
     list[Path] | None,
-    typer.Option("--write", metavar="FILE", help="Put what was found between the markers of this file; repeatable."),
+    typer.Option("--write", metavar="FILE", help="Write the error rates between the markers of this file; repeatable."),
 ]
 
 
@@ -70,29 +86,27 @@ def command(
     into: Write = None,
     as_json: AsJson = False,
 ) -> None:
-    """How often is a verdict wrong on this machine, and does the next run say the same?
+    """How often is a verdict wrong on this machine, and do repeat runs agree?
 
-    Measures comparisons whose outcome is known, each as you would: two files in a fresh folder, and `pytest --benchmark
-    --compare OLD NEW --budget S` in a process of its own. Each is measured twice, several trials apart, half of the
-    time beside busy neighbours. Trials are kept in a file; Ctrl-C keeps what there is, and the next call goes on.
+    This measures comparisons whose outcome is known, as you would: two files in a fresh folder, and `pytest --benchmark
+    --compare OLD NEW --budget S` in a process of its own. Each comparison is measured twice, several trials apart, and
+    half of the time under background load. Trials are kept in a file; after Ctrl-C the same command continues.
 
     \b
     identical   the same text in two files
-    twins       the same work written differently: other dict keys, attributes and globals, definitions and
-                imports in another order, an unused import, other docstrings, another module; new ones each time
-    planted     1, 2, 3, 5 or 10 % more of the same work on one side
+    twins       equivalent rewrites: other names, order and docstrings, new ones each time
+    planted     an injected slowdown: 1, 2, 3, 5 or 10 % more of the same work in one of the two
 
-    --write fills the lines between <!-- calibration:begin --> and <!-- calibration:end --> with a sentence, and those
-    of calibration-tables with the tables.
+    --write puts a sentence between the markers <!-- calibration:begin/end -->, tables between calibration-tables.
 
     \b
     --json prints:
       {"format": 3, "file", "machines", "rows": [{"name", "trials", "given": {"count", "of"}, "wrong": {..},
        "missed": {..}, "found": {..}, "fired": {..}, "half_width", "seconds", "inside", "wrong_at_most"}],
        "pairs": [{"name", "pairs", "apart": {..}, "contradicted": {..}}]}
-      given: trials with a verdict; wrong: of these. missed: intervals that leave out the truth. found: planted work
-      called on the right side, the same work called the same within 1 %. fired: trials in which a control fired.
-      wrong_at_most: with 95 % confidence. apart: pairs of runs without a common point. contradicted: with other words.
+      given: trials with a verdict; wrong: of these. missed: intervals without the true value. found: injected
+      slowdowns that were found, the same work called the same within 1 %. fired: an A/A check failed. wrong_at_most:
+      with 95 % confidence. apart: repeat runs whose intervals do not overlap. contradicted: whose verdicts differ.
 
     \b
     Examples:
@@ -114,7 +128,9 @@ def command(
         selected = [trial for trial in every if trial in asked and budget in (None, trial.budget)]
         _show(file, selected, as_json)
     except OSError as error:
-        raise Failure(f"{error.filename or file}: {error.strerror}; name another --file, or make room") from error
+        raise Failure(
+            f"{error.filename or file}: {error.strerror}; choose another file with --file, or free some space"
+        ) from error
     if interrupted:
         raise typer.Exit(130)
     for path in into or ():
@@ -133,11 +149,11 @@ def _selection(kinds: str, only: str, cases: str) -> Selection:
     given = {"--kinds": (words(kinds), KINDS), "--only": (words(only), (*named,)), "--cases": (words(cases), every)}
     for option, (asked, known) in given.items():
         if unknown := [word for word in asked if word not in known]:
-            raise Failure(f"{option} {unknown[0]}: there is {', '.join(known)}")
+            raise Failure(f"{option} {unknown[0]}: expected {', '.join(known)}")
     works = [piece for word in words(only) or named for piece in named[word]]
     asked_for = Selection(words(kinds) or KINDS, tuple(dict.fromkeys(works)), words(cases))
     if not any(map(asked_for.cases_of, asked_for.kinds)):
-        raise Failure(f"--cases {cases}: none of them is of --kinds {kinds}")
+        raise Failure(f"--cases {cases}: none of them belongs to --kinds {kinds}")
     return asked_for
 
 
@@ -180,14 +196,14 @@ def _measure(
         _say(len(every), trial, max(min(ends), 0.0))
         failures = failures + 1 if trial.trouble else 0
         if failures == MOST_FAILURES:
-            raise CalibrationError(f"{failures} trials in a row could not be made; the last: {trial.trouble}")
+            raise CalibrationError(f"{failures} trials in a row failed; the last: {trial.trouble}")
 
 
 def _say(number: int, trial: Trial, left: float) -> None:
     from llama_workbench.harness.calibrate.rates import work_text
     from llama_workbench.harness.evidence.numbers import duration
 
-    around = "busy neighbours" if trial.busy else "quiet"
+    around = "background load" if trial.busy else "quiet"
     answer = f"{trial.answer} ({trial.trouble})" if trial.trouble else trial.answer
     sys.stderr.write(
         f"trial {number}: {trial.kind}, {trial.case}, {work_text(trial)}, {around}: {answer}, {trial.seconds:.0f} s; "
@@ -212,9 +228,9 @@ def _show(file: Path, trials: Sequence[Trial], as_json: bool) -> None:
         for row in rows:
             lines.add_row(*map(Text, rates.cells(row)))
         shown += [lines] if rows else []
-    notes = [rates.EXPLAINED, f"{file}; made on {'; '.join(dict.fromkeys(trial.machine for trial in trials))}"]
+    notes = [rates.EXPLAINED, f"{file}; measured on {'; '.join(dict.fromkeys(trial.machine for trial in trials))}"]
     if (rules := len({trial.rule for trial in trials})) > 1:
-        notes.insert(1, f"Measured by {rules} states of the code that measures and judges.")
+        notes.insert(1, f"Measured by {rules} versions of the code that measures and judges.")
     if troubled := [trial for trial in trials if trial.trouble]:
-        notes.insert(1, f"{len(troubled)} could not be measured or lost a side; the last: {troubled[-1].trouble}")
+        notes.insert(1, f"{len(troubled)} could not be measured; the last: {troubled[-1].trouble}")
     show(Group(*shown, *(Text(note, style="dim") for note in notes)))

@@ -19,8 +19,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from llama_workbench.harness.plan.options import Request, typed
+from llama_workbench.harness.spec.exits import VerbExit
 
-from .shared import AsJson, Failure, print_json, show, sources_of, table, takes
+from .shared import AsJson, Failure, ends, print_json, show, sources_of, table, takes
 
 if TYPE_CHECKING:
     from llama_workbench.harness.calls.source import Source
@@ -34,33 +35,37 @@ SECONDS, COMPILE_SECONDS = 120.0, 600.0
 """For an answer; compiled code has more, which on a machine that has not seen it takes minutes."""
 
 
-@takes({"add-variant": "A variant of yours that the claim names."})
+@ends(
+    {
+        VerbExit.DONE: "all is right",
+        VerbExit.AGAINST: "something is wrong: it is printed",
+        VerbExit.COULD_NOT: "it could not be checked: the reason is printed",
+    }
+)
+@takes({"add-variant": "A variant of your own that the claim names; repeatable."})
 def command(
     what: Annotated[
         str,
         typer.Argument(
             metavar="FILE",
-            help="FILE.py, FILE.py:FUNCTION, MODULE:FUNCTION, either with @REV, FILE.toml, or the name of a variant.",
+            help="FILE.py, FILE.py:FUNCTION or MODULE:FUNCTION, also with @REV; FILE.toml; or the name of a variant.",
         ),
     ],
     as_json: AsJson = False,
     **given: Any,
 ) -> None:
-    """Would this variant pass its gates, and can this claim be measured? If not, it says what is wrong and why.
+    """Check that a variant computes correct logits, or that a file of claims or workloads is valid.
 
-    A variant goes through the calls that each one must get right before it is timed: prompts, tokens after them,
-    chunks, batches, the whole context, on two small geometries, and three small workloads. For a wrong one the table
-    shows at which calls, where in the sequence, and how far off. Then its logits are compared with those of Llamas
-    that have one well-known mistake each, such as a missing mask. No time is kept.
+    A variant must give correct logits for prompts, the tokens after them, chunks, batches and the whole context, on
+    two small model shapes and three small workloads. If they are wrong, a table shows in which calls, where in the
+    sequence and by how much. They are then compared with those of Llamas that have one well-known mistake each, such as
+    a missing mask. Nothing is timed.
 
-    FILE.py without FUNCTION stands for its one function `(config, weights, *, max_length)`. A claim is read and
-    planned, and so is a file of workloads; dispute.toml is read with the claims beside it.
+    FILE.py without FUNCTION stands for its one function `(config, weights, *, max_length)`. A claim, and a file of
+    workloads, is read and planned. dispute.toml is read with the claims in its folder.
 
     \b
     Exit codes:
-      0  all is right
-      1  something is wrong: it is printed
-      2  it could not be checked: the reason is printed
 
     \b
     --json prints of a variant:
@@ -124,7 +129,7 @@ def _function_of(path: Path) -> str:
     if len(builds) == 1:
         return builds[0]
     which = f"it has {', '.join(builds)}: name one, {path}:{builds[0]}" if builds else "it has none"
-    hint = "" if builds else f"; whether any two functions agree, a test with `versus` says: pytest {path}"
+    hint = "" if builds else f"; to check whether two functions agree, run a test that uses `versus`: pytest {path}"
     raise Failure(f"{path}: expected one function build(config, weights, *, max_length); {which}{hint}")
 
 
@@ -166,7 +171,7 @@ def _shown(name: str, checked: Mapping[str, Any]) -> list[RenderableType]:
     wrong = [call for call in calls if call["fault"]]
     blocks: list[RenderableType] = []
     if wrong:
-        rows = table("geometry", "case", "first wrong call", "what is wrong")
+        rows = table("model shape", "case", "first wrong call", "what is wrong")
         for names, case in ((names, [*case]) for names, case in groupby(calls, itemgetter("geometry", "case"))):
             call = next((call for call in case if call["fault"]), None)
             where, fault = "", "right"

@@ -21,10 +21,13 @@ if TYPE_CHECKING:
 def command(
     as_json: AsJson = False,
     claims_dir: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="Folder of claim files.", show_default="those that ship")
+        Path,
+        typer.Option(
+            metavar="FOLDER", help="Folder of claim files, such as claims/public.", show_default="those that ship"
+        ),
     ] = ROOT / "claims",
 ) -> None:
-    """List the claims: id, who said it, what is claimed of which variant.
+    """List the claims: id, who said it, and what is claimed about which variant.
 
     \b
     --json prints a list of the claims as in claims/*.toml:
@@ -60,8 +63,8 @@ def _describe(hypothesis: Hypothesis) -> str:
     text = ": ".join(filter(None, (hypothesis.part, hypothesis.title(), hypothesis.describe())))
     count = len(hypothesis.workload_names())
     where = f" ({count} workload{'s' * (count != 1)})" if count else ""
-    needs = "" if hypothesis.quick else ", with --all only"
+    needs = "" if hypothesis.quick else ", only with --all"
     if isinstance(hypothesis.quick, tuple):
         needs = f", without --all on {', '.join(hypothesis.quick)}"
-    needs += f", with --device {hypothesis.device} only" if hypothesis.device else ""
+    needs += f", only with --device {hypothesis.device}" if hypothesis.device else ""
     return text + where + needs

@@ -14,21 +14,22 @@ from .shared import show
 
 def command(
     runs: Annotated[
-        list[str], typer.Argument(metavar="RUN RUN ...", help="Runs of two machines or more: folders, or names.")
+        list[str], typer.Argument(metavar="RUN RUN ...", help="Runs of two machines or more: folders or names.")
     ],
     into: Annotated[
-        Path | None, typer.Option("--into", metavar="FOLDER", help="Where to make it. [default: results/runs/TIME]")
+        Path | None,
+        typer.Option("--into", metavar="FOLDER", help="Folder of the new run. [default: results/runs/TIME]"),
     ] = None,
 ) -> None:
-    """Make one run out of those of several machines, and judge it over them.
+    """Combine runs of several machines into one run, and compute its verdicts over all machines.
 
-    Each run is copied whole, without its logs. A claim is supported, or refuted, where it is so on each of these
-    machines. Where machines differ it "depends on the machine". What several machines measured has their mean, and
-    how much they differ. Two runs of one kind of machine count as two machines.
+    Each run is copied, without its logs. A claim is supported, or refuted, if it is so on each machine. Otherwise the
+    verdict is "depends on the machine". Effects that several machines measured are shown with their mean and with how
+    much the machines differ. Two runs of the same machine type count as two machines.
 
-    Refused where claims, code, packages, weights or workloads differ: the reason is printed.
+    Runs whose claims, code, packages, weights or workloads differ cannot be combined; the reason is printed.
 
-    A combined run among them stands for its machines, so that you can add one more.
+    To add a machine later, combine the combined run with that machine's run.
 
     \b
     Examples:

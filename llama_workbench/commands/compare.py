@@ -8,38 +8,39 @@ from typing import Annotated
 
 import typer
 
-from ..results import find_run
-from .shared import AsJson, Failure, print_json, show, warn_changed, write_file
+from llama_workbench.harness.spec.exits import VerbExit
 
-HELP = """\
+from ..results import find_run
+from .shared import AsJson, Failure, print_json, show, warn_changed, with_exits, write_file
+
+HELP = with_exits(
+    """\
 Has anything become slower from BASE to NEW, or does it need more instructions, memory or other operations?
 
-Each variant's time is compared as its ratio to the frozen yardstick that both runs timed, so the two may come from
-different days. Where BASE has baselines of several kinds of machines (workbench baseline save), the one is taken that
-was made on a machine like NEW's; where there is none, a note says so. On another machine, torch or device the answer
-is "cannot tell" at best. Beside times stand the instructions (runs with --count-instructions), the memory (runs with
---profile) and the operations of a call.
+Each variant's time is compared relative to the reference benchmark, which both runs timed. So the runs may be from
+different days. If BASE has baselines of several machine types (workbench baseline save), the one of NEW's machine type
+is used; if there is none, a note says so. On another machine, torch or device the answer is "cannot tell" at best. The
+table also has instructions (runs with --count-instructions), memory (runs with --profile) and the operations of a call.
 
 \b
-Exit codes, by what is in the gate (time, if nothing else is said):
-  0  no regression
-  1  a regression. Time: the whole interval of the slow-down lies beyond the threshold. Between two runs that are made
-     of lives (processes begun anew) the threshold is 2.5 %, and the interval has in it what sessions of unchanged code
-     were measured to differ by (workbench sessions), measured by the same version of the workbench or by another one.
-     Where that was not measured, and between other runs (threshold 5 %), it must lie beyond a tolerance as well:
-     3.3 % of functions that one version measured, else 9 %, or 19 % where the call is more than twice as long or as
-     short as the yardstick's, or 50 % where it takes less than a twentieth of that. Less is seen where old and new code
-     are timed in one run:
-     pytest --benchmark --compare OLD NEW --fail-if slower:5
-     Instructions, memory: more than the threshold. Operations: any change.
-  2  cannot tell: the runs have nothing in common, no yardstick, another machine or device, too few rounds, or one is
-     damaged
-If the gate has time and instructions and a time cannot tell, the variant's instruction count decides: added work is
-caught on shared machines, where times are too noisy, and a slow-down without added work as far as times show it.
-Counts need the same torch, Python, valgrind and kernels, but no equal processors.
+Exit codes:
+
+A time is a regression if the whole interval of the slow-down is above the threshold. The threshold is 2.5 % between
+two runs that were timed in many processes each. The interval then includes the run-to-run variation of unchanged
+code, if that was measured (workbench sessions), by the same version of the workbench or by different ones. If not, the
+interval must also be above a tolerance: 3.3 % for functions that one version measured; else 9 %, or 19 % for a call
+that is more than twice as long or as short as the reference benchmark, or 50 % for one less than a twentieth as long.
+The same tolerance holds between other runs, whose threshold is 5 %. To detect less, time old and new code in one run:
+pytest --benchmark --compare OLD NEW --fail-if slower:5
+
+Instructions and memory: more than the threshold is a regression. Operations: any change.
+
+With --gate time,instructions a variant's instruction count decides where its time is inconclusive. This finds added
+work on shared machines, where times are too noisy, and slow-downs without added work as far as times show them. Counts
+need the same torch, Python, valgrind and kernels, but not the same processor.
 
 \b
-Thresholds in pyproject.toml, looked for in this folder and above; of several [[for]] that fit, the last counts:
+Thresholds in the nearest pyproject.toml, here or above; the last [[for]] that fits counts:
   [tool.llama-workbench.compare]
   gate = ["time", "instructions"]
   time = 3
@@ -59,39 +60,53 @@ Thresholds in pyproject.toml, looked for in this folder and above; of several [[
    "rows": [{"workload", "variant", "what", "against", "base": {"ratio", "low", "high", "rounds"}, "new": {..},
              "change_percent", "low_percent", "high_percent", "verdict", "reason", "threshold_percent",
              "decides", "between_percent"}]}
-  change_percent is of the variant's time: above 0 it became slower. null is an end that is not known yet.
+  change_percent is of the variant's time: above 0 it became slower. null: not known yet.
   what: time, instructions, memory or operations; all but times have {"value", "unit"} as base and new.
-  between_percent: the standard deviation between sessions that the interval allows for; null: a tolerance counts.
-  decides: whether the row has a say in the exit code. verdict: also "changed", of operations.
+  between_percent: run-to-run variation in the interval (standard deviation); null: a tolerance is used instead.
+  decides: whether the row counts for the exit code. verdict: also "changed", of operations.
 
 \b
 Examples:
   workbench compare results/baselines/main results/runs/20260102T030405Z-1a2b
   workbench compare main NEW --gate time,instructions --markdown comparison.md --junit compare.xml
   workbench compare main NEW --threshold 10 --json
-"""
+""",
+    {
+        VerbExit.DONE: "no regression",
+        VerbExit.AGAINST: "a regression, by a metric of the gate (time, unless --gate or pyproject.toml names others)",
+        VerbExit.COULD_NOT: "cannot tell: nothing in common, another machine or device, too few rounds; or an error",
+    },
+)
 
 
 def command(
     base: Annotated[
-        str, typer.Argument(metavar="BASE", help="Folder or URL of the earlier run, or its name under results/.")
+        str, typer.Argument(metavar="BASE", help="Earlier run: its folder, its name under results/, or its URL.")
     ],
     new: Annotated[
-        str, typer.Argument(metavar="NEW", help="Folder or URL of the run to check, or its name under results/.")
+        str, typer.Argument(metavar="NEW", help="Run to check: its folder, its name under results/, or its URL.")
     ],
     threshold: Annotated[
         float | None,
-        typer.Option(metavar="PERCENT", help="More time than this is a regression, of all variants. [2.5 or 5]"),
+        typer.Option(
+            metavar="PERCENT", help="Percent more time that is a regression, for all variants. [default: 2.5 or 5]"
+        ),
     ] = None,
     gate: Annotated[
-        str, typer.Option(metavar="WHAT,WHAT", help="What decides: time, instructions, memory, operations.")
+        str,
+        typer.Option(
+            metavar="WHAT,WHAT",
+            help="Metrics that set the exit code: time, instructions, memory, operations. [default: time]",
+        ),
     ] = "",
     config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Thresholds, instead of those of the nearest pyproject.toml.")
+        Path | None, typer.Option(metavar="FILE", help="File with thresholds. [default: the nearest pyproject.toml]")
     ] = None,
     as_json: AsJson = False,
-    markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a summary in Markdown.")] = None,
-    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write JUnit XML.")] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write a summary in Markdown to this file.")
+    ] = None,
+    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write JUnit XML to this file.")] = None,
 ) -> None:
     """Compare two runs and end with 0, 1 or 2 (see HELP)."""
     from llama_workbench.harness.baselines.regressions import compare
@@ -103,7 +118,7 @@ def command(
     from llama_workbench.harness.store.files import MANIFEST, SAMPLES
 
     if threshold is not None and not 0 < threshold < float("inf"):
-        raise Failure(f"--threshold must be a number of percent above 0, not {threshold:g}")
+        raise Failure(f"--threshold {threshold:g}: expected a number of percent above 0")
     thresholds = read_thresholds(config, start=Path.cwd())
     thresholds = thresholds.model_copy(update={"gate": gate_of(gate)}) if gate else thresholds
     fresh = find_run(new)

@@ -24,47 +24,57 @@ if TYPE_CHECKING:
     from llama_workbench.harness.store.sitting_schema import SideEnvironment
 
 Subject = Annotated[
-    list[str], typer.Argument(metavar="SUBJECT...", help="FILE:FUNCTION or MODULE:FUNCTION, with () for a factory.")
+    list[str],
+    typer.Argument(
+        metavar="FUNCTION...",
+        help="FILE:FUNCTION or MODULE:FUNCTION, with () if it returns the function to call; repeatable.",
+    ),
 ]
 INPUTS = {
-    "call": "Makes the arguments of a call; may be given several times.",
-    "check": "Compares two answers, where == is not enough.",
-    "workloads": "Build functions: the workloads to compare models on.",
+    "call": "Input generator, as in bench.py:texts: called with a seed, it returns a call's arguments; repeatable.",
+    "check": "Function that decides whether two results are equal. [default: ==, arrays within rounding]",
+    "workloads": "For functions that build models: workloads to compare them on. [default: a prefill and a decode]",
 }
 EnvOption = Annotated[
     list[str] | None,
     typer.Option(
         "--env",
         metavar="WHERE",
-        help="The environment that the sides run in; given twice: that of REV_A, then that of REV_B.",
+        help="Environment to run in; given twice: for REV_A, then for REV_B. [default: this one]",
     ),
 ]
 Gate = Annotated[
-    str, typer.Option(metavar="WHAT,WHAT", help="What decides: time, or time,instructions, which needs valgrind.")
+    str,
+    typer.Option(
+        metavar="WHAT,WHAT", help="Metrics that set the exit code: time, or time,instructions (needs valgrind)."
+    ),
 ]
 MarkdownFile = Annotated[
     Path | None,
-    typer.Option("--markdown", metavar="FILE", help="Also write a summary in Markdown, for a pull request."),
+    typer.Option(
+        "--markdown", metavar="FILE", help="Also write a summary in Markdown to this file, for a pull request."
+    ),
 ]
-Slower = Annotated[float, typer.Option(metavar="PERCENT", help="More time than this is a regression.")]
+Slower = Annotated[float, typer.Option(metavar="PERCENT", help="Percent more time that counts as slower.")]
 
 
 @ends(
     {
-        VerbExit.DONE: "no subject is more than --slower percent slower: proven for all that both revisions have",
-        VerbExit.AGAINST: "one is: proven. With --gate time,instructions also where only these tell, by over 0.5 %",
-    }
+        VerbExit.DONE: "nothing is more than --slower percent slower: proven for all that both revisions have",
+        VerbExit.AGAINST: "something is: proven. With --gate time,instructions also by over 0.5 % more instructions",
+    },
+    refuses=True,
 )
 @takes(
     INPUTS
     | {
-        "budget": "Of measuring, for each comparison (60; with --env 240).",
-        "strict": "Leave out who starts processes or threads, or changes a setting for everybody.",
+        "budget": "Measuring time for each comparison, in seconds. [default: 60, with --env 240]",
+        "strict": "Exclude functions that start processes or threads, or change a setting of the whole process.",
     }
 )
 def command(
-    base: Annotated[str, typer.Argument(metavar="REV_A", help="The earlier revision: a commit, branch or tag.")],
-    new: Annotated[str, typer.Argument(metavar="REV_B", help='The later one; "." is the working tree as it is now.')],
+    base: Annotated[str, typer.Argument(metavar="REV_A", help="Earlier revision: a commit, branch or tag.")],
+    new: Annotated[str, typer.Argument(metavar="REV_B", help='Later revision; "." is the working tree as it is now.')],
     subject: Subject,
     env: EnvOption = None,
     slower: Slower = 5.0,
@@ -73,23 +83,25 @@ def command(
     as_json: AsJson = False,
     **given: Any,
 ) -> None:
-    """Is a function slower in one revision of a repository than in another? Or a model?
+    """Is a function, or a model, slower in one revision of a repository than in another?
 
-    Run it inside the repository, which is not touched: the files of both revisions are written into the cache, and each
-    side imports its own, packages and all. Both are timed in the same rounds. Their answers must agree first, and their
-    arguments come from today's files. Compiled code of the repository is not built: it must be installed.
+    Run this inside the repository. Your files are not touched: the files of both revisions are copied into the cache,
+    and each revision imports its own packages. Both are timed in the same rounds, after their results were compared.
+    The input generator is taken from today's files. Compiled code is not built: it must be installed.
 
-    Without --call the subject is a build(config, weights, *, max_length), and models are compared, on --workloads.
+    Without --call the function must be a build(config, weights, *, max_length). Then models are compared, on
+    --workloads.
 
-    With --env each side of a function runs in an environment of its own: two versions of torch, of Python or of a
-    package of yours, with the same revision or two. It is a virtual environment, an interpreter, or what to install
-    ('numpy==2.1', or 'python3.9 numpy==1.26': made once, and kept). The workbench need not be there. Each round then
-    begins two processes anew. Modules in this folder come before those that an environment has installed.
+    With --env functions run in other environments: two versions of torch, of Python or of your package, with the same
+    revision or two. WHERE is a virtual environment, an interpreter, or packages to install ('numpy==2.1', or
+    'python3.9 numpy==1.26'), which are installed once and kept. The workbench need not be installed there. Each round
+    then has two fresh processes. Modules in this folder are found before those that are installed in an environment.
 
     \b
     Exit codes:
-    A subject that one of the revisions does not have, or that cannot be imported in REV_A, is "missing": its row says
-    so, and the exit code is by the others. Where all are missing it is 2.
+
+    A function that one of the revisions does not have, or that cannot be imported in REV_A, is reported as "missing".
+    The others set the exit code. If all are missing it is 2.
 
     \b
     --json prints:
@@ -97,9 +109,9 @@ def command(
        "high", "rounds", "verdict", "cause", "reason", "instructions_percent", "where", "run"}],
        "environments": {side: {"python", "packages", "differs", "variables", "options"}}}
       ratio: time in REV_A over that in REV_B; below 1 it is slower. verdict: slower, not slower, refused, cannot tell,
-      missing. reason: why it is undecided, or what decided it instead of the time.
+      missing. reason: why it is inconclusive, or what decided instead of the time.
       instructions_percent: null if uncounted.
-      where: in which functions the difference is; empty where there is none, or nobody could look.
+      where: in which functions the difference is; empty: none, or not examined.
 
     \b
     Examples:
@@ -165,7 +177,7 @@ def _counts_decide(gate: str) -> bool:
 
     decides = {*gate_of(gate)}
     if decides not in ({"time"}, {"time", "instructions"}):
-        raise Failure(f"--gate {gate}: here it is time, or time,instructions")
+        raise Failure(f"--gate {gate}: expected time, or time,instructions")
     return "instructions" in decides
 
 
@@ -272,10 +284,10 @@ def _show(rows: list[Row], new: str, base: str, percent: float) -> None:
 
     counted = any(row.counted for row in rows)
     columns = table(
-        "subject",
-        "called with",
+        "function",
+        "inputs",
         f"time in {new} over {base}",
-        "lives",
+        "processes",
         *["instructions"] * counted,
         f"more than {percent:g} % slower?",
     )

@@ -12,7 +12,9 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from .shared import AsJson, Failure, print_json, show, sources_of, table
+from llama_workbench.harness.spec.exits import VerbExit
+
+from .shared import AsJson, Failure, ends, print_json, show, sources_of, table
 
 if TYPE_CHECKING:
     from llama_workbench.harness.calls.source import Source
@@ -21,32 +23,43 @@ if TYPE_CHECKING:
 DEFAULT_WORKLOADS = ("prefill-15m-t8",)
 
 Side = Annotated[
-    str, typer.Argument(help="Name of a variant, or FILE:FUNCTION of one of yours; also MODULE:FUNCTION, and @REV.")
+    str,
+    typer.Argument(help="Name of a variant, or FILE:FUNCTION of your own; also MODULE:FUNCTION, and @REV behind it."),
 ]
 
 
+@ends(
+    {
+        VerbExit.DONE: "both were counted on every workload",
+        VerbExit.COULD_NOT: "at least one was not: the reason is printed",
+    }
+)
 def command(
     baseline: Side,
     variant: Side,
     workload: Annotated[
-        list[str] | None, typer.Option("--workload", "-w", metavar="NAME", help="On what; may be given several times.")
+        list[str] | None,
+        typer.Option(
+            "--workload",
+            "-w",
+            metavar="NAME",
+            help=f"Workload to count on; repeatable. [default: {', '.join(DEFAULT_WORKLOADS)}]",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """How many instructions does a call of each variant execute, and whose code do they lie in?
+    """How many instructions does a call of each variant execute, and in whose code: Python, torch, kernels?
 
-    Valgrind's callgrind counts them (apt-get install valgrind). It takes about a minute to begin, and some 10 seconds
-    for each count of a small prefill. Other programs cannot change a count, so it shows differences of 0.5 % on a busy
-    machine. A count is work and not time: a cache miss counts as much as an addition. Outputs are not checked here; a
+    Valgrind's callgrind counts them (apt-get install valgrind). It takes about a minute to start, and some 10 seconds
+    for each count of a small prefill. Other programs do not change a count, so differences of 0.5 % are visible on a
+    busy machine. A count is work, not time: a cache miss counts as much as an addition. Outputs are not checked here; a
     run does that before it counts (metric = "instructions" in a claim).
 
-    The first side is counted twice (the second, where the first fails). The interval of the difference is as wide as
-    both counts differ, and at least 100,000 instructions: another process, with other addresses, may differ by that.
+    The first variant is counted twice (or the second, if that fails). The interval of the difference is as wide as
+    these two counts differ, and at least 100,000 instructions, because another process has other addresses.
 
     \b
     Exit codes:
-      0  both sides were counted on every workload
-      2  they were not: the reason is printed
 
     \b
     --json prints:
@@ -66,7 +79,7 @@ def command(
         raise Failure(reason)
     names, added = _names((baseline, variant))
     if names[0] == names[1]:
-        raise Failure(f"{names[0]} twice: name two variants")
+        raise Failure(f"{names[0]} is given twice; name two different variants")
     workloads = tuple(dict.fromkeys(workload or DEFAULT_WORKLOADS))
     records = INSTRUCTIONS.form.validate_python(_counted(names, added, workloads))
     rows = [_row(records, name, names) for name in workloads]
@@ -105,7 +118,7 @@ def _counted(names: Sequence[str], added: Mapping[str, Source], workloads: Seque
     for work in map(workload_data.get, workloads):
         reasons = {name: reason for name in names if (reason := cannot_count(work, name, added))}
         if reasons:
-            records += [no_count((work.name, name), reasons.get(name, "the other side has none")) for name in names]
+            records += [no_count((work.name, name), reasons.get(name, "the other variant has none")) for name in names]
         else:
             by_geometry.setdefault(work.geometry, []).append(work)
     cache = cache_directory()
@@ -150,7 +163,7 @@ def _blocks(row: Mapping[str, Any], names: Sequence[str]) -> list[RenderableType
         if side["again"]
     )
     libraries = ", ".join(f"{name} {version}" for name, version in row["versions"].items())
-    rows = table("whose code", names[0], names[1], "difference")
+    rows = table("code of", names[0], names[1], "difference")
     for group in dict.fromkeys((*sides[0]["by"], *sides[1]["by"])):
         left, right = (side["by"].get(group, 0.0) for side in sides)
         rows.add_row(*map(Text, (group, f"{left:,.0f}", f"{right:,.0f}", f"{left - right:+,.0f}")))

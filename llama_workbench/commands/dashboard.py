@@ -23,18 +23,18 @@ WAIT_SECONDS = 60.0
 
 
 def command(
-    run: Annotated[str, typer.Argument(metavar="[RUN]", help="The run to show (default: the newest).")] = "",
+    run: Annotated[str, typer.Argument(metavar="[RUN]", help="Run to show. [default: the newest]")] = "",
     results: Annotated[
-        str, typer.Option(metavar="PATH", help="Where runs lie: a folder or a URL (default: ./results, or RUN's own).")
+        str, typer.Option(metavar="PATH", help="Folder or URL of the runs. [default: ./results, or the folder of RUN]")
     ] = "",
-    port: Annotated[int, typer.Option(metavar="PORT", min=0, help="Of this machine; 0: a free one.")] = 0,
-    browser: Annotated[bool, typer.Option(help="Open a browser, where there is one.")] = True,
+    port: Annotated[int, typer.Option(metavar="PORT", min=0, help="Port on this machine; 0: a free one.")] = 0,
+    browser: Annotated[bool, typer.Option(help="Open a browser, if there is one.")] = True,
 ) -> None:
-    """Show results in a browser, until Ctrl-C: each run with its verdicts, evidence, flamegraphs and history.
+    """Show runs in a browser: verdicts, samples, flame graphs and history. Ctrl-C ends it.
 
     \b
     Examples:
-      workbench dashboard                        the newest run below ./results
+      workbench dashboard                        the newest run in ./results
       workbench dashboard results/runs/ID        that run
       workbench dashboard --no-browser           print the address and open nothing
       workbench dashboard --results s3://bucket/runs

@@ -10,33 +10,38 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from .shared import AsJson, Failure, print_json, show
+from llama_workbench.harness.spec.exits import VerbExit
+
+from .shared import AsJson, Failure, ends, print_json, show
 
 STYLES = {"ok": "green", "warn": "yellow", "bad": "bold red"}
 
 
+@ends({VerbExit.DONE: "nothing is bad (there may be warnings)", VerbExit.AGAINST: "something is bad"})
 def command(
-    seconds: Annotated[float, typer.Option(metavar="SECONDS", help="Time for the A/A trial.")] = 5.0,
+    seconds: Annotated[float, typer.Option(metavar="SECONDS", help="Time for the A/A check, in seconds.")] = 5.0,
     as_json: AsJson = False,
 ) -> None:
-    """Is this machine fit to measure? One line for each thing that spoils measurements, with what to do.
+    """Is this machine fit to measure? One line for each thing that spoils measurements, with what to do about it.
 
-    The last check is a trial: a small operation timed against an identical copy of itself.
+    The last line is an A/A check: a small operation is timed against an identical copy of itself.
 
     \b
     Exit codes:
-      0  nothing is bad (there may be warnings)
-      1  something is bad
-      2  could not
 
     \b
     --json prints:
       {"fit": true|false, "checks": [{"name", "state": "ok"|"warn"|"bad", "found", "fix"}]}
+
+    \b
+    Examples:
+      workbench doctor
+      workbench doctor --seconds 20
     """
     from llama_workbench.harness.calibrate.doctor import aa_trial, examine, examine_aa, read_facts
 
     if not 0 < seconds < float("inf"):
-        raise Failure(f"--seconds must be a number above 0, not {seconds:g}")
+        raise Failure(f"--seconds {seconds:g}: expected a number above 0")
     checks = [*examine(read_facts()), examine_aa(aa_trial(seconds))]
     fit = all(check.state != "bad" for check in checks)
     if as_json:

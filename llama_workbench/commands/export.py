@@ -12,13 +12,13 @@ from .shared import Failure, RunArgument, print_json, run_of_one_machine
 def command(
     run: RunArgument,
     as_format: Annotated[
-        str, typer.Option("--format", metavar="NAME", help="Whose: bencher or github-action-benchmark.")
+        str, typer.Option("--format", metavar="NAME", help="Format to print: bencher or github-action-benchmark.")
     ] = "bencher",
 ) -> None:
-    """Print a run's times as JSON for a service that draws them over commits.
+    """Print a run's times as JSON for a service that plots them over commits.
 
-    Of each variant on each workload: the time of a call in nanoseconds, and, once it has an interval, its time over
-    that of the yardstick, by which runs of unlike machines can be compared.
+    For each variant on each workload: the time of a call in nanoseconds and, where there is an interval, its time
+    relative to the reference benchmark. Relative times can be compared between different machines.
 
     \b
     Examples:

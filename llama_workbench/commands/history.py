@@ -18,21 +18,26 @@ if TYPE_CHECKING:
 
 
 def command(
-    folder: Annotated[str, typer.Argument(help="Folder that holds the runs, or its URL.")] = str(RUNS),
+    folder: Annotated[str, typer.Argument(help="Folder of the runs, or its URL.")] = str(RUNS),
     as_json: AsJson = False,
 ) -> None:
     """At which commit did a variant become slower or faster, by all runs together?
 
-    Runs of the same commit on one machine configuration are put together. For each variant on each workload, its
-    time as a ratio to the yardstick is searched for changes between two commits (E-divisive means): a history without
-    a change shows one with at most 1 % probability. A change is found once three runs follow it. A run whose files
-    differ from their commit counts alone.
+    Runs of the same commit on the same machine configuration are pooled. For each variant on each workload, change
+    points are searched in its time relative to the reference benchmark (E-divisive means). In a history without a
+    change, one is reported with at most 1 % probability. A change is found once three runs follow it. A run with
+    uncommitted changes counts as a commit of its own.
 
     \b
     --json prints a list, newest commit last:
       [{"workload", "variant", "before", "after", "first_run", "change_percent", "low_percent", "high_percent",
         "runs_before", "runs_after"}]
-      before, after: the commits beside the change. change_percent: above 0 it became slower, with its interval (99 %).
+      before, after: the commits on both sides of the change. change_percent: above 0 it became slower (99 % interval).
+
+    \b
+    Examples:
+      workbench history
+      workbench history s3://bucket/runs --json
     """
     from llama_workbench.harness.baselines.course import all_change_points
 
@@ -44,7 +49,7 @@ def command(
     if not steps:
         show(Text(f"No change point in {len(runs)} runs."))
         return
-    rows = table("variant", "workload", "from", "to", "change of its time", "runs")
+    rows = table("variant", "workload", "from", "to", "change in time", "runs")
     for step in steps:
         counts = f"{step.runs_before} and {step.runs_after}"
         cells = (step.variant, step.workload, step.before, step.after, step.change_text(), counts)
@@ -72,7 +77,7 @@ def _runs(folder: str) -> Iterator[DatedRun]:
                 yield DatedRun(row["name"], standings_of(row, f"{folder}/{row['name']}"))
         return
     if not Path(folder).is_dir():
-        raise Failure(f"{folder}: there is no such folder")
+        raise Failure(f"{folder}: no such folder; give the folder of the runs, or its URL")
     for run in list_runs(folder):
         try:
             yield DatedRun(run.path.name, read_standings(run))

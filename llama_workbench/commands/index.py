@@ -11,12 +11,12 @@ from .shared import Failure, show
 
 
 def command(
-    folder: Annotated[str, typer.Argument(metavar="URL", help="The folder that holds the runs: s3://bucket/runs")],
+    folder: Annotated[str, typer.Argument(metavar="URL", help="Folder of the runs, such as s3://bucket/runs.")],
 ) -> None:
-    """Rebuild the index of a folder from the runs in it.
+    """Rebuild the index of a folder of runs at a URL.
 
     `workbench runs` and the dashboard read the index instead of thousands of folders. Publishing and removing runs
-    keeps it up to date; this is for runs that came or went another way, and for an index that is damaged.
+    keeps the index up to date. Rebuild it when runs came or went another way, or when it is damaged.
 
     \b
     Examples:
@@ -26,7 +26,7 @@ def command(
     from llama_workbench.harness.remote.place import Place, is_url
 
     if not is_url(folder):
-        raise Failure(f"{folder}: an index is for the runs at a URL; those of a plain folder are read at once")
+        raise Failure(f"{folder}: local folders need no index; give a URL such as s3://bucket/runs")
     count, damaged = rebuild(Place.at(folder))
     unread = f", {damaged} of which cannot be read" if damaged else ""
     show(Text(f"{folder}: {count} run{'' if count == 1 else 's'}{unread}"))

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from llama_workbench.harness.spec.exits import VerbExit
+
 from ..results import find_run
-from .shared import AsJson, RunArgument, print_json, show, warn_changed, write
+from .shared import AsJson, RunArgument, print_json, show, warn_changed, with_exits, write
 
 if TYPE_CHECKING:
     from llama_workbench.harness.fleet.rejudge import Rejudged
@@ -21,24 +23,23 @@ if TYPE_CHECKING:
     from llama_workbench.harness.store.verdict_schema import Verdict
 
 
-HELP = """\
-Judge a run again from its samples, also one that was killed, and rewrite its verdicts.json, its standings.json
-and what its controls show. Claims, questions and rules are as they were then; --claims-dir takes questions and
-rules from a folder's dispute.toml, and the words of its claims: what they ask, and their limits, stay as measured.
-A run of several machines (workbench combine) is judged over them.
-Of a run at a URL nothing is rewritten.
+HELP = with_exits(
+    """\
+Compute the verdicts of a run again from its samples, even of a run that was killed. This rewrites its verdicts.json,
+its standings.json and the result of its A/A checks.
 
---write fills each pair of lines <!-- NAME:begin --> and <!-- NAME:end --> that the file has:
+Claims, questions and rules are as they were when the run was made. With --claims-dir questions and rules are taken
+from a folder's dispute.toml, and the words of claims from its files; what claims ask, and their limits, stay.
+A run of several machines (workbench combine) is judged over all of them. A run at a URL is not rewritten.
+
+--write fills each pair of lines <!-- NAME:begin --> and <!-- NAME:end --> in the file:
 "answer" (the headline, and a line for each main claim), "headlines" (a row for each), "rules" (what each team's own
-rule picks), "ladder" (what is left to gain, step by step), "verdicts" (every verdict), "session" (how far --session
-agrees), "gallery" (an argument each). With --session an answer is one that both runs give, an interval reaches from
-the lowest to the highest end of theirs, and a column has what each says by itself.
+rule picks), "ladder" (optimisation steps), "verdicts" (every verdict), "session" (how far --session agrees), "gallery"
+(a section for each claim). With --session a verdict is shown only if both runs give it, an interval covers both runs,
+and a column has the verdicts of each run.
 
 \b
 Exit codes:
-  0  judged (whatever the verdicts), or the files are up to date
-  1  with --check: a file is out of date
-  2  could not
 
 --json prints the list that verdicts.json holds.
 
@@ -48,36 +49,45 @@ Examples:
   workbench judge results/baselines/main --write README.md --write VERDICTS.md
   workbench judge results/baselines/main --write README.md --check     in CI
   workbench judge results/baselines/main --session the-day-after --write VERDICTS.md
-"""
+""",
+    {
+        VerbExit.DONE: "verdicts were computed, whatever they are; or the files are up to date",
+        VerbExit.AGAINST: "with --check: a file is out of date",
+        VerbExit.COULD_NOT: "an error: the reason is printed",
+    },
+)
 
 
 def command(
     run: RunArgument,
     as_json: AsJson = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print the table of VERDICTS.md.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print all verdicts as a table in Markdown.")] = False,
     files: Annotated[
         list[Path] | None,
-        typer.Option("--write", metavar="FILE", help="Put the results between the markers of this file. Repeatable."),
+        typer.Option("--write", metavar="FILE", help="Write the results between the markers of this file; repeatable."),
     ] = None,
     claims_dir: Annotated[
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            help="Take questions, rules and words of claims from this folder, and keep them in the run.",
+            help="Take questions, rules and the words of claims from this folder, and store them in the run.",
         ),
     ] = None,
     session: Annotated[
         str | None,
         typer.Option(
             metavar="RUN",
-            help="Another run of the same command: with --write or --markdown an answer counts where both give it.",
+            help="Repeat run, of the same command: with --write or --markdown both must give a verdict.",
         ),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; exit 1 if a file of --write (README.md) is out of date.")
+        bool,
+        typer.Option(
+            "--check", help="Write nothing; exit with 1 if a file of --write is out of date. [default file: README.md]"
+        ),
     ] = False,
 ) -> None:
-    """Judge a run again (see HELP)."""
+    """Compute the verdicts of a run again (see HELP)."""
     from llama_workbench.harness.fleet.rejudge import rejudge
     from llama_workbench.harness.metrics.registry import judged_files
     from llama_workbench.harness.remote.place import is_url
@@ -159,7 +169,7 @@ def _show(folder: RunFolder, judged: Rejudged) -> None:
     if lines := machine_lines(folder.read(MACHINES) if judged.manifest.machines else []):
         write("".join(f"{line}\n" for line in ("", *lines)))
     if command := further(folder.path, judged.verdicts, judged.manifest):
-        write(f"go on: {command}\n")
+        write(f"to continue: {command}\n")
 
 
 def _update(
@@ -196,7 +206,7 @@ def _update(
         changed = update_file(file, blocks, check=check)
         stale |= check and changed
         if check and changed:
-            sys.stderr.write(f"{file}: out of date; make it anew: {_again(run.path, targets, name)}\n")
+            sys.stderr.write(f"{file}: out of date; to update it: {_again(run.path, targets, name)}\n")
         else:
             sys.stderr.write(f"{file}: {'written' if changed else 'up to date'}\n")
     if stale:

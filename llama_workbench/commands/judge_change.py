@@ -11,34 +11,44 @@ from llama_workbench.harness.spec.exits import VerbExit
 from .compare_revisions import INPUTS, asked_screens, condition, inputs_of, measured, shown
 from .shared import Failure, ends, print_json, takes, write
 
-Faster = Annotated[float, typer.Option(metavar="PERCENT", help="By more than this it must be faster.")]
+Faster = Annotated[
+    float, typer.Option(metavar="PERCENT", help="Minimum speed-up in percent required to accept the change.")
+]
 
 
 @ends(
     {
-        VerbExit.DONE: "accepted: right, and proven to be more than --faster percent faster wherever it is called",
-        VerbExit.AGAINST: "refused: it is proven not to be that much faster",
-        VerbExit.COULD_NOT: "cannot tell in this time; or could not, then one line on standard error is all",
-        VerbExit.WRONG: "refused: its answers are wrong, or it raises, hangs or ends its process; or so does --base",
-        VerbExit.NO_VERDICT: "refused: it cheats, or is faster than this machine can be; or the budget is too small",
-    }
+        VerbExit.DONE: "accepted: right, and proven to be more than --faster percent faster with all inputs",
+        VerbExit.AGAINST: "refused: proven not to be that much faster",
+        VerbExit.COULD_NOT: "inconclusive in this time; or an error, then only standard error has a line",
+        VerbExit.WRONG: "refused: wrong results, or it raises, hangs or ends its process; or so does --base",
+        VerbExit.NO_VERDICT: "refused: it cheats, or exceeds the hardware limit; or the budget is too small",
+    },
+    refuses=True,
 )
-@takes(INPUTS | {"budget": "Of measuring (60)."})
+@takes(INPUTS | {"budget": "Measuring time in seconds. [default: 60]"})
 def command(
     subject: Annotated[
-        str, typer.Argument(help="FILE:FUNCTION or MODULE:FUNCTION, with () for a factory; none with --schema.")
+        str,
+        typer.Argument(
+            help="Changed function: FILE:FUNCTION or MODULE:FUNCTION, with () if it returns the function to call."
+        ),
     ] = "",
-    base: Annotated[str, typer.Option(metavar="REV", help="What it was made from: a commit, branch or tag.")] = "HEAD",
-    new: Annotated[str, typer.Option(metavar="REV", help='The change; "." is the working tree as it is now.')] = ".",
+    base: Annotated[str, typer.Option(metavar="REV", help="Revision to compare with.")] = "HEAD",
+    new: Annotated[
+        str, typer.Option(metavar="REV", help='Revision with the change; "." is the working tree as it is now.')
+    ] = ".",
     faster: Faster = 0.0,
-    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of the answer instead.")] = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON schema of the answer; needs no function.")
+    ] = False,
     **given: Any,
 ) -> None:
-    """Is a change faster, and does it still give the same answers? For programs that propose speed-ups.
+    """Is a change faster, and does it still give the same results? For programs that propose speed-ups.
 
-    The working tree is compared with the last commit, as `compare-revisions` does it: answers first, then time over
-    processes begun anew, then where the difference is. The answer is JSON on standard output, and nothing else;
-    progress goes to standard error.
+    The working tree is compared with the last commit, as `compare-revisions` does: results first, then times over
+    fresh processes, then where the difference is. Standard output has the answer as JSON and nothing else. Progress
+    goes to standard error.
 
     \b
     Exit codes:
@@ -55,7 +65,9 @@ def command(
         print_json(Judgement.model_json_schema(mode="serialization"))
         return
     if not subject:
-        raise Failure("name what was changed: FILE:FUNCTION or MODULE:FUNCTION")
+        raise Failure(
+            "no function is named; example: workbench judge-change mypackage.text:encode --call bench.py:texts"
+        )
     inputs, seconds = inputs_of(given, 60.0)
     result = measured(subject, (base, new), inputs, condition("not-faster", "--faster", faster), seconds, strict=True)
     screens, run = asked_screens(subject, result), str(shown(result.folder.path))

@@ -17,29 +17,27 @@ TEMPLATES = "llama_workbench.templates"
 BUILD = "build_mine"
 """What the template calls its function."""
 
-Folder = Annotated[Path, typer.Option("--folder", help="Where the file goes; it is made where it is missing.")]
+Folder = Annotated[Path, typer.Option("--folder", help="Folder for the file; it is created if it is missing.")]
 CLAIMS = Path("claims")
 
 command = typer.Typer(
-    help="Write a first version of a file: a variant, a claim, a workload, or a comparison of any two functions. It "
-    "has comments and works unchanged.",
+    help="Write a first version of a file: a variant, a claim, a workload, or a test that compares two functions. The "
+    "file has comments and works unchanged.",
     no_args_is_help=True,
 )
 
 
 @command.command("variant")
 def variant(
-    name: Annotated[
-        str, typer.Argument(help="Name of the function that builds the model, or of its file; the variant has it too.")
-    ],
+    name: Annotated[str, typer.Argument(help="Name of the variant, of its file and of the function that builds it.")],
     folder: Folder = Path(),
     source: Annotated[
-        str, typer.Option("--from", metavar="PRESET", help="Copy this preset, with its settings written in.")
+        str, typer.Option("--from", metavar="NAME", help="Copy this built-in variant, with its settings written in.")
     ] = "",
 ) -> None:
-    """Write NAME.py: a Llama in plain PyTorch, or a copy of a preset, to change as you like.
+    """Write NAME.py: a Llama in plain PyTorch, or a copy of a built-in variant, to change as you like.
 
-    A copy is one file that imports no code of ours but `LlamaConfig`, and computes exactly what the preset does.
+    A copy is one file that imports only `LlamaConfig` from the workbench, and computes exactly what the variant does.
 
     \b
     Examples:
@@ -53,12 +51,14 @@ def variant(
     if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
         raise Failure(f"{name!r}: expected the name of a Python function without _ before it, for example build_mine")
     if name in variants.names():
-        raise Failure(f"{name!r}: a variant of this name exists already; `workbench variants` lists them")
+        raise Failure(
+            f"{name!r}: a variant of this name exists already; take another name (`workbench variants` lists them)"
+        )
     path = folder / f"{name}.py"
     baseline = source or "fast"
     text = _copy(source, path) if source else _template("variant.py").replace("FILE.py", str(path))
     if name != BUILD and name in _names_in(text):
-        raise Failure(f"{name!r}: the file has something else of this name; take another")
+        raise Failure(f"{name!r}: the file defines this name already; take another name")
     measure = f"pytest --benchmark --add-variant {path}:{name} --compare {baseline} {name} --workloads prefill-15m-t128"
     _write(path, re.sub(rf"\b{BUILD}\b", name, text), f"workbench check {path}", measure)
 
@@ -70,7 +70,7 @@ def _copy(source: str, path: Path) -> str:
     from llama_workbench.variants.presets import presets
 
     if variants.get(source).name not in presets():
-        raise Failure(f"--from {source}: comes from an installed package; copy its file there")
+        raise Failure(f"--from {source}: comes from an installed package; copy its file yourself")
     if why := cannot_copy(source):
         raise Failure(f"--from {source}: {why}")
     return one_file(source, BUILD, COPY_HEADER.format(source=source, build=BUILD, path=path))
@@ -86,7 +86,7 @@ A copy of {source}, to change as you like. It is timed only while its logits are
 
 @command.command("claim")
 def claim(
-    name: Annotated[str, typer.Argument(metavar="ID", help="The claim's id, for example fusing-helps.")],
+    name: Annotated[str, typer.Argument(metavar="ID", help="Id of the claim, for example fusing-helps.")],
     folder: Folder = CLAIMS,
 ) -> None:
     """Write claims/ID.toml: a claim with every key explained. A claims folder holds nothing else.
@@ -105,7 +105,8 @@ def claim(
 
 @command.command("workload")
 def workload(
-    name: Annotated[str, typer.Argument(help="The workload's name, for example prefill-mine.")], folder: Folder = Path()
+    name: Annotated[str, typer.Argument(help="Name of the workload, for example prefill-mine.")],
+    folder: Folder = Path(),
 ) -> None:
     """Write NAME.toml: one workload, with every key explained. More can be added to the file.
 
@@ -119,7 +120,9 @@ def workload(
     if not re.fullmatch(r"[a-z0-9]+([.-][a-z0-9]+)*", name):
         raise Failure(f"{name!r}: expected small letters and digits with - or . between them, for example prefill-mine")
     if name in workloads():
-        raise Failure(f"{name!r}: a workload of this name ships already; `workbench workloads` lists them")
+        raise Failure(
+            f"{name!r}: a workload of this name ships already; take another name (`workbench workloads` lists them)"
+        )
     path = folder / f"{name}.toml"
     text = _template("workload.toml").replace("WORKLOAD", name).replace("THE-FILE", str(path))
     measure = f"pytest --benchmark --workloads-file {path} --compare team006_before fast"
@@ -128,10 +131,10 @@ def workload(
 
 @command.command("subject")
 def subject(
-    name: Annotated[str, typer.Argument(help="What is compared, in a word, for example tokenizers.")],
+    name: Annotated[str, typer.Argument(help="Name of the test, for example tokenizers.")],
     folder: Folder = Path(),
 ) -> None:
-    """Write test_NAME.py: two functions, their arguments, and a test that compares them.
+    """Write test_NAME.py: two functions, their input generator, and a test that compares them.
 
     \b
     Example:
@@ -167,12 +170,14 @@ def _write(path: Path, text: str, *then: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise Failure(f"{path.parent}: no folder can be made there ({error.strerror})") from error
+        raise Failure(
+            f"{path.parent}: cannot create this folder ({error.strerror}); choose another one with --folder"
+        ) from error
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError as error:
-        raise Failure(f"{path}: exists already; take another name, or remove it") from error
+        raise Failure(f"{path}: exists already; take another name, or delete it") from error
     except OSError as error:
         raise Failure(f"{path}: cannot be written ({error.strerror})") from error
-    write("\n".join([f"{path} is written. Then:", *(f"  {each}" for each in then), ""]))  # not broken into lines
+    write("\n".join([f"{path} is written. Next:", *(f"  {each}" for each in then), ""]))  # not broken into lines

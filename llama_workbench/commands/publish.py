@@ -14,17 +14,18 @@ from .shared import RunArgument, show
 
 def command(
     run: RunArgument,
-    target: Annotated[str, typer.Argument(metavar="URL", help="The folder that the run gets: s3://bucket/runs/NAME")],
-    force: Annotated[bool, typer.Option("--force", help="Replace a run that lies there.")] = False,
+    target: Annotated[str, typer.Argument(metavar="URL", help="New folder of the run, such as s3://bucket/runs/NAME.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace a run that is there already.")] = False,
 ) -> None:
     """Copy a run to another place, and add it to the index of its new folder.
 
-    URLs are those that fsspec knows: s3, gs, az, sftp, file. The library of the file system finds the credentials
-    (`pip install 'llama-workbench[remote]'` brings that of S3; gcsfs, adlfs and paramiko are for gs, az and sftp).
-    Its run.json is written last: who sees it sees a whole run. An upload that breaks off is begun anew by the same
-    command, and the run here stays as it is. The logs of its processes are left out: they name paths of this machine.
+    URLs are those that fsspec knows: s3, gs, az, sftp, file. Each kind of URL needs a package, which finds the
+    credentials: s3fs for s3 (the extra `remote` installs it), gcsfs for gs, adlfs for az, paramiko for sftp.
 
-    RUN may be a URL too, and the target a plain folder: that fetches a run, which then goes on here.
+    run.json is copied last, so that nobody reads half a run. If an upload breaks off, repeat the command; the run here
+    stays as it is. The logs of its processes are not copied, because they contain paths of this machine.
+
+    To fetch a run, give its URL as RUN and a local folder as the target. It can then be resumed here.
 
     \b
     Examples:

@@ -21,30 +21,34 @@ if TYPE_CHECKING:
 def command(
     run: RunArgument,
     profiling: Annotated[
-        bool, typer.Option("--profiling", help="The execution plan's own form: top consumers, bottlenecks, targets.")
+        bool,
+        typer.Option("--profiling", help="Print the form of the teams' plan: top consumers, bottlenecks, targets."),
     ] = False,
     decision: Annotated[
-        bool, typer.Option("--decision", help="Which option each team's own rule picks, from this run's numbers.")
+        bool, typer.Option("--decision", help="Print which option each team's own rule picks, by this run's numbers.")
     ] = False,
     roofline: Annotated[
-        bool, typer.Option("--roofline", help="What share of what this machine can do each variant reaches.")
+        bool, typer.Option("--roofline", help="Print what percentage of the hardware limit each variant reaches.")
     ] = False,
-    claim: Annotated[str | None, typer.Option(metavar="ID", help="Export this claim's evidence to files.")] = None,
-    part: Annotated[str | None, typer.Option(metavar="PART", help="The claim's part, where it has several.")] = None,
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Its evidence as one page, readable offline.")
+    claim: Annotated[
+        str | None, typer.Option(metavar="ID", help="Write this claim's evidence to files instead.")
     ] = None,
-    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Its figure as SVG.")] = None,
+    part: Annotated[str | None, typer.Option(metavar="PART", help="Part of the claim, if it has several.")] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write its evidence to this file, as one page that can be read offline."),
+    ] = None,
+    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Write its figure to this file, as SVG.")] = None,
     png: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Its figure as PNG (needs the extra `export`).")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write its figure to this file, as PNG (needs the extra `export`)."),
     ] = None,
 ) -> None:
-    """Print a run's answer, its time shares, what the dispute's rules make of them, and its roofline; or export a
-    claim's evidence.
+    """Print a run's answer, time breakdown, decisions and roofline; or export a claim's evidence.
 
-    Without an option it prints all that there is, as Markdown, the answer first. The options need a run with phases or
-    with a roofline: one that measured claims about shares of the time, or about the roofline. With --claim it prints
-    nothing: it writes what one verdict rests on, for a pull request or a paper.
+    Without options everything is printed as Markdown, the answer first. The options need a run that measured claims
+    about the time breakdown, or about the roofline. With --claim nothing is printed: the evidence for one verdict is
+    written to files, for a pull request or a paper.
 
     \b
     Examples:
@@ -59,13 +63,13 @@ def command(
         _print(find_run(run), profiling=profiling, decision=decision, roofline=roofline)
         return
     if claim is None:
-        raise Failure(f"--{next(iter(files), 'part')} is about one claim: name it with --claim ID")
+        raise Failure(f"--{next(iter(files), 'part')} needs a claim: add --claim ID")
     if not files:
-        raise Failure(f"--claim {claim} needs a file to write: --html FILE, --svg FILE or --png FILE")
+        raise Failure(f"--claim {claim} needs a file to write: add --html FILE, --svg FILE or --png FILE")
     if profiling or decision or roofline:
-        raise Failure("--profiling, --decision and --roofline are about a whole run: leave them out with --claim")
+        raise Failure("--profiling, --decision and --roofline are about a whole run; leave them out with --claim")
     if len(set(files.values())) < len(files):
-        raise Failure("--html, --svg and --png need a file each")
+        raise Failure("--html, --svg and --png need different files")
     _export(find_run(run), claim, part, files)
 
 
@@ -103,13 +107,13 @@ def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool
     peaks = folder.records(ROOFLINE) if roofline or everything else []
     if roofline and not peaks:
         raise Failure(
-            f"{folder.path}: this run has no roofline; measure one: pytest --benchmark --claims ID, "
+            f"{folder.path}: this run has no roofline; to measure one: pytest --benchmark --claims ID, "
             "with a claim whose metric is roofline (workbench claims)"
         )
     table = folder.read_table(PHASES)
     verdicts, manifest = rejudge(folder)
     dispute, alpha = manifest.dispute, manifest.alpha
-    no_phases = f"this run has no phases; measure some: {dispute.command('phases_of_one')}"
+    no_phases = f"this run has no time breakdown; to measure one: {dispute.command('phases_of_one')}"
     ladder = ladder_of(verdicts, dispute, manifest) if everything else None
     if not len(table) and (profiling or (decision and dispute.numbers.shares)):
         raise Failure(f"{folder.path}: {no_phases}")
@@ -131,7 +135,7 @@ def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool
         write(decision_markdown(dispute, decisions))
     elif decision:
         asked = dispute.numbers.shares_of
-        lacks = f"no phases of {asked}, whose shares the rules ask about" if dispute.rule else "no rules of any team"
+        lacks = f"no time breakdown of {asked}, which the rules ask about" if dispute.rule else "no rules of any team"
         raise Failure(f"{folder.path}: this run has {lacks}")
     if everything and not len(table):
         write(f"Where the time goes: {no_phases}\n")
@@ -147,7 +151,7 @@ def _print_fleet(folder: RunFolder, everything: bool) -> None:
     judged, dispute = verdicts_of(FleetFolder(folder.path)), folder.manifest().dispute
     runs = [str(folder.path / each.folder) for each in judged.machines if each.folder]
     if not everything:
-        raise Failure(f"{folder.path}: a run of several machines; name that of one: workbench report {runs[0]}")
+        raise Failure(f"{folder.path}: a run of several machines; name the run of one: workbench report {runs[0]}")
     write(f"# The answer\n\n{answer_markdown(judged.verdicts, dispute)}\n")
     write(machine_markdown(judged.verdicts, judged.over))
     write("".join(f"\nMore about one machine: workbench report {run}" for run in runs) + "\n")

@@ -24,22 +24,23 @@ if TYPE_CHECKING:
     {
         VerbExit.DONE: SessionExit.DONE.meaning,
         VerbExit.AGAINST: "a condition of --fail-if is met",
-        VerbExit.COULD_NOT: "refused, or could not: the reason is printed, and the run is as it was",
+        VerbExit.COULD_NOT: "cannot be resumed: the reason is printed, and the run is as it was",
         VerbExit.INTERRUPTED: SessionExit.INTERRUPTED.meaning,
-    }
+    },
+    refuses=True,
 )
 @takes({option.name: option.again for option in every_option() if option.again})
 def command(run: RunArgument, **given: Any) -> None:
-    """Go on with a run that was interrupted or killed, or ended with open verdicts.
+    """Continue a run that was interrupted or killed, or ended with inconclusive verdicts.
 
-    It measures the same plan in the same folder: all finished rounds are kept, variants pass their gates anew, and the
-    same stopping rule goes on over old and new rounds together. `pytest --benchmark --continue RUN` does the same.
+    The same plan is measured in the same folder. All finished rounds are kept, outputs are checked again, and old and
+    new rounds together decide when to stop. `pytest --benchmark --continue RUN` does the same.
 
-    Runs keep no paths: code of yours is looked for in the folder where the command is given. If it is not there,
-    give it again; the message says how.
+    Runs do not store paths. Your code is looked for in the current folder; if it is not there, pass it again. The
+    message says how.
 
-    It is refused where new rounds would not match the old ones: the code of a variant or of the workbench, a
-    library, the machine, the weights, or the text of a claim changed. What was left out of the run stays out.
+    A run cannot be resumed if new rounds would not match the old ones: because the code of a variant or of the
+    workbench, a library, the machine, the weights or the text of a claim changed. What was excluded stays excluded.
 
     \b
     Exit codes:
@@ -97,6 +98,6 @@ def _show(result: Result, options: Options) -> None:
     if result.verdicts:
         show(verdict_report(result.verdicts, result.manifest, explanations_in(result.folder)))
     if command := further(result.folder.path, result.verdicts, result.manifest, options):
-        write(f"go on: {command}\n")
+        write(f"to continue: {command}\n")
     for condition in result.failed_conditions():
         show(Text(f"fails: --fail-if {condition}"))

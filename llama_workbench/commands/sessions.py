@@ -11,14 +11,16 @@ from .shared import Failure, warn_changed, write
 
 
 def command(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN", help="Folders, names or URLs of runs of one code.")],
+    runs: Annotated[list[str], typer.Argument(metavar="RUN", help="Runs of the same code: folders, names or URLs.")],
 ) -> None:
-    """By how much do runs of the same code differ, beyond what the processes within each differ by?
+    """Measure run-to-run variation of unchanged code.
 
-    Measure the same, unchanged code with the same command at least ten times, hours apart. What is printed goes into
-    your pyproject.toml: then `workbench compare` allows for so much between two runs, and for no flat tolerance. One
-    table for each kind of workload and each variant; put a pattern such as "*" in the place of a variant's name where
-    it shall hold for all. In percent: the standard deviation, and what it is at most (95 %).
+    Measure the same code with the same command at least ten times, hours apart. Put what this command prints into your
+    pyproject.toml. `workbench compare` then allows for this variation between two runs, and for no flat tolerance.
+
+    There is one table for each kind of workload and each variant; replace a variant's name by a pattern such as "*"
+    to apply a table to all. Values are in percent: the standard deviation beyond what the processes of one run differ
+    by, and its upper bound (95 %).
 
     \b
     Examples:

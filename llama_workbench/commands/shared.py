@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from llama_workbench.harness.calls.source import Source
     from llama_workbench.harness.store.folder import RunFolder, RunSummary
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Folder of a run, its name under results/, or a URL.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+RunArgument = Annotated[
+    str, typer.Argument(metavar="RUN", help="Run: its folder, its name under results/, or its URL.")
+]
 
 
 def takes(options: Mapping[str, str]) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -47,20 +49,29 @@ def takes(options: Mapping[str, str]) -> Callable[[Callable[..., None]], Callabl
     return decorated
 
 
-def ends(more: Mapping[int, str]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorates the function of a verb: below "Exit codes:" its help lists them. more: as in `VerbExit.listed`."""
+def ends(more: Mapping[int, str], *, refuses: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorates the function of a verb: its help has its exit codes, see `with_exits`."""
 
     def decorated(command: Callable[..., None]) -> Callable[..., None]:
-        head = "Exit codes:\n"
-        command.__doc__ = inspect.cleandoc(command.__doc__ or "").replace(head, f"{head}{VerbExit.listed(more)}\n")
+        command.__doc__ = with_exits(inspect.cleandoc(command.__doc__ or ""), more, refuses=refuses)
         return command
 
     return decorated
 
 
+def with_exits(help_: str, more: Mapping[int, str], *, refuses: bool = False) -> str:
+    """The help of a verb with its exit codes below "Exit codes:": those that every verb has, and more, as in
+    `VerbExit.listed`. refuses: whether it leaves out wrong code, so that it has all of them."""
+    codes: set[int] = {*VerbExit} if refuses else {VerbExit.DONE, VerbExit.COULD_NOT, VerbExit.INTERRUPTED, *more}
+    lines = zip(VerbExit, VerbExit.listed(more).splitlines(), strict=True)
+    listed = "\n".join(line for code, line in lines if code in codes)
+    head = "Exit codes:\n"
+    return help_.replace(head, f"{head}{listed}\n")
+
+
 def _parameter(option: Option, help_: str) -> inspect.Parameter:
     metavar = " ".join(option.metavar) if isinstance(option.metavar, tuple) else option.metavar
-    words = typer.Option(f"--{option.name}", metavar=metavar, help=help_)
+    words = typer.Option(*option.names(), metavar=metavar, help=help_)
     kind = option.typed if option.typed is bool else option.typed | None
     default = False if option.typed is bool else None
     return inspect.Parameter(
@@ -98,7 +109,7 @@ def run_of_one_machine(name: str) -> RunFolder:
 
     run = find_run(name)
     if is_fleet(run.manifest()):
-        raise Failure(f"{run.path}: a run of several machines; name that of one, below {run.path}/machines")
+        raise Failure(f"{run.path}: a run of several machines; name one of the runs in {run.path}/machines")
     return run
 
 
@@ -111,7 +122,7 @@ def warn_changed(run: RunFolder, *, read: Collection[str], rewritten: Collection
 
     for error in run.changed(besides=read):
         replaced = error.path.name in rewritten
-        text = f"{error.path}: {error.problem}. It is written anew." if replaced else str(error)
+        text = f"{error.path}: {error.problem}. It is written again." if replaced else str(error)
         if error.path.name not in read:
             warnings.warn(text, RunWarning, stacklevel=2)
 

@@ -24,15 +24,15 @@ LEAST_WIDTH = 60  # characters of a line of code with its time and number
 def command(
     run: RunArgument,
     claim: Annotated[
-        str, typer.Option(metavar="ID", help="Of a run of claims: show what this one compares, on each workload.")
+        str, typer.Option(metavar="ID", help="For a run of claims: show what this claim compares, on each workload.")
     ] = "",
-    code: Annotated[bool, typer.Option("--code/--no-code", help="Whether the lines that cost are shown.")] = True,
-    markdown: Annotated[bool, typer.Option("--markdown", help="As Markdown, for a pull request.")] = False,
+    code: Annotated[bool, typer.Option("--code/--no-code", help="Show the lines of code that take the time.")] = True,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, for a pull request.")] = False,
 ) -> None:
-    """Show each comparison of a run on one screen: who is faster, what a call costs, where the difference is, in which
-    lines, and what to do.
+    """Show each comparison of a run on one screen: which is faster, what a call costs, where the difference is, and
+    what to do.
 
-    The run looked for the difference in functions whose times differ, and in models measured with --profile.
+    The difference is located for functions whose times differ, and for models that were measured with --profile.
 
     \b
     Examples:
@@ -69,9 +69,11 @@ def _why_nothing(claim: str, claims: Collection[str]) -> str:
     from llama_workbench.variants.spelling import did_you_mean
 
     if not claim:
-        return "this run compares no two sides by name; of a run of claims choose one with --claim ID"
+        return (
+            "this run compares no two functions or variants by name; if it measured claims, choose one with --claim ID"
+        )
     if claim in claims:
-        return f"{claim} compares the times of no two sides here"
+        return f"{claim} compares no times in this run"
     return f"it has no claim {claim}; {did_you_mean(claim, claims, 'its verdicts name them')}"
 
 

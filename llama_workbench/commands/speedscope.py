@@ -12,10 +12,19 @@ from .shared import write
 
 def command(
     archive: Annotated[
-        Path | None, typer.Option(help="What `npm pack` made of that version elsewhere; then npm is not asked.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Install from this file, which `npm pack` wrote elsewhere. [default: npm downloads it]"
+        ),
     ] = None,
 ) -> None:
-    """Install speedscope, the viewer that the dashboard opens raw profiles in: one version, by npm, hash checked."""
+    """Install speedscope, the viewer in which the dashboard opens raw profiles. npm fetches one version, and its hash
+    is checked.
+
+    \b
+    Examples:
+      workbench speedscope
+    """
     from llama_workbench.dashboard.flames.viewer import VERSION, install
 
-    write(f"speedscope {VERSION} lies in {install(archive)}\n")
+    write(f"speedscope {VERSION} is installed in {install(archive)}\n")

@@ -11,17 +11,19 @@ from .shared import AsJson, print_json, show, table
 
 
 def command(
-    name: Annotated[str | None, typer.Argument(help="Show this one, axis by axis.", show_default=False)] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Show this variant, choice by choice. [default: list all]", show_default=False)
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the variants, or show one of them axis by axis.
+    """List the variants, or show one of them choice by choice.
 
     \b
     --json prints a list, or with NAME one object:
       {"name", "description", "source", "factors": {axis: level}, "installed": true|false}
 
     \b
-    Engines are optional packages. For one that is missing, the table says what to install.
+    Engines are optional packages. If one is missing, the table says what to install.
 
     \b
     Examples:

@@ -12,10 +12,13 @@ from .shared import AsJson, print_json, show, table
 
 
 def command(
-    file: Annotated[Path | None, typer.Option("--file", metavar="FILE", help="List those of a file of yours.")] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", metavar="FILE", help="List the workloads of this file. [default: those that ship]"),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the workloads: what a model is asked to do.
+    """List the workloads: what models are timed on.
 
     \b
     --json prints a list of the workloads as in datasets/workloads.toml, families expanded:
@@ -34,7 +37,7 @@ def command(
     if as_json:
         print_json([workload.model_dump(mode="json") for workload in every])
         return
-    rows = table("workload", "geometry", "what is done")
+    rows = table("workload", "model shape", "what is done")
     for workload in every:
         rows.add_row(Text(workload.name), Text(workload.geometry), Text(workload.description))
     show(rows)
