@@ -1,4 +1,4 @@
-"""README.md and VERDICTS.md say what the committed run gives."""
+"""Documents say what the committed runs and trials give."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import pytest
 
 from llama_workbench import ROOT
-from llama_workbench.harness.calibrate.rates import in_a_sentence, in_tables
+from llama_workbench.harness.calibrate.rates import in_documents
 from llama_workbench.harness.calibrate.record import FILE, read_trials
 from llama_workbench.harness.fleet.rejudge import rejudge
 from llama_workbench.harness.report.stored import evidence_of
@@ -29,15 +29,14 @@ def test_rates_are_those_of_the_committed_trials() -> None:
     file = ROOT / "results" / FILE
     trials = read_trials(file) if file.exists() else []
     assert sum(trial.busy for trial in trials) == pytest.approx(len(trials) / 2, rel=0.05)
-    assert in_a_sentence(trials) in (ROOT / "README.md").read_text(encoding="utf-8")
-    assert in_tables(trials) in (ROOT / "METHODOLOGY.md").read_text(encoding="utf-8")
-
-
-def test_links_of_the_documents_lead_somewhere() -> None:
-    for document in ROOT.glob("*.md"):
-        text = document.read_text(encoding="utf-8")
-        for target in re.findall(r"\]\(([^)\s#:]+)(?:#[^)]*)?\)", text):
-            assert (ROOT / target).exists(), f"{document.name}: {target}"
+    places = {
+        "calibration-short": "README.md",
+        "calibration": "docs/validation.md",
+        "calibration-tables": "METHODOLOGY.md",
+    }
+    for name, text in in_documents(trials).items():
+        block = f"<!-- {name}:begin -->\n{text.strip()}\n<!-- {name}:end -->"
+        assert block in (ROOT / places[name]).read_text(encoding="utf-8"), name
 
 
 def test_the_committed_sessions_are_those_of_the_page() -> None:

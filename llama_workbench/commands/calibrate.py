@@ -82,8 +82,8 @@ def command(
                 imports in another order, an unused import, other docstrings, another module; new ones each time
     planted     1, 2, 3, 5 or 10 % more of the same work on one side
 
-    --write fills the lines between <!-- calibration:begin --> and <!-- calibration:end --> with a sentence, and those
-    of calibration-tables with the tables.
+    --write fills the lines between <!-- calibration:begin --> and <!-- calibration:end --> with a paragraph, those
+    of calibration-short with a sentence, and those of calibration-tables with the tables.
 
     \b
     --json prints:
@@ -100,7 +100,7 @@ def command(
       workbench calibrate --minutes 240         unattended
       workbench calibrate --trials 20 --only planted-3 --kinds functions --budget 20 --file three.jsonl
     """
-    from llama_workbench.harness.calibrate.rates import in_a_sentence, in_tables
+    from llama_workbench.harness.calibrate.rates import in_documents
     from llama_workbench.harness.report.markdown import update_file
 
     asked, interrupted = _selection(kinds, only, cases), False
@@ -118,7 +118,7 @@ def command(
     if interrupted:
         raise typer.Exit(130)
     for path in into or ():
-        update_file(path, {"calibration-tables": in_tables(selected), "calibration": in_a_sentence(selected)})
+        update_file(path, in_documents(selected))
 
 
 def _selection(kinds: str, only: str, cases: str) -> Selection:

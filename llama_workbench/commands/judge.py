@@ -29,10 +29,11 @@ A run of several machines (workbench combine) is judged over them.
 Of a run at a URL nothing is rewritten.
 
 --write fills each pair of lines <!-- NAME:begin --> and <!-- NAME:end --> that the file has:
-"answer" (the headline, and a line for each main claim), "headlines" (a row for each), "rules" (what each team's own
-rule picks), "ladder" (what is left to gain, step by step), "verdicts" (every verdict), "session" (how far --session
-agrees), "gallery" (an argument each). With --session an answer is one that both runs give, an interval reaches from
-the lowest to the highest end of theirs, and a column has what each says by itself.
+"answer" (the headline, and a line for each main claim), "answer-short" (the headline, and the first lines),
+"headlines" (a row for each), "rules" (what each team's own rule picks), "ladder" (what is left to gain, step by
+step), "verdicts" (every verdict), "session" (how far --session agrees), "gallery" (an argument each). With --session
+an answer is one that both runs give, an interval reaches from the lowest to the highest end of theirs, and a column
+has what each says by itself.
 
 \b
 Exit codes:
@@ -171,7 +172,7 @@ def _update(
     check: bool,
 ) -> None:
     """Write or check the files. Exit code 1 where one is out of date."""
-    from llama_workbench.harness.report.answer import answer_markdown, headlines
+    from llama_workbench.harness.report.answer import IN_SHORT, answer_markdown, headlines
     from llama_workbench.harness.report.decision import picks_markdown, picks_of
     from llama_workbench.harness.report.ladder import ladder_markdown, ladder_of
     from llama_workbench.harness.report.markdown import markdown_table, sessions_markdown, update_file
@@ -184,6 +185,7 @@ def _update(
     for file in targets:
         blocks = {
             "answer": answer_markdown(shown.verdicts, dispute),
+            "answer-short": answer_markdown(shown.verdicts, dispute, most=IN_SHORT),
             "headlines": headlines(shown.verdicts, dispute),
             "ladder": ladder_markdown(ladder) if ladder else "This run has not measured it.",
             "rules": picks_markdown(picks_of(shown.decisions)),
@@ -222,6 +224,7 @@ def _gallery(
 
 def _again(run: Path, files: list[Path], session: str | None) -> str:
     """The command that fills the files again, as it is typed in the folder of the first."""
-    place = Path(os.path.relpath(run.resolve(), files[0].resolve().parent)).as_posix()
+    folder = files[0].resolve().parent
+    place, *written = (Path(os.path.relpath(each.resolve(), folder)).as_posix() for each in (run, *files))
     other = f" --session {session}" if session else ""
-    return f"workbench judge {place}{other}" + "".join(f" --write {file.name}" for file in files)
+    return f"workbench judge {place}{other}" + "".join(f" --write {file}" for file in written)
