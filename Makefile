@@ -17,7 +17,7 @@ help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
 	@echo '  Pass options with ARGS, for example: make bench ARGS="--claims rope-3x-5x --budget 120"'
 
-bench: $(INSTALLED) ## measure the main claims and print the verdicts
+bench: $(INSTALLED) ## settle the claims by measurement and print the verdicts
 	$(BIN)/pytest --benchmark $(ARGS)
 
 bench-all: $(INSTALLED) ## the same for the whole register, with the long parts (80 minutes)

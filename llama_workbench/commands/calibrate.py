@@ -82,8 +82,8 @@ def command(
                 imports in another order, an unused import, other docstrings, another module; new ones each time
     planted     1, 2, 3, 5 or 10 % more of the same work on one side
 
-    --write fills the lines between <!-- calibration:begin --> and <!-- calibration:end --> with a paragraph, those
-    of calibration-short with a sentence, and those of calibration-tables with the tables.
+    --write fills the lines between <!-- calibration:begin --> and <!-- calibration:end --> with a sentence, and those
+    of calibration-tables with the tables.
 
     \b
     --json prints:

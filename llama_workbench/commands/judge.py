@@ -29,11 +29,10 @@ A run of several machines (workbench combine) is judged over them.
 Of a run at a URL nothing is rewritten.
 
 --write fills each pair of lines <!-- NAME:begin --> and <!-- NAME:end --> that the file has:
-"answer" (the headline, and a line for each main claim), "answer-short" (the headline, and the first lines),
-"headlines" (a row for each), "rules" (what each team's own rule picks), "ladder" (what is left to gain, step by
-step), "verdicts" (every verdict), "session" (how far --session agrees), "gallery" (an argument each). With --session
-an answer is one that both runs give, an interval reaches from the lowest to the highest end of theirs, and a column
-has what each says by itself.
+"answer" (the headline, and a line for each main claim), "headlines" (a row for each), "rules" (what each team's own
+rule picks), "ladder" (what is left to gain, step by step), "verdicts" (every verdict), "session" (how far --session
+agrees), "gallery" (an argument each). With --session an answer is one that both runs give, an interval reaches from
+the lowest to the highest end of theirs, and a column has what each says by itself.
 
 \b
 Exit codes:
