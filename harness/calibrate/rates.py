@@ -252,9 +252,9 @@ NONE_YET = (
 def in_documents(trials: Sequence[Trial]) -> dict[str, str]:
     """What is between the markers of documents, by the name of the block."""
     return {
+        "calibration-tables": in_tables(trials),
         "calibration-short": in_one_line(trials),
         "calibration": in_a_paragraph(trials),
-        "calibration-tables": in_tables(trials),
     }
 
 
