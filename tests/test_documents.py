@@ -17,14 +17,12 @@ from llama_workbench.harness.calls.digest import digest_of
 from llama_workbench.harness.calls.source import parse
 from llama_workbench.harness.report.markdown import update_file
 from llama_workbench.harness.store.folder import RunFolder
-from tests import exit_codes
+from tests import exit_codes, first_comparison
 from tests.test_cli import output
 
 README = ROOT / "README.md"
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), ROOT / "results" / "README.md", *PAGES]
-FIRST = "first-comparison"
-"""The committed run of README's comparison."""
 
 
 def named(path: Path) -> str:
@@ -108,38 +106,26 @@ def test_tolerances_are_those_of_the_code() -> None:
         assert f"a call takes {when} | {percent:.0f} % |" in page
 
 
-def first_files() -> dict[str, str]:
-    """The files of README's comparison: name → text. Each begins with its name in a comment."""
-    blocks = re.findall(r"(?ms)^```python\n# (\w+\.py)\n(.*?)^```$", README.read_text(encoding="utf-8"))
-    return {name: f"# {name}\n{text}" for name, text in blocks}
-
-
-def write_first(folder: Path) -> list[str]:
-    """Write these files. Returns the words of the command behind them."""
-    for name, text in first_files().items():
-        (folder / name).write_text(text, encoding="utf-8")
-    [line] = re.findall(r"(?m)^pytest (--benchmark --compare old\.py.*)$", README.read_text(encoding="utf-8"))
-    return line.split()
-
-
 def test_the_first_comparison_was_measured_with_the_code_that_is_shown(tmp_path: Path) -> None:
-    words = write_first(tmp_path)
-    manifest = RunFolder(ROOT / "results" / "baselines" / FIRST).read_manifest()
+    first_comparison.write_files(tmp_path)
+    manifest = RunFolder(ROOT / "results" / "baselines" / first_comparison.RUN).read_manifest()
+    words = first_comparison.words()
     assert manifest["command"][: 1 + len(words)] == ["pytest", *words]
     sources = [*manifest["sources"]["variants"].values(), *manifest["sources"]["calls"].values()]
-    assert {each["file"] for each in sources} == {*first_files()} and len(sources) == 3
+    assert {each["file"] for each in sources} == {*first_comparison.files()} and len(sources) == 3
     for each in sources:
         assert each["digest"] == digest_of(parse(each["given"], option="", folder=tmp_path))
 
 
 def test_the_functions_of_the_first_comparison_agree(run_pytest: Callable[..., Said], tmp_path: Path) -> None:
-    words = [re.sub(r"\b(?=\w+\.py:)", f"{tmp_path}/", word) for word in write_first(tmp_path)]
+    first_comparison.write_files(tmp_path)
+    words = [re.sub(r"^(?=\w+\.py:)", f"{tmp_path}/", word) for word in first_comparison.words()]
     said = run_pytest(*words, "--benchmark-disable", f"--run-dir={tmp_path / 'run'}")
     assert said.returncode == 0, said.stdout
 
 
 def test_the_screen_in_the_readme_is_what_show_prints(monkeypatch: pytest.MonkeyPatch) -> None:
-    screen = README.read_text("utf-8").partition("<!-- screen:begin -->\n```\n")[2].partition("```\n<!-- screen:end")[0]
-    monkeypatch.setenv("COLUMNS", "100")
-    printed = "".join(f"{line.rstrip()}\n" for line in output("show", FIRST).splitlines())
-    assert "Where the difference is" in screen and printed.startswith(screen)
+    monkeypatch.setenv("COLUMNS", first_comparison.COLUMNS)
+    shown = first_comparison.block(output(*first_comparison.SHOW))
+    assert f"<!-- screen:begin -->\n{shown}\n<!-- screen:end -->" in README.read_text(encoding="utf-8")
+    assert "How sure: 99 % " in shown and "Where the difference is" in shown
