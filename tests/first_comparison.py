@@ -1,5 +1,5 @@
-"""The first comparison of README: `python -m tests.first_comparison` measures it with the files and the command that are
-shown there, keeps the run, and writes its screen into README. With the word `screen` only the screen is written again.
+"""The first comparison of README: `python -m tests.first_comparison` measures it with the files and the command that
+are shown there, keeps the run, and writes its screen into README. With the word `screen` it only writes the screen.
 """
 
 from __future__ import annotations
