@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The first hours of a stranger, in an empty folder, with nothing but the installed package: `tests/stranger.sh BIN FOLDER`
-# (BIN: the folder with python, pytest and workbench). Each step is a command that README or a help names, says what it is
+# (BIN: the folder with python, pytest and workbench). Each step is a command that a document or a help names, says what it is
 # for, and must have the exit code before it. What a step prints is shown where it is another one.
 set -euo pipefail
 export PATH="$1:$PATH" NO_COLOR=1 COLUMNS=100

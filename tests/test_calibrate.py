@@ -40,7 +40,8 @@ from llama_workbench.harness.calibrate.known import (
 from llama_workbench.harness.calibrate.rates import (
     NONE_YET,
     Rate,
-    in_a_sentence,
+    in_a_paragraph,
+    in_one_line,
     in_tables,
     pair_row,
     pair_rows,
@@ -376,13 +377,16 @@ def test_rates_are_of_verdicts_given_and_by_sort() -> None:
     assert (found["busy"].wrong, found["quiet"].wrong) == (Rate(1, 1), Rate(0, 2))
     assert found["functions, +5 % work"].found == Rate(1, 2) and found["all"].fired == Rate(1, 5)
     assert found["models"].seconds is None and found["functions"].seconds == 12.0
-    sentence = in_a_sentence(trials)
-    assert "Of 5 comparisons whose outcome was known (2 beside busy neighbours), 3 got a verdict." in sentence
-    assert "Wrong were 1 of 3: 33.3 % [0.8, 90.6]" in sentence and "1 of 2: 50.0 % [1.3, 98.7] were called" in sentence
+    told = in_a_paragraph(trials)
+    assert told.startswith("5 comparisons had a known outcome; 2 of them ran beside other load. 3 got a verdict.")
+    assert "Wrong verdicts: 1 of 3: 33.3 % [0.8, 90.6] (95 % interval)." in told
+    assert "reported as different: 1 of 2: 50.0 % [1.3, 98.7]." in told
+    line = "Of 3 verdicts on comparisons whose outcome was known, 1 was wrong: 33.3 % [0.8, 90.6] (95 % interval)."
+    assert in_one_line(trials) == line
 
 
 def test_without_trials_nothing_is_promised() -> None:
-    assert in_a_sentence([]) == in_tables([]) == NONE_YET and not rows([]) and not pair_rows([])
+    assert in_one_line([]) == in_a_paragraph([]) == in_tables([]) == NONE_YET and not rows([]) and not pair_rows([])
 
 
 def test_a_pair_is_counted_once() -> None:
@@ -437,7 +441,8 @@ def test_rates_of_pairs_count_those_that_can_say_something() -> None:
     found = pair_row("x", pairs_of(trials))
     assert (found.pairs, found.apart, found.contradicted) == (4, Rate(1, 3), Rate(1, 3))
     assert "| functions, twins | 4 | 33 [0.84, 90.6] | 33 [0.84, 90.6] |" in in_tables(trials)
-    assert "Of 4 comparisons that were measured twice, 1 of 3: 33.3 %" in in_a_sentence(trials)
+    told = in_a_paragraph(trials)
+    assert "4 comparisons were measured twice. Pairs of intervals that do not overlap: 1 of 3: 33.3 %" in told
 
 
 # -- the file ----------------------------------------------------------------------------------------------------------
@@ -511,12 +516,14 @@ def test_the_command_goes_on_where_it_was_stopped(
     assert len(pretended.known) == 7 and len(read_trials(file)) == 6
     assert "0 [0, 46]" in out and "about" in told and "pairs of runs of" in out
     document = tmp_path / "README.md"
-    document.write_text("before\n<!-- calibration:begin -->\n<!-- calibration:end -->\nafter\n")
+    markers = (f"<!-- {name}:begin -->\n<!-- {name}:end -->\n" for name in ("calibration", "calibration-short"))
+    document.write_text(f"before\n{''.join(markers)}after\n")
     tables = tmp_path / "TABLES.md"
     tables.write_text("<!-- calibration-tables:begin -->\n<!-- calibration-tables:end -->\n")
     verb.command(trials=6, only="twins", kinds="functions", file=file, into=[document, tables])  # nothing is left to do
     assert len(pretended.known) == 7
-    assert "Of 6 comparisons whose outcome was known (3 beside busy neighbours)" in document.read_text()
+    assert "6 comparisons had a known outcome; 3 of them ran beside other load." in document.read_text()
+    assert "Of 6 verdicts on comparisons whose outcome was known, 0 were wrong" in document.read_text()
     assert "| all | 6 | 100 [54, 100] | 0 [0, 46] |" in tables.read_text()
     with pytest.raises(ReadmeError, match="no such file"):
         verb.command(trials=6, only="twins", kinds="functions", file=file, into=[tmp_path / "nothing.md"])

@@ -21,6 +21,13 @@ from llama_workbench.harness.store.verdict_schema import Effect
 
 RUNS = sorted(path.parent for path in (ROOT / "results" / "baselines").glob("*/run.json"))
 NUMBERS = ("ratio", "value", "low", "high", "seconds")
+DISPUTE = "docs/results/llama-dispute.md"
+BLOCKS = {
+    "README.md": ("answer-short",),
+    DISPUTE: ("answer", "headlines", "session", "ladder", "rules"),
+    "VERDICTS.md": ("verdicts",),
+}
+"""The documents over both sessions, and what is written into each."""
 
 
 def exact(effect: dict[str, Any]) -> dict[str, Any]:
@@ -60,18 +67,16 @@ def test_verdicts_and_intervals_are_those_that_were_committed(run: Path) -> None
 def test_what_is_made_from_the_run_is_up_to_date(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """README.md and VERDICTS.md say what the committed run gives."""
+    """README.md, the dispute's page and VERDICTS.md say what the committed runs give."""
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr("llama_workbench.harness.fleet.rejudge.rejudge", lambda run, claims_folder: judged(run.path))
     with pytest.raises(SystemExit) as ended:
-        written = ["--write", "README.md", "--write", "VERDICTS.md"]
+        written = [word for file in BLOCKS for word in ("--write", file)]
         main(["judge", "reference", "--session", "reference-second", *written, "--check"])
-    assert (ended.value.code, capsys.readouterr().err) == (0, "README.md: up to date\nVERDICTS.md: up to date\n")
-    readme, verdicts = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "VERDICTS.md"))
-    assert all(
-        readme.count(f"<!-- {name}:begin -->") == 1 for name in ("answer", "headlines", "ladder", "rules", "session")
-    )
-    assert verdicts.count("<!-- verdicts:begin -->") == 1
+    assert (ended.value.code, capsys.readouterr().err) == (0, "".join(f"{file}: up to date\n" for file in BLOCKS))
+    for file, blocks in BLOCKS.items():
+        text = (ROOT / file).read_text(encoding="utf-8")
+        assert all(text.count(f"<!-- {name}:begin -->") == 1 for name in blocks), file
 
 
 def test_a_make_bench_contradicts_no_interval_over_both_sessions() -> None:
@@ -90,7 +95,7 @@ def effects_of(run: str) -> dict[tuple[str, str], Effect]:
     return {(one.part, effect.workload): effect for one in verdicts for effect in one.effects}
 
 
-@pytest.mark.parametrize("document", ["README.md", "METHODOLOGY.md"])
+@pytest.mark.parametrize("document", [DISPUTE, "METHODOLOGY.md"])
 def test_what_is_said_of_compiled_products_was_measured(document: str) -> None:
     text = " ".join((ROOT / document).read_text(encoding="utf-8").split())
     effects = effects_of("fast-is-level")

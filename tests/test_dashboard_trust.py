@@ -204,7 +204,7 @@ def test_the_page_tells_how_often_verdicts_are_wrong(page: Opener, tmp_path: Pat
     append(tmp_path / FILE, [trial(7, seed=seed).model_dump_json() for seed in (1, 2)])
     app = page(tmp_path, run="one")
     assert not app.exception
-    assert "Of 2 comparisons whose outcome was known (0 beside busy neighbours), 2 got a verdict" in everything(app)
+    assert "2 comparisons had a known outcome; 0 of them ran beside other load. 2 got a verdict" in everything(app)
     rates = next(frame.value for frame in app.dataframe if "of these wrong, %" in frame.value)
     pairs = next(frame.value for frame in app.dataframe if "no common point, %" in frame.value)
     assert rates["of these wrong, %"][0] == "0 [0, 84]" and pairs["no common point, %"][0] == "0 [0, 97.5]"

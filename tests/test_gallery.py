@@ -13,7 +13,6 @@ from llama_workbench.commands.app import main
 from llama_workbench.harness.claims.dispute import load_folder
 from llama_workbench.harness.report.gallery import gallery_markdown
 from llama_workbench.harness.store.verdict_schema import Effect
-from tests.test_cli import output
 from tests.verdicts import a_verdict, an_effect
 
 pytestmark = pytest.mark.usefixtures("warm")
@@ -50,15 +49,6 @@ def test_the_page_is_what_the_committed_run_says(
     with pytest.raises(SystemExit) as ended:
         main(["judge", *name, "--write", file, "--check"])
     assert (ended.value.code, capsys.readouterr().err) == (0, f"{file}: up to date\n")
-
-
-def test_the_screen_in_the_readme_is_what_show_prints(monkeypatch: pytest.MonkeyPatch) -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    screen = readme.partition("<!-- screen:begin -->\n```\n")[2].partition("```\n<!-- screen:end -->")[0]
-    monkeypatch.setenv("COLUMNS", "100")
-    said = output("show", "public", "--claim", "tiktoken-faster")
-    printed = "".join(f"{line.rstrip()}\n" for line in said.splitlines())
-    assert screen.startswith("tiktoken is ") and "Where the difference is" in screen and screen in printed
 
 
 def test_every_public_argument_has_its_threads_and_its_command() -> None:

@@ -1,6 +1,6 @@
 """How often are other tools wrong, and this one? `python -m tests.versus_trials 200` goes on until there are so many
-trials and prints the table; `make versus` does the same. With the names of documents (README.md results/README.md) it
-is also written there, between its markers, and the picture is drawn (results/versus.svg).
+trials and prints the table; `make versus` does the same. With the names of documents (README.md docs/validation.md
+results/README.md) it is also written there, between its markers, and the picture is drawn (results/versus.svg).
 
 A trial is a comparison of two functions whose outcome is known (`harness.calibrate.known`): identical texts, the same
 work in other clothes, or a known share more of it in `new`. All tools measure it one after the other, in drawn order,
@@ -284,14 +284,21 @@ def with_alone(known: Sequence[Trial], trials: Sequence[record.Trial]) -> str:
     )
 
 
+def in_two_lines(known: Sequence[Trial], trials: Sequence[record.Trial]) -> str:
+    """The same code, and more work."""
+    (ours, *others), own = rows(known), alone(trials)
+    return (
+        f"- The same code: this workbench calls it different in {ours.alarms.count} of {ours.alarms.of} trials (and in "
+        f"{own.count:,} of {own.of:,} trials of its own), the others in {_between(row.alarms for row in others)}.\n"
+        f"- More work: {_found(ours, *others)}."
+    )
+
+
 def in_short(known: Sequence[Trial], trials: Sequence[record.Trial]) -> str:
     """In a few lines: the same code, more work, and thresholds chosen afterwards."""
-    ours, *others = rows(known)
-    own, of_long = alone(trials), [each for each in known if each.case in LONG_CALLS]
+    of_long = [each for each in known if each.case in LONG_CALLS]
     lines = (
-        f"- The same code: this workbench calls it different in {ours.alarms.count} of {ours.alarms.of} trials (and in "
-        f"{own.count:,} of {own.of:,} trials of its own), the others in {_between(row.alarms for row in others)}.",
-        f"- More work: {_found(ours, *others)}.",
+        in_two_lines(known, trials),
         f"- Of these, calls of some ten milliseconds: {_found(*rows(of_long))}.",
         f"- With the threshold that suits each best, chosen afterwards so that at most {100 * ALLOWED:.0f} % of the "
         "same code is called different:",
@@ -388,6 +395,7 @@ def best_in_hindsight(known: Sequence[Trial]) -> str:
 def blocks(known: Sequence[Trial], trials: Sequence[record.Trial]) -> dict[str, str]:
     """What stands between the markers of documents, by the name of the block. trials: of this workbench alone."""
     return {
+        "versus-short": in_two_lines(known, trials),
         "versus": in_short(known, trials),
         "versus-table": tables(known),
         "versus-alone": with_alone(known, trials),

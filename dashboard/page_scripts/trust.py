@@ -80,7 +80,7 @@ def show_calibration() -> None:
         blocks.command(CALIBRATE_COMMAND)
         return
     trials = read
-    blocks.say(rates.in_a_sentence(trials))
+    blocks.say(rates.in_a_paragraph(trials))
     tables = (
         (rates.RATE_HEADINGS, rates.rows(trials), "Rates of comparisons whose outcome was known"),
         (rates.PAIR_HEADINGS, rates.pair_rows(trials), "How often two runs of one comparison disagree"),

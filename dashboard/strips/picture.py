@@ -130,7 +130,7 @@ def first_screen(run: data.Run) -> Json:
 
 
 def main_claims(run: data.Run) -> list[data.Claim]:
-    """The parts that the short table of the README has; where the run has none of them, its first ones."""
+    """The parts that the dispute's short table has; where the run has none of them, its first ones."""
     known = {(each.claim, each.part): each for each in run.claims}
     alone = {each.claim: each for each in run.claims if not each.part}
     parts = [known.get((name, part or "")) or alone.get(name) for name, part in run.dispute.headlines()]

@@ -249,7 +249,27 @@ NONE_YET = (
 )
 
 
-def in_a_sentence(trials: Sequence[Trial]) -> str:
+def in_documents(trials: Sequence[Trial]) -> dict[str, str]:
+    """What is between the markers of documents, by the name of the block."""
+    return {
+        "calibration-tables": in_tables(trials),
+        "calibration-short": in_one_line(trials),
+        "calibration": in_a_paragraph(trials),
+    }
+
+
+def in_one_line(trials: Sequence[Trial]) -> str:
+    """How often verdicts are wrong, in a sentence."""
+    total = row("all", trials)
+    if not total.given.count:
+        return NONE_YET
+    return (
+        f"Of {total.given.count:,} verdicts on comparisons whose outcome was known, {total.wrong.count:,} "
+        f"{'was' if total.wrong.count == 1 else 'were'} wrong: {total.wrong} (95 % interval)."
+    )
+
+
+def in_a_paragraph(trials: Sequence[Trial]) -> str:
     """How often verdicts are wrong, and runs disagree, in words."""
     if not trials:
         return NONE_YET
@@ -258,9 +278,9 @@ def in_a_sentence(trials: Sequence[Trial]) -> str:
     different = Rate.among(trial.answer in DIFFERENT for trial in same if trial.work == TWINS)
     pairs = pair_row("all", pairs_of(trials))
     return (
-        f"Of {total.trials:,} comparisons whose outcome was known ({busy:,} beside busy neighbours), "
-        f"{total.given.count:,} got a verdict. Wrong were {total.wrong.counted} (95 % interval). Of twins, which do "
-        f"the same work in other clothes, {different.counted} were called different. Of {pairs.pairs:,} comparisons "
-        f"that were measured twice, {pairs.apart.counted} had intervals without a common point, and "
-        f"{pairs.contradicted.counted} got another word the second time."
+        f"{total.trials:,} comparisons had a known outcome; {busy:,} of them ran beside other load. "
+        f"{total.given.count:,} got a verdict. Wrong verdicts: {total.wrong.counted} (95 % interval). Equivalent code, "
+        f"renamed and reordered, that was reported as different: {different.counted}. {pairs.pairs:,} comparisons were "
+        f"measured twice. Pairs of intervals that do not overlap: {pairs.apart.counted}. Pairs of verdicts that "
+        f"differ: {pairs.contradicted.counted}."
     )

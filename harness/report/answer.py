@@ -1,8 +1,8 @@
 """The answer to the dispute: one sentence, a short line for each main claim, and a short table. Pure functions.
 
-README, `workbench report`, a claim's exported page, the end of the terminal's report and the dashboard all begin with
-what `answer` gives. The questions and which claims come first are the dispute's; verdicts, what was claimed and every
-number come from the run.
+README has the first lines of what `answer` gives. The dispute's page, `workbench report`, a claim's exported page,
+the end of the terminal's report and the dashboard all begin with it. The questions and which claims come first are
+the dispute's; verdicts, what was claimed and every number come from the run.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ UNDECIDED = (Word.INCONCLUSIVE, Word.NOT_EVIDENCE)
 """Verdicts on a side of a grid that leave it open."""
 
 MOST_LINES = 6
+
+IN_SHORT = 5
+"""Lines of the answer in README, which follow its headline."""
 
 NAMED = 2
 """Workloads of a grid, up to which each is named."""
@@ -90,11 +93,11 @@ def _scope(lines: Iterable[Line], dispute: Dispute) -> str:
     return f"({' and '.join(models)}{computed})" if models else ""
 
 
-def answer_markdown(verdicts: Iterable[Verdict], dispute: Dispute) -> str:
-    """The same as Markdown: the headline, then the lines that say more."""
+def answer_markdown(verdicts: Iterable[Verdict], dispute: Dispute, *, most: int | None = None) -> str:
+    """The same as Markdown: the headline, then the lines that say more. most: how many of these; None for all."""
     conclusion = answer(verdicts, dispute)
     lines = [markdown_text(line.sentence) for line in conclusion.lines if line.sentence != conclusion.headline]
-    listed = "".join(f"- {line}\n" for line in lines)
+    listed = "".join(f"- {line}\n" for line in lines[:most])
     return f"**{markdown_text(conclusion.headline)}**\n{chr(10) if listed else ''}{listed}"
 
 

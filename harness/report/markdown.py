@@ -68,7 +68,7 @@ def sessions_markdown(sessions: BothSessions, *, whole: bool = True) -> str:
     """How far two sessions agree: a sentence, and a list of the differences where it is to be `whole`."""
     first, *differences = map(markdown_text, sessions.agreement_lines())
     items = [f"- {line}" for line in differences if whole]
-    return "\n".join([f"Another session, {first}", *[""] * bool(items), *items])
+    return "\n".join([f"A repeat run, {first}", *[""] * bool(items), *items])
 
 
 def _by_question(verdicts: Sequence[Verdict], dispute: Dispute) -> list[Verdict]:

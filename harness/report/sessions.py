@@ -75,8 +75,8 @@ class BothSessions:
         pair = agreement_of(self.first.verdicts, self.second.verdicts)
         other, apart = (len(each) or "none" for each in (pair.other_words, pair.apart))
         lines = [
-            f"{self.second.name}: of {pair.judged} verdicts that both runs settled, {other} in other words; "
-            f"of {pair.compared} intervals in both, {apart} without a common point."
+            f"{self.second.name}: {other} of {pair.judged} verdicts that both runs decided differ; "
+            f"{apart} of {pair.compared} shared intervals do not overlap."
         ]
         if self.differences:
             lines.append(f"{NOT_COMPARABLE}: {'; '.join(self.differences)}")

@@ -114,7 +114,7 @@ def command(
       workbench calibrate --minutes 240         unattended
       workbench calibrate --trials 20 --only planted-3 --kinds functions --budget 20 --file three.jsonl
     """
-    from llama_workbench.harness.calibrate.rates import in_a_sentence, in_tables
+    from llama_workbench.harness.calibrate.rates import in_documents
     from llama_workbench.harness.report.markdown import update_file
 
     asked, interrupted = _selection(kinds, only, cases), False
@@ -134,7 +134,7 @@ def command(
     if interrupted:
         raise typer.Exit(130)
     for path in into or ():
-        update_file(path, {"calibration-tables": in_tables(selected), "calibration": in_a_sentence(selected)})
+        update_file(path, in_documents(selected))
 
 
 def _selection(kinds: str, only: str, cases: str) -> Selection:

@@ -181,7 +181,7 @@ def _update(
     check: bool,
 ) -> None:
     """Write or check the files. Exit code 1 where one is out of date."""
-    from llama_workbench.harness.report.answer import answer_markdown, headlines
+    from llama_workbench.harness.report.answer import IN_SHORT, answer_markdown, headlines
     from llama_workbench.harness.report.decision import picks_markdown, picks_of
     from llama_workbench.harness.report.ladder import ladder_markdown, ladder_of
     from llama_workbench.harness.report.markdown import markdown_table, sessions_markdown, update_file
@@ -194,6 +194,7 @@ def _update(
     for file in targets:
         blocks = {
             "answer": answer_markdown(shown.verdicts, dispute),
+            "answer-short": answer_markdown(shown.verdicts, dispute, most=IN_SHORT),
             "headlines": headlines(shown.verdicts, dispute),
             "ladder": ladder_markdown(ladder) if ladder else "This run has not measured it.",
             "rules": picks_markdown(picks_of(shown.decisions)),
@@ -232,6 +233,7 @@ def _gallery(
 
 def _again(run: Path, files: list[Path], session: str | None) -> str:
     """The command that fills the files again, as it is typed in the folder of the first."""
-    place = Path(os.path.relpath(run.resolve(), files[0].resolve().parent)).as_posix()
+    folder = files[0].resolve().parent
+    place, *written = (Path(os.path.relpath(each.resolve(), folder)).as_posix() for each in (run, *files))
     other = f" --session {session}" if session else ""
-    return f"workbench judge {place}{other}" + "".join(f" --write {file.name}" for file in files)
+    return f"workbench judge {place}{other}" + "".join(f" --write {file}" for file in written)
