@@ -461,7 +461,7 @@ def test_a_file_is_continued_and_a_line_that_was_cut_off_is_made_again(tmp_path:
 
 def test_a_file_that_cannot_be_written_is_told_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
-    with pytest.raises(Failure, match=r"taken.*; name another --file") as told:
+    with pytest.raises(Failure, match=r"taken.*; choose another file with --file") as told:
         verb.command(trials=1, file=tmp_path / "taken" / "trials.jsonl")
     assert "\n" not in str(told.value)
 
@@ -558,7 +558,7 @@ def test_without_a_number_it_measures_for_some_minutes(tmp_path: Path, monkeypat
 def test_what_fails_again_and_again_ends_the_measuring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "trials.jsonl"
     monkeypatch.setattr(calibrate, "measured", Pretended(trouble="no pytest", answer="inconclusive").measured)
-    with pytest.raises(CalibrationError, match="3 trials in a row could not be made; the last: no pytest"):
+    with pytest.raises(CalibrationError, match="3 trials in a row failed; the last: no pytest"):
         verb.command(trials=100, file=file)
     assert len(read_trials(file)) == 3
 

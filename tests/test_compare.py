@@ -252,7 +252,7 @@ def test_what_the_same_code_measured_and_what_another_did_differ_by_what_each_wa
     assert row(unlike, "decode-15m-c64", "team005_hybrid").verdict == "cannot tell"
     assert {each.between_percent for each in times(unlike)} == {3.0}
     [said] = [note for note in unlike.notes if "another version" in note]
-    assert "save it anew" in said and "compare-revisions" in said
+    assert "save it again" in said and "compare-revisions" in said
     unsaid = a_run(tmp_path / "unsaid", seed=2, **LIVES | {"manifest": {"unit": "life"}})
     assert {each.between_percent for each in times(compare(unsaid, unsaid, thresholds=by_code))} == {3.0}
 
@@ -352,7 +352,7 @@ def test_sessions_that_cannot_be_put_together_are_refused(tmp_path: Path, base: 
     assert len(shifts(runs)) == 4
     with pytest.raises(ValueError, match="nothing was timed over several processes in 3 or more"):
         shifts(runs[:2])
-    with pytest.raises(ValueError, match="nothing was timed over lives"):
+    with pytest.raises(ValueError, match="nothing was timed over several processes"):
         shifts([measure_standings(base)] * 3)
     elsewhere = a_run(tmp_path / "elsewhere", environment={"torch": "1.0"}, **LIVES)
     with pytest.raises(ValueError, match="of different machines: torch"):

@@ -134,4 +134,4 @@ def test_the_command_names_commit_and_size(
     assert step["low_percent"] < 10 < step["high_percent"] and step["after"] == "3" * 10
     with pytest.raises(SystemExit) as ended:
         main(["history", str(tmp_path / "nowhere")])
-    assert ended.value.code == 2 and "there is no such folder" in capsys.readouterr().err
+    assert ended.value.code == 2 and "no such folder" in capsys.readouterr().err

@@ -254,7 +254,7 @@ def test_a_claim_names_functions_and_what_they_are_called_with(mine: Path) -> No
     assert plan.experiments[0].entered() == ("one-sort", "two-sorts", "one-sort@aa", "function_yardstick")
     for wrong, told in (
         ('evidence = "architecture"', "functions have no trace of operations"),
-        ('baseline = "fast"', "words calls functions, and fast is a model"),
+        ('baseline = "fast"', "words is for functions, and fast is a model"),
         ('workloads = ["prefill-15m-t8"]', "is a function, and prefill-15m-t8 is for models"),
         ('baseline = "none"', "unknown variant 'none'"),
     ):

@@ -117,7 +117,7 @@ def test_pytest_benchmarks_own_compare_reads_it_and_k_selects(quick, run_pytest)
 def test_k_that_leaves_one_side_says_so(run_pytest, tmp_path):
     result = run_pytest("--benchmark", *QUICK, "-k", "team006_after", f"--run-dir={tmp_path / 'run'}")
     assert result.returncode == 5
-    assert "select both sides" in result.stdout + result.stderr
+    assert "select both variants" in result.stdout + result.stderr
 
 
 def test_claims_with_nothing_to_time_here_are_answered(run_pytest, tmp_path):

@@ -79,7 +79,7 @@ def command(
         raise Failure(reason)
     names, added = _names((baseline, variant))
     if names[0] == names[1]:
-        raise Failure(f"{names[0]} is given twice; name two different variants")
+        raise Failure(f"{names[0]} is given twice; name two variants")
     workloads = tuple(dict.fromkeys(workload or DEFAULT_WORKLOADS))
     records = INSTRUCTIONS.form.validate_python(_counted(names, added, workloads))
     rows = [_row(records, name, names) for name in workloads]
