@@ -263,7 +263,7 @@ def in_threads(count):
 
 
 def in_one_thread(count):
-    found = []
+    found: list[int] = []
 
     def every():
         found.extend(sum(range(count // 16 * part % 1000)) for part in range(16))

@@ -289,8 +289,8 @@ def test_one_kind_and_size_may_be_asked_for() -> None:
     ("words", "said"),
     [
         (("modles", "", ""), "--kinds modles: expected functions, allocations, models"),
-        (("", "planted-4", ""), "--only planted-4: there is twins, identical, planted, planted-1"),
-        (("", "", "nothing"), "--cases nothing: there is arithmetic"),
+        (("", "planted-4", ""), "--only planted-4: expected twins, identical, planted, planted-1"),
+        (("", "", "nothing"), "--cases nothing: expected arithmetic"),
         (("models", "", "words"), "--cases words: none of them belongs to --kinds models"),
     ],
 )

@@ -355,7 +355,7 @@ def test_sessions_that_cannot_be_put_together_are_refused(tmp_path: Path, base: 
     with pytest.raises(ValueError, match="nothing was timed over several processes"):
         shifts([measure_standings(base)] * 3)
     elsewhere = a_run(tmp_path / "elsewhere", environment={"torch": "1.0"}, **LIVES)
-    with pytest.raises(ValueError, match="of different machines: torch"):
+    with pytest.raises(ValueError, match="from different machines: torch"):
         shifts([*runs, measure_standings(elsewhere)])
     with pytest.raises(ValueError, match="no reference benchmark in both runs"):
         shifts([*runs, measure_standings(a_run(tmp_path / "without", without=["yardstick"], **LIVES))])

@@ -75,9 +75,9 @@ def test_what_is_said_of_a_gpu_is_in_the_two_runs_on_one() -> None:
         assert f"rewrite gains {ends[0]} to {ends[1]} % in a prefill" in text, name
 
     [worker] = [verdict for verdict in rejudge(run)[0] if verdict.part == "against the worker of TEAM-003"]
-    ends = min(effect.low for effect in worker.effects), max(effect.high for effect in worker.effects)
+    least, most = min(effect.low for effect in worker.effects), max(effect.high for effect in worker.effects)
     for name in ("ON_A_GPU.md", "README.md"):
-        assert f"{ends[0]:.2f}x to {ends[1]:.2f}x" in (ROOT / name).read_text(encoding="utf-8"), name
+        assert f"{least:.2f}x to {most:.2f}x" in (ROOT / name).read_text(encoding="utf-8"), name
 
     now, then = ratios(run), ratios(earlier)
     apart = max(abs(now[pair] / then[pair] - 1) for pair in now.keys() & then.keys())

@@ -86,7 +86,7 @@ def test_a_setting_is_printed_as_it_is_typed(text: str) -> None:
 
 
 def test_a_side_that_is_not_compared_is_told_with_those_that_are(project: Path) -> None:
-    with pytest.raises(SourceError, match="neither is called 'old'; the names are count and new"):
+    with pytest.raises(SourceError, match="no side is called 'old'; they are count and new"):
         functions_of(asked("old:A=1"), [])
     models = Request(compare=("naive", "fast"), of_sides=(own_setting("fast:A=1"),))
     with pytest.raises(PlanError, match="--side-env fast:A=1: only with --call"):

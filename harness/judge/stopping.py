@@ -252,9 +252,9 @@ class StoppingRule:
         verdicts = (*self._verdicts(left), *(self._all_contrasts(),) * bool(open_))
         asked = [len(self.series.get(target.comparison, [])) for target in left if target.question]
         asked += [had for had, _ in open_ if experiment.grid_is_asked]
-        done = min(asked, default=None)
+        fewest = min(asked, default=None)
         yield Remaining(
-            participants, missing > 0, settles, max(rounds), len(rounds), headline, verdicts=verdicts, asked=done
+            participants, missing > 0, settles, max(rounds), len(rounds), headline, verdicts=verdicts, asked=fewest
         )
 
     def _open_contrasts(self, experiment: Experiment) -> list[tuple[int, float]]:

@@ -171,7 +171,7 @@ def _shown(name: str, checked: Mapping[str, Any]) -> list[RenderableType]:
     wrong = [call for call in calls if call["fault"]]
     blocks: list[RenderableType] = []
     if wrong:
-        rows = table("model shape", "case", "first wrong call", "what is wrong")
+        rows = table("model", "case", "first wrong call", "what is wrong")
         for names, case in ((names, [*case]) for names, case in groupby(calls, itemgetter("geometry", "case"))):
             call = next((call for call in case if call["fault"]), None)
             where, fault = "", "right"
