@@ -457,7 +457,7 @@ def test_an_interpreter_is_a_place_too(places: tuple[str, str], looked_once: Non
 @pytest.mark.parametrize(
     ("request_", "told"),
     [
-        (Request(compare=("fast", "yardstick"), environments=(("", "x"),)), "only with --call: models run in this environment"),
+        (Request(compare=("fast", "yardstick"), environments=(("", "x"),)), "only with --call: models run in this"),
         (
             Request(
                 compare=("json:dumps", "a=json:loads"), calls=("json:dumps",), environments=(("b", "x"),)
