@@ -33,8 +33,8 @@ from a folder's dispute.toml, and the words of claims from its files; what claim
 A run of several machines (workbench combine) is judged over all of them. A run at a URL is not rewritten.
 
 --write fills each pair of lines <!-- NAME:begin --> and <!-- NAME:end --> in the file:
-"answer" (the headline, and a line for each main claim), "headlines" (a row for each), "rules" (what each team's own
-rule picks), "ladder" (optimisation steps), "verdicts" (every verdict), "session" (how far --session agrees), "gallery"
+"answer" (the headline, and a line for each main claim), "answer-short" (the headline and the first lines), "headlines"
+(a row for each), "rules" (what each team's own rule picks), "ladder" (optimisation steps), "verdicts" (every verdict), "session" (how far --session agrees), "gallery"
 (a section for each claim). With --session a verdict is shown only if both runs give it, an interval covers both runs,
 and a column has the verdicts of each run.
 
