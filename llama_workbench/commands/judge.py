@@ -34,9 +34,9 @@ A run of several machines (workbench combine) is judged over all of them. A run 
 
 --write fills each pair of lines <!-- NAME:begin --> and <!-- NAME:end --> in the file:
 "answer" (the headline, and a line for each main claim), "answer-short" (the headline and the first lines), "headlines"
-(a row for each), "rules" (what each team's own rule picks), "ladder" (optimisation steps), "verdicts" (every verdict), "session" (how far --session agrees), "gallery"
-(a section for each claim). With --session a verdict is shown only if both runs give it, an interval covers both runs,
-and a column has the verdicts of each run.
+(a row for each), "rules" (what each team's own rule picks), "ladder" (optimisation steps), "verdicts" (every verdict),
+"session" (how far --session agrees), "gallery" (a section for each claim). With --session a verdict is shown only if
+both runs give it, an interval covers both runs, and a column has the verdicts of each run.
 
 \b
 Exit codes:
