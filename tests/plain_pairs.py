@@ -88,12 +88,16 @@ def rows(count):
     return len([{"number": number, "values": [number]} for number in range(count)])
 
 
-def rows_unwatched(count):
+def _unwatched(function, count):
     gc.disable()
     try:
-        return rows(count)
+        return function(count)
     finally:
         gc.enable()
+
+
+def rows_unwatched(count):
+    return _unwatched(rows, count)
 
 
 def rows_then_kept(count):
@@ -231,11 +235,7 @@ def parsed(count):
 
 
 def parsed_unwatched(count):
-    gc.disable()
-    try:
-        return parsed(count)
-    finally:
-        gc.enable()
+    return _unwatched(parsed, count)
 
 
 def new_buffers(count):

@@ -5,6 +5,7 @@ The times are drawn, the verdicts are not: they come from the real judge.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -360,3 +361,10 @@ class Quiet:
 
     def step(self, text: str, done: float, seconds_left: float) -> None:
         assert 0 <= done <= 1
+
+
+def code_by_intervals(run: Path) -> int:
+    """With what a session must end whose sides are all right: 7 where none of its effects has an interval, else 0."""
+    verdicts = json.loads((run / "verdicts.json").read_text(encoding="utf-8"))
+    ends = [effect.get(end) for verdict in verdicts for effect in verdict["effects"] for end in ("low", "high")]
+    return 0 if any(end is not None for end in ends) else 7

@@ -13,7 +13,16 @@ step() { # step CODES WHAT COMMAND...: the exit code must be one of CODES, such 
   number=$((number + 1))
   "$@" > said 2>&1 < /dev/null || code=$?
   case " $codes " in
-    *" $code "*) echo "$number. $what ($((SECONDS - begun)) s)" ;;
+    *" $code "*)
+      local expected=0 # 7 where there was too little time for an interval, and only there
+      grep -q 'Open: no interval yet' said && expected=7
+      if [ "$codes" = "0 7" ] && [ $code != $expected ]; then
+        echo "$number. $what: exit code $code, expected $expected by what is said: $*"
+        cat said
+        exit 1
+      fi
+      echo "$number. $what ($((SECONDS - begun)) s)"
+      ;;
     *)
       echo "$number. $what: exit code $code, expected $codes: $*"
       cat said

@@ -28,7 +28,6 @@ from llama_workbench.harness.report.comparison import Screen, screens
 from llama_workbench.harness.report.measures import Measure
 from llama_workbench.harness.report.stored import evidence_of
 from llama_workbench.harness.spec.comparison import Comparison
-from llama_workbench.harness.spec.exits import SessionExit
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.causes import divide
 from llama_workbench.harness.store.files import VERDICTS
@@ -36,6 +35,7 @@ from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.verdict_schema import Verdict
 from llama_workbench.harness.worker import line_runs
 from tests import cause_trials
+from tests.runs import code_by_intervals
 from tests.test_cli import output
 from tests.test_dashboard import an_effect
 
@@ -486,7 +486,7 @@ def counts(seed):
     options = ["--budget", "2", "--run-dir", str(folder), "--call", "work.py:counts"]
     command = [sys.executable, "-m", "pytest", "--benchmark", "--compare", *sides, *options]
     done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
-    assert done.returncode in (SessionExit.DONE, SessionExit.NO_VERDICT), done.stdout + done.stderr
+    assert done.returncode == code_by_intervals(folder), done.stdout + done.stderr
     before_causes, _, _ = done.stdout.partition("workbench: causes")
     assert "workbench: Is one_by_one faster than dropped? " in before_causes
     peaks = {row.variant: row.peak_transient_bytes for row in RunFolder(folder).read(MEMORY)}

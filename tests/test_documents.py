@@ -96,6 +96,9 @@ def test_exit_codes_are_those_of_the_code(tmp_path: Path) -> None:
     assert copy.read_text(encoding="utf-8") == page.read_text(encoding="utf-8"), exit_codes.__doc__
 
 
+SAME_VERSION = regressions.TOLERANCE_SAME_VERSION_PERCENT
+
+
 def test_tolerances_are_those_of_the_code() -> None:
     page = (ROOT / "docs" / "how-to" / "ci.md").read_text(encoding="utf-8")
     for when, percent in (
@@ -104,6 +107,7 @@ def test_tolerances_are_those_of_the_code() -> None:
         ("less than a twentieth", regressions.TOLERANCE_SHORT_PERCENT),
     ):
         assert f"a call takes {when} | {percent:.0f} % |" in page
+    assert f"one version measured both, and a call takes more than a twentieth | {SAME_VERSION} % |" in page
 
 
 def test_the_first_comparison_was_measured_with_the_code_that_is_shown(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from llama_workbench.harness.machine.places import published, with_folders
 from llama_workbench.harness.spec.exits import SessionExit, VerbExit
+from tests.runs import code_by_intervals
 from tests.test_revisions import git
 
 WAYS = """\
@@ -152,13 +153,15 @@ SESSIONS = {
 }
 
 
-def answers_again(project: Project, command: str, codes: tuple[int, ...]) -> None:
-    """Assert that a printed command ends well, and goes on with its run, or answers the same question in another."""
+def answers_again(project: Project, command: str, codes: tuple[int, ...] = ()) -> None:
+    """Assert that a printed command ends well, and goes on with its run, or answers the same question in another.
+    codes: with one of these, or by its intervals."""
     runs = project.runs()
     found = re.search(r"--continue (\S+)", command)
     run = project.folder / found[1] if found else runs[-1]
     before = manifest_in(run)
     said = project.paste(quick(command))
+    codes = codes or (code_by_intervals(run if found else project.runs()[-1]),)
     assert said.returncode in codes, f"{command}\n{said.stdout}{said.stderr}"
     if found:
         assert project.runs() == runs
@@ -177,18 +180,18 @@ def test_what_a_session_prints_can_be_pasted(project: Project, asked: str) -> No
         project.make_environment("there")
     seconds = 2 if "p90" in asked else 0.5
     first = project.paste(f"pytest --benchmark --no-causes --budget {seconds} {asked}")
-    assert first.returncode in (SessionExit.DONE, SessionExit.NO_VERDICT), first.stdout + first.stderr
+    assert first.returncode == code_by_intervals(project.runs()[-1]), first.stdout + first.stderr
     [run] = [str(each.relative_to(project.folder)) for each in project.runs()]
     assert f"run: {run} (workbench judge, workbench compare)" in first.stdout
     [printed] = commands_in(first.stdout)
     assert "--env" not in asked or "--continue" not in printed, "no such run can go on"
-    answers_again(project, printed, (SessionExit.DONE, SessionExit.NO_VERDICT))
+    answers_again(project, printed)
 
     judged = project.paste(f"workbench judge {run} --markdown")
     assert judged.returncode == VerbExit.DONE, judged.stderr
     if not asked.startswith(ELSEWHERE):  # a run keeps no folders
         for measures_again in re.findall(r"`(pytest --benchmark .*)`", judged.stdout):
-            answers_again(project, measures_again, (SessionExit.DONE, SessionExit.NO_VERDICT))
+            answers_again(project, measures_again)
     compared = project.paste(f"workbench compare {run} {project.runs()[-1].relative_to(project.folder)} --json")
     found = json.loads(compared.stdout)
     assert found["same_machine"] and not (found["only_in_base"] or found["only_in_new"]), compared.stderr

@@ -136,7 +136,7 @@ class StoppingRule:
         third side."""
         missing = max(self._missing(pair, self.alpha_of(target.part)) for target in left)
         return Remaining(
-            (pair.baseline, pair.variant, *self._riding(experiment, pair, is_apart)),
+            (pair.baseline, pair.variant, *_riding(self, experiment, pair, is_apart)),
             missing > 0,
             # Before there is an interval its spread says nothing on what it will settle, and may not keep it waiting.
             float(missing) if missing > 0 else min(left.values()),
@@ -147,28 +147,6 @@ class StoppingRule:
             self._verdicts(left),
             len(self.series.get(pair, [])) if any(target.question for target in left) else None,
         )
-
-    def _riding(self, experiment: Experiment, pair: Comparison, is_apart: Apart) -> list[str]:
-        """The control that has a part in the next round of a pair that is measured apart, if any: see LIVES_OF_CONTROL.
-        In a run that others are compared with there is one in every round, until all are known."""
-        open_ = [each.variant for each in self._controls(experiment, is_apart) if each.baseline in pair.sides]
-        if not self.to_compare:
-            turn = len(self.series.get(pair, [])) % LIVES_OF_CONTROL
-            open_ = [name for name in open_ if turn == (LIVES_OF_CONTROL // 2 if name in YARDSTICKS else 0)]
-        return open_[:1]
-
-    def _controls(self, experiment: Experiment, is_apart: Apart) -> list[Comparison]:
-        """The controls of pairs that are measured apart and are not known yet. They take part one after the other: in a
-        run that others are compared with, first the yardstick, without which it would say nothing to them.
-
-        The identical copy of another variant takes part in rounds of many variants alone: the time of a pair is dear,
-        and where each side has a process of its own, the copy would be nothing but A/A.
-        """
-        names = [name for name in experiment.controls if EnteredName(name).control != COPY]
-        names = [name for name in names if name not in self.left_out]
-        names.sort(key=lambda name: self.to_compare and name not in YARDSTICKS)
-        pairs = [experiment.control_pair(name) for name in names]
-        return [pair for pair in pairs if is_apart(pair) and not _control_is_known(pair, self._interval(pair, ALPHA))]
 
     def _verdicts(self, left: Collection[Target]) -> tuple[WaitsFor, ...]:
         """For each verdict that waits for one of these effects: all that it waits for. These are all its open effects;
@@ -311,10 +289,34 @@ class StoppingRule:
         return known
 
 
+def _riding(rule: StoppingRule, experiment: Experiment, pair: Comparison, is_apart: Apart) -> list[str]:
+    """The control that has a part in the next round of a pair that is measured apart, if any: see LIVES_OF_CONTROL.
+    In a run that others are compared with there is one in every round, until all are known."""
+    open_ = [each.variant for each in _controls(rule, experiment, is_apart) if each.baseline in pair.sides]
+    if not rule.to_compare:
+        turn = len(rule.series.get(pair, [])) % LIVES_OF_CONTROL
+        open_ = [name for name in open_ if turn == (LIVES_OF_CONTROL // 2 if name in YARDSTICKS else 0)]
+    return open_[:1]
+
+
+def _controls(rule: StoppingRule, experiment: Experiment, is_apart: Apart) -> list[Comparison]:
+    """The controls of pairs that are measured apart and are not known yet. They take part one after the other: in a
+    run that others are compared with, first the yardstick, without which it would say nothing to them.
+
+    The identical copy of another variant takes part in rounds of many variants alone: the time of a pair is dear,
+    and where each side has a process of its own, the copy would be nothing but A/A.
+    """
+    names = [name for name in experiment.controls if EnteredName(name).control != COPY]
+    names = [name for name in names if name not in rule.left_out]
+    names.sort(key=lambda name: rule.to_compare and name not in YARDSTICKS)
+    pairs = [experiment.control_pair(name) for name in names]
+    return [pair for pair in pairs if is_apart(pair) and not _control_is_known(pair, rule._interval(pair, ALPHA))]
+
+
 def _controls_left(rule: StoppingRule, experiment: Experiment, is_apart: Apart) -> Iterator[Remaining]:
     """Where all effects are settled: the first interval of the controls that say how noisy the run was, and by
     which saved runs are compared."""
-    for pair in rule._controls(experiment, is_apart):
+    for pair in _controls(rule, experiment, is_apart):
         judged = EnteredName(pair.variant).is_control  # at alpha over their number; the yardstick is not
         if (missing := rule._missing(pair, rule.alpha / (rule.controls if judged else 1))) > 0:
             yield Remaining((pair.baseline, pair.variant), True, float(missing), float(missing), 0, False, pair)

@@ -200,9 +200,8 @@ def experiments_of(
     contrasts = {name: part.contrasts() for _, part in here if part.contrasts() for name in part.workload_names()}
     asked = {name for claim, part in here if plan.asks(claim, part) for name in part.workload_names()}
     experiments = tuple(
-        replace(
-            _experiment(workload, targets[name], looked_at[name], contrasts.get(name, ()), shapes, plan.functions),
-            grid_is_asked=name in contrasts and name in asked,
+        _experiment(
+            workload, targets[name], looked_at[name], contrasts.get(name, ()), name in asked, shapes, plan.functions
         )
         for name, workload in workloads.items()
         if targets[name] or name in contrasts or looked_at[name]
@@ -309,6 +308,7 @@ def _experiment(
     targets: Sequence[Target],
     looked_at: Sequence[str],
     contrasts: tuple[Contrast, ...],
+    is_asked: bool,
     shapes: Mapping[str, Geometry],
     functions: Functions,
 ) -> Experiment:
@@ -332,4 +332,5 @@ def _experiment(
             controls.append(YARDSTICK)
     elif workload.kind == "call" and controls and FUNCTION_YARDSTICK in functions.sources and not workload.statistic:
         controls.append(FUNCTION_YARDSTICK)
-    return Experiment(workload, names, baseline, tuple(controls), tuple(targets), contrasts)
+    grid_is_asked = is_asked and bool(contrasts)
+    return Experiment(workload, names, baseline, tuple(controls), tuple(targets), contrasts, grid_is_asked)

@@ -29,8 +29,7 @@ ADD, CALL, CHECK, COMPARE, ENV, SIDE_ENV = "--add-variant", "--call", "--check",
 STATISTIC, CALM = "--statistic", "--calm"
 CHECKPOINT, CLAIMS, LONG = "--checkpoint", "--claims-dir", "--workbench-"  # what long names begin with
 
-DEFAULT_BUDGET_SECONDS = 390.0
-WHOLE_BUDGET_SECONDS = 3600.0
+DEFAULT_BUDGET_SECONDS, WHOLE_BUDGET_SECONDS = 390.0, 3600.0
 """Of gates and rounds, where no budget was given; passes come on top. `make bench` then takes 10 minutes, `make
 bench-all` 80. A budget that was given is for rounds alone."""
 
@@ -283,12 +282,11 @@ class Options:
     count_instructions: bool = flag("count-instructions",
         "then count the instructions of a call of each variant (needs valgrind; a slow call takes minutes)", sent=True)
     no_causes: bool = flag("no-causes",
-        "skip locating the difference and measuring memory, which take about 10 s per pair (default: both are done "
-        "for functions that differ, and for models with --compare and --profile)", sent=True, repeated=True)
+        "skip locating the difference and measuring memory, some 10 s per pair (default: both are done for functions "
+        "that differ, and for models with --compare and --profile)", sent=True, repeated=True)
     strict: bool = flag("strict",
-        "exclude a function that starts processes or threads, or changes a setting of the whole process, as code that "
-        "may cheat (default: it is measured by wall time, the setting is restored, and both are reported)", sent=True,
-        repeated=True)
+        "exclude a function that starts processes or threads, or changes settings of the process, as code that may "
+        "cheat (default: it is timed by the wall, settings are restored, both are said)", sent=True, repeated=True)
     profile: bool = flag("profile",
         "then profile each variant: py-spy stacks, memray peaks", sent=True, again="Then profile each variant.")
     profile_native: bool = flag("profile-native",
@@ -304,6 +302,11 @@ class Options:
         """The same with the budget that a request has where none was given: for gates too, but of a comparison."""
         seconds = WHOLE_BUDGET_SECONDS if request.everything else DEFAULT_BUDGET_SECONDS
         return replace(self, budget_seconds=seconds, budget_has_gates=request.compare is None)
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether the run may be compared with others later. A look of a few seconds is no baseline."""
+        return self.to_compare or self.budget_seconds >= 5.0
 
     @property
     def profiling(self) -> bool | None:
@@ -394,6 +397,4 @@ def _sent(section: type) -> list[Field]:
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [*map(_plain, value)]
-    if isinstance(value, Path):
-        return str(value.resolve())
-    return str(value) if isinstance(value, Condition) else value
+    return str(value.resolve()) if isinstance(value, Path) else str(value) if isinstance(value, Condition) else value

@@ -25,6 +25,7 @@ from ..store.errors import RunError
 from ..store.folder import RunFolder
 from ..store.gate_schema import Gate
 from ..store.schema import Manifest
+from ..store.verdict_schema import too_early
 
 UNGATED = Gate(passed=False)
 """Of a variant that came to no gate."""
@@ -151,6 +152,6 @@ def exit_of(
         return SessionExit.NO_VERDICT
     if met:
         return SessionExit.CONDITION_MET
-    if result.is_too_early:
+    if too_early(result.verdicts):
         return SessionExit.NO_VERDICT
     return SessionExit.NOT_MEASURED if result.trouble else SessionExit.DONE

@@ -58,9 +58,6 @@ from .unfinished import Unfinished
 
 SNAPSHOT_SECONDS = 15.0
 
-LEAST_SAVED_SECONDS = 5.0
-"""Of a budget: in a shorter run the yardstick takes no time, so that it cannot be compared with other runs."""
-
 
 @dataclass(frozen=True)
 class Result:
@@ -76,12 +73,6 @@ class Result:
     def interrupted(self) -> bool:
         """By Ctrl-C or SIGTERM. What was measured until then is kept, and judged unless there was a second signal."""
         return self.manifest.status == "interrupted"
-
-    @property
-    def is_too_early(self) -> bool:
-        """Whether none of the comparisons that were asked for has an interval yet."""
-        compared = [effect for verdict in self.verdicts if verdict.is_comparison for effect in verdict.effects]
-        return bool(compared) and all(effect.cause.is_too_early for effect in compared)
 
     def failed_conditions(self, *, by_numbers: bool = False) -> list[Condition]:
         """The conditions of --fail-if that are met; by_numbers: by what was measured, not for want of it."""
@@ -209,13 +200,9 @@ class Run:
             folders=folders,
             parameters=parameters,
             no_room=without_room,
-            cache=self.cache,
-            logs=logs,
-            seed=self.options.seed,
-            progress=self.progress,
-            strict=self.options.strict,
+            cache=self.cache, logs=logs, seed=self.options.seed, progress=self.progress, strict=self.options.strict,
             budget_seconds=math.inf if self.earlier or self.options.gates_only else self.options.budget_seconds,
-        )
+        )  # fmt: skip
         # Rounds are judged by the manifest's gates and exclusions: those are on disk first, whenever the run is killed.
         measurement = Measurement.of(self.plan.experiments, setting, partial(self._write_manifest, "running"))
         self.measurement = measurement
@@ -240,10 +227,8 @@ class Run:
             set_horizons(measurement.processes.groups, seconds)
             self._write_manifest("running")
             plans = {name: (book.horizon, book.early) for name, book in books.items()}
-            # A look of a few seconds is no baseline.
-            is_saved = self.options.to_compare or self.options.budget_seconds >= LEAST_SAVED_SECONDS
-            comparing = {"to_compare": self.options.to_compare, "is_saved": is_saved}
-            rule = stopping_rule(self.plan, wall, self.machine, plans, **comparing)
+            to_compare, is_saved = self.options.to_compare, self.options.is_saved
+            rule = stopping_rule(self.plan, wall, self.machine, plans, to_compare=to_compare, is_saved=is_saved)
             for finished in self.earlier.rounds if self.earlier else ():
                 rule.add(finished)
                 books[finished.workload].note_life(finished)

@@ -104,9 +104,7 @@ class ExperimentRecord(Shape):
     apart: Annotated[list[Apart] | None, says("pairs in rounds of their own; null until it is decided")] = None
     seconds: Annotated[Amount | None, says("time that its rounds took, seconds")] = None
     sampled_seconds: Annotated[Amount | None, says("of that, inside timed samples")] = None
-    compared_seconds: Annotated[
-        Amount | None, says("of that, inside samples of what is compared: not of controls and yardsticks")
-    ] = None
+    compared_seconds: Annotated[Amount | None, says("of that, in samples of what is compared, without controls")] = None
     wall_seconds: Annotated[
         Amount | None,
         says("seconds of the clock that they took, with starting processes and all that shared their time"),

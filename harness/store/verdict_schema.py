@@ -6,7 +6,7 @@ What is judged, printed, exported and drawn is these values. An open end is infi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -196,3 +196,9 @@ class Verdict:
 
 
 VERDICTS = TypeAdapter(tuple[Verdict, ...])
+
+
+def too_early(verdicts: Iterable[Verdict]) -> bool:
+    """Whether something was compared without a claim, and none of that has an interval yet."""
+    compared = [effect for verdict in verdicts if verdict.is_comparison for effect in verdict.effects]
+    return bool(compared) and all(effect.cause.is_too_early for effect in compared)

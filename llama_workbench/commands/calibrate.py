@@ -97,8 +97,7 @@ def command(
     twins       equivalent rewrites: other names, order and docstrings, new ones each time
     planted     an injected slowdown: 1, 2, 3, 5 or 10 % more of the same work in one of the two
 
-    --write puts a sentence between the markers <!-- calibration:begin/end -->, the first of it
-    between calibration-short, tables between calibration-tables.
+    --write fills the markers calibration (<!-- calibration:begin/end -->), calibration-short and calibration-tables.
 
     \b
     --json prints:

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from llama_workbench.harness.plan.options import Options, Request, Start, every_option, typed
 from llama_workbench.harness.spec.exits import SessionExit, VerbExit, of_left_out
+from llama_workbench.harness.store.verdict_schema import too_early
 
 from ..results import run_to_go_on
 from .shared import RunArgument, ends, show, takes, write
@@ -67,7 +68,7 @@ def _exit_code(result: Result) -> VerbExit:
         return VerbExit(left_out)
     if result.failed_conditions():
         return VerbExit.AGAINST
-    return VerbExit.NO_VERDICT if result.is_too_early else VerbExit.DONE
+    return VerbExit.NO_VERDICT if too_early(result.verdicts) else VerbExit.DONE
 
 
 def _measured(folder: RunFolder, given: Mapping[str, Any]) -> Result:
