@@ -1,4 +1,4 @@
-"""What do blocks buy over processes? `python -m tests.blocks_over_lives [SECONDS]` measures the same pair of variants on
+"""What do blocks buy over processes? `python -m tests.blocks_over_lives [SECONDS]` measures one pair of variants on
 six workloads, with blocks and in rounds alone, and prints the table that METHODOLOGY has. Nothing else may run.
 
 As a plugin of pytest (`-p tests.blocks_over_lives`) it lets a run measure in rounds alone.

@@ -24,6 +24,7 @@ from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
 from llama_workbench.harness.store.schema import FORMAT, manifest_of
+from llama_workbench.harness.store.verdict_schema import AD_HOC
 
 SUB_ROUNDS = 5
 
@@ -364,7 +365,8 @@ class Quiet:
 
 
 def code_by_intervals(run: Path) -> int:
-    """With what a session must end whose sides are all right: 7 where none of its effects has an interval, else 0."""
+    """With what a session must end whose sides are all right: 7 where something was compared without a claim and none
+    of that has an interval, else 0."""
     verdicts = json.loads((run / "verdicts.json").read_text(encoding="utf-8"))
-    ends = [effect.get(end) for verdict in verdicts for effect in verdict["effects"] for end in ("low", "high")]
-    return 0 if any(end is not None for end in ends) else 7
+    effects = [effect for verdict in verdicts if verdict["claim"] == AD_HOC for effect in verdict["effects"]]
+    return 7 if effects and all(effect.get("low") is effect.get("high") is None for effect in effects) else 0
