@@ -28,13 +28,13 @@ test: $(INSTALLED) ## run the tests
 	$(BIN)/pytest --numprocesses=4 --dist=loadfile --no-loadscope-reorder $(ARGS)
 
 versus: $(INSTALLED) ## how often other tools, and this one, are wrong (ARGS: how many trials; continues where it stopped)
-	$(BIN)/python -m tests.versus_trials $(ARGS)
+	$(BIN)/python -m studies.versus_trials $(ARGS)
 
 dashboard: $(INSTALLED) ## show the results in a browser
 	$(BIN)/streamlit run --server.address=localhost --server.showEmailPrompt=false dashboard/app.py -- $(ARGS)
 
 dashboard-speed: $(INSTALLED) ## time the dashboard's pages on two hundred runs
-	$(BIN)/python -m tests.dashboard_speed $(ARGS)
+	$(BIN)/python -m studies.dashboard_speed $(ARGS)
 
 speedscope: $(INSTALLED) ## install what the dashboard opens raw profiles with (by npm, its hash checked)
 	$(BIN)/workbench speedscope
@@ -42,7 +42,7 @@ speedscope: $(INSTALLED) ## install what the dashboard opens raw profiles with (
 lint: $(INSTALLED) $(TYPING) ## check format, style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy --num-workers=2 -p llama_workbench -p tests -m conftest -m hatch_build | sed 's|^$(TYPING)/||'
+	$(BIN)/mypy --num-workers=2 -p llama_workbench -p tests -p studies -m conftest -m hatch_build | sed 's|^$(TYPING)/||'
 
 lines: ## count the lines of Python by folder, and the change against origin's main (or ARGS=REVISION)
 	@$(PYTHON) -m tests.lines $(ARGS)

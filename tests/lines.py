@@ -1,7 +1,8 @@
-"""Lines of Python by folder, the tests apart, and how many there were in another revision: `make lines`.
+"""Lines of Python by folder, what each may have, and how many there were in another revision: `make lines`.
 
 `python -m tests.lines [REVISION]`; without one it is origin's main. Where git or the revision is missing, only today's
-lines are printed.
+lines are printed. Ends with 1 where a budget of pyproject.toml is exceeded: `[tool.lines]` has lines by folder, and
+`files` for all but tests and studies. A budget is raised in a commit of its own that says why.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 import subprocess
 import sys
 import tarfile
+import tomllib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 
@@ -18,6 +20,8 @@ ROOT = Path(__file__).resolve().parents[1]
 MAIN = "origin/main"
 SPLIT = "harness"
 """Is counted package by package."""
+ASIDE = ("studies", "tests")
+PRODUCT = "all but tests and studies"
 
 
 def folder_of(path: Path) -> str:
@@ -27,13 +31,18 @@ def folder_of(path: Path) -> str:
     return "/".join(path.parts[:2]) if path.parts[0] == SPLIT and len(path.parts) > 2 else path.parts[0]
 
 
-def lines_here(root: Path) -> Counter[str]:
-    """Folder → lines of the files that lie there now, saved in git or not."""
-    lines: Counter[str] = Counter()
+def files_here(root: Path) -> list[Path]:
+    """The files of Python that lie there now, saved in git or not."""
     tops = [path for path in root.iterdir() if not path.name.startswith(".") and path.name not in ("build", "dist")]
-    for path in (file for top in tops for file in ([top] if top.is_file() else top.rglob("*.py"))):
-        if path.suffix == ".py":
-            lines[folder_of(path.relative_to(root))] += path.read_bytes().count(b"\n")
+    paths = (file for top in tops for file in ([top] if top.is_file() else top.rglob("*.py")))
+    return [path for path in paths if path.suffix == ".py"]
+
+
+def lines_of(files: Sequence[Path], root: Path) -> Counter[str]:
+    """Folder → lines."""
+    lines: Counter[str] = Counter()
+    for path in files:
+        lines[folder_of(path.relative_to(root))] += path.read_bytes().count(b"\n")
     return lines
 
 
@@ -53,14 +62,14 @@ def lines_at(revision: str, root: Path) -> Counter[str] | None:
 
 
 def table(now: Counter[str], before: Counter[str] | None, revision: str) -> str:
-    """A row for each folder, then their sum, then the tests."""
-    folders = sorted({*now, *(before or ())} - {"tests"})
+    """A row for each folder, then their sum, then what stands aside."""
+    folders = sorted({*now, *(before or ())} - {*ASIDE})
     return "\n".join(
         [
             f"lines of Python{'' if before is None else f' and their change against {revision}'}",
             *(_row(name, [name], now, before) for name in folders),
-            _row("all but tests", folders, now, before),
-            _row("tests", ["tests"], now, before),
+            _row(PRODUCT, folders, now, before),
+            *(_row(name, [name], now, before) for name in ASIDE),
         ]
     )
 
@@ -68,9 +77,31 @@ def table(now: Counter[str], before: Counter[str] | None, revision: str) -> str:
 def _row(title: str, folders: Sequence[str], now: Counter[str], before: Counter[str] | None) -> str:
     lines = sum(now[name] for name in folders)
     change = 0 if before is None else lines - sum(before[name] for name in folders)
-    return f"{title:<20} {lines:>7,}" + (f" {change:>+7,}" if change else "")
+    return f"{title:<25} {lines:>7,}" + (f" {change:>+7,}" if change else "")
+
+
+def exceeded(now: Counter[str], files: Sequence[Path], root: Path, budgets: Mapping[str, int]) -> list[str]:
+    """A sentence for each budget that is exceeded, and for each folder that has none."""
+    sums = {
+        **now,
+        PRODUCT: now.total() - sum(now[name] for name in ASIDE),
+        "files": sum(folder_of(path.relative_to(root)) not in ASIDE for path in files),
+    }
+    over = [f"{name}: {sums[name]:,} of {budget:,}" for name, budget in budgets.items() if sums.get(name, 0) > budget]
+    return over + [f"{name}: has no budget in [tool.lines] of pyproject.toml" for name in sorted({*now} - {*budgets})]
+
+
+def main(revision: str) -> int:
+    """Print the table, and what exceeds its budget."""
+    files = files_here(ROOT)
+    now = lines_of(files, ROOT)
+    print(table(now, lines_at(revision, ROOT), revision))
+    budgets = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["lines"]
+    faults = exceeded(now, files, ROOT, budgets)
+    for fault in faults:
+        print(f"over its budget: {fault}")
+    return int(bool(faults))
 
 
 if __name__ == "__main__":
-    against = sys.argv[1] if len(sys.argv) > 1 else MAIN
-    print(table(lines_here(ROOT), lines_at(against, ROOT), against))
+    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else MAIN))

@@ -14,7 +14,7 @@ import yaml  # type: ignore[import-untyped] # comes with transformers
 from llama_workbench import ROOT
 from llama_workbench.harness.baselines.text import MARKER
 from llama_workbench.harness.metrics.instructions.counting import NOT_INSTALLED
-from tests import action_trials
+from studies import action_trials
 from tests.action import PullRequest, action, run_step
 
 COMMENT = ROOT / ".github" / "workflows" / "comment.yml"

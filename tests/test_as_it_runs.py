@@ -24,8 +24,8 @@ from llama_workbench.harness.report.stored import evidence_of
 from llama_workbench.harness.session import run as session
 from llama_workbench.harness.session.run import plan_run
 from llama_workbench.harness.store.gate_schema import SideFacts
-from tests import plain_pairs
-from tests.plain_pairs import plain_ratio
+from studies import plain_pairs
+from studies.plain_pairs import plain_ratio
 from tests.test_measure import run
 
 NOTES = """

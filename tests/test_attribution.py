@@ -37,7 +37,7 @@ from llama_workbench.harness.stats import samples as stats
 from llama_workbench.harness.stats.confidence import pseudo_median, running_bounds
 from llama_workbench.harness.stats.samples import Clock, WholeRounds, whole_rounds
 from llama_workbench.harness.store.schema import Control, Noise, manifest_of
-from tests.simulated_rates import miss
+from studies.simulated_rates import miss
 from tests.tables import table_of
 
 CELLS = GRID.cells()

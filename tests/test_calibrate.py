@@ -59,7 +59,7 @@ from llama_workbench.harness.worker.gates.logits import run_cases
 from llama_workbench.harness.worker.gates.op_trace import trace
 from llama_workbench.harness.worker.gates.small import SMALL_LENGTH, small_cases, small_geometries, small_weights
 from llama_workbench.variants.outside import import_file
-from tests.known_trials import trial
+from studies.known_trials import trial
 from tests.test_measure import run as measured
 
 # -- the files ---------------------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.verdict_schema import Verdict
 from llama_workbench.harness.worker import line_runs
-from tests import cause_trials
+from studies import cause_trials
 from tests.runs import code_by_intervals
 from tests.test_cli import output
 from tests.test_dashboard import an_effect

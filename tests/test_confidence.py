@@ -26,7 +26,7 @@ from llama_workbench.harness.stats.confidence import (
     running_bounds,
     running_interval,
 )
-from tests.simulated_rates import EARLY_NOISE, SYMMETRIC, coin, early_misses, miss, normal, outside
+from studies.simulated_rates import EARLY_NOISE, SYMMETRIC, coin, early_misses, miss, normal, outside
 
 ALPHA = 0.01
 PLANNED = [12, 15, 19, 24, 30, 37, 46, 58, 72, 90, 112, 140, 175, 219, 273, 342]
@@ -327,7 +327,7 @@ def test_the_signed_rank_sum_says_what_the_interval_says() -> None:
 def test_stopping_at_any_look_misses_the_truth_in_about_one_percent_at_most(noise: str) -> None:
     d = 0.005 * SYMMETRIC[noise](np.random.default_rng(7), (TRIALS, ROUNDS)) + math.log(1.02)
     rate = miss(d, ALPHA, math.log(1.02)).mean()
-    assert rate <= ALPHA + 3 * math.sqrt(ALPHA / TRIALS)  # `tests.simulated_rates`: 0.9 % each
+    assert rate <= ALPHA + 3 * math.sqrt(ALPHA / TRIALS)  # `studies.simulated_rates`: 0.9 % each
 
 
 def test_alpha_is_spent_and_not_saved() -> None:

@@ -15,7 +15,7 @@ from llama_workbench.harness.remote.place import Place, PlaceError
 from llama_workbench.harness.remote.publish import publish
 from llama_workbench.harness.remote.rows import row_of
 from llama_workbench.harness.store.folder import RunFolder
-from tests import store_speed
+from studies import store_speed
 from tests.dashboard_pages import alts, everything, open_in_app
 from tests.object_store import Store, running_store
 from tests.test_remote import a_run

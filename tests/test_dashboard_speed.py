@@ -14,7 +14,7 @@ from llama_workbench.dashboard.flames import tree as frames
 from llama_workbench.dashboard.views import data
 from llama_workbench.dashboard.views import entries as entry_views
 from llama_workbench.harness.report.terminal import console, show
-from tests import dashboard_speed
+from studies import dashboard_speed
 
 
 def _boxes(frame: frames.Frame) -> int:

@@ -25,10 +25,10 @@ from llama_workbench.dashboard.views import answers, data, forest, noise
 from llama_workbench.harness.calibrate.record import FILE, append, begin
 from llama_workbench.harness.store.parquet import COLUMNS
 from llama_workbench.harness.store.schema import Control, Manifest, Noise
+from studies.known_trials import trial
 from tests import runs
 from tests.dashboard_pages import alts, everything, open_page
 from tests.dashboard_runs import HOSTILE, deface
-from tests.known_trials import trial
 from tests.tables import table_of
 from tests.verdicts import an_effect
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from llama_workbench.harness.stats.dependence import LEVEL, dependence, is_dependent, mid_ranks
-from tests.simulated_rates import HORIZON, PLANS, normal, settled, stops, wandering
+from studies.simulated_rates import HORIZON, PLANS, normal, settled, stops, wandering
 
 
 def share_seen(series: NDArray[np.float64]) -> float:

@@ -17,7 +17,8 @@ from llama_workbench.harness.calls.digest import digest_of
 from llama_workbench.harness.calls.source import parse
 from llama_workbench.harness.report.markdown import update_file
 from llama_workbench.harness.store.folder import RunFolder
-from tests import exit_codes, first_comparison
+from studies import first_comparison
+from tests import exit_codes
 from tests.test_cli import output
 
 README = ROOT / "README.md"

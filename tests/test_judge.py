@@ -46,9 +46,9 @@ from llama_workbench.harness.stats.samples import Differences
 from llama_workbench.harness.store.forms import plain
 from llama_workbench.harness.store.schema import manifest_of
 from llama_workbench.harness.store.verdict_schema import AD_HOC, Effect, Verdict
-from tests import simulated_rates
-from tests.simulated_forecasts import BUDGETS, NOISE, QUESTIONS, forecast
-from tests.simulated_rates import answers, miss, wrong_verdicts
+from studies import simulated_rates
+from studies.simulated_forecasts import BUDGETS, NOISE, QUESTIONS, forecast
+from studies.simulated_rates import answers, miss, wrong_verdicts
 from tests.tables import table_of
 from tests.verdicts import a_verdict, an_effect
 
@@ -411,7 +411,7 @@ def test_what_lies_farther_from_its_limit_needs_fewer_values() -> None:
 
 
 def test_what_is_forecast_comes_true_in_nine_of_ten_cases() -> None:
-    """METHODOLOGY.md has the table; `python -m tests.simulated_forecasts` prints it."""
+    """METHODOLOGY.md has the table; `python -m studies.simulated_forecasts` prints it."""
     rng, found = np.random.default_rng(20), []
     for regions in QUESTIONS.values():
         for noise in NOISE.values():

@@ -22,7 +22,7 @@ from llama_workbench.harness.plan.experiments import Plan, make_plan
 from llama_workbench.harness.plan.options import Options, PlanError, Request, received, sent
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.store.folder import RunFolder
-from tests.fleet_costs import on_paper
+from studies.fleet_costs import on_paper
 
 CLAIMS = llama_workbench.ROOT / "claims"
 

@@ -171,7 +171,7 @@ def test_constraints_pin_every_requirement(wheel: Path) -> None:
 def test_only_one_name_becomes_importable(installed: Environment) -> None:
     code = f"""
 import importlib.util
-names = {(*OURS, "tests", "conftest", "hatch_build")!r}
+names = {(*OURS, "studies", "tests", "conftest", "hatch_build")!r}
 specs = [importlib.util.find_spec(name) for name in ("llama_workbench", *names)]
 print([spec.origin for spec in specs if spec])
 """

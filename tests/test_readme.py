@@ -13,7 +13,7 @@ from llama_workbench.harness.fleet.rejudge import rejudge
 from llama_workbench.harness.report.stored import evidence_of
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.variants.phase_map import VIEWS
-from tests import session_trials
+from studies import session_trials
 from tests.test_cli import fails, output
 
 

@@ -16,9 +16,9 @@ from llama_workbench import ROOT
 from llama_workbench.harness.calibrate.known import CASES, FUNCTIONS, IDENTICAL, PLANTED, KnownComparison
 from llama_workbench.harness.calibrate.rates import Rate
 from llama_workbench.harness.calibrate.record import read_trials
-from tests import versus_tools, versus_trials
-from tests.versus_tools import FASTER, NOTHING, SLOWER, TOOLS, Reading, Readings, ToolFailed, apart, told
-from tests.versus_trials import OURS, Trial, best_in_hindsight, following, halves, in_hindsight, rows, table
+from studies import versus_tools, versus_trials
+from studies.versus_tools import FASTER, NOTHING, SLOWER, TOOLS, Reading, Readings, ToolFailed, apart, told
+from studies.versus_trials import OURS, Trial, best_in_hindsight, following, halves, in_hindsight, rows, table
 
 
 def trial(percent: int, number: int, *answers: str, log_ratios: Sequence[float] = (0.0, 0.0)) -> Trial:

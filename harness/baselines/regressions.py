@@ -13,7 +13,7 @@ that of the new run.
   one machine configuration, 19 % where the variant's call is more than twice as long or as short as the yardstick's,
   50 % where it takes less than a twentieth of that; 3.3 % of functions over lives that one version of the workbench
   measured; on another machine at least 20 %, and even then only "cannot tell".
-  `python -m tests.session_trials` measured the first two.
+  `python -m studies.session_trials` measured the first two.
 
 The answer is
 

@@ -1,4 +1,4 @@
-"""Is the planted cause found, and none where there is none? `python -m tests.cause_trials 20 100` prints a table.
+"""Is the planted cause found, and none where there is none? `python -m studies.cause_trials 20 100` prints a table.
 
 Each trial is a pair of functions in a folder of its own, measured as `--compare` does, and sampled whether they differ
 or not. Planted are causes of several kinds; twenty of each, and a hundred of identical code. Trials are kept in a file,

@@ -1,6 +1,6 @@
 """Do blocks (two processes that take turns on one core) give the ratio that rounds (one process) give? And how noisy?
 
-    python -m tests.methods_compared [SECONDS]
+    python -m studies.methods_compared [SECONDS]
 
 Each pair is measured by both methods in turns: a round of these two variants alone, then a block. The variants of a
 pair differ in how much memory a call goes through, because a switch between processes leaves caches to the other.

@@ -1,4 +1,4 @@
-"""Prints METHODOLOGY.md's table of forecasts that come true: `python -m tests.simulated_forecasts [PAIRS]`."""
+"""Prints METHODOLOGY.md's table of forecasts that come true: `python -m studies.simulated_forecasts [PAIRS]`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from llama_workbench.harness.evidence.effect import ALPHA, decided, values_more
 from llama_workbench.harness.spec.regions import ANSWERS, Region
 from llama_workbench.harness.stats.confidence import LookPlan, looks_reached, running_interval
 from llama_workbench.harness.stats.forecast import MOST_TIMES
-
-from .simulated_rates import SYMMETRIC, Noise
+from studies.simulated_rates import SYMMETRIC, Noise
 
 NOISE: Mapping[str, Noise] = {
     name: SYMMETRIC[name] for name in ("normal", "heavy tails (Student t, 3 degrees of freedom)")

@@ -1,4 +1,4 @@
-"""Pages on 10,000 runs in an object store, against 200 on disk: `python -m tests.store_speed`. A benchmark, not a test.
+"""Pages on 10,000 runs in an object store, against 200 on disk: `python -m studies.store_speed`. No test.
 
 The store is moto's S3 server on this machine: no network lies between, so a real one adds its round trips (a page asks
 for one list every 15 seconds). Its index has a row a run, drawn from eight runs as `dashboard_speed` draws them; only
@@ -27,7 +27,7 @@ from llama_workbench.harness.remote.rows import row_of
 from llama_workbench.harness.report.standings import write_standings
 from llama_workbench.harness.report.terminal import console, show
 from llama_workbench.harness.store.folder import RunFolder
-from tests.dashboard_speed import Timing, measure, write_results
+from studies.dashboard_speed import Timing, measure, write_results
 from tests.object_store import running_store
 from tests.runs import write_run
 

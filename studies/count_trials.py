@@ -1,4 +1,4 @@
-"""How well do counts of functions repeat? `python -m tests.count_trials 10` prints a table.
+"""How well do counts of functions repeat? `python -m studies.count_trials 10` prints a table.
 
 Each trial is a process of its own under callgrind, which counts the same functions; one of them under two names. It
 takes a minute or two. What lies in allocators is left out, as `workbench compare` leaves it out.

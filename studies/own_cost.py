@@ -1,4 +1,4 @@
-"""What measuring itself costs, here and with other tools: `python -m tests.own_cost` prints the table.
+"""What measuring itself costs, here and with other tools: `python -m studies.own_cost` prints the table.
 
 Of each tool: what it says a call of a function takes that does nothing, which is what its loop costs a call (a bare
 loop between two readings of the clock has it too); seconds from the command until it says which of two functions of a
@@ -26,7 +26,7 @@ import psutil
 
 from llama_workbench.harness.report.markdown import markdown_rows
 from llama_workbench.harness.store.folder import RunFolder
-from tests.versus_tools import BENCH, PYPERF, TORCH, interpreter, pyperf_mean, saved_stats
+from studies.versus_tools import BENCH, PYPERF, TORCH, interpreter, pyperf_mean, saved_stats
 
 REPETITIONS = 5
 

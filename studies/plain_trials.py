@@ -1,4 +1,4 @@
-"""Prints how near the workbench comes to plain Python: `python -m tests.plain_trials [SECONDS [PAIR...]]`.
+"""Prints how near the workbench comes to plain Python: `python -m studies.plain_trials [SECONDS [PAIR...]]`.
 
 Each pair of `plain_pairs` is measured by `pytest --benchmark --compare` for so many seconds, between two measurements
 of the same by plain Python: each side alone in fresh processes, in a bare interpreter and in one that has imported what
@@ -14,8 +14,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests import plain_pairs
-from tests.plain_pairs import PAIRS, PROGRAMS, plain_ratio
+from studies import plain_pairs
+from studies.plain_pairs import PAIRS, PROGRAMS, plain_ratio
 
 SECONDS = 15.0
 

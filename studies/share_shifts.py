@@ -1,4 +1,4 @@
-"""Why shares differ between two sessions: `python -m tests.share_shifts FIRST SECOND [WORKLOAD ...]`.
+"""Why shares differ between two sessions: `python -m studies.share_shifts FIRST SECOND [WORKLOAD ...]`.
 
 For each phase that both runs timed on a workload: how many times as long it took in the second run as in the first, and
 by how many percent it grows where the products of matrices grow by one percent, from life to life within each run. A

@@ -1,4 +1,4 @@
-"""The first comparison of README: `python -m tests.first_comparison` measures it with the files and the command that
+"""The first comparison of README: `python -m studies.first_comparison` measures it with the files and the command that
 are shown there, keeps the run, and writes its screen into README. With the word `screen` it only writes the screen.
 """
 

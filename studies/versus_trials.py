@@ -1,4 +1,4 @@
-"""How often are other tools wrong, and this one? `python -m tests.versus_trials 200` goes on until there are so many
+"""How often are other tools wrong, and this one? `python -m studies.versus_trials 200` goes on until there are so many
 trials and prints the table; `make versus` does the same. With the names of documents (README.md docs/validation.md
 results/README.md) it is also written there, between its markers, and the picture is drawn (results/versus.svg).
 
@@ -32,8 +32,8 @@ from llama_workbench.harness.calibrate.rates import Rate
 from llama_workbench.harness.calibrate.trials import busy_neighbours, machine, measured, rule
 from llama_workbench.harness.machine.environment import fingerprint
 from llama_workbench.harness.report.markdown import markdown_rows, update_file
-from tests.versus_picture import Place, picture
-from tests.versus_tools import (
+from studies.versus_picture import Place, picture
+from studies.versus_tools import (
     FASTER,
     FIGURES,
     NOTHING,

@@ -1,4 +1,4 @@
-"""Other intervals than ours, tried on the lives of stored runs: `python -m tests.alternatives RUN...`.
+"""Other intervals than ours, tried on the lives of stored runs: `python -m studies.alternatives RUN...`.
 
 For every pair that was measured in lives it takes one log ratio a life and compares widths:
 

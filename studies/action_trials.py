@@ -1,4 +1,4 @@
-"""How often is the action right? `python -m tests.action_trials 20` prints a table.
+"""How often is the action right? `python -m studies.action_trials 20` prints a table.
 
 Each is a scratch repository with a pull request that changes nothing, or makes 5 % more of the work, or comes from a
 fork; the action's own step compares it with its base, every second time beside a busy neighbour for each core. Kept are
@@ -17,8 +17,7 @@ from typing import Any
 
 from llama_workbench.harness.calibrate.rates import Rate
 from llama_workbench.harness.calibrate.trials import busy_neighbours
-
-from .action import PullRequest
+from tests.action import PullRequest
 
 KEPT = Path("results/action-trials.jsonl")
 

@@ -1,7 +1,7 @@
-"""What do blocks buy over processes? `python -m tests.blocks_over_lives [SECONDS]` measures one pair of variants on
+"""What do blocks buy over processes? `python -m studies.blocks_over_lives [SECONDS]` measures one pair of variants on
 six workloads, with blocks and in rounds alone, and prints the table that METHODOLOGY has. Nothing else may run.
 
-As a plugin of pytest (`-p tests.blocks_over_lives`) it lets a run measure in rounds alone.
+As a plugin of pytest (`-p studies.blocks_over_lives`) it lets a run measure in rounds alone.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def measured(workload: str, seconds: float, folder: Path, *, blocks: bool) -> st
     """A cell of the table: half width, processes, and the share of the time in samples of the pair."""
     run = folder / f"{workload}-{blocks}"
     command = [sys.executable, "-m", "pytest", "--benchmark", "-p", "no:cacheprovider", "--no-causes"]
-    command += [] if blocks else ["-p", "tests.blocks_over_lives"]
+    command += [] if blocks else ["-p", "studies.blocks_over_lives"]
     command += ["--compare", *PAIR, "--workloads", workload, "--budget", f"{seconds:g}", "--run-dir", str(run)]
     subprocess.run(command, cwd=ROOT, check=False, capture_output=True)
     [verdict] = RunFolder(run).read(VERDICTS)

@@ -1,6 +1,6 @@
-"""What sessions of unchanged functions differ by, and whether saved runs decide. `python -m tests.session_trials 20`
+"""What sessions of unchanged functions differ by, and whether saved runs decide. `python -m studies.session_trials 20`
 goes on until there are so many sessions of this version of the measuring code and prints both tables;
-`python -m tests.session_trials 20 --toml` the shifts; with `--functions` no models are measured.
+`python -m studies.session_trials 20 --toml` the shifts; with `--functions` no models are measured.
 
 A session measures six comparisons anew, for `workbench compare`, each with a command of its own as a job in CI would.
 In all of them but one a side does 5 % more of the same work. Every second session has a busy neighbour for each core.
