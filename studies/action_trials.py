@@ -15,8 +15,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from llama_workbench.harness.calibrate.rates import Rate
-from llama_workbench.harness.calibrate.trials import busy_neighbours
+from llama_workbench.harness.slices.calibrate.rates import Rate
+from llama_workbench.harness.slices.calibrate.trials import busy_neighbours
 from tests.action import PullRequest
 
 KEPT = Path("results/action-trials.jsonl")

@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llama_workbench.harness.calibrate.rates import Rate
 from llama_workbench.harness.judge import stopping
 from llama_workbench.harness.judge.stopping import StoppingRule
 from llama_workbench.harness.report.causes import explanations_in
 from llama_workbench.harness.session import run
 from llama_workbench.harness.session.versus import FunctionQuestion
+from llama_workbench.harness.slices.calibrate.rates import Rate
 from llama_workbench.harness.store.folder import RunFolder
 from tests.runs import Quiet
 

@@ -22,11 +22,11 @@ from pathlib import Path
 
 from llama_workbench.harness.baselines.regressions import compare_standings, measured_alike
 from llama_workbench.harness.baselines.sessions import LEAST_SESSIONS, shifts, to_toml
-from llama_workbench.harness.calibrate.known import FUNCTIONS, MODELS, PLANTED, KnownComparison
-from llama_workbench.harness.calibrate.rates import Rate
-from llama_workbench.harness.calibrate.trials import busy_neighbours
 from llama_workbench.harness.machine.environment import comparable
 from llama_workbench.harness.plan.sources import MEASURING
+from llama_workbench.harness.slices.calibrate.known import FUNCTIONS, MODELS, PLANTED, KnownComparison
+from llama_workbench.harness.slices.calibrate.rates import Rate
+from llama_workbench.harness.slices.calibrate.trials import busy_neighbours
 from llama_workbench.harness.store.files import STANDINGS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import STANDINGS as FORM

@@ -10,7 +10,7 @@ from io import StringIO
 import altair
 
 from llama_workbench.dashboard.figures.colours import LIGHT
-from llama_workbench.harness.calibrate.rates import Rate
+from llama_workbench.harness.slices.calibrate.rates import Rate
 
 ROW_PX, COLUMN_PX = 18, 190
 

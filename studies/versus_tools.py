@@ -22,8 +22,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from llama_workbench.cache import cache_directory
-from llama_workbench.harness.calibrate.known import KnownComparison
 from llama_workbench.harness.calls.environments import interpreter_at
+from llama_workbench.harness.slices.calibrate.known import KnownComparison
 
 INSTALLED = (
     "pytest==9.2.0 pytest-benchmark==5.3.1 pytest-codspeed==5.0.4 pyperf==2.11.0 asv==0.6.6 virtualenv==21.15.11 "

@@ -2,7 +2,7 @@
 trials and prints the table; `make versus` does the same. With the names of documents (README.md docs/validation.md
 results/README.md) it is also written there, between its markers, and the picture is drawn (results/versus.svg).
 
-A trial is a comparison of two functions whose outcome is known (`harness.calibrate.known`): identical texts, the same
+A trial is a comparison of two functions whose outcome is known (`slices.calibrate.known`): identical texts, the same
 work in other clothes, or a known share more of it in `new`. All tools measure it one after the other, in drawn order,
 each for as many seconds, every second trial beside a busy neighbour for each core; a third of the trials measures a
 comparison a second time. What each said is kept in a file, a line a trial, which the next call continues.
@@ -26,12 +26,12 @@ from datetime import UTC, datetime
 from itertools import combinations
 from pathlib import Path
 
-from llama_workbench.harness.calibrate import record
-from llama_workbench.harness.calibrate.known import CASES, FUNCTIONS, IDENTICAL, PLANTED, TWINS, KnownComparison
-from llama_workbench.harness.calibrate.rates import Rate
-from llama_workbench.harness.calibrate.trials import busy_neighbours, machine, measured, rule
 from llama_workbench.harness.machine.environment import fingerprint
 from llama_workbench.harness.report.markdown import markdown_rows, update_file
+from llama_workbench.harness.slices.calibrate import record
+from llama_workbench.harness.slices.calibrate.known import CASES, FUNCTIONS, IDENTICAL, PLANTED, TWINS, KnownComparison
+from llama_workbench.harness.slices.calibrate.rates import Rate
+from llama_workbench.harness.slices.calibrate.trials import busy_neighbours, machine, measured, rule
 from studies.versus_picture import Place, picture
 from studies.versus_tools import (
     FASTER,

@@ -18,17 +18,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 MAIN = "origin/main"
-SPLIT = "harness"
-"""Is counted package by package."""
+SPLIT = {"harness": 2, "harness/slices": 3}
+"""Are counted package by package: folder → how many names of a path tell its row."""
 ASIDE = ("studies", "tests")
 PRODUCT = "all but tests and studies"
 
 
 def folder_of(path: Path) -> str:
-    """The row that a file counts in: its first folder, in the harness its package."""
+    """The row that a file counts in: its first folder, in the harness its package, of slices each."""
     if len(path.parts) == 1:
         return "(root)"
-    return "/".join(path.parts[:2]) if path.parts[0] == SPLIT and len(path.parts) > 2 else path.parts[0]
+    deepest = max((SPLIT[str(folder)] for folder in path.parents if str(folder) in SPLIT), default=1)
+    return "/".join(path.parts[: min(deepest, len(path.parts) - 1)])
 
 
 def files_here(root: Path) -> list[Path]:

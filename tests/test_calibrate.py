@@ -16,12 +16,17 @@ from typing import Any
 import pytest
 import torch
 
-from llama_workbench.commands import calibrate as verb
 from llama_workbench.commands.shared import Failure
-from llama_workbench.harness.calibrate import trials as calibrate
-from llama_workbench.harness.calibrate.choice import Selection, following, is_busy, waiting
-from llama_workbench.harness.calibrate.clothes import CLOTHES, KEYS, dressed, offered
-from llama_workbench.harness.calibrate.known import (
+from llama_workbench.harness.calls.built import imported
+from llama_workbench.harness.calls.source import parse
+from llama_workbench.harness.calls.world import WorldTurn
+from llama_workbench.harness.plan.options import Request
+from llama_workbench.harness.report.markdown import ReadmeError
+from llama_workbench.harness.slices.calibrate import command as verb
+from llama_workbench.harness.slices.calibrate import trials as calibrate
+from llama_workbench.harness.slices.calibrate.choice import Selection, following, is_busy, waiting
+from llama_workbench.harness.slices.calibrate.clothes import CLOTHES, KEYS, dressed, offered
+from llama_workbench.harness.slices.calibrate.known import (
     ALLOCATIONS,
     CASES,
     FOLDER,
@@ -37,7 +42,7 @@ from llama_workbench.harness.calibrate.known import (
     TWINS,
     KnownComparison,
 )
-from llama_workbench.harness.calibrate.rates import (
+from llama_workbench.harness.slices.calibrate.rates import (
     NONE_YET,
     Rate,
     in_a_paragraph,
@@ -49,12 +54,7 @@ from llama_workbench.harness.calibrate.rates import (
     row,
     rows,
 )
-from llama_workbench.harness.calibrate.record import CalibrationError, Trial, append, begin, read_trials
-from llama_workbench.harness.calls.built import imported
-from llama_workbench.harness.calls.source import parse
-from llama_workbench.harness.calls.world import WorldTurn
-from llama_workbench.harness.plan.options import Request
-from llama_workbench.harness.report.markdown import ReadmeError
+from llama_workbench.harness.slices.calibrate.record import CalibrationError, Trial, append, begin, read_trials
 from llama_workbench.harness.worker.gates.logits import run_cases
 from llama_workbench.harness.worker.gates.op_trace import trace
 from llama_workbench.harness.worker.gates.small import SMALL_LENGTH, small_cases, small_geometries, small_weights

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from llama_workbench.commands.app import main
-from llama_workbench.harness.calibrate import doctor
-from llama_workbench.harness.calibrate.doctor import Check, DoctorTrial, aa_trial, examine, examine_aa, read_facts
+from llama_workbench.harness.session import doctor
+from llama_workbench.harness.session.doctor import Check, DoctorTrial, aa_trial, examine, examine_aa, read_facts
 from llama_workbench.harness.stats.confidence import Interval
 from tests.runs import ENVIRONMENT
 

@@ -306,7 +306,7 @@ UNTYPED = re.compile(r"\b(?:dict|Mapping|MutableMapping)\[str, (?:Any|object)\]"
 
 AS_WRITTEN = {
     "what a machine is, as the operating system and each library say it": """
-        harness.calibrate.doctor.examine harness.calibrate.doctor.read_facts harness.calls.environments.facts_of
+        harness.session.doctor.examine harness.session.doctor.read_facts harness.calls.environments.facts_of
         harness.machine.environment.changed_since harness.machine.environment.comparable
         harness.machine.environment.device_differences harness.machine.environment.device_kind
         harness.machine.environment.fingerprint harness.machine.environment.one_line""",
@@ -324,6 +324,7 @@ AS_WRITTEN = {
     "a row of the index, which is a table": """
         harness.remote.index.look harness.remote.index.listed harness.remote.rows.standings_of
         harness.remote.rows.summary_of""",
+    "a row of a table on a page": "dashboard.sections.blocks.table",
     "records of roofline.json": "harness.metrics.roofline.metric.all_reached",
     "what each pass left, which its own metric alone knows": "harness.evidence.evidence.evidence_from_manifest",
 }

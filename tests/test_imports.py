@@ -15,6 +15,9 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGES = ("variants", "datasets", "harness", "dashboard")
 
+SLICES = sorted(path.parent.name for path in (REPOSITORY / "harness" / "slices").glob("*/__init__.py"))
+"""May import all else; nothing else imports them by name (see `harness.slices`)."""
+
 # Each package imports from itself and from those above it only. Names are those below `llama_workbench`.
 ORDER = (
     "variants",
@@ -37,14 +40,15 @@ ORDER = (
     "harness.report",
     "harness.baselines",
     "harness.remote",
-    "harness.calibrate",
     "harness.session",
     "harness.fleet",
     "harness.plugin",
     "harness",
+    "harness.slices",
     "dashboard",
     "templates",
     "commands",
+    *(f"harness.slices.{name}" for name in SLICES),
 )
 WHOLE = {"llama_workbench", "llama_workbench.harness"}
 """Packages of packages: who imports from them imports a module."""

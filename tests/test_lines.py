@@ -6,7 +6,7 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 
-from tests.lines import PRODUCT, exceeded, files_here, lines_at, lines_of, table
+from tests.lines import PRODUCT, exceeded, files_here, folder_of, lines_at, lines_of, table
 
 
 def write(root: Path, **files: int) -> None:
@@ -50,6 +50,18 @@ def test_without_the_revision_only_the_lines_of_today_are_printed(tmp_path: Path
         ["studies", "0"],
         ["tests", "2"],
     ]
+
+
+def test_the_row_of_a_file_is_its_folder_its_package_or_its_slice() -> None:
+    rows = {
+        "conftest.py": "(root)",
+        "dashboard/views/data.py": "dashboard",
+        "harness/one.py": "harness",
+        "harness/plan/deep/one.py": "harness/plan",
+        "harness/slices/__init__.py": "harness/slices",
+        "harness/slices/calibrate/cases/one.py": "harness/slices/calibrate",
+    }
+    assert {name: folder_of(Path(name)) for name in rows} == rows
 
 
 def test_a_folder_beyond_its_budget_is_named_and_so_is_one_without(tmp_path: Path) -> None:

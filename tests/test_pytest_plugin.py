@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from llama_workbench import ROOT
-from llama_workbench.harness.calibrate import doctor
 from llama_workbench.harness.fleet.rejudge import rejudge
 from llama_workbench.harness.plan.options import every_option
 from llama_workbench.harness.profilers import py_spy
+from llama_workbench.harness.session import doctor
 from llama_workbench.harness.spec.exits import SessionExit
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
@@ -318,7 +318,7 @@ def test_profiles_and_memory_are_recorded(run_pytest, tmp_path, monkeypatch):
         "--benchmark", "--compare", "fast", "yardstick", "--workloads=prefill-tiny-t16", "--budget=3",
         "--profile", f"--run-dir={tmp_path / 'run'}", f"--benchmark-json={tmp_path / 'out.json'}",
     )  # fmt: skip
-    assert result.returncode == 0, result.stdout
+    assert result.returncode == code_by_intervals(tmp_path / "run"), result.stdout
     assert "at most 3 s of rounds, then profiles (about " in result.stdout
     facts = {
         b["extra_info"]["variant"]: b["extra_info"]

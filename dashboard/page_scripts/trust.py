@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from pathlib import Path
 
 import pandas as pd
 import streamlit as st
@@ -13,13 +12,11 @@ from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.figures import rounds as figures
 from llama_workbench.dashboard.sections import blocks, head
 from llama_workbench.dashboard.views import data, gates, noise
-from llama_workbench.harness.calibrate import rates
-from llama_workbench.harness.calibrate.record import FILE, CalibrationError, read_trials
+from llama_workbench.harness.slices import faces
 from llama_workbench.harness.stats.confidence import Interval
 from llama_workbench.harness.store.verdict_schema import Effect
 
 CONTROLS_COMMAND = "pytest --benchmark"
-CALIBRATE_COMMAND = "workbench calibrate"
 MOST_NAMED = 4
 NUMBER = re.compile(r"\d[\d.,]*( (?:ms|s|min|h)\b)?")
 
@@ -63,36 +60,9 @@ def main() -> None:
         facts["memory"] = words.size(memory)
     blocks.facts({title: fact or "cannot be read here" for title, fact in facts.items()})
     blocks.environment(run.environment, "All that was recorded")
-    show_calibration()
-
-
-def show_calibration() -> None:
-    blocks.header("How often verdicts are wrong", anchor="calibration")
-    st.caption("By measurement. METHODOLOGY.md has the error rates of the statistics alone, simulated.")
-    try:
-        where = state.results()
-        read = read_trials(where / FILE) if isinstance(where, Path) and (where / FILE).is_file() else None
-    except CalibrationError as error:
-        blocks.warn(str(error))
-        return
-    if read is None:
-        st.text("There are no comparisons of known outcome yet. This command makes some, in five minutes:")
-        blocks.command(CALIBRATE_COMMAND)
-        return
-    trials = read
-    blocks.say(rates.in_a_paragraph(trials))
-    tables = (
-        (rates.RATE_HEADINGS, rates.rows(trials), "Rates of comparisons whose outcome was known"),
-        (rates.PAIR_HEADINGS, rates.pair_rows(trials), "How often two runs of one comparison disagree"),
-    )
-    for headings, rows, title in tables:
-        if rows:
-            blocks.table([dict(zip(headings, rates.cells(row), strict=True)) for row in rows], title)
-    machines = words.one_line("; ".join(dict.fromkeys(trial.machine for trial in trials)))
-    st.caption(
-        "Made by workbench calibrate, not by this run: two files that do the same work, or one of them a known share "
-        f"more, each measured by a command of its own. {rates.EXPLAINED} Made on {machines}."
-    )
+    for section in faces("section"):
+        if section.PAGE == "trust":
+            section.show()
 
 
 def show_controls(run: data.Run) -> None:

@@ -19,13 +19,12 @@ from typing import Any, NoReturn
 import llama_workbench
 from llama_workbench.variants import digests
 
-from ..calibrate import doctor
 from ..machine.environment import fingerprint
 from ..measure.processes import ALLOCATOR
 from ..plan.experiments import Plan
 from ..plan.options import PlanError
 from ..plan.sources import sources_of
-from ..session import run
+from ..session import doctor, run
 from ..spec.sample import Round
 from ..store.errors import first_line
 from .order import Order, portion

@@ -12,11 +12,14 @@ from rich.text import Text
 from llama_workbench.harness.spec.exits import VerbExit
 
 from ..results import find_run
-from .shared import AsJson, Failure, ends, print_json, show, table, warn_changed
+from .shared import ON_RUNS, AsJson, Failure, Listed, ends, print_json, show, table, warn_changed
 
 if TYPE_CHECKING:
     from llama_workbench.harness.report.agreement import RunAgreement
     from llama_workbench.harness.store.schema import Manifest
+
+
+LISTED = Listed(10, ON_RUNS, {"agree RUN RUN": "do two runs of the same command agree?"})
 
 
 @ends(

@@ -1,19 +1,21 @@
 """The command line: its commands, its errors and its exit codes.
 
 A command is a module of this package with `command`: a function whose parameters typer reads, or a `typer.Typer` with
-commands of its own. Its help is the docstring, or HELP where that is long. Commands import what they need when called,
-so that help and lists come at once.
+commands of its own. Its help is the docstring, or HELP where that is long; LISTED is its line in `workbench
+--help`. A slice has the same in its module `command`. Commands import what they need when called, so that help and
+lists come at once.
 """
 
 from __future__ import annotations
 
 import errno
+import math
 import os
 import pkgutil
 import re
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import Any, NoReturn
@@ -21,16 +23,12 @@ from typing import Any, NoReturn
 import typer
 
 from llama_workbench.harness.machine import extras
+from llama_workbench.harness.slices import faces
 from llama_workbench.harness.spec.exits import VerbExit
 
-from .shared import OutputLost, write
+from .shared import MACHINE, MODELS, MOST_USED, ON_RUNS, Listed, OutputLost, write
 
-FIRST = (
-    "compare-revisions", "show", "dashboard", "compare", "judge-change", "bisect", "runs", "resume", "report", "judge",
-    "agree", "baseline", "history", "export", "publish", "index", "combine", "new", "check", "claims", "variants",
-    "workloads", "count", "doctor", "calibrate", "sessions", "speedscope",
-)  # fmt: skip
-"""The order of the help: what most people do comes first. What is not named here comes behind."""
+GROUPS = (MOST_USED, ON_RUNS, MODELS, MACHINE)
 
 HELP = """\
 Measure whether a change to Python code or a Llama model makes it faster.
@@ -40,73 +38,57 @@ To time two functions, variants or commands, run pytest; this command does the r
 \b
   pytest --benchmark --compare old.py:f new.py:f --call bench.py:texts
   pytest --benchmark                       the claims that ship with the workbench
-
-\b
-Most used (m:f is a function, module:name or file.py:name):
-  workbench compare-revisions main . m:f   is m:f slower now? (--call FILE:FUNCTION generates its inputs)
-  workbench show results/runs/ID           a comparison on one screen: which is faster, by how much, and where
-  workbench dashboard                      the newest run in a browser, with all details
-  workbench compare BASE NEW               has anything become slower since a saved run? (for CI)
-  workbench judge-change m:f --call b:gen  is my change faster, and still right? JSON, for programs
-  workbench bisect v1.2 main m:f           which commit made it slower?
-
-\b
-Runs:
-  workbench runs                           list the runs on this disk
-  workbench resume results/runs/ID         continue a run that was cut off, or has inconclusive verdicts
-  workbench report results/runs/ID         its answer as Markdown
-  workbench report RUN --claim ID --html F one claim as a page to share
-  workbench judge results/runs/ID          compute its verdicts again, even if it was killed
-  workbench agree RUN RUN                  do two runs of the same command agree?
-  workbench baseline save RUN main         save a run to compare with later
-  workbench history                        at which commit did a time change?
-  workbench export results/runs/ID         its times, for a service that plots them over commits
-  workbench publish RUN s3://bucket/runs/ID copy a run to where others read it
-  workbench index s3://bucket/runs         rebuild the list of the runs there
-  workbench combine RUN RUN                runs of several machines: what holds on each of them?
-
-\b
-Variants, claims and workloads:
-  workbench new variant build_mine         write a first version to edit
-  workbench check build_mine.py            are its outputs right, and if not, why?
-  workbench claims                         list what is claimed, and by whom
-  workbench variants team006_after         show one variant, choice by choice
-  workbench workloads                      list what models are timed on
-  workbench count BASE NEW                 how many instructions does a call of each execute?
-
-\b
-This machine:
-  workbench doctor                         is it fit to measure?
-  workbench calibrate                      how often are verdicts wrong on it?
-  workbench sessions RUN RUN RUN           how much do runs of unchanged code differ on it?
-  workbench speedscope                     install the viewer for raw profiles
-
+"""
+ENDING = """\
 \b
 `workbench COMMAND --help` says more. Exit codes, as far as a command has them:
 """
-HELP += VerbExit.listed() + "\n"
 
 
 def verbs() -> dict[str, ModuleType]:
-    """The modules beside this one that have `command`, by verb ("-" for "_"), in the order of the help."""
+    """The modules beside this one, and the `command` modules of slices, that have `command`: by verb ("-" for "_"), in
+    the order of the help."""
     folder = import_module(__package__).__path__
-    modules = {entry.name: import_module(f"{__package__}.{entry.name}") for entry in pkgutil.iter_modules(folder)}
-    commands = {name.replace("_", "-"): module for name, module in modules.items() if hasattr(module, "command")}
-    return {name: commands[name] for name in dict.fromkeys([*FIRST, *commands])}
+    modules = [import_module(f"{__package__}.{entry.name}") for entry in pkgutil.iter_modules(folder)]
+    modules = [module for module in modules if hasattr(module, "command")] + faces("command")
+    named = {_verb_of(module): module for module in modules}
+    return dict(sorted(named.items(), key=lambda item: (_place_of(item[1]), item[0])))
+
+
+def _verb_of(module: ModuleType) -> str:
+    """The name of its file, or of the folder of its slice."""
+    return module.__name__.removesuffix(".command").rpartition(".")[2].replace("_", "-")
+
+
+def _place_of(module: ModuleType) -> float:
+    listed: Listed | None = getattr(module, "LISTED", None)
+    return listed.place if listed else math.inf
+
+
+def help_text(modules: Iterable[ModuleType]) -> str:
+    """What `workbench --help` prints above the list of commands: usages by group, then the exit codes."""
+    entries = [module.LISTED for module in modules if hasattr(module, "LISTED")]
+    lines = [HELP]
+    for group in GROUPS:
+        usages = [usage for listed in entries if listed.group == group for usage in listed.usages.items()]
+        lines.append("\b\n" + "\n".join([f"{group}:", *(f"  workbench {usage:<30} {does}" for usage, does in usages)]))
+        lines.append("")
+    return "\n".join(lines) + "\n" + ENDING + VerbExit.listed() + "\n"
 
 
 def build() -> typer.Typer:
     """The command with all its verbs."""
+    modules = verbs()
     app = typer.Typer(
         name="workbench",
         add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
-        help=HELP,
+        help=help_text(modules.values()),
     )
     app.callback(invoke_without_command=True)(_start)
-    for name, module in verbs().items():
+    for name, module in modules.items():
         command = module.command
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)

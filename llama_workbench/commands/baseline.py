@@ -12,7 +12,9 @@ from rich.console import Group
 from rich.text import Text
 
 from ..results import BASELINES, find_run
-from .shared import AsJson, Failure, RunArgument, print_json, show, show_runs, table, write
+from .shared import ON_RUNS, AsJson, Failure, Listed, RunArgument, print_json, show, show_runs, table, write
+
+LISTED = Listed(11, ON_RUNS, {"baseline save RUN main": "save a run to compare with later"})
 
 command = typer.Typer(
     help="Save runs to compare with later, under results/baselines or at a URL.",

@@ -12,10 +12,13 @@ from rich.text import Text
 from llama_workbench.harness.spec.exits import VerbExit
 
 from .compare_revisions import INPUTS, Slower, condition, inputs_of, measured
-from .shared import AsJson, Failure, ends, print_json, show, takes
+from .shared import MOST_USED, AsJson, Failure, Listed, ends, print_json, show, takes
 
 if TYPE_CHECKING:
     from llama_workbench.harness.session.revisions import Inputs
+
+
+LISTED = Listed(5, MOST_USED, {"bisect v1.2 main m:f": "which commit made it slower?"})
 
 
 @ends(

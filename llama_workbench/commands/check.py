@@ -21,7 +21,7 @@ from rich.text import Text
 from llama_workbench.harness.plan.options import Request, typed
 from llama_workbench.harness.spec.exits import VerbExit
 
-from .shared import AsJson, Failure, ends, print_json, show, sources_of, table, takes
+from .shared import MODELS, AsJson, Failure, Listed, ends, print_json, show, sources_of, table, takes
 
 if TYPE_CHECKING:
     from llama_workbench.harness.calls.source import Source
@@ -33,6 +33,9 @@ WORKLOADS = ("prefill-tiny-t16", "decode-tiny-c16", "generate-tiny-t8-n6-b3")
 
 SECONDS, COMPILE_SECONDS = 120.0, 600.0
 """For an answer; compiled code has more, which on a machine that has not seen it takes minutes."""
+
+
+LISTED = Listed(18, MODELS, {"check build_mine.py": "are its outputs right, and if not, why?"})
 
 
 @ends(

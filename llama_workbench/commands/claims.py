@@ -12,10 +12,13 @@ from rich.text import Text
 
 from llama_workbench import ROOT
 
-from .shared import AsJson, print_json, show
+from .shared import MODELS, AsJson, Listed, print_json, show
 
 if TYPE_CHECKING:
     from llama_workbench.harness.spec.hypotheses import Hypothesis
+
+
+LISTED = Listed(19, MODELS, {"claims": "list what is claimed, and by whom"})
 
 
 def command(

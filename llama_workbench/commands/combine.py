@@ -9,7 +9,9 @@ import typer
 from rich.text import Text
 
 from ..results import find_run
-from .shared import show
+from .shared import ON_RUNS, Listed, show
+
+LISTED = Listed(16, ON_RUNS, {"combine RUN RUN": "runs of several machines: what holds on each of them?"})
 
 
 def command(

@@ -11,7 +11,9 @@ import typer
 from llama_workbench.harness.spec.exits import VerbExit
 
 from ..results import find_run
-from .shared import AsJson, Failure, print_json, show, warn_changed, with_exits, write_file
+from .shared import MOST_USED, AsJson, Failure, Listed, print_json, show, warn_changed, with_exits, write_file
+
+LISTED = Listed(3, MOST_USED, {"compare BASE NEW": "has anything become slower since a saved run? (for CI)"})
 
 HELP = with_exits(
     """\

@@ -13,7 +13,7 @@ from rich.text import Text
 from llama_workbench.harness.plan.options import Options, Request, typed
 from llama_workbench.harness.spec.exits import VerbExit
 
-from .shared import AsJson, Failure, ends, print_json, show, table, takes, write_file
+from .shared import MOST_USED, AsJson, Failure, Listed, ends, print_json, show, table, takes, write_file
 
 if TYPE_CHECKING:
     from llama_workbench.harness.baselines.revisions import Row
@@ -56,6 +56,11 @@ MarkdownFile = Annotated[
     ),
 ]
 Slower = Annotated[float, typer.Option(metavar="PERCENT", help="Percent more time that counts as slower.")]
+
+
+LISTED = Listed(
+    0, MOST_USED, {"compare-revisions main . m:f": "is m:f slower now? (--call FILE:FUNCTION generates its inputs)"}
+)
 
 
 @ends(

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from llama_workbench.harness.spec.exits import VerbExit
 
-from .shared import AsJson, Failure, ends, print_json, show, sources_of, table
+from .shared import MODELS, AsJson, Failure, Listed, ends, print_json, show, sources_of, table
 
 if TYPE_CHECKING:
     from llama_workbench.harness.calls.source import Source
@@ -26,6 +26,9 @@ Side = Annotated[
     str,
     typer.Argument(help="Name of a variant, or FILE:FUNCTION of your own; also MODULE:FUNCTION, and @REV behind it."),
 ]
+
+
+LISTED = Listed(22, MODELS, {"count BASE NEW": "how many instructions does a call of each execute?"})
 
 
 @ends(

@@ -16,10 +16,13 @@ from urllib.parse import quote
 
 import typer
 
-from .shared import Failure, write
+from .shared import MOST_USED, Failure, Listed, write
 
 WAIT_SECONDS = 60.0
 """For the server, before the browser is opened."""
+
+
+LISTED = Listed(2, MOST_USED, {"dashboard": "the newest run in a browser, with all details"})
 
 
 def command(

@@ -12,7 +12,9 @@ from rich.text import Text
 
 from llama_workbench.harness.spec.exits import VerbExit
 
-from .shared import AsJson, Failure, ends, print_json, show
+from .shared import MACHINE, AsJson, Failure, Listed, ends, print_json, show
+
+LISTED = Listed(23, MACHINE, {"doctor": "is it fit to measure?"})
 
 STYLES = {"ok": "green", "warn": "yellow", "bad": "bold red"}
 
@@ -38,7 +40,7 @@ def command(
       workbench doctor
       workbench doctor --seconds 20
     """
-    from llama_workbench.harness.calibrate.doctor import aa_trial, examine, examine_aa, read_facts
+    from llama_workbench.harness.session.doctor import aa_trial, examine, examine_aa, read_facts
 
     if not 0 < seconds < float("inf"):
         raise Failure(f"--seconds {seconds:g}: expected a number above 0")

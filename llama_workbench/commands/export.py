@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
-from .shared import Failure, RunArgument, print_json, run_of_one_machine
+from .shared import ON_RUNS, Failure, Listed, RunArgument, print_json, run_of_one_machine
+
+LISTED = Listed(13, ON_RUNS, {"export results/runs/ID": "its times, for a service that plots them over commits"})
 
 
 def command(

@@ -11,10 +11,13 @@ import typer
 from rich.text import Text
 
 from ..results import RUNS
-from .shared import AsJson, Failure, print_json, show, table
+from .shared import ON_RUNS, AsJson, Failure, Listed, print_json, show, table
 
 if TYPE_CHECKING:
     from llama_workbench.harness.baselines.course import DatedRun
+
+
+LISTED = Listed(12, ON_RUNS, {"history": "at which commit did a time change?"})
 
 
 def command(

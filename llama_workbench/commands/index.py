@@ -7,7 +7,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from .shared import Failure, show
+from .shared import ON_RUNS, Failure, Listed, show
+
+LISTED = Listed(15, ON_RUNS, {"index s3://bucket/runs": "rebuild the list of the runs there"})
 
 
 def command(

@@ -13,7 +13,7 @@ import typer
 from llama_workbench.harness.spec.exits import VerbExit
 
 from ..results import find_run
-from .shared import AsJson, RunArgument, print_json, show, warn_changed, with_exits, write
+from .shared import ON_RUNS, AsJson, Listed, RunArgument, print_json, show, warn_changed, with_exits, write
 
 if TYPE_CHECKING:
     from llama_workbench.harness.fleet.rejudge import Rejudged
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from llama_workbench.harness.store.folder import RunFolder
     from llama_workbench.harness.store.verdict_schema import Verdict
 
+
+LISTED = Listed(9, ON_RUNS, {"judge results/runs/ID": "compute its verdicts again, even if it was killed"})
 
 HELP = with_exits(
     """\

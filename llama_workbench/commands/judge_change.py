@@ -9,11 +9,16 @@ import typer
 from llama_workbench.harness.spec.exits import VerbExit
 
 from .compare_revisions import INPUTS, asked_screens, condition, inputs_of, measured, shown
-from .shared import Failure, ends, print_json, takes, write
+from .shared import MOST_USED, Failure, Listed, ends, print_json, takes, write
 
 Faster = Annotated[
     float, typer.Option(metavar="PERCENT", help="Minimum speed-up in percent required to accept the change.")
 ]
+
+
+LISTED = Listed(
+    4, MOST_USED, {"judge-change m:f --call b:gen": "is my change faster, and still right? JSON, for programs"}
+)
 
 
 @ends(

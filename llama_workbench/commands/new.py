@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from .shared import Failure, write
+from .shared import MODELS, Failure, Listed, write
 
 TEMPLATES = "llama_workbench.templates"
 BUILD = "build_mine"
@@ -19,6 +19,8 @@ BUILD = "build_mine"
 
 Folder = Annotated[Path, typer.Option("--folder", help="Folder for the file; it is created if it is missing.")]
 CLAIMS = Path("claims")
+
+LISTED = Listed(17, MODELS, {"new variant build_mine": "write a first version to edit"})
 
 command = typer.Typer(
     help="Write a first version of a file: a variant, a claim, a workload, or a test that compares two functions. The "

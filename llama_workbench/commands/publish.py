@@ -9,7 +9,9 @@ import typer
 from rich.text import Text
 
 from ..results import find_run
-from .shared import RunArgument, show
+from .shared import ON_RUNS, Listed, RunArgument, show
+
+LISTED = Listed(14, ON_RUNS, {"publish RUN s3://bucket/runs/ID": "copy a run to where others read it"})
 
 
 def command(

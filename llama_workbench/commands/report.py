@@ -10,12 +10,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..results import find_run
-from .shared import Failure, RunArgument, warn_changed, write
+from .shared import ON_RUNS, Failure, Listed, RunArgument, warn_changed, write
 
 if TYPE_CHECKING:
     from llama_workbench.harness.spec.dispute import ProfilingForm
     from llama_workbench.harness.spec.table import Table
     from llama_workbench.harness.store.folder import RunFolder
+
+
+LISTED = Listed(
+    8,
+    ON_RUNS,
+    {
+        "report results/runs/ID": "its answer as Markdown",
+        "report RUN --claim ID --html F": "one claim as a page to share",
+    },
+)
 
 
 def command(

@@ -14,11 +14,14 @@ from llama_workbench.harness.spec.exits import SessionExit, VerbExit, of_left_ou
 from llama_workbench.harness.store.verdict_schema import too_early
 
 from ..results import run_to_go_on
-from .shared import RunArgument, ends, show, takes, write
+from .shared import ON_RUNS, Listed, RunArgument, ends, show, takes, write
 
 if TYPE_CHECKING:
     from llama_workbench.harness.session.run import Result
     from llama_workbench.harness.store.folder import RunFolder
+
+
+LISTED = Listed(7, ON_RUNS, {"resume results/runs/ID": "continue a run that was cut off, or has inconclusive verdicts"})
 
 
 @ends(

@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 from ..results import RUNS
-from .shared import AsJson, Failure, show_runs
+from .shared import ON_RUNS, AsJson, Failure, Listed, show_runs
+
+LISTED = Listed(6, ON_RUNS, {"runs": "list the runs on this disk"})
 
 
 def command(

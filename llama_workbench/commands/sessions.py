@@ -7,7 +7,9 @@ from typing import Annotated
 import typer
 
 from ..results import find_run
-from .shared import Failure, warn_changed, write
+from .shared import MACHINE, Failure, Listed, warn_changed, write
+
+LISTED = Listed(25, MACHINE, {"sessions RUN RUN RUN": "how much do runs of unchanged code differ on it?"})
 
 
 def command(

@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,6 +27,21 @@ from ..results import find_run
 if TYPE_CHECKING:
     from llama_workbench.harness.calls.source import Source
     from llama_workbench.harness.store.folder import RunFolder, RunSummary
+
+MOST_USED = "Most used (m:f is a function, module:name or file.py:name)"
+ON_RUNS = "Runs"
+MODELS = "Variants, claims and workloads"
+MACHINE = "This machine"
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Where `workbench --help` lists a command: its place in the order, its group, and usage → what that does."""
+
+    place: int
+    group: str
+    usages: Mapping[str, str]
+
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 RunArgument = Annotated[

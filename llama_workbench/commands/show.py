@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from .shared import Failure, RunArgument, run_of_one_machine, show, write
+from .shared import MOST_USED, Failure, Listed, RunArgument, run_of_one_machine, show, write
 
 if TYPE_CHECKING:
     from llama_workbench.harness.report.comparison import Screen
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 BAR = 32  # characters of the longest bar
 INDENT = 2
 LEAST_WIDTH = 60  # characters of a line of code with its time and number
+
+
+LISTED = Listed(
+    1, MOST_USED, {"show results/runs/ID": "a comparison on one screen: which is faster, by how much, and where"}
+)
 
 
 def command(

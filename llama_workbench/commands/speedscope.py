@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-from .shared import write
+from .shared import MACHINE, Listed, write
+
+LISTED = Listed(26, MACHINE, {"speedscope": "install the viewer for raw profiles"})
 
 
 def command(

@@ -7,7 +7,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from .shared import AsJson, print_json, show, table
+from .shared import MODELS, AsJson, Listed, print_json, show, table
+
+LISTED = Listed(20, MODELS, {"variants team006_after": "show one variant, choice by choice"})
 
 
 def command(

@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from .shared import AsJson, print_json, show, table
+from .shared import MODELS, AsJson, Listed, print_json, show, table
+
+LISTED = Listed(21, MODELS, {"workloads": "list what models are timed on"})
 
 
 def command(

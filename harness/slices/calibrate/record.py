@@ -10,8 +10,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from ..spec.regions import MARGIN_PERCENT, SECOND_MARGIN_PERCENT
-from ..spec.words import Word
+from ...spec.regions import MARGIN_PERCENT, SECOND_MARGIN_PERCENT
+from ...spec.words import Word
 from .known import KnownComparison
 
 FILE = "calibration.jsonl"

@@ -14,11 +14,11 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from .shared import AsJson, Failure, print_json, show, table
+from llama_workbench.commands.shared import MACHINE, AsJson, Failure, Listed, print_json, show, table
 
 if TYPE_CHECKING:
-    from llama_workbench.harness.calibrate.choice import Selection
-    from llama_workbench.harness.calibrate.record import Trial
+    from llama_workbench.harness.slices.calibrate.choice import Selection
+    from llama_workbench.harness.slices.calibrate.record import Trial
 
 FILE = Path("results/calibration.jsonl")
 MINUTES = 5.0
@@ -75,6 +75,9 @@ Write = Annotated[
 ]
 
 
+LISTED = Listed(24, MACHINE, {"calibrate": "how often are verdicts wrong on it?"})
+
+
 def command(
     trials: Trials = None,
     minutes: Minutes = None,
@@ -114,8 +117,8 @@ def command(
       workbench calibrate --minutes 240         unattended
       workbench calibrate --trials 20 --only planted-3 --kinds functions --budget 20 --file three.jsonl
     """
-    from llama_workbench.harness.calibrate.rates import in_documents
     from llama_workbench.harness.report.markdown import update_file
+    from llama_workbench.harness.slices.calibrate.rates import in_documents
 
     asked, interrupted = _selection(kinds, only, cases), False
     try:
@@ -139,9 +142,9 @@ def command(
 
 def _selection(kinds: str, only: str, cases: str) -> Selection:
     """What is asked for. Raises Failure for an unknown word."""
-    from llama_workbench.harness.calibrate.choice import WORKS, Selection
-    from llama_workbench.harness.calibrate.known import CASES, KINDS
     from llama_workbench.harness.plan.options import words
+    from llama_workbench.harness.slices.calibrate.choice import WORKS, Selection
+    from llama_workbench.harness.slices.calibrate.known import CASES, KINDS
 
     named = {work: [piece for piece in WORKS if piece[0] == work] for work, _ in WORKS}
     named |= {f"{work}-{percent}": [(work, percent)] for work, percent in WORKS if percent}
@@ -159,7 +162,7 @@ def _selection(kinds: str, only: str, cases: str) -> Selection:
 
 def _continued(file: Path) -> list[Trial]:
     """The trials that the file has already; a new file gets its first line."""
-    from llama_workbench.harness.calibrate.record import begin, read_trials
+    from llama_workbench.harness.slices.calibrate.record import begin, read_trials
 
     if file.exists():
         return read_trials(file)
@@ -171,9 +174,9 @@ def _measure(
     file: Path, every: list[Trial], asked: Selection, budget: float | None, wanted: int | None, minutes: float | None
 ) -> None:
     """Add trials to the file and to `every`: until there are so many of what is asked, or for some minutes."""
-    from llama_workbench.harness.calibrate import trials
-    from llama_workbench.harness.calibrate.choice import following, is_busy
-    from llama_workbench.harness.calibrate.record import CalibrationError, append
+    from llama_workbench.harness.slices.calibrate import trials
+    from llama_workbench.harness.slices.calibrate.choice import following, is_busy
+    from llama_workbench.harness.slices.calibrate.record import CalibrationError, append
 
     draw, by, here, begun = random.Random(), trials.rule(), trials.machine(), time.monotonic()
     minutes = MINUTES if minutes is None and wanted is None else minutes
@@ -200,8 +203,8 @@ def _measure(
 
 
 def _say(number: int, trial: Trial, left: float) -> None:
-    from llama_workbench.harness.calibrate.rates import work_text
     from llama_workbench.harness.evidence.numbers import duration
+    from llama_workbench.harness.slices.calibrate.rates import work_text
 
     around = "background load" if trial.busy else "quiet"
     answer = f"{trial.answer} ({trial.trouble})" if trial.trouble else trial.answer
@@ -212,7 +215,7 @@ def _say(number: int, trial: Trial, left: float) -> None:
 
 
 def _show(file: Path, trials: Sequence[Trial], as_json: bool) -> None:
-    from llama_workbench.harness.calibrate import rates
+    from llama_workbench.harness.slices.calibrate import rates
 
     summed, pairs = rates.rows(trials), rates.pair_rows(trials)
     if as_json:

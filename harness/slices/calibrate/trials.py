@@ -19,16 +19,16 @@ from pathlib import Path
 from llama_workbench import ROOT
 from llama_workbench.variants import digests
 
-from ..machine.environment import child_environment, fingerprint, one_line, usable_cores
-from ..machine.lifeline import tied
-from ..measure.processes import ALLOCATOR
-from ..plan.sources import MEASURING
-from ..report.text import excluded_lines, one_text_line
-from ..spec.words import Word
-from ..store.errors import RunError
-from ..store.files import VERDICTS
-from ..store.folder import RunFolder
-from ..store.schema import Manifest
+from ...machine.environment import child_environment, fingerprint, one_line, usable_cores
+from ...machine.lifeline import tied
+from ...measure.processes import ALLOCATOR
+from ...plan.sources import MEASURING
+from ...report.text import excluded_lines, one_text_line
+from ...spec.words import Word
+from ...store.errors import RunError
+from ...store.files import VERDICTS
+from ...store.folder import RunFolder
+from ...store.schema import Manifest
 from .known import KnownComparison
 from .record import Trial
 

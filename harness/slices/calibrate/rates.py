@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..report.markdown import markdown_cell, markdown_rows
-from ..stats.distributions import exact_ends
+from ...report.markdown import markdown_cell, markdown_rows
+from ...stats.distributions import exact_ends
 from .clothes import CLOTHES
 from .known import IDENTICAL, KINDS, MOVED, PLANTED, TWINS
 from .record import DIFFERENT, Trial

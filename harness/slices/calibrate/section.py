@@ -1,0 +1,45 @@
+"""On the page Trust: how often verdicts are wrong, by comparisons whose outcome was known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import streamlit as st
+
+from llama_workbench.dashboard import state, words
+from llama_workbench.dashboard.sections import blocks
+
+from . import rates
+from .record import FILE, CalibrationError, read_trials
+
+PAGE = "trust"
+
+
+def show() -> None:
+    """Rates from the trials beside the runs that are shown, or the command that makes some."""
+    blocks.header("How often verdicts are wrong", anchor="calibration")
+    st.caption("By measurement. METHODOLOGY.md has the error rates of the statistics alone, simulated.")
+    try:
+        where = state.results()
+        read = read_trials(where / FILE) if isinstance(where, Path) and (where / FILE).is_file() else None
+    except CalibrationError as error:
+        blocks.warn(str(error))
+        return
+    if read is None:
+        st.text("There are no comparisons of known outcome yet. This command makes some, in five minutes:")
+        blocks.command("workbench calibrate")
+        return
+    trials = read
+    blocks.say(rates.in_a_paragraph(trials))
+    tables = (
+        (rates.RATE_HEADINGS, rates.rows(trials), "Rates of comparisons whose outcome was known"),
+        (rates.PAIR_HEADINGS, rates.pair_rows(trials), "How often two runs of one comparison disagree"),
+    )
+    for headings, rows, title in tables:
+        if rows:
+            blocks.table([dict(zip(headings, rates.cells(row), strict=True)) for row in rows], title)
+    machines = words.one_line("; ".join(dict.fromkeys(trial.machine for trial in trials)))
+    st.caption(
+        "Made by workbench calibrate, not by this run: two files that do the same work, or one of them a known share "
+        f"more, each measured by a command of its own. {rates.EXPLAINED} Made on {machines}."
+    )
