@@ -169,12 +169,8 @@ class Silent:
             "file/checkpoints/tiny-float32-seed0-.*: cannot be written, .* bytes are needed",
         ),
         (Request(claims=("own-checks",)), 'file: cannot be written .*, and claims with metric = "check" need it'),
-        (
-            Request(claims=("weight-loading-bottleneck",)),
-            'file: cannot be written .*, and claims with metric = "loading" need it',
-        ),
     ],
-    ids=["weights", "check", "loading"],
+    ids=["weights", "check"],
 )
 def test_what_needs_it_fails_before_anything_is_measured(
     request_: Request, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -112,13 +112,13 @@ def test_what_is_said_of_compiled_products_was_measured(document: str) -> None:
     ("run", "part", "digits", "document"),
     [
         ("fast-is-level", "of the roof, compiled by rows", 0, "METHODOLOGY.md"),
-        ("layers", "gain, the same work in every layer", 1, "METHODOLOGY.md"),
-        ("layers", "gain, the same work in every layer", 1, "results/README.md"),
+        ("layers", "the same work in every layer", 1, "METHODOLOGY.md"),
+        ("layers", "the same work in every layer", 1, "results/README.md"),
     ],
 )
 def test_what_is_said_of_roofs_and_layers_was_measured(run: str, part: str, digits: int, document: str) -> None:
     text = " ".join((ROOT / document).read_text(encoding="utf-8").split())
     for (asked, workload), effect in effects_of(run).items():
-        if asked == part and not workload.startswith("prefill-15m"):
+        if asked.startswith(part) and not workload.startswith("prefill-15m"):
             value, low, high = (f"{each:.{digits}f}" for each in (effect.ratio, effect.low, effect.high))
             assert f"{value} % [{low}, {high}]" in text, workload

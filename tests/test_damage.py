@@ -21,7 +21,7 @@ from llama_workbench.harness.store import forms, schema
 from llama_workbench.harness.store.errors import RunError, RunWarning
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder, describe
-from tests.fuzz.run_files import READERS, WORKLOAD, claims, write_whole_run
+from tests.fuzz.run_files import AFTER, BEFORE, READERS, WORKLOAD, claims, write_whole_run
 from tests.test_cli import Done, command, output
 from tests.test_store import a_round
 
@@ -116,7 +116,7 @@ def test_a_list_checks_what_it_shows_and_reads_no_samples(run: RunFolder) -> Non
 # -- what else may happen to a folder ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["loading.json", "phases.parquet", "findings.json", "memory.json", "samples.parquet"])
+@pytest.mark.parametrize("name", ["roofline.json", "phases.parquet", "findings.json", "memory.json", "samples.parquet"])
 def test_a_file_that_is_gone_is_not_a_pass_that_never_was(run: RunFolder, name: str) -> None:
     (run.path / name).unlink()
     assert f"{name}: missing, and the run wrote it." in command("judge", run.path).stderr
@@ -132,12 +132,12 @@ def test_a_file_that_is_gone_is_not_a_pass_that_never_was(run: RunFolder, name: 
 
 def test_a_file_that_the_run_did_not_write_feeds_no_verdict(run: RunFolder, tmp_path: Path) -> None:
     manifest = run.read_manifest()
-    kept = (run.path / "loading.json").read_bytes()
-    (run.path / "loading.json").unlink()
+    kept = (run.path / "roofline.json").read_bytes()
+    (run.path / "roofline.json").unlink()
     run.seal(manifest)
     rejudge(run)
-    (run.path / "loading.json").write_bytes(kept)
-    with pytest.raises(RunError, match=r"loading\.json: the run did not write it \(SHA256SUMS does not list it\)"):
+    (run.path / "roofline.json").write_bytes(kept)
+    with pytest.raises(RunError, match=r"roofline\.json: the run did not write it \(SHA256SUMS does not list it\)"):
         rejudge(run)
     other = write_whole_run(tmp_path / "other")
     other.append_round(a_round(0))
@@ -150,7 +150,7 @@ def test_checksums_that_are_gone_are_missed(run: RunFolder) -> None:
     manifest = json.loads(whole)
     for rest in ({key: value for key, value in manifest.items() if key != "sealed"}, manifest):
         (run.path / "run.json").write_text(json.dumps(rest))
-        for read in (run.read_manifest, lambda: run.records("loading.json")):
+        for read in (run.read_manifest, lambda: run.records("roofline.json")):
             with pytest.raises(RunError, match=f"run.json: {CHANGED}"):
                 read()
     (run.path / "run.json").write_text(whole)
@@ -253,7 +253,7 @@ def test_committed_runs_open_without_a_word(name: str) -> None:
         assert data.read_run(source.path).problems == ()
         forms.check(schema.MANIFEST, source.read_manifest())
         assert source.read_json("standings.json")["made_from"] == source.digest()
-        for file in ("loading", "roofline", "findings", "memory_sweep", "phases"):
+        for file in ("roofline", "findings", "memory_sweep", "phases"):
             source.records(f"{file}.json")
         source.read_table(PHASES), source.read_samples()
 
@@ -317,8 +317,7 @@ def test_rounds_that_run_json_counted_and_the_journal_lacks_are_told(tmp_path: P
 @pytest.mark.parametrize(
     ("name", "old", "new", "said"),
     [
-        ("loading.json", '"open_ns": 1000000', '"open_ns": 0', "[0].loads[0].open_ns = 0, expected greater"),
-        ("loading.json", '"gguf"', '"safetensors-mmap"', "entry 1 has the checkpoint, loader, cache of an earlier one"),
+        ("instructions.json", f'"{BEFORE}"', f'"{AFTER}"', "entry 1 has the workload, variant of an earlier one"),
         ("roofline.json", "   128", '   "many"', "[0].samples[0][3] = 'many', expected a valid integer"),
         ("findings.json", '"count": 2', '"count": true', "[0].count = True, expected a valid integer"),
         ("findings.json", "7.25", "1e999", "line 8: 1e999 stands there, expected a finite number"),

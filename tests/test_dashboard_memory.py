@@ -51,36 +51,11 @@ def a_sweep(variant: str, mask: int, **more: Any) -> dict[str, Any]:
     return record | sizes | more
 
 
-def a_load(loader: str, cache: str, factor: float, rounds: int = 12) -> dict[str, Any]:
-    """A record of loading.json: opened in `factor` ms, read in twice that; the first token takes four."""
-    wobble = [1 + 0.01 * (number % 3) for number in range(rounds)]
-    ms = 1_000_000 * factor
-    return {
-        "checkpoint": "15m",
-        "loader": loader,
-        "cache": cache,
-        "prompt_tokens": 128,
-        "file_bytes": 60_000_000,
-        "reason": None,
-        "loads": [
-            {"round": number, "open_ns": ms * w, "touched_ns": 2 * ms * w, "peak_bytes": 61_000_000 + number}
-            for number, w in enumerate(wobble)
-        ],
-        "first_tokens": [
-            {"round": number, "open_ns": ms * w, "build_ns": ms, "first_ns": 2 * ms, "build_again_ns": ms}
-            | {"first_again_ns": ms}
-            for number, w in enumerate(wobble)
-        ],
-    }
-
-
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("results")
     run = runs.write_run(home / "runs" / "full", rounds=30)
     run.write_json("memory_sweep.json", [a_sweep("team006_after", 100_000), a_sweep("team005_hybrid", 20_000)])
-    loads = [a_load("safetensors-mmap", "cold", 4.0), a_load("torch-load", "cold", 8.0), a_load("gguf", "cold", 1.0, 1)]
-    run.write_json("loading.json", loads)
     return home
 
 
@@ -204,30 +179,15 @@ def test_a_sweep_has_measured_and_computed_side_by_side(home: Path) -> None:
 def test_a_damaged_sweep_is_shown_as_far_as_it_goes(page: Any, tmp_path: Path, damage: dict[str, Any]) -> None:
     run = runs.write_run(tmp_path / "runs" / "one", rounds=12, only=(WORKLOAD,), judged=True)
     run.write_json("memory_sweep.json", [a_sweep("team006_after", 100_000, **damage)])
-    run.write_json("loading.json", [{"loads": 3}, a_load("gguf", "warm", 1.0) | {"first_tokens": [{}]}])
     app = page(tmp_path, workload=WORKLOAD)
     assert not app.exception
-
-
-# -- loading ---------------------------------------------------------------------------------------------------------
-
-
-def test_loads_have_times_shares_and_peaks_with_their_counts(home: Path) -> None:
-    loads = sweeps.read_loads(data.read_run(home / "runs" / "full"))
-    mapped, plain, once = loads
-    assert mapped.times["open"].value == pytest.approx(4.04, rel=0.01)
-    assert mapped.times["open"].low < 4.04 < mapped.times["open"].high
-    assert (len(mapped.row.loads), mapped.peak_bytes) == (12, 61_000_011)
-    assert plain.against and plain.against.centre == pytest.approx(math.log(0.5))
-    assert plain.share.low < plain.share.centre < plain.share.high
-    assert (once.times["open"].lower, once.times["open"].rounds, once.share.n) == (None, 1, 1)
 
 
 # -- the page --------------------------------------------------------------------------------------------------------
 
 
-def test_a_link_leads_to_workload_amount_kind_and_checkpoint(page: Any, home: Path) -> None:
-    app = page(home, run="full", workload=WORKLOAD, amount="cache", held="kv", geometry="15m")
+def test_a_link_leads_to_workload_amount_and_kind(page: Any, home: Path) -> None:
+    app = page(home, run="full", workload=WORKLOAD, amount="cache", held="kv")
     assert not app.exception
     text = everything(app)
     told = alts(app)
@@ -235,11 +195,8 @@ def test_a_link_leads_to_workload_amount_kind_and_checkpoint(page: Any, home: Pa
     assert told[1].startswith(
         "Keys and values after 4 lengths: team006_after 977 KiB (2 % of the weights, 1 times what"
     )
-    assert "gguf, cold: " in told[2]
     assert "Most speed per extra MiB:] team006_after, 1.038× as fast as team006_before for " in text
     assert "Beaten, with intervals that do not touch:] " in text
-    assert "too few rounds for an interval (1)" in text
-    assert "Too few rounds for an interval (1 of about 15) where the ends are open." in text
     app.selectbox(key="held").set_value("mask").run()
     assert app.query_params["held"] == "mask"
     assert "Masks after 4 lengths: team006_after 391 KiB (0.8 % of the weights, 4 times" in everything(app)
@@ -251,7 +208,7 @@ def test_what_a_run_lacks_is_said_with_the_command_that_measures_it(page: Any, t
     app = page(tmp_path)
     assert not app.exception
     text = everything(app)
-    for command in ("--profile", "--claims mask-memory", "--claims weight-loading-bottleneck"):
+    for command in ("--profile", "--claims mask-memory"):
         assert f"pytest --benchmark {command}" in text
 
 
@@ -259,12 +216,10 @@ def test_hostile_names_and_broken_files_are_shown_as_text(page: Any, tmp_path: P
     run = runs.write_run(tmp_path / "runs" / "bad", rounds=12)
     deface(run)
     run.write_json("memory_sweep.json", [a_sweep(HOSTILE, 100_000, reason=HOSTILE)])
-    (run.path / "loading.json").write_text("[{")
     app = page(tmp_path, workload=WORKLOAD)
     assert not app.exception
     text = everything(app)
     assert HOSTILE in text
-    assert "The loads cannot be shown." in text and "loading.json: " in text
     assert not any(re.search(r"(?<!\\)<script", item.value) for item in app.markdown)
 
 

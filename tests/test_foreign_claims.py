@@ -55,7 +55,7 @@ def test_a_stored_claim_nested_deep_is_told_as_well() -> None:
 
 def test_a_claim_with_5000_hypotheses(tmp_path: Path) -> None:
     table = "\n[[hypothesis]]\nmetric = 1\n"
-    (told,) = claim_problems(tmp_path, "claimed = [2, 3]", table * 5000 + "claimed = [2, 3]")
+    (told,) = claim_problems(tmp_path, "range = [20, 50]", table * 5000 + "range = [20, 50]")
     assert told.endswith("claim.toml: hypothesis: has 5,003 entries, expected at most 100")
     (told,) = claim_problems(tmp_path, '["prefill-15m-t8", "decode-15m-c64"]', str([f"w{i}" for i in range(5000)]))
     assert "hypothesis[0].workloads: has 5,000 entries, expected at most 100" in told

@@ -32,10 +32,9 @@ from llama_workbench.harness.evidence.effect import (
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.evidence.verdict import AT_A_LIMIT, combine
 from llama_workbench.harness.judge.verdicts import all_together, judge_ad_hoc, judge_claims
-from llama_workbench.harness.metrics.base import Judged, measured_gains
 from llama_workbench.harness.report.outcome import outcome
 from llama_workbench.harness.report.text import run_notes
-from llama_workbench.harness.spec.comparison import Comparison, Metric
+from llama_workbench.harness.spec.comparison import Metric
 from llama_workbench.harness.spec.conditions import Condition
 from llama_workbench.harness.spec.regions import ANSWERS, Region
 from llama_workbench.harness.spec.sample import Round, Sample
@@ -494,14 +493,15 @@ def test_only_a_run_of_lives_is_judged_by_their_dependence() -> None:
 
 
 def test_what_is_computed_from_gains_is_open_where_their_lives_depend_on_each_other() -> None:
-    drift = np.linspace(-0.01, 0.01, 40)[:, None]
-    logs = noisy(1, {"old": 0.0, "new": -0.05})
-    frame = samples(logs | {"new": logs["new"] + drift}, workload="a").assign(process=lambda rows: rows["round"] + 1)
-    pairs = [Comparison("a", "new", "old")]
-    for run, is_open in ((in_lives(), True), (manifest(experiment("a", "old", "new")), False)):
-        gains = measured_gains(pairs, evidence_from_manifest(manifest_of(run), table_of(frame)), alpha=ALPHA)
-        assert isinstance(gains, Judged) == is_open
-        assert not isinstance(gains, Judged) or (gains.verdict == "inconclusive" and DEPENDENT in gains.reason)
+    drift, logs = np.linspace(-0.01, 0.01, 40)[:, None], noisy(1, {"old": 0.0, "new": -0.05})
+    both = [samples(logs | {"new": logs["new"] + drift}, workload="a"), samples(logs, workload="b")]
+    frame = pd.concat(both).assign(process=lambda rows: rows["round"] + 1)
+    places = [experiment(name, "old", "new") for name in ("a", "b")]
+    for more, verdict in (({"unit": "life"}, "inconclusive"), ({}, "supported")):
+        evidence = evidence_from_manifest(manifest_of(manifest(*places, **more)), table_of(frame))
+        sized = replace(evidence, sizes={"a": 1.0, "b": 2.0})
+        [found] = judge_claims([claim("a", "b", metric="trend", range=[-20, 20])], sized)
+        assert found.verdict == verdict and (DEPENDENT in found.reason) == (verdict == "inconclusive")
 
 
 def test_a_mark_is_for_all_that_a_verdict_says_and_not_for_its_word_alone() -> None:

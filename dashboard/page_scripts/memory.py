@@ -1,4 +1,4 @@
-"""Memory: time against memory, what caching policies hold on to, and loading the weights."""
+"""Memory: time against memory, and what caching policies hold on to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from llama_workbench.dashboard.figures import memory as figures
 from llama_workbench.dashboard.sections import blocks, head, named
 from llama_workbench.dashboard.views import data, memory, outcomes, samples
 from llama_workbench.dashboard.views.variants import card
-from llama_workbench.harness.metrics.loading.metric import LEAST_ROUNDS
 from llama_workbench.harness.report.text import ratio_text
 from llama_workbench.harness.store.errors import RunError
 
@@ -31,7 +30,7 @@ def is_part(run: data.Run, workload: str) -> bool:
 
 
 def main() -> None:
-    opened = head.open_models("Memory", "models: what their caches hold, and how fast they load")
+    opened = head.open_models("Memory", "models: what their caches hold")
     if opened is None:
         return
     policies = blocks.computed("The sweeps cannot be shown.", opened, memory.read_policies) or []
@@ -49,8 +48,6 @@ def main() -> None:
         show_policies(here)
     else:
         blocks.missing("sweep over the number of lengths here", opened.run.dispute.command("memory_sweep"))
-    blocks.header("Loading the weights", anchor="loading")
-    show_loading(opened)
 
 
 def show_tradeoff(opened: state.Opened, workload: str) -> None:
@@ -189,57 +186,6 @@ def _policy_row(policy: memory.Policy) -> dict[str, object]:
         "together, of the weights": total.removesuffix(" of the weights"),
         "peak resident": words.size(last.measured.get("resident")),
         "weights": words.size(policy.row.weights_bytes),
-    }
-
-
-def show_loading(opened: state.Opened) -> None:
-    """The loads of one checkpoint."""
-    loads = blocks.computed("The loads cannot be shown.", opened, memory.read_loads) or []
-    if not loads:
-        blocks.missing("measured loads", opened.run.dispute.command("loading"))
-        return
-    geometry = state.choose("Checkpoint", list(dict.fromkeys(load.row.checkpoint for load in loads)), "geometry")
-    here = [load for load in loads if load.row.checkpoint == geometry]
-    shares = memory.loading_shares(opened.run, geometry, here)
-    blocks.forest_plot(shares, "loading")
-    tokens = max(load.row.prompt_tokens for load in here)
-    runs = next((f" of {load.row.variant}" for load in here if load.row.variant), "")
-    blue = f" Blue: what is claimed ({shares.claimed})." if shares.claimed else ""
-    fewest = min(load.share.n for load in here)
-    rounds = f"At least {fewest} rounds each."
-    if fewest < 2:
-        rounds = f"Too few rounds for an interval ({fewest} of about {LEAST_ROUNDS}) where the ends are open."
-    blocks.caption(
-        f"Share of the time to the first token{runs} that is saved if the weights are in memory already, after a "
-        f"prompt of {tokens} tokens. Cold: the file was dropped from the page cache before each load.{blue} {rounds}"
-    )
-    blocks.table([_load_row(load) for load in here], "Time and peak memory of each loader, page cache cold and warm")
-    st.caption(
-        "Times are wall time, the geometric mean of the loads with its interval. A mapped file opens at once and is "
-        "read later, which is why reading every byte is beside opening. The last column is the time of mapped "
-        "safetensors over the loader's, until every byte was read: above 1 the loader is faster. '@aa' is mapped "
-        "safetensors again: its ratio is the noise. Peak memory is resident memory above what there was before, "
-        "pages of the file included."
-    )
-    failed = [load.row for load in here if load.row.reason]
-    blocks.notes("Not measured", [f"{row.loader}, {row.cache} page cache: {row.reason}" for row in failed])
-
-
-def _load_row(load: memory.Load) -> dict[str, object]:
-    touched, ratio = load.against, "–"
-    if touched is not None:
-        few = f"{math.exp(touched.centre):.3g}× (too few rounds: {touched.n})" if touched.n else "not measured"
-        ratio = few if math.isinf(touched.high) else words.ratio(*samples.ratios(touched))
-    times = {"open": "open", "read every byte": "touched", "first token": "first_token"}
-    return {
-        "loader": load.row.loader,
-        "page cache": load.row.cache,
-        **{name: words.told(load.times[key]) for name, key in times.items()},
-        "peak memory": words.size(load.peak_bytes),
-        "file": words.size(load.row.file_bytes),
-        "loads": len(load.row.loads),
-        "first tokens": load.share.n,
-        "against mapped safetensors": ratio,
     }
 
 

@@ -12,7 +12,6 @@ from streamlit.delta_generator import DeltaGenerator
 
 from llama_workbench.harness.machine.environment import one_line
 from llama_workbench.harness.machine.locks import is_held
-from llama_workbench.harness.metrics.loading.files import LOADING
 from llama_workbench.harness.metrics.memory.files import MEMORY_SWEEP
 from llama_workbench.harness.metrics.roofline.files import ROOFLINE
 from llama_workbench.harness.metrics.share.files import PHASES
@@ -158,7 +157,7 @@ def without_content(run: data.Run) -> frozenset[str]:
     there = {
         "attribution": any(claim.is_factorial or claim.claim in asked for claim in run.claims),
         "breakdown": bool(run.profiles) or folder.has(PHASES) or folder.has(ROOFLINE),
-        "memory": bool(run.memory) or folder.has(MEMORY_SWEEP) or folder.has(LOADING),
+        "memory": bool(run.memory) or folder.has(MEMORY_SWEEP),
     }
     return frozenset(page for page, has in there.items() if not has)
 

@@ -1,21 +1,14 @@
-"""Memory of a run: time against memory, what caching policies hold, and loading of checkpoints."""
+"""Memory of a run: time against memory, and what caching policies hold."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-
-import numpy as np
 
 from llama_workbench import variants
 from llama_workbench.harness.evidence.evidence import Evidence
-from llama_workbench.harness.evidence.numbers import exp
-from llama_workbench.harness.metrics.loading.files import LOADING, Loading
-from llama_workbench.harness.metrics.loading.metric import METRICS, load_effects, load_shares
 from llama_workbench.harness.metrics.memory.files import MEMORY_SWEEP, Sweep, SweepStep
 from llama_workbench.harness.profilers.peak_memory import Memory
-from llama_workbench.harness.stats.confidence import Interval, fixed_interval
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.verdict_schema import Effect
 
@@ -197,80 +190,3 @@ def _held(kinds: Mapping[str, int]) -> dict[str, float]:
 def percent_of(size: float | None, weights: float | None) -> str:
     """How much of the weights' bytes."""
     return "–" if size is None or not weights else f"{100 * size / weights:.3g} % of the weights"
-
-
-# -- loading ----------------------------------------------------------------------------------------------------------
-
-LOADING_SHARE = "share of the time to first token"
-
-
-@dataclass(frozen=True)
-class Load:
-    """One loader with a cold or warm page cache. `times`: by "open", "touched" (every byte read too), "first_token".
-    `against`: log ratio t_baseline / t_loader of "touched"."""
-
-    row: Loading
-    times: Mapping[str, Effect]
-    against: Interval | None
-    share: Interval
-
-    @property
-    def peak_bytes(self) -> float | None:
-        """The most of all loads."""
-        return max((load.peak_bytes for load in self.row.loads if load.peak_bytes is not None), default=None)
-
-
-def read_loads(run: data.Run) -> list[Load]:
-    """The records of loading.json and what they mean; each family of intervals holds at once. Raises RunError."""
-    records: list[Loading] = RunFolder(run.path).read(LOADING)
-    alpha = run.alpha
-    against = load_effects(records, alpha=alpha)
-    return [
-        Load(
-            row=row,
-            times=_times(row, alpha / (len(records) * len(METRICS))),
-            against=against.get((row.checkpoint, row.loader, row.cache), {}).get("touched"),
-            share=share,
-        )
-        for row, share in zip(records, load_shares(records, alpha=alpha), strict=True)
-    ]
-
-
-def _times(row: Loading, alpha: float) -> dict[str, Effect]:
-    """Geometric means over the loads in milliseconds, with t intervals."""
-    samples = {
-        "open": [load.open_ns for load in row.loads],
-        "touched": [load.touched_ns for load in row.loads],
-        "first_token": [first.open_ns + first.build_ns + first.first_ns for first in row.first_tokens],
-    }
-    intervals = {metric: fixed_interval(np.log(ns) - math.log(1e6), alpha) for metric, ns in samples.items()}
-    return {
-        metric: data.unasked(_scaled(interval, lambda log: exp(log) or -math.inf), metric=metric, unit="ms")
-        for metric, interval in intervals.items()
-    }
-
-
-def _scaled(interval: Interval, scale: Callable[[float], float]) -> Interval:
-    """The same in another unit."""
-    return replace(interval, centre=scale(interval.centre), low=scale(interval.low), high=scale(interval.high))
-
-
-def loading_shares(run: data.Run, geometry: str, here: Sequence[Load]) -> data.Claim:
-    """The shares as rows of a forest plot: as judged where a claim asked, else with the page's own interval."""
-    judged: dict[str, tuple[data.Claim, Effect]] = {}
-    for claim in run.claims:
-        for effect in claim.effects:
-            if effect.unit and data.experiment(run, effect.workload).workload.geometry == geometry:
-                judged.setdefault(effect.metric, (claim, effect))
-    asked: list[data.Claim] = []
-    rows = []
-    for load in here:
-        name, share = f"{load.row.loader}, {load.row.cache}", load.share
-        if known := judged.get(f"{LOADING_SHARE}: {name} page cache"):
-            asked.append(known[0])
-            rows.append(replace(known[1], workload=name, named="", variant="", baseline="", metric=LOADING_SHARE))
-        elif share.n:
-            percent = _scaled(share, lambda part: 100 * part)
-            rows.append(data.unasked(percent, workload=name, metric=LOADING_SHARE, unit="%"))
-    shown = asked[0] if asked else data.figure("Loading", run.alpha, ())
-    return replace(shown, alpha=run.alpha, effects=tuple(rows))

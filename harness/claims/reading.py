@@ -17,6 +17,7 @@ from llama_workbench.datasets.geometries import DataError, read_toml
 from llama_workbench.datasets.texts import shortened
 from llama_workbench.variants.spelling import did_you_mean
 
+from ..metrics.registry import names
 from ..store.files import CLAIMS
 from .faults import ClaimError, noted_by_runs, problems_of
 from .model import Claim
@@ -75,10 +76,25 @@ def read_claim(path: Path) -> Claim:
 
 
 def stored_claims(run: RunFolder) -> list[Claim]:
-    """The claims as they stood when the run was made. Raises ClaimError where they are none, RunError where claims.json
-    cannot be read."""
+    """The claims as they stood when the run was made, whatever metrics there were then. Raises ClaimError where they
+    are none, RunError where claims.json cannot be read."""
     path = run.path / CLAIMS
-    return [check_claim(table, f"{path}[{index}]") for index, table in enumerate(run.records(CLAIMS))]
+    return [check_claim(_with_gone(table), f"{path}[{index}]") for index, table in enumerate(run.records(CLAIMS))]
+
+
+def _with_gone(table: Any) -> Any:
+    """A stored claim whose parts of a metric that this version lacks say just that: a run outlives metrics."""
+    if not isinstance(table, Mapping) or not isinstance(parts := table.get("hypothesis"), list):
+        return table
+    return {**table, "hypothesis": [_or_gone(part) for part in parts]}
+
+
+def _or_gone(part: Any) -> Any:
+    metric = part.get("metric") if isinstance(part, Mapping) else None
+    if not isinstance(metric, str) or metric in names():
+        return part
+    kept = {key: part[key] for key in ("part", "who") if key in part}
+    return {**kept, "metric": "none", "reason": f'this version has no metric "{shortened(metric)}"'}
 
 
 def check_claim(table: Any, where: str) -> Claim:

@@ -50,7 +50,7 @@ class Evidence:
     measured: workload → participants, controls and excluded ones included. clocks: which clock counts for whom.
     trace_difference: (workload, {baseline, variant}) → "" where the op traces agree, else how they differ; no entry
     where they were not compared. sizes: tokens of each workload (of a decode: its context); new_tokens: that it
-    generates; widths, layers and geometries: of its model. passes: name of a metric → what its pass left, as the metric
+    generates; widths and layers: of its model. passes: name of a metric → what its pass left, as the metric
     reads it. queued: (workload, variant) → operations of its longest sample that compute, from its op trace.
     wall_seconds: workload → seconds of the clock that its rounds took, with all that they needed. first_seconds:
     workload → seconds of the clock that its first intervals should take, as estimated before its rounds.
@@ -77,7 +77,6 @@ class Evidence:
     new_tokens: Mapping[str, int] = field(default_factory=dict)
     widths: Mapping[str, int] = field(default_factory=dict)
     layers: Mapping[str, int] = field(default_factory=dict)
-    geometries: Mapping[str, str] = field(default_factory=dict)
     passes: Mapping[str, Any] = field(default_factory=dict)
     queued: Mapping[tuple[str, str], int] = field(default_factory=dict)
     wall_seconds: Mapping[str, float] = field(default_factory=dict)
@@ -238,7 +237,6 @@ def evidence_from_manifest(
         new_tokens={name: each.new_tokens or 0 for name, each in workloads.items()},
         widths={name: shape.hidden_size for name, shape in shapes.items() if shape.hidden_size},
         layers={name: shape.layers for name, shape in shapes.items() if shape.layers},
-        geometries={name: each.geometry or "" for name, each in workloads.items()},
         passes=passes or {},
         queued=_queued(manifest, samples) if manifest.device_kind == "cuda" else {},
         first_seconds={each.workload.name: each.first_seconds for each in experiments if each.first_seconds},

@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 from llama_workbench.variants.spelling import did_you_mean
 
-from ..evidence.effect import DEPENDENT, TOO_FEW
-from ..evidence.evidence import Evidence, compare_sides
+from ..evidence.effect import TOO_FEW
+from ..evidence.evidence import Evidence
 from ..evidence.verdict import combine, reasons
 from ..measure.measurement import Measurement
 from ..measure.participants import Progress
 from ..spec.comparison import Comparison
 from ..spec.hypotheses import Hypothesis, Name, Names, RangeHypothesis, ValueHypothesis
-from ..spec.regions import Region
 from ..spec.words import Cause, Word
 from ..store.declared import DataFile, JsonFile
 from ..store.folder import RunFolder
@@ -269,35 +268,3 @@ class GainHypothesis(RangeHypothesis):
 
     def comparisons(self) -> Iterator[Comparison]:
         return (Comparison(workload, self.variant, self.baseline) for workload in self.workloads)
-
-
-def measured_gains(
-    comparisons: Iterable[Comparison], evidence: Evidence, *, alpha: float, kind: str = "operations"
-) -> list[Effect] | Judged:
-    """The effects of all comparisons that the run took on, as evidence of that kind; or the verdict, where one of them
-    has no interval.
-
-    Each interval is as wide as page faults and a control that fired may make it, and holds with 1 - alpha.
-    """
-    anything = Region(-math.inf, math.inf)
-    wanted = [comparison for comparison in comparisons if evidence.has(comparison)]
-    timed = [compare_sides(evidence, each, anything, kind, alpha) for each in wanted]
-    if not timed:
-        return Judged(Word.NOT_MEASURABLE, "this run lacks some of its workloads")
-    unsettled = [
-        replace(effect, cause=Cause.TOO_FEW_ROUNDS, reason=TOO_FEW) if effect.verdict == Word.SUPPORTED else effect
-        for effect in timed
-        if effect.verdict != Word.SUPPORTED or effect.low <= 0 or math.isinf(effect.high)
-    ]
-    unsettled += [
-        replace(effect, cause=Cause.DEPENDENT, reason=DEPENDENT)
-        for comparison, effect in zip(wanted, timed, strict=True)
-        if effect not in unsettled and evidence.is_dependent(comparison)
-    ]
-    if unsettled:
-        return Judged(Word.INCONCLUSIVE, reasons(unsettled))
-    gains = []
-    for comparison, effect in zip(wanted, timed, strict=True):
-        low, high = evidence.allowance(comparison)
-        gains.append(replace(effect, low=effect.low * math.exp(-low), high=effect.high * math.exp(high)))
-    return gains

@@ -1,5 +1,5 @@
-"""How gains and times scale: whether a gain grows with size, how a time grows with the position in the context, and
-where over the width of a model an effect is lost.
+"""How gains and times scale: whether a gain grows with size, or with the number of layers, how a time grows with the
+position in the context, and where over the width of a model an effect is lost.
 
 A trend needs the intervals of all its lengths to hold at once, so they share alpha: whenever they hold, so does what is
 concluded from them, however they depend on each other.
@@ -16,8 +16,10 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from ..evidence.evidence import Evidence
+from ..evidence.effect import DEPENDENT, TOO_FEW
+from ..evidence.evidence import Evidence, compare_sides
 from ..evidence.numbers import exp
+from ..evidence.verdict import reasons
 from ..spec.experiments import Target
 from ..spec.hypotheses import Names
 from ..spec.regions import Region
@@ -25,7 +27,7 @@ from ..spec.words import Cause, Word
 from ..stats.confidence import Interval, running_interval
 from ..stats.samples import LogTimes, time_differences
 from ..store.verdict_schema import Effect
-from .base import GainHypothesis, Judged, Metric, measured_gains, no_value
+from .base import GainHypothesis, Judged, Metric, no_value
 
 # -- does the gain grow? -----------------------------------------------------------------------------------------------
 
@@ -51,7 +53,8 @@ def trend(gains: Sequence[tuple[float, Interval]], region: Region) -> Trend:
 
     The rise is the slope of the least-squares line of log ratio over log size, times the range of log size. Why linear:
     "it scales" is said of the whole range, and the largest weights are at the ends, where growth shows most. "Never
-    falls" alone would be refuted by one dip between neighbours: a rise with a certain fall in it is "depends". Why a
+    falls" alone would be refuted by one dip between neighbours: a rise with a certain fall in it is "depends", unless
+    the region has room for a fall. Why a
     margin: a gain that does not change could never be distinguished from one that grows by nothing.
 
     The interval of the rise takes every gain's interval at its worst end: wider than independence would allow (for four
@@ -71,7 +74,7 @@ def trend(gains: Sequence[tuple[float, Interval]], region: Region) -> Trend:
     pairs = itertools.combinations(zip(sizes, ordered, strict=True), 2)
     falls = tuple((size, larger) for (size, one), (larger, other) in pairs if other.high < one.low)
     if region.contains(low, high):
-        verdict = Word.DEPENDS if falls else Word.SUPPORTED
+        verdict = Word.DEPENDS if falls and region.low >= 0 else Word.SUPPORTED
     else:
         verdict = Word.REFUTED if region.excludes(low, high) else Word.INCONCLUSIVE
     reason = (
@@ -197,8 +200,9 @@ def _passed(
 
 
 class ScalingHypothesis(GainHypothesis):
-    """The gain of `variant` over `baseline` rises from the shortest workload to the longest. `evidence` is "context"
-    where both are code of one engine."""
+    """The gain of `variant` over `baseline` rises from the smallest workload to the largest: by their lengths, or by
+    the layers of their models where all lengths are the same. `evidence` is "context" where both are code of one
+    engine."""
 
     counted_in = "% rise"
     least_workloads = 2
@@ -216,20 +220,18 @@ class ScalingMetric(Metric[ScalingHypothesis]):
     """Computed from timed effects; there is no pass."""
 
     names = ("trend",)
-    about = "How the gain rises from the shortest to the longest length, and the gain at each of them."
+    about = "How the gain rises from the smallest to the largest workload, and the gain at each of them."
     page = "scaling"
     inside = "workloads"
     hypothesis = ScalingHypothesis
 
     def judge(self, hypothesis: ScalingHypothesis, evidence: Evidence, *, alpha: float) -> Judged:
         """One verdict from the gains on all workloads together."""
-        alpha /= len(hypothesis.workloads)
-        gains = measured_gains(hypothesis.comparisons(), evidence, alpha=alpha, kind=hypothesis.evidence)
+        gains = _gains(hypothesis, evidence, alpha / len(hypothesis.workloads))
         if isinstance(gains, Judged):
             return gains
-        if len(gains) < len(hypothesis.workloads):
-            return Judged(Word.NOT_MEASURABLE, "this run lacks some of its workloads")
-        sized = [(evidence.sizes.get(one.workload, 0.0), interval_of(one)) for one in gains]
+        sizes = evidence.sizes if len({evidence.sizes.get(gain.workload) for gain in gains}) > 1 else evidence.layers
+        sized = [(float(sizes.get(gain.workload, 0)), interval_of(gain)) for gain in gains]
         ends = (hypothesis.region.low, hypothesis.region.high)  # percent of rise, to log ratios
         rising = trend(sized, Region(*(math.log1p(end / 100) if math.isfinite(end) else end for end in ends)))
         effect = no_value(hypothesis, f"{gains[0].workload} to {gains[-1].workload}", "rise of the gain")
@@ -238,6 +240,32 @@ class ScalingMetric(Metric[ScalingHypothesis]):
         effect = replace(effect, ratio=ratio, low=low, high=high, rounds=rounds, seconds=seconds)
         effect = replace(effect, verdict=rising.verdict, reason=rising.reason)
         return Judged(rising.verdict, rising.reason, (effect,))
+
+
+def _gains(hypothesis: ScalingHypothesis, evidence: Evidence, alpha: float) -> list[Effect] | Judged:
+    """The gain on each workload; or the verdict, where one of them has no interval.
+
+    Each interval is as wide as page faults and a control that fired may make it, and holds with 1 - alpha.
+    """
+    wanted = list(hypothesis.comparisons())
+    if not all(map(evidence.has, wanted)):
+        return Judged(Word.NOT_MEASURABLE, "this run lacks some of its workloads")
+    anything, gains = Region(-math.inf, math.inf), []
+    for comparison in wanted:
+        gain = compare_sides(evidence, comparison, anything, hypothesis.evidence, alpha)
+        if gain.verdict == Word.SUPPORTED:
+            if gain.low <= 0 or math.isinf(gain.high):
+                gain = replace(gain, verdict=Word.INCONCLUSIVE, reason=TOO_FEW)
+            elif evidence.is_dependent(comparison):
+                gain = replace(gain, verdict=Word.INCONCLUSIVE, reason=DEPENDENT)
+            else:
+                low, high = evidence.allowance(comparison)
+                gain = replace(gain, low=gain.low * math.exp(-low), high=gain.high * math.exp(high))
+        gains.append(gain)
+    for word, verdict in ((Word.NOT_EVIDENCE, Word.NOT_MEASURABLE), (Word.INCONCLUSIVE, Word.INCONCLUSIVE)):
+        if without := [gain for gain in gains if gain.verdict == word]:
+            return Judged(verdict, reasons(without))
+    return gains
 
 
 METRIC = ScalingMetric()

@@ -139,7 +139,7 @@ class Range(Span):
             return f"at most {self.high:.4g}{unit}"
         if self.low == self.high:
             return f"{self.low:.4g}{unit}"
-        return f"{self.low:.4g}-{self.high:.4g}{unit}"
+        return f"{self.low:.4g}{' to ' if self.low < 0 else '-'}{self.high:.4g}{unit}"
 
 
 def _percent(log_ratio: float) -> str:

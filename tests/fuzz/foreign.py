@@ -215,12 +215,11 @@ of = "layer"
 range = [58, 64]
 
 [[hypothesis]]
-part = "factor"
-metric = "inflation"
+part = "rise"
+metric = "trend"
 variant = "fast"
 baseline = "team006_before"
-workloads = ["prefill-15m-t8"]
-claimed = [2, 3]
+workloads = ["prefill-15m-t8", "prefill-15m-t128"]
 range = [20, 50]
 """
 

@@ -51,7 +51,6 @@ def claims() -> list[dict[str, Any]]:
     return [
         runs.a_claim("a-time", {"workloads": [WORKLOAD], "faster_than_percent": 1}),
         _reading("share", phases=["qkv"], of="layer", range=[10, 60], variant=AFTER),
-        _reading("loading", quantity="gguf", of="warm", above=1),
         _reading("roofline", above=1, variant=AFTER),
         _reading("memory", quantity="masks_of_weights", at_most=50, variant=AFTER),
         _reading("instructions", above=1, variant=AFTER, baseline=BEFORE),
@@ -60,37 +59,6 @@ def claims() -> list[dict[str, Any]]:
 
 def _reading(metric: str, **keys: Any) -> dict[str, Any]:
     return runs.a_claim(f"a-{metric}") | {"hypothesis": [{"metric": metric, "workloads": [WORKLOAD], **keys}]}
-
-
-def loading() -> list[dict[str, Any]]:
-    """Two loaders with a warm page cache."""
-    return [
-        {
-            "checkpoint": "15m",
-            "loader": loader,
-            "cache": "warm",
-            "variant": "fast",
-            "prompt_tokens": 128,
-            "file_bytes": 60_000_000,
-            "reason": None,
-            "loads": [
-                {"round": number, "position": 0, "open_ns": 10**6 + number, "touched_ns": 2 * 10**6, "peak_bytes": 4096}
-                for number in range(4)
-            ],
-            "first_tokens": [
-                {
-                    "round": number,
-                    "position": 1,
-                    "open_ns": 10**6 + 9 * number,
-                    "build_ns": 10**6,
-                    "first_ns": 3 * 10**6,
-                }
-                | {"build_again_ns": 9 * 10**5, "first_again_ns": 2 * 10**6}
-                for number in range(4)
-            ],
-        }
-        for loader in ("safetensors-mmap", "gguf")
-    ]
 
 
 def roofline() -> list[dict[str, Any]]:
@@ -153,7 +121,6 @@ def _add_passes(run: RunFolder) -> None:
     run.write_table(PHASES, rows)
     lines = {"variants/modular/model.py": {"88": [["qkv"], ["other"]], "90": [[], ["mlp"]]}}
     run.write_json("phases.json", [pair | {"rounds": 4, "reason": None, "clock": "thread CPU", "lines": lines}])
-    run.write_json("loading.json", loading())
     run.write_json("roofline.json", roofline())
     run.write_json("instructions.json", instructions())
     run.write_json("memory_sweep.json", [sweep()])
@@ -279,11 +246,6 @@ def read_ratios(run: RunFolder) -> list[object]:
     return [standings, to_markdown(compare_standings(standings, standings))]
 
 
-def read_loading(run: RunFolder) -> list[object]:
-    """loading.json, by the judge and on the page."""
-    return [_judged(run), memory.read_loads(_opened(run))]
-
-
 def read_roofline(run: RunFolder) -> list[object]:
     """roofline.json, by the judge and in the report."""
     return [_judged(run), all_reached(run.records("roofline.json"), alpha=0.01)]
@@ -353,7 +315,6 @@ READERS: Mapping[str, Callable[[RunFolder], list[object]]] = {
     "verdicts.json": _shown,
     "standings.json": read_ratios,
     "findings.json": lambda run: [_judged(run), run.records("findings.json")],
-    "loading.json": read_loading,
     "roofline.json": read_roofline,
     "instructions.json": _judged,
     "memory.json": read_memory,

@@ -1,1 +1,0 @@
-"""How long weights take from their files."""
