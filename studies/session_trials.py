@@ -1,5 +1,5 @@
 """What sessions of unchanged functions differ by, and whether saved runs decide. `python -m studies.session_trials 20`
-goes on until there are so many sessions of this version of the measuring code and prints both tables;
+goes on until there are so many sessions of this version of the measuring code and prints three tables;
 `python -m studies.session_trials 20 --toml` the shifts; with `--functions` no models are measured.
 
 A session measures six comparisons anew, for `workbench compare`, each with a command of its own as a job in CI would.
@@ -10,6 +10,7 @@ Of each, `standings.json` is kept in a file, which the next call continues: sess
 from __future__ import annotations
 
 import json
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -81,7 +82,11 @@ def main(sessions: int, *options: str, file: Path = KEPT) -> None:
                 out.write(json.dumps(kept) + "\n")
             known.append(Session.read(json.dumps(kept)))
             sys.stderr.write(f"session {number}: {kind}\n")
-    sys.stdout.write(toml(known) if "--toml" in options else f"{shift_table(known)}\n{decision_table(known)}")
+    sys.stdout.write(
+        toml(known)
+        if "--toml" in options
+        else f"{shift_table(known)}\n{decision_table(known)}\n{reference_table(known)}"
+    )
 
 
 def measured(kind: str, busy: bool) -> object:
@@ -149,6 +154,23 @@ def shift_table(known: Sequence[Session]) -> str:
                 f"| {kind} | {code} | {shift.variant} | {shift.sessions} | {lives[len(lives) // 2]} "
                 f"| {100 * errors[len(errors) // 2]:.2f} % | {shift.between:.2f} % | {shift.at_most:.2f} % |"
             )
+    return "\n".join(lines) + "\n"
+
+
+def reference_table(known: Sequence[Session]) -> str:
+    """In Markdown: would another reference benchmark serve better? By what a kind differs between sessions of one
+    version (standard deviation), against the reference benchmark as it is and against each other kind in its stead."""
+    times: dict[str, dict[int, float]] = {}
+    for kind in CASES:
+        for session in of_kind(known, kind):
+            times.setdefault(kind, {})[session.number] = session.standings.rows[0].log_ratio
+    lines = [f"| measured | against the reference benchmark | {' | '.join(f'against {kind}' for kind in times)} |"]
+    lines.append("|---" * (len(times) + 2) + "|")
+    for kind, own in times.items():
+        against = [dict.fromkeys(own, 0.0), *(times[other] if other != kind else {} for other in times)]
+        spreads = [[own[number] - other[number] for number in own if number in other] for other in against]
+        cells = [f"{100 * statistics.stdev(each):.2f} %" if len(each) > 1 else "" for each in spreads]
+        lines.append(f"| {kind} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
