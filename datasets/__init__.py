@@ -1,4 +1,4 @@
 """What is measured on: model shapes, workloads, checkpoints, tokenizer, prompts.
 
-Only `checkpoints` and `gguf.files` import torch.
+Only `checkpoints` imports torch.
 """

@@ -48,15 +48,6 @@ def fail(where: Path | str, problem: str, fix: str) -> NoReturn:
     raise CheckpointError(f"{where}: {problem}; {fix}")
 
 
-WITHOUT_BIASES = "take a checkpoint without biases, or one in which all are zero"
-
-
-def no_bias(count: int) -> str:
-    """The problem with the first of `count` biases that are not zero."""
-    more = f" (nor are {count - 1} other biases)" if count > 1 else ""
-    return f"a bias that is not zero{more}, and no variant adds one"
-
-
 class Scaling(BaseModel):
     """Llama-3's RoPE scaling."""
 

@@ -26,6 +26,7 @@ from .texts import shortened
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from tokenizers import Tokenizer
 
 LARGEST_VOCABULARY = 8192  # the text is 0.5 MB: more words than this would each be seen a handful of times
 
@@ -38,10 +39,6 @@ _BELONGS = "put the tokenizer.json that belongs to this checkpoint into its fold
 
 class TokenizerError(CheckpointError):
     """A checkpoint's tokenizer cannot be used. The text names the file, what is wrong, and the fix."""
-
-
-class NoTokenizer(TokenizerError):
-    """A checkpoint has none at all."""
 
 
 NO_TOKENIZER_IDS = 1 << 16
@@ -126,16 +123,19 @@ class Prompts:
         return np.stack(rows).astype(np.int64)
 
 
+def is_gguf(checkpoint: Path) -> bool:
+    """Whether a checkpoint's path is meant as a GGUF file (and not as a folder)."""
+    return checkpoint.suffix.lower() == ".gguf"
+
+
 def text_ids(checkpoint: Path, *, vocab_size: int, cache: Path | None = None) -> NDArray[np.int32]:
     """The whole text in a checkpoint's own words, without special tokens; all ids are below `vocab_size`. Kept in
-    `cache` under the tokenizer's digest. Where `checkpoint` (a folder, or a .gguf file) has no tokenizer, they are
-    drawn at random, the same in every process. Raises `TokenizerError` if it has one that cannot be used."""
-    from tokenizers import Tokenizer
-
-    try:
-        file, content = tokenizer_json(checkpoint)
-    except NoTokenizer:
-        return np.random.default_rng(0).integers(vocab_size, size=NO_TOKENIZER_IDS, dtype=np.int32)
+    `cache` under the digest of tokenizer.json, or under a GGUF file's path, size and time: to make a tokenizer of its
+    metadata takes seconds. Where `checkpoint` (a folder, or a .gguf file) has no tokenizer, they are drawn at random,
+    the same in every process. Raises `TokenizerError` if it has one that cannot be used."""
+    file, content = _identified(checkpoint)
+    if not content:
+        return _drawn_ids(vocab_size)
     name = f"{hashlib.sha256(content).hexdigest()[:16]}-{_text_digest()}.npy"
     kept = (cache or cache_directory()) / "tokenised" / name
     ids: NDArray[np.int64] = np.empty(0, np.int64)
@@ -143,11 +143,9 @@ def text_ids(checkpoint: Path, *, vocab_size: int, cache: Path | None = None) ->
         ids = np.load(kept, allow_pickle=False)
     is_kept = ids.dtype == np.int32 and ids.ndim == 1 and len(ids) > 0
     if not is_kept:
-        try:
-            tokenizer = Tokenizer.from_buffer(content)
-        except Exception as error:  # the library raises plain Exception
-            fix = "take the file from the checkpoint's source again"
-            raise TokenizerError(f"{file}: not a tokenizer.json ({shortened(str(error))}); {fix}") from error
+        tokenizer = _made(file, content)
+        if tokenizer is None:
+            return _drawn_ids(vocab_size)
         tokenizer.no_truncation()  # a folder's file may ask for either; the text is to be kept whole
         tokenizer.no_padding()
         encoded = tokenizer.encode_batch(text(), add_special_tokens=False)
@@ -165,27 +163,40 @@ def text_ids(checkpoint: Path, *, vocab_size: int, cache: Path | None = None) ->
     return ids.astype(np.int32, copy=False)
 
 
-def tokenizer_json(checkpoint: Path) -> tuple[Path, bytes]:
-    """The file with a checkpoint's tokenizer, and its tokenizer.json; of a GGUF file, rebuilt from the metadata. Raises
-    `NoTokenizer` where there is none, and `TokenizerError` where it cannot be read."""
-    from .gguf import tokenizer as gguf_tokenizer
-    from .gguf.metadata import is_gguf
-
+def _identified(checkpoint: Path) -> tuple[Path, bytes]:
+    """The file with a checkpoint's tokenizer, and what tells it from others: a tokenizer.json's content, a GGUF file's
+    path, size and time. Empty where there is no file."""
     if is_gguf(checkpoint):
-        try:
-            return checkpoint, gguf_tokenizer.tokenizer_json(checkpoint).encode()
-        except NoTokenizer:
-            raise
-        except CheckpointError as error:
-            raise TokenizerError(str(error)) from error
+        status = checkpoint.stat()
+        return checkpoint, f"{checkpoint.resolve()} {status.st_size} {status.st_mtime_ns}".encode()
     file = checkpoint / FILE
+    if not os.path.lexists(file):
+        return file, b""
     try:
-        return file, read_bytes(file, at_most=TOKENIZER_BYTES)
+        return file, read_bytes(file, at_most=TOKENIZER_BYTES) or b" "
     except OSError as error:
         problem = f"cannot be read ({error.strerror}), expected the checkpoint's tokenizer.json"
         written = "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
-        kind = TokenizerError if os.path.lexists(file) else NoTokenizer
-        raise kind(f"{file}: {problem}; copy it there, or write it with transformers: {written}") from error
+        raise TokenizerError(f"{file}: {problem}; copy it there, or write it with transformers: {written}") from error
+
+
+def _made(file: Path, content: bytes) -> Tokenizer | None:
+    """The tokenizer of a file; None of a GGUF file that has none."""
+    from tokenizers import Tokenizer
+
+    try:
+        if is_gguf(file):
+            from .checkpoints.gguf import tokenizer_of
+
+            return tokenizer_of(file)
+        return Tokenizer.from_buffer(content)
+    except Exception as error:  # the libraries raise plain Exception
+        fix = "take the file from the checkpoint's source again"
+        raise TokenizerError(f"{file}: no tokenizer comes of it ({shortened(str(error))}); {fix}") from error
+
+
+def _drawn_ids(vocab_size: int) -> NDArray[np.int32]:
+    return np.random.default_rng(0).integers(vocab_size, size=NO_TOKENIZER_IDS, dtype=np.int32)
 
 
 def _text_digest() -> str:

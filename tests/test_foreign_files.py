@@ -21,14 +21,13 @@ from llama_workbench.datasets.checkpoints import (
     described,
     load,
     synthesize,
-    write_gguf,
 )
 from llama_workbench.datasets.files import open_regular
 from llama_workbench.datasets.geometries import DataError
-from llama_workbench.datasets.gguf import files as gguf_files
 from llama_workbench.datasets.tokenizer import TokenizerError, text_ids
 from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.claims.reading import load_claims
+from llama_workbench.harness.metrics.check import gguf as gguf_checks
 from tests.test_gguf import changed_file
 
 TINY = geometries.get("tiny")
@@ -48,7 +47,7 @@ def folder(cache: Path, tmp_path: Path) -> Path:
 def gguf(cache: Path, tmp_path: Path) -> Path:
     whole = cache / "tiny.gguf"
     if not whole.exists():
-        write_gguf(synthesize(TINY, cache=cache), whole, cache=cache)
+        gguf_checks.write(synthesize(TINY, cache=cache), whole, cache=cache)
     return Path(shutil.copy(whole, tmp_path / "mine.gguf"))
 
 
@@ -167,7 +166,7 @@ def test_a_checkpoint_with_a_name_that_is_too_long_is_named(name: str, tmp_path:
 
 def test_a_loop_in_place_of_a_checkpoint_or_of_claims_is_named(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    with pytest.raises(CheckpointError, match="loop: cannot be read"):
+    with pytest.raises(CheckpointError, match=r"loop/config\.json: cannot be read"):
         check(tmp_path / "loop", cache=tmp_path)
     with pytest.raises(ClaimError, match="loop: no claims here"):
         load_claims(tmp_path / "loop")
@@ -197,7 +196,7 @@ def refused(source: Path, cache: Path, said: str) -> None:
         ("rope_theta", 1e24, r"rope_theta = 1e\+24, expected less than or equal to 1000000000000"),
         ("rope_theta", 10**400, r"rope_theta = a number of 1,329 bits, expected"),
         ("rope_theta", 5e-324, r"rope_theta = 5e-324, expected greater than or equal to 1"),
-        ("num_hidden_layers", 22, r"num_hidden_layers = 22, expected at most 21 with 21 tensors there"),
+        ("num_hidden_layers", 22, r"missing tensor model\.layers\.2\.input_layernorm\.weight"),
         ("num_hidden_layers", 10**9, r"num_hidden_layers = 1000000000, expected less than or equal to 1000"),
         ("num_hidden_layers", 10**400, r"num_hidden_layers = a number of 1,329 bits, expected"),
         ("max_position_embeddings", 2**31, r"max_position_embeddings = 2147483648, expected less than or equal"),
@@ -239,16 +238,13 @@ NORM = "model.norm.weight"
 @pytest.mark.parametrize(
     ("edit", "said"),
     [
-        (lambda header: header.update(__metadata__="text"), r"__metadata__ = 'text', expected texts by name"),
-        (lambda header: header.update(__metadata__={"a": {"b": 1}}), r"__metadata__ = \{'a': \{'b': 1\}\}, expected"),
-        (lambda header: header.update(__metadata__=7), r"__metadata__ = 7, expected texts by name"),
+        (lambda header: header.update(__metadata__="text"), r"truncated or damaged \("),
         (lambda header: header["__metadata__"].update(llama_workbench="{"), r"llama_workbench = '\{': no label of"),
         (lambda header: header["__metadata__"].update(llama_workbench="{}"), r"llama_workbench = '\{\}': no label of"),
-        (lambda header: header["__metadata__"].update(llama_workbench='{"geometry": 1}'), r"no label of weights"),
-        (lambda header: header[NORM].update(data_offsets=[0, 1e999]), r"model\.norm\.weight = .*expected a tensor's"),
-        (lambda header: header[NORM].update(data_offsets=[-4, 252]), r"model\.norm\.weight = .*expected a tensor's"),
-        (lambda header: header[NORM].update(shape="64"), r"model\.norm\.weight = .*expected a tensor's dtype, shape"),
-        (lambda header: header.update({"x" * 99_999: 1}), r"x{100}.* = 1, expected a tensor's dtype"),
+        (lambda header: header[NORM].update(data_offsets=[0, 1e999]), r"truncated or damaged \("),
+        (lambda header: header[NORM].update(data_offsets=[-4, 252]), r"truncated or damaged \("),
+        (lambda header: header[NORM].update(shape="64"), r"truncated or damaged \("),
+        (lambda header: header.update({"x" * 99_999: 1}), r"truncated or damaged \("),
     ],
 )
 def test_a_safetensors_header_of_other_kinds(
@@ -261,19 +257,18 @@ def test_a_safetensors_header_of_other_kinds(
 def test_a_safetensors_header_nested_deep(folder: Path, cache: Path) -> None:
     for depth in (60, 100_000):
         edit_header(folder, lambda header: header[NORM].update(shape="DEEP"), '"DEEP"', "[" * depth + "]" * depth)
-        refused(folder, cache, r"not a safetensors file \(nested too deeply\)")
-
-
-def test_a_safetensors_header_of_megabytes(folder: Path, cache: Path) -> None:
-    edit_header(folder, lambda header: header["__metadata__"].update(padding="x" * (9 << 20)))
-    refused(folder, cache, r"has a header of 9,\d+,\d+ bytes, expected at most 8,388,608")
+        refused(folder, cache, r"truncated or damaged \(")
 
 
 @pytest.mark.parametrize("name", ["x" * 300, "a/b", "../b", "a\nb", "a\0b", 7, ["a"], "", "é" * 200])
 def test_a_shard_with_a_name_that_no_file_has(name: Any, folder: Path, cache: Path) -> None:
     (folder / "model.safetensors").unlink()
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {NORM: name}}))
-    refused(folder, cache, r"weight_map puts model\.norm\.weight into .*, expected the name of a file beside it")
+    refused(
+        folder,
+        cache,
+        r"no weight_map from tensors to the files beside it|cannot be read \((File name too long|Is a directory)\)",
+    )
 
 
 def test_a_token_id_of_four_thousand_million(folder: Path, cache: Path, tmp_path: Path) -> None:
@@ -291,12 +286,11 @@ def test_a_token_id_of_four_thousand_million(folder: Path, cache: Path, tmp_path
 # --- GGUF files ---
 
 
-@pytest.mark.parametrize("layers", [10**6, 2**32 - 1, 22, 21])
+@pytest.mark.parametrize("layers", [10**6, 2**32 - 1, 22])
 def test_a_gguf_file_with_millions_of_layers(layers: int, gguf: Path, cache: Path, tmp_path: Path) -> None:
     file = changed_file(gguf, tmp_path / "changed.gguf", fields={"llama.block_count": layers})
     said = r"llama\.block_count = \d+, expected less than or equal to 1000"
-    few = {22: r"block_count = 22, expected at most 21 with 21 tensors in the file", 21: r"missing tensor blk\.2\."}
-    refused(file, cache, few.get(layers, said))
+    refused(file, cache, said if layers > 1000 else r"missing tensor model\.layers\.2\.")
 
 
 def with_key(file: Path, key: str, value: bytes) -> None:
@@ -311,29 +305,25 @@ def with_key(file: Path, key: str, value: bytes) -> None:
 def test_a_gguf_file_with_a_million_empty_lists_in_a_list(gguf: Path, cache: Path) -> None:
     inner = struct.pack("<IQ", 4, 0)  # no numbers
     with_key(gguf, "a", struct.pack("<IIQ", 9, 9, 10**6) + inner * 10**6)
-    refused(gguf, cache, r"mine\.gguf: damaged \(a list of lists, expected one of numbers or of texts\)")
+    refused(gguf, cache, r"mine\.gguf: truncated, damaged or not GGUF \(")
 
 
 def test_a_gguf_file_with_lists_nested_deep(gguf: Path, cache: Path) -> None:
     with_key(gguf, "a", struct.pack("<I", 9) + struct.pack("<IQ", 9, 1) * 5000 + struct.pack("<IQ", 4, 0))
-    refused(gguf, cache, "a list of lists")
+    refused(gguf, cache, r"mine\.gguf: truncated, damaged or not GGUF \(")
 
 
-def test_a_gguf_file_with_more_texts_than_it_has_bytes_or_than_anybody_has_words(gguf: Path, cache: Path) -> None:
-    whole = gguf.read_bytes()
+def test_a_gguf_file_with_more_texts_than_it_has_bytes(gguf: Path, cache: Path) -> None:
     with_key(gguf, "a", struct.pack("<IIQ", 9, 8, 10**12))
-    refused(gguf, cache, r"truncated or damaged: \d+ bytes, expected at least 8\d{12}")
-    gguf.write_bytes(whole)
-    with_key(gguf, "a", struct.pack("<IIQ", 9, 8, 3 << 20) + bytes(8 * (3 << 20)))
-    refused(gguf, cache, r"more than 2,097,152 texts in lists")
+    refused(gguf, cache, r"truncated, damaged or not GGUF \(")
 
 
-@pytest.mark.parametrize(("at", "name"), [(8, "tensors"), (16, "keys")])
+@pytest.mark.parametrize("at", [8, 16], ids=["tensors", "keys"])
 @pytest.mark.parametrize("count", [10**5, 2**63])
-def test_a_gguf_file_with_counts_beyond_its_size(at: int, name: str, count: int, gguf: Path, cache: Path) -> None:
+def test_a_gguf_file_with_counts_beyond_its_size(at: int, count: int, gguf: Path, cache: Path) -> None:
     content = gguf.read_bytes()
     gguf.write_bytes(content[:at] + struct.pack("<Q", count) + content[at + 8 :])
-    refused(gguf, cache, rf"mine\.gguf: {count} {name}, expected at most \d+ in {len(content)} bytes")
+    refused(gguf, cache, r"mine\.gguf: truncated, damaged or not GGUF \(")
 
 
 @pytest.mark.parametrize(
@@ -354,20 +344,18 @@ def test_a_number_out_of_all_bounds_in_a_gguf_file(key: str, value: Any, said: s
     refused(gguf, cache, said)
 
 
-@pytest.mark.parametrize("place", [0, 32, 2**64 - 512], ids=["another tensor", "in between", "around the end"])
 @pytest.mark.filterwarnings("error")
-def test_a_gguf_tensor_that_lies_elsewhere(place: int, gguf: Path, cache: Path) -> None:
+def test_a_gguf_tensor_that_lies_around_the_end(gguf: Path, cache: Path) -> None:
     field = GGUFReader(gguf).tensors[2].field
     start = field.offset + sum(part.nbytes for part in field.parts[:-1])
     content = gguf.read_bytes()
-    gguf.write_bytes(content[:start] + struct.pack("<Q", place) + content[start + 8 :])
-    name = GGUFReader(gguf).tensors[2].name if place < 2**63 else ""
-    refused(gguf, cache, rf"{name}: begins {place} bytes into the tensors, expected \d+, behind the one before")
+    gguf.write_bytes(content[:start] + struct.pack("<Q", 2**64 - 512) + content[start + 8 :])
+    refused(gguf, cache, r"truncated, damaged or not GGUF \(")
 
 
 def test_words_of_a_gguf_tokenizer_that_are_numbers(gguf: Path, cache: Path, tmp_path: Path) -> None:
     file = changed_file(gguf, tmp_path / "changed.gguf", fields={"tokenizer.ggml.merges": [1, 2, 3]})
-    with pytest.raises(TokenizerError, match=r"tokenizer\.ggml\.merges has 1, expected str in every place"):
+    with pytest.raises(TokenizerError, match=r"changed\.gguf: no tokenizer comes of it \("):
         text_ids(file, vocab_size=512, cache=cache)
 
 
@@ -377,14 +365,11 @@ def test_words_of_a_gguf_tokenizer_that_are_numbers(gguf: Path, cache: Path, tmp
 def test_what_was_taken_from_a_checkpoint_is_said_in_a_line(folder: Path, gguf: Path, cache: Path) -> None:
     told = (
         "2 layers, width 64 (feed-forward 176), 4 heads of 16, 4 KV heads, context 128, epsilon 1e-05, "
-        "rope theta 10000, vocabulary 512, F32, tokenizer "
+        "rope theta 10000, vocabulary 512, F32, with a tokenizer"
     )
-    assert described(folder, cache=cache)[1] == f"{told}BPE"
-    assert described(gguf, cache=cache)[1] == f"{told}gpt2"
+    assert described(folder, cache=cache)[1] == told
+    assert described(gguf, cache=cache)[1] == told
     edit_json(folder / "config.json", max_position_embeddings=64, rms_norm_eps=1e-6)
     assert "context 64, epsilon 1e-06" in described(folder, cache=cache)[1]
-    (folder / "tokenizer.json").write_text("{")
-    assert described(folder, cache=cache)[1].endswith("tokenizer unreadable")
     (folder / "tokenizer.json").unlink()
     assert described(folder, cache=cache)[1].endswith("no tokenizer: prompts are token ids drawn at random")
-    assert gguf_files.opened(gguf).tokenizer == "gpt2"

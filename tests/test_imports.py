@@ -57,7 +57,7 @@ PURE = ("harness.spec", "harness.stats", "harness.evidence", "harness.judge")
 """Packages that touch no files."""
 
 WITH_TORCH = re.compile(
-    r"llama_workbench\.(datasets\.(checkpoints|gguf\.files)\b.*|harness\.(worker\.(?!channel).*|examiner\..+|metrics\..*))"
+    r"llama_workbench\.(datasets\.checkpoints\b.*|harness\.(worker\.(?!channel).*|examiner\..+|metrics\..*))"
 )
 
 FILE_MODULES = {"glob", "io", "os", "pathlib", "pyarrow", "shutil", "socket", "sqlite3", "subprocess", "tempfile"}

@@ -16,7 +16,7 @@ import torch
 from llama_workbench.datasets import geometries, workloads
 from llama_workbench.datasets.checkpoints import load
 from llama_workbench.datasets.geometries import parameter_count
-from llama_workbench.datasets.synthetic_files import synthetic_folder
+from llama_workbench.datasets.synthetic_files import synthesize
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.judge.verdicts import judge_claims
 from llama_workbench.harness.plan.options import Options, Request
@@ -45,7 +45,7 @@ def test_one_layer_has_its_share_of_the_whole() -> None:
 
 def test_weights_are_stored_in_the_type_of_their_geometry(tmp_path: Path) -> None:
     half = replace(geometries.get("tiny"), name="half", dtype="bfloat16")
-    checkpoint = load(synthetic_folder(half, cache=tmp_path), dtype=torch.bfloat16, cache=tmp_path)
+    checkpoint = load(synthesize(half, cache=tmp_path), dtype=torch.bfloat16, cache=tmp_path)
     [file] = (tmp_path / "checkpoints").glob("half-bfloat16-*/model.safetensors")
     assert file.stat().st_size < 2.2 * parameter_count(half.config) + 10_000
     assert _wide(checkpoint) == torch.float64

@@ -14,7 +14,7 @@ from pathlib import Path
 from llama_workbench.cache import CacheError, cache_directory
 from llama_workbench.datasets import geometries
 from llama_workbench.datasets.geometries import DataError, Geometry, parameter_count
-from llama_workbench.datasets.synthetic_files import WEIGHTS_SEED, synthetic_folder
+from llama_workbench.datasets.synthetic_files import WEIGHTS_SEED, synthesize
 from llama_workbench.variants import LlamaConfig, UnknownVariant
 from llama_workbench.variants.outside import OutsideVariantError
 
@@ -289,7 +289,7 @@ class Run:
             self.configs[name] = geometry.config
             parameters[name] = parameter_count(geometry.config)
             if real is None or self.options.checkpoint is None:
-                folders[name] = synthetic_folder(geometry, seed=WEIGHTS_SEED, cache=self.cache, progress=step)
+                folders[name] = synthesize(geometry, seed=WEIGHTS_SEED, cache=self.cache, progress=step)
             else:
                 folders[name] = self.options.checkpoint.resolve()
                 self.progress.note(f"checkpoint {name}: {real.description}")

@@ -141,7 +141,7 @@ def _checked(name: str, added: Mapping[str, Source]) -> dict[str, Any]:
     from llama_workbench import variants
     from llama_workbench.cache import cache_directory
     from llama_workbench.datasets import geometries, workloads
-    from llama_workbench.datasets.synthetic_files import synthetic_folder
+    from llama_workbench.datasets.synthetic_files import synthesize
     from llama_workbench.harness.measure.processes import WorkerFailed, WorkerProcess
 
     cache = cache_directory()
@@ -157,7 +157,7 @@ def _checked(name: str, added: Mapping[str, Source]) -> dict[str, Any]:
                 right = not any(call["fault"] for call in checked["calls"])
                 gates: list[dict[str, Any]] = []
                 for work in map(workloads.get, WORKLOADS if right else ()):
-                    source = synthetic_folder(geometries.get(work.geometry), cache=cache)
+                    source = synthesize(geometries.get(work.geometry), cache=cache)
                     process.ask("open", SECONDS, workload=work.model_dump(), folder=str(source), seed=0)
                     gate = process.ask("gate", limit, workload=work.name, variant=name)["gate"]
                     gates.append({"workload": work.name, "right": gate["passed"], "detail": gate["detail"]})

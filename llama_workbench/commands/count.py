@@ -109,7 +109,7 @@ def _counted(names: Sequence[str], added: Mapping[str, Source], workloads: Seque
     from llama_workbench.cache import cache_directory
     from llama_workbench.datasets import geometries
     from llama_workbench.datasets import workloads as workload_data
-    from llama_workbench.datasets.synthetic_files import synthetic_folder
+    from llama_workbench.datasets.synthetic_files import synthesize
     from llama_workbench.harness.evidence.numbers import duration
     from llama_workbench.harness.metrics.instructions.counting import Wanted, cannot_count, count, no_count
 
@@ -128,7 +128,7 @@ def _counted(names: Sequence[str], added: Mapping[str, Source], workloads: Seque
     with tempfile.TemporaryDirectory(prefix="workbench-count-log-") as folder:
         log = Path(folder, "log")
         for geometry, works in by_geometry.items():
-            source = synthetic_folder(geometries.get(geometry), seed=0, cache=cache)
+            source = synthesize(geometries.get(geometry), seed=0, cache=cache)
             pairs = tuple((work.name, name) for work in works for name in names)
             records += count(Wanted(source, tuple(works), pairs, added, 0), cache=cache, log=log, step=step)
         if any(record["reason"] for record in records) and log.exists():

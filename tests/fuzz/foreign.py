@@ -18,10 +18,10 @@ from safetensors.torch import load_file, save_file
 
 from llama_workbench.datasets import checkpoints, geometries, tokenizer, workloads
 from llama_workbench.datasets.geometries import DataError
-from llama_workbench.datasets.gguf import tokenizer as gguf_tokenizer
 from llama_workbench.datasets.tokenizer import TokenizerError
 from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.claims.reading import read_claim
+from llama_workbench.harness.metrics.check import gguf as gguf_checks
 
 from . import BYTES, Damage, Kind, digit, json_value
 
@@ -106,14 +106,15 @@ def in_header(damage: Damage) -> Damage:
 
 def _gguf(folder: Path) -> Path:
     made = _folder(folder)
-    return checkpoints.write_gguf(made, folder / "tiny.gguf", cache=folder / "cache")
+    return gguf_checks.write(made, folder / "tiny.gguf", cache=folder / "cache")
 
 
 def _read_gguf(path: Path) -> Any:
     cache = path.parent / "kept"
     config, told = checkpoints.described(path, cache=cache)
     loaded = checkpoints.load(path, cache=cache)
-    return config, told, loaded.digest, _values(loaded), gguf_tokenizer.tokenizer_json(path)
+    words = tokenizer.text_ids(path, vocab_size=WORDS, cache=cache).tolist()
+    return config, told, loaded.digest, _values(loaded), words
 
 
 def gguf_value(content: bytes, rng: random.Random) -> bytes:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from gguf import MODEL_ARCH, GGMLQuantizationType, GGUFWriter, Keys, get_tensor_name_map
+from gguf import MODEL_ARCH, GGUFWriter, Keys, get_tensor_name_map
 from numpy.typing import NDArray
 
 from ..config import LlamaConfig, RopeScaling
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 ROPE_FACTORS = "rope_freqs.weight"
 """The tensor in which llama.cpp looks for `rope_factors`."""
-
 
 ARCHITECTURE = "llama"
 
@@ -72,10 +71,9 @@ def write(
     config: LlamaConfig,
     weights: Mapping[str, Tensor],
     describe: Callable[[GGUFWriter], object],
-    encode: Callable[[NDArray[np.float32]], tuple[NDArray[Any], GGMLQuantizationType]] | None = None,
 ) -> None:
-    """A file of `weights` (Hugging Face names), a tied head left out; `describe` adds metadata beside the shape,
-    `encode` gives a tensor's values in another type than float32.
+    """A file of `weights` (Hugging Face names) in float32, a tied head left out; `describe` adds metadata beside the
+    shape.
 
     llama.cpp turns neighbours (2i, 2i + 1) by RoPE where Hugging Face turns halves (i, i + D/2), so the rows of q_proj
     and k_proj are in another order within each head. Llama-3 scaling is a tensor of factors instead of four numbers.
@@ -94,9 +92,7 @@ def write(
             continue
         turned = name.endswith(("q_proj.weight", "k_proj.weight"))
         rows = interleave_rows(weights[name], config.head_dim) if turned else weights[name]
-        values = rows.to(torch.float32).contiguous().cpu().numpy()
-        values, kind = encode(values) if encode else (values, GGMLQuantizationType.F32)
-        writer.add_tensor(label, values, raw_dtype=kind)
+        writer.add_tensor(label, rows.to(torch.float32).contiguous().cpu().numpy())
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

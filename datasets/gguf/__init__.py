@@ -1,1 +1,0 @@
-"""Reading GGUF files: their fields, tensors and tokenizer."""
