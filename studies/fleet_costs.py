@@ -1,4 +1,4 @@
-"""What a cluster costs, for FLEET.md: `python -m studies.fleet_costs [SECONDS [PAIRS [EACH]]]` prints its three tables.
+"""What a cluster costs: `python -m studies.fleet_costs [SECONDS [PAIRS [EACH]]]` prints its three tables.
 
 The first is counted: how long the reference run's rounds would take on so many nodes. The second is measured: processor
 time of Ray's own processes on a node of this machine, and of the driver, while the node measures for so many seconds.

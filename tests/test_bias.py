@@ -1,4 +1,4 @@
-"""BIAS.md names claims that are there, with parts that they have, and leaves none out."""
+"""The page of statements names claims that are there, with parts that they have, and leaves none out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from llama_workbench import ROOT
 from llama_workbench.harness.claims.dispute import load_folder
 
-TEXT = (ROOT / "BIAS.md").read_text(encoding="utf-8").partition("## What they said, and where it is judged")[2]
+TEXT = (ROOT / "docs/results/statements.md").read_text(encoding="utf-8").partition("## What they said, and where it is judged")[2]
 CLAIMS = {claim.id: claim for claim in load_folder(ROOT / "claims")[0]}
 NAMED = re.findall(r"`([\w.-]+)`(?: \(([^)]*)\))?", TEXT)
 

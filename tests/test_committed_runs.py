@@ -25,7 +25,7 @@ DISPUTE = "docs/results/llama-dispute.md"
 BLOCKS = {
     "README.md": ("answer-short",),
     DISPUTE: ("answer", "headlines", "session", "ladder", "rules"),
-    "VERDICTS.md": ("verdicts",),
+    "docs/results/all-verdicts.md": ("verdicts",),
 }
 """The documents over both sessions, and what is written into each."""
 
@@ -67,7 +67,7 @@ def test_verdicts_and_intervals_are_those_that_were_committed(run: Path) -> None
 def test_what_is_made_from_the_run_is_up_to_date(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """README.md, the dispute's page and VERDICTS.md say what the committed runs give."""
+    """README.md, the dispute's page and that of all verdicts say what the committed runs give."""
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr("llama_workbench.harness.fleet.rejudge.rejudge", lambda run, claims_folder: judged(run.path))
     with pytest.raises(SystemExit) as ended:

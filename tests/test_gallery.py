@@ -37,9 +37,9 @@ def test_both_sides_of_every_argument_give_the_same_answers(run_pytest: Callable
 @pytest.mark.parametrize(
     ("name", "file"),
     [
-        (("public", "--claims-dir", "claims/public", "--session", "public-second"), "GALLERY.md"),
-        (("further",), "MORE_VERDICTS.md"),
-        (("h200",), "ON_A_GPU.md"),
+        (("public", "--claims-dir", "claims/public", "--session", "public-second"), "docs/results/public-arguments.md"),
+        (("further",), "docs/results/another-processor.md"),
+        (("h200",), "docs/results/gpu.md"),
     ],
 )
 def test_the_page_is_what_the_committed_run_says(
@@ -52,7 +52,7 @@ def test_the_page_is_what_the_committed_run_says(
 
 
 def test_every_public_argument_has_its_threads_and_its_command() -> None:
-    page = (ROOT / "GALLERY.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/results/public-arguments.md").read_text(encoding="utf-8")
     assert page.count("\nMeasure it: `pytest --benchmark --claims-dir claims/public ") >= 12
     assert "[pydantic/pydantic#8893](https://github.com/pydantic/pydantic/issues/8893)" in page
 

@@ -266,4 +266,4 @@ def test_a_claim_about_functions_is_not_spread(tmp_path: Path) -> None:
 
 
 def test_the_plan_on_paper_is_that_of_the_reference_run() -> None:
-    assert on_paper() in (llama_workbench.ROOT / "FLEET.md").read_text(encoding="utf-8")
+    assert on_paper() in (llama_workbench.ROOT / "docs/reference/cluster.md").read_text(encoding="utf-8")

@@ -47,7 +47,7 @@ def test_the_committed_sessions_are_those_of_the_page() -> None:
 
 
 def test_what_is_said_of_a_gpu_is_in_the_two_runs_on_one() -> None:
-    page = (ROOT / "ON_A_GPU.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/results/gpu.md").read_text(encoding="utf-8")
     run, earlier = (RunFolder(ROOT / "results" / "baselines" / name) for name in ("h200", "h200-register"))
     traces = {each.workload.name: each.traces for each in run.manifest().experiments}
     sides = ("team003", "team006_before", "team006_after", "team005_planned", "ladder_transposed")
@@ -70,13 +70,13 @@ def test_what_is_said_of_a_gpu_is_in_the_two_runs_on_one() -> None:
         if verdict.claim == "gpu-kernels" and effect.workload.startswith("prefill")
     ]
     ends = [round(100 * (end - 1)) for end in (min(each.low for each in rewrite), max(each.high for each in rewrite))]
-    for name in ("ON_A_GPU.md", "README.md", "BIAS.md"):
+    for name in ("docs/results/gpu.md", "README.md", "docs/results/statements.md"):
         text = " ".join((ROOT / name).read_text(encoding="utf-8").split())
         assert f"rewrite gains {ends[0]} to {ends[1]} % in a prefill" in text, name
 
     [worker] = [verdict for verdict in rejudge(run)[0] if verdict.part == "against the worker of TEAM-003"]
     least, most = min(effect.low for effect in worker.effects), max(effect.high for effect in worker.effects)
-    for name in ("ON_A_GPU.md", "README.md"):
+    for name in ("docs/results/gpu.md", "README.md"):
         assert f"{least:.2f}x to {most:.2f}x" in (ROOT / name).read_text(encoding="utf-8"), name
 
     now, then = ratios(run), ratios(earlier)

@@ -1,6 +1,6 @@
-"""Prints FORMAT.md.
+"""Prints docs/reference/file-format.md.
 
-python -m llama_workbench.harness.metrics.document > FORMAT.md
+python -m llama_workbench.harness.metrics.document > docs/reference/file-format.md
 """
 
 from __future__ import annotations

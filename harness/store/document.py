@@ -1,4 +1,4 @@
-"""FORMAT.md: every file of a run folder and its fields, from the models that read and write them."""
+"""docs/reference/file-format.md: every file of a run folder and its fields, from the models that read and write them."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Shape(BaseModel):
 
 
 def says(text: str) -> Any:
-    """What a field means, for FORMAT.md."""
+    """What a field means, for the page on the file format."""
     return Field(description=text)
 
 

@@ -48,9 +48,9 @@ Exit codes:
 \b
 Examples:
   workbench judge results/runs/20260102T030405Z-1a2b
-  workbench judge results/baselines/main --write README.md --write VERDICTS.md
+  workbench judge results/baselines/main --write README.md --write docs/verdicts.md
   workbench judge results/baselines/main --write README.md --check     in CI
-  workbench judge results/baselines/main --session the-day-after --write VERDICTS.md
+  workbench judge results/baselines/main --session the-day-after --write docs/verdicts.md
 """,
     {
         VerbExit.DONE: "verdicts were computed, whatever they are; or the files are up to date",
@@ -234,8 +234,7 @@ def _gallery(
 
 
 def _again(run: Path, files: list[Path], session: str | None) -> str:
-    """The command that fills the files again, as it is typed in the folder of the first."""
-    folder = files[0].resolve().parent
-    place, *written = (Path(os.path.relpath(each.resolve(), folder)).as_posix() for each in (run, *files))
+    """The command that fills the files again, as it is typed here."""
+    place, *written = (Path(os.path.relpath(each.resolve())).as_posix() for each in (run, *files))
     other = f" --session {session}" if session else ""
     return f"workbench judge {place}{other}" + "".join(f" --write {file}" for file in written)
