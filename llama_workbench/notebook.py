@@ -48,7 +48,7 @@ class OpenRun:
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
-        """run.json: what was measured, on what machine, which gates passed (the page on the file format has every key)."""
+        """run.json: what was measured, on what machine, which gates passed (docs: file format)."""
         return self._folder.read_manifest()
 
     @cached_property

@@ -1,4 +1,4 @@
-"""docs/reference/file-format.md: every file of a run folder and its fields, from the models that read and write them."""
+"""The page on the file format: every file of a run folder and its fields, from the models that read and write them."""
 
 from __future__ import annotations
 

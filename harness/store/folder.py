@@ -1,8 +1,8 @@
 """A run on disk: one folder that a killed run leaves readable.
 
-docs/reference/file-format.md lists all files and their fields. The journal grows by a line a round; every other file is replaced whole, by
-a rename. Reading trusts nothing: a file that is missing, cut off or foreign raises a `RunError` that names the file,
-the problem and what to do. Nothing here unpickles, and nothing here imports torch.
+The page on the file format lists all files and their fields. The journal grows by a line a round; every other file is
+replaced whole, by a rename. Reading trusts nothing: a file that is missing, cut off or foreign raises a `RunError` that
+names the file, the problem and what to do. Nothing here unpickles, and nothing here imports torch.
 """
 
 from __future__ import annotations
