@@ -7,8 +7,8 @@ import re
 from llama_workbench import ROOT
 from llama_workbench.harness.claims.dispute import load_folder
 
-PAGE = (ROOT / "docs/results/statements.md").read_text(encoding="utf-8")
-TEXT = PAGE.partition("## What they said, and where it is judged")[2]
+PAGE = ROOT / "docs" / "results" / "statements.md"
+TEXT = PAGE.read_text(encoding="utf-8").partition("## What they said, and where it is judged")[2]
 CLAIMS = {claim.id: claim for claim in load_folder(ROOT / "claims")[0]}
 NAMED = re.findall(r"`([\w.-]+)`(?: \(([^)]*)\))?", TEXT)
 

@@ -235,8 +235,7 @@ def _gallery(
 
 def _again(run: Path, files: list[Path], session: str | None) -> str:
     """The command that fills the files again, as it is typed in the folder that all of them are in."""
-    places = [each.resolve() for each in (run, *files)]
-    folder = os.path.commonpath([each.parent for each in places])
-    place, *written = (each.relative_to(folder).as_posix() for each in places)
+    folder = os.path.commonpath([each.resolve().parent for each in (run, *files)])
+    place, *written = (each.resolve().relative_to(folder).as_posix() for each in (run, *files))
     other = f" --session {session}" if session else ""
     return f"workbench judge {place}{other}" + "".join(f" --write {file}" for file in written)
