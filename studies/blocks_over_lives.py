@@ -1,5 +1,5 @@
 """What do blocks buy over processes? `python -m studies.blocks_over_lives [SECONDS]` measures one pair of variants on
-six workloads, with blocks and in rounds alone, and prints the table that METHODOLOGY has. Nothing else may run.
+six workloads, with blocks and in rounds alone, and prints a table. Nothing else may run.
 
 As a plugin of pytest (`-p studies.blocks_over_lives`) it lets a run measure in rounds alone.
 """

@@ -1,4 +1,4 @@
-"""An environment against itself, for METHODOLOGY: `python -m studies.environment_trials [SECONDS]` prints the table.
+"""An environment against itself: `python -m studies.environment_trials [SECONDS]` prints the table.
 
 Each of three functions is compared with itself, both sides in this environment, for so many seconds. How much do pairs
 of processes differ, how often would a single pair have called identical code different, and how wide is the interval?

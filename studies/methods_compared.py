@@ -5,7 +5,7 @@
 Each pair is measured by both methods in turns: a round of these two variants alone, then a block. The variants of a
 pair differ in how much memory a call goes through, because a switch between processes leaves caches to the other.
 Prints the ratio by both methods, the ratio of the ratios (1: no bias), and the spread of a log ratio, scaled to one
-second that the method takes with all that it needs beside its samples. METHODOLOGY quotes the table.
+second that the method takes with all that it needs beside its samples.
 """
 
 from __future__ import annotations

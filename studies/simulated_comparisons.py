@@ -1,4 +1,4 @@
-"""Prints METHODOLOGY.md's tables of simulated comparisons of saved runs: `python -m studies.simulated_comparisons`."""
+"""Prints the tables of simulated comparisons of saved runs: `python -m studies.simulated_comparisons`."""
 
 from __future__ import annotations
 

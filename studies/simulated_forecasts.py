@@ -1,4 +1,4 @@
-"""Prints METHODOLOGY.md's table of forecasts that come true: `python -m studies.simulated_forecasts [PAIRS]`."""
+"""Prints the table of forecasts that come true: `python -m studies.simulated_forecasts [PAIRS]`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prints METHODOLOGY.md's table of verdicts over machines: `python -m studies.simulated_machines [FLEETS]`.
+"""Prints the table of verdicts over machines: `python -m studies.simulated_machines [FLEETS]`.
 
 The judge is the real one. Only the rounds are drawn: on each machine around what is true there, with its own spread.
 """

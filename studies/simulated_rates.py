@@ -1,4 +1,4 @@
-"""Prints METHODOLOGY.md's tables of simulated error rates: `python -m studies.simulated_rates [SERIES]`."""
+"""Prints the tables of simulated error rates: `python -m studies.simulated_rates [SERIES]`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """How often are other tools wrong, and this one? `python -m studies.versus_trials 200` goes on until there are so many
 trials and prints the table; `make versus` does the same. With the names of documents (README.md docs/validation.md
-results/README.md) it is also written there, between its markers, and the picture is drawn (results/versus.svg).
+docs/results/trials.md) it is also written there, between its markers, and the picture is drawn (results/versus.svg).
 
 A trial is a comparison of two functions whose outcome is known (`slices.calibrate.known`): identical texts, the same
 work in other clothes, or a known share more of it in `new`. All tools measure it one after the other, in drawn order,

@@ -192,7 +192,7 @@ def test_the_page_tells_how_far_a_run_can_be_trusted(page: Opener, tmp_path: Pat
     assert "How noisy was it?] Identical code came out within " in text
     assert "120 rounds of the same code" in text and "samples." in text
     assert "variants passed on every workload they ran" in text
-    assert "MALLOC_MMAP_THRESHOLD_ = 1073741824" in text and "METHODOLOGY.md" in text
+    assert "MALLOC_MMAP_THRESHOLD_ = 1073741824" in text and "docs/concepts/statistics.md" in text
     assert len(alts(app)) == 2
 
 

@@ -18,7 +18,7 @@ from llama_workbench.harness.calls.source import parse
 from llama_workbench.harness.report.markdown import update_file
 from llama_workbench.harness.store.folder import RunFolder
 from studies import first_comparison
-from tests import exit_codes
+from tests import reference
 from tests.test_cli import output
 
 README = ROOT / "README.md"
@@ -89,12 +89,9 @@ def test_a_page_is_short(page: Path) -> None:
     assert len(" ".join(lines).split()) <= 1800
 
 
-def test_exit_codes_are_those_of_the_code(tmp_path: Path) -> None:
-    page = ROOT / "docs" / "reference" / "exit-codes.md"
-    copy = tmp_path / "page.md"
-    copy.write_text(page.read_text(encoding="utf-8"), encoding="utf-8")
-    update_file(copy, exit_codes.blocks())
-    assert copy.read_text(encoding="utf-8") == page.read_text(encoding="utf-8"), exit_codes.__doc__
+@pytest.mark.parametrize("page", reference.PAGES, ids=named)
+def test_reference_pages_are_what_the_code_says(page: Path) -> None:
+    assert not update_file(page, reference.blocks(), check=True), reference.__doc__
 
 
 SAME_VERSION = regressions.TOLERANCE_SAME_VERSION_PERCENT

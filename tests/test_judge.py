@@ -410,7 +410,7 @@ def test_what_lies_farther_from_its_limit_needs_fewer_values() -> None:
 
 
 def test_what_is_forecast_comes_true_in_nine_of_ten_cases() -> None:
-    """METHODOLOGY.md has the table; `python -m studies.simulated_forecasts` prints it."""
+    """docs/concepts/statistics.md has the table; `python -m studies.simulated_forecasts` prints it."""
     rng, found = np.random.default_rng(20), []
     for regions in QUESTIONS.values():
         for noise in NOISE.values():

@@ -75,7 +75,7 @@ def test_two_kinds_of_machines_say_nothing_of_others() -> None:
 
 @pytest.mark.parametrize(("machines", "between"), [(2, 0.0), (3, 0.05), (5, 0.0), (5, 0.1)])
 def test_simulated_fleets_are_wrong_as_seldom_as_promised(machines: int, between: float) -> None:
-    """The whole table is METHODOLOGY's; here so many fleets that a rate of a few percent would show."""
+    """docs/concepts/statistics.md has the whole table; here so many fleets that a rate of a few percent would show."""
     fleets = 60
     rates = simulate(machines, between, fleets, np.random.default_rng([machines, int(100 * between)]))
     assert rates.wrong <= 3 and rates.misses["mean"] <= 3

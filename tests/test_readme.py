@@ -32,7 +32,7 @@ def test_rates_are_those_of_the_committed_trials() -> None:
     places = {
         "calibration-short": "README.md",
         "calibration": "docs/validation.md",
-        "calibration-tables": "METHODOLOGY.md",
+        "calibration-tables": "docs/results/trials.md",
     }
     for name, text in in_documents(trials).items():
         block = f"<!-- {name}:begin -->\n{text.strip()}\n<!-- {name}:end -->"
@@ -42,7 +42,7 @@ def test_rates_are_those_of_the_committed_trials() -> None:
 def test_the_committed_sessions_are_those_of_the_page() -> None:
     lines = (ROOT / session_trials.KEPT).read_text(encoding="utf-8").splitlines()
     known = [session_trials.Session.read(line) for line in lines]
-    page = (ROOT / "results" / "README.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "validation.md").read_text(encoding="utf-8")
     assert session_trials.shift_table(known) in page and session_trials.decision_table(known) in page
 
 

@@ -126,6 +126,6 @@ def test_the_committed_table_is_that_of_the_committed_trials() -> None:
     wanted = versus_trials.blocks(known, read_trials(ROOT / versus_trials.ALONE))
     places = {"versus-short": "README.md", "versus": "docs/validation.md"}
     for name in wanted:
-        written = (ROOT / places.get(name, "results/README.md")).read_text(encoding="utf-8")
+        written = (ROOT / places.get(name, "docs/results/trials.md")).read_text(encoding="utf-8")
         assert known and f"<!-- {name}:begin -->\n{wanted[name].strip()}\n<!-- {name}:end -->" in written
     assert (ROOT / versus_trials.PICTURE).read_text(encoding="utf-8") == versus_trials.drawing(known)

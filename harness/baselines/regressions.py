@@ -49,7 +49,7 @@ from .thresholds import DEFAULTS, TIME_OF_ROUNDS, WHATS, Shift, Thresholds
 
 TOLERANCE_PERCENT, TOLERANCE_UNLIKE_PERCENT = 9.0, 19.0
 """What the ratio of two variants may shift between two sessions on one machine configuration, with 95 % probability:
-where their calls differ by less than ALIKE, and where by more. results/README.md has the sessions behind it."""
+where their calls differ by less than ALIKE, and where by more. docs/validation.md has the sessions behind it."""
 
 TOLERANCE_SHORT_PERCENT = 50.0
 """The same where a call takes less than a twentieth. Looking a mask up took 70 ns in one session of the register and

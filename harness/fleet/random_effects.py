@@ -10,7 +10,7 @@ interval is wide, so machines are never poured into one series of rounds. Two qu
   Paule & Mandel's, the interval of the mean Hartung & Knapp's with their factor not below 1, and that for one more kind
   Higgins', Thompson's & Spiegelhalter's (2009), which is Student's t with two degrees of freedom less than kinds.
 
-METHODOLOGY.md has simulated rates. Units are those of the effects: log ratios, or values.
+docs/concepts/statistics.md has simulated rates. Units are those of the effects: log ratios, or values.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ enough. Of longer ones a block would hold too few."""
 MOST_UNLIKE = 1.05
 """Blocks are for pairs whose calls differ by less than this factor when their first round begins. Every switch leaves
 caches to the other side. Sides that are alike lose alike by that; where one needs more cache, rounds and blocks differ
-by some percent (METHODOLOGY has the table)."""
+by some percent."""
 
 TIME_SHARE = 0.6
 """Of the time, for the first intervals of all pairs apart. More pairs than fit are measured together."""

@@ -178,7 +178,7 @@ class Screen:
 
     @property
     def advice(self) -> str:
-        """What to do, by the rule that METHODOLOGY has."""
+        """What to do, by the rule in docs/concepts/verdicts.md."""
         variant, baseline = self.effect.variant, self.effect.baseline
         if self.way == Word.FASTER:
             dear = [each for each in self.memory if each.ratio >= DEAR]

@@ -153,8 +153,8 @@ def _held(name: str, config: LlamaConfig) -> int | None:
 
 @dataclass(frozen=True)
 class LadderAdvice:
-    """What to change, by the rule that METHODOLOGY has: the steps to take, those that gain most first, and those to
-    leave out."""
+    """What to change, by the rule in docs/concepts/verdicts.md: the steps to take, those that gain most first, and
+    those to leave out."""
 
     whole: LadderStep
     take: tuple[LadderStep, ...]

@@ -18,7 +18,7 @@ that. The coin flip that orders each pair makes two equal sides symmetric, whate
 independent.
 
 Where the number of rounds is fixed beforehand, so that nobody looks before the last, `fixed_interval` is narrower.
-Everything is in log units. METHODOLOGY.md has simulated rates of misses.
+Everything is in log units. docs/concepts/statistics.md has simulated rates of misses.
 """
 
 from __future__ import annotations

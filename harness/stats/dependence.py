@@ -2,7 +2,7 @@
 
 An interval takes the values to be independent. They are not where each resembles the one before, or where they drift
 while they are measured. Either shows in the order of their ranks, and in no order that a shuffle makes more often than
-by chance. METHODOLOGY.md says how often that is seen.
+by chance. docs/concepts/statistics.md says how often that is seen.
 """
 
 from __future__ import annotations

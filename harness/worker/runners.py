@@ -89,7 +89,7 @@ def hide(worker: Worker) -> None:
     """Remove what measures and judges, and our variants, from `sys.modules` before foreign code is imported.
 
     What foreign code then imports under these names are copies of its own. Code that searches the stack or the heap
-    still finds the originals; see METHODOLOGY.
+    still finds the originals.
     """
     if not worker.alone:
         return

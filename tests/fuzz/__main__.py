@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz [--cases N] [--seed S] [--kind NAME ...]`: the table of METHODOLOGY, as long as you like."""
+"""`python -m tests.fuzz [--cases N] [--seed S] [--kind NAME ...]`: the table of the documents, as long as you like."""
 
 from __future__ import annotations
 

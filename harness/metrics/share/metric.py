@@ -28,7 +28,7 @@ than large ones. In two sessions, the second beside tests, masks for 8 tokens to
 
 ANOTHER_SESSION = "the interval is of this pass: where the machine is slower, short phases take a larger share"
 SHORT = 0.2
-"""Of shares below this that is said. A slower machine takes more from small operations (METHODOLOGY)."""
+"""Of shares below this that is said. A slower machine takes more from small operations."""
 
 PHASE_LIVES = 12
 """Lives of the pass, with a round each: fixed beforehand, as the t interval over them asks for."""

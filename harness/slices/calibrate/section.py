@@ -18,7 +18,7 @@ PAGE = "trust"
 def show() -> None:
     """Rates from the trials beside the runs that are shown, or the command that makes some."""
     blocks.header("How often verdicts are wrong", anchor="calibration")
-    st.caption("By measurement. METHODOLOGY.md has the error rates of the statistics alone, simulated.")
+    st.caption("By measurement. docs/concepts/statistics.md has simulated error rates of the statistics alone.")
     try:
         where = state.results()
         read = read_trials(where / FILE) if isinstance(where, Path) and (where / FILE).is_file() else None
