@@ -11,7 +11,7 @@ TYPING := .venv/typing/llama_workbench
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help bench bench-all test versus dashboard dashboard-speed speedscope lint lines format clean
+.PHONY: help bench bench-all test versus site dashboard dashboard-speed speedscope lint lines format clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -29,6 +29,12 @@ test: $(INSTALLED) ## run the tests
 
 versus: $(INSTALLED) ## how often other tools, and this one, are wrong (ARGS: how many trials; continues where it stopped)
 	$(BIN)/python -m studies.versus_trials $(ARGS)
+
+site: $(INSTALLED) ## build the documents as a site in build/site; a dead link fails
+	rm -rf build/pages build/site && mkdir -p build/pages/results
+	cp -r README.md AGENTS.md CHANGELOG.md CONTRIBUTING.md LICENSE CITATION.cff action.yml docs build/pages
+	cp results/README.md results/versus.svg build/pages/results
+	$(BIN)/zensical build --strict --clean
 
 dashboard: $(INSTALLED) ## show the results in a browser
 	$(BIN)/streamlit run --server.address=localhost --server.showEmailPrompt=false dashboard/app.py -- $(ARGS)
@@ -52,7 +58,7 @@ format: $(INSTALLED) ## rewrite the code in the house format
 	$(BIN)/ruff format .
 
 clean: ## remove the environment and the caches, but no results
-	rm -rf .venv build dist .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv build dist .benchmarks .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --no-compile halves the time of the installation: of all the modules, only those imported are ever compiled. Those that

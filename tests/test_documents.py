@@ -75,6 +75,8 @@ def test_links_and_anchors_are_read_as_github_does() -> None:
 def test_every_page_can_be_reached_from_the_list_of_pages() -> None:
     listed = {(ROOT / "docs" / path).resolve() for path, _ in links_in((ROOT / "docs/index.md").read_text("utf-8"))}
     assert {page.resolve() for page in PAGES} - listed == {(ROOT / "docs/index.md").resolve()}
+    site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert all(f" {named(page)}\n" in site for page in PAGES)
 
 
 def test_readme_is_short() -> None:
