@@ -493,7 +493,7 @@ def test_reproduce_names_the_claim_or_the_comparison(home: Path) -> None:
     [
         ("refuted", "the whole interval lies outside the claimed range (2-3x)"),
         ("supported", "the whole interval lies inside the claimed range (2-3x)"),
-        ("inconclusive", "these rounds do not decide it"),
+        ("inconclusive", "the data do not decide it"),
     ],
 )
 def test_the_verdict_in_plain_words(verdict: str, meaning: str) -> None:
@@ -677,7 +677,9 @@ def test_claims_come_by_importance_with_their_parts_inside(home: Path) -> None:
     assert (row["tally"], row["look"]["word"]) == ("supported on 1, refuted on 2 · 2 parts", "Mostly refuted")
     assert row["sentence"].startswith("TEAM-006 claimed 6-11 % faster (whole prefill); measured: ")
     [part] = next(row for row in rows if row["title"].endswith("8.5"))["parts"]
-    assert part["look"]["word"].startswith("Open: ") and part["command"].startswith("pytest --benchmark --claims ")
+    assert part["look"]["word"].startswith("Inconclusive: ") and part["command"].startswith(
+        "pytest --benchmark --claims "
+    )
 
 
 @pytest.mark.parametrize(
@@ -690,7 +692,7 @@ def test_claims_come_by_importance_with_their_parts_inside(home: Path) -> None:
             "call_split",
             "TEAM-005 and TEAM-006 claimed more than 1 % faster; measured: ",
         ),
-        ("mask-caching-exactly-8.5", "Open: ", "help", "claimed more than 8.5 % faster; measured: "),
+        ("mask-caching-exactly-8.5", "Inconclusive: ", "help", "claimed more than 8.5 % faster; measured: "),
         ("gpu-kernels", "Not measurable here", "do_not_disturb_on", "this run has none of its comparisons"),
     ],
 )
@@ -702,7 +704,7 @@ def test_every_verdict_by_its_link(page: Any, home: Path, claim: str, word: str,
     assert row["look"]["word"].startswith(word) and row["look"]["icon"] == icon
     assert says in row["sentence"]
     assert drawn["queries"][row["index"]].items() >= {"run": "all", "claim": claim}.items()
-    assert "inconclusive" not in everything(app).lower()
+    assert "**inconclusive**" not in everything(app).lower()
 
 
 def test_a_run_is_changed_and_its_claim_forgotten(page: Any, home: Path) -> None:

@@ -60,10 +60,13 @@ def test_each_way_in_which_a_session_answers(home: Path) -> None:
 
     [claim, *_] = [each for each in data.read_run(home / "runs" / "first").claims if each.verdict is Word.REFUTED]
     part = (claim.claim, claim.part)
-    for word, text in ((Word.REFUTED, "the same"), (Word.INCONCLUSIVE, "open"), (Word.SUPPORTED, "supported")):
+    for word, text in ((Word.REFUTED, "the same"), (Word.INCONCLUSIVE, "inconclusive"), (Word.SUPPORTED, "supported")):
         assert again.of_claim(claim, {"x": {part: word}}) == f"Another session (x): {text}."
     alike, open_, unlike = ({part: word} for word in (Word.REFUTED, Word.INCONCLUSIVE, Word.SUPPORTED))
-    assert again.of_claim(claim, {"x": alike, "y": open_, "z": alike}) == "3 other sessions: the same (2), open (1)."
+    assert (
+        again.of_claim(claim, {"x": alike, "y": open_, "z": alike})
+        == "3 other sessions: the same (2), inconclusive (1)."
+    )
     assert again.of_claim(claim, {"x": {}}) == again.of_run([claim], {"x": open_}) == ""
     said = again.of_run([claim], {"x": alike, "y": open_, "z": unlike})
     assert said == "2 other sessions agree in 1 of 2 verdicts that they settle too."

@@ -141,7 +141,7 @@ def test_a_sentence_a_side_says_what_it_changes_and_whether_that_is_proven() -> 
     )
     assert grids.headline(data.figure("", 0.01, effects)) == [
         "Operations: +2.8 to +21 % on prefill and -20 to -10 % on decode (proven).",
-        "Architecture: -7 to +7 % on prefill (open); not bounded on decode (no evidence).",
+        "Architecture: -7 to +7 % on prefill (inconclusive); not bounded on decode (no evidence).",
     ]
 
 

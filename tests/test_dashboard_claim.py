@@ -255,7 +255,7 @@ def test_the_answer_says_who_by_how_much_how_sure_and_why() -> None:
     ("verdicts", "verdict", "says"),
     [
         (("supported", "refuted"), "depends", "TEAM-005 was right on a; not right on b."),
-        (("inconclusive", "refuted"), "inconclusive", "TEAM-005 was not right on b; open on a."),
+        (("inconclusive", "refuted"), "inconclusive", "TEAM-005 was not right on b; inconclusive on a."),
         (("not evidence", "not evidence"), "not evidence", "Nobody can say from this run whether TEAM-005 was right"),
         ((), "not measurable here", "This machine cannot say whether TEAM-005 was right."),
         (("supported",), "supported", "TEAM-005 was right: what was measured lies within the claimed range (2-3x)."),
@@ -607,5 +607,5 @@ def test_an_open_time_says_how_far_and_equal_work_within_what() -> None:
     other = a_claim(an_effect(), claim="b")
     found = beside.parts([counted, other, timed], timed)
     assert [part.kind for part in found] == ["time", "work"]
-    assert beside.sentence(found) == "Time: open at ±2 % (0.980× to 1.020×); work: refuted, equal within 0.02 %"
+    assert beside.sentence(found) == "Time: inconclusive at ±2 % (0.980× to 1.020×); work: refuted, equal within 0.02 %"
     assert beside.parts([counted, other, timed], other) == beside.parts([timed, other], timed) == []

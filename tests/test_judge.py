@@ -585,7 +585,7 @@ def verdicts(*words: str, reasons: Sequence[str] = ()) -> list[Effect]:
         (["supported", "supported"], "supported", "inside the claimed range on w0, w1"),
         (["refuted", "refuted"], "refuted", "outside the claimed range on w0, w1"),
         (["supported", "refuted", "refuted"], "depends", "supported on w0; refuted on w1, w2"),
-        (["supported", "refuted", "inconclusive"], "depends", "supported on w0; refuted on w1; open: w2"),
+        (["supported", "refuted", "inconclusive"], "depends", "supported on w0; refuted on w1; inconclusive: w2"),
         (["supported", "inconclusive"], "inconclusive", "not settled: inconclusive on w1; supported on w0"),
         (["refuted", "not evidence"], "inconclusive", "not settled: not evidence on w1; refuted on w0"),
         (["inconclusive", "inconclusive"], "inconclusive", "not settled: inconclusive"),

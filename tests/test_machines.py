@@ -135,20 +135,22 @@ def test_what_holds_on_each_machine_holds_on_these_machines() -> None:
 def test_machines_that_contradict_each_other() -> None:
     verdict, rows = over(Told({"w": (1.12, 1.2)}), Told({"w": (1.0, 1.05)}), Told({"w": (1.05, 1.2)}))
     assert verdict.verdict == "depends" and verdict.alpha == pytest.approx(ALPHA / 3)
-    assert verdict.reason.startswith("depends on the machine: supported on A, refuted on B, open on C; how large")
+    assert verdict.reason.startswith(
+        "depends on the machine: supported on A, refuted on B, inconclusive on C; how large"
+    )
     assert outcome(verdict) == "depends on the machine"
     assert rows[0].apart
 
 
 def test_intervals_apart_make_an_open_claim_depend_on_the_machine() -> None:
     verdict, _ = over(Told({"w": (1.12, 1.2)}), Told({"w": (1.05, 1.115)}))
-    assert verdict.verdict == "depends" and "supported on A, open on B" in verdict.reason
+    assert verdict.verdict == "depends" and "supported on A, inconclusive on B" in verdict.reason
     touching, _ = over(Told({"w": (1.12, 1.2)}), Told({"w": (1.05, 1.13)}))
-    assert touching.verdict == "inconclusive" and outcome(touching) == "supported on 1 of 2 machines, rest open"
+    assert touching.verdict == "inconclusive" and outcome(touching) == "supported on 1 of 2 machines, rest inconclusive"
     one, other = touching.effects
     pieces: tuple[Effect, ...] = (replace(one, machine="A, piece 1"), replace(other, machine="B"))
     pieces += (replace(one, workload="v", machine="A, piece 2"),)
-    assert outcome(replace(touching, effects=pieces)) == "supported on 1 of 2 machines, rest open", (
+    assert outcome(replace(touching, effects=pieces)) == "supported on 1 of 2 machines, rest inconclusive", (
         "two pieces on one machine"
     )
 

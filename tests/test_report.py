@@ -114,15 +114,15 @@ def test_every_verdict_word_occurs_with_its_effects(run: RunFolder) -> None:
         assert f"claimed: {verdict.claimed}\n" in text
         for effect in verdict.effects:
             numbers = re.escape(effect_text(effect))
-            word = "open" if effect.verdict == "inconclusive" else effect.verdict
+            word = effect.verdict
             line = rf"^ +{effect.workload} +{numbers} +{word} +40 +{effect.seconds:.1f} s$"
             assert re.search(line, text, re.M), line
             assert f"{effect.baseline} → {effect.variant}\n" in text
     assert "not settled: the interval lies on both sides of 1.085" in text
     assert "supported on prefill-15m-t128; refuted on prefill-7b-1layer-t128" in text
-    assert "inconclusive" not in text
+    assert "\ninconclusive ·" not in text
     assert "Identical code: no difference found in 7 checks; all within " in text
-    assert "7 verdicts: 1 supported, 3 refuted, 1 depends, 1 open, 1 not measurable here" in text
+    assert "7 verdicts: 1 supported, 3 refuted, 1 depends, 1 inconclusive, 1 not measurable here" in text
 
 
 @pytest.mark.parametrize("width", [80, 100])
@@ -307,14 +307,14 @@ def test_a_claim_that_says_less_than_the_truth_is_called_so(
     assert outcome(a_verdict(*rows, verdict="refuted", low=None, high=0.5)) == "refuted", "no range was claimed"
     assert outcome(a_verdict(*rows, verdict="refuted", low=0.99, high=1.01)) == "refuted", "no gain was claimed"
     half = a_verdict(*rows, an_effect(verdict="inconclusive"), verdict="inconclusive", low=2.0, high=3.0)
-    assert outcome(half) == f"{said} on {len(rows)} of {len(rows) + 1}, rest open"
+    assert outcome(half) == f"{said} on {len(rows)} of {len(rows) + 1}, rest inconclusive"
 
 
 def test_a_comparison_with_several_answers_is_counted_and_not_called_dependent() -> None:
     effects = [an_effect(verdict=word) for word in ("faster", "faster", "same")]
     assert outcome(a_verdict(*effects, claim="ad-hoc", verdict="depends")) == "faster on 2, the same on 1"
     more = a_verdict(*effects, an_effect(verdict="inconclusive"), claim="ad-hoc", verdict="depends")
-    assert outcome(more) == "faster on 2, the same on 1 of 4, rest open"
+    assert outcome(more) == "faster on 2, the same on 1 of 4, rest inconclusive"
 
 
 def test_an_open_grid_is_answered_side_by_side() -> None:
@@ -324,10 +324,10 @@ def test_an_open_grid_is_answered_side_by_side() -> None:
         side: [an_effect(verdict=word, workload=place) for word, place in zip(words, places, strict=False)]
         for side, words in told.items()
     }
-    assert words_of_sides(sides) == "Operations yes; architecture open on prefill, no on decode"
+    assert words_of_sides(sides) == "Operations yes; architecture inconclusive on prefill, no on decode"
     sides["architecture"].append(an_effect(verdict="same", workload=places[2]))
-    assert words_of_sides(sides) == "Operations yes; architecture no on 2 of 3, rest open"
-    assert words_of_sides({"architecture": sides["architecture"][:1]}) == "Architecture open"
+    assert words_of_sides(sides) == "Operations yes; architecture no on 2 of 3, rest inconclusive"
+    assert words_of_sides({"architecture": sides["architecture"][:1]}) == "Architecture inconclusive"
 
 
 def test_names_are_cut_as_long_as_they_can_be_told_apart() -> None:
@@ -436,8 +436,11 @@ QUESTION = "Is the rewrite 2-3x faster?"
     [
         (("supported", "supported"), "Yes: 0.91x to 2.34x on short prompts and in decode."),
         (("refuted", "refuted"), "No: 0.91x to 2.34x on short prompts and in decode."),
-        (("refuted", "inconclusive"), "No on 1 of 2, the other open: 0.91x to 2.34x on short prompts and in decode."),
-        (("inconclusive", "inconclusive"), "Open: 0.91x to 2.34x."),
+        (
+            ("refuted", "inconclusive"),
+            "No on 1 of 2, the other inconclusive: 0.91x to 2.34x on short prompts and in decode.",
+        ),
+        (("inconclusive", "inconclusive"), "Inconclusive: 0.91x to 2.34x."),
         (
             ("supported", "refuted"),
             "It depends: yes on supported, no on refuted; 0.91x to 2.34x on short prompts and in decode.",
@@ -464,7 +467,7 @@ def test_the_answer_says_what_the_verdict_says(words: tuple[str, str], said: str
         (("a-15m-x", "a-7b-x", "b-15m-x", "b-7b-x"), "srrr", "yes on a-15m, no on the other 3"),
         (("a-15m-x", "a-7b-x", "b-15m-x", "b-7b-x"), "ssrr", "yes on a-15m and a-7b, no on the other 2"),
         (("a-15m-x", "a-7b-x", "b-15m-x", "b-7b-x"), "sssr", "no on b-7b, yes on the other 3"),
-        (("a-15m-x", "a-7b-x", "b-15m-x", "b-7b-x"), "srio", "yes on a-15m, no on a-7b, open on 2"),
+        (("a-15m-x", "a-7b-x", "b-15m-x", "b-7b-x"), "srio", "yes on a-15m, no on a-7b, inconclusive on 2"),
         (("a", "b", "c", "d", "e", "f", "g", "h"), "ssssrrrr", "supported on 4, refuted on 4"),
         (("a", "a"), "sr", "supported on 1, refuted on 1"),
     ],
@@ -546,27 +549,31 @@ def open_verdict(*words: str, **more: Any) -> Verdict:
     [
         (
             open_verdict(*["refuted"] * 6, *["inconclusive"] * 3),
-            "refuted on 6 of 9, rest open",
-            "refuted on 6, open on 3",
+            "refuted on 6 of 9, rest inconclusive",
+            "refuted on 6, inconclusive on 3",
         ),
-        (open_verdict("supported", "inconclusive"), "supported on 1 of 2, rest open", "supported on 1, open on 1"),
-        (open_verdict("inconclusive"), "open: at most 14 % faster", ""),
-        (open_verdict("inconclusive", region={"low": None, "high": 1.05}), "open: at most 14 % faster", ""),
-        (open_verdict("inconclusive", region={"low": None, "high": 0.95}), "open: at most 5.3 % slower", ""),
+        (
+            open_verdict("supported", "inconclusive"),
+            "supported on 1 of 2, rest inconclusive",
+            "supported on 1, inconclusive on 1",
+        ),
+        (open_verdict("inconclusive"), "inconclusive: at most 14 % faster", ""),
+        (open_verdict("inconclusive", region={"low": None, "high": 1.05}), "inconclusive: at most 14 % faster", ""),
+        (open_verdict("inconclusive", region={"low": None, "high": 0.95}), "inconclusive: at most 5.3 % slower", ""),
         (
             open_verdict("inconclusive", region={"low": 0.99, "high": 1.01}),
-            "open: between 5.3 % slower and 14 % faster",
+            "inconclusive: between 5.3 % slower and 14 % faster",
             "",
         ),
         (
             a_verdict(an_effect(verdict="inconclusive", low=None, high=None), verdict="inconclusive"),
-            "open: no interval yet",
+            "inconclusive: no interval yet",
             "",
         ),
         (a_verdict(*[an_effect()] * 3), "supported", "supported on all 3"),
     ],
 )
-def test_no_reader_is_left_with_inconclusive(verdict: Verdict, said: str, tally: str) -> None:
+def test_no_reader_is_left_with_inconclusive_alone(verdict: Verdict, said: str, tally: str) -> None:
     assert (outcome(verdict), tally_text(counted(row_words(verdict)))) == (said, tally)
     shown = (
         printed([verdict], {})
@@ -574,7 +581,7 @@ def test_no_reader_is_left_with_inconclusive(verdict: Verdict, said: str, tally:
         + headlines([verdict])
         + answer_markdown([verdict])
     )
-    assert "inconclusive" not in shown and said in shown
+    assert "**inconclusive**" not in shown and said in shown
 
 
 @pytest.mark.parametrize(
@@ -585,7 +592,11 @@ def test_no_reader_is_left_with_inconclusive(verdict: Verdict, said: str, tally:
         ([1.0], "less than 10 s more, enough in 9 of 10 cases", 1),
         ([None], AT_A_LIMIT, None),
         ([20_000.0], TOO_LONG, None),
-        ([240.0, None], f"about 4 min more for 1 of 2 open rows, enough in 9 of 10 cases; the rest: {AT_A_LIMIT}", 240),
+        (
+            [240.0, None],
+            f"about 4 min more for 1 of 2 inconclusive rows, enough in 9 of 10 cases; the rest: {AT_A_LIMIT}",
+            240,
+        ),
         ([], "", None),
     ],
 )  # fmt: skip
@@ -628,7 +639,10 @@ def test_a_grid_s_rows_are_its_workloads() -> None:
         side: outcome(a_verdict(*effects, verdict="inconclusive", due_to=side))
         for side in ("operations", "architecture")
     }
-    assert told == {"operations": "supported on 1 of 2, rest open", "architecture": "refuted on 1 of 2, rest open"}
+    assert told == {
+        "operations": "supported on 1 of 2, rest inconclusive",
+        "architecture": "refuted on 1 of 2, rest inconclusive",
+    }
 
 
 def test_an_effect_without_an_interval_is_counted_and_opens_no_other() -> None:

@@ -110,7 +110,7 @@ def test_each_says_what_it_says_by_itself() -> None:
     same = both([verdict(Word.SUPPORTED, YES)], [verdict(Word.SUPPORTED, YES)])
     assert same.each_says(same.verdicts[0]) == "the same"
     unlike = both([verdict(Word.SUPPORTED, YES)], [verdict(Word.INCONCLUSIVE, OPEN)])
-    assert unlike.each_says(unlike.verdicts[0]) == "supported; open: at most 3 % faster"
+    assert unlike.each_says(unlike.verdicts[0]) == "supported; inconclusive: at most 3 % faster"
 
 
 def test_a_rule_may_pick_what_either_session_leaves_possible() -> None:

@@ -108,7 +108,9 @@ def test_where_an_effect_enters_the_margin() -> None:
     [crossing] = sweep.crossings
     assert (crossing.low, crossing.high, crossing.before, crossing.after) == (512, 2048, "above", "inside")
     assert 512 < crossing.estimate < 2048
-    assert sweep.describe().startswith("above up to 512, inside from 2048 (crosses at about 1600); open at 1024")
+    assert sweep.describe().startswith(
+        "above up to 512, inside from 2048 (crosses at about 1600); inconclusive at 1024"
+    )
 
 
 def test_an_effect_may_turn_round_and_cross_more_than_once() -> None:
@@ -124,8 +126,8 @@ def test_an_effect_may_turn_round_and_cross_more_than_once() -> None:
 
 def test_no_crossing_is_made_up() -> None:
     assert crossover(gains(w1=(5, 6), w2=(0.5, 2)), SAME).crossings == ()
-    assert crossover(gains(w1=(5, 6), w2=(4, 5)), SAME).describe() == "above at every size that is settled"
-    assert crossover(gains(w1=(0.5, 2)), SAME).describe() == "open at every size"
+    assert crossover(gains(w1=(5, 6), w2=(4, 5)), SAME).describe() == "above at every size that is decided"
+    assert crossover(gains(w1=(0.5, 2)), SAME).describe() == "inconclusive at every size"
     unstable = {1.0: Interval(0.0, -0.001, 0.001, 50, unstable=True)}
     assert crossover(unstable, SAME).states == {1.0: "open"}
 

@@ -24,7 +24,7 @@ from .attribution import MEANING, headline, standing
 
 LONGEST_LIST = 4
 SETTLED = {Word.SUPPORTED: "right on", Word.REFUTED: "not right on"}
-STANDS = SETTLED | {Word.INCONCLUSIVE: "open on", Word.NOT_EVIDENCE: "without evidence on"}
+STANDS = SETTLED | {Word.INCONCLUSIVE: "inconclusive on", Word.NOT_EVIDENCE: "without evidence on"}
 
 
 def answer(run: data.Run, claim: data.Claim, explained: str = "") -> dict[str, str]:
@@ -111,7 +111,7 @@ def _condition(claim: data.Claim) -> str:
         case "refuted":
             return f"No: {_everywhere(claim)}what was measured is not {claim.claimed}."
         case "depends":
-            sides = {Word.SUPPORTED: "yes on", Word.REFUTED: "no on", Word.INCONCLUSIVE: "open on"}
+            sides = {Word.SUPPORTED: "yes on", Word.REFUTED: "no on", Word.INCONCLUSIVE: "inconclusive on"}
             return f"{claim.claimed.capitalize()}: {_places(claim, sides)}."
         case _:
             return f"Not decided: these rounds show neither that it is {claim.claimed} nor the contrary."
@@ -135,9 +135,9 @@ def _comparison(claim: data.Claim) -> str:
     beyond = [effect for effect in claim.effects if _is_beyond(effect)]
     near = _places(replace(claim, effects=tuple(beyond)), {Word.SAME: nearly})
     rest = replace(claim, effects=tuple(effect for effect in claim.effects if effect not in beyond))
-    places = "; ".join(filter(None, (_places(rest, kinds), near, _places(rest, {Word.INCONCLUSIVE: "open on"}))))
-    asked = f"{first.variant} compared with {first.baseline}"
-    return f"{asked}: {places}." if places else f"{asked}."
+    not_known = _places(rest, {Word.INCONCLUSIVE: "inconclusive on"})
+    places = "; ".join(filter(None, (_places(rest, kinds), near, not_known)))
+    return f"{first.variant} compared with {first.baseline}{': ' * bool(places)}{places}."
 
 
 def _is_beyond(effect: Effect) -> bool:

@@ -116,7 +116,7 @@ def _by_state(claim: Claim) -> dict[str, dict[str, list[Effect]]]:
     for side in (OPERATIONS, ARCHITECTURE):
         for effect in claim.effects:
             if effect.factor == side:
-                sides.setdefault(side, {}).setdefault(STATES.get(effect.verdict, "open"), []).append(effect)
+                sides.setdefault(side, {}).setdefault(STATES.get(effect.verdict, "inconclusive"), []).append(effect)
     return sides
 
 
@@ -165,6 +165,6 @@ def sentences(claim: Claim, workload: str, measured: Measured | None) -> list[st
         else:
             lines.append(
                 f"As far as is known effects just add up: {same} of {len(interactions)} interactions lie within "
-                f"±{MARGIN_PERCENT:g} %, the others are open."
+                f"±{MARGIN_PERCENT:g} %, the others are inconclusive."
             )
     return lines

@@ -53,7 +53,7 @@ def _said(claim: data.Claim) -> str:
     """The word and what was found."""
     if claim.verdict == "inconclusive" and not claim.unit and (known := _known(claim)):
         widest = max(50 * (high / low - 1) for low, high in known if low > 0)
-        return f"open at ±{widest:.2g} % ({_found(claim)})"
+        return f"inconclusive at ±{widest:.2g} % ({_found(claim)})"
     return f"{claim.verdict.look.word.lower()}, {_found(claim)}"
 
 

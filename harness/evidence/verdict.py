@@ -39,7 +39,7 @@ def combine(effects: Sequence[Effect]) -> tuple[Word, str]:
     open_ = named.get(Word.INCONCLUSIVE, []) + excluded
     if len(settled) > 1:
         reason = "; ".join(f"{word} on {', '.join(where)}" for word, where in settled.items())
-        return Word.DEPENDS, reason + (f"; open: {', '.join(open_)}" if open_ else "")
+        return Word.DEPENDS, reason + (f"; inconclusive: {', '.join(open_)}" if open_ else "")
     if len(excluded) == len(effects):
         return Word.NOT_EVIDENCE, reasons(effects)
     if open_:

@@ -209,7 +209,7 @@ def _listed(words: Mapping[str, str], alone: str) -> str:
 
 
 def _word(verdict: str) -> str:
-    return "open" if verdict == Word.INCONCLUSIVE else verdict
+    return verdict
 
 
 def _by_machine(reasons: Mapping[str, str]) -> str:

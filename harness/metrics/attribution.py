@@ -294,7 +294,7 @@ def _answer(effects: Mapping[str, Effect], share: tuple[float, float, float] | N
     sides = {name: effects[name] for name in (ARCHITECTURE, OPERATIONS)}
     if any(side.verdict == Word.NOT_EVIDENCE for side in sides.values()):
         return Word.NOT_EVIDENCE, sides[ARCHITECTURE].reason
-    parts = [f"{_described(name, side)} ({_called(side.verdict)})" for name, side in sides.items()]
+    parts = [f"{_described(name, side)} ({side.verdict})" for name, side in sides.items()]
     if share is not None:
         parts.append("architecture's share of the total {:.0%} [{:.0%}, {:.0%}]".format(*share))
     mixed = [(name, one) for name, one in effects.items() if ":" in name and one.verdict in (Word.FASTER, Word.SLOWER)]
@@ -304,10 +304,6 @@ def _answer(effects: Mapping[str, Effect], share: tuple[float, float, float] | N
         parts += [f"{name}: {'; '.join(filter(None, (side.reason, time_to_settle([side]))))}" for name, side in open_]
         return Word.INCONCLUSIVE, "; ".join(parts)
     return due_to(name for name, side in sides.items() if side.verdict == Word.FASTER), "; ".join(parts)
-
-
-def _called(verdict: str) -> str:
-    return "open" if verdict == Word.INCONCLUSIVE else verdict
 
 
 def _described(name: str, effect: Effect) -> str:
@@ -377,7 +373,7 @@ class AttributionMetric(Metric[AttributionHypothesis]):
         words = {verdict_on(each, hypothesis.quantity) for each in answers.values()}
         both = Word.DEPENDS if {Word.SUPPORTED, Word.REFUTED} <= words else Word.INCONCLUSIVE
         verdict = words.pop() if len(words) == 1 else both
-        reason = "; ".join(f"{workload}: {_called(each.answer)} ({each.reason})" for workload, each in answers.items())
+        reason = "; ".join(f"{workload}: {each.answer} ({each.reason})" for workload, each in answers.items())
         effects = tuple(effect for each in answers.values() for effect in each.effects.values())
         return Judged(verdict, reason, effects, answers=len(answers))
 

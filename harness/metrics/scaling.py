@@ -138,17 +138,17 @@ class EffectSweep:
     crossings: tuple[Crossing, ...]
 
     def describe(self) -> str:
-        """In one line, such as "above up to 512, inside from 2048 (crosses at about 900); open at 1024"."""
+        """In one line, such as "above up to 512, inside from 2048 (crosses at about 900); inconclusive at 1024"."""
         settled = [(size, state) for size, state in self.states.items() if state != "open"]
         if not settled:
-            return "open at every size"
-        first = f"up to {self.crossings[0].low:g}" if self.crossings else "at every size that is settled"
+            return "inconclusive at every size"
+        first = f"up to {self.crossings[0].low:g}" if self.crossings else "at every size that is decided"
         parts = [f"{settled[0][1]} {first}"]
         parts += [
             f"{c.after} from {c.high:g} (crosses at about {float(f'{c.estimate:.2g}'):g})" for c in self.crossings
         ]
         still_open = [f"{size:g}" for size, state in self.states.items() if state == "open"]
-        return ", ".join(parts) + (f"; open at {', '.join(still_open)}" if still_open else "")
+        return ", ".join(parts) + (f"; inconclusive at {', '.join(still_open)}" if still_open else "")
 
 
 def crossover(effects: Mapping[float, Interval], region: Region) -> EffectSweep:

@@ -130,19 +130,19 @@ def _line(question: MainQuestion, verdict: Verdict) -> Line:
 
 
 def _so_far(verdict: Verdict) -> str:
-    """Of an open verdict whose settled rows all say the same: "Yes on 2 of 4 workloads, rest open". Else empty."""
+    """Of an inconclusive verdict whose other rows say the same: "Yes on 2 of 4, rest inconclusive". Else empty."""
     if sides := by_side(verdict.effects):
         return words_of_sides(sides)
     counts = tally(verdict)
     word, total = leaning(counts), sum(counts.values())
     if word not in SO_FAR:
         return ""
-    rest = "the other open" if counts[word] == total - 1 else "rest open"
-    return f"{SO_FAR[word]} on {counts[word]} of {total}, {rest}"
+    rest = "the other" if counts[word] == total - 1 else "rest"
+    return f"{SO_FAR[word]} on {counts[word]} of {total}, {rest} inconclusive"
 
 
 def words_of_sides(sides: Mapping[str, Sequence[Effect]]) -> str:
-    """Of a grid: "Operations yes; architecture open on prefill, no on decode"; of many workloads how many there are."""
+    """Of a grid: "Operations yes; architecture inconclusive on prefill, no on decode"; of many how many there are."""
     text = "; ".join(f"{side} {_words_of_side(effects)}" for side, effects in sides.items())
     return f"{text[:1].upper()}{text[1:]}"
 
@@ -156,11 +156,11 @@ def _words_of_side(effects: Sequence[Effect]) -> str:
         names = told_apart([effect.workload for effect in effects])
         return ", ".join(f"{word} on {name}" for word, name in zip(words, names, strict=True))
     settled = ", ".join(f"{word} on {kinds[word]}" for word in ("yes", "no") if word in kinds)
-    return f"{settled} of {total}{', rest open' if 'open' in kinds else ''}"
+    return f"{settled} of {total}{', rest inconclusive' if 'inconclusive' in kinds else ''}"
 
 
 def _side_word(effect: Effect) -> str:
-    return "open" if effect.verdict in UNDECIDED else "yes" if effect.verdict == Word.FASTER else "no"
+    return "inconclusive" if effect.verdict in UNDECIDED else "yes" if effect.verdict == Word.FASTER else "no"
 
 
 def _where_it_holds(verdict: Verdict) -> str:
@@ -169,7 +169,7 @@ def _where_it_holds(verdict: Verdict) -> str:
     names = told_apart([effect.workload for effect in verdict.effects])
     by_word: dict[str, list[str]] = {}
     for name, effect in zip(names, verdict.effects, strict=True):
-        by_word.setdefault(SO_FAR.get(effect.verdict, "open").lower(), []).append(name)
+        by_word.setdefault(SO_FAR.get(effect.verdict, "inconclusive").lower(), []).append(name)
     settled = {word: by_word[word] for word in ("yes", "no") if word in by_word}
     if len(set(names)) < len(names) or len(settled) < 2:
         return ""
@@ -179,8 +179,8 @@ def _where_it_holds(verdict: Verdict) -> str:
     *first, last = settled[fewer]
     named = f"{', '.join(first)} and {last}" if first else last
     count = len(settled[more])
-    others = settled[more][0] if count == 1 else f"the other {count}" if "open" not in by_word else f"{count}"
-    left = f", open on {len(by_word['open'])}" if "open" in by_word else ""
+    others = settled[more][0] if count == 1 else f"the other {count}" if "inconclusive" not in by_word else f"{count}"
+    left = f", inconclusive on {len(by_word['inconclusive'])}" if "inconclusive" in by_word else ""
     return f"{fewer} on {named}, {more} on {others}{left}"
 
 
@@ -243,7 +243,7 @@ def found_words(verdict: Verdict) -> str:
 
 def _summary(verdicts: Sequence[Verdict]) -> str:
     """How the claims of a run stand, where none of them is a main one."""
-    words: dict[str, str] = {Word.INCONCLUSIVE: "open", Word.DEPENDS: "supported in some places only"}
+    words: dict[str, str] = {Word.DEPENDS: "supported in some places only"}
     counts = Counter(words.get(verdict.verdict, verdict.verdict.value) for verdict in verdicts)
     text = ", ".join(f"{count} {word}" for word, count in counts.items())
     return f"Of {len(verdicts)} verdicts: {text}."

@@ -56,7 +56,7 @@ def markdown_table(
     if sessions:
         table += f"\n\n{sessions_markdown(sessions)}"
     if opened := _open_list(verdicts, manifest):
-        table += f"\n\nWhat would settle the open ones:\n\n{opened}"
+        table += f"\n\nWhat would decide the inconclusive ones:\n\n{opened}"
     notes = [markdown_text(line) for line in run_notes(verdicts, manifest)]
     notes += [f"Excluded: {markdown_text(line)}" for line in excluded_lines(manifest)]
     if command:

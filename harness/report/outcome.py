@@ -1,8 +1,8 @@
-"""How a verdict stands: supported, refuted and open row by row, and what the open rows would cost. Pure functions.
+"""How a verdict stands: supported, refuted and inconclusive by row, and what deciding it would cost.
 
-The stored word is "inconclusive" as soon as one row is open. That hides the most: a claim that is wrong on six of nine
-rows can never be supported any more, and one whose every interval ends at +1 % is nearly answered. So no reader is
-shown that word: `outcome` says which kind it is.
+The stored word is "inconclusive" as soon as one row is. That hides the most: a claim that is wrong on six of nine rows
+can never be supported any more, and one whose every interval ends at +1 % is nearly answered. So no reader is shown
+that word alone: `outcome` says which kind it is.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..spec.words import GIVEN, SETTLED, Cause, Word
 from ..store.verdict_schema import Effect, Verdict
 from .text import Bounds, hull, span_text
 
-UNSETTLED = ("open", "no evidence", "not measurable")
+UNSETTLED = ("inconclusive", "no evidence", "not measurable")
 
 UNDERSTATED = "understated"
 """Of a claim that is wrong because the truth is more than it says."""
@@ -64,7 +64,7 @@ class Standing:
     bound: str = ""
 
     def __str__(self) -> str:
-        """ "refuted on 6 of 9, rest open", "open: at most 14 % faster"."""
+        """ "refuted on 6 of 9, rest inconclusive", "inconclusive: at most 14 % faster"."""
         return ": ".join(filter(None, (self.word, self.bound)))
 
 
@@ -81,7 +81,7 @@ def standing(verdict: Verdict) -> Standing:
     if text := settled_text(counts):
         return Standing(text.replace(Word.REFUTED, UNDERSTATED) if is_understated(verdict) else text)
     bound = bound_text(verdict, [effect for effect in verdict.effects if effect.verdict == Word.INCONCLUSIVE])
-    return Standing("open", bound or "no interval yet")
+    return Standing("inconclusive", bound or "no interval yet")
 
 
 def is_understated(verdict: Verdict) -> bool:
@@ -101,7 +101,7 @@ def outcome(verdict: Verdict) -> str:
 
 def over_machines(verdict: Verdict) -> str:
     """Of several machines that measured the same: "supported on these 3 machines", "depends on the machine", "refuted
-    on 2 of 3 machines, rest open". Empty where there are no two, or none of them settles anything."""
+    on 2 of 3 machines, rest inconclusive". Empty where there are no two, or none of them settles anything."""
     machines: dict[str, set[Word]] = {}
     places: dict[tuple[str, ...], set[str]] = {}
     for effect in verdict.effects:
@@ -117,14 +117,14 @@ def over_machines(verdict: Verdict) -> str:
         return f"{verdict.verdict} on these {len(machines)} machines"
     settled = Counter(next(iter(words)) for words in machines.values() if len(words) == 1 and words <= {*SETTLED})
     text = ", ".join(f"{each} on {count}" for each, count in settled.items())
-    return text and f"{text} of {len(machines)} machines, rest open"
+    return text and f"{text} of {len(machines)} machines, rest inconclusive"
 
 
 def settled_text(counts: Mapping[str, int]) -> str:
-    """ "refuted on 6 of 9, rest open"; nothing where no row is settled."""
+    """ "refuted on 6 of 9, rest inconclusive"; nothing where no row is settled."""
     settled = {word: count for word, count in counts.items() if word not in UNSETTLED}
     text = ", ".join(f"{word} on {count}" for word, count in settled.items())
-    return text and f"{text} of {sum(counts.values())}, rest open"
+    return text and f"{text} of {sum(counts.values())}, rest inconclusive"
 
 
 def verdict_text(verdict: Verdict) -> str:
@@ -133,9 +133,9 @@ def verdict_text(verdict: Verdict) -> str:
 
 
 def leaning(counts: Mapping[str, int]) -> str:
-    """Of an open verdict's rows: "supported" or "refuted" where all settled ones are that and some are, else "open"."""
+    """Of an inconclusive verdict's rows: "supported" or "refuted" where all others are that, else that word."""
     settled = [word for word in counts if word not in UNSETTLED]
-    return settled[0] if len(settled) == 1 and settled[0] in (Word.SUPPORTED, Word.REFUTED) else "open"
+    return settled[0] if len(settled) == 1 and settled[0] in (Word.SUPPORTED, Word.REFUTED) else "inconclusive"
 
 
 def bound_text(verdict: Verdict, effects: Sequence[Effect]) -> str:
@@ -238,7 +238,7 @@ def cost_text(verdict: Verdict) -> str:
     needs, texts = ToSettle.of(open_), []
     for effects, why in ((needs.settles, "enough in 9 of 10 cases"), (needs.begins, "for a first interval")):
         if effects:
-            some = f" for {len(effects)} of {len(open_)} open rows" if len(effects) < len(open_) else ""
+            some = f" for {len(effects)} of {len(open_)} inconclusive rows" if len(effects) < len(open_) else ""
             texts.append(f"{about(clock_seconds(effects))} more{some}, {why}")
     if needs.never:
         texts.append(f"{'the rest: ' if texts else ''}{needs.never}")

@@ -23,7 +23,7 @@ from .answer import answer
 from .further import goes_on, seconds_to_settle, settling
 from .outcome import to_settle, verdict_text
 from .side_facts import side_facts_text
-from .text import by_name, claim_text, effect_text, excluded_lines, one_text_line, row_text, run_notes
+from .text import by_name, claim_text, effect_text, excluded_lines, one_text_line, run_notes
 
 if TYPE_CHECKING:
     from .causes import Explanation, Key
@@ -180,7 +180,7 @@ class _Row:
         for width, justify in zip(others, JUSTIFY, strict=True):
             grid.add_column(min_width=width, justify=justify, no_wrap=True)
         cells = [Text(column(effect)) for column in COLUMNS]
-        grid.add_row(*cells[:2], Text(row_text(effect.verdict), style=effect.verdict.look.terminal), *cells[3:])
+        grid.add_row(*cells[:2], Text(effect.verdict, style=effect.verdict.look.terminal), *cells[3:])
         yield Padding(grid, (0, 0, 0, INDENT))
 
 
@@ -191,7 +191,7 @@ def _where(effect: Effect) -> str:
 COLUMNS: tuple[Callable[[Effect], str], ...] = (
     _where,
     effect_text,
-    lambda effect: row_text(effect.verdict),
+    lambda effect: effect.verdict,
     lambda effect: str(effect.rounds),
     lambda effect: f"{effect.seconds:.1f} s",
 )

@@ -332,9 +332,4 @@ def _how_sure(verdicts: Sequence[Verdict], alpha: float) -> str:
 
 def _counts(verdicts: Iterable[Verdict]) -> str:
     counts = Counter(verdict.verdict for verdict in verdicts)
-    return ", ".join(f"{counts[word]} {row_text(word)}" for word in LOOKS if word in counts)
-
-
-def row_text(word: Word) -> str:
-    """The verdict on a single row as a reader sees it: what is not settled is open, and its interval says how far."""
-    return "open" if word == Word.INCONCLUSIVE else word
+    return ", ".join(f"{counts[word]} {word}" for word in LOOKS if word in counts)

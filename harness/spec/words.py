@@ -70,7 +70,8 @@ LOOKS: Mapping[Word, Appearance] = {
         "magenta", "depends", "It depends",
     ),
     Word.INCONCLUSIVE: Appearance(
-        "Open", "help", "gray", "circle-open", "these rounds do not decide it", "yellow", "open", "Open"
+        "Inconclusive", "help", "gray", "circle-open", "the data do not decide it",
+        "yellow", "inconclusive", "Inconclusive",
     ),
     Word.NOT_TESTED: Appearance(
         "Not tested", "hourglass_empty", "gray", "circle-open", "the run had no time for it",
@@ -104,8 +105,7 @@ LOOKS: Mapping[Word, Appearance] = {
 
 
 class Cause(StrEnum):
-    """Why an effect or a verdict is as it is, where more than its interval says so. What code asks for stands here;
-    what people read stands in the reason."""
+    """Why an effect or a verdict is as it is, where more than its interval says so: for code. People read the reason."""
 
     NONE = "none"
     NO_ROUNDS = "no rounds"

@@ -91,7 +91,6 @@ def show_baseline(
     """
     from llama_workbench.harness.fleet.baselines import baselines_of
     from llama_workbench.harness.report.outcome import outcome
-    from llama_workbench.harness.report.text import row_text
     from llama_workbench.harness.store.errors import RunError
     from llama_workbench.harness.store.files import VERDICTS
     from llama_workbench.harness.store.folder import describe
@@ -120,7 +119,7 @@ def show_baseline(
     with suppress(RunError):  # without them the words alone are shown
         outcomes = {(each.claim, each.part): outcome(each) for each in run.read(VERDICTS)}
     for claim, part, verdict in facts_of_run["claims"]:
-        verdicts.add_row(Text(claim), Text(part), Text(outcomes.get((claim, part)) or row_text(verdict)))
+        verdicts.add_row(Text(claim), Text(part), Text(outcomes.get((claim, part)) or verdict))
     show(Group(about, Text(), verdicts))
 
 

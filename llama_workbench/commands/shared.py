@@ -146,7 +146,6 @@ def warn_changed(run: RunFolder, *, read: Collection[str], rewritten: Collection
 def show_runs(folder: Path | str, if_none: str, as_json: bool) -> None:
     """Print the runs in a folder or at a URL, newest first. `if_none`: what to say of a `{}` without runs."""
     from llama_workbench.harness.remote.place import is_url
-    from llama_workbench.harness.report.text import row_text
     from llama_workbench.harness.store.folder import describe, list_runs
 
     there = is_url(folder)
@@ -166,7 +165,7 @@ def show_runs(folder: Path | str, if_none: str, as_json: bool) -> None:
         return
     rows = table("run", "started", "status", "verdicts")
     for summary in summaries:
-        text = summary.problem or ", ".join(f"{count} {row_text(word)}" for word, count in summary.verdicts.items())
+        text = summary.problem or ", ".join(f"{count} {word}" for word, count in summary.verdicts.items())
         started = summary.started[:16].replace("T", " ")
         rows.add_row(Text(summary.path.name), Text(started), Text(summary.status), Text(text))
     show(rows)
