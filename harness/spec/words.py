@@ -105,7 +105,7 @@ LOOKS: Mapping[Word, Appearance] = {
 
 
 class Cause(StrEnum):
-    """Why an effect or a verdict is as it is, where more than its interval says so: for code. People read the reason."""
+    """Why an effect or a verdict is as it is, where its interval does not say it. For code; people read the reason."""
 
     NONE = "none"
     NO_ROUNDS = "no rounds"
