@@ -26,7 +26,7 @@ PAGES = [
 
 def blocks() -> dict[str, str]:
     """What is between the markers of the pages, by the name of the block."""
-    tables = {
+    tables: dict[str, type[BaseModel]] = {
         "claim": Claim,
         "source": Citation,
         "function": NamedFunction,
