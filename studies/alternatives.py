@@ -56,7 +56,7 @@ def lives_of(folder: Path) -> Iterator[Lives]:
     manifest, samples = run.read_manifest(), run.read_samples()
     for experiment in manifest["experiments"]:
         workload = experiment["workload"]["name"]
-        times = log_times(samples, workload=workload, clock="cpu", by_lives=True)
+        times = log_times(samples, workload=workload, clock="cpu")
         for pair in experiment["apart"] or [
             {"variant": name, "baseline": experiment["baseline"]} for name in times.variants
         ]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from llama_workbench.harness.baselines.thresholds import TIME_OF_LIVES
+from llama_workbench.harness.baselines.thresholds import DEFAULTS
 from llama_workbench.harness.evidence.effect import ALPHA
 from llama_workbench.harness.stats.change_points import change_points
 from llama_workbench.harness.stats.confidence import running_bounds
@@ -52,7 +52,7 @@ def stopped(effect: float, rng: np.random.Generator, most: int = 59) -> NDArray[
 
 def told(lives: int, percent: float, slower: float, pairs: int, rng: np.random.Generator) -> tuple[float, float]:
     """Of pairs of runs whose lives vary by so many percent: the shares that pass and that fail `compare`."""
-    limit, shift = math.log1p(TIME_OF_LIVES / 100), math.log1p(slower / 100)
+    limit, shift = math.log1p(DEFAULTS.time / 100), math.log1p(slower / 100)
     draws = percent / 100 * rng.standard_normal((pairs, 2, lives))
     found = [ends(base, new - shift) for base, new in draws]
     return sum(high < limit for _, high in found) / pairs, sum(low > limit for low, _ in found) / pairs
@@ -68,7 +68,7 @@ def main(pairs: int) -> None:
         found = [ends(stopped(effect, rng), stopped(effect, rng)) for _ in range(pairs // 2)]
         rate = sum(not low <= 0 <= high for low, high in found) / len(found)
         sys.stdout.write(f"  stopped by its own interval, effect {effect:g} standard deviations: {rate:.1%}\n")
-    sys.stdout.write(f"at a threshold of {TIME_OF_LIVES:g} %: unchanged code passes, 5 % more time fails\n")
+    sys.stdout.write(f"at a threshold of {DEFAULTS.time:g} %: unchanged code passes, 5 % more time fails\n")
     for percent in (0.5, 1.0, 1.5, 2.0, 3.0):
         for lives in (12, 24, 48):
             passes, _ = told(lives, percent, 0, pairs // 10, rng)

@@ -9,14 +9,12 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, cast
 from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
 
-from llama_workbench.harness.evidence.design import Design
 from llama_workbench.harness.evidence.effect import ALPHA
 from llama_workbench.harness.evidence.evidence import Evidence
 from llama_workbench.harness.fleet import pooling
@@ -45,7 +43,6 @@ class Series:
     """What stands for the evidence of a machine: its rounds."""
 
     rounds: NDArray[np.float64]
-    design: Design = field(default_factory=partial(Design, lives=True))
 
     def bias(self, workload: str) -> float:
         """No control fired."""

@@ -23,7 +23,7 @@ from llama_workbench.harness.judge.verdicts import judge_ad_hoc, judge_claims
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
-from llama_workbench.harness.store.schema import FORMAT, manifest_of
+from llama_workbench.harness.store.schema import FORMAT, LIFE, manifest_of
 from llama_workbench.harness.store.verdict_schema import AD_HOC
 
 SUB_ROUNDS = 5
@@ -162,12 +162,12 @@ def write_run(
 ) -> RunFolder:
     """Write a run into `folder` and return it.
 
-    `noise` is the SD of one sample's log time. `factors` are laid over FACTORS; `only` are the workloads, `without`
-    variants to leave out. `compare` makes it a run of `--compare baseline variant`. A `killed` run has a journal whose
-    last line is cut off, a manifest that says "running", and no verdicts; without `judged` a run has none either, which
-    is faster. With `device_factors` it is one on a CUDA device: they are to the device's times what `factors` are to
-    the CPU's, which stay what they are. `environment` and `manifest` are laid
-    over what would stand there. `dispute`: what is asked about the claims; that of the claims that ship if not given.
+    Each of its `rounds` is of a process of its own. `noise` is the SD of one sample's log time. `factors` are laid over
+    FACTORS; `only` are the workloads, `without` variants to leave out. `compare` makes it a run of `--compare baseline
+    variant`. A `killed` run has a journal whose last line is cut off, a manifest that says "running", and no verdicts;
+    without `judged` a run has none either, which is faster. With `device_factors` it is one on a CUDA device: they are
+    to the device's times what `factors` are to the CPU's, which stay what they are. `environment` and `manifest` are
+    laid over what would stand there. `dispute`: what is asked about the claims; if not given that of those that ship.
     """
     run = RunFolder.create(folder)
     rng = np.random.default_rng(seed)
@@ -175,8 +175,7 @@ def write_run(
     device_times = None if device_factors is None else dict(FACTORS) | dict(device_factors)
     device = {} if device_factors is None else {"device": dict(DEVICE)}
     for workload in only:
-        lives = (manifest or {}).get("unit") == "life"
-        _sample(run, workload, _variants(workload, without), times, device_times, rounds, noise, rng, lives)
+        _sample(run, workload, _variants(workload, without), times, device_times, rounds, noise, rng)
     content: dict[str, Any] = {
         "format": FORMAT,
         "id": run.path.name,
@@ -187,6 +186,7 @@ def write_run(
         "seed": seed,
         "budget_seconds": 600.0,
         "alpha": 0.01,
+        "unit": LIFE,
         "mode": "compare" if compare else "claims",
         "ad_hoc": [list(compare)] if compare else [],
         "environment": dict(ENVIRONMENT) | device | dict(environment or {}),
@@ -237,13 +237,12 @@ def _sample(
     rounds: int,
     noise: float,
     rng: np.random.Generator,
-    lives: bool = False,
 ) -> None:
     call_ns = CALL_NS[workload]
     repeats = max(1, 200_000 // call_ns + 1)
     tokens = workloads.get(workload).tokens
     for number in range(rounds):
-        slow = rng.lognormal(0.0, 0.05)  # what the whole round shares, as on a busy machine
+        slow = rng.lognormal(0.0, 0.05)  # what the whole process shares, as on a busy machine
         samples: list[Sample] = []
         for sub_round in range(SUB_ROUNDS):
             for position, index in enumerate(rng.permutation(len(variants))):
@@ -255,7 +254,7 @@ def _sample(
                     device_ns = round(disturbed * _factor(device_times, workload, name))
                     sample = sample._replace(device_ns=device_ns)
                 samples.append(sample)
-        run.append_round(Round(workload, number + 1 if lives else 0, number, tuple(samples)))
+        run.append_round(Round(workload, number + 1, number, tuple(samples)))
 
 
 def _factor(times: Mapping[str, float], workload: str, name: str) -> float:

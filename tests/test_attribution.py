@@ -35,7 +35,7 @@ from llama_workbench.harness.spec.regions import Region
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.stats import samples as stats
 from llama_workbench.harness.stats.confidence import pseudo_median, running_bounds
-from llama_workbench.harness.stats.samples import Clock, WholeRounds, whole_rounds
+from llama_workbench.harness.stats.samples import Clock, WholeProcesses, whole_processes
 from llama_workbench.harness.store.schema import Control, Noise, manifest_of
 from studies.simulated_rates import miss
 from tests.tables import table_of
@@ -46,7 +46,7 @@ SMALL = Grid("small", (Factor("a", "a0", "a1", "architecture"), Factor("o", "o0"
 
 
 def log_times(gains: Mapping[str, float], *, rounds: int = 60, sub_rounds: int = 3, sd: float = 0.005, seed: int = 0):
-    """[rounds, sub_rounds, cells]: each factor's gain (log units) makes its new level faster; common drift on top."""
+    """[processes, sub_rounds, cells]: each factor's gain (log units) makes its new level faster; common drift."""
     rng = np.random.default_rng(seed)
     truth = sum((gain / 2 * contrasts()[name] * len(CELLS) / 2 for name, gain in gains.items()), np.zeros(len(CELLS)))
     drift = rng.normal(0, 0.05, (rounds, sub_rounds, 1))
@@ -62,7 +62,7 @@ def frame(logs: NDArray[np.float64], *, workload: str = "w", repeats: int = 4) -
         {
             "workload": workload,
             "variant": np.array(CELLS)[cell],
-            "process": 1,
+            "process": at + 1,
             "round": at,
             "sub_round": sub_round,
             "position": cell,
@@ -150,25 +150,25 @@ def test_estimates_are_those_of_least_squares() -> None:
         assert effect.low < math.exp(gains.get(name, 0.0)) < effect.high and effect.rounds == 24
 
 
-def grid_times(samples: pd.DataFrame, *, workload: str, clock: Clock) -> WholeRounds:
-    return whole_rounds(stats.log_times(table_of(samples), workload=workload, clock=clock).of(CELLS))
+def grid_times(samples: pd.DataFrame, *, workload: str, clock: Clock) -> WholeProcesses:
+    return whole_processes(stats.log_times(table_of(samples), workload=workload, clock=clock).of(CELLS))
 
 
-# -- rounds ------------------------------------------------------------------------------------------------------------
+# -- processes ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_round_is_the_median_of_its_sub_rounds_by_cell() -> None:
+def test_a_process_is_the_median_of_its_sub_rounds_by_cell() -> None:
     logs = log_times({"ops": 0.1}, rounds=5)
     found = grid_times(frame(logs), workload="w", clock="cpu")
     assert found.logs == pytest.approx(np.median(logs, axis=1) + math.log(1e7), abs=1e-6)
-    assert found.rounds == tuple((1, index) for index in range(5))
+    assert found.starts == tuple((index + 1, index) for index in range(5))
     assert (found.incomplete, found.invalid) == (0, 0)
     assert found.seconds == pytest.approx(frame(logs)["wall_ns"].sum() / 1e9)
     by_wall = grid_times(frame(logs), workload="w", clock="wall")
     assert by_wall.logs - found.logs == pytest.approx(math.log(2))
 
 
-def test_rounds_that_lack_a_cell_or_have_no_time_are_left_out_whole() -> None:
+def test_processes_that_lack_a_cell_or_have_no_time_are_left_out_whole() -> None:
     samples = frame(log_times({}, rounds=6))
     here = samples["variant"] == CELLS[5]
     samples.loc[(samples["round"] == 1) & (samples["sub_round"] == 2) & here, "cpu_ns"] = 0
@@ -176,12 +176,12 @@ def test_rounds_that_lack_a_cell_or_have_no_time_are_left_out_whole() -> None:
     one_sub_round = (samples["round"] == 3) & (samples["sub_round"] == 0) & here
     foreign = frame(log_times({}, rounds=6, seed=9), workload="other")
     found = grid_times(pd.concat([samples[~(gone | one_sub_round)], foreign]), workload="w", clock="cpu")
-    assert [number for _, number in found.rounds] == [0, 3, 4, 5]
+    assert [number for _, number in found.starts] == [0, 3, 4, 5]
     assert (found.incomplete, found.invalid) == (1, 1)
     whole = grid_times(samples, workload="w", clock="cpu")
     assert found.logs[[0, 2, 3]] == pytest.approx(whole.logs[[0, 3, 4]])
     nothing = grid_times(samples, workload="not there", clock="cpu")
-    assert nothing.logs.shape == (0, 16) and nothing.rounds == () and dummy_series(nothing, 0).size == 0
+    assert nothing.logs.shape == (0, 16) and nothing.starts == () and dummy_series(nothing, 0).size == 0
 
 
 def test_a_cell_that_is_there_twice_is_an_error() -> None:
@@ -207,7 +207,7 @@ def test_the_order_of_rows_and_the_way_in_do_not_matter(seed: int, rounds: int, 
         Round("w", 1, 0, tuple(Sample(*row) for row in part[columns].values.tolist()))
         for _, part in stored.groupby("round")
     ]
-    whole = [whole_rounds(stats.log_times_of_rounds([each], clock="cpu").of(CELLS)).logs for each in live]
+    whole = [whole_processes(stats.log_times_of_rounds([each], clock="cpu").of(CELLS)).logs for each in live]
     assert np.concatenate(whole) == pytest.approx(found.logs)
 
 
@@ -409,7 +409,7 @@ def test_incomplete_rounds_are_told() -> None:
     samples = samples[~((samples["round"] < 3) & (samples["variant"] == CELLS[7]))]
     found = attribute(evidence(samples), "w", alpha=ALPHA)
     assert found.answer == "operations" and found.effects["total"].rounds == 57
-    assert "3 of 60 rounds lack a cell" in found.effects["total"].said
+    assert "3 of 60 processes lack a cell" in found.effects["total"].said
 
 
 # -- stopping ----------------------------------------------------------------------------------------------------------

@@ -436,7 +436,7 @@ def test_a_run_measures_its_pairs_apart(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_variant_that_never_met_the_yardstick_has_a_relative_time_by_way_of_the_baseline() -> None:
     rows = [
         {
-            "workload": "w", "variant": name, "process": 1, "round": number, "sub_round": 0, "position": place,
+            "workload": "w", "variant": name, "process": number + 1, "round": number, "sub_round": 0, "position": place,
             "tokens": 8, "repeats": 1, "cpu_ns": int(1e9 * slow), "wall_ns": 10**9, "faults": 0,
         }
         for number in range(40)

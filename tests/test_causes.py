@@ -301,9 +301,9 @@ def test_bars_begin_at_nothing_and_have_their_numbers_beside_them() -> None:
     faults = Measure("page faults", "0.0", "1.4", math.inf, math.inf, math.inf)
     effect = an_effect(variant="g", baseline="<f>")
     verdict = Verdict(claim="", who=(), verdict=Word.FASTER, reason="", effects=(effect,))
-    page = costs_html(Screen(verdict, effect, (8e6, 2e6), (time, faults), "lives", None))
+    page = costs_html(Screen(verdict, effect, (8e6, 2e6), (time, faults), None))
     assert "In brackets: the 99 % interval. Rows without one were counted, not timed." in page
-    assert "In brackets" not in costs_html(Screen(verdict, effect, (8e6, 2e6), (faults,), "lives", None))
+    assert "In brackets" not in costs_html(Screen(verdict, effect, (8e6, 2e6), (faults,), None))
     assert "Time of a call</strong> <span>-75 % [-76, -74]" in page and "&lt;f&gt;" in page and "<f>" not in page
     bars = re.findall(r"calc\((\S+) \* [^>]*></i>([^<]*)<", page)
     assert bars == [("1.0", "8 ms"), ("0.25", "2 ms"), ("0.0", "0.0"), ("1.0", "1.4")]

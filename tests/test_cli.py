@@ -260,7 +260,7 @@ def test_judging_again_gives_the_same_verdicts(results: Path, tmp_path: Path) ->
     before = run.records("verdicts.json")
     (run.path / "verdicts.json").unlink()
     text = output("judge", run.path)
-    assert "depends · mask-caching-helps · TEAM-005, TEAM-006" in text
+    assert "depends* · mask-caching-helps · TEAM-005, TEAM-006" in text
     assert run.records("verdicts.json") == before
     assert json.loads(output("judge", run.path, "--json")) == before
     assert output("judge", run.path, "--markdown").startswith("| claim | said by | verdict |")
@@ -270,7 +270,7 @@ def test_a_killed_run_can_be_judged(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", seed=4, killed=True)
     done = command("judge", run.path)
     assert done.returncode == 0
-    assert "refuted · refactor-2x-3x" in done.stdout
+    assert "refuted* · refactor-2x-3x" in done.stdout
     assert "Identical code: no difference found in 7 checks" in done.stdout
     assert "still goes on or was killed" in done.stdout
     assert done.stderr == f"workbench: warning: {run.path}/samples.jsonl: the last line was cut off and is left out\n"

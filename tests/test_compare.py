@@ -165,9 +165,9 @@ def test_a_slower_machine_alone_is_no_regression(base: RunFolder, tmp_path: Path
     assert compare(base, a_run(tmp_path / "new", seed=2, factors=doubled)).exit_code == 0
 
 
-# -- runs made of lives -----------------------------------------------------------------------------------------------
+# -- by what sessions were measured to differ --------------------------------------------------------------------------
 
-ONE_VERSION, ANOTHER = ({"unit": "life", "sources": {"variants": {}, "harness": name}} for name in ("0ne", "0ther"))
+ONE_VERSION, ANOTHER = (dict[str, Any](sources={"variants": {}, "harness": name}) for name in ("0ne", "0ther"))
 LIVES: dict[str, Any] = {"manifest": ONE_VERSION, "only": ["decode-15m-c64"], "rounds": 30}
 MEASURED = Thresholds(
     sessions=(Shift(variant="*", kind="decode", sessions=20, between=0.1, at_most=0.3),)
@@ -187,7 +187,7 @@ def test_lives_decide_a_slow_down_of_five_percent(tmp_path: Path) -> None:
         assert 2.5 < hybrid.low_percent < 5 < hybrid.high_percent < 7.5 and hybrid.between_percent == 0.3
 
 
-def test_the_interval_of_two_runs_of_lives_is_that_of_two_samples(tmp_path: Path) -> None:
+def test_the_interval_of_two_runs_is_that_of_two_samples(tmp_path: Path) -> None:
     runs = [a_run(tmp_path / str(seed), seed=seed, **LIVES) for seed in (1, 2)]
     key, series = ("decode-15m-c64", "team005_hybrid"), []
     for run in runs:
@@ -211,7 +211,7 @@ def test_what_sessions_differ_by_keeps_a_slow_down_open(tmp_path: Path) -> None:
     assert row(found, "decode-15m-c64", "team006_after").between_percent is None
 
 
-def test_lives_without_a_measured_tolerance_are_as_cautious_as_rounds(tmp_path: Path) -> None:
+def test_without_a_measured_tolerance_a_comparison_is_cautious(tmp_path: Path) -> None:
     base = a_run(tmp_path / "base", seed=1, **LIVES)
     by_5, by_16 = (
         a_run(tmp_path / str(percent), seed=2, factors=slower("team005_hybrid", percent), **LIVES)
@@ -220,13 +220,6 @@ def test_lives_without_a_measured_tolerance_are_as_cautious_as_rounds(tmp_path: 
     found = compare(base, by_5)
     assert (found.tolerance_percent, row(found, "decode-15m-c64", "team005_hybrid").verdict) == (9.0, "cannot tell")
     assert row(compare(base, by_16), "decode-15m-c64", "team005_hybrid").verdict == "regression"
-
-
-def test_a_run_of_lives_and_one_of_rounds_are_compared_as_two_of_rounds(base: RunFolder, tmp_path: Path) -> None:
-    new = a_run(tmp_path / "new", seed=2, factors=slower("team005_hybrid", 5), **LIVES)
-    found = compare(base, new, thresholds=MEASURED)
-    assert (found.threshold_percent, found.tolerance_percent) == (5.0, 9.0)
-    assert {each.between_percent for each in times(found)} == {None}
 
 
 def test_lives_on_another_machine_decide_nothing(tmp_path: Path) -> None:
@@ -253,7 +246,7 @@ def test_what_the_same_code_measured_and_what_another_did_differ_by_what_each_wa
     assert {each.between_percent for each in times(unlike)} == {3.0}
     [said] = [note for note in unlike.notes if "another version" in note]
     assert "save it again" in said and "compare-revisions" in said
-    unsaid = a_run(tmp_path / "unsaid", seed=2, **LIVES | {"manifest": {"unit": "life"}})
+    unsaid = a_run(tmp_path / "unsaid", seed=2, **LIVES | {"manifest": {}})
     assert {each.between_percent for each in times(compare(unsaid, unsaid, thresholds=by_code))} == {3.0}
 
 
@@ -347,13 +340,18 @@ def test_sessions_are_measured_and_the_table_is_read_again(tmp_path: Path, capsy
     assert {each.code for each in shifts([*map(measure_standings, runs), measure_standings(last)])} == {"another"}
 
 
-def test_sessions_that_cannot_be_put_together_are_refused(tmp_path: Path, base: RunFolder) -> None:
+def test_sessions_that_cannot_be_put_together_are_refused(tmp_path: Path) -> None:
     runs = [measure_standings(a_run(tmp_path / str(seed), seed=seed, **LIVES)) for seed in range(3)]
     assert len(shifts(runs)) == 4
     with pytest.raises(ValueError, match="nothing was timed over several processes in 3 or more"):
         shifts(runs[:2])
     with pytest.raises(ValueError, match="nothing was timed over several processes"):
-        shifts([measure_standings(base)] * 3)
+        shifts(
+            [
+                measure_standings(a_run(tmp_path / f"one-{seed}", seed=seed, **LIVES | {"rounds": 1}))
+                for seed in range(3)
+            ]
+        )
     elsewhere = a_run(tmp_path / "elsewhere", environment={"torch": "1.0"}, **LIVES)
     with pytest.raises(ValueError, match="from different machines: torch"):
         shifts([*runs, measure_standings(elsewhere)])
@@ -376,10 +374,10 @@ def test_on_another_machine_nothing_is_a_failure_by_itself(base: RunFolder, tmp_
     assert any(reason.startswith("torch: 2.13.0+cpu against 2.14.0+cpu") for reason in found.machine_differences)
 
 
-def test_too_few_rounds(base: RunFolder, tmp_path: Path) -> None:
-    found = compare(base, a_run(tmp_path / "new", seed=2, rounds=4))
+def test_one_process_is_too_few(base: RunFolder, tmp_path: Path) -> None:
+    found = compare(base, a_run(tmp_path / "new", seed=2, rounds=1))
     assert found.exit_code == 2
-    assert {each.reason for each in times(found)} == {"too few rounds for an interval"}
+    assert {each.reason for each in times(found)} == {"too few processes for an interval"}
     assert times(found)[0].low_percent is None
 
 

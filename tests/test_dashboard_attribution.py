@@ -59,11 +59,12 @@ def write_grid_run(
                 for place, name in enumerate(CELLS)
                 if name != without
             ]
-            run.append_round(Round(workload, 0, number, tuple(samples)))
+            run.append_round(Round(workload, number + 1, number, tuple(samples)))
     run.finish()
     operations = {name: str(signs[2:]) for name, signs in zip(CELLS, GRID.signs(), strict=True)}
     manifest: dict[str, Any] = {
         "format": 1,
+        "unit": "life",
         "id": run.path.name,
         "started": "2026-01-02T03:04:05+00:00",
         "status": "complete",

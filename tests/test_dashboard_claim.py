@@ -75,14 +75,15 @@ def links(app: AppTest) -> dict[str, dict[str, list[str]]]:
     return {link.proto.page: parse_qs(link.proto.query_string) for link in app.get("page_link")}
 
 
-# -- rounds: the judge's own numbers -----------------------------------------------------------------------------------
+# -- processes: the judge's own numbers --------------------------------------------------------------------------------
 
 
-def test_paired_rounds_end_in_the_interval_of_the_verdict(run: data.Run) -> None:
+def test_paired_processes_end_in_the_interval_of_the_verdict(run: data.Run) -> None:
     timed = [(claim, effect) for claim in run.claims for effect in claim.effects if effect.value is not None]
     assert len(timed) > 8
     for claim, effect in timed[:5]:
-        found = samples.pair(run, effect.workload, effect.variant, effect.baseline, claim.time, claim.alpha)
+        sides = effect.workload, effect.variant, effect.baseline
+        found = samples.pair(run, *sides, claim.time, claim.alpha, effect.one_sided)
         assert len(found.ratios) == effect.rounds
         assert (found.effect.value, found.effect.low, found.effect.high) == pytest.approx(
             (effect.value, effect.low, effect.high)
@@ -92,9 +93,9 @@ def test_paired_rounds_end_in_the_interval_of_the_verdict(run: data.Run) -> None
         assert found.clock == effect.metric.split()[0]
 
 
-def test_a_dot_is_the_median_of_the_paired_turns_of_its_round(run: data.Run) -> None:
+def test_a_dot_is_the_median_of_the_paired_turns_of_its_process(run: data.Run) -> None:
     table = RunFolder(run.path).read_samples().frame()
-    here = table[(table["workload"] == "decode-15m-c64") & (table["round"] == 7)]
+    here = table[(table["workload"] == "decode-15m-c64") & (table["process"] == 8)]
     call = {
         name: side.set_index("sub_round")["cpu_ns"] / side.set_index("sub_round")["repeats"]
         for name, side in here.groupby("variant", observed=True)
@@ -172,25 +173,25 @@ def a_series(centre: float = 1.02, count: int = 40) -> samples.Paired:
     )  # fmt: skip
 
 
-def test_the_figure_has_a_dot_a_round_and_ends_in_the_interval() -> None:
+def test_the_figure_has_a_dot_a_process_and_ends_in_the_interval() -> None:
     series = a_series()
     figure = paired_rounds.paired_rounds(
         series, verdict=Word.SUPPORTED, claimed="claimed: 1-3 % faster", low=1.01, high=1.03
     )
     by_name = {trace.name: trace for trace in figure.data if trace.name}
-    assert list(by_name["one round"].y) == series.ratios.tolist()
+    assert list(by_name["one process"].y) == series.ratios.tolist()
     assert len(by_name["interval so far"].x) == 20, "before the first look there is no interval to draw"
-    last = by_name["after 40 rounds"]
+    last = by_name["after 40 processes"]
     assert last.x[0] > 40
     assert last.y[0] + last.error_y.array[0] == pytest.approx(series.effect.high)
     assert last.y[0] - last.error_y.arrayminus[0] == pytest.approx(series.effect.low)
     [region] = [shape for shape in figure.layout.shapes if shape.type == "rect"]
     assert (region.y0, region.y1) == pytest.approx((1.01, 1.03))
-    [median] = [shape for shape in figure.layout.shapes if shape.name == "median of the rounds"]
+    [median] = [shape for shape in figure.layout.shapes if shape.name == "median of the processes"]
     assert median.y0 == median.y1 == pytest.approx(np.median(series.ratios))
     low, high = (10**end for end in figure.layout.yaxis.range)
     assert low < min(1, series.ratios.min()) and series.ratios.max() < high
-    assert "log scale" in figure.layout.yaxis.title.text and "round" in figure.layout.xaxis.title.text
+    assert "log scale" in figure.layout.yaxis.title.text and "process" in figure.layout.xaxis.title.text
 
 
 @pytest.mark.parametrize(("low", "high", "where"), [(2.0, 3.0, "above"), (None, 0.5, "below")])
@@ -211,7 +212,7 @@ def test_few_rounds_are_drawn_without_an_interval() -> None:
     figure = paired_rounds.paired_rounds(few)
     assert "interval so far" not in {trace.name for trace in figure.data}
     assert "[no interval yet]" in paired_rounds.in_words(few)
-    with pytest.raises(ValueError, match="no rounds"):
+    with pytest.raises(ValueError, match="no processes"):
         paired_rounds.paired_rounds(replace(few, ratios=none))
 
 
@@ -246,7 +247,7 @@ def test_the_answer_says_who_by_how_much_how_sure_and_why() -> None:
     assert "Lowest (b): 0.900× [0.800, 0.950], that is 5.3 to 25 % slower." in told["By how much"]
     assert told["By how much"].startswith("Claimed: 2-3x; measured: at most 1.03x. proposal against before. ")
     assert told["By how much"].endswith("Highest (a): 1.020× [1.010, 1.030], that is 1 to 3 % faster.")
-    assert "Each interval holds with 99 % confidence" in told["How sure"] and "Rounds: 84 to 90" in told["How sure"]
+    assert "Each interval holds with 99 % confidence" in told["How sure"] and "Processes: 84 to 90" in told["How sure"]
     assert "On these workloads identical code came out within 2 % of 1 (widest interval ±3 %)." in told["How sure"]
     assert told["Why"] == "On every workload the whole interval lies outside the claimed range (2-3x)."
 
@@ -378,7 +379,7 @@ def test_the_bundle_of_a_claim_about_times(page: Any, home: Path) -> None:
     assert "pass (error 1.0e-06 of 1.0e-04)" in text
     told = alts(app)
     assert told[0].startswith("Speed-up per workload")
-    assert told[1].startswith("Paired rounds of team006_after against team006_before on prefill-15m-t128: 40 rounds")
+    assert told[1].startswith("Paired times of team006_after against team006_before on prefill-15m-t128: 40 processes")
     assert any("team006_after 3.05 MiB" in one for one in told)
     sides = {"baseline": ["team006_before"], "variant": ["team006_after"]}
     assert links(app)["compare"] == {"run": ["all"], **sides, "workload": ["prefill-15m-t128"]}
@@ -460,10 +461,10 @@ def test_readings_say_what_was_read_and_which_page_shows_it(page: Any, tmp_path:
     assert detail in everything(counted) and not links(counted)
     share = page("claim", tmp_path, claim="a-share")
     assert links(share) == {"where_time_goes": {"run": ["one"], "workload": ["prefill-15m-t128"]}}
-    assert "qkv" in everything(share) and not any("Paired rounds" in told for told in alts(share))
+    assert "qkv" in everything(share) and not any("Paired times" in told for told in alts(share))
     trend = page("claim", tmp_path, claim="a-trend", row="2")
     assert links(trend)["crossover"] == {"run": ["one"]}, "this run timed these two at one length"
-    assert any(told.startswith("Paired rounds") and "decode-15m-c64" in told for told in alts(trend))
+    assert any(told.startswith("Paired times") and "decode-15m-c64" in told for told in alts(trend))
     for app in (counted, share, trend):
         assert not app.exception
     (run.path / "findings.json").write_text("{")
@@ -481,7 +482,7 @@ def test_damaged_samples_take_only_the_rounds_away(page: Any, tmp_path: Path) ->
     for name in ("claim", "compare"):
         app = page(name, tmp_path)
         assert not app.exception
-        assert "The rounds cannot be shown" in everything(app) and "samples.parquet: damaged" in everything(app)
+        assert "The processes cannot be shown" in everything(app) and "samples.parquet: damaged" in everything(app)
 
 
 # -- Compare -----------------------------------------------------------------------------------------------------------
@@ -513,7 +514,7 @@ def test_two_variants_that_nobody_claimed_anything_about(page: Any, home: Path) 
     )
     assert "It holds for this machine in this state only" in text
     assert "pytest --benchmark --compare team005_hybrid team006_after --workloads" in text
-    assert alts(app)[1].startswith("Paired rounds of team006_after against team005_hybrid on decode-15m-c64")
+    assert alts(app)[1].startswith("Paired times of team006_after against team005_hybrid on decode-15m-c64")
     app.selectbox(key="baseline").set_value("team006_after").run()
     assert not app.exception and app.query_params["baseline"] == "team006_after"
     assert app.selectbox(key="variant").value != "team006_after"

@@ -204,13 +204,13 @@ def test_verdicts_of_a_claim_and_where_they_turned(home: Path) -> None:
 
 
 def test_two_questions_are_not_one_whose_answer_turned(tmp_path: Path) -> None:
-    for run in ("candle-lookup", "candle-parts"):
-        shutil.copytree(ROOT / "results" / "baselines" / run, tmp_path / run)
-    entries = entry_views.RunList(tmp_path).entries()[::-1]
+    for number, pair in enumerate((("team005_hybrid", "team006_after"), ("team006_before", "team005_hybrid")), 1):
+        a_run(tmp_path, number, compare=pair, only=[MODEL], judged=True)
+    entries = entry_views.RunList(tmp_path / "runs").entries()[::-1]
     judged, turns = histories.verdicts_over_time(entries, "ad-hoc")
     assert [*(part for _, parts in judged for part in parts)] == [
-        "candle_engine against candle_engine_fresh",
-        "candle_engine_fresh against team006_before",
+        "team006_after against team005_hybrid",
+        "team005_hybrid against team006_before",
     ]
     assert turns == []
 

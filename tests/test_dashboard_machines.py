@@ -71,7 +71,7 @@ def test_the_claim_has_a_row_a_kind_of_machine_and_one_for_the_mean(page: Callab
     runs = [each["run"][0] for each in query if each.get("run", ["fleet"])[0].startswith("fleet/")]
     assert len(runs) == 3 and all(each["claim"] == ["mask-caching-6-11"] for each in query if "claim" in each)
     inside = everything(page("claim", run=runs[0], **PART))
-    assert "Round by round" in inside and "Machine by machine" not in inside
+    assert "Process by process" in inside and "Machine by machine" not in inside
 
 
 @pytest.mark.parametrize("name", ["compare", "breakdown", "attribution", "memory", "scaling", "trust"])

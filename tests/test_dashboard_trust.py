@@ -45,7 +45,7 @@ def samples(*, rounds: int = 40, first: float = 1.0, slope: float = 0.0, seed: i
             for position, variant in enumerate(rng.permutation(4)):
                 place = (first if position == 0 else 1.0) * (1 + slope * position / 3)
                 ns = int(1e6 * (1 + variant) * slow * place * rng.lognormal(0, 0.01))
-                rows.append(["w", f"v{variant}", 0, number, sub_round, position, 8, 2, ns, 2 * ns, 0, 0, 0])
+                rows.append(["w", f"v{variant}", number + 1, number, sub_round, position, 8, 2, ns, 2 * ns, 0, 0, 0])
     names = ["workload", "variant", "process", "round", "sub_round", "position", "tokens", "repeats"]
     names += ["cpu_ns", "wall_ns", "faults", "first_cpu_ns", "first_wall_ns"]
     return (

@@ -12,7 +12,7 @@ from llama_workbench.harness.stats.joint import EqualSides, chance_of_no_differe
 def drawn(values: NDArray[np.float64], *, shared: bool = False) -> list[EqualSides]:
     """Series (rows); shared: the k-th values of all are of one process."""
     return [
-        EqualSides([place if shared else (row, place) for place in range(len(series))], series)
+        EqualSides([place if shared else len(series) * row + place for place in range(len(series))], series)
         for row, series in enumerate(values)
     ]
 

@@ -69,21 +69,21 @@ def samples(
     call_ns: float = 300_000,
     repeats: int = 1,
     faults: Mapping[str, float] | None = None,
-    process: int = 0,
+    process: int = 1,
 ) -> pd.DataFrame:
-    """Samples of variants whose log time over `call_ns` is given as an array [rounds, sub_rounds]."""
+    """Samples of variants whose log times over `call_ns` are arrays [processes, sub_rounds]; the first is `process`."""
     rows = []
     for position, (variant, logs) in enumerate(log_times.items()):
-        rounds, pairs = logs.shape
+        processes, pairs = logs.shape
         total = np.exp(logs.ravel()) * call_ns * repeats
         rows.append(
             pd.DataFrame(
                 {
                     "workload": workload,
                     "variant": variant,
-                    "process": process,
-                    "round": np.repeat(np.arange(rounds), pairs),
-                    "sub_round": np.tile(np.arange(pairs), rounds),
+                    "process": process + np.repeat(np.arange(processes), pairs),
+                    "round": np.repeat(np.arange(processes), pairs),
+                    "sub_round": np.tile(np.arange(pairs), processes),
                     "position": position,
                     "tokens": 8,
                     "repeats": repeats,
@@ -208,11 +208,11 @@ def test_times_are_by_call_and_the_clock_is_the_one_asked_for() -> None:
         differences(frame, workload="w", baseline="old", variant="new", clock=unknown)
 
 
-def test_rounds_without_both_sides_are_skipped_and_processes_kept_apart() -> None:
-    first = samples(noisy(1, rounds=3, old=0.0, new=-0.1), process=0)
-    second = samples(noisy(2, rounds=5, old=0.0, new=-0.5), process=1)
-    first = first[~((first["round"] == 1) & (first["variant"] == "new"))]
-    second = second[~((second["round"] == 4) & (second["variant"] == "old"))]
+def test_processes_without_both_sides_are_skipped_and_the_others_kept_apart() -> None:
+    first = samples(noisy(1, rounds=3, old=0.0, new=-0.1))
+    second = samples(noisy(2, rounds=5, old=0.0, new=-0.5), process=4)
+    first = first[~((first["process"] == 2) & (first["variant"] == "new"))]
+    second = second[~((second["process"] == 8) & (second["variant"] == "old"))]
     found = differences(pd.concat([second, first]), workload="w", baseline="old", variant="new", clock="cpu")
     assert found.values == pytest.approx([0.1] * 2 + [0.5] * 4, abs=0.02)
     assert found.invalid_share == 0
@@ -469,37 +469,32 @@ def test_values_that_depend_on_each_other_settle_only_what_each_says_by_itself()
     drifting = independent + np.linspace(-0.001, 0.001, 60)
     region = Region.faster_than_percent(5)
     assert drifting.min() < math.log(1.05) < math.log(effect(drifting, region).low)
-    for lives, verdict, cause in ((True, "inconclusive", Cause.DEPENDENT), (False, "supported", Cause.NONE)):
-        found = effect(drifting, region, lives=lives)
-        assert (found.verdict, found.cause, found.said) == (verdict, cause, (DEPENDENT,))
-        assert found.cause.is_doubtful == lives
-        assert effect(independent, region, lives=lives).said == ()
-    far = effect(drifting, Region.faster_than_percent(4), lives=True)
+    found = effect(drifting, region)
+    assert (found.verdict, found.cause, found.said) == ("inconclusive", Cause.DEPENDENT, (DEPENDENT,))
+    assert found.cause.is_doubtful
+    assert effect(independent, region).said == ()
+    far = effect(drifting, Region.faster_than_percent(4))
     assert (far.verdict, far.cause, far.said) == ("supported", Cause.NONE, (DEPENDENT,))
-    still_open = effect(drifting, Region.faster_than_percent(5.08), lives=True)
+    still_open = effect(drifting, Region.faster_than_percent(5.08))
     assert still_open.cause == Cause.ACROSS_LIMIT and still_open.notes == (DEPENDENT,)
 
 
-def test_only_a_run_of_lives_is_judged_by_their_dependence() -> None:
+def test_a_run_is_judged_by_the_dependence_of_its_processes() -> None:
     drift = np.linspace(-0.01, 0.01, 40)[:, None]
     logs = {name: values - 0.05 * (name == "new") for name, values in noisy(1, {"old": 0.0, "new": 0.0}).items()}
-    frame = samples(logs | {"new": logs["new"] + drift}, workload="a").assign(process=lambda rows: rows["round"] + 1)
-    for run, verdict in ((in_lives(), "inconclusive"), (manifest(experiment("a", "old", "new")), "supported")):
-        [found] = judge_claims(
-            [claim("a", faster_than_percent=4.8)], evidence_from_manifest(manifest_of(run), table_of(frame))
-        )
-        assert found.verdict == verdict
-        assert found.effects[0].cause == (Cause.DEPENDENT if verdict == "inconclusive" else Cause.NONE)
+    run = manifest_of(manifest(experiment("a", "old", "new")))
+    for moving, verdict, cause in ((drift, "inconclusive", Cause.DEPENDENT), (0 * drift, "supported", Cause.NONE)):
+        frame = samples(logs | {"new": logs["new"] + moving}, workload="a")
+        [found] = judge_claims([claim("a", faster_than_percent=4.8)], evidence_from_manifest(run, table_of(frame)))
+        assert (found.verdict, found.effects[0].cause) == (verdict, cause)
 
 
-def test_what_is_computed_from_gains_is_open_where_their_lives_depend_on_each_other() -> None:
+def test_what_is_computed_from_gains_is_open_where_their_processes_depend_on_each_other() -> None:
     drift, logs = np.linspace(-0.01, 0.01, 40)[:, None], noisy(1, {"old": 0.0, "new": -0.05})
-    both = [samples(logs | {"new": logs["new"] + drift}, workload="a"), samples(logs, workload="b")]
-    frame = pd.concat(both).assign(process=lambda rows: rows["round"] + 1)
-    places = [experiment(name, "old", "new") for name in ("a", "b")]
-    for more, verdict in (({"unit": "life"}, "inconclusive"), ({}, "supported")):
-        evidence = evidence_from_manifest(manifest_of(manifest(*places, **more)), table_of(frame))
-        sized = replace(evidence, sizes={"a": 1.0, "b": 2.0})
+    run = manifest_of(manifest(*(experiment(name, "old", "new") for name in ("a", "b"))))
+    for moving, verdict in ((drift, "inconclusive"), (0 * drift, "supported")):
+        both = [samples(logs | {"new": logs["new"] + moving}, workload="a"), samples(logs, workload="b")]
+        sized = replace(evidence_from_manifest(run, table_of(pd.concat(both))), sizes={"a": 1.0, "b": 2.0})
         [found] = judge_claims([claim("a", "b", metric="trend", range=[-20, 20])], sized)
         assert found.verdict == verdict and (DEPENDENT in found.reason) == (verdict == "inconclusive")
 
@@ -528,7 +523,7 @@ def test_a_mark_is_for_all_that_a_verdict_says_and_not_for_its_word_alone() -> N
         ((narrow, wide, whole, whole), True),  # one stands, and for the other all of alpha is left
         ((wide, wide, whole, less), True),
     ):
-        assert [each.together for each in all_together(judges(*said), ALPHA, lives=True)] == [marked, marked]
+        assert [each.together for each in all_together(judges(*said), ALPHA)] == [marked, marked]
 
 
 def test_a_condition_whose_workloads_share_alpha_pays_for_them_once() -> None:
@@ -688,16 +683,9 @@ def test_a_part_that_depends_is_judged_at_alpha_over_its_effects() -> None:
     )
     assert verdict.verdict == "depends" and verdict.reason == "supported on a; refuted on b"
     assert (verdict.alpha, same.alpha) == (0.005, 0.01)
-    assert not verdict.together and not same.together, "rounds of one process speak for it alone"
-    of_lives = evidence_from_manifest(
-        manifest_of(run | {"unit": "life"}), table_of(frame.assign(process=frame["round"] + 1))
-    )
-    assert all(each.together for each in judge_claims([one, mirrored], of_lives)), (
-        "far from the edge at half of alpha, too"
-    )
-    interval = running_interval(
-        differences(frame, workload="a", baseline="old", variant="new", clock="cpu").values, 0.005
-    )
+    assert verdict.together and same.together, "far from the edge at half of alpha, too"
+    values = differences(frame, workload="a", baseline="old", variant="new", clock="cpu").values
+    interval = running_interval(values, LookPlan(0.005, one_sided=True))
     assert verdict.effects[0].low == pytest.approx(math.exp(interval.low))
     assert verdict.effects[0].metric == "cpu time"
     assert same.verdict == "supported"
@@ -708,7 +696,7 @@ def test_a_part_that_depends_is_judged_at_alpha_over_its_effects() -> None:
     ]  # fmt: skip
     assert list(plain(verdict)["effects"][0]) == [
         "workload", "variant", "baseline", "metric", "ratio", "low", "high", "rounds", "seconds", "verdict", "cause",
-        "reason", "notes",
+        "reason", "notes", "one_sided",
     ]  # fmt: skip
 
 
@@ -859,24 +847,20 @@ def test_an_answer_that_can_be_wrong_at_one_end_has_all_of_alpha_there(region: R
     assert region.one_sided == one_sided
 
 
-def in_lives(**more: Any) -> dict[str, Any]:
-    return manifest(experiment("a", "old", "new", **more), unit="life")
-
-
 def test_what_was_planned_decides_how_wide_an_interval_is() -> None:
     frame = samples(noisy(1, old=0.0, new=-0.05, rounds=40), workload="a")
-    frame = frame.assign(process=frame["round"] + 1)  # each round in a life of its own
     values = differences(frame, workload="a", baseline="old", variant="new", clock="cpu").values
 
-    def found(run: dict[str, Any], **claimed: Any) -> Effect:
-        [verdict] = judge_claims([claim("a", **claimed)], evidence_from_manifest(manifest_of(run), table_of(frame)))
+    def found(horizon: int | None, **claimed: Any) -> Effect:
+        run = manifest_of(manifest(experiment("a", "old", "new", horizon=horizon)))
+        [verdict] = judge_claims([claim("a", **claimed)], evidence_from_manifest(run, table_of(frame)))
         return verdict.effects[0]
 
     plans = {
-        (40, True): found(in_lives(horizon=40), faster_than_percent=1),
-        (None, True): found(in_lives(), faster_than_percent=1),
-        (40, False): found(in_lives(horizon=40), same_within_percent=1),
-        (None, False): found(manifest(experiment("a", "old", "new")), faster_than_percent=1),
+        (40, True): found(40, faster_than_percent=1),
+        (None, True): found(None, faster_than_percent=1),
+        (40, False): found(40, same_within_percent=1),
+        (None, False): found(None, same_within_percent=1),
     }
     for (horizon, one_sided), effect in plans.items():
         interval = running_interval(values, LookPlan(ALPHA, horizon, one_sided))
@@ -890,10 +874,8 @@ def test_what_was_planned_decides_how_wide_an_interval_is() -> None:
 def test_faster_has_both_ends_and_the_same_has_one() -> None:
     for shift, word, one_sided in ((-0.05, "faster", False), (0.0, "same", True)):
         frame = samples(noisy(1, old=0.0, new=shift, rounds=60), workload="a")
-        frame = frame.assign(process=frame["round"] + 1)
-        found = judge_ad_hoc(
-            evidence_from_manifest(manifest_of(in_lives(horizon=60)), table_of(frame)), baseline="old", variant="new"
-        )
+        run = manifest_of(manifest(experiment("a", "old", "new", horizon=60)))
+        found = judge_ad_hoc(evidence_from_manifest(run, table_of(frame)), baseline="old", variant="new")
         assert found.verdict == word and found.effects[0].one_sided == one_sided
 
 
@@ -946,15 +928,11 @@ def test_a_run_without_controls_says_so_and_short_ones_too() -> None:
     assert line == "Identical code: 2 checks had too few rounds to say"
 
 
-@pytest.mark.parametrize("lives", [True, False])
-def test_controls_that_differ_only_together_widen_the_intervals_of_lives(lives: bool) -> None:
+def test_controls_that_differ_only_together_widen_the_intervals() -> None:
     names = [f"v{number}" for number in range(12)]
     sides = dict.fromkeys(names, 0.0) | {f"{name}@copy": 0.0018 * (-1) ** int(name[1:]) for name in names}
     frame = samples(noisy(1, sides, rounds=24, sd=0.005))
-    frame["process"] = frame["round"]
-    evidence = evidence_from_manifest(
-        manifest_of(manifest(experiment("w", *sides), unit="life" if lives else "round")), table_of(frame)
-    )
+    evidence = evidence_from_manifest(manifest_of(manifest(experiment("w", *sides))), table_of(frame))
     assert not any(control.fired for control in evidence.noise.controls)
     assert 0.001 < evidence.noise.typical < 0.003 and plain(evidence.noise)["typical"] == evidence.noise.typical
     assert re.match(
@@ -962,7 +940,7 @@ def test_controls_that_differ_only_together_widen_the_intervals_of_lives(lives: 
         evidence.noise.line,
     )
     assert "no difference" not in evidence.noise.line
-    assert evidence.bias("w") == 2 * evidence.noise.typical * lives
+    assert evidence.bias("w") == 2 * evidence.noise.typical
 
 
 @pytest.mark.parametrize(("gain", "verdict"), [(0.05, "inconclusive"), (0.7, "supported")])
@@ -993,7 +971,7 @@ def test_a_control_counts_for_its_own_workload_first() -> None:
         ),
         table_of(frame),
     )
-    assert evidence.bias("a") > 0 and evidence.bias("b") == 0
+    assert evidence.bias("a") > evidence.bias("b") == 2 * evidence.noise.typical
     assert evidence.bias("c") == evidence.bias("a")  # none of its own: the worst of the others
 
 
@@ -1196,7 +1174,7 @@ def test_judging_imports_no_torch() -> None:
 
 
 def generations() -> pd.DataFrame:
-    """Two variants, 30 rounds: "a" takes 4 ms to the first of 6 tokens and 1 ms for each other, "b" 2 ms and 2 ms."""
+    """Two variants, 30 processes: "a" takes 4 ms to the first of 6 tokens and 1 ms for each other, "b" 2 and 2 ms."""
     rng = np.random.default_rng(0)
     rows = []
     for number in range(30):
@@ -1204,7 +1182,7 @@ def generations() -> pd.DataFrame:
             first, other = np.array([first_ns, other_ns]) * np.exp(rng.normal(0, 0.01, 2))
             times = {"cpu_ns": round(first + 5 * other), "first_cpu_ns": round(first)}
             wall = {"wall_ns": 2 * times["cpu_ns"], "first_wall_ns": 2 * times["first_cpu_ns"]}
-            key = {"workload": "g", "variant": variant, "process": 0, "round": number, "sub_round": 0}
+            key = {"workload": "g", "variant": variant, "process": number + 1, "round": number, "sub_round": 0}
             rows.append({**key, "repeats": 1, "faults": 0, **times, **wall})
     return pd.DataFrame(rows)
 

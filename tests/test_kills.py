@@ -389,7 +389,7 @@ def test_a_folder_is_held_until_its_run_ends(tmp_path):
             RunError, match=rf"run: another run, process {os.getpid()}, is writing .*kill {os.getpid()}"
         ):
             RunFolder.create(run.path)
-    run.write_json("run.json", {"format": 1})
+    run.write_json("run.json", {"format": 1, "unit": "life"})
     with pytest.raises(RunError, match="another run"):
         RunFolder.create(run.path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]

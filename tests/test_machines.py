@@ -10,7 +10,6 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from llama_workbench.harness.evidence.design import Design
 from llama_workbench.harness.evidence.effect import ALPHA
 from llama_workbench.harness.evidence.evidence import Evidence
 from llama_workbench.harness.evidence.verdict import combine
@@ -89,8 +88,6 @@ def test_simulated_fleets_are_wrong_as_seldom_as_promised(machines: int, between
 
 class Told:
     """Stands for evidence: an interval for each workload, as wide at every alpha, or twice as wide at a small one."""
-
-    design = Design(lives=True)
 
     def __init__(self, intervals: dict[str, tuple[float, float]], *, bias: float = 0.0, wide: float = 1.0) -> None:
         self.intervals, self._bias, self.wide = intervals, bias, wide

@@ -160,7 +160,12 @@ def test_a_run_tells_of_no_host() -> None:
 # -- a run folder that grows -------------------------------------------------------------------------------------------
 
 WORKLOAD = {"name": "prefill-tiny-t16"}
-MANIFEST = {"format": 1, "status": "running", "experiments": [{"workload": WORKLOAD, "variants": ["a"], "rounds": 0}]}
+MANIFEST = {
+    "format": 1,
+    "unit": "life",
+    "status": "running",
+    "experiments": [{"workload": WORKLOAD, "variants": ["a"], "rounds": 0}],
+}
 
 
 def a_round(number: int) -> Round:

@@ -23,7 +23,7 @@ def evidence(rounds: int = 15, **more) -> Evidence:
     random = np.random.default_rng(1)
     rows = [
         Sample(variant, 0, 0, 1, 1, ns := int(micros * 1e3 * scale * random.lognormal(0, 0.01)), ns, 0)._asdict()
-        | {"workload": name, "process": 0, "round": number}
+        | {"workload": name, "process": number + 1, "round": number}
         for name, micros in TIMES.items()
         for number in range(rounds)
         for variant, scale in (("new", 1.0), ("old", 2.0))

@@ -115,7 +115,7 @@ def test_a_life_gives_the_ratio_of_its_percentiles() -> None:
     kept = [slice(None), slice(0, 150), slice(None)]
     wanted = [np.quantile(logs[n, part, 0], 0.9) - np.quantile(logs[n, part, 1], 0.9) for n, part in enumerate(kept)]
     assert found.values == pytest.approx(wanted)
-    assert Design(True, {}, {"w": "p90"}).quantile("w") == 0.9 and Design(True).quantile("w") is None
+    assert Design(statistics={"w": "p90"}).quantile("w") == 0.9 and Design().quantile("w") is None
 
 
 def test_medians_are_the_same_and_the_slow_calls_are_not(tails: Path) -> None:

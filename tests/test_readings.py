@@ -273,7 +273,7 @@ def rounds(shifts: dict[str, float], *, count: int = 60, sd: float = 0.004) -> p
         for name, shift in (("old", 0.0), ("new", -gain)):
             for index in range(count):
                 ns = round(1e6 * math.exp(shift + rng.normal(0, sd)))
-                rows.append((workload, name, 0, index, 0, 1, ns, ns, 0))
+                rows.append((workload, name, index + 1, index, 0, 1, ns, ns, 0))
     columns = ("workload", "variant", "process", "round", "sub_round", "repeats", "cpu_ns", "wall_ns", "faults")
     return pd.DataFrame(rows, columns=list(columns))
 

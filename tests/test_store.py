@@ -26,7 +26,7 @@ from llama_workbench.harness.store.data_base import data_base
 from llama_workbench.harness.store.errors import RunError, RunWarning
 from llama_workbench.harness.store.folder import RunFolder, describe, list_runs
 from llama_workbench.harness.store.parquet import COLUMNS, read_table, table_of, write_table
-from llama_workbench.harness.store.schema import FORMAT
+from llama_workbench.harness.store.schema import FORMAT, LIFE
 
 
 def a_round(number: int, workload: str = "prefill-tiny-t16", process: int = 0) -> Round:
@@ -41,6 +41,7 @@ def a_round(number: int, workload: str = "prefill-tiny-t16", process: int = 0) -
 def a_manifest(**changes: object) -> dict[str, object]:
     manifest: dict[str, object] = {
         "format": FORMAT,
+        "unit": LIFE,
         "id": "r1",
         "started": "2026-01-02T03:04:05+00:00",
         "status": "complete",
@@ -225,7 +226,7 @@ from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
 run = RunFolder(sys.argv[1])
 said = {}
-run.write_json("run.json", {"format": 1, "small": True})
+run.write_json("run.json", {"format": 1, "unit": "life", "small": True})
 number = 0
 try:
     while True:
@@ -235,7 +236,7 @@ except RunError as error:
     said["append"] = str(error)
 said["rounds"] = number
 try:
-    run.write_json("run.json", {"format": 1, "large": "x" * 2_000_000})
+    run.write_json("run.json", {"format": 1, "unit": "life", "large": "x" * 2_000_000})
 except RunError as error:
     said["json"] = str(error)
 try:
@@ -261,7 +262,7 @@ def check_a_full_disk(folder: Path, before: str = "") -> dict[str, object]:
     assert "run.json: cannot be written" in str(said["json"])
     assert "the earlier file is untouched" in str(said["json"])
     run = RunFolder(folder)
-    assert run.read_manifest() == {"format": 1, "small": True}
+    assert run.read_manifest() == {"format": 1, "unit": "life", "small": True}
     assert sorted(run.read_samples().frame()["round"].unique()) == list(
         range(rounds)
     )  # and no warning: warnings are errors here
@@ -400,17 +401,17 @@ def test_parquet_from_another_writer_is_read(run: RunFolder) -> None:
         (b'{"format": 2}', "format 2, and this workbench reads format 1"),
         (b'{"format": true}', "format True"),
         (b"{}", "format None"),
-        (b'{"format": 1, "experiments": {}}', r": experiments = \{\}, expected a valid list"),
-        (b'{"format": 1, "excluded": 0}', ": excluded = 0, expected a valid list"),
+        (b'{"format": 1, "unit": "life", "experiments": {}}', r": experiments = \{\}, expected a valid list"),
+        (b'{"format": 1, "unit": "life", "excluded": 0}', ": excluded = 0, expected a valid list"),
         (
-            b'{"format": 1, "experiments": [{"workload": "w"}]}',
+            b'{"format": 1, "unit": "life", "experiments": [{"workload": "w"}]}',
             r"experiments\[0\]\.workload = 'w', expected an object",
         ),
         (
-            b'{"format": 1, "experiments": [{"workload": {}, "variants": []}]}',
+            b'{"format": 1, "unit": "life", "experiments": [{"workload": {}, "variants": []}]}',
             r"experiments\[0\]\.workload\.name is missing",
         ),
-        (b'{"format": 1, "experiments": [], "environment": 3}', "environment = 3, expected an object"),
+        (b'{"format": 1, "unit": "life", "experiments": [], "environment": 3}', "environment = 3, expected an object"),
     ],
 )
 def test_damaged_manifests(run: RunFolder, content: bytes, message: str) -> None:
@@ -419,6 +420,15 @@ def test_damaged_manifests(run: RunFolder, content: bytes, message: str) -> None
         run.read_manifest()
     assert caught.value.path == run.path / "run.json"
     assert describe(run).problem is not None
+
+
+@pytest.mark.parametrize("unit", [{}, {"unit": "round"}])
+def test_a_run_in_which_one_process_gave_many_values_is_refused(run: RunFolder, unit: dict[str, str]) -> None:
+    run.write_json("run.json", {key: value for key, value in a_manifest().items() if key != "unit"} | unit)
+    with pytest.raises(RunError) as caught:
+        run.manifest()
+    said = "run.json: made by an earlier version of the workbench, in which one process gave many values"
+    assert str(caught.value) == f"{run.path}/{said}. Measure it again." and describe(run).problem == said
 
 
 def test_missing_files_name_the_fix(run: RunFolder, tmp_path: Path) -> None:

@@ -32,14 +32,15 @@ def decoding(
     common: float = 0.0,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Samples of variants with (fixed ns, ns a position); `common` is the noise that all variants of a round share."""
+    """Samples of variants with (fixed ns, ns a position); `common`: noise that all of a process share."""
     rng = np.random.default_rng(seed)
     tables = []
     for workload, context in POSITIONS.items():
         shared = np.repeat(np.exp(common * rng.standard_normal(rounds)), 3)
+        at = np.repeat(np.arange(rounds), 3)
         for variant, (fixed_ns, each_ns) in cost.items():
             call_ns = (fixed_ns + each_ns * context) * shared * np.exp(noise * rng.standard_normal(3 * rounds))
-            key = {"workload": workload, "variant": variant, "process": 0, "round": np.repeat(np.arange(rounds), 3)}
+            key = {"workload": workload, "variant": variant, "process": at + 1, "round": at}
             times = {"cpu_ns": (4 * call_ns).round(), "wall_ns": (5 * call_ns).round(), "repeats": 4, "faults": 0}
             tables.append(pd.DataFrame({**key, "sub_round": np.tile(np.arange(3), rounds), **times}))
     return pd.concat(tables).sample(frac=1.0, random_state=seed)

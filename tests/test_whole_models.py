@@ -61,7 +61,7 @@ def judged(*gains: float, **left_out: str) -> Verdict:
         for name, shift in (("old", gain), ("new", 0.0)):
             for index in range(60 if not (left_out and workload == WHOLE) else 0):
                 ns = round(1e6 * scale * math.exp(shift + rng.normal(0, 0.004)))
-                rows.append((workload, name, 0, index, 0, 1, ns, ns, 0))
+                rows.append((workload, name, index + 1, index, 0, 1, ns, ns, 0))
     columns = ("workload", "variant", "process", "round", "sub_round", "repeats", "cpu_ns", "wall_ns", "faults")
     manifest: dict[str, Any] = {
         "checkpoints": {"tinyllama-1layer": {"layers": 1}, "tinyllama": {"layers": 22}},

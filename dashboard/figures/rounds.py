@@ -1,4 +1,4 @@
-"""Round by round: the paired ratios of one comparison with the closing interval; the same code over a whole run."""
+"""Process by process: the ratios of one comparison with the closing interval; the same code over a whole run."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def paired_rounds(
     high: float | None = None,
     colours: Palette = LIGHT,
 ) -> go.Figure:
-    """A dot a round, the interval as it closed in, and where it ended. Raises ValueError without rounds.
+    """A dot a process, the interval as it closed in, and where it ended. Raises ValueError without processes.
 
-    `low` to `high`: the claimed region of ratios, if any. Where it lies far from all rounds, an arrow says so instead.
+    `low` to `high`: the claimed region of ratios, if any. Far from all processes, an arrow says so instead.
     """
     if not len(paired.ratios):
-        raise ValueError("no rounds to draw")
+        raise ValueError("no processes to draw")
     count = len(paired.ratios)
     bottom, top, beyond = _span(paired, low, high)
     end = count + max(1.0, 0.04 * count)
@@ -44,8 +44,8 @@ def paired_rounds(
             y=paired.ratios,
             mode="markers",
             marker={"size": 5, "color": colours.sides[1], "opacity": 0.6},
-            name="one round",
-            hovertext=[f"round {k}: {ratio:.4f}×" for k, ratio in enumerate(paired.ratios, 1)],
+            name="one process",
+            hovertext=[f"process {k}: {ratio:.4f}×" for k, ratio in enumerate(paired.ratios, 1)],
             hoverinfo="text",
         )
     )
@@ -56,7 +56,7 @@ def paired_rounds(
             marks(
                 [(end, settled.value, *ends, words.label(words.effect(settled)))],
                 colour=colour,
-                name=f"after {count} rounds",
+                name=f"after {count} processes",
                 thickness=2.5,
                 marker=mark(look.symbol, colour, 10),
                 showlegend=False,
@@ -70,7 +70,7 @@ def paired_rounds(
         margin=(8, 8, 8, 8),
         shapes=_shapes(paired, claimed, (None, None) if beyond else (low, high), (bottom, top), colours),
         annotations=[_arrow(beyond, claimed, colours)] if beyond else [],
-        xaxis=axis("round, in the order of measuring", SMALL + 1, range=[0.5, end + max(0.7, 0.02 * count)], **quiet),
+        xaxis=axis("process, in the order of measuring", SMALL + 1, range=[0.5, end + max(0.7, 0.02 * count)], **quiet),
         yaxis=ratio_axis(bottom, top, "speed-up over the baseline (log scale)", SMALL + 1, gridcolor=colours.rule),
         legend={**ABOVE, "y": 1.02},
     )
@@ -126,12 +126,12 @@ def lives(spread: LifeSpread, effect: Effect, colours: Palette) -> go.Figure:
 def _shapes(
     paired: Paired, claimed: str, region: tuple[float | None, float | None], ends: tuple[float, float], colours: Palette
 ) -> list[Layout]:
-    """The line at 1, the median of the rounds, and the claimed region within the picture's ends."""
+    """The line at 1, the median of the processes, and the claimed region within the picture's ends."""
     (low, high), (bottom, top) = region, ends
     across: Layout = {"x0": 0, "x1": 1, "xref": "paper"}
     middle = float(np.median(paired.ratios))
     median = rule(y0=middle, y1=middle, colour=colours.sides[1], dash="dash", **across)
-    median |= {"name": "median of the rounds", "showlegend": True}
+    median |= {"name": "median of the processes", "showlegend": True}
     median["line"]["width"] = 1.5
     shapes = [rule(y0=1, y1=1, colour=colours.muted, **across), median]
     if low is not None or high is not None:
@@ -144,7 +144,7 @@ def _shapes(
 
 
 def _closing(paired: Paired, colours: Palette) -> list[go.Scatter]:
-    """The interval so far as a band, and the estimate in it; nothing while there are too few rounds."""
+    """The interval so far as a band, and the estimate in it; nothing while there are too few processes."""
     known = np.isfinite(paired.highs) & (paired.lows > 0) & (paired.lows <= paired.highs)
     if not known.any():
         return []
@@ -162,7 +162,7 @@ def in_words(paired: Paired) -> str:
     """The picture in a sentence, for those who do not see it."""
     least, middle, most = np.quantile(paired.ratios, [0, 0.5, 1])
     return (
-        f"Paired rounds of {paired.effect.sides} on {paired.effect.workload}: {len(paired.ratios)} rounds from "
+        f"Paired times of {paired.effect.sides} on {paired.effect.workload}: {len(paired.ratios)} processes from "
         f"{least:.3f}× to {most:.3f}×, median {middle:.3f}×, after all of them {words.effect(paired.effect)}."
     )
 

@@ -166,7 +166,7 @@ def show_inside(opened: state.Opened, claim: data.Claim, rows: Sequence[Effect])
     effect = choose_row(run, rows)
     variants = [side for side in dict.fromkeys([effect.baseline, effect.variant]) if side]
     if effect.baseline and effect.variant:
-        blocks.header("Round by round", anchor="rounds", within=True)
+        blocks.header("Process by process", anchor="rounds", within=True)
         sides.show_rounds_of_claim(opened, claim, effect)
         query = {"baseline": effect.baseline, "variant": effect.variant, "workload": effect.workload}
         blocks.link("compare", "Compare the two on every workload", "compare_arrows", {"run": opened.name} | query)

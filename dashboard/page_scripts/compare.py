@@ -71,7 +71,7 @@ def show_comparison(opened: state.Opened, versus: samples.Versus, baseline: str,
     blocks.header("Inside one workload", anchor="inside")
     workload = named.choose_workload(run, [effect.workload for effect in compared.effects])
     [effect] = [effect for effect in compared.effects if effect.workload == workload]
-    blocks.header("Round by round", anchor="rounds", within=True)
+    blocks.header("Process by process", anchor="rounds", within=True)
     sides.show_rounds(versus.rounds[workload], compared, effect)
     sides.show_same(run, workload, baseline, variant)
     if not run.is_of_functions:

@@ -1,4 +1,4 @@
-"""Two variants on one workload: round by round, their operations, their time by phase, their memory."""
+"""Two variants on one workload: process by process, their operations, their time by phase, their memory."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ..figures import rounds as round_figures
 from ..views import breakdown, data, gates, memory, outcomes, samples
 from . import blocks
 
-# -- round by round ----------------------------------------------------------------------------------------------------
+# -- process by process ------------------------------------------------------------------------------------------------
 
 
-UNREADABLE = "The rounds cannot be shown: the samples of this run cannot be read."
+UNREADABLE = "The processes cannot be shown: the samples of this run cannot be read."
 
 
 def show_rounds_of_claim(opened: state.Opened, claim: data.Claim, effect: Effect) -> None:
-    """The rounds behind one effect of a claim, with what was claimed where that is a ratio of times."""
+    """The processes behind one effect of a claim, with what was claimed where that is a ratio of times."""
     asked = effect.workload, effect.variant, effect.baseline, claim.time, claim.alpha, effect.one_sided
     paired = blocks.computed(UNREADABLE, opened, samples.pair, *asked)
     if paired is not None:
@@ -31,9 +31,9 @@ def show_rounds_of_claim(opened: state.Opened, claim: data.Claim, effect: Effect
 
 
 def show_rounds(paired: samples.Paired, claim: data.Claim, effect: Effect) -> None:
-    """One comparison round by round, against the region of `claim` where that is one of ratios."""
+    """One comparison process by process, against the region of `claim` where that is one of ratios."""
     if not len(paired.ratios):
-        st.text("No round has both sides.")
+        st.text("No process has both sides.")
         return
     ratio = not claim.unit and claim.kind == "time"
     drawn = round_figures.paired_rounds(
@@ -45,17 +45,13 @@ def show_rounds(paired: samples.Paired, claim: data.Claim, effect: Effect) -> No
         colours=state.colours(),
     )
     blocks.plot(drawn, round_figures.in_words(paired), "rounds")
-    invalid = f" {words.percent(paired.invalid_share)} of the rounds had no valid time." if paired.invalid_share else ""
-    dot = (
-        "Each dot is one life: a process that is begun anew, builds both sides and times them in turn"
-        if paired.lives
-        else "Each dot is one round. A round builds both sides anew and times them in turn"
-    )
+    share = words.percent(paired.invalid_share)
+    invalid = f" {share} of the processes had no valid time." if paired.invalid_share else ""
     st.caption(
-        f"{dot}; the dot is the median of t_baseline / t_variant over its turns. Above 1 the variant was faster. The "
-        f"grey band is the interval after so many {'lives' if paired.lives else 'rounds'}, with "
-        f"{words.percent(1 - paired.alpha)} confidence however often one looks. The mark at the right is the result. "
-        f"Dots that wander or jump mean that the machine changed during the run.{invalid}"
+        "Each dot is one fresh process, which builds both sides and times them in turn; the dot is the median of "
+        "t_baseline / t_variant over its turns. Above 1 the variant was faster. The grey band is the interval after so "
+        f"many processes, with {words.percent(1 - paired.alpha)} confidence however often one looks. The mark at the "
+        f"right is the result. Dots that wander or jump mean that the machine changed during the run.{invalid}"
     )
     blocks.caption(
         f"Median {paired.metric.replace('_', ' ')} of a call ({paired.clock} clock; this machine only): "

@@ -247,7 +247,7 @@ def _how_sure(run: data.Run, claim: data.Claim) -> str:
     floors = [run.floors[effect.workload] for effect in known if effect.workload in run.floors]
     same = "" if claim.unit else data.identical_code(floors)
     beside = f" On these workloads {same}." if same else ""
-    return f"Each interval holds with {sure}. {words.capital(claim.counted)}: {spread}{spent}.{beside}"
+    return f"Each interval holds with {sure}. Processes: {spread}{spent}.{beside}"
 
 
 # -- beside the verdict ------------------------------------------------------------------------------------------------
@@ -256,13 +256,13 @@ def _how_sure(run: data.Run, claim: data.Claim) -> str:
 def how(run: data.Run, claim: data.Claim) -> dict[str, str]:
     """How a claim was measured: facts by name, empty where there is nothing to say."""
     count, rounds = len(claim.effects), sum(effect.rounds for effect in claim.effects)
-    rate = f"{words.percent(claim.alpha)} for each interval, over all {claim.counted} and all looks"
+    rate = f"{words.percent(claim.alpha)} for each interval, over all processes and all looks"
     has_rate = bool(count) and (claim.metric is None or claim.metric.has_confidence)
     seconds = sum(effect.seconds or 0 for effect in claim.effects)
     return {
         "Decided by": claim.decided_by,
         "Error rate": rate if has_rate else "",
-        words.capital(claim.counted): f"{rounds} over {count} effect{'s' * (count > 1)}" if count else "",
+        "Processes": f"{rounds} over {count} effect{'s' * (count > 1)}" if count else "",
         "Time spent": duration_text(seconds) if seconds else "",
         "Noise": run.noise.line or "not recorded",
         "Seed": "not recorded" if run.manifest.seed is None else str(run.manifest.seed),

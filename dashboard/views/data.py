@@ -52,7 +52,6 @@ class Claim(Verdict):
 
     source: str = ""
     decided_by: str = ""
-    counted: str = "rounds"  # what the values of an effect are: lives, or rounds
     assumes: tuple[str, ...] = ()
     hypothesis: Hypothesis = field(default_factory=Hypothesis)
 
@@ -148,7 +147,6 @@ class Run:
     noise: schema.Noise = field(default_factory=schema.Noise)
     environment: Mapping[str, Any] = field(default_factory=dict)  # as in run.json
     names: Mapping[str, str] = field(default_factory=dict)  # of its workloads in words
-    counted: str = "rounds"  # what the values of its effects are
 
     @property
     def id(self) -> str:
@@ -217,15 +215,11 @@ def read_run(path: Path) -> Run:
     profiles = read_or_none(folder, py_spy.PROFILES, problems)
     noise = manifest.noise or schema.Noise()
     problems += [f"{MANIFEST}: {problem}" for problem in noise.damaged]
-    names, counted = workloads.all_named(manifest), manifest.counted
+    names = workloads.all_named(manifest)
     return Run(
         path=path,
         manifest=manifest,
-        claims=tuple(
-            replace(claim_of(verdict, claims.get(verdict.claim, Definition()), names), counted=counted)
-            for verdict in verdicts
-        ),
-        counted=counted,
+        claims=tuple(claim_of(verdict, claims.get(verdict.claim, Definition()), names) for verdict in verdicts),
         floors=_floors(noise.controls),
         profiles={(row.workload, row.variant): row for row in profiles},
         memory={(row.workload, row.variant): row for row in memory},

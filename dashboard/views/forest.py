@@ -41,7 +41,7 @@ class Row:
 
     @property
     def told(self) -> str:
-        """The effect and its rounds, at the right above the track."""
+        """The effect and its number of processes, at the right above the track."""
         return f"{words.effect(self.effect)} · {self.effect.rounds}"
 
 
@@ -69,7 +69,7 @@ class Forest:
     def column(self) -> str:
         """What the text at the right of each row says."""
         sure = words.percent(1 - self.claim.alpha)
-        return f"speed-up [{sure} interval] · {self.claim.counted}" if self.is_ratio else "value [interval] · count"
+        return f"speed-up [{sure} interval] · processes" if self.is_ratio else "value [interval] · count"
 
     @property
     def title(self) -> str:

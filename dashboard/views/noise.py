@@ -164,7 +164,7 @@ def as_claim(run: data.Run) -> data.Claim:
         for control in controls(run)
         if math.isfinite(smallest(control))
     )
-    return data.figure("Controls", run.alpha, rows, claimed="no difference", counted=run.counted)
+    return data.figure("Controls", run.alpha, rows, claimed="no difference")
 
 
 def smallest_by_workload(controls: Sequence[Control]) -> dict[str, float]:

@@ -100,12 +100,11 @@ def timing(
 
 @dataclass(frozen=True)
 class Paired:
-    """One comparison round by round, in the order of measuring. Ratios are t_baseline / t_variant.
+    """One comparison process by process, in the order of measuring. Ratios are t_baseline / t_variant.
 
-    ratios: one a round, or a life where they are of `lives`. estimates: their running mean, geometric, held inside the
-    interval. lows, highs: the interval after each round, 0 and infinity while there are too few. effect: the interval
-    after the last, at 1 - `alpha`. baseline_ns, variant_ns: typical time of a call. invalid_share: of the rounds that
-    were left out.
+    ratios: one a process. estimates: their running mean, geometric, held inside the interval. lows, highs: the interval
+    after each process, 0 and infinity while there are too few. effect: the interval after the last, at 1 - `alpha`.
+    baseline_ns, variant_ns: typical time of a call. invalid_share: of the processes that were left out.
     """
 
     effect: Effect
@@ -119,7 +118,6 @@ class Paired:
     baseline_ns: float | None
     variant_ns: float | None
     invalid_share: float
-    lives: bool = False
 
 
 @dataclass(frozen=True)
@@ -158,7 +156,7 @@ def versus(run: data.Run, baseline: str, variant: str) -> Versus:
         effect.workload: _paired(evidence, Comparison(effect.workload, variant, baseline), effect.plan(verdict.alpha))
         for effect in verdict.effects
     }
-    return Versus(replace(data.claim_of(verdict, Definition(), run.names), counted=run.counted), rounds)
+    return Versus(data.claim_of(verdict, Definition(), run.names), rounds)
 
 
 def _paired(evidence: Evidence, comparison: Comparison, plan: LookPlan) -> Paired:
@@ -181,7 +179,6 @@ def _paired(evidence: Evidence, comparison: Comparison, plan: LookPlan) -> Paire
         baseline_ns=baseline_ns,
         variant_ns=variant_ns,
         invalid_share=measured.invalid_share,
-        lives=evidence.design.lives,
     )
 
 

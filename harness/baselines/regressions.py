@@ -4,16 +4,13 @@ Absolute times of two sessions cannot be compared, so each variant is compared a
 that both sessions timed (see `standings`). The slow-down is the log ratio t_yardstick / t_variant of the base run less
 that of the new run.
 
-- Both runs are made of *lives*, processes begun anew, each of which gives one log ratio: the interval of the slow-down
-  is that of two samples (`stats.means`), at the run's alpha, for one look after both runs have ended. What sessions of
-  the same code differ by beyond their lives is in it, too, where it was measured for this variant and kind of workload
-  (`workbench sessions`); where it was not, a regression must lie beyond a tolerance, as with other runs.
-- In other runs the log ratios of a run share one process, so no interval knows what another process would have given:
-  from low(base) - high(new) to high(base) - low(new), the ends of both intervals, and a tolerance beyond that: 9 % on
-  one machine configuration, 19 % where the variant's call is more than twice as long or as short as the yardstick's,
-  50 % where it takes less than a twentieth of that; 3.3 % of functions over lives that one version of the workbench
-  measured; on another machine at least 20 %, and even then only "cannot tell".
-  `python -m studies.session_trials` measured the first two.
+Each fresh process gives one log ratio. The interval of the slow-down is that of two samples (`stats.means`), at the
+run's alpha, for one look after both runs have ended. What sessions of the same code differ by beyond their processes is
+in it, too, where it was measured for this variant and kind of workload (`workbench sessions`). Where it was not, a
+regression must lie beyond a tolerance: 9 % on one machine configuration, 19 % where the variant's call is more than
+twice as long or as short as the yardstick's, 50 % where it takes less than a twentieth of that; 3.3 % of functions that
+one version of the workbench measured; on another machine at least 20 %, and even then only "cannot tell".
+`python -m studies.session_trials` measured the first two.
 
 The answer is
 
@@ -45,7 +42,7 @@ from ..store.folder import RunFolder
 from ..store.schema import Key, RelativeTime, Standings
 from .counted import CountedRun, counted_rows, unlike
 from .rows import Answer, Row, RunComparison, Saved, gated
-from .thresholds import DEFAULTS, TIME_OF_ROUNDS, WHATS, Shift, Thresholds
+from .thresholds import DEFAULTS, WHATS, Shift, Thresholds
 
 TOLERANCE_PERCENT, TOLERANCE_UNLIKE_PERCENT = 9.0, 19.0
 """What the ratio of two variants may shift between two sessions on one machine configuration, with 95 % probability:
@@ -58,9 +55,8 @@ TOLERANCE_SHORT_PERCENT = 50.0
 ALIKE, SHORT = 2.0, 20.0
 
 TOLERANCE_SAME_VERSION_PERCENT = 3.3
-"""The same of functions in runs that are made of lives and that one version of the workbench's code measured: of four
-kinds of work in twelve sessions, half of them beside busy neighbours, by the upper bound (95 %) of the kind that shifts
-most."""
+"""The same of functions in runs that one version of the workbench's code measured: of four kinds of work in twelve
+sessions, half of them beside busy neighbours, by the upper bound (95 %) of the kind that shifts most."""
 
 TOLERANCE_OTHER_MACHINE_PERCENT = 20.0
 
@@ -98,7 +94,6 @@ def _by_folder(standings: Standings, run: RunFolder) -> Standings:
 
 def compare_standings(old: Standings, now: Standings, *, thresholds: Thresholds = DEFAULTS) -> RunComparison:
     """Compare two runs by their relative times alone."""
-    thresholds = thresholds.of_lives(_of_lives(old) and _of_lives(now))
     machine = comparable(old.environment, now.environment)
     here, there = old.subjects, now.subjects
     compared = [key for key in here if key in there or key in now.reasons]
@@ -113,7 +108,7 @@ def compare_standings(old: Standings, now: Standings, *, thresholds: Thresholds 
     return RunComparison(
         base=old.name,
         new=now.name,
-        threshold_percent=thresholds.time or TIME_OF_ROUNDS,
+        threshold_percent=thresholds.time,
         tolerance_percent=usual if cautious or not rows else 0.0,
         machine_differences=tuple(machine),
         rows=tuple(rows),
@@ -121,11 +116,6 @@ def compare_standings(old: Standings, now: Standings, *, thresholds: Thresholds 
         only_in_new=tuple(" on ".join(reversed(key)) for key in there if key not in here),
         notes=(*(note for run in (old, now) for note in _notes_on(run)), *_of_code(old, now), *_unlike(cautious)),
     )
-
-
-def _of_lives(run: Standings) -> bool:
-    """Whether the relative times of a run are known over processes."""
-    return any(row.over_lives for row in run.rows)
 
 
 def _shift(key: Key, old: Standings, now: Standings, thresholds: Thresholds) -> Shift | None:
@@ -152,10 +142,9 @@ def _tolerance_of(key: Key, old: Standings, now: Standings, *, same_machine: boo
         return TOLERANCE_SHORT_PERCENT
     if not same_machine:
         return TOLERANCE_OTHER_MACHINE_PERCENT
-    if key in old.times and key in now.times and measured_alike((old, now)):
-        over_lives = old.times[key].over_lives is not None and now.times[key].over_lives is not None
-        if over_lives and old.workloads[key[0]].workload.get("kind") == "call":
-            return TOLERANCE_SAME_VERSION_PERCENT
+    is_call = old.workloads[key[0]].workload.get("kind") == "call"
+    if is_call and key in old.times and key in now.times and measured_alike((old, now)):
+        return TOLERANCE_SAME_VERSION_PERCENT
     return TOLERANCE_UNLIKE_PERCENT if abs(centre) > math.log(ALIKE) else TOLERANCE_PERCENT
 
 
@@ -189,10 +178,9 @@ class _Limits:
 
 def _slow_down(saved: RelativeTime, fresh: RelativeTime, between: float) -> CentredInterval:
     """From the relative times of both runs, in log units; above 0 the new run is slower. between: standard deviation
-    (log units) of sessions of the same code, for times over lives."""
-    before, today = saved.interval, fresh.interval
-    if saved.over_lives is None or fresh.over_lives is None:
-        return CentredInterval(before.centre - today.centre, before.low - today.high, before.high - today.low)
+    (log units) of sessions of the same code."""
+    if saved.over_lives is None or fresh.over_lives is None:  # fewer than two processes
+        return CentredInterval(saved.interval.centre - fresh.interval.centre, -math.inf, math.inf)
     apart = saved.over_lives.minus(fresh.over_lives).plus(Mean(0.0, math.sqrt(2) * between, math.inf))
     return CentredInterval(apart.centre, *apart.ends(ALPHA))
 
@@ -271,7 +259,7 @@ def _answer(low: float, high: float, limits: _Limits, slack: float, *, pair: str
     if high + slack < limits.threshold:
         return "no regression", ""
     if math.isinf(high):
-        return "cannot tell", "too few rounds for an interval"
+        return "cannot tell", "too few processes for an interval"
     if low > 0:
         return (
             "cannot tell",

@@ -104,12 +104,12 @@ class Shift(_Table):
 class Thresholds(_Table):
     """More percent than this is a regression. Of several tables [[for]] that fit a subject, the last one counts.
 
-    `gate`: what decides the exit code. The rest is shown. `time`: None stands for TIME_OF_LIVES or TIME_OF_ROUNDS.
+    `gate`: what decides the exit code. The rest is shown.
     `sessions`: what sessions of the same code differ by; of several tables that fit, the last one counts.
     """
 
     gate: Annotated[tuple[What, ...], GATES, AfterValidator(no_repeats)] = ("time",)
-    time: Percent | None = None
+    time: Percent = 2.5
     instructions: Percent = 0.5
     memory: Percent = 2.0
     for_some: tuple[ForSome, ...] = Field(default=(), alias="for", description="tables [[for]]")
@@ -120,12 +120,7 @@ class Thresholds(_Table):
         if what == "operations":
             return 0.0
         own = [value for each in self.for_some if each.fits(workload, variant) if (value := getattr(each, what))]
-        return float(own[-1] if own else getattr(self, what) or TIME_OF_ROUNDS)
-
-    def of_lives(self, lives: bool) -> Thresholds:
-        """The same with a threshold for all times: where none is set, that of runs that are made of lives, or not."""
-        usual = TIME_OF_LIVES if lives else TIME_OF_ROUNDS
-        return self if self.time is not None else self.model_copy(update={"time": usual})
+        return float(own[-1] if own else getattr(self, what))
 
     def shift(self, kind: str, variant: str, *, same_code: bool = True) -> Shift | None:
         """What sessions of unchanged variants differ by, where it was measured. same_code: whether the same code
@@ -148,10 +143,6 @@ class Thresholds(_Table):
 
 
 DEFAULTS = Thresholds()
-
-TIME_OF_LIVES, TIME_OF_ROUNDS = 2.5, 5.0
-"""More time than this is a regression, in percent: between two runs that are made of lives, and between others, which
-cannot tell less."""
 
 SHIPPED = Path(__file__).with_name("sessions.toml")
 """What sessions of the presets were measured to differ by, in the form of a pyproject.toml."""

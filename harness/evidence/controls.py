@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ..spec.comparison import Comparison
 from ..spec.entered import AA, EnteredName
@@ -20,23 +20,23 @@ SUBJECT = "Identical code"
 
 def judge_controls(
     measured: Mapping[str, Sequence[str]],
-    rounds: Callable[[Comparison], Differences],
+    differences: Callable[[Comparison], Differences],
     alpha: float,
     design: Design,
-    numbers: Callable[[Comparison], Sequence[tuple[int, int]]],
+    processes: Callable[[Comparison], Sequence[int]],
 ) -> Noise:
     """Judge every `NAME@aa` and `NAME@copy` against NAME, at alpha over the number of controls, and all together.
 
-    measured: workload → participants. rounds: the rounds of a comparison; numbers: (process, round) of each. A control
-    fires where its interval leaves out 0, and where its rounds contradict each other (an empty interval misses 0 as
-    well). A copy that took part in no round is none.
+    measured: workload → participants. processes: the number of the process of each difference. A control fires where
+    its interval leaves out 0, and where its values contradict each other (an empty interval misses 0 as well). A copy
+    that took part in no process is none.
     """
     pairs = []
     for workload, variant in ((workload, variant) for workload, names in measured.items() for variant in names):
         entered = EnteredName(variant)
         if entered.is_control and entered.original in measured[workload]:
             pairs.append((Comparison(workload, variant, entered.original), entered.control))
-    values = {pair: rounds(pair).values for pair, _ in pairs}
+    values = {pair: differences(pair).values for pair, _ in pairs}
     pairs = [(pair, kind) for pair, kind in pairs if kind == AA or len(values[pair])]
     controls = []
     for pair, kind in pairs:
@@ -44,13 +44,8 @@ def judge_controls(
         fired = interval.unstable or not interval.low <= 0 <= interval.high
         ends = interval.centre, interval.low, interval.high, interval.n
         controls.append(Control(pair.workload, kind, pair.variant, *ends, fired))
-    typical = _typical([EqualSides(_units(pair, numbers(pair), design), values[pair]) for pair, _ in pairs], alpha)
+    typical = _typical([EqualSides(processes(pair), values[pair]) for pair, _ in pairs], alpha)
     return Noise(tuple(controls), _noise_line(controls, typical), typical=typical)
-
-
-def _units(pair: Comparison, numbers: Sequence[tuple[int, int]], design: Design) -> list[Hashable]:
-    """What each value of a control may share with others of the same name: its process, or its round."""
-    return [process if design.lives else (pair.workload, process, number) for process, number in numbers]
 
 
 def _typical(series: Sequence[EqualSides], alpha: float) -> float:

@@ -1,4 +1,4 @@
-"""What was fixed about a run's series before any was measured: what one value is, and how many there will be."""
+"""What was fixed about a run's series before any was measured: how many values they will have, and of what."""
 
 from __future__ import annotations
 
@@ -14,15 +14,13 @@ from ..store.schema import Manifest
 
 @dataclass(frozen=True)
 class Design:
-    """How the series of a run are looked at.
+    """How the series of a run are looked at. Each value is of a process of its own.
 
-    lives: whether each value is of a process of its own; runs of before are of rounds, and judged as they were then.
     horizons: workload → how many values its budget is expected to give; none where nobody knows. statistics: workload →
     the percentile of its calls that is compared, where it is not their median. early: workloads that are looked at
     early (see `stats.confidence`).
     """
 
-    lives: bool = False
     horizons: Mapping[str, int] = field(default_factory=dict)
     statistics: Mapping[str, str] = field(default_factory=dict)
     early: frozenset[str] = frozenset()
@@ -34,7 +32,7 @@ class Design:
         workloads = [each.workload for each in manifest.experiments]
         statistics = {each.name: each.statistic for each in workloads if each.statistic}
         early = frozenset(each.workload.name for each in manifest.experiments if each.early)
-        return cls(manifest.is_of_lives, horizons, statistics, early)
+        return cls(horizons, statistics, early)
 
     def quantile(self, workload: str) -> float | None:
         """Of the times of a workload's calls, the one that is compared; None for the median."""
@@ -42,5 +40,5 @@ class Design:
 
     def plan(self, workload: str, alpha: float, region: Region | None = None) -> LookPlan:
         """How a series of this workload is looked at. `region`: about which it is asked; None: for its interval."""
-        one_sided = self.lives and region is not None and region.one_sided
+        one_sided = region is not None and region.one_sided
         return LookPlan(alpha, self.horizons.get(workload), one_sided, workload in self.early)

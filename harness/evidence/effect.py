@@ -1,6 +1,6 @@
-"""From one number a round to an effect: its interval, and what it says of a region.
+"""From one number a process to an effect: its interval, and what it says of a region.
 
-The method in one paragraph. Each round gives one number, the median over its adjacent pairs of
+The method in one paragraph. Each process gives one number, the median over its adjacent pairs of
 log t_baseline - log t_variant. `stats.confidence` turns the series into an interval that may be looked at while
 measuring goes on. An effect is *supported* when the whole interval lies inside the region that is claimed, *refuted*
 when none of it does, and *inconclusive* otherwise; "not significant" is never an answer, and "the same" is a region
@@ -49,7 +49,7 @@ ALPHA = 0.01
 """Chance that a verdict is wrong."""
 
 INVALID_SHARE_LIMIT = 0.05
-"""Share of rounds without a valid time above which an effect is confounded."""
+"""Share of processes without a valid time above which an effect is confounded."""
 
 FAULT_COST_NS = 4_000.0
 """Upper figure for one minor fault of a 4 KiB page, in CPU time: 2.1-2.7 us measured on a shared two-core VM, about 1
@@ -79,11 +79,11 @@ def decided(interval: Interval, region: Region, stretch: Stretch = NO_STRETCH) -
 
 
 def rounds_needed(values: ArrayLike, region: Region, *, alpha: Level, stretch: Stretch = NO_STRETCH) -> float:
-    """Number of rounds, those of a planned look, after which the stretched interval will be clear of the region's
+    """Number of values, those of a planned look, after which the stretched interval will be clear of the region's
     nearest boundary; as many as there are if it is.
 
-    The half width shrinks about as 1/sqrt(rounds). Where there is an interval it says how wide it is; before, the
-    standard deviation of the rounds does. Infinite where fewer than two rounds give no spread, where the effect lies
+    The half width shrinks about as 1/sqrt(values). Where there is an interval it says how wide it is; before, the
+    standard deviation of the values does. Infinite where fewer than two give no spread, where the effect lies
     on a boundary or no further from it than the stretch, and where the looks have no common point: no later one mends
     that.
     """
@@ -162,16 +162,14 @@ def judge_effect(
     not_evidence: str | None = None,
     bias: float = 0.0,
     fault_cost_ns: float = FAULT_COST_NS,
-    lives: bool = False,
     further: Further = NOTHING_KNOWN,
 ) -> Effect:
     """Judge one comparison. `confounds`: why no number here can be trusted. `not_evidence`: why the comparison says
     nothing about the claim, however well it was measured (gates, traces, an excluded variant). Two disturbances have a
     known size: the interval is stretched by the most that they can have done, and the effect is confounded if its
     verdict does not survive that. Page faults: without them the side that has more would take at most (difference) *
-    `fault_cost_ns` less. `bias` (log units): what a control that fired shows; stretched both ways. `lives`:
-    each value is of a process of its own; where such values depend on each other they settle only what each of
-    them says by itself.
+    `fault_cost_ns` less. `bias` (log units): what a control that fired shows; stretched both ways. Where processes
+    depend on each other they settle only what each of them says by itself.
     """
     plan, interval = LookPlan.at(alpha), running_interval(measured.values, alpha)
     effect = Effect(
@@ -195,13 +193,13 @@ def judge_effect(
     if doubt := _doubt(measured, interval, confounds):
         return ends(Word.INCONCLUSIVE, *doubt)
     # Of a series that depends on the time nobody can say what more of it would bring.
-    if not decided(interval, region, faults) and not (lives and dependent):
+    if not decided(interval, region, faults) and not dependent:
         stretch = Stretch(faults.low + bias, faults.high + bias)
         more = values_more(measured.values, [(region, plan), *further.or_else], stretch=stretch)
         effect = replace(effect, seconds_more=more * further.each_value)
     verdict = _settled(interval.low, interval.high, region)
     alike = dependent and _settled(float(np.min(measured.values)), float(np.max(measured.values)), region) == verdict
-    if why := _why_open(interval, region, faults, bias, lives and dependent and not alike):
+    if why := _why_open(interval, region, faults, bias, dependent and not alike):
         return ends(Word.INCONCLUSIVE, *why)
     return ends(verdict or Word.INCONCLUSIVE)
 

@@ -26,7 +26,7 @@ from ..stats.samples import (
     differences,
     log_times,
     spread,
-    whole_rounds,
+    whole_processes,
 )
 from ..store.schema import Environment, ExperimentRecord, Manifest, Noise
 from ..store.verdict_schema import Effect
@@ -106,13 +106,12 @@ class Evidence:
                 clock=key[1],
                 metric=metric,
                 new_tokens=new_tokens,
-                by_lives=self.design.lives,
                 quantile=self.design.quantile(workload),
             )
         return self._arrays[key].of(variants)
 
     def differences(self, comparison: Comparison) -> Differences:
-        """The rounds of a comparison, on the clock that serves both sides."""
+        """A comparison, a number a process, on the clock that serves both sides."""
         if comparison not in self._differences:  # many ask for the same
             workload, variant, baseline, metric = comparison
             times = self.times(workload, variant, baseline, metric=metric)
@@ -120,21 +119,20 @@ class Evidence:
         return self._differences[comparison]
 
     def is_dependent(self, comparison: Comparison) -> bool:
-        """Whether its lives depend on each other or on the time, so that no interval over them can be trusted."""
-        return self.design.lives and is_dependent(self.differences(comparison).values)
+        """Whether its processes depend on each other or on the time, so that no interval over them can be trusted."""
+        return is_dependent(self.differences(comparison).values)
 
     def spread(self, comparison: Comparison) -> LifeSpread | None:
-        """By how much the lives of a comparison differ; None where nothing can be said of it."""
-        if not self.design.lives:
-            return None
+        """By how much the processes of a comparison differ; None where nothing can be said of it."""
         workload, variant, baseline, metric = comparison
         times = self.times(workload, variant, baseline, metric=metric)
         return spread(times, baseline=baseline, variant=variant)
 
-    def numbers(self, comparison: Comparison) -> tuple[tuple[int, int], ...]:
-        """(process, round) of each of the same."""
+    def processes(self, comparison: Comparison) -> tuple[int, ...]:
+        """The number of the process of each of the same."""
         workload, variant, baseline, metric = comparison
-        return whole_rounds(self.times(workload, variant, baseline, metric=metric)).rounds
+        starts = whole_processes(self.times(workload, variant, baseline, metric=metric)).starts
+        return tuple(process for process, _ in starts)
 
     def queueing(self, comparison: Comparison) -> str | None:
         """That a GPU waited for the host to queue its kernels, during both sides' calls; None where it did not, on a
@@ -175,15 +173,13 @@ class Evidence:
     def bias(self, workload: str) -> float:
         """Log units by which this run may shift a ratio here; 0 unless a control fired, or all together show one.
 
-        Where only all together do it is twice the typical difference; runs of rounds are judged as they were, without.
-
-        Twice the largest shift that a fired control allows: one control is one draw of the bias between two sides,
-        and another pair may draw more. Controls of other workloads are asked only where this one has none, because
-        the bias is larger for small operations.
+        Where only all together do it is twice the typical difference. Else it is twice the largest shift that a fired
+        control allows: one control is one draw of the bias between two sides, and another pair may draw more. Controls
+        of other workloads are asked only where this one has none, because the bias is larger for small operations.
         """
         here = [control for control in self.noise.controls if control.workload == workload]
         fired = [control for control in here or self.noise.controls if control.fired]
-        return 2 * max([control.shift for control in fired], default=self.noise.typical * self.design.lives)
+        return 2 * max([control.shift for control in fired], default=self.noise.typical)
 
     def fault_cost(self, workload: str) -> float:
         """What a page fault on a workload may have added to what is measured, in nanoseconds."""
@@ -243,7 +239,7 @@ def evidence_from_manifest(
         wall_seconds={each.workload.name: each.wall_seconds or each.seconds or 0.0 for each in experiments},
     )
     if noise is None:
-        noise = judge_controls(measured, evidence.differences, evidence.alpha, evidence.design, evidence.numbers)
+        noise = judge_controls(measured, evidence.differences, evidence.alpha, evidence.design, evidence.processes)
     judged = replace(evidence, noise=noise)
     judged._arrays.update(evidence._arrays)  # the same samples
     return judged
@@ -350,7 +346,6 @@ def compare_sides(
         not_evidence=evidence.not_evidence(comparison, kind),
         bias=evidence.bias(workload),
         fault_cost_ns=evidence.fault_cost(workload),
-        lives=evidence.design.lives,
         further=Further(
             evidence.seconds_each(workload, measured.values.size),
             evidence.first_seconds.get(workload, 0.0),

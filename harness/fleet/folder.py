@@ -68,7 +68,8 @@ class FleetFolder:
         listed = [each.model_copy(update={"folder": self._folder_of(each.name)}) for each in machines]
         if claims is not None:
             self.run.write_json(CLAIMS, [each.stored() if isinstance(each, Claim) else each for each in claims])
-        content = {"format": schema.FORMAT, "id": self.path.resolve().name, "status": status, "mode": FLEET}
+        content = {"format": schema.FORMAT, "unit": schema.LIFE, "id": self.path.resolve().name, "status": status}
+        content |= {"mode": FLEET}
         entries = [each.model_dump(mode="json") for each in listed]
         self.run.write_json(MANIFEST, {**content, **plain(manifest), "machines": entries, "experiments": []})
 

@@ -31,11 +31,10 @@ class FleetVerdicts:
     over: list[OverMachines]  # each effect over machines
     machines: list[machine_schema.Machine]  # for run.json, with their kinds
     noise: str  # what their controls show, in one line
-    unit: str  # what gives one log ratio on every machine: "life", else "round"
 
     def manifest(self, earlier: Manifest) -> Manifest:
         """run.json with what was found."""
-        judged = {"machines": self.machines, "noise": Noise(line=self.noise), "unit": self.unit}
+        judged = {"machines": self.machines, "noise": Noise(line=self.noise)}
         return earlier.model_copy(update=judged)
 
 
@@ -60,8 +59,7 @@ def verdicts_of(fleet: FleetFolder) -> FleetVerdicts:
     verdicts, over = judge_machines(parts, machines, manifest.alpha)
     kinds = {each.name: machine.name for (each, *_), machine in zip(measured, machines, strict=True)}
     listed = [each.model_copy(update={"kind": kinds.get(each.name, each.kind)}) for each in fleet.machines()]
-    of_lives = all(one.is_of_lives for *_, one in measured)
-    return FleetVerdicts(tuple(verdicts), over, listed, _noise_line(machines), "life" if of_lives else "round")
+    return FleetVerdicts(tuple(verdicts), over, listed, _noise_line(machines))
 
 
 def _counted(machine: machine_schema.Machine, manifest: Manifest, split: bool) -> Manifest:

@@ -61,8 +61,7 @@ def judge_machines(
 ) -> tuple[list[Verdict], list[OverMachines]]:
     """A verdict for each part over all machines (at least one), whose effects name their machine; and each effect by
     machine kind and over machines."""
-    lives = all(machine.evidence.design.lives for machine in machines)
-    verdicts = all_together([partial(_judge, part, machines) for part in parts], alpha, lives=lives)
+    verdicts = all_together([partial(_judge, part, machines) for part in parts], alpha)
     over = [row for part, verdict in zip(parts, verdicts, strict=True) for row in _over(part, verdict, machines, alpha)]
     return verdicts, over
 

@@ -22,7 +22,7 @@ from ..spec.experiments import Contrast, Experiment, Target
 from ..spec.regions import Region
 from ..spec.sample import Round
 from ..stats.confidence import Interval, Level, LookPlan, first_interval, next_look, running_interval
-from ..stats.samples import Clocks, Differences, differences, log_times_of_rounds, whole_rounds
+from ..stats.samples import Clocks, Differences, differences, log_times_of_rounds, whole_processes
 from .open_lives import OpenLives
 from .verdicts import shared_alpha
 
@@ -42,7 +42,7 @@ Apart = Callable[[Comparison], bool]
 
 
 class StoppingRule:
-    """Settles effects by the intervals that will judge them, after every round."""
+    """Settles effects by the intervals that will judge them, after every process."""
 
     def __init__(
         self,
@@ -65,11 +65,13 @@ class StoppingRule:
         self.fault_cost_ns = {one.workload.name: one.workload.calm * fault_cost_ns for one in experiments}
         self.design = design or Design()
         self.lives = OpenLives()
-        self.series: dict[Comparison, list[float]] = {}  # one log ratio a life, or a round
+        self.series: dict[Comparison, list[float]] = {}  # one log ratio a process
         self.found: dict[Comparison, list[Differences]] = {}
         self.pairs: dict[str, list[Comparison]] = {}
         self.parts: dict[str, list[Target]] = {}
-        self.grids: dict[str, tuple[Experiment, list[NDArray[np.float64]]]] = {}  # and rounds of its cells' log times
+        self.grids: dict[
+            str, tuple[Experiment, list[NDArray[np.float64]]]
+        ] = {}  # and a row of log times of its cells a process
         self.intervals: dict[tuple[Comparison, LookPlan], Interval] = {}
         self.stretches: dict[Comparison, tuple[int, Stretch]] = {}  # after how many rounds
         for experiment in experiments:
@@ -85,8 +87,8 @@ class StoppingRule:
         self.controls = max(sum(name.is_control for name in names), 1)
 
     def add(self, finished: Round) -> None:
-        """Take a finished round in. Of a life, its rounds count once it is over."""
-        for taken in self.lives.add(finished) if self.design.lives else [[finished]]:
+        """Take a finished round in. The rounds of a process count once it is over."""
+        for taken in self.lives.add(finished):
             self._count(taken)
 
     def end_life(self, process: int | None = None) -> None:
@@ -97,20 +99,20 @@ class StoppingRule:
     def _count(self, taken: Sequence[Round]) -> None:
         """One more value of each pair that was timed in these rounds of one workload."""
         workload = taken[0].workload
-        ways: dict[str, Any] = {"by_lives": self.design.lives, "quantile": self.design.quantile(workload)}
+        quantile = self.design.quantile(workload)
         arrays: dict[tuple[Any, Metric], Any] = {}
         for pair in self.pairs[workload]:
             key = self.clocks.of(workload, pair.variant, pair.baseline), pair.metric
             if key not in arrays:
-                arrays[key] = log_times_of_rounds(taken, clock=key[0], metric=key[1], **ways)
+                arrays[key] = log_times_of_rounds(taken, clock=key[0], metric=key[1], quantile=quantile)
             of_pair = differences(arrays[key], baseline=pair.baseline, variant=pair.variant)
             self.series.setdefault(pair, []).extend(of_pair.values.tolist())
             if of_pair.values.size:
                 self.found.setdefault(pair, []).append(of_pair)
         if workload in self.grids:
             experiment, logs = self.grids[workload]
-            times = log_times_of_rounds(taken, clock=self.clocks.of(workload, *experiment.grid), **ways)
-            logs.extend(whole_rounds(times.of(experiment.grid)).logs)
+            times = log_times_of_rounds(taken, clock=self.clocks.of(workload, *experiment.grid), quantile=quantile)
+            logs.extend(whole_processes(times.of(experiment.grid)).logs)
 
     def ratios(self) -> dict[Comparison, float]:
         """t_baseline / t_variant of every comparison that has rounds: the median over them."""

@@ -38,7 +38,7 @@ def judge_claims(
     of which none is left is "not measurable here", and so is one that is about another device than the run's.
     """
     judges = [partial(_judge, part, evidence) for part in parts_of(claims, ad_hoc, conditions)]
-    return all_together(judges, evidence.alpha, lives=evidence.design.lives)
+    return all_together(judges, evidence.alpha)
 
 
 def judge_ad_hoc(evidence: Evidence, *, baseline: str, variant: str) -> Verdict:
@@ -64,22 +64,11 @@ def _judge(part: Part, evidence: Evidence, alpha: float) -> Verdict:
 # -- all verdicts of a report at once ----------------------------------------------------------------------------------
 
 
-def all_together(judges: Sequence[Callable[[float], Verdict]], alpha: float, *, lives: bool) -> list[Verdict]:
-    """What each of them says at `alpha`, with marks on those that hold all at once with probability 1 - alpha.
-
-    lives: whether intervals are over lives. Those over rounds of one process are about that process, and what they say
-    gets no mark; what is counted or tried, exactly, does.
-    """
+def all_together(judges: Sequence[Callable[[float], Verdict]], alpha: float) -> list[Verdict]:
+    """What each of them says at `alpha`, with marks on those that hold all at once with probability 1 - alpha."""
     verdicts = [judge(alpha) for judge in judges]
     together = _hold_together(judges, verdicts, alpha)
-    return [
-        replace(verdict, together=index in together and (lives or _is_exact(verdict)))
-        for index, verdict in enumerate(verdicts)
-    ]
-
-
-def _is_exact(verdict: Verdict) -> bool:
-    return all(effect.low == effect.ratio == effect.high for effect in verdict.effects)
+    return [replace(verdict, together=index in together) for index, verdict in enumerate(verdicts)]
 
 
 def _said(verdict: Verdict) -> tuple[Word, list[tuple[Word, bool, str, str, str]]]:

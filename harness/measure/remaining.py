@@ -61,7 +61,7 @@ class Stopping(Protocol):
     """Decides what still needs rounds."""
 
     def add(self, finished: Round) -> None:
-        """Take a finished round in. It may count only once the life of its process is over."""
+        """Take a finished round in. It counts once its process is over."""
 
     def end_life(self, process: int | None = None) -> None:
         """The life of this process is over; without a number: every life."""

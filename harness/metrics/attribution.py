@@ -1,17 +1,17 @@
 """Architecture or operations? A full factorial: every combination of old and new levels, measured in the same rounds.
 
-    samples --whole_rounds--> log times [rounds, cells] --contrasts--> one log ratio a round --judge_effect--> Effect
+    samples --whole_processes--> logs [processes, cells] --contrasts--> a log ratio a process --judge_effect--> Effect
 
 A ladder of presets credits each thing with what it does beside one setting of the others. A full factorial has every
 setting: each effect is a contrast of half the cells against the other half, so every cell's time serves every effect
 (Fisher 1935; Box, Hunter and Hunter, "Statistics for Experimenters", chapter 5), and whether effects add up is seen and
 not assumed.
 
-Every round has all cells in random order. Its number for an effect is the mean over cells of the sign-coded speed-up:
-minus the median, over the round's sub-rounds, of the log time of a call. Common drift cancels, because the signs sum to
-0. The series has an interval as any other comparison. The estimates are those of least
+Every round has all cells in random order. The number of a process for an effect is the mean over cells of the
+sign-coded speed-up: minus the median, over its sub-rounds, of the log time of a call. Common drift cancels, because the
+signs sum to 0. The series has an interval as any other comparison. The estimates are those of least
 squares on the log times (a test compares them with statsmodels); the intervals are not, because least squares takes
-residuals that share a round for independent, and allows one look only.
+residuals that share a process for independent, and allows one look only.
 
 Scale. An effect is the log of t_old / t_new: above 1 the new level is faster, on the geometric mean over the settings
 of the other factors. An interaction of two factors is half the difference between the effects of one with the other new
@@ -23,8 +23,8 @@ both (Shapley's value of a game of two) favours neither and adds up to the total
 an odd number of architecture factors and an even number of operations factors, and the other way round for operations.
 Only the four corners enter, so it has twice the standard error of an effect.
 
-The dummy. A random half of the cells against the rest, drawn anew for every round, has no effect whatever the cells do;
-times enter as deviations from their cell's mean, else real effects would make it noisy. It is a control of this
+The dummy. A random half of the cells against the rest, drawn again for every process, has no effect whatever the cells
+do; times enter as deviations from their cell's mean, else real effects would make it noisy. It is a control of this
 analysis; `@aa` is the control of the measuring.
 """
 
@@ -52,7 +52,7 @@ from ..spec.regions import Region
 from ..spec.sides import ARCHITECTURE, OPERATIONS, TOTAL, due_to
 from ..spec.words import Word
 from ..stats.confidence import LookPlan, running_interval
-from ..stats.samples import Differences, WholeRounds, whole_rounds
+from ..stats.samples import Differences, WholeProcesses, whole_processes
 from ..store.verdict_schema import Effect
 from .base import Judged, Metric
 
@@ -127,15 +127,16 @@ MARGIN_PERCENT = 1.0
 _SAME = Region.same_within_percent(MARGIN_PERCENT)
 
 
-def dummy_series(times: WholeRounds, seed: int) -> NDArray[np.float64]:
-    """The contrast of a random half of the cells with the rest, one value a round: its truth is 0.
+def dummy_series(times: WholeProcesses, seed: int) -> NDArray[np.float64]:
+    """The contrast of a random half of the cells with the rest, one value a process: its truth is 0.
 
-    The draw depends on the run's seed and the round alone. Given the times, every value is as likely as its negative
-    and independent of the others, whatever the deviations from the cells' means are: symmetric about 0.
+    The draw depends on the run's seed and the process with its first round alone. Given the times, every value is as
+    likely as its negative and independent of the others, whatever the deviations from the cells' means are: symmetric
+    about 0.
     """
     cells = times.logs.shape[1]
     signs = np.repeat([-1.0, 1.0], cells // 2)
-    drawn = [np.random.default_rng([seed, process, number]).permutation(signs) for process, number in times.rounds]
+    drawn = [np.random.default_rng([seed, process, number]).permutation(signs) for process, number in times.starts]
     deviations = times.logs - times.logs.mean(axis=0) if len(times.logs) else times.logs
     return np.asarray((np.reshape(drawn, times.logs.shape) * deviations).sum(axis=1) / (cells / 2), dtype=np.float64)
 
@@ -147,13 +148,13 @@ class Attribution:
     effects: by name: architecture, operations and total (about their product), main effects, interactions by order, and
     the dummy. Ratios are t_old / t_new: above 1 the new one is faster. Verdicts: faster, slower, same (within 1 %
     either way), inconclusive or not evidence; of the dummy passed or fired.
-    times: of the cells, round by round.
+    times: of the cells, process by process.
     share: architecture's part of the total, a fraction with its interval (outside 0 to 1 where one side gains and the
     other loses); None where the total may be 0 or a loss. answer: which side gains more than 1 %: architecture,
     operations, both, neither, inconclusive or not evidence.
     """
 
-    times: WholeRounds
+    times: WholeProcesses
     effects: Mapping[str, Effect]
     share: tuple[float, float, float] | None
     answer: str
@@ -194,15 +195,15 @@ def attribute(evidence: Evidence, workload: str, grid: Grid = GRID, *, alpha: fl
     with twice that probability at most. The share follows from those two.
     """
     cells, weights = grid.cells(), contrasts(grid)
-    times, bias = whole_rounds(evidence.times(workload, *cells)), evidence.bias(workload)
+    times, bias = whole_processes(evidence.times(workload, *cells)), evidence.bias(workload)
     metric, refused = f"{evidence.clocks.of(workload, *cells)} time", refusal(evidence, workload, grid)
     plan = evidence.design.plan(workload, alpha)
     dummy = _dummy(dummy_series(times, evidence.seed), workload, metric, plan)
     confounds = ("the dummy factor's interval leaves out 1",) if dummy.verdict == Word.FIRED else ()
     incomplete: tuple[str, ...] = ()
     if times.incomplete:
-        rounds = times.incomplete + times.invalid + len(times.logs)
-        incomplete = (f"{times.incomplete} of {rounds} rounds lack a cell",)
+        processes = times.incomplete + times.invalid + len(times.logs)
+        incomplete = (f"{times.incomplete} of {processes} processes lack a cell",)
     effects: dict[str, Effect] = {}
     for name in (ARCHITECTURE, OPERATIONS, TOTAL, *grid.terms()):
         effect = judge_effect(
@@ -217,7 +218,6 @@ def attribute(evidence: Evidence, workload: str, grid: Grid = GRID, *, alpha: fl
             not_evidence=refused,
             bias=bias,
             fault_cost_ns=evidence.fault_cost_ns,
-            lives=evidence.design.lives,
             further=Further(evidence.seconds_each(workload, len(times.logs))),
         )
         words = {Word.SUPPORTED: Word.SAME, Word.REFUTED: Word.FASTER if effect.low > 1 else Word.SLOWER}
@@ -230,17 +230,17 @@ def attribute(evidence: Evidence, workload: str, grid: Grid = GRID, *, alpha: fl
     return Attribution(times, {**effects, DUMMY: dummy}, share, answer, reason)
 
 
-def _differences(times: WholeRounds, weights: NDArray[np.float64]) -> Differences:
-    """A contrast round by round: each of its sides is a mean of cells, whose page faults confound as in any other."""
+def _differences(times: WholeProcesses, weights: NDArray[np.float64]) -> Differences:
+    """A contrast, a number a process: each side is a mean of cells, whose page faults confound as in any other."""
     old, new = np.maximum(-weights, 0), np.maximum(weights, 0)
-    rounds = len(times.logs)
-    typical = np.median(times.logs, axis=0) if rounds else np.full(len(weights), np.nan)
+    processes = len(times.logs)
+    typical = np.median(times.logs, axis=0) if processes else np.full(len(weights), np.nan)
     return Differences(
         values=-times.logs @ weights,
         seconds=times.seconds,
         faults_baseline=float(times.faults @ old),
         faults_variant=float(times.faults @ new),
-        invalid_share=times.invalid / (rounds + times.invalid) if times.invalid else 0.0,
+        invalid_share=times.invalid / (processes + times.invalid) if times.invalid else 0.0,
         call_baseline_ns=math.exp(typical @ old),
         call_variant_ns=math.exp(typical @ new),
     )
@@ -263,8 +263,8 @@ def _dummy(series: NDArray[np.float64], workload: str, metric: str, plan: LookPl
     )  # fmt: skip
 
 
-def _trusted(times: WholeRounds, weights_of: Mapping[str, NDArray[np.float64]], plan: LookPlan) -> bool:
-    """Whether enough rounds were valid, and neither side moved while it was measured."""
+def _trusted(times: WholeProcesses, weights_of: Mapping[str, NDArray[np.float64]], plan: LookPlan) -> bool:
+    """Whether enough processes were valid, and neither side moved while it was measured."""
     if times.invalid > INVALID_SHARE_LIMIT * (times.invalid + len(times.logs)):
         return False
     sides = [weights_of[name] for name in (ARCHITECTURE, OPERATIONS)]

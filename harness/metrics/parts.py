@@ -1,7 +1,7 @@
 """The share of one part in the sum of several, each timed alone: what a table of micro-benchmarks says.
 
-Computed from timed rounds; there is no pass. The k-th round of every part makes the k-th share; rounds without partners
-are left out.
+Computed from timed rounds; there is no pass. The k-th process of every part makes the k-th share; those without
+partners are left out.
 """
 
 from __future__ import annotations
@@ -87,21 +87,21 @@ class PartsMetric(IntervalMetric[PartsHypothesis]):
             seconds=float(seconds),
             notes=(f"of {', '.join(parts)}", f"{hypothesis.baseline}: {beside.centre:.3g} %"),
         )
-        if evidence.design.lives and is_dependent(_shares(evidence, hypothesis.variant, effect.workload, parts)):
+        if is_dependent(_shares(evidence, hypothesis.variant, effect.workload, parts)):
             return replace(effect, verdict=Word.INCONCLUSIVE, cause=Cause.DEPENDENT, reason=DEPENDENT)
         return effect
 
 
 def _share(evidence: Evidence, variant: str, top: str, parts: Sequence[str], level: Level) -> Interval:
-    """The share of `top` in percent of all parts, with its interval over rounds."""
+    """The share of `top` in percent of all parts, with its interval over processes."""
     return running_interval(_shares(evidence, variant, top, parts), level)
 
 
 def _shares(evidence: Evidence, variant: str, top: str, parts: Sequence[str]) -> NDArray[np.float64]:
-    """The same, one a round."""
+    """The same, one a process."""
     series = [time_differences(evidence.times(name, variant), variant=variant) for name in parts]
-    rounds = min(map(len, series))
-    calls_ns = np.stack([values[:rounds] for values in series])  # [parts, rounds]
+    processes = min(map(len, series))
+    calls_ns = np.stack([values[:processes] for values in series])  # [parts, processes]
     return np.asarray(100 * calls_ns[list(parts).index(top)] / calls_ns.sum(axis=0), dtype=np.float64)
 
 

@@ -94,18 +94,18 @@ def position_slope(
 ) -> Interval:
     """Nanoseconds a call takes longer for each position further on, over workloads that differ in the position alone.
 
-    With a `baseline`: the variant's slope less the baseline's, from times of the same rounds.
+    With a `baseline`: the variant's slope less the baseline's, from times of the same processes.
 
     `times`: earlier tokens of a workload (its `context`) → its log times, two workloads or more. A call's true position
-    is up to 64 further on, about equally on each workload, which moves the line and hardly turns it. The k-th round of
-    every workload makes the k-th line (least squares through the median times); rounds without partners are left out.
+    is up to 64 further on, about equally on each workload, which moves the line and hardly turns it. The k-th process
+    of every workload makes the k-th line (least squares through the median times); those without partners are left out.
     Between two variants the difference is taken pair by pair before the fit. Raises ValueError for one position.
     """
     if len(times) < 2:
         raise ValueError(f"a slope needs two or more different positions, not {sorted(times)}")
     series = [time_differences(each, variant=variant, baseline=baseline) for each in times.values()]
-    rounds = min(map(len, series))
-    calls_ns = np.stack([values[:rounds] for values in series], axis=1)  # [rounds, workloads]
+    processes = min(map(len, series))
+    calls_ns = np.stack([values[:processes] for values in series], axis=1)  # [processes, workloads]
     x = np.array(list(times), dtype=np.float64)
     centred = x - x.mean()
     return running_interval(calls_ns @ centred / (centred @ centred), alpha)

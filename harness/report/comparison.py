@@ -45,17 +45,16 @@ PLAIN_RATIO = 1.1
 
 @dataclass(frozen=True)
 class Screen:
-    """One comparison. `counted`: what its rounds are called. `explained`: where its difference is, as far as somebody
-    looked. `place`: the input, or the workload, in words. `statistic`: the percentile of its calls that is compared;
-    empty for the median. `same`: whether both sides gave the same answers, in words. `spread`: of its lives, where they
-    have several pairs each. `queueing`: that a GPU waited for the host on both sides, in words. `is_dependent`:
-    whether its lives depend on each other. `as_it_ran`: see `side_facts`."""
+    """One comparison. `explained`: where its difference is, as far as somebody looked. `place`: the input, or the
+    workload, in words. `statistic`: the percentile of its calls that is compared; empty for the median. `same`: whether
+    both sides gave the same answers, in words. `spread`: of its processes, where they have several pairs each.
+    `queueing`: that a GPU waited for the host on both sides, in words. `is_dependent`: whether its processes depend on
+    each other. `as_it_ran`: see `side_facts`."""
 
     verdict: Verdict
     effect: Effect
     call_ns: tuple[float, float]
     measures: tuple[Measure, ...]
-    counted: str
     explained: Explanation | None
     place: str = ""
     statistic: str = ""
@@ -91,14 +90,12 @@ class Screen:
         """Between which ends the difference lies, how sure that is, and what another run would say."""
         effect = self.effect
         if effect.low <= 0 or math.isinf(effect.high):
-            return f"Not yet: {effect_text(effect)} on {self.place} after {effect.rounds} {self.counted}."
+            return f"Not yet: {effect_text(effect)} on {self.place} after {effect.rounds} processes."
         if self.is_doubtful:
             return f"Not known: {effect_text(effect)} on {self.place}, and this interval cannot be relied on."
         difference = f"{effect.variant} {self._by(effect.low, effect.high)} {effect.baseline}"
-        again = f"Another process may differ by more ({effect.rounds} {self.counted} were timed)."
-        if self.counted == "lives":
-            timed = f"timed in {effect.rounds} fresh processes"
-            again = f"That holds for another run of this command on this machine too ({timed})."
+        timed = f"timed in {effect.rounds} fresh processes"
+        again = f"That holds for another run of this command on this machine too ({timed})."
         return f"{100 * (1 - self.alpha):.4g} % that {difference}, on {self.place}. {again}"
 
     def _by(self, *ratios: float) -> str:
@@ -269,14 +266,12 @@ def _screen(
     if max(faults) >= 1:
         ratio = faults[1] / faults[0] if faults[0] else math.inf
         measures.append(Measure(FAULTS, _count(faults[0]), _count(faults[1]), ratio, ratio, ratio))
-    counted = "lives" if evidence.design.lives else "rounds"
     same = _same(experiment, effect)
     return Screen(
         verdict,
         effect,
         call_ns,
         tuple(measures),
-        counted,
         explained,
         place,
         statistic,

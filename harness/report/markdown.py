@@ -51,7 +51,7 @@ def markdown_table(
             " to ".join(dict.fromkeys(str(end(rounds)) for end in (min, max) if rounds)),
         ]
         rows.append([*cells, markdown_cell(sessions.each_says(verdict))] if sessions else cells)
-    headings = ["claim", "said by", "verdict", "smallest effect", "largest effect", manifest.counted]
+    headings = ["claim", "said by", "verdict", "smallest effect", "largest effect", "processes"]
     table = markdown_rows([*headings, *["each session"] * bool(sessions)], rows)
     if sessions:
         table += f"\n\n{sessions_markdown(sessions)}"

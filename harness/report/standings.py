@@ -1,7 +1,7 @@
 """Relative times of a run: the time of each variant over that of the frozen yardstick.
 
-Where both were timed in the same rounds, each round gives a ratio. Where pairs were measured apart, the variant was
-timed against the baseline and the baseline against the yardstick, and the two ratios are multiplied.
+Where both were timed in the same processes, each of these gives a ratio. Where pairs were measured apart, the variant
+was timed against the baseline and the baseline against the yardstick, and the two ratios are multiplied.
 
 These ratios, unlike times, can be compared over days (see `compare`). The samples behind them are large, so the judge
 writes them beside the run as `standings.json`, with digests of the run.json and samples that they were made from; where
@@ -119,7 +119,7 @@ def _relative_time(evidence: Evidence, key: Key, reference: str, baseline: str) 
         rounds=min(each.n for each in intervals),
         unstable=any(each.unstable for each in intervals),
         faults=sum(each.faults_variant - each.faults_baseline for each in measured),
-        over_lives=_over_lives(measured) if evidence.design.lives else None,
+        over_lives=_over_lives(measured),
     )
 
 

@@ -73,7 +73,7 @@ def verdict_report(verdicts: Sequence[Verdict], manifest: Manifest, causes: Mapp
     blocks: list[RenderableType] = [
         Text.assemble(
             ("verdict · claim · who said it", "bold"),
-            f"\n    workload, effect [interval], its verdict, {manifest.counted}, seconds",
+            "\n    workload, effect [interval], its verdict, processes, seconds",
         )
     ]
     effects = [effect for verdict in verdicts for effect in verdict.effects]

@@ -250,8 +250,7 @@ def excluded_lines(manifest: Manifest) -> list[str]:
     return lines
 
 
-OVER_LIVES = "for another run of the same command on {machine}: it is taken over fresh processes"
-OVER_ROUNDS = "for the process in which it was measured: another one may differ by more"
+OVER_PROCESSES = "for another run of the same command on {machine}: it is taken over fresh processes"
 
 
 UNFINISHED = {"running": "still goes on or was killed", "interrupted": "was interrupted", "failed": "failed"}
@@ -268,10 +267,9 @@ def run_notes(verdicts: Sequence[Verdict], manifest: Manifest) -> list[str]:
         lines.append(one_text_line(manifest.noise.line, 600))
     if verdicts:
         machine = "these machines" if manifest.machines else "this machine"
-        held = OVER_LIVES.format(machine=machine) if manifest.is_of_lives else OVER_ROUNDS
         lines.append(
             "A ratio is t_baseline / t_variant: above 1 the variant is faster. Each interval holds with at least "
-            f"{100 * (1 - manifest.alpha):.4g} % confidence {held}."
+            f"{100 * (1 - manifest.alpha):.4g} % confidence {OVER_PROCESSES.format(machine=machine)}."
         )
         lines.append(_how_sure(verdicts, manifest.alpha))
     for name, checkpoint in (manifest.checkpoints or {}).items():

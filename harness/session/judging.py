@@ -54,5 +54,5 @@ def stopping_rule(
     statistics = {workload.name: workload.statistic for workload in workloads if workload.statistic}
     horizons = {name: horizon for name, (horizon, _) in (plans or {}).items() if horizon}
     early = frozenset(name for name, (_, is_early) in (plans or {}).items() if is_early)
-    cost, design = fault_cost_ns(environment), Design(True, horizons, statistics, early)
+    cost, design = fault_cost_ns(environment), Design(horizons, statistics, early)
     return StoppingRule(plan.experiments, clocks, ALPHA, cost, design, to_compare=to_compare, is_saved=is_saved)

@@ -50,7 +50,7 @@ from ..spec.words import Word
 from ..store.errors import RunError
 from ..store.files import CLAIMS, MANIFEST, VERDICTS
 from ..store.folder import RunFolder
-from ..store.schema import FORMAT, Environment, Manifest, manifest_of
+from ..store.schema import FORMAT, LIFE, Environment, Manifest, manifest_of
 from ..store.verdict_schema import Verdict
 from .judging import answer_so_far, judge_run, stopping_rule
 from .room import cache_note, left_out
@@ -326,7 +326,7 @@ class Run:
             "sources": self.sources,
             "passes": self.passes,
             "alpha": ALPHA,
-            "unit": "life",
+            "unit": LIFE,
             "ad_hoc": list(self.plan.ad_hoc),
             "fail_if": list(self.plan.conditions),
             "dispute": self.plan.dispute,

@@ -1,23 +1,23 @@
 """Intervals that may be looked at while measuring goes on: signed ranks at planned looks.
 
-A series d_1, d_2, ... holds one log ratio a round. An ordinary confidence interval is wrong for it, because the
+A series d_1, d_2, ... holds one log ratio a process. An ordinary confidence interval is wrong for it, because the
 measuring loop stops when the interval decides: the chance that *some* look misses the truth grows with every look.
-So the looks are planned: after 12, 15, 19, 24, 30, ... rounds, each a quarter more than the last, whatever the data
+So the looks are planned: after 12, 15, 19, 24, 30, ... values, each a quarter more than the last, whatever the data
 say. Each look may spend its share of alpha on missing the truth. With probability at least 1 - alpha the intervals
 of all looks hold it, so stopping at any of them, for any reason, is sound, and so is intersecting them ("repeated
 confidence intervals": Jennison & Turnbull, "Group Sequential Methods", 1999, chapter 9). Where it is known beforehand
-how many rounds there will be, a `LookPlan` spends alpha along them, and the last interval is narrower.
+how many values there will be, a `LookPlan` spends alpha along them, and the last interval is narrower.
 
-A plan may also have early looks, for differences that are large: after 4, 6 and 8 rounds. So few ranks exclude
+A plan may also have early looks, for differences that are large: after 4, 6 and 8 values. So few ranks exclude
 nothing, so these take Student's t, at a twentieth of alpha for all of them together, and an interval no narrower than
-EARLY says: rounds of two kinds may all be of one by chance, and then look far more alike than they are.
+EARLY says: processes of two kinds may all be of one by chance, and then look far more alike than they are.
 
 The interval of any other look is that of Wilcoxon's signed-rank test (Hodges & Lehmann 1963): it assumes that a
 difference is as likely to lie above the true effect as below it by the same amount, and nothing about the shape beyond
-that. The coin flip that orders each pair makes two equal sides symmetric, whatever the noise does. Rounds must be
-independent.
+that. The coin flip that orders each pair makes two equal sides symmetric, whatever the noise does. The values
+must be independent.
 
-Where the number of rounds is fixed beforehand, so that nobody looks before the last, `fixed_interval` is narrower.
+Where the number of values is fixed beforehand, so that nobody looks before the last, `fixed_interval` is narrower.
 Everything is in log units. docs/concepts/statistics.md has simulated rates of misses.
 """
 
@@ -35,7 +35,7 @@ from numpy.typing import ArrayLike, NDArray
 from .distributions import normal_chance, normal_chances, normal_quantile, root, student_quantile
 
 FIRST_LOOK, GROWTH = 12, 1.25
-"""Rounds before the first look, and how many times as many each further look has."""
+"""Values before the first look, and how many times as many each further look has."""
 
 SPENT = 0.15
 """Share of what is left of alpha that each look spends: 0.15, 0.1275, 0.108, ... of all of it."""
@@ -44,7 +44,7 @@ KEPT = 0.1
 """Share of alpha that is kept for going on beyond the horizon of a plan."""
 
 EARLY = ((4, math.log(1.75)), (6, math.log(1.4)), (8, math.log(1.25)))
-"""Rounds before each early look, and the least half width of its interval (log units)."""
+"""Values before each early look, and the least half width of its interval (log units)."""
 
 EARLY_SHARE = 0.05
 """Share of alpha that the early looks of a plan spend together."""
@@ -63,10 +63,10 @@ EXACT_ROUNDS = 150
 
 @dataclass(frozen=True)
 class Interval:
-    """Where the true log ratio lies, after `n` rounds.
+    """Where the true log ratio lies, after `n` values.
 
-    `centre` is the pseudo-median (the median of the means of all pairs of rounds, Hodges & Lehmann) of all rounds,
-    moved to the nearer end where it lies outside. `low` and `high` are infinite while the rounds are too few.
+    `centre` is the pseudo-median (the median of the means of all pairs of values, Hodges & Lehmann) of all of them,
+    moved to the nearer end where it lies outside. `low` and `high` are infinite while there are too few.
     `unstable` means that the intervals of different looks have no point in common: the effect drifted while it was
     measured. Then `low` and `high` are those of the last look alone.
     """
@@ -82,9 +82,9 @@ class Interval:
 class Look:
     """A planned look."""
 
-    rounds: int  # after how many
+    rounds: int  # after how many values
     critical: float  # half width over the standard error of a mean, on normal differences
-    rank: int  # the interval ends at the so many smallest and largest mean of two rounds; 0: it is Student's
+    rank: int  # the interval ends at the so many smallest and largest mean of two values; 0: it is Student's
     least: float = 0.0  # half width that it has in any case
 
     def half_width(self, spread: float) -> float:
@@ -180,7 +180,7 @@ def _looks_until(plan: LookPlan, number: int) -> tuple[Look, ...]:
 
 
 def _spending(plan: LookPlan) -> Iterator[tuple[int, float]]:
-    """Rounds of each look, and what it spends. Where all differences of one sign would not be rare enough to exclude
+    """Values of each look, and what it spends. Where all differences of one sign would not be rare enough to exclude
     anything there is none: with a horizon the next one spends for both, without one the first one starts later."""
     if plan.horizon is None:
         share = SPENT
@@ -197,7 +197,7 @@ def _spending(plan: LookPlan) -> Iterator[tuple[int, float]]:
 
 
 def _due(alpha: float, horizon: int) -> Iterator[tuple[int, float]]:
-    """Rounds of each planned look, and what it and all before it may spend. None comes shortly before the horizon."""
+    """Values of each planned look, and what it and all before it may spend. None comes shortly before the horizon."""
     for rounds in takewhile(lambda rounds: rounds * (1 + GROWTH) / 2 <= horizon, _growing(FIRST_LOOK)):
         yield rounds, alpha * (1 - KEPT) * rounds / horizon
     kept = KEPT
@@ -239,14 +239,14 @@ def _signed_rank_distribution(rounds: int) -> NDArray[np.float64]:
 
 
 def first_interval(level: Level) -> int:
-    """Number of rounds from which there is an interval: 4 with early looks, else 12 at alpha = 0.01, 15 at 0.01/10.
+    """Number of values from which there is an interval: 4 with early looks, else 12 at alpha = 0.01, 15 at 0.01/10.
 
-    With a horizon too, if it is at most 221 rounds (one-sided: 442); then 15, up to a horizon of 2211."""
+    With a horizon too, if it is at most 221 values (one-sided: 442); then 15, up to a horizon of 2211."""
     return next(looks(level)).rounds
 
 
 def next_look(rounds: int, level: Level) -> int:
-    """Number of rounds of the first look that `rounds` have not reached."""
+    """Number of values of the first look that `rounds` have not reached."""
     return next(look.rounds for look in looks(level) if look.rounds > rounds)
 
 
@@ -256,9 +256,9 @@ def looks_reached(rounds: int, level: Level) -> list[Look]:
 
 
 def running_bounds(d: ArrayLike, level: Level) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Ends of the interval after every round of one series, each intersected with all before it: two arrays.
+    """Ends of the interval after every value of one series, each intersected with all before it: two arrays.
 
-    Entry k is the interval after k+1 rounds, (-inf, inf) while they are too few; it changes at looks. low > high from
+    Entry k is the interval after k+1 values, (-inf, inf) while they are too few; it changes at looks. low > high from
     some look on: see `Interval`. Raises ValueError as `running_interval` does.
     """
     series = _one_series(d, level)
@@ -269,7 +269,7 @@ def running_bounds(d: ArrayLike, level: Level) -> tuple[NDArray[np.float64], NDA
 
 
 def running_interval(d: ArrayLike, level: Level) -> Interval:
-    """The interval after all rounds of `d` (one series, log units), intersected over all looks that they reached.
+    """The interval after all values of `d` (one series, log units), intersected over all looks that they reached.
 
     Raises ValueError for a NaN or infinite difference and for an alpha outside (0, 1).
     """
@@ -317,7 +317,7 @@ def fixed_interval(values: ArrayLike, alpha: float) -> Interval:
 
 
 def _ends(series: NDArray[np.float64], level: Level) -> list[tuple[int, float, float]]:
-    """Rounds and ends of the interval of each look that the series reached."""
+    """Values and ends of the interval of each look that the series reached."""
     return ends_of_looks(series, looks_reached(series.size, level))
 
 
@@ -333,7 +333,7 @@ def _look_ends(values: NDArray[np.float64], look: Look) -> tuple[float, float]:
     return centre - half, centre + half
 
 
-@lru_cache(maxsize=4096)  # the measuring loop asks again for the same look after each round
+@lru_cache(maxsize=4096)  # the measuring loop asks again for the same look after each process
 def _signed_rank_ends(values: bytes, rank: int) -> tuple[float, float]:
     means = _pair_means(np.frombuffer(values))
     ordered = np.partition(means, (rank - 1, means.size - rank))
@@ -351,5 +351,5 @@ def _one_series(d: ArrayLike, level: Level) -> NDArray[np.float64]:
     if series.ndim != 1:
         raise ValueError(f"one series is wanted, not an array of shape {series.shape}")
     if not np.isfinite(series).all():
-        raise ValueError("a difference is NaN or infinite: leave out rounds in which a side has no valid time")
+        raise ValueError("a difference is NaN or infinite: leave out processes in which a side has no valid time")
     return series

@@ -1,14 +1,14 @@
 """Do several series together show that their pairs of sides differ, where each alone is too short to?
 
 The sides of each series are the same code, so exchanging them would have been as likely: each value could have had
-the other sign. Values of one process, or of one round, may share what disturbed them; so they change signs together,
-and the test holds whatever they share.
+the other sign. Values of one process may share what disturbed them; so they change signs together, and the test holds
+whatever they share.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,9 +22,9 @@ CHUNKS, A_CHUNK = 9, 1_111  # 9,999 draws of signs, not all in memory at once
 
 @dataclass(frozen=True)
 class EqualSides:
-    """A series of log ratios of two equal sides. units: of each value, the process or round that it is of."""
+    """A series of log ratios of two equal sides. processes: of each value, the number of that which it is of."""
 
-    units: Sequence[Hashable]
+    processes: Sequence[int]
     values: NDArray[np.float64]
 
 
@@ -37,9 +37,10 @@ def chance_of_no_difference(series: Sequence[EqualSides]) -> float:
     if not informative:
         return 1.0
     places = {
-        unit: place for place, unit in enumerate(dict.fromkeys(unit for each in informative for unit in each.units))
+        process: place
+        for place, process in enumerate(dict.fromkeys(number for each in informative for number in each.processes))
     }
-    ranks = [([places[unit] for unit in each.units], _signed_ranks(each.values)) for each in informative]
+    ranks = [([places[process] for process in each.processes], _signed_ranks(each.values)) for each in informative]
     here, rng = _distance(ranks, np.ones((len(places), 1))), np.random.default_rng(0)
     as_far = 0
     for _ in range(CHUNKS):
@@ -66,5 +67,5 @@ def _signed_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
 def _distance(
     ranks: Sequence[tuple[list[int], NDArray[np.float64]]], signs: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """One number for each column of signs, a row a unit."""
-    return np.sum([(entries @ signs[units]) ** 2 for units, entries in ranks], axis=0, dtype=np.float64)
+    """One number for each column of signs, a row a process."""
+    return np.sum([(entries @ signs[rows]) ** 2 for rows, entries in ranks], axis=0, dtype=np.float64)

@@ -1,6 +1,6 @@
-"""From timed samples to one array of log times, and from it to one number a round.
+"""From timed samples to one array of log times, and from it to one number a process.
 
-    samples --log_times--> log time a call [round, sub-round, variant] --differences--> one log ratio a round
+    samples --log_times--> log time a call [process, sub-round, variant] --differences--> one log ratio a process
 
 Everything that compares times takes this array: the stopping rule, the judge, the controls, grids, trends, relative
 times and the dashboard. Clock and metric are chosen once, when it is made. Pure functions.
@@ -44,15 +44,13 @@ class Clocks:
 class LogTimes:
     """Log time of a call (ns) of every variant in every sub-round of one workload, by one clock and metric.
 
-    By lives, what is called a round here is a life: a process with all of its rounds, whose sub-rounds are its own. An
-    interval over rounds says how well their process is known, and one over lives what another would give. quantile: of
-    the sub-rounds of a round, which share of their times the compared one is not below; None: they are paired, and the
-    median of the pairs counts.
+    The sub-rounds of a process are those of all its rounds. quantile: of the sub-rounds of a process, which share of
+    their times the compared one is not below; None: they are paired, and the median of the pairs counts.
     """
 
     variants: tuple[str, ...]
-    rounds: tuple[tuple[int, int], ...]  # (process, round) of each, in this order; of a life its first round
-    # [round, sub-round, variant]; NaN where there is no sample, -inf where its time is not positive
+    starts: tuple[tuple[int, int], ...]  # (process, its first round), in this order
+    # [process, sub-round, variant]; NaN where there is no sample, -inf where its time is not positive
     logs: NDArray[np.float64]
     faults: NDArray[np.float64]  # minor page faults a call, of the same shape; 0 where there is no sample
     wall_ns: NDArray[np.float64]  # wall time of a sample, of the same shape; 0 where there is none
@@ -68,7 +66,7 @@ class LogTimes:
             return LogTimes(tuple(names), (), empty, empty, empty, self.quantile)
         logs, faults, wall_ns = (values[:, :, columns] for values in (self.logs, self.faults, self.wall_ns))
         logs[:, :, lacking] = np.nan
-        return LogTimes(tuple(names), self.rounds, logs, faults, wall_ns, self.quantile)
+        return LogTimes(tuple(names), self.starts, logs, faults, wall_ns, self.quantile)
 
 
 def call_times_ns(
@@ -108,7 +106,6 @@ def log_times(
     clock: Clock,
     metric: Metric = "time",
     new_tokens: int = 0,
-    by_lives: bool = False,
     quantile: float | None = None,
 ) -> LogTimes:
     """The array of one workload; `samples` has the columns of samples.parquet, in any order.
@@ -118,7 +115,7 @@ def log_times(
     here = samples.where(workload=workload)
     variants = NameColumn.of(here.names("variant").tolist())
     columns = {name: here[name] for name in here.columns if name not in ("workload", "variant")}
-    return _array(columns, variants.codes, variants.values, workload, clock, metric, new_tokens, by_lives, quantile)
+    return _array(columns, variants.codes, variants.values, workload, clock, metric, new_tokens, quantile)
 
 
 def log_times_of_rounds(
@@ -127,7 +124,6 @@ def log_times_of_rounds(
     clock: Clock,
     metric: Metric = "time",
     new_tokens: int = 2,
-    by_lives: bool = False,
     quantile: float | None = None,
 ) -> LogTimes:
     """The same for a few rounds of one workload, as the measuring loop has them. Where only ratios count, `new_tokens`
@@ -143,7 +139,7 @@ def log_times_of_rounds(
         "process": np.array([each.process for each, _ in samples], dtype=np.int64),
         "round": np.array([each.number for each, _ in samples], dtype=np.int64),
     }
-    return _array(columns | of_round, codes, names, taken[0].workload, clock, metric, new_tokens, by_lives, quantile)
+    return _array(columns | of_round, codes, names, taken[0].workload, clock, metric, new_tokens, quantile)
 
 
 def _array(
@@ -154,16 +150,13 @@ def _array(
     clock: Clock,
     metric: Metric,
     new_tokens: int,
-    by_lives: bool,
     quantile: float | None,
 ) -> LogTimes:
     keys = np.stack([columns["process"], columns["round"], columns["sub_round"]], axis=1).astype(np.int64)
     sub_rounds, of_sample = np.unique(keys, axis=0, return_inverse=True)  # in order of process, round, sub-round
-    together = sub_rounds[:, : 1 if by_lives else 2]
-    rounds, first, row = np.unique(together, axis=0, return_index=True, return_inverse=True)
-    row = row.reshape(-1)
-    place = np.arange(len(sub_rounds)) - first[row]  # which sub-round of its round or life
-    shape = (len(rounds), int(place.max(initial=-1)) + 1, len(names))
+    processes, first, row = np.unique(sub_rounds[:, 0], return_index=True, return_inverse=True)
+    place = np.arange(len(sub_rounds)) - first[row]  # which sub-round of its process
+    shape = (len(processes), int(place.max(initial=-1)) + 1, len(names))
     where = (row[of_sample.reshape(-1)], place[of_sample.reshape(-1)], codes)
     if len(codes) > len(np.unique(np.ravel_multi_index(where, shape))):
         raise ValueError(f"{workload}: a variant has two samples in one sub-round")
@@ -173,30 +166,30 @@ def _array(
     logs[where] = np.log(times, where=positive, out=np.full(times.shape, -np.inf))
     faults[where] = np.where(columns["repeats"] > 0, columns["faults"] / np.maximum(columns["repeats"], 1), 0.0)
     wall_ns[where] = columns["wall_ns"]
-    rounds_of = tuple((int(process), int(number)) for process, number, _ in sub_rounds[first])
-    return LogTimes(names, rounds_of, logs, faults, wall_ns, quantile)
+    starts = tuple((int(process), int(number)) for process, number, _ in sub_rounds[first])
+    return LogTimes(names, starts, logs, faults, wall_ns, quantile)
 
 
-# -- one number a round ------------------------------------------------------------------------------------------------
+# -- one number a process ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class WholeRounds:
-    """The rounds in which some variants are all timed, in order of (process, round), one number a variant."""
+class WholeProcesses:
+    """The processes in which some variants are all timed, in their order, one number a variant."""
 
-    rounds: tuple[tuple[int, int], ...]
-    logs: NDArray[np.float64]  # [round, variant], median (or the quantile) over the sub-rounds that have them all
-    faults: NDArray[np.float64]  # mean over rounds of the median page faults a call, by variant
-    incomplete: int  # rounds that have some of them, and no sub-round that has all
-    invalid: int  # rounds left out because a time was not positive
+    starts: tuple[tuple[int, int], ...]  # (process, its first round)
+    logs: NDArray[np.float64]  # [process, variant], median (or the quantile) over the sub-rounds that have them all
+    faults: NDArray[np.float64]  # mean over processes of the median page faults a call, by variant
+    incomplete: int  # processes that have some of them, and no sub-round that has all
+    invalid: int  # processes left out because a time was not positive
     seconds: float  # wall time of the samples behind them
 
 
-def whole_rounds(times: LogTimes) -> WholeRounds:
-    """Reduce the array to the rounds in which all of its variants are timed; see `LogTimes.of` to choose them."""
+def whole_processes(times: LogTimes) -> WholeProcesses:
+    """Reduce the array to the processes in which all of its variants are timed; see `LogTimes.of` to choose them."""
     kept, valid, paired = _kept(times)
-    return WholeRounds(
-        rounds=tuple(each for each, good in zip(times.rounds, valid, strict=True) if good),
+    return WholeProcesses(
+        starts=tuple(each for each, good in zip(times.starts, valid, strict=True) if good),
         logs=_central(times.logs, kept, times.quantile)[valid],
         faults=_faults(times, kept, valid),
         incomplete=int((~np.isnan(times.logs).all(axis=(1, 2)) & ~paired).sum()),
@@ -207,24 +200,24 @@ def whole_rounds(times: LogTimes) -> WholeRounds:
 
 @dataclass(frozen=True)
 class Differences:
-    """Rounds of one comparison."""
+    """One comparison, a number a process."""
 
-    # log t_baseline - log t_variant, one a round, in order of (process, round): the median over its sub-rounds, or the
-    # difference of their quantiles
+    # log t_baseline - log t_variant, in the order of the processes: the median over their sub-rounds, or the difference
+    # of their quantiles
     values: NDArray[np.float64]
     seconds: float  # wall time of the samples behind them, both sides
-    # minor page faults a call, mean over rounds; counted as time is (median over a round's pairs), so that a fault in a
-    # few of them counts as little as it weighs
+    # minor page faults a call, mean over processes; counted as time is (median over the pairs of each), so that a fault
+    # in a few of them counts as little as it weighs
     faults_baseline: float
     faults_variant: float  # likewise
-    invalid_share: float  # of the rounds with both sides, those left out because a time was not positive
+    invalid_share: float  # of the processes with both sides, those left out because a time was not positive
     call_baseline_ns: float = math.nan  # typical time of a call
     call_variant_ns: float = math.nan  # likewise
 
 
 def differences(times: LogTimes, *, baseline: str, variant: str) -> Differences:
-    """Pair the samples of two variants: sub-rounds in which a side is missing are skipped, a round with a time that is
-    not positive is left out whole."""
+    """Pair the samples of two variants: sub-rounds in which a side is missing are skipped, a process with a time that
+    is not positive is left out whole."""
     sides = times.of((baseline, variant))
     kept, valid, paired = _kept(sides)
     if not valid.any():
@@ -282,7 +275,7 @@ def spread(times: LogTimes, *, baseline: str, variant: str) -> LifeSpread | None
 
 
 def time_differences(times: LogTimes, *, variant: str, baseline: str | None = None) -> NDArray[np.float64]:
-    """Nanoseconds a call of the variant (less those of the baseline), one number a round: the sub-rounds' median."""
+    """Nanoseconds a call of the variant (less those of the baseline), one number a process: its sub-rounds' median."""
     sides = times.of((variant,) if baseline is None else (variant, baseline))
     kept, valid, _ = _kept(sides)
     ns = np.exp(sides.logs)
@@ -291,7 +284,7 @@ def time_differences(times: LogTimes, *, variant: str, baseline: str | None = No
 
 
 def _kept(times: LogTimes) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
-    """[round, sub-round] that count; [round] that are valid; [round] with a sub-round that has all variants."""
+    """[process, sub-round] that count; [process] that are valid; [process] with a sub-round that has all variants."""
     there: NDArray[np.bool_] = np.all(~np.isnan(times.logs), axis=2)
     paired: NDArray[np.bool_] = np.any(there, axis=1)
     invalid: NDArray[np.bool_] = np.any(there & np.any(np.isneginf(times.logs), axis=2), axis=1)
@@ -302,7 +295,7 @@ def _kept(times: LogTimes) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArra
 def _central(
     values: NDArray[np.float64], kept: NDArray[np.bool_], quantile: float | None = None
 ) -> NDArray[np.float64]:
-    """[round, variant]: the median or quantile over the sub-rounds that count, NaN for a round without."""
+    """[process, variant]: the median or quantile over the sub-rounds that count, NaN for a process without."""
     central = np.full((values.shape[0], values.shape[2]), np.nan)
     some = kept.any(axis=1)
     if some.any():

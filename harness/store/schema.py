@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
     Field,
@@ -58,6 +58,10 @@ from .machine_schema import Machine, Spending
 from .sitting_schema import Apart, LostLife, SideEnvironment, Sitting, Sources
 
 FORMAT = 1  # of the run folder; a reader refuses any other
+
+LIFE: Final = "life"
+"""The `unit` of a run: each of its values is of a process of its own. In runs of earlier versions a process gave many
+values; they have no `unit`, and a reader refuses them."""
 
 
 class Workload(Shape):
@@ -247,7 +251,7 @@ class Manifest(Shape):
     sources: Annotated[Sources | None, says("the code, so that a run that goes on is still one run")] = None
     passes: Annotated[list[Text], says("metrics whose pass was made")] = []
     alpha: Annotated[Alpha, says("chance that a verdict is wrong")] = 0.01
-    unit: Annotated[Text, says('what gives one log ratio: "life" (a process of its own), "round"')] = "round"
+    unit: Annotated[Literal["life"], says('"life": each of its values is of a process of its own')] = LIFE
     ad_hoc: Annotated[list[tuple[Text, Text]], says("pairs [baseline, variant] that --compare asked for")] = []
     fail_if: Annotated[list[Condition], says('when it fails, such as "slower:5"')] = []
     dispute: Annotated[StoredDispute, says("what is asked about the claims, as `dispute.toml` has it")] = Dispute()
@@ -260,16 +264,6 @@ class Manifest(Shape):
     experiments: Annotated[list[ExperimentRecord], says("one entry for each workload")] = []
     excluded: Annotated[list[Excluded], says("variants that were excluded on every workload")] = []
     noise: Annotated[Noise | None, says("its controls; only once it was judged")] = None
-
-    @property
-    def is_of_lives(self) -> bool:
-        """Whether each of its values is of a process of its own."""
-        return self.unit == "life"
-
-    @property
-    def counted(self) -> str:
-        """What its values are called."""
-        return "lives" if self.is_of_lives else "rounds"
 
     @property
     def device_kind(self) -> str:
@@ -308,7 +302,7 @@ class WorkloadResult:
 
 @dataclass(frozen=True)
 class OverLives(Mean):
-    """The trimmed mean of a log ratio over lives, by which two runs are compared."""
+    """The trimmed mean of a log ratio over processes, by which two runs are compared."""
 
     centre: Annotated[Log, says("the mean")]
     error: Annotated[Amount, Field(gt=0), says("its standard error")]
@@ -331,7 +325,7 @@ class RelativeTime:
     rounds: Annotated[Count, says("number of rounds")]
     unstable: Annotated[StrictBool, says("whether the ratio drifted while it was measured")]
     faults: Annotated[Number, says("page faults a call, more than those of the reference")]
-    over_lives: Annotated[OverLives | None, says("the same over lives; null: the run is not made of lives")] = None
+    over_lives: Annotated[OverLives | None, says("its mean over processes; null: fewer than two")] = None
 
     @property
     def interval(self) -> Interval:

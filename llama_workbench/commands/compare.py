@@ -27,12 +27,11 @@ table also has instructions (runs with --count-instructions), memory (runs with 
 \b
 Exit codes:
 
-A time is a regression if the whole interval of the slow-down is above the threshold. The threshold is 2.5 % between
-two runs that were timed in many processes each. The interval then includes the run-to-run variation of unchanged
-code, if that was measured (workbench sessions), by the same version of the workbench or by different ones. If not, the
-interval must also be above a tolerance: 3.3 % for functions that one version measured; else 9 %, or 19 % for a call
-that is more than twice as long or as short as the reference benchmark, or 50 % for one less than a twentieth as long.
-The same tolerance holds between other runs, whose threshold is 5 %. To detect less, time old and new code in one run:
+A time is a regression if the whole interval of the slow-down is above the threshold of 2.5 %. The interval includes
+the run-to-run variation of unchanged code, if that was measured (workbench sessions), by the same version of the
+workbench or by different ones. If not, the interval must also be above a tolerance: 3.3 % for functions that one
+version measured; else 9 %, or 19 % for a call that is more than twice as long or as short as the reference benchmark,
+or 50 % for one less than a twentieth as long. To detect less, time old and new code in one run:
 pytest --benchmark --compare OLD NEW --fail-if slower:5
 
 Instructions and memory: more than the threshold is a regression. Operations: any change.
@@ -76,7 +75,7 @@ Examples:
     {
         VerbExit.DONE: "no regression",
         VerbExit.AGAINST: "a regression, by a metric of the gate (time, unless --gate or pyproject.toml names others)",
-        VerbExit.COULD_NOT: "cannot tell: nothing in common, another machine or device, too few rounds; or an error",
+        VerbExit.COULD_NOT: "cannot tell: nothing in common, another machine or device, too few processes; or an error",
     },
 )
 
@@ -91,7 +90,7 @@ def command(
     threshold: Annotated[
         float | None,
         typer.Option(
-            metavar="PERCENT", help="Percent more time that is a regression, for all variants. [default: 2.5 or 5]"
+            metavar="PERCENT", help="Percent more time that is a regression, for all variants. [default: 2.5]"
         ),
     ] = None,
     gate: Annotated[
