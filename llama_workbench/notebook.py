@@ -154,7 +154,7 @@ class Compared:
     @cached_property
     def why(self) -> str:
         """Where the difference is: "mostly in normalise (a.py:17): 5.5 of the 6.2 ms saved a call". Empty where there
-        is none, or nobody could look."""
+        is none, or no one could look."""
         from .harness.report.causes import explanations_in, why
 
         try:

@@ -196,7 +196,7 @@ def right(trial: dict[str, Any]) -> bool:
 
 def table(known: list[dict[str, Any]]) -> str:
     """In Markdown: how often each kind was told rightly, and what it took."""
-    lines = ["| planted | told rightly | seconds |", "|---|---|---|"]
+    lines = ["| injected | found | seconds |", "|---|---|---|"]
     for kind in PLANTED:
         here = [trial for trial in known if trial["kind"] == kind]
         if here:

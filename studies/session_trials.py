@@ -139,7 +139,7 @@ def with_lives(sessions: Sequence[Session]) -> list[Standings]:
 
 def shift_table(known: Sequence[Session]) -> str:
     """In Markdown: what sessions differ by beyond their lives, a line for each kind and variant."""
-    lines = ["| measured | by | variant | sessions | lives | within (s.e.) | between (s.d.) | at most (95 %) |"]
+    lines = ["| measured | by | variant | sessions | processes | within (s.e.) | between (s.d.) | at most (95 %) |"]
     lines.append("|---|---|---|---|---|---|---|---|")
     for kind, same in product(dict.fromkeys(each.kind for each in known), (True, False)):
         runs = with_lives(of_kind(known, kind, same_code=same))

@@ -325,7 +325,7 @@ def halves(known: Sequence[Trial]) -> str:
             if max(one.ends[0], other.ends[0]) > min(one.ends[1], other.ends[1])
         ]
         named = f" ({'; '.join(apart)})" if apart else ""
-        lines.append(f"- {cpu}: of {len(both)} shares, {len(apart)} with intervals that have no common point{named}.")
+        lines.append(f"- {cpu}: of {len(both)} shares, {len(apart)} with intervals that do not overlap{named}.")
     return "\n".join(lines) + "\n"
 
 

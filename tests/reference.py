@@ -80,8 +80,8 @@ def _python() -> Iterator[str]:
     """A section for each function and class, with what each of its tables has."""
     for function in (llama_workbench.open, llama_workbench.compare):
         name = function.__name__
-        yield f"## llama_workbench.{name}\n\n```text\n{name}{inspect.signature(function)}\n```"
-        yield inspect.getdoc(function) or ""
+        text = f"{name}{inspect.signature(function)}\n\n{inspect.getdoc(function)}"
+        yield f"## llama_workbench.{name}\n\n```text\n{text}\n```"
     for kind in (notebook.OpenRun, notebook.Compared):
         yield f"## {kind.__name__}\n\n{inspect.getdoc(kind)}"
         for name, member in vars(kind).items():

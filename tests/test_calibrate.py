@@ -369,11 +369,12 @@ def test_rates_are_of_verdicts_given_and_by_sort() -> None:
     ]
     found = {each.name: each for each in rows(trials)}
     assert [*found] == [
-        "all", "functions", "functions, twins", "functions, +5 % work", "models", "models, identical", "quiet", "busy",
-        "on CPU", "case texts", "case words", "case fast", "twins: keys", "twins: globals", "twins: order",
+        "all", "functions", "functions, equivalent rewrite", "functions, +5 % work", "models", "models, identical",
+        "quiet", "busy", "on CPU", "case texts", "case words", "case fast", "rewrite: keys", "rewrite: globals",
+        "rewrite: order",
     ]  # fmt: skip
     assert (found["all"].trials, found["all"].given, found["all"].wrong) == (5, Rate(3, 5), Rate(1, 3))
-    assert (found["functions, twins"].wrong, found["twins: keys"].wrong) == (Rate(1, 2), Rate(0, 1))
+    assert (found["functions, equivalent rewrite"].wrong, found["rewrite: keys"].wrong) == (Rate(1, 2), Rate(0, 1))
     assert (found["busy"].wrong, found["quiet"].wrong) == (Rate(1, 1), Rate(0, 2))
     assert found["functions, +5 % work"].found == Rate(1, 2) and found["all"].fired == Rate(1, 5)
     assert found["models"].seconds is None and found["functions"].seconds == 12.0
@@ -440,7 +441,7 @@ def test_rates_of_pairs_count_those_that_can_say_something() -> None:
     ]
     found = pair_row("x", pairs_of(trials))
     assert (found.pairs, found.apart, found.contradicted) == (4, Rate(1, 3), Rate(1, 3))
-    assert "| functions, twins | 4 | 33 [0.84, 90.6] | 33 [0.84, 90.6] |" in in_tables(trials)
+    assert "| functions, equivalent rewrite | 4 | 33 [0.84, 90.6] | 33 [0.84, 90.6] |" in in_tables(trials)
     told = in_a_paragraph(trials)
     assert "4 comparisons were measured twice. Pairs of intervals that do not overlap: 1 of 3: 33.3 %" in told
 

@@ -206,8 +206,8 @@ def test_the_page_tells_how_often_verdicts_are_wrong(page: Opener, tmp_path: Pat
     assert not app.exception
     assert "2 comparisons had a known outcome; 0 of them ran beside other load. 2 got a verdict" in everything(app)
     rates = next(frame.value for frame in app.dataframe if "of these wrong, %" in frame.value)
-    pairs = next(frame.value for frame in app.dataframe if "no common point, %" in frame.value)
-    assert rates["of these wrong, %"][0] == "0 [0, 84]" and pairs["no common point, %"][0] == "0 [0, 97.5]"
+    pairs = next(frame.value for frame in app.dataframe if "do not overlap, %" in frame.value)
+    assert rates["of these wrong, %"][0] == "0 [0, 84]" and pairs["do not overlap, %"][0] == "0 [0, 97.5]"
     (tmp_path / FILE).write_text('{"machine": {}}\n')  # of an older workbench
     assert "not a file of trials" in everything(page(tmp_path, run="one"))
 

@@ -79,6 +79,28 @@ def test_every_page_can_be_reached_from_the_list_of_pages() -> None:
     assert all(f" {named(page)}\n" in site for page in PAGES)
 
 
+QUOTED = "gallery|verdicts|headlines|metrics"
+"""Blocks with words of claims and of code, as a run or a module has them."""
+
+
+@pytest.mark.parametrize(
+    "document", [each for each in DOCUMENTS if each.stem not in ("CHANGELOG", "file-format")], ids=named
+)
+def test_no_document_has_a_retired_word(document: Path) -> None:
+    """The glossary lists them. Code is left out, and the page that has the names of a run's files."""
+    told, _, listed = (
+        (ROOT / "docs" / "reference" / "glossary.md").read_text(encoding="utf-8").partition("## Retired words")
+    )
+    retired = {word for row in re.findall(r"(?m)^\| ([a-z, ]+) \| .+ \|$", listed) for word in row.split(", ")} - {
+        "retired"
+    }
+    assert {"lives", "yardstick", "control", "payload"} <= retired
+    text = told if document.stem == "glossary" else document.read_text(encoding="utf-8")
+    text = re.sub(rf"(?s)<!-- ({QUOTED}):begin -->.*?<!-- \1:end -->", "", text)
+    text = re.sub(r"`[^`\n]*`|\]\([^)]*\)|<!--.*?-->", " ", without_code(text))
+    assert not re.findall(rf"(?i)\b(?:{'|'.join(sorted(retired))})\b(?!\.\w)", text)
+
+
 def test_readme_is_short() -> None:
     assert len(README.read_text(encoding="utf-8").split()) <= 1100
 

@@ -364,8 +364,8 @@ def test_an_open_effect_says_how_long_it_would_take() -> None:
     assert found.verdict == "inconclusive"
     assert found.said == ("the interval lies on both sides of 1.01×",)
     assert 0 < found.seconds_more < math.inf
-    assert combine([found])[1].startswith("not settled: the interval lies on both sides of 1.01×; about ")
-    assert combine([found])[1].endswith(" more would settle it")
+    assert combine([found])[1].startswith("not decided: the interval lies on both sides of 1.01×; about ")
+    assert combine([found])[1].endswith(" more would decide it")
     assert math.isnan(effect(normal(0.006, sd=0.01, n=40), region).seconds_more), "nobody knows what a value takes"
     few = effect(normal(0.0, n=5), region, further=Further(2.0))
     assert few.said == ("too few rounds for an interval",)
@@ -389,12 +389,12 @@ def test_many_open_effects_have_one_reason_together() -> None:
     verdict, reason = combine(effects)
     assert verdict == "inconclusive"
     assert reason == (
-        "not settled: the interval lies on both sides of 1.01×; about 20 s more would settle w0, about 5 min all"
+        "not decided: the interval lies on both sides of 1.01×; about 20 s more would decide w0, about 5 min all"
     ), "workloads are measured one after the other"
     nearly = [*effects[:2], replace(effects[2], seconds_more=1.0)]
-    assert combine(nearly)[1].endswith("; less than 10 s more would settle w2, about 61 s all")
+    assert combine(nearly)[1].endswith("; less than 10 s more would decide w2, about 61 s all")
     beyond = [*effects[:2], replace(effects[2], seconds_more=math.inf)]
-    assert combine(beyond)[1].endswith(f"about 20 s more would settle w0, about 60 s 2 of 3; {AT_A_LIMIT} (w2)")
+    assert combine(beyond)[1].endswith(f"about 20 s more would decide w0, about 60 s 2 of 3; {AT_A_LIMIT} (w2)")
 
 
 def test_values_before_the_first_interval_are_known() -> None:
@@ -581,11 +581,11 @@ def verdicts(*words: str, reasons: Sequence[str] = ()) -> list[Effect]:
         (["refuted", "refuted"], "refuted", "outside the claimed range on w0, w1"),
         (["supported", "refuted", "refuted"], "depends", "supported on w0; refuted on w1, w2"),
         (["supported", "refuted", "inconclusive"], "depends", "supported on w0; refuted on w1; inconclusive: w2"),
-        (["supported", "inconclusive"], "inconclusive", "not settled: inconclusive on w1; supported on w0"),
-        (["refuted", "not evidence"], "inconclusive", "not settled: not evidence on w1; refuted on w0"),
-        (["inconclusive", "inconclusive"], "inconclusive", "not settled: inconclusive"),
+        (["supported", "inconclusive"], "inconclusive", "not decided: inconclusive on w1; supported on w0"),
+        (["refuted", "not evidence"], "inconclusive", "not decided: not evidence on w1; refuted on w0"),
+        (["inconclusive", "inconclusive"], "inconclusive", "not decided: inconclusive"),
         (["not evidence", "not evidence"], "not evidence", "w0, w1 (not evidence)"),
-        (["not evidence", "inconclusive"], "inconclusive", "not settled: not evidence on w0; inconclusive on w1"),
+        (["not evidence", "inconclusive"], "inconclusive", "not decided: not evidence on w0; inconclusive on w1"),
     ],
 )
 def test_a_part_follows_from_its_effects(words: list[str], verdict: str, reason: str) -> None:
@@ -612,7 +612,7 @@ def test_a_comparison_follows_from_its_effects(words: list[str], verdict: str) -
 
 def test_reasons_and_baselines_are_named() -> None:
     effects = verdicts("inconclusive", "not evidence", reasons=["too noisy", "gates failed"])
-    assert combine(effects)[1] == "not settled: too noisy on w0; gates failed on w1"
+    assert combine(effects)[1] == "not decided: too noisy on w0; gates failed on w1"
     effects = verdicts("supported", "refuted")
     effects[1] = replace(effects[1], workload="w0", baseline="other")
     assert combine(effects) == ("depends", "supported on w0 against old; refuted on w0 against other")
@@ -802,7 +802,7 @@ def test_an_interrupted_run_is_judged_by_what_it_has() -> None:
     evidence = evidence_from_manifest(manifest_of(run), table_of(frame))
     [verdict] = judge_claims([claim("a", "b", faster_than_percent=1)], evidence)
     assert verdict.verdict == "inconclusive"
-    assert verdict.reason == "not settled: no rounds were measured on b; supported on a"
+    assert verdict.reason == "not decided: no rounds were measured on b; supported on a"
 
 
 def test_what_had_no_round_at_all_was_not_tested_and_is_not_open() -> None:

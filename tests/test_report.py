@@ -118,7 +118,7 @@ def test_every_verdict_word_occurs_with_its_effects(run: RunFolder) -> None:
             line = rf"^ +{effect.workload} +{numbers} +{word} +40 +{effect.seconds:.1f} s$"
             assert re.search(line, text, re.M), line
             assert f"{effect.baseline} → {effect.variant}\n" in text
-    assert "not settled: the interval lies on both sides of 1.085" in text
+    assert "not decided: the interval lies on both sides of 1.085" in text
     assert "supported on prefill-15m-t128; refuted on prefill-7b-1layer-t128" in text
     assert "\ninconclusive ·" not in text
     assert "Identical code: no difference found in 7 checks; all within " in text
@@ -226,7 +226,7 @@ def test_a_warning_that_several_effects_share_is_told_once() -> None:
 
 def test_what_the_reason_says_is_not_repeated_for_each_effect() -> None:
     effects = [an_effect(workload=name, reason="the interval includes 1.01", notes=[f"{name} is hot"]) for name in "ab"]
-    reason = "not settled: the interval includes 1.01; about 20 s more would settle a"
+    reason = "not decided: the interval includes 1.01; about 20 s more would decide a"
     text = printed([a_verdict(*effects, verdict="inconclusive", reason=reason)], {})
     assert text.count("the interval includes 1.01") == 1 and f"  {reason}\n" in text
     assert "! a is hot\n" in text and "! b is hot\n" in text

@@ -64,12 +64,12 @@ def test_in_hindsight_a_figure_has_the_least_threshold_that_calls_hardly_any_of_
 
 def test_the_later_half_of_the_trials_is_put_against_the_earlier_one() -> None:
     early = [trial(0, number, NOTHING, SLOWER) for number in range(20)]
-    assert halves([*early, *early]) == "- A: of 2 shares, 0 with intervals that have no common point.\n"
+    assert halves([*early, *early]) == "- A: of 2 shares, 0 with intervals that do not overlap.\n"
     late = [trial(0, number, NOTHING, NOTHING) for number in range(20)]
     apart = (
         "timeit, best, 5 % apart, 0 % more work: 20 of 20: 100.0 % [83.2, 100.0] and then 0 of 20: 0.0 % [0.0, 16.8]"
     )
-    assert halves([*early, *late]) == f"- A: of 2 shares, 1 with intervals that have no common point ({apart}).\n"
+    assert halves([*early, *late]) == f"- A: of 2 shares, 1 with intervals that do not overlap ({apart}).\n"
 
 
 def test_every_rule_says_what_its_figure_is() -> None:

@@ -68,7 +68,7 @@ def _open_reason(effects: Sequence[Effect], settled: Mapping[Word, Sequence[str]
     parts = [next(iter(causes)) if same else "; ".join(f"{why} on {', '.join(where)}" for why, where in causes.items())]
     parts += filter(None, [time_to_settle(open_)])
     parts += [f"{word} on {', '.join(where)}" for word, where in settled.items()]
-    return f"not settled: {'; '.join(parts)}"
+    return f"not decided: {'; '.join(parts)}"
 
 
 MOMENT_S = 10.0
@@ -77,7 +77,7 @@ MOMENT_S = 10.0
 MOST_SECONDS = 4 * 3600.0
 """Longer than this nobody would measure for one effect."""
 
-AT_A_LIMIT = "may not be settled by time: as much as this varies, the difference lies too near a limit"
+AT_A_LIMIT = "more time may not decide it: as much as this varies, the difference lies too near a limit"
 """Of an effect whose interval may end on neither side of it for as long as anybody measures."""
 
 TOO_LONG = f"more than {duration(MOST_SECONDS)} would be needed"
@@ -131,7 +131,7 @@ def time_to_settle(effects: Sequence[Effect]) -> str:
     needs = ToSettle.of(effects)
     texts = []
     if soon := needs.settles:
-        text = f"{about(soon[0].seconds_more)} more would settle {soon[0].workload if len(effects) > 1 else 'it'}"
+        text = f"{about(soon[0].seconds_more)} more would decide {soon[0].workload if len(effects) > 1 else 'it'}"
         if len(soon) > 1:
             count = "all" if len(soon) == len(effects) else f"{len(soon)} of {len(effects)}"
             text += f", {about(clock_seconds(soon))} {count}"

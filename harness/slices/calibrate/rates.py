@@ -1,4 +1,4 @@
-"""What trials say: how often a verdict was wrong, how often planted work was found, and how often two runs of one
+"""What trials say: how often a verdict was wrong, how often injected work was found, and how often two runs of one
 comparison disagree."""
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ Sort = tuple[int, int, int, str]
 
 def work_text(trial: Trial) -> str:
     """What was done to one side, in words."""
-    return f"+{trial.percent} % work" if trial.percent else trial.work
+    return f"+{trial.percent} % work" if trial.percent else trial.work.replace(TWINS, "equivalent rewrite")
 
 
 def _sorts(trial: Trial) -> list[Sort]:
@@ -184,7 +184,7 @@ def _sorts(trial: Trial) -> list[Sort]:
         (2, int(trial.busy), 0, "busy" if trial.busy else "quiet"),
         (2, 2, 0, f"on {trial.machine.partition(',')[0]}"),
         (3, kind, 0, f"case {trial.case}"),
-        *((4, every.index(each), 0, f"twins: {each}") for each in trial.clothes),
+        *((4, every.index(each), 0, f"rewrite: {each}") for each in trial.clothes),
     ]
 
 
@@ -215,10 +215,10 @@ RATE_HEADINGS = (
     "found, %",
     "half width",
 )
-PAIR_HEADINGS = ("pairs of runs of", "n", "no common point, %", "other words, %")
+PAIR_HEADINGS = ("pairs of runs of", "n", "do not overlap, %", "another verdict, %")
 EXPLAINED = (
-    "In brackets: exact 95 % interval. Truth outside: of the intervals. Found: planted work that was called on the "
-    "right side; of the same work, the same within 1 %. Half width: median of the intervals. Other words: of two "
+    "In brackets: exact 95 % interval. Truth outside: of the intervals. Found: injected work that was called on the "
+    "right side; of the same work, the same within 1 %. Half width: median of the intervals. Another verdict: of two "
     "verdicts."
 )
 
