@@ -23,14 +23,13 @@ from llama_workbench.harness.evidence.effect import UNSTABLE
 from llama_workbench.harness.evidence.evidence import Evidence, evidence_from_manifest
 from llama_workbench.harness.judge.verdicts import judge_ad_hoc
 from llama_workbench.harness.metrics.attribution import GRID, METRIC, Grid, attribute
-from llama_workbench.harness.metrics.scaling import position_slope
 from llama_workbench.harness.report.causes import explanations_in
 from llama_workbench.harness.report.comparison import Screen, screens
 from llama_workbench.harness.spec.comparison import Comparison, Metric
 from llama_workbench.harness.spec.table import Table
 from llama_workbench.harness.spec.words import Cause
 from llama_workbench.harness.stats.confidence import Interval, LookPlan, running_bounds, running_interval
-from llama_workbench.harness.stats.samples import Clock, call_times_ns, time_differences
+from llama_workbench.harness.stats.samples import Clock, call_times_ns
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.files import CLAIMS, VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
@@ -40,7 +39,6 @@ from llama_workbench.harness.store.verdict_schema import Effect
 from . import data
 from .attribution import Cell, Measured
 from .definitions import Definition
-from .scaling import Series
 
 
 def read_evidence(run: data.Run, variants: Collection[str] | None = None) -> Evidence:
@@ -194,36 +192,6 @@ def read_screens(run: data.Run, claim: str, part: str, explained: bool = False) 
         return []
     all_screens = screens(folder, asked, read_evidence(run, sides))
     return [screen for screen in all_screens if screen.explained is not None or not explained]
-
-
-# -- an effect over sizes --------------------------------------------------------------------------------------------
-
-
-def costs(series: Series, evidence: Evidence, alpha: float) -> dict[float, Effect]:
-    """t_baseline - t_variant a call by size; each interval holds with confidence 1 - `alpha`, as that of a ratio."""
-    variant, baseline = series.variant, series.baseline
-    costs = {}
-    for size, effect in series.effects.items():
-        times = evidence.times(effect.workload, variant, baseline)
-        values = -time_differences(times, variant=variant, baseline=baseline)
-        interval = running_interval(values, evidence.design.plan(effect.workload, alpha))
-        ends = (interval.centre, interval.low, interval.high)
-        us, low, high = (end / 1e3 for end in ends)
-        costs[size] = replace(effect, unit="µs", ratio=us, low=low, high=high, rounds=interval.n)
-    return costs
-
-
-def slopes(series: Series, evidence: Evidence, alpha: float) -> list[Interval]:
-    """Nanoseconds a further position: baseline, variant, difference, all at once at `alpha`; empty for other axes."""
-    if series.axis != "position":
-        return []
-    workloads = {int(size): effect.workload for size, effect in series.effects.items()}
-    both = (series.baseline, series.variant)
-    clocks = {evidence.clocks.of(workload, *both) for workload in workloads.values()}
-    clock: Clock = next(iter(clocks)) if len(clocks) == 1 else "wall"
-    times = {size: evidence.times(workload, *both, clock=clock) for size, workload in workloads.items()}
-    sides = ((series.baseline, None), (series.variant, None), (series.variant, series.baseline))
-    return [position_slope(times, variant=variant, alpha=alpha / 3, baseline=baseline) for variant, baseline in sides]
 
 
 # -- a grid ------------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from ..spec.hypotheses import Names
 from ..spec.words import Cause, Word
 from ..stats.confidence import Interval, Level, running_interval
 from ..stats.dependence import is_dependent
-from ..stats.samples import time_differences
+from ..stats.samples import call_ns
 from ..store.verdict_schema import Effect
 from .base import GainHypothesis, IntervalMetric
 
@@ -99,7 +99,7 @@ def _share(evidence: Evidence, variant: str, top: str, parts: Sequence[str], lev
 
 def _shares(evidence: Evidence, variant: str, top: str, parts: Sequence[str]) -> NDArray[np.float64]:
     """The same, one a process."""
-    series = [time_differences(evidence.times(name, variant), variant=variant) for name in parts]
+    series = [call_ns(evidence.times(name, variant)) for name in parts]
     processes = min(map(len, series))
     calls_ns = np.stack([values[:processes] for values in series])  # [parts, processes]
     return np.asarray(100 * calls_ns[list(parts).index(top)] / calls_ns.sum(axis=0), dtype=np.float64)

@@ -1,5 +1,5 @@
-"""How gains and times scale: whether a gain grows with size, or with the number of layers, how a time grows with the
-position in the context, and where over the width of a model an effect is lost.
+"""How gains scale: whether a gain grows with size, or with the number of layers, and where over the width of a model an
+effect is lost.
 
 A trend needs the intervals of all its lengths to hold at once, so they share alpha: whenever they hold, so does what is
 concluded from them, however they depend on each other.
@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
-import numpy as np
 from pydantic import Field
 
 from ..evidence.effect import DEPENDENT, TOO_FEW
@@ -24,8 +23,7 @@ from ..spec.experiments import Target
 from ..spec.hypotheses import Names
 from ..spec.regions import Region
 from ..spec.words import Cause, Word
-from ..stats.confidence import Interval, running_interval
-from ..stats.samples import LogTimes, time_differences
+from ..stats.confidence import Interval
 from ..store.verdict_schema import Effect
 from .base import GainHypothesis, Judged, Metric, no_value
 
@@ -84,31 +82,6 @@ def trend(gains: Sequence[tuple[float, Interval]], region: Region) -> Trend:
     if falls:
         reason += "; it falls for certain from " + ", ".join(f"{one:g} to {other:g}" for one, other in falls)
     return Trend(exp(rise), exp(low), exp(high), falls, verdict, reason)
-
-
-# -- over the position -------------------------------------------------------------------------------------------------
-
-
-def position_slope(
-    times: Mapping[int, LogTimes], *, variant: str, alpha: float, baseline: str | None = None
-) -> Interval:
-    """Nanoseconds a call takes longer for each position further on, over workloads that differ in the position alone.
-
-    With a `baseline`: the variant's slope less the baseline's, from times of the same processes.
-
-    `times`: earlier tokens of a workload (its `context`) → its log times, two workloads or more. A call's true position
-    is up to 64 further on, about equally on each workload, which moves the line and hardly turns it. The k-th process
-    of every workload makes the k-th line (least squares through the median times); those without partners are left out.
-    Between two variants the difference is taken pair by pair before the fit. Raises ValueError for one position.
-    """
-    if len(times) < 2:
-        raise ValueError(f"a slope needs two or more different positions, not {sorted(times)}")
-    series = [time_differences(each, variant=variant, baseline=baseline) for each in times.values()]
-    processes = min(map(len, series))
-    calls_ns = np.stack([values[:processes] for values in series], axis=1)  # [processes, workloads]
-    x = np.array(list(times), dtype=np.float64)
-    centred = x - x.mean()
-    return running_interval(calls_ns @ centred / (centred @ centred), alpha)
 
 
 # -- over the width ----------------------------------------------------------------------------------------------------

@@ -274,12 +274,10 @@ def spread(times: LogTimes, *, baseline: str, variant: str) -> LifeSpread | None
     return LifeSpread(tuple(map(float, values)), math.sqrt(rest), math.sqrt(clock))
 
 
-def time_differences(times: LogTimes, *, variant: str, baseline: str | None = None) -> NDArray[np.float64]:
-    """Nanoseconds a call of the variant (less those of the baseline), one number a process: its sub-rounds' median."""
-    sides = times.of((variant,) if baseline is None else (variant, baseline))
-    kept, valid, _ = _kept(sides)
-    ns = np.exp(sides.logs)
-    values = ns[:, :, 0] - (ns[:, :, 1] if baseline is not None else 0.0)
+def call_ns(times: LogTimes) -> NDArray[np.float64]:
+    """Nanoseconds a call of the one variant of these times, one number a process: its sub-rounds' median."""
+    kept, valid, _ = _kept(times)
+    values = np.exp(times.logs[:, :, 0])
     return np.nanmedian(np.where(kept, values, np.nan)[valid], axis=1) if valid.any() else np.empty(0)
 
 
