@@ -25,7 +25,6 @@ from llama_workbench.harness.metrics.memory import worker as memory_worker
 from llama_workbench.harness.metrics.memory.metric import (
     METRIC,
     QUANTITIES,
-    _short,
     disagreement,
     memory_results,
 )
@@ -375,20 +374,11 @@ def test_no_bytes_are_claimed_of_tensors_that_are_not_torchs(tiny: Worker, monke
     monkeypatch.setattr(
         memory_worker, "model_variant", lambda worker, name: replace(variants.get("fast"), engine=CANDLE)
     )
-    with pytest.raises(WorkerError, match="only the resident part"):
+    with pytest.raises(WorkerError, match="nobody counts them"):
         memory_held(tiny, T16, "candle_engine")
-    resident = {
-        "planned_lengths": 2,
-        "served": [8, 16],
-        "weights_bytes": 1000,
-        "loaded_bytes": 500,
-        "peak_bytes": [600, 650],
-    }
-    row = {"workload": T16, "variant": "candle_engine", "reason": "only resident", "seconds": 1.0, **resident}
+    row = {"workload": T16, "variant": "candle_engine", "reason": "an engine", "seconds": 1.0}
     found = {finding.subject[1]: finding for finding in memory_results([row])}
-    assert found["resident_of_weights"].value == 15.0
-    assert "150 bytes of peak resident memory" in found["resident_of_weights"].detail
-    assert math.isnan(found["masks_of_weights"].value) and found["masks_of_weights"].reason == "only resident"
+    assert math.isnan(found["masks_of_weights"].value) and found["masks_of_weights"].reason == "an engine"
 
 
 @pytest.mark.parametrize("name", ["team006_after", "transformers_static"])
@@ -445,17 +435,11 @@ def test_what_dies_or_cannot_be_swept_has_its_reason_and_the_rest_goes_on(swept:
     assert "not in this run" in reasons["prefill-15m-t8", "yardstick"]
 
 
-def test_a_sweep_tells_tensors_transients_and_resident_memory(swept: Any) -> None:
+def test_a_sweep_tells_tensors_and_what_they_are_shares_of(swept: Any) -> None:
     record = swept[0][T16, "team006_after"]
     agree(record)
-    assert record["planned_lengths"] == 16
-    assert [entry["tokens"] for entry in record["transients"]] == [16, 8, 4, 2]
-    # At the least, one layer's scores of the longest: 4 heads, 16 x 16.
-    assert record["transients"][0]["peak_bytes"] > 4 * 16 * 16 * 4
-    assert record["transients"][0]["peak_bytes"] > record["transients"][-1]["peak_bytes"]
-    peaks = record["peak_bytes"]
-    assert len(peaks) == 5 and peaks == sorted(peaks)
-    assert record["weights_bytes"] < record["loaded_bytes"] <= peaks[0] < record["loaded_bytes"] + (1 << 30)
+    assert record["planned_lengths"] == 16 == len(record["served"])
+    assert record["weights_bytes"] == 4 * geometries.parameter_count(geometries.get("tiny").config)
 
 
 def test_findings_are_the_bytes_in_percent(swept: Any) -> None:
@@ -477,7 +461,6 @@ def test_findings_are_the_bytes_in_percent(swept: Any) -> None:
     assert of("kept_of_weights").value == of("cache_of_weights").value
     assert of("repacked_of_weights").value == pytest.approx(100 * 2 * 2 * 64 * 64 * 4 / weights)
     assert [of(f"kv_at_{fill}").value for fill in ("eighth", "half", "full")] == [100 * 17 / 16] * 3
-    assert of("transient_of_weights").value > 0 and of("resident_of_weights").value >= 0
     assert of("masks_of_weights").count == 16
     detail = of("masks_of_weights").detail
     assert f"{masks:,} bytes of masks after 16 lengths of up to 16 tokens, weights {weights:,}" in detail
@@ -495,7 +478,6 @@ def test_findings_say_where_the_bytes_are_not_the_computed_ones_and_want_all_len
     record["steps"][-1]["computed"] = None
     assert "policies of this variant are not known" in memory_results([record])[0].detail
     del record["steps"][-1]
-    record["reason"] = _short(record)
+    record["reason"] = "memory gets short: 8 of 16 different lengths served"
     values = {finding.subject[1]: finding for finding in memory_results([record])}
     assert math.isnan(values["masks_of_kv"].value) and "8 of 16 different" in values["masks_of_kv"].reason
-    assert values["transient_of_weights"].value > 0

@@ -135,18 +135,10 @@ def show_policies(here: Sequence[memory.Policy]) -> None:
         text = _policy_sentence(shown, kind)
         blocks.plot(figures.policies(shown, kind, state.colours()), text, "policies")
         longest = max(one.longest for one in shown)
-        counted = (
-            "Dots are the live tensors of the running model; lines are the memory to expect by the policy alone. Where "
-            "dots lie on their line, the policy explains every byte."
-        )
-        if kind == "resident":
-            counted = (
-                "Resident memory is all that a process touches, so no policy computes it; it includes the copies of "
-                "weights that building makes."
-            )
         st.caption(
             f"After serving 1, 2, 4, … prompts of different length, evenly spread up to {longest:,} tokens. "
-            f"{counted} Counted once, exactly: no interval."
+            "Dots are the live tensors of the running model; lines are the memory to expect by the policy alone. Where "
+            "dots lie on their line, the policy explains every byte. Counted once, exactly: no interval."
         )
         blocks.say(text)
     if rows := [_policy_row(one) for one in here if one.steps]:
@@ -184,7 +176,6 @@ def _policy_row(policy: memory.Policy) -> dict[str, object]:
         "keys and values": cell("kv"),
         "RoPE tables": cell("rope"),
         "together, of the weights": total.removesuffix(" of the weights"),
-        "peak resident": words.size(last.measured.get("resident")),
         "weights": words.size(policy.row.weights_bytes),
     }
 

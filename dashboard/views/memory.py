@@ -136,9 +136,8 @@ HELD = {
     "kv": "Keys and values",
     "rope": "RoPE tables",
     "caches": "Masks, keys and values, and RoPE tables",
-    "resident": "Peak resident memory above the weights",
 }
-"""What a sweep shows of each step; all but the last are counted tensors."""
+"""What a sweep shows of each step."""
 
 
 @dataclass(frozen=True)
@@ -165,21 +164,12 @@ class Policy:
 
 def read_policies(run: data.Run) -> list[Policy]:
     """The sweeps of memory_sweep.json. Raises RunError."""
-    rows = RunFolder(run.path).read(MEMORY_SWEEP)
-    return [_policy(row) for row in rows]
+    rows: list[Sweep] = RunFolder(run.path).read(MEMORY_SWEEP)
+    return [Policy(row, tuple(_step(step) for step in row.steps if step.lengths)) for row in rows]
 
 
-def _policy(row: Sweep) -> Policy:
-    peaks = {1 << power: peak for power, peak in enumerate(row.peak_bytes or ())}  # by number of lengths
-    tensors = {len(step.lengths): step for step in row.steps if step.lengths}
-    steps = []
-    for count in sorted(tensors) or peaks:
-        step = tensors.get(count, SweepStep(lengths=[]))
-        measured = _held(step.held)
-        if count in peaks and row.loaded_bytes is not None:
-            measured["resident"] = peaks[count] - row.loaded_bytes
-        steps.append(Step(count, measured, _held(step.computed.held if step.computed else {})))
-    return Policy(row, tuple(steps))
+def _step(step: SweepStep) -> Step:
+    return Step(len(step.lengths), _held(step.held), _held(step.computed.held if step.computed else {}))
 
 
 def _held(kinds: Mapping[str, int]) -> dict[str, float]:

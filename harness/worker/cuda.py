@@ -75,10 +75,6 @@ class Cuda:
         """Memory that this process takes now, on the host, and of tensors on the device."""
         return Cpu().held_bytes() + torch.cuda.memory_allocated()
 
-    def most_held_bytes(self) -> int:
-        """The most memory that tensors ever took on the device (work space of its libraries included)."""
-        return torch.cuda.max_memory_allocated()
-
     def available_bytes(self) -> int:
         """Memory of the device that is available: what is free, and what the allocator keeps for reuse."""
         free, _ = torch.cuda.mem_get_info()

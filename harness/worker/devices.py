@@ -106,12 +106,6 @@ class Cpu:
         with open("/proc/self/statm", "rb") as statm:
             return int(statm.read().split()[1]) * resource.getpagesize()
 
-    def most_held_bytes(self) -> int:
-        """The most it ever took: VmHWM, which starts anew with each program (`ru_maxrss` may be that of the parent)."""
-        with open("/proc/self/status", encoding="ascii") as status:
-            line = next(line for line in status if line.startswith("VmHWM:"))
-        return int(line.split()[1]) * 1024
-
     def available_bytes(self) -> int:
         """Memory that is available without swapping."""
         import psutil

@@ -37,8 +37,6 @@ class Sweep(OfVariant):
     steps: Annotated[list[SweepStep], says("before the first call, and after each")] = []
     fills: Annotated[list[Fill], says("keys and values, by how much of the room is used")] = []
     served: Annotated[list[Size] | None, says("lengths that were called")] = None
-    peak_bytes: Annotated[list[Count] | None, says("most memory of the process, by length")] = None
-    loaded_bytes: Annotated[Count | None, says("memory of the process with the model loaded")] = None
     weights_bytes: Annotated[Count | None, says("bytes of weights")] = None
 
 

@@ -1,11 +1,9 @@
-"""What caching costs in memory: what a variant holds after 1, 2, 4, ... different lengths, and the peaks on the way.
+"""What caching costs in memory: what a variant holds after 1, 2, 4, ... different lengths.
 
     (workload, variant) --run--> memory_sweep.json --memory_results--> exact results, in percent
 
-Two fresh processes for each, side by side: bytes, unlike times, do not change because another process computes. The
-first loads and reads the weights, builds the variant and serves the lengths; its peak resident memory is noted after
-each step (what a variant imports, and what the allocator keeps, included). The second counts tensors, as they are and
-after a `reset`, beside what the policies say there must be, and then the peak of a single warmed-up call.
+A fresh process for each builds the variant, serves the lengths and counts tensors, as they are and after a `reset`,
+beside what the policies say there must be.
 
 The lengths are spread evenly up to the workload's longest. Masks grow with their squares: N lengths up to T hold about
 N/3 times the largest mask, so each doubling of N doubles them in the end.
@@ -52,32 +50,16 @@ def _unfit(measurement: Measurement, book: ExperimentState | None, variant: str)
 
 
 def _sweep(measurement: Measurement, group: Group, book: ExperimentState, variant: str, record: dict[str, Any]) -> None:
-    """Fill in the record, step by step; what a step finds stays when a later one fails."""
+    """Fill in the record."""
     limit = STEP_SECONDS + CALLS * book.call_ns.get(variant, 0.0) / 1e9
-    what = {"workload": book.experiment.workload.name, "variant": variant}
     try:
-        with (
-            closing(measurement.processes.another(group, book, "memory.log")) as resident,
-            closing(measurement.processes.another(group, book, "memory.log")) as counted,
-        ):
-            peaks = resident.begin("memory_peak", limit, **what)
-            try:
-                record.update(counted.ask("memory_held", limit, **what))
-                record["transients"] = counted.ask("memory_transients", limit, **what)
-            except WorkerFailed as failure:
-                record["reason"] = failure.reason
-            record.update(peaks.result())
+        with closing(measurement.processes.another(group, book, "memory.log")) as process:
+            record |= process.ask("memory_held", limit, workload=book.experiment.workload.name, variant=variant)
     except WorkerFailed as failure:
         record["reason"] = failure.reason
-    record["reason"] = record["reason"] or _short(record)
-
-
-def _short(record: Mapping[str, Any]) -> str | None:
-    """Whether either process stopped before all lengths were served, because memory got short; None where none did."""
-    served = min(len(record["served"]), len(record["steps"][-1]["lengths"]))
-    if served == record["planned_lengths"]:
-        return None
-    return f"memory gets short: {served} of {record['planned_lengths']} different lengths served"
+        return
+    if (served := len(record["served"])) < record["planned_lengths"]:
+        record["reason"] = f"memory gets short: {served} of {record['planned_lengths']} different lengths served"
 
 
 def memory_results(rows: Sequence[Mapping[str, Any]]) -> list[ExactResult]:
@@ -96,9 +78,8 @@ def _result(row: Mapping[str, Any], quantity: str) -> ExactResult:
     if not sizes:
         return ExactResult(*subject, math.nan, 0, reason=str(row["reason"]), seconds=seconds)
     served = f"{len(row['served'])} lengths of up to {row['served'][-1]:,} tokens"
-    peak = "resident memory" if row.get("device", "cpu") == "cpu" else "memory of tensors on the device"
-    detail = f"{sizes[-1]:,} bytes {what.format(served, peak=peak)}, {_WHOLE[whole]} {row[whole]:,}{_growth(sizes)}"
-    if "steps" in row and (difference := disagreement(row["steps"][-1])):
+    detail = f"{sizes[-1]:,} bytes {what.format(served)}, {_WHOLE[whole]} {row[whole]:,}{_growth(sizes)}"
+    if difference := disagreement(row["steps"][-1]):
         detail += f"; {difference}"
     return ExactResult(*subject, 100 * sizes[-1] / row[whole], row["planned_lengths"], detail=detail, seconds=seconds)
 
@@ -113,17 +94,6 @@ def _by_step(state: str, *kinds: str) -> Callable[[Mapping[str, Any]], list[int]
         return [sum(step[state][kind] for kind in kinds) for step in steps]
 
     return series
-
-
-def _resident(row: Mapping[str, Any]) -> list[int]:
-    """How far peak resident memory rose, after each number of lengths."""
-    if len(row.get("served", ())) < row.get("planned_lengths", 1):
-        return []
-    return [peak - row["loaded_bytes"] for peak in row["peak_bytes"]]
-
-
-def _transient(row: Mapping[str, Any]) -> list[int]:
-    return [row["transients"][0]["peak_bytes"]] if row.get("transients") else []
 
 
 def _filled(part: int) -> Callable[[Mapping[str, Any]], list[int]]:
@@ -143,11 +113,9 @@ QUANTITIES: Mapping[str, tuple[Callable[[Mapping[str, Any]], list[int]], str, st
         "of KV, RoPE tables and masks after {} and a reset",
     ),
     "repacked_of_weights": (_by_step("held", "repacked"), "weights_bytes", "of weights in another order after {}"),
-    "transient_of_weights": (_transient, "weights_bytes", "at the peak of one warmed-up call of the longest of {}"),
     "kv_at_eighth": (_filled(8), "kv_bytes", "of keys and values after one sequence of an eighth of that"),
     "kv_at_half": (_filled(2), "kv_bytes", "of keys and values after one sequence of half of that"),
     "kv_at_full": (_filled(1), "kv_bytes", "of keys and values after one sequence"),
-    "resident_of_weights": (_resident, "weights_bytes", "of peak {peak} above weights loaded and read, after {}"),
 }
 """Quantity → bytes after each number of lengths (the last counts), what they are given in percent of, and in words.
 
@@ -191,7 +159,7 @@ class MemoryHypothesis(VariantHypothesis):
 
 
 class MemoryMetric(ExactMetric[MemoryHypothesis]):
-    """Bytes of live tensors and of resident memory, counted in fresh processes."""
+    """Bytes of live tensors, counted in a fresh process."""
 
     names = ("memory",)
     about = "The bytes that a variant holds, counted tensor by tensor."
@@ -204,9 +172,8 @@ class MemoryMetric(ExactMetric[MemoryHypothesis]):
     def run(self, hypotheses: Sequence[MemoryHypothesis], context: PassContext) -> None:
         """Sweep each (workload, variant); write memory_sweep.json anew after each, and in the end the results.
 
-        A record without `reason` has `loaded_bytes` and `peak_bytes` (resident; one peak a step), `served` (the lengths
-        of the last step), `steps` (`lengths`, `held`, `kept` by kind, and the same `computed` where the policies are
-        known), `fills`, `transients`, `weights_bytes` and `kv_bytes`. One with a `reason` has what was found before.
+        A record without `reason` has `served` (the lengths of the last step), `steps` (`lengths`, `held`, `kept` by
+        kind, and the same `computed` where the policies are known), `fills`, `weights_bytes` and `kv_bytes`.
         """
         measurement, progress = context.measurement, context.progress
         places = measured_by(measurement)
@@ -215,7 +182,7 @@ class MemoryMetric(ExactMetric[MemoryHypothesis]):
         for index, (workload, variant) in enumerate(pairs):
             group, book = places.get(workload, (None, None))
             call_seconds = 0.0 if book is None else book.call_ns.get(variant, 0.0) / 1e9
-            left = (len(pairs) - index) * (2 * START_SECONDS_EACH + 1.5 * MOST_LENGTHS * call_seconds)
+            left = (len(pairs) - index) * (START_SECONDS_EACH + 1.5 * MOST_LENGTHS * call_seconds)
             progress.step(f"memory {workload}: {variant}", index / len(pairs), left)
             reason = _unfit(measurement, book, variant)
             record: dict[str, Any] = {"workload": workload, "variant": variant, "reason": reason}

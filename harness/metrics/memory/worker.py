@@ -1,8 +1,8 @@
-"""The verbs of the memory pass: peaks of a fresh process, bytes of live tensors by kind, and peaks of a call.
+"""The verbs of the memory pass: bytes of live tensors by kind, and the peak of a call.
 
 The garbage collector knows every live tensor, wherever the reference is. Tensors from before the model was built (above
-all the checkpoint) are left out, and so are their views. Those that only native code refers to are not found; they show
-in resident memory. The kind depends on values and shape, not on a name, so that it is right in variants of any make.
+all the checkpoint) are left out, and so are their views. Those that only native code refers to are not found. The kind
+depends on values and shape, not on a name, so that it is right in variants of any make.
 """
 
 from __future__ import annotations
@@ -45,32 +45,9 @@ def memory(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
     return {"peak_transient_bytes": peak, "parameter_bytes": bench.parameter_bytes, "cache_bytes": cache}
 
 
-def memory_peak(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
-    """Peak bytes of this process, which must be fresh: weights loaded and read, then lengths served.
-
-    On a CPU this is resident memory; else what the device's allocator gave out. `peak_bytes` has one value for each
-    number of different lengths, `served` the lengths of the last.
-    """
-    bench = worker.benches[workload]
-    assert bench.checkpoint is not None
-    for tensor in bench.checkpoint.weights.values():
-        tensor.sum()  # weights are mapped: what nobody has read takes no memory yet
-    loaded = worker.device.most_held_bytes()
-    with torch.inference_mode():
-        runner = runner_of(worker, bench, model_variant(worker, variant))
-        steps = [(lengths, worker.device.most_held_bytes()) for lengths in _serve(runner, bench, worker.device)]
-    return {
-        "device": worker.device.kind,
-        "planned_lengths": doublings(longest_call(bench.workload))[-1],
-        "served": steps[-1][0] if steps else [],
-        "weights_bytes": bench.parameter_bytes,
-        "loaded_bytes": loaded,
-        "peak_bytes": [peak for _, peak in steps],
-    }
-
-
 def memory_held(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
-    """Bytes of tensors that a variant holds beyond the checkpoint, by kind, measured and expected.
+    """Bytes of tensors that a variant holds beyond the checkpoint, by kind, measured and expected; beside those of the
+    checkpoint, and of the keys and values of the longest sequence.
 
     `steps` has one entry as built (no lengths), then one for each number of different lengths served: `held` with the
     longest served last, `kept` after a `reset`. `fills`: keys and values after one sequence alone, of a part of the
@@ -84,7 +61,7 @@ def memory_held(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
     page = (entered.memory and entered.memory.page) or bench.max_length
     positions = (work.context + longest_call(work), bench.max_length, page)
     if entered.engine is not None:
-        raise WorkerError("an engine's tensors are not torch's: of its memory only the resident part is known")
+        raise WorkerError("an engine's tensors are not torch's, and nobody counts them")
     sizes = {"item_bytes": bench.dtype.itemsize, "batch": work.batch}
 
     def by_kind(built: frozenset[int], *lengths: int) -> dict[str, int]:
@@ -115,23 +92,18 @@ def memory_held(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
             held = by_kind(built)
             runner.model.reset()
             steps.append(step(lengths, held, by_kind(built)))
-    return {"kv_bytes": kv_bytes(checkpoint.config, positions=positions[0], **sizes), "steps": steps, "fills": fills}
+    return {
+        "planned_lengths": doublings(longest_call(work))[-1],
+        "served": steps[-1]["lengths"],
+        "weights_bytes": bench.parameter_bytes,
+        "kv_bytes": kv_bytes(checkpoint.config, positions=positions[0], **sizes),
+        "steps": steps,
+        "fills": fills,
+    }
 
 
 FILLS = (8, 2, 1)
 """Of the longest length: an eighth, a half, all."""
-
-
-def memory_transients(worker: Worker, workload: str, variant: str) -> list[dict[str, int]]:
-    """Peak bytes of one call above what lives, at the longest length, its half, quarter and eighth."""
-    bench = worker.benches[workload]
-    longest = longest_call(bench.workload)
-    with torch.inference_mode():
-        runner = runner_of(worker, bench, model_variant(worker, variant))
-        return [
-            {"tokens": length, "peak_bytes": peak_of_call(runner, bench, length, worker.device)}
-            for length in dict.fromkeys(longest // part for part in (1, 2, 4, 8) if longest >= part)
-        ]
 
 
 def _serve(runner: Runner, bench: Bench, device: Device) -> Iterator[list[int]]:
@@ -140,8 +112,7 @@ def _serve(runner: Runner, bench: Bench, device: Device) -> Iterator[list[int]]:
     start = device.held_bytes()
     served: set[int] = set()
     for count in doublings(longest):
-        # Twice as many lengths, none longer, hold at most twice as much, here and in the process beside this one.
-        if 2 * (device.held_bytes() - start) > device.available_bytes():
+        if device.held_bytes() - start > device.available_bytes():  # twice as many lengths hold at most twice as much
             return
         lengths = served_lengths(longest, count)
         for length in [*(length for length in lengths[:-1] if length not in served), longest]:
@@ -279,4 +250,4 @@ def _is_kv(tensor: Tensor, config: LlamaConfig, lengths: Sequence[int]) -> bool:
     )
 
 
-VERBS = {verb.__name__: verb for verb in (memory, memory_peak, memory_held, memory_transients)}
+VERBS = {verb.__name__: verb for verb in (memory, memory_held)}
