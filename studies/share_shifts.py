@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from llama_workbench.harness.metrics.share.files import PHASES
+from llama_workbench.harness.metrics.share.metric import PHASES
 from llama_workbench.harness.report.markdown import markdown_rows
 from llama_workbench.harness.store.folder import RunFolder
 

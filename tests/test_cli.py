@@ -24,7 +24,7 @@ from llama_workbench.commands.app import main
 from llama_workbench.datasets.workloads import workloads
 from llama_workbench.harness.claims.model import Claim
 from llama_workbench.harness.claims.reading import DISPUTE_FILE
-from llama_workbench.harness.metrics.share.files import PHASES
+from llama_workbench.harness.metrics.share.metric import PHASES
 from llama_workbench.harness.slices import faces
 from llama_workbench.harness.store.folder import RunFolder
 from tests.runs import FACTORS, write_run

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from llama_workbench import ROOT
 from llama_workbench.commands.app import main
 from llama_workbench.harness.claims.dispute import load_dispute
-from llama_workbench.harness.metrics.share.files import PHASES
+from llama_workbench.harness.metrics.share.metric import PHASES
 from llama_workbench.harness.report.answer import answer
 from llama_workbench.harness.store import folder as folders
 from llama_workbench.harness.store.errors import RunError

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from llama_workbench import ROOT
 from llama_workbench.harness.fleet.rejudge import rejudge
-from llama_workbench.harness.metrics.share.files import PHASES
+from llama_workbench.harness.metrics.share.metric import PHASES
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder

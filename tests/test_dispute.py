@@ -15,7 +15,7 @@ from llama_workbench.commands import app
 from llama_workbench.harness.claims.dispute import SHIPPED, load_dispute
 from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.claims.reading import DISPUTE_FILE, load_claims, stored_claims
-from llama_workbench.harness.metrics.share.files import PHASES
+from llama_workbench.harness.metrics.share.metric import PHASES
 from llama_workbench.harness.report.answer import answer
 from llama_workbench.harness.report.decision import decisions_of, picks_of
 from llama_workbench.harness.spec.dispute import Dispute

@@ -325,7 +325,6 @@ AS_WRITTEN = {
         harness.remote.index.look harness.remote.index.listed harness.remote.rows.standings_of
         harness.remote.rows.summary_of""",
     "a row of a table on a page": "dashboard.sections.blocks.table",
-    "records of roofline.json": "harness.metrics.roofline.metric.all_reached",
     "what each pass left, which its own metric alone knows": "harness.evidence.evidence.evidence_from_manifest",
 }
 """Why public functions hand tables without a type from one package to another → which. The list only ever shrinks."""

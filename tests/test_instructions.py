@@ -48,9 +48,9 @@ from llama_workbench.harness.metrics.instructions.callgrind import (
     parse,
     read,
 )
+from llama_workbench.harness.metrics.instructions.counter import toggle_of_valgrind
 from llama_workbench.harness.metrics.instructions.counting import NOT_INSTALLED, Wanted, cannot_count, count
 from llama_workbench.harness.metrics.instructions.metric import METRIC, everything, run_instructions
-from llama_workbench.harness.metrics.instructions.toggle import toggle_of_valgrind
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import Request
 from llama_workbench.harness.report.text import run_notes

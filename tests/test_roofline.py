@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -27,7 +28,8 @@ from llama_workbench.harness.measure.processes import WorkerFailed
 from llama_workbench.harness.metrics.base import PassContext
 from llama_workbench.harness.metrics.roofline import metric as roofline
 from llama_workbench.harness.metrics.roofline import worker as kernels
-from llama_workbench.harness.metrics.roofline.metric import reached
+from llama_workbench.harness.metrics.roofline.files import ROOFLINE
+from llama_workbench.harness.metrics.roofline.metric import Reached
 from llama_workbench.harness.metrics.roofline.work import (
     ForwardWork,
     least_seconds,
@@ -170,6 +172,11 @@ def a_record(*, call_ms: float, nbytes: int = 10**6, rounds: int = 12, **changed
     return json.loads(json.dumps(record | changed))  # as from the file
 
 
+def reached(records: Sequence[dict[str, Any]], workload: str, variant: str, *, alpha: float) -> Reached:
+    """Of records as they stand in the file."""
+    return roofline.reached(ROOFLINE.form.validate_python(records), workload, variant, alpha=alpha)
+
+
 def test_a_share_is_paired_within_rounds() -> None:
     found = reached([a_record(call_ms=20)], "w", "fast", alpha=0.01)
     assert found.share == pytest.approx((50, 50, 50), rel=1e-6)  # what slows a whole round cancels
@@ -196,8 +203,8 @@ def test_a_share_is_paired_within_rounds() -> None:
         ({}, "other", "this run has not measured other"),
         ({"reason": "no forwards"}, "fast", "no forwards"),
         ({"work": {}}, "fast", "damaged: nothing about 16"),
-        ({"roofs": {"matmul": {"kernel": "k", "amount": 0}}}, "fast", r"damaged: roofs\.matmul\.amount"),
-        ({"samples": [["fast", 0]]}, "fast", "damaged: samples"),
+        ({"roofs": {"matmul": {"kernel": "k", "amount": 0}}}, "fast", r"roofs\.matmul\.amount"),
+        ({"samples": [["fast", 0]]}, "fast", r"samples\.0"),
         ({"roof_samples": []}, "fast", "no round with a valid time"),
         ({"workload": "v"}, "fast", "this run has not measured it"),
     ],
@@ -243,7 +250,9 @@ def a_claim(**hypothesis: Any) -> Claim:
 def judged(*records: dict[str, Any], excluded: tuple[str, ...] = (), **hypothesis: Any) -> Verdict:
     fallen = [{"variant": name, "reason": "it fell out"} for name in excluded]
     manifest = {"experiments": [{"workload": {"name": "w"}, "variants": ["fast"], "excluded": fallen}]}
-    evidence = evidence_from_manifest(manifest_of(manifest), no_rows(COLUMNS), passes={"roofline": records})
+    evidence = evidence_from_manifest(
+        manifest_of(manifest), no_rows(COLUMNS), passes={"roofline": ROOFLINE.form.validate_python(records)}
+    )
     [verdict] = judge_claims([a_claim(**({"workloads": ["w"]} | hypothesis))], evidence)
     return verdict
 

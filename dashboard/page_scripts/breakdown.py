@@ -102,7 +102,7 @@ def _other(_: str) -> dict[str, str]:
 def show_workload(
     opened: state.Opened, phases: breakdown.Phases, rows: Sequence[tuple[str, breakdown.Breakdown]]
 ) -> None:
-    """One length in numbers, checked by sampling, beside the dispute's table and rules, and its flamegraph."""
+    """One length in numbers, beside the dispute's table and rules, and its flamegraph."""
     run = opened.run
     names = [one.workload for _, one in rows]
     profiled = next((name for name in names if (name, rows[0][1].variant) in run.profiles), None)
@@ -111,7 +111,6 @@ def show_workload(
     chosen = next(one for _, one in rows if one.workload == workload)
     show_table(chosen, run)
     published.show_shares(opened, phases, chosen)
-    show_agreement(opened, phases, chosen)
     published.show_decisions(opened, phases, workload)
     blocks.header("Flamegraph", anchor="flamegraph")
     flames.show(opened, workload, [chosen.variant], chosen.variant)
@@ -147,47 +146,9 @@ def show_table(chosen: breakdown.Breakdown, run: data.Run) -> None:
     )
 
 
-def show_agreement(opened: state.Opened, phases: breakdown.Phases, chosen: breakdown.Breakdown) -> None:
-    blocks.header("Checked by sampling", anchor="sampling")
-    asked = chosen.workload, chosen.variant, opened.run.alpha
-    agreements = state.computed(opened, breakdown.agreements, *asked, _given=(phases,))
-    if isinstance(agreements, str):
-        st.text(f"No check by py-spy's samples: {agreements}.")
-        blocks.command(f"{opened.run.dispute.command('phases')} --profile")
-        return
-    differing = [agreement for agreement in agreements if not agreement.agrees]
-    text = f"{len(agreements) - len(differing)} of {len(agreements)} shares agree within the errors of both methods"
-    if differing:
-        widest = max(differing, key=lambda agreement: agreement.gap)
-        points = f"{100 * widest.apart:.1f} points"
-        text += f"; of the others the furthest apart is {phase_names(widest.phases)}, by {points}"
-    text += "."
-    blocks.say(text)
-    rows = [
-        {
-            "phase": phase_names(agreement.phases),
-            "by timestamps": breakdown.share_text(agreement.timed),
-            "by samples": breakdown.share_text(agreement.sampled),
-            "": "agree" if agreement.agrees else f"{100 * agreement.apart:.1f} points apart",
-        }
-        for agreement in agreements
-    ]
-    blocks.table(rows, f"Shares of the forward by timestamps and by py-spy's samples. {text}")
-    st.caption(
-        "Shares of the whole forward, measured in two ways: by timestamps between the phases, and by py-spy's samples "
-        "of the unchanged variant. Two shares agree where their intervals overlap. Both were taken at different times "
-        "of the run, so a busy neighbour can part them."
-    )
-
-
-def phase_names(phases: tuple[str, ...]) -> str:
-    """Phases in words, with a plus between."""
-    return " + ".join(breakdown.NAMES.get(phase, phase) for phase in phases)
-
-
 def read_roofline(run: data.Run, alpha: float) -> tuple[list[Reached], list[str]]:
     """The roofline fraction of every variant, and a line with the reason for each that has none. Raises RunError."""
-    return all_reached(RunFolder(run.path).records(ROOFLINE), alpha=alpha)
+    return all_reached(RunFolder(run.path).read(ROOFLINE), alpha=alpha)
 
 
 def show_roofline(opened: state.Opened) -> None:

@@ -12,9 +12,9 @@ from streamlit.delta_generator import DeltaGenerator
 
 from llama_workbench.harness.machine.environment import one_line
 from llama_workbench.harness.machine.locks import is_held
-from llama_workbench.harness.metrics.memory.files import MEMORY_SWEEP
+from llama_workbench.harness.metrics.memory.metric import MEMORY_SWEEP
 from llama_workbench.harness.metrics.roofline.files import ROOFLINE
-from llama_workbench.harness.metrics.share.files import PHASES
+from llama_workbench.harness.metrics.share.metric import PHASES
 from llama_workbench.harness.remote.rows import digest_of
 from llama_workbench.harness.report.text import environments_text
 from llama_workbench.harness.store.errors import RunError

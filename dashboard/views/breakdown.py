@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from llama_workbench.harness.claims.published import Portion
 from llama_workbench.harness.metrics.share import shares
-from llama_workbench.harness.metrics.share.files import PHASE_FACTS, PHASES, PhaseFacts
+from llama_workbench.harness.metrics.share.metric import PHASE_FACTS, PHASES, PhaseFacts
 from llama_workbench.harness.metrics.share.shares import Share
 from llama_workbench.harness.spec.table import Table
 from llama_workbench.harness.store.folder import RunFolder
@@ -137,25 +137,6 @@ def share_text(share: Share) -> str:
 
 def _phase_share(phase: str, share: Share, ns: float) -> PhaseShare:
     return PhaseShare(phase, 100 * share.value, 100 * share.low, 100 * share.high, ns / 1e6)
-
-
-def agreements(
-    run: data.Run, phases: Phases, workload: str, variant: str, alpha: float
-) -> list[shares.Agreement] | str:
-    """The same shares of the forward by py-spy's samples, or the reason why there are none."""
-    facts = phases.facts.get((workload, variant))
-    if facts is None or not facts.lines:
-        return "the run does not say which line belongs to which phase"
-    known = set(DENOMINATORS["forward"])
-    lines = {
-        file: {number: [[name for name in part if name in known] for part in pair] for number, pair in numbers.items()}
-        for file, numbers in facts.lines.items()
-    }
-    try:
-        sampled = shares.sampled_phases(data.profile_text(run, workload, variant), lines)
-        return shares.agreements(phases.table, workload, variant, sampled, alpha)
-    except ValueError as error:
-        return str(error)
 
 
 # -- in words ------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from llama_workbench.variants import YARDSTICKS
 
 from ..machine.environment import device_kind
 from ..metrics.instructions.across import change
-from ..metrics.instructions.files import INSTRUCTIONS, Instructions
+from ..metrics.instructions.metric import INSTRUCTIONS, Instructions
 from ..profilers.peak_memory import MEMORY, Memory
 from ..report.text import one_text_line
 from ..spec.entered import EnteredName

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..metrics.instructions.files import INSTRUCTIONS as INSTRUCTIONS_FILE
+from ..metrics.instructions.metric import INSTRUCTIONS as INSTRUCTIONS_FILE
 from ..metrics.instructions.metric import difference
 from ..profilers.peak_memory import MEMORY
 from ..store.folder import RunFolder

@@ -114,7 +114,7 @@ def command(
     from llama_workbench.harness.baselines.text import render, to_junit, to_markdown
     from llama_workbench.harness.baselines.thresholds import gate_of, read_thresholds
     from llama_workbench.harness.fleet.baselines import matching
-    from llama_workbench.harness.metrics.instructions.files import INSTRUCTIONS
+    from llama_workbench.harness.metrics.instructions.metric import INSTRUCTIONS
     from llama_workbench.harness.profilers.peak_memory import MEMORY
     from llama_workbench.harness.store.files import MANIFEST, SAMPLES
 

@@ -18,7 +18,7 @@ from .shared import MODELS, AsJson, Failure, Listed, ends, print_json, show, sou
 
 if TYPE_CHECKING:
     from llama_workbench.harness.calls.source import Source
-    from llama_workbench.harness.metrics.instructions.files import Instructions
+    from llama_workbench.harness.metrics.instructions.metric import Instructions
 
 DEFAULT_WORKLOADS = ("prefill-15m-t8",)
 
@@ -76,7 +76,7 @@ def command(
       workbench count fast mine.py:build_mine --workload decode-15m-c64
     """
     from llama_workbench.harness.metrics.instructions.counting import lacks
-    from llama_workbench.harness.metrics.instructions.files import INSTRUCTIONS
+    from llama_workbench.harness.metrics.instructions.metric import INSTRUCTIONS
 
     if reason := lacks():
         raise Failure(reason)

@@ -152,7 +152,7 @@ def _both_sessions(run: RunFolder, judged: Rejudged, there: RunFolder) -> BothSe
 
 
 def _session(run: RunFolder, verdicts: Sequence[Verdict], dispute: Dispute, alpha: float) -> SessionAnswers:
-    from llama_workbench.harness.metrics.share.files import PHASES
+    from llama_workbench.harness.metrics.share.metric import PHASES
     from llama_workbench.harness.report.decision import decisions_of
     from llama_workbench.harness.report.sessions import SessionAnswers
 

@@ -103,7 +103,7 @@ def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool
     from llama_workbench.harness.metrics.registry import judged_files
     from llama_workbench.harness.metrics.roofline.files import ROOFLINE
     from llama_workbench.harness.metrics.roofline.metric import all_reached
-    from llama_workbench.harness.metrics.share.files import PHASES
+    from llama_workbench.harness.metrics.share.metric import PHASES
     from llama_workbench.harness.report.answer import answer_markdown
     from llama_workbench.harness.report.decision import decision_markdown, decisions_of
     from llama_workbench.harness.report.ladder import ladder_markdown, ladder_of
@@ -114,7 +114,7 @@ def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool
     if is_fleet(folder.manifest()):
         _print_fleet(folder, everything)
         return
-    peaks = folder.records(ROOFLINE) if roofline or everything else []
+    peaks = folder.read(ROOFLINE) if roofline or everything else []
     if roofline and not peaks:
         raise Failure(
             f"{folder.path}: this run has no roofline; to measure one: pytest --benchmark --claims ID, "

@@ -22,8 +22,9 @@ from llama_workbench.harness.claims.dispute import load_dispute
 from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.claims.reading import check_claim
 from llama_workbench.harness.fleet.rejudge import rejudge
+from llama_workbench.harness.metrics.roofline.files import ROOFLINE
 from llama_workbench.harness.metrics.roofline.metric import all_reached
-from llama_workbench.harness.metrics.share.files import PHASES
+from llama_workbench.harness.metrics.share.metric import PHASES
 from llama_workbench.harness.report.decision import decisions_of
 from llama_workbench.harness.report.markdown import markdown_table
 from llama_workbench.harness.report.standings import read_standings, write_standings
@@ -248,7 +249,7 @@ def read_ratios(run: RunFolder) -> list[object]:
 
 def read_roofline(run: RunFolder) -> list[object]:
     """roofline.json, by the judge and in the report."""
-    return [_judged(run), all_reached(run.records("roofline.json"), alpha=0.01)]
+    return [_judged(run), all_reached(run.read(ROOFLINE), alpha=0.01)]
 
 
 def read_memory(run: RunFolder) -> list[object]:
@@ -277,11 +278,10 @@ def read_phases(run: RunFolder) -> list[object]:
 
 def read_phase_facts(run: RunFolder) -> list[object]:
     """What the phase pass says of them, on the page."""
-    opened, phases = _opened(run), breakdown.read(_opened(run))
+    phases = breakdown.read(_opened(run))
     for problem in phases.problems:
         warnings.warn(problem, stacklevel=2)
-    agreements = [breakdown.agreements(opened, phases, *pair, 0.01) for pair in phases.measured]
-    return [phases.facts, agreements]
+    return [phases.facts]
 
 
 def read_samples(run: RunFolder) -> list[object]:

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from llama_workbench.variants import FUNCTION_YARDSTICK, YARDSTICK
 
 from .callgrind import ALLOCATORS, GROUPS
-from .files import Instructions
-from .metric import unlike
+from .metric import Instructions, unlike
 
 LEAST_PERCENT, LEAST_INSTRUCTIONS = 0.2, 10_000
 """Half width of every interval: so much of the call, or so many instructions where that is more. Counts of the same

@@ -12,9 +12,12 @@ and its job, `ended` with the same and why there is no count. What variants prin
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
+import mmap
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -31,7 +34,6 @@ from ...spec.entered import EnteredName
 from ...worker.functions import open_functions
 from ...worker.runners import variant_of
 from ...worker.state import Bench, Worker
-from .toggle import toggle_of_valgrind
 
 SMALL_CALLS = 12
 """Calls of a function before the count: Python specialises bytecode from the eighth on."""
@@ -239,6 +241,49 @@ def _reason(status: int, left: Path) -> str | None:
     if not left.is_file() or os.WEXITSTATUS(status):
         return f"ends its process (exit code {os.WEXITSTATUS(status)})"
     return left.read_text(encoding="utf-8") or None
+
+
+# -- telling callgrind to begin or to end, from inside of a program that has no compiled code of ours ------------------
+
+TOGGLE_COLLECT = (ord("C") << 24) + (ord("T") << 16) + 2
+RUNNING_ON_VALGRIND = 0x1001
+
+CODE = {
+    "x86_64": bytes.fromhex(
+        "4889f8"  # mov rax, rdi: where the request and its five arguments lie
+        "31d2"  # xor edx, edx: the answer where nobody takes the request
+        "48c1c703 48c1c70d 48c1c73d 48c1c733"  # rol rdi, 3, 13, 61, 51: 128 places, and so none
+        "4887db"  # xchg rbx, rbx: take it
+        "4889d0 c3"  # mov rax, rdx; ret
+    )
+}
+"""By machine: a function of the address of a request, whose answer is valgrind's: it takes one where it sees these
+instructions, which otherwise do nothing ("client requests" in `valgrind/valgrind.h`; `callgrind.h` has the numbers)."""
+
+
+def toggle_of_valgrind() -> Callable[[], object] | None:
+    """What toggles collecting when it is called; None where this machine has no code for it, forbids it, or the
+    program does not run under valgrind."""
+    code = CODE.get(platform.machine())
+    if code is None:
+        return None
+    try:
+        page = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    except OSError:
+        return None
+    page.write(code)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(page))
+    ask = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p)(start)
+    running, toggle = ((ctypes.c_uint64 * 6)(number) for number in (RUNNING_ON_VALGRIND, TOGGLE_COLLECT))
+    if not ask(ctypes.addressof(running)):
+        return None
+    where = ctypes.addressof(toggle)
+    kept = page, toggle  # for as long as it can be called
+
+    def toggle_collecting() -> object:
+        return ask(where) and kept
+
+    return toggle_collecting
 
 
 if __name__ == "__main__":

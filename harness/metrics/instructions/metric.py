@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from llama_workbench.variants import YARDSTICKS
 
@@ -24,7 +24,10 @@ from ...measure.passes import measured_by
 from ...spec.entered import EnteredName
 from ...spec.hypotheses import Name, Names, RangeHypothesis
 from ...spec.words import Cause, Word
+from ...store.declared import JsonFile
 from ...store.folder import RunFolder
+from ...store.forms import Amount, Count, Text, once, says
+from ...store.pass_schema import OfVariant
 from ...store.verdict_schema import Effect
 from ..base import PassContext, ValueMetric, in_range, no_value, subjects
 from .callgrind import GROUPS
@@ -40,7 +43,27 @@ from .counting import (
     lacks,
     no_count,
 )
-from .files import INSTRUCTIONS, Instructions
+
+
+class Instructions(OfVariant):
+    """How many instructions a call of a variant executes, counted by callgrind: work, and no time."""
+
+    instructions: Annotated[Amount | None, says("instructions of a call; null: no count")] = None
+    calls: Annotated[Count, says("number of calls that were counted")] = 0
+    inputs: Annotated[Count, says("different inputs that a function was called with; 0 of a model")] = 0
+    again: Annotated[Amount | None, says("the same, counted a second time; null: counted once")] = None
+    by: Annotated[dict[str, Amount], says("whose code they lie in → instructions of a call")] = {}
+    reason: Annotated[Text | None, says("why there is no count")] = None
+    capability: Annotated[
+        Text | None, says("instruction set that torch's kernels chose under valgrind; null: no torch")
+    ] = None
+    versions: Annotated[
+        dict[str, Text], says("version of torch, Python, valgrind and (of functions) numpy by name")
+    ] = {}
+
+
+INSTRUCTIONS = JsonFile("instructions.json", Annotated[list[Instructions], once("workload", "variant")])
+
 
 LEAST_PERCENT = 0.02
 """Half width of every interval, in percentage points, where all else is less."""

@@ -16,7 +16,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from llama_workbench.variants.memory_policy import KINDS, MOST_LENGTHS
 
@@ -26,9 +26,45 @@ from ...measure.participants import ExperimentState
 from ...measure.passes import measured_by
 from ...measure.processes import WorkerFailed
 from ...spec.hypotheses import Quantity
-from ...store.pass_schema import ExactResult
+from ...store.declared import JsonFile
+from ...store.forms import Count, Shape, Size, Text, says
+from ...store.pass_schema import ExactResult, OfVariant
 from ..base import ExactMetric, PassContext, VariantHypothesis, no_such_quantity, subjects
-from .files import MEMORY_SWEEP
+
+
+class Held(Shape):
+    """Bytes of live tensors by kind."""
+
+    held: Annotated[dict[str, Count], says("after the calls")] = {}
+    kept: Annotated[dict[str, Count], says("after a reset")] = {}
+
+
+class SweepStep(Held):
+    """The live tensors after calls of some lengths."""
+
+    lengths: Annotated[list[Count], says("the lengths so far")]
+    computed: Annotated[Held | None, says("the memory that the variant's policies expect")] = None
+
+
+class Fill(Shape):
+    """Keys and values after one sequence alone."""
+
+    part: Annotated[Count, says("the longest length by the sequence's")]
+    kv: Annotated[Count, says("bytes of keys and values")]
+
+
+class Sweep(OfVariant):
+    """Live tensors of a variant over lengths."""
+
+    reason: Annotated[Text | None, says("why there are no steps")] = None
+    steps: Annotated[list[SweepStep], says("before the first call, and after each")] = []
+    fills: Annotated[list[Fill], says("keys and values, by how much of the room is used")] = []
+    served: Annotated[list[Size] | None, says("lengths that were called")] = None
+    weights_bytes: Annotated[Count | None, says("bytes of weights")] = None
+
+
+MEMORY_SWEEP = JsonFile("memory_sweep.json", list[Sweep])
+
 
 STEP_SECONDS = 120.0
 CALLS = 6 * MOST_LENGTHS

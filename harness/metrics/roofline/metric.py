@@ -12,13 +12,9 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
-
-from pydantic import ValidationError
-
-from llama_workbench.datasets.faults import faults
 
 from ...evidence.evidence import Evidence
 from ...machine.environment import last_level_cache_bytes
@@ -27,8 +23,7 @@ from ...stats.confidence import fixed_interval
 from ...store.folder import RunFolder
 from ...store.verdict_schema import Effect
 from ..base import IntervalMetric, PassContext, VariantHypothesis, subjects
-from .files import ROOFLINE, CallSample, Roof, RoofSample
-from .files import Roofline as Record
+from .files import ROOFLINE, CallSample, Roof, Roofline, RoofSample
 from .work import ForwardWork, least_seconds
 
 MATMUL: Literal["matmul"] = "matmul"
@@ -71,18 +66,11 @@ class Reached:
         return why if self.share.low > 100 else f"{why}; the interval holds 100 %"
 
 
-def reached(records: Iterable[Mapping[str, Any]], workload: str, variant: str, *, alpha: float) -> Reached:
-    """Share of the roof that the variant reaches, from the records of roofline.json.
-
-    Raises ValueError: no such record, a damaged one, or the reason why it holds no numbers.
-    """
-    plain = next((record for record in records if record.get("workload") == workload), None)
-    if plain is None:
+def reached(records: Sequence[Roofline], workload: str, variant: str, *, alpha: float) -> Reached:
+    """Share of the roof that the variant reaches. Raises ValueError with the reason why there are no numbers."""
+    record = next((record for record in records if record.workload == workload), None)
+    if record is None:
         raise ValueError("this run has not measured it")
-    try:
-        record = Record.model_validate(plain)
-    except ValidationError as error:
-        raise ValueError(f"roofline.json is damaged: {faults(error, plain)[0]}") from error
     entry = record.variants.get(variant)
     reason = record.reason or (entry.reason if entry else f"this run has not measured {variant}")
     if entry is None or reason:
@@ -90,20 +78,19 @@ def reached(records: Iterable[Mapping[str, Any]], workload: str, variant: str, *
     return _reached(record, variant, entry.clock, alpha)
 
 
-def all_reached(records: Sequence[Mapping[str, Any]], *, alpha: float) -> tuple[list[Reached], list[str]]:
+def all_reached(records: Sequence[Roofline], *, alpha: float) -> tuple[list[Reached], list[str]]:
     """Every variant's share, and a line with the reason for each that has none."""
     rows, missing = [], []
     for record in records:
-        variants = record.get("variants")
-        for name in map(str, variants if isinstance(variants, Mapping) else ()):
+        for name in record.variants:
             try:
-                rows.append(reached([record], str(record.get("workload")), name, alpha=alpha))
+                rows.append(reached([record], record.workload, name, alpha=alpha))
             except ValueError as error:
-                missing.append(f"{name} on {record.get('workload')}: {error}")
+                missing.append(f"{name} on {record.workload}: {error}")
     return rows, missing
 
 
-def _reached(record: Record, variant: str, clock: Literal["cpu", "wall"], alpha: float) -> Reached:
+def _reached(record: Roofline, variant: str, clock: Literal["cpu", "wall"], alpha: float) -> Reached:
     rows = [sample for sample in record.samples if sample.variant == variant]
     if lacking := {MATMUL, MEMORY} - set(record.roofs) or {row.tokens for row in rows} - set(record.work):
         raise ValueError(f"roofline.json is damaged: nothing about {', '.join(map(str, sorted(lacking, key=str)))}")
@@ -226,8 +213,8 @@ class RooflineMetric(IntervalMetric[RooflineHypothesis]):
             records.append(record)
             context.folder.write_json(ROOFLINE, records)
 
-    def read(self, folder: RunFolder) -> list[dict[str, Any]] | None:
-        return folder.records(ROOFLINE) or None
+    def read(self, folder: RunFolder) -> list[Roofline] | None:
+        return folder.read(ROOFLINE) or None
 
     def words(self, hypothesis: RooflineHypothesis) -> str:
         return "roofline fraction"

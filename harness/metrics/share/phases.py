@@ -58,7 +58,7 @@ def names_of(variant: Variant) -> Mapping[str, Mapping[str, str]]:
 
 @dataclass
 class Instrumented:
-    """A variant that fills `log` while it runs. `lines` is for `shares.sampled_phases`."""
+    """A variant that fills `log` while it runs. `lines` is for `shares.phases_of_stack`."""
 
     variant: Variant
     log: Log

@@ -1,4 +1,4 @@
-"""Shares of a forward by phase: pure functions of the phase table, and the same shares from a profiler's samples.
+"""Shares of a forward by phase: pure functions of the phase table, and the phases of a profiler's samples.
 
 A round gives one number a question: time in the phases over time in the denominator. A phase's time in a round is its
 median over the calls of one length, for on a shared machine one call in ten is held up; where lengths differ, these are
@@ -8,7 +8,6 @@ summed. Rounds rebuild the models and are the unit; their number is fixed before
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,7 +20,6 @@ from llama_workbench.variants.phase_map import DENOMINATORS, FRAMES, FUSED_PARTS
 from ...evidence.effect import ALPHA
 from ...spec.table import Table
 from ...stats.confidence import fixed_interval
-from ...stats.distributions import exact_ends
 
 CRITICAL, MODERATE = 0.10, 0.05
 """Critical is above the first, minor below the second, moderate from the one to the other."""
@@ -34,7 +32,7 @@ class Share:
     value: float
     low: float
     high: float
-    rounds: int  # or samples, that it is over
+    rounds: int
     error: float
     seconds: float = 0.0  # of the calls, marked and plain
 
@@ -154,41 +152,6 @@ Lines = Mapping[str, Mapping[str, Sequence[Sequence[str]]]]
 """File (as harness/machine/places.py names it) → line → [phases of its own code, phases of what it calls]."""
 
 
-@dataclass(frozen=True)
-class Agreement:
-    """Phases that a profile can tell from all others, by both methods; `sampled` has an interval of the same level."""
-
-    phases: tuple[str, ...]
-    timed: Share
-    sampled: Share
-
-    @property
-    def apart(self) -> float:
-        """How far the two shares are apart."""
-        return abs(self.timed.value - self.sampled.value)
-
-    @property
-    def gap(self) -> float:
-        """What lies between the two intervals; 0 where they overlap."""
-        return max(self.timed.low - self.sampled.high, self.sampled.low - self.timed.high, 0.0)
-
-    @property
-    def agrees(self) -> bool:
-        """Whether the errors of both methods explain how far they are apart: their intervals overlap."""
-        return self.gap == 0
-
-
-def sampled_phases(folded: str, lines: Lines) -> Mapping[frozenset[str], int]:
-    """Samples of a profile (folded stacks, as the profile pass writes them) by the phases they may belong to.
-
-    Samples outside the call (its preparation) are left out.
-    """
-    counts: Counter[frozenset[str]] = Counter()
-    for frames, count in stacks_of_calls(folded):
-        counts[phases_of_stack(frames, lines)[0]] += count
-    return counts
-
-
 def stacks_of_calls(folded: str) -> Iterator[tuple[list[str], int]]:
     """The stacks of a profile with their samples, without those outside the call."""
     for line in folded.splitlines():
@@ -226,30 +189,6 @@ def phases_of_stack(frames: Sequence[str], lines: Lines) -> tuple[frozenset[str]
             hint = frozenset(FRAMES[function])
             hints = hint if hints is None else hints & hint or hints
     return frozenset({OTHER}), -1
-
-
-def agreements(
-    table: Table, workload: str, variant: str, sampled: Mapping[frozenset[str], int], alpha: float = ALPHA
-) -> list[Agreement]:
-    """Timed and sampled shares of the forward side by side; phases that share a sample's line are one group."""
-    rounds = _rounds(table, workload, variant)
-    total = sum(sampled.values())
-    if not total:
-        raise ValueError(f"no samples of {variant} on {workload}")
-    ran = [frozenset({phase}) for phase in PHASES if rounds[phase].any()]
-    groups = []
-    for group in merged_sets([*ran, *sampled]):
-        members = tuple(phase for phase in PHASES if phase in group)
-        timed = _interval(_sum(rounds, members) / _sum(rounds, PHASES), alpha)
-        count = sum(count for phases, count in sampled.items() if phases <= group)
-        groups.append(Agreement(members, timed, _share_of_samples(count, total, alpha)))
-    return sorted(groups, key=lambda agreement: -agreement.timed.value)
-
-
-def _share_of_samples(count: int, total: int, alpha: float) -> Share:
-    """`count` of `total` samples, with the exact (Clopper-Pearson) interval: also 0 of 300 has a width."""
-    value = count / total
-    return Share(value, *exact_ends(count, total, alpha), total, math.sqrt(value * (1 - value) / total))
 
 
 def merged_sets(sets: Iterable[frozenset[str]]) -> list[frozenset[str]]:
