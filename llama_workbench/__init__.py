@@ -22,7 +22,7 @@ ROOT = _PACKAGE if (_PACKAGE / "harness").is_dir() else _PACKAGE.parent
 if ROOT != _PACKAGE:  # a checkout, not a wheel: the packages are siblings of this folder
     __path__.append(str(ROOT))
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 MEASURES = False  # `machine.bootstrap` says so of a process that measures
 BARE_OBJECTS = 0  # and how many objects it held before it imported this
