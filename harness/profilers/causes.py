@@ -77,7 +77,7 @@ class SampledLine(Shape):
     text: Annotated[Text, says("what stands in that line")]
     way: Annotated[list[Text], says("frames on the way to it, FUNCTION (FILE:LINE), outermost first")] = []
     below: Annotated[list[Text], says("frames of libraries that it called")] = []
-    samples: Annotated[list[Count], says("in each life")]
+    samples: Annotated[list[Count], says("in each process")]
     runs: Annotated[Count | None, says("how often the line runs in one call; null: not counted")] = None
 
 
@@ -89,7 +89,7 @@ class SampledPair(Shape):
     baseline: Annotated[Text, says("against which variant")]
     call_ns: Annotated[dict[Text, Nanoseconds], says("side → time of a call in the rounds")] = {}
     roots: Annotated[dict[Text, Text], says("side → the function that is compared")] = {}
-    samples: Annotated[dict[Text, list[Count]], says("side → all of its samples, in each life")] = {}
+    samples: Annotated[dict[Text, list[Count]], says("side → all of its samples, in each process")] = {}
     lines: Annotated[list[SampledLine], says("lines with samples")] = []
     seconds: Annotated[Amount, says("that looking took")] = 0.0
     reason: Annotated[Text | None, says("why there are none")] = None

@@ -96,7 +96,7 @@ class ExperimentRecord(Shape):
     """One workload of a run, its variants, and the results of their gates."""
 
     workload: Workload
-    variants: Annotated[list[Text], says("what was built and timed, controls included")]
+    variants: Annotated[list[Text], says("what was built and timed, with the A/A checks")]
     baseline: Annotated[Text | None, says("what the variants are compared with")] = None
     clock: Clock = Clock()
     rounds: Annotated[Count, says("finished rounds")] = 0
@@ -104,11 +104,11 @@ class ExperimentRecord(Shape):
     early: Annotated[StrictBool, says("whether effects are looked at early, after four values")] = False
     own_processes: Annotated[StrictBool, says("whether each side had a process to itself")] = False
     blocks: Annotated[Count, says("of these, blocks: one pair in two processes that share a core")] = 0
-    lost_lives: Annotated[list[LostLife], says("lives that failed, and why")] = []
+    lost_lives: Annotated[list[LostLife], says("processes that failed, and why")] = []
     apart: Annotated[list[Apart] | None, says("pairs in rounds of their own; null until it is decided")] = None
     seconds: Annotated[Amount | None, says("time that its rounds took, seconds")] = None
     sampled_seconds: Annotated[Amount | None, says("of that, inside timed samples")] = None
-    compared_seconds: Annotated[Amount | None, says("of that, in samples of what is compared, without controls")] = None
+    compared_seconds: Annotated[Amount | None, says("of that, in samples of what is compared alone")] = None
     wall_seconds: Annotated[
         Amount | None,
         says("seconds of the clock that they took, with starting processes and all that shared their time"),
@@ -203,10 +203,10 @@ class Control:
 class Noise:
     """The controls of a run, and what they show in one line. `damaged`: what is wrong with those that are left out."""
 
-    controls: Annotated[tuple[Control, ...], says("every control")] = ()
+    controls: Annotated[tuple[Control, ...], says("every A/A check")] = ()
     line: Annotated[Text, says("the summary")] = ""
     typical: Annotated[
-        Amount, ABSENT, says("log units by which controls differ typically, where all together show that they do")
+        Amount, ABSENT, says("log units by which A/A checks differ typically, if all together show that they do")
     ] = 0.0
     damaged: Annotated[tuple[Text, ...], Field(exclude=True), SkipJsonSchema()] = ()
 
@@ -246,7 +246,7 @@ class Manifest(Shape):
     command: Annotated[list[Text], says("command line that started the run")] = []
     seed: Annotated[Seed | None, says("seed of the random orders and weights")] = None
     options: Annotated[dict[str, Any], says("options that it keeps when it goes on")] = {}
-    budget_seconds: Annotated[Amount | None, says("time for rounds, of all sittings, seconds")] = None
+    budget_seconds: Annotated[Amount | None, says("time for rounds, in all, seconds")] = None
     sittings: Annotated[list[Sitting], says("when it was measured; `--continue` adds one")] = []
     sources: Annotated[Sources | None, says("the code, so that a run that goes on is still one run")] = None
     passes: Annotated[list[Text], says("metrics whose pass was made")] = []
@@ -260,10 +260,10 @@ class Manifest(Shape):
     spending: Annotated[Spending | None, says('of a fleet: "replicate" or "split"')] = None
     machines: Annotated[list[Machine], says("of a fleet: its machines, each with a run of its own")] = []
     request: Annotated[dict[str, Any] | None, says("of a fleet: what was asked for, so that it can go on")] = None
-    checkpoints: Annotated[dict[str, Checkpoint] | None, says("weights by geometry")] = None
+    checkpoints: Annotated[dict[str, Checkpoint] | None, says("weights by model shape")] = None
     experiments: Annotated[list[ExperimentRecord], says("one entry for each workload")] = []
     excluded: Annotated[list[Excluded], says("variants that were excluded on every workload")] = []
-    noise: Annotated[Noise | None, says("its controls; only once it was judged")] = None
+    noise: Annotated[Noise | None, says("its A/A checks; only once it was judged")] = None
 
     @property
     def device_kind(self) -> str:
@@ -297,7 +297,7 @@ class WorkloadResult:
     workload: Annotated[dict[str, Any], says("the workload, as in run.json")]
     checkpoint: Annotated[Text | None, says("SHA-256 of the weights; null: none")]
     reference: Annotated[Text | None, says("what its variants are compared with")]
-    bias: Annotated[Amount, says("by how many log units a ratio may be off, by controls that fired")]
+    bias: Annotated[Amount, says("by how many log units a ratio may be off, by A/A checks that failed")]
 
 
 @dataclass(frozen=True)
@@ -345,12 +345,12 @@ class Standings:
     started: Annotated[Text, says("start, ISO 8601, UTC")]
     status: Annotated[Text, says("as in run.json")]
     environment: Annotated[dict[str, Any], has_form(TypeAdapter(Environment)), says("the machine, as in run.json")]
-    noise: Annotated[Text, says("what the controls show, in one line")]
+    noise: Annotated[Text, says("what the A/A checks show, in one line")]
     workloads: Annotated[Mapping[str, WorkloadResult], says("results by workload")]
     subjects: Annotated[tuple[Key, ...], says("[workload, variant] of all that have a number")]
     rows: Annotated[tuple[RelativeTime, ...], says("relative time of each subject whose workload has a reference")]
     dropped: Annotated[tuple[tuple[Text, Text, Text], ...], says("[workload, variant, reason] without a number")]
-    fired: Annotated[tuple[Text, ...], says("controls that reported a difference between identical code")]
+    fired: Annotated[tuple[Text, ...], says("A/A checks that reported a difference")]
     measured_by: Annotated[Text, says("SHA-256 of the code that measured, as in run.json; empty: it is not known")] = ""
 
     @model_validator(mode="after")
