@@ -28,8 +28,7 @@ from llama_workbench.harness.measure.processes import WorkerFailed
 from llama_workbench.harness.metrics.base import PassContext
 from llama_workbench.harness.metrics.roofline import metric as roofline
 from llama_workbench.harness.metrics.roofline import worker as kernels
-from llama_workbench.harness.metrics.roofline.files import ROOFLINE
-from llama_workbench.harness.metrics.roofline.metric import Reached
+from llama_workbench.harness.metrics.roofline.metric import ROOFLINE, Reached
 from llama_workbench.harness.metrics.roofline.work import (
     ForwardWork,
     least_seconds,

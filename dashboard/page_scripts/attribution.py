@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import streamlit as st
 
 from llama_workbench.dashboard import state, words
-from llama_workbench.dashboard.figures import attribution as figures
 from llama_workbench.dashboard.sections import blocks, head, named
 from llama_workbench.dashboard.sections import claim as section
 from llama_workbench.dashboard.views import attribution, data, outcomes, samples
@@ -109,28 +108,24 @@ def show_cells(measured: attribution.Measured, workload: str) -> None:
     if not measured.rounds:
         st.text("No round has all cells.")
         return
-    drawn = figures.cell_table(measured.grid, measured.cells, state.colours())
-    blocks.plot(drawn, figures.cell_table_text(measured.cells, workload), "cells")
+    rows = [
+        {
+            **dict(zip((factor.name for factor in measured.grid.factors), cell.levels, strict=True)),
+            "ms a call": cell.call_ns / 1e6,
+            "speed-up": cell.ratio,
+            "low": cell.low,
+            "high": cell.high,
+            "variant": cell.variant,
+        }
+        for cell in measured.cells
+    ]
+    formats = {"ms a call": "%.3f"} | dict.fromkeys(("speed-up", "low", "high"), "%.3f×")
+    blocks.table(rows, f"Time and speed-up of each cell on {workload}", formats)
     st.caption(
-        f"How many times as fast as the all-old cell (top left, with its time of a call), and the interval, over "
-        f"{measured.rounds} rounds with all {len(measured.cells)} cells. The stronger the shade, the faster. Cells are "
-        "shown, not judged: the effects above use all of them at once, and their intervals are narrower."
+        f"How many times as fast as the all-old cell (the first), with its interval, over {measured.rounds} rounds "
+        f"with all {len(measured.cells)} cells. Cells are shown, not judged: the effects above use all of them at "
+        "once, and their intervals are narrower."
     )
-    with st.expander("As a table"):
-        rows = [
-            {
-                **dict(zip((factor.name for factor in measured.grid.factors), cell.levels, strict=True)),
-                "ms a call": cell.call_ns / 1e6,
-                "speed-up": cell.ratio,
-                "low": cell.low,
-                "high": cell.high,
-                "rounds": measured.rounds,
-                "variant": cell.variant,
-            }
-            for cell in measured.cells
-        ]
-        formats = {"ms a call": "%.3f"} | dict.fromkeys(("speed-up", "low", "high"), "%.3f×")
-        blocks.table(rows, "Time and speed-up of each cell", formats)
 
 
 main()

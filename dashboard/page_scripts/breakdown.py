@@ -12,8 +12,7 @@ from llama_workbench.dashboard.flames import section as flames
 from llama_workbench.dashboard.sections import blocks, head, named, published
 from llama_workbench.dashboard.sections.sides import show_phase_bars
 from llama_workbench.dashboard.views import breakdown, data, masks
-from llama_workbench.harness.metrics.roofline.files import ROOFLINE
-from llama_workbench.harness.metrics.roofline.metric import Estimate, Reached, all_reached
+from llama_workbench.harness.metrics.roofline.metric import ROOFLINE, Estimate, Reached, all_reached
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.variants.phase_map import DENOMINATORS, MEANING
 

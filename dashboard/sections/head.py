@@ -13,7 +13,7 @@ from streamlit.delta_generator import DeltaGenerator
 from llama_workbench.harness.machine.environment import one_line
 from llama_workbench.harness.machine.locks import is_held
 from llama_workbench.harness.metrics.memory.metric import MEMORY_SWEEP
-from llama_workbench.harness.metrics.roofline.files import ROOFLINE
+from llama_workbench.harness.metrics.roofline.metric import ROOFLINE
 from llama_workbench.harness.metrics.share.metric import PHASES
 from llama_workbench.harness.remote.rows import digest_of
 from llama_workbench.harness.report.text import environments_text

@@ -101,8 +101,7 @@ def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool
     from llama_workbench.harness.fleet.folder import is_fleet
     from llama_workbench.harness.fleet.rejudge import rejudge
     from llama_workbench.harness.metrics.registry import judged_files
-    from llama_workbench.harness.metrics.roofline.files import ROOFLINE
-    from llama_workbench.harness.metrics.roofline.metric import all_reached
+    from llama_workbench.harness.metrics.roofline.metric import ROOFLINE, all_reached
     from llama_workbench.harness.metrics.share.metric import PHASES
     from llama_workbench.harness.report.answer import answer_markdown
     from llama_workbench.harness.report.decision import decision_markdown, decisions_of

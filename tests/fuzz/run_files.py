@@ -22,8 +22,7 @@ from llama_workbench.harness.claims.dispute import load_dispute
 from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.claims.reading import check_claim
 from llama_workbench.harness.fleet.rejudge import rejudge
-from llama_workbench.harness.metrics.roofline.files import ROOFLINE
-from llama_workbench.harness.metrics.roofline.metric import all_reached
+from llama_workbench.harness.metrics.roofline.metric import ROOFLINE, all_reached
 from llama_workbench.harness.metrics.share.metric import PHASES
 from llama_workbench.harness.report.decision import decisions_of
 from llama_workbench.harness.report.markdown import markdown_table

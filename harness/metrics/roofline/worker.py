@@ -103,7 +103,7 @@ MATMUL, MEMORY = "@matmul", "@memory"
 
 
 def roofline(worker: Worker, workload: str, variants: list[str], seconds: float) -> dict[str, Any]:
-    """Samples of both peak kernels and of all variants, in the form of `files.Roofline`; about `seconds`."""
+    """Samples of both peak kernels and of all variants, in the form of `metric.Roofline`; about `seconds`."""
     bench = worker.benches[workload]
     assert bench.checkpoint is not None
     if bench.gate_prompt.device.type != "cpu":
