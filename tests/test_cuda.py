@@ -270,7 +270,7 @@ def test_an_engine_is_named_and_left_out_on_cuda(tmp_path: Path) -> None:
     assert found.participants.excluded == {"candle_engine": reason}
     assert progress.notes == ["candle_engine is left out"]
     assert all("candle_engine" not in book.remaining().entered() for book in found.participants.books)
-    assert {book.to_json()["clock"]["default"] for book in found.participants.books} == {"device"}
+    assert {book.record().clock.default for book in found.participants.books} == {"device"}
 
 
 def test_phases_that_cuda_does_not_give_are_recorded_with_the_reason(tmp_path: Path) -> None:

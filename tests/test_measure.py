@@ -37,6 +37,7 @@ from llama_workbench.harness.spec.experiments import Experiment, Target
 from llama_workbench.harness.spec.sample import Round
 from llama_workbench.harness.spec.sides import ARCHITECTURE
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.gate_schema import TraceDifference
 from tests import kills
 from tests.runs import Quiet
 
@@ -349,11 +350,11 @@ def test_the_last_compiled_variant_is_gated_ahead_beside_the_others_and_counts_o
     assert begun[0][2] == last  # before all others, in a process of its own
     assert last in [name for _, _, name, _ in begun[1:]]  # and then as all others
     assert all(process is not ahead for process, *_ in begun[1:])
-    assert book.gates["team006_before"]["passed"]
+    assert book.gates["team006_before"].passed
     if added:
         assert "kills its process" in measurement.participants.excluded[last]
     else:
-        assert book.gates[last]["passed"] and not book.excluded
+        assert book.gates[last].passed and not book.excluded
 
 
 def test_what_falls_out_of_one_gate_is_not_gated_beside_it(tmp_path, monkeypatch):
@@ -374,7 +375,7 @@ def test_what_falls_out_of_one_gate_is_not_gated_beside_it(tmp_path, monkeypatch
     assert not any(fallen_out for *_, fallen_out in begun)
     for book in measurement.participants.books:
         assert book.excluded.items() == excluded.items()
-        assert book.gates["fast"]["passed"] and not {"kills", "hangs"} & book.gates.keys()
+        assert book.gates["fast"].passed and not {"kills", "hangs"} & book.gates.keys()
 
 
 def test_rounds_that_tell_nothing_end_with_their_time(tmp_path, monkeypatch):
@@ -529,7 +530,7 @@ def test_a_claim_about_architecture_ends_at_the_gate_where_traces_differ() -> No
     experiment = Experiment(SimpleNamespace(name="w", kind="prefill"), ("old", "new"), "old", ("old@aa",), (target,))  # type: ignore[arg-type]
     book = ExperimentState(experiment, None)
     assert book.to_settle() == experiment
-    book.trace_differences = [{"baseline": "old", "variant": "new", "same": False}]
+    book.trace_differences = [TraceDifference(baseline="old", variant="new", same=False)]
     assert not book.to_settle().targets and not book.to_settle().controls
     book.experiment = replace(experiment, targets=(target, replace(target, evidence="operations")))
     assert book.to_settle().targets[0].evidence == "operations" and book.to_settle().controls

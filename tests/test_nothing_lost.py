@@ -78,7 +78,7 @@ def test_what_a_side_left_where_it_failed_is_laid_to_nobody_else(sides: Path) ->
         measurement.gates.pass_gates()
     [book] = measurement.participants.books
     assert list(book.excluded) == ["poisons"]
-    assert {name for name, gate in book.gates.items() if gate["passed"]} == {
+    assert {name for name, gate in book.gates.items() if gate.passed} == {
         "one_by_one", "one_by_one@aa", FUNCTION_YARDSTICK,
     }  # fmt: skip
 

@@ -85,7 +85,7 @@ def _confirm_one(
         text = f"measured again in a fresh process: {result.reason}"
         measurement.participants.exclude(result.side, text, book)
         return
-    book.confirmations.append(result.model_dump())
+    book.confirmations.append(result)
     if not holds(result):
         text = f"{inside:.3g}x timed from inside its process, {result.ratio:.3g}x alone and timed from outside"
         measurement.participants.exclude(_sides(comparison)[inside < 1], text, book, Cause.REFUSED)

@@ -16,6 +16,7 @@ from ..machine.environment import granted_cores
 from ..spec.entered import EnteredName
 from ..spec.words import Cause
 from ..stats.confidence import EARLY
+from ..store.gate_schema import Gate, Trace, TraceDifference
 from ..worker.channel import INTRUDES
 from .fresh_crews import fresh_crew
 from .groups import Group, Processes
@@ -165,7 +166,8 @@ class Gates:
             pairs = dict.fromkeys((t.comparison.baseline, t.comparison.variant) for t in book.remaining().targets)
             if book.traces:
                 what = {"workload": book.experiment.workload.name, "pairs": [list(pair) for pair in pairs]}
-                book.trace_differences = process.ask("differences", GATE_SECONDS, **what)
+                answers = process.ask("differences", GATE_SECONDS, **what)
+                book.trace_differences = [TraceDifference.model_validate(answer) for answer in answers]
         process.ask("freeze", GATE_SECONDS)
         for book in group.books:
             # Later processes import their sides before they are ready, which this one was not to.
@@ -199,7 +201,7 @@ class Gates:
                 self.participants.exclude(names[failure.variant_index], failure.reason, book)
                 return False
             for name, reason in wrong.items():
-                book.gates[name] |= {"passed": False, "detail": reason}
+                book.gates[name] = book.gates[name].model_copy(update={"passed": False, "detail": reason})
                 self.participants.exclude(name, reason, book)
         self.participants.changed()
         return True
@@ -230,13 +232,13 @@ class Gates:
             return False
         if name in book.excluded:
             return True
-        book.gates[name] = result["gate"]
+        book.gates[name] = Gate.model_validate(result["gate"])
         if not result["gate"]["passed"]:
             self.participants.exclude(name, result["gate"]["detail"], book, Cause(result.get("cause", Cause.EXCLUDED)))
             # What a function left in its process must not be laid to another's account.
             return group.folder is not None or not self.participants.is_outside(name)
         if "trace" in result:
-            book.traces[name] = result["trace"]
+            book.traces[name] = Trace.model_validate(result["trace"])
         book.learnt[name] = learnt = result["learnt"]
         book.own_processes |= result.get("disturbs", False) and self.setting.device == "cpu"
         book.note_facts({name: result["facts"]})

@@ -18,6 +18,7 @@ from ..spec.answer import RoundAnswer
 from ..spec.experiments import Experiment
 from ..spec.sample import Round
 from ..spec.words import Cause
+from ..store.sitting_schema import LostLife
 from ..worker.channel import INTRUDES
 from .apart import (
     choose_apart,
@@ -233,8 +234,8 @@ class Schedule:
         number, workload = group.life.number if group.life else group.processes, book.experiment.workload.name
         self._end_life(group, rule)
         group.used = {}  # one by one, so that it is seen who fails
-        book.lost_lives.append({"process": number, "variant": name, "reason": reason})
-        lost = sum(each["variant"] == name for each in book.lost_lives)
+        book.lost_lives.append(LostLife(process=number, variant=name, reason=reason))
+        lost = sum(life.variant == name for life in book.lost_lives)
         lives = lost + book.lives_of(name)
         forgiven = max(1, int(FORGIVEN_SHARE * lives))
         if lost <= forgiven:

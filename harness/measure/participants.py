@@ -23,7 +23,9 @@ from ..spec.experiments import Experiment, without
 from ..spec.sample import Round, Sample
 from ..spec.sides import ARCHITECTURE
 from ..spec.words import Cause
-from ..store.gate_schema import Excluded
+from ..store.gate_schema import Confirmed, Excluded, Gate, SideFacts, Trace, TraceDifference
+from ..store.schema import Clock, ExperimentRecord, Workload
+from ..store.sitting_schema import Apart, LostLife
 from .durations import Begin, LifePace, Tally
 
 
@@ -58,7 +60,7 @@ class Earlier:
 
 @dataclass
 class ExperimentState:
-    """What is known of one experiment so far, by the names in run.json. together: rounds of many variants; apart: of
+    """What is known of one experiment so far, by its names in run.json. together: rounds of many variants; apart: of
     one pair each; pairs_apart: which pairs, None until that is decided; blocks: how many of them were blocks.
     causes: of those that are excluded for one of its own, which. learnt: by variant, what its gate found that other
     processes must know; facts: see `SideFacts`. lost_lives: those that failed, and why.
@@ -76,17 +78,17 @@ class ExperimentState:
 
     experiment: Experiment
     folder: Path | None
-    gates: dict[str, dict[str, Any]] = field(default_factory=dict)
+    gates: dict[str, Gate] = field(default_factory=dict)
     facts: dict[str, dict[str, Any]] = field(default_factory=dict)
-    traces: dict[str, dict[str, Any]] = field(default_factory=dict)
-    trace_differences: list[dict[str, Any]] = field(default_factory=list)
+    traces: dict[str, Trace] = field(default_factory=dict)
+    trace_differences: list[TraceDifference] = field(default_factory=list)
     excluded: dict[str, str] = field(default_factory=dict)
     causes: dict[str, Cause] = field(default_factory=dict)
     wall_variants: list[str] = field(default_factory=list)
     kept_together: list[str] = field(default_factory=list)
     call_ns: dict[str, float] = field(default_factory=dict)
     learnt: dict[str, dict[str, Any]] = field(default_factory=dict)
-    lost_lives: list[dict[str, Any]] = field(default_factory=list)
+    lost_lives: list[LostLife] = field(default_factory=list)
     lost_in_passes: dict[str, str] = field(default_factory=dict)
     horizon: int | None = None
     early: bool = True
@@ -107,47 +109,45 @@ class ExperimentState:
     begin: Begin = field(default_factory=Begin)
     first_seconds: float | None = None
     device: str = "cpu"
-    confirmations: list[dict[str, Any]] = field(default_factory=list)
+    confirmations: list[Confirmed] = field(default_factory=list)
     earlier: Earlier = Earlier()
     timed_in: dict[str, set[int]] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
+    def record(self) -> ExperimentRecord:
         """As under "experiments" in run.json."""
         workload = self.experiment.workload
         clock = "device" if self.device != "cpu" else "cpu" if workload.threads == 1 else "wall"
-        return {
-            "workload": workload.model_dump(),
-            "variants": list(self.experiment.entered()),
-            "baseline": self.experiment.baseline,
-            "clock": {"default": clock, "wall_variants": self.wall_variants},
-            "rounds": self.earlier.rounds + self.rounds,
-            "blocks": self.earlier.blocks + self.blocks,
-            "apart": None if self.pairs_apart is None else [self._apart(pair) for pair in sorted(self.pairs_apart)],
-            "seconds": round(self.earlier.seconds + self.seconds, 3),
-            "sampled_seconds": round(self.earlier.sampled_seconds + self.sampled_seconds, 3),
-            "compared_seconds": round(self.earlier.compared_seconds + self.compared_seconds, 3),
-            "wall_seconds": round(self.earlier.wall_seconds + self.wall_seconds, 3),
-            "first_seconds": None if self.first_seconds is None else round(self.first_seconds, 3),
-            "gates": self.gates,
-            "facts": self.facts,
-            "traces": self.traces,
-            "trace_differences": self.trace_differences,
-            "confirmations": self.confirmations,
-            "lost_lives": self.lost_lives,
-            "horizon": self.horizon,
-            "early": self.early,
-            "own_processes": self.own_processes,
-            "excluded": [self.exclusion(name, reason) for name, reason in self.excluded.items()],
-        }
+        return ExperimentRecord(
+            workload=Workload.model_validate(workload.model_dump()),
+            variants=list(self.experiment.entered()),
+            baseline=self.experiment.baseline,
+            clock=Clock(default=clock, wall_variants=self.wall_variants),
+            rounds=self.earlier.rounds + self.rounds,
+            blocks=self.earlier.blocks + self.blocks,
+            apart=None if self.pairs_apart is None else [self._apart(pair) for pair in sorted(self.pairs_apart)],
+            seconds=round(self.earlier.seconds + self.seconds, 3),
+            sampled_seconds=round(self.earlier.sampled_seconds + self.sampled_seconds, 3),
+            compared_seconds=round(self.earlier.compared_seconds + self.compared_seconds, 3),
+            wall_seconds=round(self.earlier.wall_seconds + self.wall_seconds, 3),
+            first_seconds=None if self.first_seconds is None else round(self.first_seconds, 3),
+            gates=self.gates,
+            facts={name: SideFacts.model_validate(facts) for name, facts in self.facts.items()},
+            traces=self.traces,
+            trace_differences=self.trace_differences,
+            confirmations=self.confirmations,
+            lost_lives=self.lost_lives,
+            horizon=self.horizon,
+            early=self.early,
+            own_processes=self.own_processes,
+            excluded=[
+                Excluded(variant=name, reason=reason, cause=self.causes.get(name, Cause.EXCLUDED))
+                for name, reason in self.excluded.items()
+            ],
+        )
 
-    def exclusion(self, name: str, reason: str) -> dict[str, Any]:
-        """As in run.json."""
-        entry = Excluded(variant=name, reason=reason, cause=self.causes.get(name, Cause.EXCLUDED))
-        return entry.model_dump(exclude_defaults=True)
-
-    def _apart(self, pair: Comparison) -> dict[str, Any]:
-        sides = {"variant": pair.variant, "baseline": pair.baseline, "metric": pair.metric}
-        return sides | {"blocks": self.sliced.get(pair)}
+    def _apart(self, pair: Comparison) -> Apart:
+        ways = self.sliced.get(pair)
+        return Apart(variant=pair.variant, baseline=pair.baseline, metric=pair.metric, blocks=ways)
 
     @property
     def rounds(self) -> int:
@@ -244,7 +244,7 @@ class ExperimentState:
         """What rounds can settle of it: nothing about architecture where the op traces of both sides differ."""
         left, unlike = (
             self.remaining(),
-            [{e["baseline"], e["variant"]} for e in self.trace_differences if not e["same"]],
+            [{e.baseline, e.variant} for e in self.trace_differences if not e.same],
         )
         targets = tuple(
             goal for goal in left.targets if goal.evidence != ARCHITECTURE or goal.comparison.sides not in unlike

@@ -333,7 +333,7 @@ class Run:
             "environment": self.environment | ({"device": measurement.processes.device_facts} if measurement else {}),
             "environments": self.plan.functions.environment_facts,
             "checkpoints": {name: facts | self.checkpoint_facts.get(name, {}) for name, facts in checkpoints.items()},
-            "experiments": [book.to_json() for book in measurement.participants.books] if measurement else [],
+            "experiments": [book.record() for book in measurement.participants.books] if measurement else [],
             "excluded": [{"variant": name, "reason": reason} for name, reason in excluded.items()],
         })  # fmt: skip
 

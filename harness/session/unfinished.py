@@ -132,13 +132,13 @@ class Unfinished:
             out = self.excluded() | {each.variant: each.reason for each in entry.excluded}
             book.excluded |= {each: reason for each, reason in out.items() if each in book.experiment.entered()}
             book.causes |= {each.variant: each.cause for each in entry.excluded if each.cause is not Cause.EXCLUDED}
-            book.gates |= {each: plain(gate) for each, gate in entry.gates.items() if each in out}
-            book.traces |= {each: plain(trace) for each, trace in entry.traces.items() if each in out}
+            book.gates |= {each: gate for each, gate in entry.gates.items() if each in out}
+            book.traces |= {each: trace for each, trace in entry.traces.items() if each in out}
             book.wall_variants += entry.clock.wall_variants
             book.forgotten = numbers.get(name, -1) + 1
             blocks, seconds = min(entry.blocks, rounds[name]), entry.seconds or 0.0
             book.own_processes |= entry.own_processes
-            book.horizon, book.early, book.lost_lives = entry.horizon, entry.early, plain(entry.lost_lives)
+            book.horizon, book.early, book.lost_lives = entry.horizon, entry.early, list(entry.lost_lives)
             wall = entry.wall_seconds or seconds  # runs of before counted only their rounds
             sampled, compared = entry.sampled_seconds or 0.0, entry.compared_seconds or 0.0
             book.earlier = Earlier(rounds[name], blocks, seconds, sampled, compared, wall)
