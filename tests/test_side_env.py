@@ -152,7 +152,7 @@ def test_the_same_function_runs_with_the_variables_and_options_of_each_side(proj
 
 def test_folders_in_a_variable_are_not_published(project: Path) -> None:
     facts = functions_of(asked(f"new:DATA={project}/data"), [])[1].environment_facts
-    assert facts["new"]["variables"]["DATA"] == "data"
+    assert facts["new"].variables["DATA"] == "data"
 
 
 def test_commands_have_variables_of_their_own(project: Path) -> None:

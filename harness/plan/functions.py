@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from llama_workbench import ROOT, variants
 from llama_workbench.datasets.percentiles import Statistic
@@ -26,6 +25,7 @@ from ..calls.source import Source, is_command, named_apart
 from ..calls.yardstick import WORK
 from ..claims.model import Claim
 from ..machine.places import published
+from ..store.sitting_schema import SideEnvironment
 from .options import CALL, CALM, CHECK, COMPARE, ENV, STATISTIC, PlanError, Request
 from .selection import added_sources
 
@@ -43,7 +43,7 @@ class Functions:
     commands: CommandSettings = AS_THEY_ARE
 
     @cached_property
-    def environment_facts(self) -> dict[str, dict[str, Any]]:
+    def environment_facts(self) -> dict[str, SideEnvironment]:
         """What a run says of them, and of what sides have of their own: see `facts_of`. What the compared functions
         import comes first."""
         facts = facts_of(self.environments, packages_of(self.sources.values()) if self.environments else ())
@@ -51,7 +51,7 @@ class Functions:
             if source.variables or source.options:
                 variables = {key: published(value) for key, value in source.variables.items()}
                 facts[name] = {**facts.get(name, {}), "variables": variables, "options": published(source.options)}
-        return facts
+        return {name: SideEnvironment.model_validate(side) for name, side in facts.items()}
 
     @cached_property
     def alone(self) -> frozenset[str]:

@@ -24,7 +24,7 @@ from ..report.further import brought_models, compared_again
 from ..report.text import environments_text
 from ..store.errors import RunError
 from ..store.folder import RunFolder
-from ..store.schema import Manifest, manifest_of
+from ..store.schema import Manifest
 from ..store.sitting_schema import SideEnvironment
 
 ANEW = "Start a new run."
@@ -75,7 +75,7 @@ def functions_again(
     request, functions = functions_of(again, [])
     if request.compare != known.ad_hoc[0] or functions.made_by.keys() != known.sources.calls.keys():
         raise _lacks(folder, "it measured other functions, or under other names", asked)
-    before, now = known.environments, manifest_of({"environments": functions.environment_facts}).environments
+    before, now = known.environments, functions.environment_facts
     if before != now:
         problem = f"cannot resume: it measured with: {_own(before)}; given now: {_own(now)}"
         raise RunError(folder.path, problem, f"Pass it as it was: {shlex.join(asked)}")

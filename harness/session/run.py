@@ -50,7 +50,9 @@ from ..spec.words import Word
 from ..store.errors import RunError
 from ..store.files import CLAIMS, MANIFEST, VERDICTS
 from ..store.folder import RunFolder
-from ..store.schema import FORMAT, LIFE, Environment, Manifest, manifest_of
+from ..store.gate_schema import Excluded
+from ..store.schema import FORMAT, LIFE, Checkpoint, Environment, Manifest
+from ..store.sitting_schema import Sitting
 from ..store.verdict_schema import Verdict
 from .judging import answer_so_far, judge_run, stopping_rule
 from .room import cache_note, left_out
@@ -311,31 +313,31 @@ class Run:
         excluded = measurement.participants.excluded if measurement else {}
         before = self.earlier.manifest if self.earlier else Manifest()
         started = self.started.isoformat(timespec="seconds")
-        return manifest_of({
-            "format": FORMAT,
-            "id": self.folder.path.name,
-            "started": before.started or started,
-            "finished": None if status == "running" else datetime.now(UTC).isoformat(timespec="seconds"),
-            "status": status,
-            "mode": "gates" if self.options.gates_only else self.plan.mode,
-            "command": before.command or called_as(),
-            "seed": self.options.seed,
-            "options": kept(self.options),
-            "budget_seconds": (before.budget_seconds or 0.0) + self.options.budget_seconds,
-            "sittings": [*before.sittings, {"started": started, "budget_seconds": self.options.budget_seconds}],
-            "sources": self.sources,
-            "passes": self.passes,
-            "alpha": ALPHA,
-            "unit": LIFE,
-            "ad_hoc": list(self.plan.ad_hoc),
-            "fail_if": list(self.plan.conditions),
-            "dispute": self.plan.dispute,
-            "environment": self.environment | ({"device": measurement.processes.device_facts} if measurement else {}),
-            "environments": self.plan.functions.environment_facts,
-            "checkpoints": {name: facts | self.checkpoint_facts.get(name, {}) for name, facts in checkpoints.items()},
-            "experiments": [book.record() for book in measurement.participants.books] if measurement else [],
-            "excluded": [{"variant": name, "reason": reason} for name, reason in excluded.items()],
-        })  # fmt: skip
+        device = {"device": measurement.processes.device_facts} if measurement else {}
+        own = self.checkpoint_facts
+        return Manifest(
+            format=FORMAT, unit=LIFE, alpha=ALPHA, status=status, seed=self.options.seed,
+            id=self.folder.path.name,
+            started=before.started or started,
+            finished=None if status == "running" else datetime.now(UTC).isoformat(timespec="seconds"),
+            mode="gates" if self.options.gates_only else self.plan.mode,
+            command=before.command or called_as(),
+            options=kept(self.options),
+            budget_seconds=(before.budget_seconds or 0.0) + self.options.budget_seconds,
+            sittings=[*before.sittings, Sitting(started=started, budget_seconds=self.options.budget_seconds)],
+            sources=self.sources,
+            passes=self.passes,
+            ad_hoc=list(self.plan.ad_hoc),
+            fail_if=list(self.plan.conditions),
+            dispute=self.plan.dispute,
+            environment=Environment.model_validate(self.environment | device),
+            environments=self.plan.functions.environment_facts,
+            checkpoints={
+                name: Checkpoint.model_validate(read | own.get(name, {})) for name, read in checkpoints.items()
+            },
+            experiments=[book.record() for book in measurement.participants.books] if measurement else [],
+            excluded=[Excluded(variant=name, reason=reason) for name, reason in excluded.items()],
+        )  # fmt: skip
 
     def _write_manifest(self, status: str) -> None:
         if self.is_open:
