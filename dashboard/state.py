@@ -17,12 +17,11 @@ from typing import Any, TypeVar
 import streamlit as st
 
 from llama_workbench.cache import CacheError, cache_directory
-from llama_workbench.harness.remote.place import PlaceError
-from llama_workbench.harness.remote.transfer import fetch
+from llama_workbench.harness.store.remote import RemoteError, get
 
 from . import words
 from .figures import colours as palettes
-from .views import data, entries, remote
+from .views import data, entries
 
 T = TypeVar("T")
 
@@ -39,39 +38,36 @@ class Opened:
     stamp: entries.Stamp
 
 
+LOOK_SECONDS = 60
+"""A store is asked for news no more often."""
+
+
 @st.cache_resource(max_entries=4, show_spinner="Reading the list of runs …")
-def _run_list(results: Path | str) -> entries.RunList | remote.RemoteList:
-    if isinstance(results, str):
-        return remote.RemoteList(results)
+def _run_list(results: Path | str) -> entries.RunList:
     try:
         kept = cache_directory() / "runs.json"
     except CacheError:
         kept = None
-    listed = entries.RunList(results, kept)
-    listed.entries()
-    return listed
+    return entries.RunList(results, kept)
 
 
-def all_entries(most: int = remote.SHOWN) -> Sequence[entries.Entry]:
+@st.cache_resource(max_entries=4, ttl=LOOK_SECONDS, show_spinner="Reading the list of runs …")
+def _entries_at(url: str) -> list[entries.Entry]:
+    return _run_list(url).entries()
+
+
+def all_entries() -> Sequence[entries.Entry]:
     """Every folder that might be a run, newest first. The list itself sees what changes.
 
-    most: of the runs at a URL only so many. Where these cannot be listed the page says so, and ends.
+    Where the runs at a URL cannot be listed the page says so, and ends.
     """
-    listed = _run_list(results())
-    if isinstance(listed, entries.RunList):
-        return listed.entries()
+    where = results()
     try:
-        return listed.entries(most)
-    except PlaceError as error:
+        return _entries_at(where) if isinstance(where, str) else _run_list(where).entries()
+    except RemoteError as error:
         st.error("The runs cannot be listed.", icon=":material/error:")
         st.text(str(error))
         st.stop()
-
-
-def remote_list() -> remote.RemoteList | None:
-    """The list of the runs at a URL; None where they lie on this machine."""
-    listed = _run_list(results())
-    return listed if isinstance(listed, remote.RemoteList) else None
 
 
 def results() -> Path | str:
@@ -81,12 +77,12 @@ def results() -> Path | str:
 
 def folder_of(entry: entries.Entry) -> Path:
     """The folder of a run on this machine, fetched where it lies at a URL. Raises RunError."""
-    return _fetched(entry.url, entry.digest) if entry.url else entry.summary.path
+    return _fetched(entry.url, entry.summary.path) if entry.url else entry.summary.path
 
 
 @st.cache_resource(max_entries=256, ttl=60, show_spinner="Fetching the run …")
-def _fetched(url: str, digest: str) -> Path:
-    return fetch(url).path
+def _fetched(url: str, light: Path) -> Path:
+    return get(url).path
 
 
 @st.cache_resource(max_entries=32, show_spinner="Reading the run …")

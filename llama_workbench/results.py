@@ -17,24 +17,19 @@ def find_run(name: str) -> RunFolder:
 
     The run at a URL is fetched into the cache; the folder is a copy that nobody may write to. Raises RunError.
     """
-    from .harness.remote.place import is_url
     from .harness.store.folder import RunFolder  # loads pandas
+    from .harness.store.remote import get, is_url
 
-    if is_url(name):
-        from .harness.remote.transfer import fetch
-
-        return fetch(name)
-
-    return RunFolder(_folder(name))
+    return get(name) if is_url(name) else RunFolder(_folder(name))
 
 
 def run_to_go_on(name: str) -> RunFolder:
     """The same, of a run that is to be written to. Raises RunError for a URL."""
-    from .harness.remote.place import PlaceError, is_url
+    from .harness.store.remote import RemoteError, is_url
 
     if is_url(name):
         fix = f"Copy it first: workbench publish {name} {RUNS}/NAME"
-        raise PlaceError(name, "a run goes on in a folder of this machine", fix)
+        raise RemoteError(name, "a run goes on in a folder of this machine", fix)
     return find_run(name)
 
 

@@ -21,8 +21,8 @@ from datetime import UTC, datetime
 from itertools import pairwise, product
 from pathlib import Path
 
-from llama_workbench.harness.baselines.regressions import compare_standings, measured_alike
-from llama_workbench.harness.baselines.sessions import LEAST_SESSIONS, shifts, to_toml
+from llama_workbench.harness.baselines.regressions import LEAST_REPEATS, compare_standings, measured_alike, variation
+from llama_workbench.harness.baselines.text import variation_toml
 from llama_workbench.harness.machine.environment import comparable
 from llama_workbench.harness.plan.sources import MEASURING
 from llama_workbench.harness.slices.calibrate.known import FUNCTIONS, MODELS, PLANTED, KnownComparison
@@ -143,10 +143,10 @@ def shift_table(known: Sequence[Session]) -> str:
     lines.append("|---|---|---|---|---|---|---|---|")
     for kind, same in product(dict.fromkeys(each.kind for each in known), (True, False)):
         runs = with_lives(of_kind(known, kind, same_code=same))
-        if len(runs) < LEAST_SESSIONS:
+        if len(runs) < LEAST_REPEATS:
             continue
         code = "one version" if same else "several"
-        for shift in shifts(runs):
+        for shift in variation(runs):
             rows = [row for run in runs for row in run.rows if row.variant == shift.variant]
             errors = sorted(row.over_lives.error for row in rows if row.over_lives)
             lives = sorted(row.rounds for row in rows)
@@ -175,13 +175,13 @@ def reference_table(known: Sequence[Session]) -> str:
 
 
 def toml(known: Sequence[Session]) -> str:
-    """Of each kind of workload, the widest of what was measured, as `sessions.toml` has it."""
+    """Of each kind of workload, the widest of what was measured, as a pyproject.toml has it."""
     kinds = dict.fromkeys(each.kind for each in known)
     every = [with_lives(of_kind(known, kind, same_code=same)) for same in (True, False) for kind in kinds]
-    found = [shift for runs in every if len(runs) >= LEAST_SESSIONS for shift in shifts(runs)]
+    found = [shift for runs in every if len(runs) >= LEAST_REPEATS for shift in variation(runs)]
     widest = {(shift.kind, shift.code): shift for shift in sorted(found, key=lambda shift: shift.at_most)}
     everything = [shift.model_copy(update={"variant": "*"}) for shift in widest.values()]
-    return to_toml(everything, [each.standings for each in known])
+    return variation_toml(everything, [each.standings for each in known])
 
 
 def renamed(standings: Standings, variant: str, name: str) -> Standings:

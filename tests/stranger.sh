@@ -124,7 +124,7 @@ step 0 "where others read it" workbench publish results/runs/first "file://$PWD/
 step 0 "and back" workbench report "file://$PWD/shared/runs/first"
 step 0 "the same once more" pytest $quickly --compare old=pack.text:words@main~1 new=pack.text:words --call bench.py:texts --budget 20 --run-dir results/runs/second
 step 0 "as it was" pytest $quickly --compare old=pack.text:words@main~1 new=pack.text:words@main~1 --call bench.py:texts --budget 20 --run-dir results/runs/before
-step 0 "does it say the same?" workbench agree results/runs/first results/runs/second
+step 0 "does it say the same?" workbench compare --repeat results/runs/first results/runs/second
 lacks "need not agree"
 step 0 "two runs are one" workbench combine results/runs/first results/runs/second --into results/runs/both
 
@@ -135,7 +135,7 @@ lacks "machine type"
 step 0 "kept as well" workbench baseline save results/runs/before before
 step 1 "has anything become slower?" workbench compare before results/runs/second
 says "regression"
-step 0 "what do sessions differ by?" workbench sessions results/runs/first results/runs/second results/runs/first
+step 0 "what do repeat runs differ by?" workbench compare results/runs/first results/runs/second results/runs/first
 says "between = "
 step 1 "slower in this revision?" workbench compare-revisions main~1 . pack.text:words --call bench.py:texts --budget 20 --json
 says '"verdict": "slower"'

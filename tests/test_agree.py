@@ -1,4 +1,4 @@
-"""Does the next run say the same? `workbench agree` puts the intervals and verdicts of two runs against each other."""
+"""Do repeat runs say the same? `workbench compare --repeat` puts their intervals and verdicts against each other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from llama_workbench.commands.app import main
-from llama_workbench.harness.report.agreement import agreement_of
+from llama_workbench.harness.report.sessions import agreement_of
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
@@ -32,10 +32,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunFolder]:
 def test_runs_of_one_code_agree_and_of_another_do_not(runs: dict[str, RunFolder]) -> None:
     first, second, other = (runs[name].read(VERDICTS) for name in ("first", "second", "other"))
     alike = agreement_of(first, second)
-    assert alike.compared >= 3 and alike.judged >= 3 and not alike.apart and not alike.other_words
+    assert alike.intervals >= 3 and alike.verdicts >= 3 and not alike.disjoint and not alike.changed
     unlike = agreement_of(first, other)
-    assert {one.variant for one, _ in unlike.apart} == {"team005_proposal"}
-    assert all(one.verdict != later.verdict for one, later in unlike.other_words) and unlike.other_words
+    assert {one.variant for one, _ in unlike.disjoint} == {"team005_proposal"}
+    assert all(one.verdict != later.verdict for one, later in unlike.changed) and unlike.changed
 
 
 def test_a_pair_of_sides_counts_once_by_its_narrowest_interval() -> None:
@@ -49,10 +49,10 @@ def test_a_pair_of_sides_counts_once_by_its_narrowest_interval() -> None:
         )  # fmt: skip
 
     wide, narrow, far = said("a", 1.0, 1.3), said("b", 1.05, 1.15), said("a", 1.2, 1.3)
-    assert agreement_of([wide, narrow], [far]).compared == 1
-    assert len(agreement_of([wide, narrow], [far]).apart) == 1 and not agreement_of([wide], [far]).apart
-    assert agreement_of([wide], [far]).judged == 0  # what is open is no verdict
-    assert not agreement_of([wide], [said("a", 0.0, float("inf"))]).compared  # nor has an open end an interval
+    assert agreement_of([wide, narrow], [far]).intervals == 1
+    assert len(agreement_of([wide, narrow], [far]).disjoint) == 1 and not agreement_of([wide], [far]).disjoint
+    assert agreement_of([wide], [far]).verdicts == 0  # what is open is no verdict
+    assert not agreement_of([wide], [said("a", 0.0, float("inf"))]).intervals  # nor has an open end an interval
 
 
 def test_numbers_of_no_variant_are_of_their_claim_alone() -> None:
@@ -66,23 +66,26 @@ def test_numbers_of_no_variant_are_of_their_claim_alone() -> None:
         )  # fmt: skip
 
     first, second = stated("mask", 1.8), stated("softmax", 20.3)
-    assert agreement_of([first, second], [second, first]).compared == 2
-    assert not agreement_of([first, second], [second, first]).apart and not agreement_of([first], [second]).compared
+    assert agreement_of([first, second], [second, first]).intervals == 2
+    assert not agreement_of([first, second], [second, first]).disjoint and not agreement_of([first], [second]).intervals
 
 
 def test_the_command(runs: dict[str, RunFolder], capsys: pytest.CaptureFixture[str]) -> None:
     paths = [str(runs[name].path) for name in ("first", "second", "other")]
     with pytest.raises(SystemExit, match="0"):
-        main(["agree", *paths[:2]])
+        main(["compare", "--repeat", *paths[:2]])
     said = capsys.readouterr().out
-    assert "first, second" in said and "not overlapping:" not in said
+    assert "first, second" in said and "not overlapping:" not in said and "How much runs vary is said of 3" in said
     with pytest.raises(SystemExit, match="1"):
-        main(["agree", *paths])
+        main(["compare", *paths])
     said = " ".join(capsys.readouterr().out.split())
     assert "second, other" in said and "not overlapping: team005_proposal against" in said and "changed: " in said
     with pytest.raises(SystemExit, match="1"):
-        main(["agree", "--json", *paths])
-    assert [each["second"] for each in json.loads(capsys.readouterr().out)] == ["second", "other", "other"]
+        main(["compare", "--json", *paths])
+    assert [pair["second"] for pair in json.loads(capsys.readouterr().out)["pairs"]] == ["second", "other", "other"]
+    with pytest.raises(SystemExit, match="2"):
+        main(["compare", *paths, "--threshold", "3"])
+    assert "--threshold" in capsys.readouterr().err
 
 
 def test_a_table_over_two_sessions_says_what_each_says_by_itself(
@@ -96,7 +99,7 @@ def test_a_table_over_two_sessions_says_what_each_says_by_itself(
     text = page.read_text(encoding="utf-8")
     rows = [line for line in text.splitlines() if line.startswith("| `")]
     pair = agreement_of(*(runs[name].read(VERDICTS) for name in ("first", "second")))
-    assert sum(line.endswith("| the same |") for line in rows) == pair.judged >= 3
+    assert sum(line.endswith("| the same |") for line in rows) == pair.verdicts >= 3
     assert not any(line.endswith("| asked in one session only |") for line in rows)
     assert "A repeat run, second: " in text and " verdicts that both runs decided differ; " in text
     assert "there " not in text
@@ -133,7 +136,7 @@ def test_what_has_nothing_in_common_and_one_run_alone_are_refused(
         ([runs["first"].path, elsewhere.path], "no interval and no verdict in common"),
     ):
         with pytest.raises(SystemExit, match="2"):
-            main(["agree", *map(str, words)])
+            main(["compare", "--repeat", *map(str, words)])
         assert said in capsys.readouterr().err
 
 
@@ -147,7 +150,7 @@ def test_what_one_run_alone_measured_calm_is_said(
     there.write_json("run.json", manifest)
     told = f"{MODEL}: one run measured it calm, the other as it runs"
     for words in (
-        ["agree", str(runs["first"].path), str(there.path)],
+        ["compare", "--repeat", str(runs["first"].path), str(there.path)],
         ["judge", str(runs["first"].path), "--markdown", "--session", str(there.path)],
     ):
         with pytest.raises(SystemExit):
@@ -160,5 +163,5 @@ def test_another_machine_is_named(
 ) -> None:
     there = write_run(tmp_path / "there", rounds=12, only=[MODEL], environment={"cpu_model": "Another CPU"})
     with pytest.raises(SystemExit):
-        main(["agree", str(runs["first"].path), str(there.path)])
+        main(["compare", "--repeat", str(runs["first"].path), str(there.path)])
     assert "Another CPU" in " ".join(capsys.readouterr().out.split())

@@ -8,14 +8,26 @@ import json
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from llama_workbench.commands.app import main
-from llama_workbench.harness.baselines.saved import save
+from llama_workbench.harness.baselines.saved import baselines_of, matching, save
+from llama_workbench.harness.machine.environment import comparable
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder, describe
-from tests.runs import write_run
+from tests.runs import ENVIRONMENT, write_run
+from tests.test_cli import command, output
+
+OTHER = {"cpu_flags": [*ENVIRONMENT["cpu_flags"], "avx_vnni"]}
+"""Another processor of the same name."""
+
+
+def a_run(folder: Path, seed: int = 0, **given: Any) -> RunFolder:
+    made = write_run(folder, seed=seed, **{"rounds": 30, "only": ["prefill-15m-t128"], **given})
+    made.seal(made.read_manifest())
+    return made
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +121,7 @@ def test_a_run_of_functions_needs_no_yardstick(tmp_path: Path) -> None:
     assert (tmp_path / "baselines" / "functions" / "run.json").exists()
 
 
-def test_the_commands_save_list_and_compare(run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_save_and_compare(run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
     def said(*arguments: str, code: int = 0) -> str:
@@ -119,27 +131,88 @@ def test_the_commands_save_list_and_compare(run: RunFolder, tmp_path: Path, monk
         assert end.value.code == code, complaints.getvalue()
         return out.getvalue() or complaints.getvalue()
 
-    assert "workbench baseline save" in said("baseline", "list")
-    assert json.loads(said("baseline", "list", "--json")) == []
     assert "workbench compare main NEW" in " ".join(said("baseline", "save", str(run.path), "main").split())
-    [listed] = json.loads(said("baseline", "list", "--json"))
+    [listed] = json.loads(said("runs", "results/baselines", "--json"))
     assert (listed["path"], listed["status"], listed["problem"]) == ("results/baselines/main", "complete", None)
-    assert "main" in said("baseline", "list")
+    assert "main" in said("runs", "results/baselines")
     assert "no regression" in said("compare", "main", str(run.path))
     assert "--force" in said("baseline", "save", str(run.path), "main", code=2)
     assert "cannot be the name" in said("baseline", "save", str(run.path), "../main", code=2)
-    shown = json.loads(said("baseline", "show", "main", "--json"))
-    assert shown["path"] == "results/baselines/main" and shown["claims"] and not shown["problem"]
-    claim, _, verdict = shown["claims"][0]
-    assert f"{claim} " in said("baseline", "show", "main") and verdict in said("baseline", "show", "main")
-    assert "no such baseline" in said("baseline", "show", "mian", code=2)
-    assert "rm main --yes" in said("baseline", "rm", "main") and Path("results/baselines/main").is_dir()
-    for words in (["mian"], ["mian", "--yes"]):
-        assert "no baseline of this name" in said("baseline", "rm", *words, code=2)
-    assert "cannot be the name" in said("baseline", "rm", "/etc", code=2)
-    assert "results/baselines/main is deleted" in said("baseline", "rm", "main", "--yes")
-    assert list(Path("results/baselines").iterdir()) == []
-    Path("results/baselines/thesis").mkdir()
-    Path("results/baselines/thesis/years.tex").write_text("of work")
-    assert "holds no run" in said("baseline", "rm", "thesis", "-y", code=2)
-    assert Path("results/baselines/thesis/years.tex").exists()
+
+
+# -- baselines of several machine types --------------------------------------------------------------------------------
+
+
+def test_a_baseline_of_a_machine_by_the_same_name_says_what_differs(tmp_path: Path) -> None:
+    silent = {"cpu_model": "ARM Neoverse", "malloc": None}
+    save(a_run(tmp_path / "old", environment=silent | {"malloc": {}}), "main", under=tmp_path)
+    _, _, note = matching(RunFolder(tmp_path / "main"), a_run(tmp_path / "new", 1, environment=silent))
+    assert "no run of this machine type; the nearest one differs: malloc: as shipped against unknown. Keep one" in note
+
+
+def test_a_name_has_a_baseline_for_each_kind_of_machine(tmp_path: Path) -> None:
+    under = tmp_path / "results/baselines"
+    old, other = a_run(tmp_path / "old"), a_run(tmp_path / "other", 1, environment=OTHER)
+    third = a_run(tmp_path / "third", 2, environment={"cpu_model": "ARM Neoverse"})
+    first = save(old, "main", under=under)
+    second = save(other, "main", under=under)
+    assert first.path == under / "main" and second.path.parent == under / "main/machines"
+    assert [path.name for path in under.iterdir()] == ["main"]
+    for run in (old, other):
+        again = a_run(tmp_path / "again", 5, environment=run.read_manifest()["environment"])
+        found, _, note = matching(RunFolder(under / "main"), again)
+        assert found.digest() == run.digest() and not note
+        assert not comparable(found.read_manifest()["environment"], again.read_manifest()["environment"])
+        shutil.rmtree(again.path)
+    _, _, note = matching(RunFolder(under / "main"), third)
+    assert "no run of this machine type; the nearest one differs: CPU: Simulated CPU against ARM Neoverse" in note
+    with pytest.raises(RunError, match="--force"):
+        save(other, "main", under=under)
+    with pytest.raises(RunError, match="--force"):
+        save(old, "main", under=under)
+    newer = a_run(tmp_path / "newer", 7)
+    save(newer, "main", under=under, force=True)  # the first of its kind; the others stay
+    kept = baselines_of(RunFolder(under / "main"))
+    assert [each.digest() for each in kept] == [newer.digest(), other.digest()]
+    updated = a_run(tmp_path / "updated", 8, environment=OTHER | {"torch": "2.14.0"})
+    save(updated, "main", under=under, force=True)  # the same machine, whatever its torch
+    assert [each.digest() for each in baselines_of(RunFolder(under / "main"))][1:] == [updated.digest()]
+
+
+@pytest.mark.parametrize(
+    ("change", "is_same"),
+    [
+        ({"cpu_model": "AMD EPYC 9554 64-Core Processor"}, False),
+        ({"device": {"kind": "cuda", "name": "NVIDIA H100"}}, False),
+        ({"cgroup_quota_cores": 1.5}, False),
+        ({"machine": "aarch64"}, False),
+        ({"malloc": {}}, False),
+        ({"torch": "2.14.0"}, True),
+        ({"libc": "glibc 2.99"}, True),
+        ({"load_average": [9.0], "kernel": "7"}, True),
+    ],
+)
+def test_what_makes_a_machine_type(change: dict[str, Any], is_same: bool, tmp_path: Path) -> None:
+    runs = [a_run(tmp_path / str(seed), seed, rounds=8, environment=facts) for seed, facts in enumerate(({}, change))]
+    save(runs[0], "main", under=tmp_path / "kept")
+    save(runs[1], "main", under=tmp_path / "kept", force=True)
+    assert len(baselines_of(RunFolder(tmp_path / "kept" / "main"))) == 2 - is_same
+
+
+def test_the_commands_pick_the_matching_baseline(tmp_path: Path) -> None:
+    slower = {"prefill-15m-t128/team005_hybrid": 1.25}
+    home = tmp_path / "results/runs"
+    a_run(home / "old", rounds=40)
+    a_run(home / "other", 1, environment=OTHER, factors=slower, rounds=40)
+    a_run(home / "now", 2, environment=OTHER, factors=slower, rounds=40)
+    a_run(home / "arm", 3, environment={"cpu_model": "ARM Neoverse"}, rounds=40)
+    output("baseline", "save", "old", "main", cwd=tmp_path)
+    before = command("compare", "main", "now", "--json", cwd=tmp_path)
+    assert before.returncode == 2 and not json.loads(before.stdout)["same_machine"]
+    assert "2 machine types" in " ".join(output("baseline", "save", "other", "main", cwd=tmp_path).split())
+    found = json.loads(output("compare", "main", "now", "--json", cwd=tmp_path))
+    assert found["same_machine"] and found["base"].startswith("main (simulated-cpu-2c-")
+    assert command("compare", "main", "old", cwd=tmp_path).returncode == 0
+    other = command("compare", "main", "arm", "--json", cwd=tmp_path)
+    notes = json.loads(other.stdout)["notes"]
+    assert other.returncode == 2 and "against ARM Neoverse" in notes[0]

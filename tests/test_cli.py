@@ -353,7 +353,7 @@ def test_damaged_runs_are_told_in_a_line_each(tmp_path: Path, name: str, content
     [
         (("clams",), "No such command"),
         (("claims", "--jsn"), "No such option"),
-        (("compare", "one"), "Missing argument 'NEW'"),
+        (("compare", "one"), "one: need at least two runs to compare: workbench compare BASE NEW"),
         (("compare", "a", "b", "--threshold", "much"), "Invalid value for '--threshold'"),
         (("judge", "nowhere"), "there is no such run folder"),
     ],

@@ -12,8 +12,7 @@ import pytest
 from llama_workbench import ROOT
 from llama_workbench.commands.app import main
 from llama_workbench.harness.fleet.rejudge import Rejudged, rejudge
-from llama_workbench.harness.report.agreement import agreement_of
-from llama_workbench.harness.report.sessions import BothSessions, SessionAnswers
+from llama_workbench.harness.report.sessions import BothSessions, SessionAnswers, agreement_of
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
@@ -86,7 +85,7 @@ def test_a_make_bench_contradicts_no_interval_over_both_sessions() -> None:
     }
     first, second = (SessionAnswers(name, answers[name], {}) for name in ("reference", "reference-second"))
     over_both = agreement_of(BothSessions(first, second).verdicts, answers["bench-epyc"])
-    assert over_both.compared >= 75 and not over_both.apart
+    assert over_both.intervals >= 75 and not over_both.disjoint
 
 
 def effects_of(run: str) -> dict[tuple[str, str], Effect]:

@@ -15,9 +15,8 @@ import pytest
 from scipy import stats
 
 from llama_workbench.commands.app import main
-from llama_workbench.harness.baselines.regressions import TOLERANCE_SAME_VERSION_PERCENT, compare
+from llama_workbench.harness.baselines.regressions import TOLERANCE_SAME_VERSION_PERCENT, compare, variation
 from llama_workbench.harness.baselines.rows import Row, RunComparison, Saved
-from llama_workbench.harness.baselines.sessions import shifts
 from llama_workbench.harness.baselines.text import render, to_junit, to_markdown
 from llama_workbench.harness.baselines.thresholds import Shift, Thresholds, read_thresholds
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
@@ -171,7 +170,7 @@ ONE_VERSION, ANOTHER = (dict[str, Any](sources={"variants": {}, "harness": name}
 LIVES: dict[str, Any] = {"manifest": ONE_VERSION, "only": ["decode-15m-c64"], "rounds": 30}
 MEASURED = Thresholds(
     sessions=(Shift(variant="*", kind="decode", sessions=20, between=0.1, at_most=0.3),)
-)  # what `workbench sessions` would print
+)  # what `workbench compare` would print of repeat runs
 
 
 def test_lives_decide_a_slow_down_of_five_percent(tmp_path: Path) -> None:
@@ -315,7 +314,7 @@ def test_a_run_of_functions_from_before_their_yardstick_says_so(tmp_path: Path) 
 def test_sessions_are_measured_and_the_table_is_read_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng = np.random.default_rng(3)
     runs = [
-        a_run(
+        write_run(
             tmp_path / f"s{number}",
             seed=number,
             factors=slower("team005_hybrid", 2 * rng.standard_normal()),
@@ -324,10 +323,10 @@ def test_sessions_are_measured_and_the_table_is_read_again(tmp_path: Path, capsy
         for number in range(8)
     ]
     with pytest.raises(SystemExit) as ended:
-        main(["sessions", *(str(run.path) for run in runs)])
+        main(["compare", *(str(run.path) for run in runs)])
     said = capsys.readouterr()
-    assert not ended.value.code, said.err
-    (tmp_path / "pyproject.toml").write_text(said.out, encoding="utf-8")
+    assert ended.value.code != 2, said.err
+    (tmp_path / "pyproject.toml").write_text(said.out[said.out.index("# 8 runs") :], encoding="utf-8")
     found = read_thresholds(None, start=tmp_path)
     hybrid, after = (found.shift("decode", name) for name in ("team005_hybrid", "team006_after"))
     assert hybrid is not None and after is not None
@@ -337,16 +336,16 @@ def test_sessions_are_measured_and_the_table_is_read_again(tmp_path: Path, capsy
     assert compare(runs[0], runs[1], thresholds=found).tolerance_percent == 0
     assert {each.code for each in found.sessions} == {"same"}
     last = a_run(tmp_path / "last", seed=9, **LIVES | {"manifest": ANOTHER})
-    assert {each.code for each in shifts([*map(measure_standings, runs), measure_standings(last)])} == {"another"}
+    assert {each.code for each in variation([*map(measure_standings, runs), measure_standings(last)])} == {"another"}
 
 
 def test_sessions_that_cannot_be_put_together_are_refused(tmp_path: Path) -> None:
     runs = [measure_standings(a_run(tmp_path / str(seed), seed=seed, **LIVES)) for seed in range(3)]
-    assert len(shifts(runs)) == 4
+    assert len(variation(runs)) == 4
     with pytest.raises(ValueError, match="nothing was timed over several processes in 3 or more"):
-        shifts(runs[:2])
+        variation(runs[:2])
     with pytest.raises(ValueError, match="nothing was timed over several processes"):
-        shifts(
+        variation(
             [
                 measure_standings(a_run(tmp_path / f"one-{seed}", seed=seed, **LIVES | {"rounds": 1}))
                 for seed in range(3)
@@ -354,9 +353,9 @@ def test_sessions_that_cannot_be_put_together_are_refused(tmp_path: Path) -> Non
         )
     elsewhere = a_run(tmp_path / "elsewhere", environment={"torch": "1.0"}, **LIVES)
     with pytest.raises(ValueError, match="from different machines: torch"):
-        shifts([*runs, measure_standings(elsewhere)])
+        variation([*runs, measure_standings(elsewhere)])
     with pytest.raises(ValueError, match="no reference benchmark in both runs"):
-        shifts([*runs, measure_standings(a_run(tmp_path / "without", without=["yardstick"], **LIVES))])
+        variation([*runs, measure_standings(a_run(tmp_path / "without", without=["yardstick"], **LIVES))])
 
 
 # -- cannot tell -------------------------------------------------------------------------------------------------------

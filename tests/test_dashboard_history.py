@@ -107,8 +107,12 @@ def test_a_file_that_does_not_fit_the_run_is_not_used(tmp_path: Path, spoil: str
     assert all(row.interval.centre < 1 for row in read_standings(run).rows)
 
 
-def test_comparing_by_what_is_kept_is_comparing_by_samples(home: Path) -> None:
-    rows = compare(RunFolder(home / "runs" / "run-1"), RunFolder(home / "runs" / "run-4")).rows
+def test_comparing_by_what_is_kept_is_comparing_by_samples(home: Path, tmp_path: Path) -> None:
+    names, rows = ("run-1", "run-4"), compare(*(RunFolder(home / "runs" / name) for name in ("run-1", "run-4"))).rows
+    for name in names:
+        shutil.copytree(home / "runs" / name, tmp_path / name)
+        (tmp_path / name / STANDINGS).unlink()
+    assert compare(*(RunFolder(tmp_path / name) for name in names)).rows == rows
     found = histories.changes([past for past in pasts(home) if past.entry.name in ("run-1", "run-4")], MODEL)
     assert [change.row for change in found] == [row for row in rows if row.workload == MODEL and row.what == "time"]
 

@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 import llama_workbench as wb
+from llama_workbench.harness.baselines.saved import baselines_of, matching, save
 from llama_workbench.harness.evidence.verdict import how_many
-from llama_workbench.harness.fleet import baselines
 from llama_workbench.harness.fleet.combine import combine
 from llama_workbench.harness.fleet.folder import FleetFolder
 from llama_workbench.harness.fleet.judging import judge_fleet
 from llama_workbench.harness.fleet.kinds import labels
-from llama_workbench.harness.machine.environment import comparable
 from llama_workbench.harness.report.outcome import outcome
 from llama_workbench.harness.report.text import run_notes
 from llama_workbench.harness.store.errors import RunError, RunWarning
@@ -320,76 +319,13 @@ def test_a_notebook_reads_a_fleet(fleet: FleetFolder) -> None:
     assert set(opened.effects["machine"]) == {each.kind for each in fleet.machines()}
 
 
-# -- baselines of several kinds of machines ----------------------------------------------------------------------------
-
-
-def test_a_baseline_of_a_machine_by_the_same_name_says_what_differs(tmp_path: Path) -> None:
-    said: dict[str, Any] = {"cpu_model": "ARM Neoverse", "malloc": {}}
-    silent = said | {"malloc": None}
-    baselines.save(a_run(tmp_path / "old", environment=said), "main", under=tmp_path / "results/baselines")
-    found = baselines.matching(
-        RunFolder(tmp_path / "results/baselines/main"), a_run(tmp_path / "new", 1, environment=silent)
-    )
-    assert "this machine type, ARM Neoverse; the nearest one differs: malloc: as shipped against unknown" in found.note
-
-
-def test_a_name_has_a_baseline_for_each_kind_of_machine(tmp_path: Path) -> None:
-    under = tmp_path / "results/baselines"
-    old, other = a_run(tmp_path / "old"), a_run(tmp_path / "other", 1, environment=OTHER)
-    third = a_run(tmp_path / "third", 2, environment={"cpu_model": "ARM Neoverse"})
-    first = baselines.save(old, "main", under=under)
-    second = baselines.save(other, "main", under=under)
-    assert first.path == under / "main" and second.path.parent == under / "main/machines"
-    assert [path.name for path in under.iterdir()] == ["main"]
-    for run in (old, other):
-        again = a_run(tmp_path / "again", 5, environment=run.read_manifest()["environment"])
-        found = baselines.matching(RunFolder(under / "main"), again)
-        assert found.run.digest() == run.digest() and not found.note
-        assert not comparable(found.run.read_manifest()["environment"], again.read_manifest()["environment"])
-        shutil.rmtree(again.path)
-    none = baselines.matching(RunFolder(under / "main"), third)
-    assert none.note.startswith("main has no run of this machine type, ARM Neoverse; it has: Simulated CPU (")
-    with pytest.raises(RunError, match="--force"):
-        baselines.save(other, "main", under=under)
-    with pytest.raises(RunError, match="--force"):
-        baselines.save(old, "main", under=under)
-    newer = a_run(tmp_path / "newer", 7)
-    baselines.save(newer, "main", under=under, force=True)  # the first of its kind; the others stay
-    kept = baselines.baselines_of(RunFolder(under / "main"))
-    assert [each.digest() for each in kept] == [newer.digest(), other.digest()]
-    updated = a_run(tmp_path / "updated", 8, environment=OTHER | {"torch": "2.14.0"})
-    baselines.save(updated, "main", under=under, force=True)  # the same machine, whatever its torch
-    assert [each.digest() for each in baselines.baselines_of(RunFolder(under / "main"))][1:] == [updated.digest()]
-
-
-def test_the_commands_pick_the_matching_baseline(tmp_path: Path) -> None:
-    slower = {"prefill-15m-t128/team005_hybrid": 1.25}
-    home = tmp_path / "results/runs"
-    a_run(home / "old", rounds=40)
-    a_run(home / "other", 1, environment=OTHER, factors=slower, rounds=40)
-    a_run(home / "now", 2, environment=OTHER, factors=slower, rounds=40)
-    a_run(home / "arm", 3, environment={"cpu_model": "ARM Neoverse"}, rounds=40)
-    output("baseline", "save", "old", "main", cwd=tmp_path)
-    before = command("compare", "main", "now", "--json", cwd=tmp_path)
-    assert before.returncode == 2 and not json.loads(before.stdout)["same_machine"]
-    assert "2 machine types" in " ".join(output("baseline", "save", "other", "main", cwd=tmp_path).split())
-    found = json.loads(output("compare", "main", "now", "--json", cwd=tmp_path))
-    assert found["same_machine"] and found["base"].startswith("main (simulated-cpu-2c-")
-    assert command("compare", "main", "old", cwd=tmp_path).returncode == 0
-    other = command("compare", "main", "arm", "--json", cwd=tmp_path)
-    notes = json.loads(other.stdout)["notes"]
-    assert other.returncode == 2 and "main has no run of this machine type, ARM Neoverse" in notes[0]
-    shown = json.loads(output("baseline", "show", "main", "--json", cwd=tmp_path))
-    assert len(shown["machines"]) == 1 and "also" in output("baseline", "show", "main", cwd=tmp_path)
-
-
 def test_a_fleet_is_a_baseline_of_all_its_kinds(fleet: FleetFolder, measured: list[RunFolder], tmp_path: Path) -> None:
-    baselines.save(fleet.run, "main", under=tmp_path)
-    assert len(baselines.baselines_of(RunFolder(tmp_path / "main"))) == 3
-    assert baselines.matching(RunFolder(tmp_path / "main"), measured[0]).run.digest() == measured[0].digest()
+    save(fleet.run, "main", under=tmp_path)
+    assert len(baselines_of(RunFolder(tmp_path / "main"))) == 3
+    assert matching(RunFolder(tmp_path / "main"), measured[0])[0].digest() == measured[0].digest()
     with pytest.raises(RunError, match="stays whole"):
-        baselines.save(measured[0], "main", under=tmp_path, force=True)
-    baselines.save(fleet.run, "main", under=tmp_path, force=True)
+        save(measured[0], "main", under=tmp_path, force=True)
+    save(fleet.run, "main", under=tmp_path, force=True)
 
 
 # -- measured for real -------------------------------------------------------------------------------------------------

@@ -321,9 +321,6 @@ AS_WRITTEN = {
         harness.worker.turns.answers""",
     "options that are kept in run.json, or sent to a machine of a cluster": """
         harness.plan.options.kept harness.plan.options.sent harness.plan.options.typed""",
-    "a row of the index, which is a table": """
-        harness.remote.index.look harness.remote.index.listed harness.remote.rows.standings_of
-        harness.remote.rows.summary_of""",
     "a row of a table on a page": "dashboard.sections.blocks.table",
     "what each pass left, which its own metric alone knows": "harness.evidence.evidence.evidence_from_manifest",
 }

@@ -39,7 +39,6 @@ ORDER = (
     "harness.judge",
     "harness.report",
     "harness.baselines",
-    "harness.remote",
     "harness.session",
     "harness.fleet",
     "harness.plugin",

@@ -13,9 +13,9 @@ from llama_workbench.harness.measure.measurement import Measurement
 from llama_workbench.harness.measure.participants import Setting
 from llama_workbench.harness.plan.options import Options, Request
 from llama_workbench.harness.profilers import registry
-from llama_workbench.harness.session import away
 from llama_workbench.harness.session.run import Run, plan_run
 from llama_workbench.harness.spec.words import Word
+from llama_workbench.harness.store import remote
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.variants import FUNCTION_YARDSTICK
 from tests.runs import Quiet
@@ -167,7 +167,7 @@ def test_a_store_that_fails_in_a_way_of_its_own_keeps_verdict_and_exit_code(
     def fails(*_: Any) -> None:
         raise ConnectionResetError("by the other side")
 
-    monkeypatch.setattr(away, "publish", fails)
+    monkeypatch.setattr(remote, "put", fails)
     monkeypatch.setenv("WORKBENCH_CACHE", str(sides / "cache"))
     monkeypatch.chdir(sides)
     url = f"file://{sides}/shared/runs/one"
@@ -176,5 +176,5 @@ def test_a_store_that_fails_in_a_way_of_its_own_keeps_verdict_and_exit_code(
     assert said.returncode == 1, "what --fail-if names is met"
     told = " ".join(said.stdout.split())
     assert "fails: --fail-if not-faster:2000" in told
-    assert "not published, ConnectionResetError: by the other side" in told
+    assert f"Not published. {url}: ConnectionResetError: by the other side" in told
     assert f"to publish it: workbench publish {sides}/cache/measured/" in told

@@ -1,29 +1,25 @@
-"""Runs at URLs: published, fetched, listed, replaced and removed, on a real object store, on disk and in memory."""
+"""Runs at URLs: put there, fetched, listed and replaced, on a real object store, on disk and in memory."""
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import fsspec
 import pytest
+from fsspec.core import url_to_fs
 
-from llama_workbench.harness.remote import index
-from llama_workbench.harness.remote import publish as publishing
-from llama_workbench.harness.remote.place import Place, PlaceError, Refused, is_url
-from llama_workbench.harness.remote.publish import listed, publish, unpublish
-from llama_workbench.harness.remote.rows import digest_of, row_of, standings_of, summary_of
-from llama_workbench.harness.remote.transfer import UPLOADING, copy, fetch, files_of
+from llama_workbench.harness.baselines.saved import copied
 from llama_workbench.harness.report.standings import read_standings, write_standings
+from llama_workbench.harness.store import remote
 from llama_workbench.harness.store.errors import RunError, RunWarning
 from llama_workbench.harness.store.folder import RunFolder, describe
+from llama_workbench.harness.store.remote import UPLOADING, RemoteError, files_of, get, is_url, listed, put
 from tests.object_store import Store, running_store
 from tests.runs import write_run
 
@@ -74,9 +70,13 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {name: path.read_bytes() for name, path in files_of(folder).items()}
 
 
-def spoil(place: Place, name: str, change: Callable[[bytes], bytes]) -> None:
-    [content] = place.read([name]).values()
-    place.system.pipe_file(f"{place.root}/{name}", change(content))
+def files_at(url: str) -> set[str]:
+    return {*remote._files(url)}
+
+
+def spoil(url: str, change: Callable[[bytes], bytes]) -> None:
+    system, path = url_to_fs(url, use_listings_cache=False)
+    system.pipe_file(path, change(system.cat_file(path)))
 
 
 def test_what_is_a_url() -> None:
@@ -85,282 +85,203 @@ def test_what_is_a_url() -> None:
 
 
 def test_a_run_comes_back_as_it_was_published(run: RunFolder, home: str) -> None:
-    publish(run, f"{home}/new")
-    fetched = fetch(f"{home}/new")
+    put(run, f"{home}/new")
+    fetched = get(f"{home}/new")
     assert contents(fetched.path) == contents(run.path)
-    assert not {name for name in Place.at(f"{home}/new").files() if name.startswith(("log", "."))}
+    assert not {name for name in files_at(f"{home}/new") if name.startswith(("log", "."))}
     assert fetched.path.name == "new" and describe(fetched, whole=True).problem is None
     again = fetched.path.stat().st_ino
-    assert fetch(f"{home}/new").path.stat().st_ino == again, "fetched once"
+    assert get(f"{home}/new").path.stat().st_ino == again, "fetched once"
 
 
 def test_a_taken_name_stays_taken_unless_forced(run: RunFolder, home: str, tmp_path: Path) -> None:
-    publish(run, f"{home}/new")
+    put(run, f"{home}/new")
     other = a_run(tmp_path / "other", seed=1)
     (other.path / "memory.json").unlink()
     other.seal(other.read_manifest())
-    with pytest.raises(Refused, match=r"there is a run.*--force"):
-        publish(other, f"{home}/new")
-    assert contents(fetch(f"{home}/new").path) == contents(run.path)
-    publish(other, f"{home}/new", force=True)
-    assert contents(fetch(f"{home}/new").path) == contents(other.path), "with no file of the earlier run"
-    [row] = listed(home)[0].newest(9)
-    assert row["digest"] == digest_of(other.path)
+    with pytest.raises(RemoteError, match=r"there is a run.*--force"):
+        put(other, f"{home}/new")
+    assert contents(get(f"{home}/new").path) == contents(run.path)
+    put(other, f"{home}/new", force=True)
+    assert contents(get(f"{home}/new").path) == contents(other.path), "with no file of the earlier run"
+    [light] = listed(home).values()
+    assert light.manifest().id == other.manifest().id
 
 
 def test_files_of_others_are_never_touched(run: RunFolder, home: str, tmp_path: Path) -> None:
     beach = tmp_path / "beach.jpg"
     beach.write_bytes(b"\xff\xd8")
-    Place.at(f"{home}/photos").put({"beach.jpg": beach})
-    for act in (lambda: publish(run, f"{home}/photos", force=True), lambda: unpublish(f"{home}/photos")):
-        with pytest.raises(Refused, match="no run"):
-            act()
-    assert set(Place.at(f"{home}/photos").files()) == {"beach.jpg"}
-    assert listed(home)[0].names == []
+    system, root = url_to_fs(f"{home}/photos")
+    if not system.async_impl:
+        system.makedirs(root)
+    system.put_file(str(beach), f"{root}/beach.jpg")
+    with pytest.raises(RemoteError, match="no run"):
+        put(run, f"{home}/photos", force=True)
+    assert files_at(f"{home}/photos") == {"beach.jpg"}
+    assert listed(home) == {}
 
 
-def test_the_list_is_read_from_the_index_and_says_what_the_runs_say(run: RunFolder, home: str) -> None:
+def test_a_list_says_what_the_runs_say_and_fetches_no_samples(run: RunFolder, home: str, tmp_path: Path) -> None:
     for name in ("a", "b"):
-        publish(run, f"{home}/{name}")
-    found, note = listed(home)
-    assert (found.names, note) == (["b", "a"], "")
-    [row] = found.rows(["a"])
-    told, shown = describe(run), summary_of(row, run.path)
-    assert shown == told
-    kept, stored = standings_of(row, "a"), read_standings(run)
-    assert (kept.rows, kept.subjects, kept.dropped, kept.workloads) == (
-        stored.rows, stored.subjects, stored.dropped, stored.workloads,
-    )  # fmt: skip
-    assert {**kept.environment, "load_average": 0} == {**stored.environment, "load_average": 0}
+        put(run, f"{home}/{name}")
+    found = listed(f"{home}/")
+    assert [*found] == [f"{home}/b", f"{home}/a"]
+    light = found[f"{home}/a"]
+    assert {*contents(light.path)} == {"run.json", "SHA256SUMS", "verdicts.json", "standings.json"}
+    assert describe(light, light=True).verdicts == describe(run).verdicts and light.path.name == "a"
+    assert read_standings(light) == read_standings(run)
+    assert [*listed(f"{home}/a")] == [f"{home}/a"], "the URL of a run"
+    again = a_run(tmp_path / "again", seed=3)
+    put(again, f"{home}/a", force=True)
+    assert read_standings(listed(home)[f"{home}/a"]) == read_standings(again)
+    spoil(f"{home}/b/verdicts.json", lambda content: content[:-20])
+    damaged = describe(listed(home)[f"{home}/b"], light=True)
+    assert damaged.status == "damaged" and "verdicts.json" in str(damaged.problem)
 
 
-def test_a_removed_run_is_gone_from_the_store_and_from_the_list(run: RunFolder, home: str) -> None:
-    for name in ("a", "b"):
-        publish(run, f"{home}/{name}")
-    unpublish(f"{home}/a")
-    assert listed(home)[0].names == ["b"] and not Place.at(f"{home}/a").files()
-    with pytest.raises(PlaceError, match="no run"):
-        unpublish(f"{home}/a")
-    with pytest.raises(PlaceError, match="no run"):
-        fetch(f"{home}/a")
-    publish(run, f"{home}/a")
-    assert listed(home)[0].names == ["b", "a"]
-
-
-def test_without_an_index_the_runs_are_looked_at_and_the_command_is_told(
-    run: RunFolder, home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("a", "b", "c"):
-        publish(run, f"{home}/{name}")
-    place = Place.at(f"{home}/.index")
-    place.remove(list(place.files()))
-    found, note = listed(home)
-    assert found.names == ["c", "b", "a"] and f"workbench index {home}" in note
-    assert standings_of(found.newest(1)[0], "c").rows == read_standings(run).rows
-    monkeypatch.setattr(publishing, "MOST_LISTED", 2)
-    found, note = listed(home)
-    assert found.names == ["c", "b"] and "the last 2 of 3" in note
+def test_of_a_run_without_relative_times_the_samples_are_fetched(home: str, tmp_path: Path) -> None:
     unsealed = write_run(tmp_path / "old", rounds=8, only=["decode-15m-c64"])
-    publish(unsealed, f"{home}/old")
-    spoil(Place.at(f"{home}/b"), "verdicts.json", lambda content: content[:-20])
-    assert index.rebuild(Place.at(home)) == (4, 1)
-    found, note = listed(home)
-    rows = {row["name"]: row for row in found.newest(9)}
-    assert not note and set(rows) == {"a", "b", "c", "old"}
-    assert "verdicts.json" in rows["b"]["problem"] and rows["b"]["status"] == "damaged"
-    assert standings_of(rows["old"], "old").rows == read_standings(unsealed).rows, "from its samples"
+    put(unsealed, f"{home}/old")
+    [found] = listed(home).values()
+    assert read_standings(found).rows == read_standings(unsealed).rows
 
 
 def test_runs_of_machines_below_a_run_go_along(run: RunFolder, home: str, tmp_path: Path) -> None:
     fleet = Path(shutil.copytree(run.path, tmp_path / "fleet"))
     shutil.copytree(run.path, fleet / "machines" / "one")
-    place = publish(RunFolder(fleet), f"{home}/fleet")
-    assert contents(fetch(place.url).path) == contents(fleet)
-    spoil(place, "machines/one/samples.parquet", lambda content: content[:-1] + b"?")
-    with pytest.raises(PlaceError, match=r"machines/one/samples.parquet: its content is not what the run wrote"):
-        fetch(place.url)
+    url = f"{home}/fleet"
+    put(RunFolder(fleet), url)
+    assert contents(get(url).path) == contents(fleet)
+    spoil(f"{url}/machines/one/samples.parquet", lambda content: content[:-1] + b"?")
+    with pytest.raises(RemoteError, match=r"machines/one/samples.parquet: its content is not what the run wrote"):
+        get(url)
 
 
 @pytest.mark.parametrize("name", ["samples.parquet", "verdicts.json", "run.json"])
 def test_a_truncated_object_is_refused_and_not_kept(run: RunFolder, home: str, name: str) -> None:
-    place = publish(run, f"{home}/new")
-    spoil(place, name, lambda content: content[:-40])
-    with pytest.raises(PlaceError) as error:
-        fetch(place.url)
-    assert f"{place.url}/{name}: its content is not what the run wrote" in str(error.value)
-    assert f"workbench publish RUN {place.url} --force" in str(error.value)
-    publish(run, place.url, force=True)
-    assert contents(fetch(place.url).path) == contents(run.path)
+    url = f"{home}/new"
+    put(run, url)
+    spoil(f"{url}/{name}", lambda content: content[:-40])
+    for _ in range(2):
+        with pytest.raises(RemoteError) as error:
+            get(url)
+        assert f"{url}/{name}: its content is not what the run wrote" in str(error.value)
+        assert f"workbench publish RUN {url} --force" in str(error.value)
+    put(run, url, force=True)
+    assert contents(get(url).path) == contents(run.path)
 
 
 def test_an_upload_that_breaks_off_is_no_run_and_can_be_made_again(
     run: RunFolder, home: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = Place.put
+    whole = remote._write
 
-    def breaks(place: Place, files: Any) -> None:
-        whole(place, files if ".uploading" in files else dict(list(files.items())[:2]))
-        if ".uploading" not in files:
-            raise KeyboardInterrupt
+    def breaks(system: Any, root: str, files: Any) -> None:
+        whole(system, root, dict(list(files.items())[:2]))
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(Place, "put", breaks)
+    monkeypatch.setattr(remote, "_write", breaks)
     with pytest.raises(KeyboardInterrupt):
-        publish(run, f"{home}/new")
+        put(run, f"{home}/new")
     monkeypatch.undo()
-    with pytest.raises(PlaceError, match="only a part of a run"):
-        fetch(f"{home}/new")
-    assert listed(home)[0].names == []
-    publish(run, f"{home}/new")
-    assert contents(fetch(f"{home}/new").path) == contents(run.path)
-    assert UPLOADING not in Place.at(f"{home}/new").files()
+    with pytest.raises(RemoteError, match="only a part of a run"):
+        get(f"{home}/new")
+    assert listed(home) == {}
+    put(run, f"{home}/new")
+    assert contents(get(f"{home}/new").path) == contents(run.path)
+    assert UPLOADING not in files_at(f"{home}/new")
 
 
 def test_what_arrived_short_is_noticed_before_the_run_is_there(
     run: RunFolder, home: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    whole = Place.put
+    whole = remote._write
     short = tmp_path / "short"
     short.write_bytes(b"PAR1")
 
-    def cut(place: Place, files: Any) -> None:
-        whole(place, {name: short if name == "samples.parquet" else path for name, path in files.items()})
+    def cut(system: Any, root: str, files: Any) -> None:
+        whole(system, root, {name: short if name == "samples.parquet" else path for name, path in files.items()})
 
-    monkeypatch.setattr(Place, "put", cut)
-    with pytest.raises(PlaceError, match=r"4 bytes arrived of samples.parquet.*workbench publish .*/results/runs/new"):
-        publish(run, f"{home}/new")
-    assert "run.json" not in Place.at(f"{home}/new").files()
-
-
-def test_many_publish_at_once_and_few_files_remain(run: RunFolder, home: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if home.startswith("memory"):
-        pytest.skip("fsspec's files in memory have one position for all who read them")
-    monkeypatch.setattr(index, "MOST_FILES", 3)
-    place = Place.at(home)
-    row = row_of(run, "run")
-    names = [f"run-{number:02}" for number in range(12)]
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda name: index.add(place, [row | {"name": name}]), names))
-    found = index.read(place)
-    assert found is not None and sorted(found.names) == names
-    index.add(place, [row | {"name": "run-12"}])
-    assert len(Place.at(f"{home}/.index").files()) <= 4 + 4  # those of four at once may overlap
-    again = index.read(place)
-    assert again is not None and len(again) == 13 and again.state != found.state
-
-
-def test_a_file_that_is_no_index_is_named_with_the_command(run: RunFolder, home: str, cache: Path) -> None:
-    place = publish(run, f"{home}/new").parent()
-    for content in (b"", b"PAR1 and nothing else", b"<html>"):
-        place.system.pipe_file(f"{place.root}/.index/000001-strange.parquet", content)
-        with pytest.raises(PlaceError, match=r"strange.parquet: no file of an index.*workbench index"):
-            listed(home)
-    place.remove([".index/000001-strange.parquet"])
-    [own] = Place.at(f"{home}/.index").files()
-    spoil(place, f".index/{own}", lambda content: content[:40] + b"?" + content[41:])
-    shutil.rmtree(cache / "index")  # what was fetched before is not fetched again
-    with pytest.raises(PlaceError, match="no file of an index"):
-        listed(home)
-    assert index.rebuild(place) == (1, 0)
-    assert listed(home)[0].names == ["new"]
-
-
-def test_a_row_that_says_nonsense_is_refused(run: RunFolder) -> None:
-    row = row_of(run, "new")
-    assert standings_of(row, "u").rows
-    for change in ({"environment": "{"}, {"environment": "[]"}, {"subjects": [{"workload": "x", "variant": "y"}]}):
-        with pytest.raises(RunError, match="damaged"):
-            standings_of(row | change, "u")
-    with pytest.raises(RunError, match="workbench index"):
-        standings_of(row | {"environment": ""}, "u")
-
-
-def test_a_run_without_index_is_published_all_the_same(
-    run: RunFolder, home: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuses(*_: Any) -> None:
-        raise PlaceError(home, "not allowed", "Ask.")
-
-    monkeypatch.setattr(index, "add", refuses)
-    with pytest.warns(RunWarning, match="The run is published; to list it: workbench index"):
-        publish(run, f"{home}/new")
-    assert contents(fetch(f"{home}/new").path) == contents(run.path)
+    monkeypatch.setattr(remote, "_write", cut)
+    with pytest.raises(RemoteError, match=r"4 bytes arrived of samples.parquet.*Publish the run again"):
+        put(run, f"{home}/new")
+    assert "run.json" not in files_at(f"{home}/new")
 
 
 def test_what_is_not_whole_here_is_not_published(run: RunFolder, tmp_path: Path) -> None:
     cut = Path(shutil.copytree(run.path, tmp_path / "cut"))
     (cut / "samples.parquet").write_bytes((cut / "samples.parquet").read_bytes()[:-40])
     with pytest.raises(RunError, match="not what the run wrote"):
-        publish(RunFolder(cut), "memory://whole/cut")
-    assert not Place.at("memory://whole/cut").files()
+        put(RunFolder(cut), "memory://whole/cut")
+    with pytest.raises(RunError, match="not what the run wrote"):
+        copied(RunFolder(cut), tmp_path / "copy")
+    assert not files_at("memory://whole/cut") and not (tmp_path / "copy").exists()
     for url in ("memory://", "memory://cut", "memory://runs/.hidden"):
-        with pytest.raises(PlaceError, match="no place for a run"):
-            publish(run, url)
+        with pytest.raises(RemoteError, match="no place for a run"):
+            put(run, url)
 
 
 def test_a_killed_run_goes_along_with_its_journal(tmp_path: Path, home: str) -> None:
     killed = write_run(tmp_path / "killed", rounds=8, only=["decode-15m-c64"], killed=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RunWarning)
-        publish(killed, f"{home}/killed")
-        assert fetch(f"{home}/killed").finished_rounds() == killed.finished_rounds()
-        [row] = listed(home)[0].newest(1)
-    assert row["status"] == "running" and row["times"]
+        put(killed, f"{home}/killed")
+        assert get(f"{home}/killed").finished_rounds() == killed.finished_rounds()
+        [found] = listed(home).values()
+        assert describe(found, light=True).status == "running" and read_standings(found).rows
 
 
 def test_names_that_lead_out_of_the_folder_are_refused(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    publish(run, "memory://out/new")
-    files = Place.files
+    put(run, "memory://out/new")
+    files = remote._files
 
-    def with_strange(place: Place) -> Any:
-        found = files(place)
+    def with_strange(url: str) -> Any:
+        found = files(url)
         return found | {"profiles/../../../../evil.json": found["run.json"]}
 
-    monkeypatch.setattr(Place, "files", with_strange)
-    with pytest.raises(PlaceError, match="leads out of the run"):
-        fetch("memory://out/new")
+    monkeypatch.setattr(remote, "_files", with_strange)
+    with pytest.raises(RemoteError, match="leads out of the run"):
+        get("memory://out/new")
 
 
 def test_a_copy_to_a_folder_of_this_machine_can_go_on(run: RunFolder, home: str, tmp_path: Path) -> None:
-    publish(run, f"{home}/new")
-    made = copy(fetch(f"{home}/new"), tmp_path / "a folder" / "new")
+    put(run, f"{home}/new")
+    made = copied(get(f"{home}/new"), tmp_path / "a folder" / "new")
     assert contents(made.path) == contents(run.path)
     assert {path.name for path in made.path.iterdir()} == {name.partition("/")[0] for name in contents(run.path)}
-    with pytest.raises(Refused):
-        copy(run, made.path)
+    with pytest.raises(RunError, match="--force"):
+        copied(run, made.path)
 
 
 # -- what goes wrong on the way --------------------------------------------------------------------------------------
 
 
 def test_a_server_that_dies_loses_nothing(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = contents(run.path)
     with running_store() as store:
-        whole, seen = Place.put, []
+        whole = remote._write
 
-        def dies(place: Place, files: Any) -> None:
-            seen.append(files)
-            if len(seen) == 2:  # after the mark
-                store.stop()
-            whole(place, files)
+        def dies(*arguments: Any) -> None:
+            store.stop()  # after the mark
+            whole(*arguments)
 
-        monkeypatch.setattr(Place, "put", dies)
-        with pytest.raises(PlaceError) as error:
-            publish(run, "s3://bucket/runs/new")
+        monkeypatch.setattr(remote, "_write", dies)
+        with pytest.raises(RemoteError, match=r"^s3://bucket/runs/new: cannot be reached"):
+            put(run, "s3://bucket/runs/new")
         monkeypatch.undo()
-        told = str(error.value)
-        assert told.startswith("s3://bucket/runs/new: not published: cannot be reached")
-        assert f"The run itself is whole in {run.path}; to publish it: workbench publish {run.path} s3://" in told
         store.start()
         store.make_bucket()
-        publish(run, "s3://bucket/runs/new")
-        assert contents(fetch("s3://bucket/runs/new").path) == contents(run.path)
+        put(run, "s3://bucket/runs/new")
+        assert contents(get("s3://bucket/runs/new").path) == before
 
 
 def test_errors_name_the_url_and_the_fix(run: RunFolder, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     def told(url: str) -> str:
-        with pytest.raises(PlaceError) as error:
-            publish(run, url)
-        with pytest.raises(PlaceError):
-            fetch(url)
+        with pytest.raises(RemoteError) as error:
+            put(run, url)
+        for read in (get, listed):
+            with pytest.raises(RemoteError):
+                read(url)
         assert "\n" not in str(error.value)
         return str(error.value)
 
@@ -383,8 +304,3 @@ def test_errors_name_the_url_and_the_fix(run: RunFolder, store: Store, monkeypat
     finally:
         fsspec.filesystem("s3").clear_instance_cache()
     assert not list(run.path.glob(".uploading")), "nothing is left in the run"
-
-
-def test_json_of_the_index_names_no_machine_path(run: RunFolder) -> None:
-    text = json.dumps(row_of(run, "new"))
-    assert str(run.path) not in text and str(Path.cwd()) not in text

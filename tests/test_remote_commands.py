@@ -16,13 +16,13 @@ pytest.importorskip("s3fs", reason="the extra `remote` is not installed")
 import llama_workbench as wb
 from llama_workbench.commands.app import main
 from llama_workbench.harness.plan.options import Options
-from llama_workbench.harness.remote import transfer
-from llama_workbench.harness.remote.place import Place, PlaceError
 from llama_workbench.harness.session import away
+from llama_workbench.harness.store import remote
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder, describe
+from llama_workbench.harness.store.remote import RemoteError, get
 from tests.object_store import Store, running_store
-from tests.test_remote import a_run, contents
+from tests.test_remote import a_run, contents, files_at
 
 MINE = """
 def once(text): return sum(map(ord, text))
@@ -76,13 +76,13 @@ def test_verbs_take_a_url_for_a_run(run: RunFolder) -> None:
     assert len(wb.open(there).verdicts) == len(wb.open(run.path).verdicts)
     [listed] = json.loads(said("runs", "s3://bucket/verbs/", "--json"))
     assert (listed["path"], listed["status"], listed["problem"]) == (there, "complete", None)
-    assert "s3://bucket/verbs: 1 run" in said("index", "s3://bucket/verbs")
-    assert "local folders need no index" in said("index", "results", code=2)
+    assert "new" in said("runs", "s3://bucket/verbs")
+    assert said("history", "s3://bucket/verbs") == "No change point in 1 runs."
     refused = said("resume", there, code=2)
     assert f"{there}: a run goes on in a folder of this machine" in refused
     assert f"workbench publish {there} results/runs/NAME" in refused
     assert said("publish", there, "results/runs/back") == "results/runs/back"
-    assert contents(Path("results/runs/back")) == before == contents(transfer.fetch(there).path)
+    assert contents(Path("results/runs/back")) == before == contents(get(there).path)
     assert "there is no run" in said("judge", "s3://bucket/verbs/none", code=2)
 
 
@@ -93,14 +93,7 @@ def test_baselines_are_kept_at_a_url(run: RunFolder, tmp_path: Path) -> None:
     assert "--force" in said("baseline", "save", str(run.path), f"{home}/main", code=2)
     parts = a_run(tmp_path / "parts", only=["mask-create-apply-t128"])
     assert "yardstick" in said("baseline", "save", str(parts.path), f"{home}/parts", code=2)
-    assert [each["path"] for each in json.loads(said("baseline", "list", home, "--json"))] == [f"{home}/main"]
-    assert "main" in said("baseline", "list", home)
-    shown = json.loads(said("baseline", "show", f"{home}/main", "--json"))
-    assert shown["claims"] and not shown["problem"]
-    assert "--yes" in said("baseline", "rm", f"{home}/main")
-    assert f"{home}/main is deleted" in said("baseline", "rm", f"{home}/main", "--yes")
-    assert "there is no run" in said("baseline", "rm", f"{home}/main", "--yes", code=2)
-    assert json.loads(said("baseline", "list", home, "--json")) == []
+    assert [each["path"] for each in json.loads(said("runs", home, "--json"))] == [f"{home}/main"]
 
 
 # -- measuring ---------------------------------------------------------------------------------------------------------
@@ -127,23 +120,23 @@ def test_a_run_is_measured_here_and_kept_there(
     result = measured(run_pytest, mine, monkeypatch, url)
     assert result.returncode == 0, result.stdout
     assert f"run: {url} (" in result.stdout
-    fetched = transfer.fetch(url)
+    fetched = get(url)
     assert describe(fetched, whole=True).problem is None and fetched.read_manifest()["id"] == "night"
     [here] = own_cache.glob("measured/*/night")
     assert contents(here) == contents(fetched.path) and not (mine / "results").exists()
     again = measured(run_pytest, mine, monkeypatch, url)
     assert again.returncode == 3 and "there is a run" in again.stdout, "told before anything is measured"
-    assert contents(transfer.fetch(url).path) == contents(fetched.path)
+    assert contents(get(url).path) == contents(fetched.path)
 
 
 def test_a_run_that_cannot_be_published_is_whole_here(
     mine: Path, run_pytest: Any, monkeypatch: pytest.MonkeyPatch, own_cache: Path
 ) -> None:
-    def fails(place: Place, *_: Any, **__: Any) -> None:
-        raise PlaceError(url, "cannot be reached", "Check the network.")
+    def fails(run: RunFolder, url: str) -> None:
+        raise RemoteError(url, "cannot be reached", "Check the network.")
 
     url = "s3://bucket/measured/lost"
-    monkeypatch.setattr(away, "publish", lambda run, url: fails(Place.at(url)))
+    monkeypatch.setattr(remote, "put", fails)
     result = measured(run_pytest, mine, monkeypatch, url, "--benchmark-disable")
     assert result.returncode == 3 and f"{url}: cannot be reached" in result.stdout
     [here] = own_cache.glob("measured/*/lost")
@@ -151,32 +144,26 @@ def test_a_run_that_cannot_be_published_is_whole_here(
     monkeypatch.undo()
     monkeypatch.setenv("WORKBENCH_CACHE", str(own_cache))
     said("publish", str(here), url)
-    assert contents(transfer.fetch(url).path) == contents(here)
+    assert contents(get(url).path) == contents(here)
 
 
 @pytest.mark.usefixtures("own_cache")
-def test_what_fails_before_the_end_leaves_no_mark(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Fails:
-        def __init__(self, *_: Any) -> None:
-            raise RunError(Path("x"), "no space", "Make some.")
+def test_what_fails_before_the_end_leaves_no_mark() -> None:
+    def fails() -> Any:
+        raise RunError(Path("x"), "no space", "Make some.")
 
     class Told:
         def note(self, text: str) -> None:
             assert "measured" in text
 
-    monkeypatch.setattr(away, "Run", Fails)
-    options = away.keep_at(Options(), "memory://failed/one/")
+    options = away.kept_at(Options(), "memory://failed/one/")
     with pytest.raises(RunError, match="no space"):
-        away.measure(None, options, Told())  # type: ignore[arg-type]
-    assert not Place.at("memory://failed/one").files()
+        away.published(fails, options, Told())  # type: ignore[arg-type]
+    assert not files_at("memory://failed/one")
 
 
 @pytest.mark.usefixtures("own_cache")
 def test_where_a_run_is_kept(own_cache: Path) -> None:
-    plain = away.keep_at(Options(), "results/runs/a")
-    assert (plain.run_dir, plain.publish_to) == (Path("results/runs/a"), "")
-    assert away.keep_within(plain, "b").run_dir == Path("results/runs/a/b")
-    far = away.keep_within(away.keep_at(Options(), "s3://bucket/runs/a/"), "b")
+    far = away.kept_at(Options(), "s3://bucket/runs/a/b/")
     assert far.publish_to == "s3://bucket/runs/a/b" and far.run_dir is not None
     assert far.run_dir.name == "b" and far.run_dir.is_relative_to(own_cache)
-    assert away.keep_within(Options(seed=1), "b") == Options(seed=1)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from llama_workbench import ROOT
-from llama_workbench.harness.report.agreement import NOT_COMPARABLE
+from llama_workbench.harness.report.sessions import NOT_COMPARABLE
 from tests.test_light_core import run_in, without_extras
 
 WAYS = """\
@@ -90,9 +90,9 @@ def test_runs_without_torch_are_of_one_machine(base: str, gone_on: Home) -> None
 
 
 def test_no_command_says_that_their_machines_differ(gone_on: Home) -> None:
-    agreed = gone_on.workbench("agree", "results/runs/first", "results/runs/second")
+    agreed = gone_on.workbench("compare", "--repeat", "results/runs/first", "results/runs/second")
     assert agreed.returncode == 0 and NOT_COMPARABLE not in agreed.stdout, agreed.stdout + agreed.stderr
-    sessions = gone_on.workbench("sessions", *[f"results/runs/{name}" for name in ("first", "second", "first")])
+    sessions = gone_on.workbench("compare", *[f"results/runs/{name}" for name in ("first", "second", "first")])
     assert sessions.returncode == 0 and " no torch;" in sessions.stdout, sessions.stderr
     for words in (["history"], ["show", "results/runs/first"], ["judge", "results/runs/first"], ["runs"]):
         done = gone_on.workbench(*words)

@@ -27,7 +27,7 @@ def test_a_subject_has_the_threshold_of_the_last_table_that_fits(tmp_path: Path)
         + f'{FOR}variant = "fast"\nworkload = "decode-*"\ntime = 20\n',
     )
     assert found.gate == ("instructions", "operations")
-    assert [found.of("time", "prefill-15m-t8", name) for name in ("fast", "fast_compiled", "slow")] == [10, 10, 5]
+    assert [found.of("time", "prefill-15m-t8", name) for name in ("fast", "fast_compiled", "slow")] == [10, 10, 2.5]
     assert found.of("time", "decode-15m-c64", "fast") == 20
     assert [found.of(what, "decode-15m-c64", "fast") for what in ("instructions", "memory", "operations")] == [1, 3, 0]
     assert [str(each) for each in found.fit_nothing([("prefill-15m-t8", "fast")])] == [

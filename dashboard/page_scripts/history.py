@@ -15,8 +15,8 @@ import streamlit as st
 from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.figures import history as figures
 from llama_workbench.dashboard.sections import blocks, head
-from llama_workbench.dashboard.views import entries, history, remote
-from llama_workbench.dashboard.views.entries import Entry, Stamp, when
+from llama_workbench.dashboard.views import entries, history
+from llama_workbench.dashboard.views.entries import Entry, Stamp, stamp_of_standings, when
 from llama_workbench.dashboard.views.workloads import shipped_named
 from llama_workbench.harness.baselines.course import ChangePoint
 from llama_workbench.harness.baselines.text import change_text
@@ -39,17 +39,6 @@ def standings(path: Path, stamp: Stamp, workload: str) -> Standings:
     return read_standings(RunFolder(path), [workload]).of(workload)
 
 
-def standings_of(entry: Entry, stamp: Stamp, workload: str) -> Standings:
-    """The same, for a run at a URL from the index. Raises RunError."""
-    listed = state.remote_list() if entry.url else None
-    return standings(entry.summary.path, stamp, workload) if listed is None else listed.standings(entry).of(workload)
-
-
-def stamp_of(entry: Entry) -> Stamp:
-    """What tells when a run's ratios have changed."""
-    return ((f"{entry.url} {entry.digest}", 0, 0),) if entry.url else entries.stamp_of_standings(entry.summary.path)
-
-
 @st.cache_resource(max_entries=32, show_spinner="Reading the runs …")
 def course(
     key: str, workload: str, _runs: Sequence[Entry], _stamps: Sequence[Stamp]
@@ -61,7 +50,7 @@ def course(
     pasts, problems = [], []
     for entry, stamp in zip(_runs, _stamps, strict=True):
         try:
-            pasts.append(history.Past(entry, standings_of(entry, stamp, workload)))
+            pasts.append(history.Past(entry, standings(entry.summary.path, stamp, workload)))
         except RunError as error:
             problems.append(f"{entry.name}: {words.problem(error)}")
     changes = [
@@ -88,27 +77,14 @@ def steps_of(key: str, workload: str, variant: str, _pasts: Sequence[history.Pas
 def main() -> None:
     st.title("History", anchor=False)
     blocks.name_tab("History")
-    listed = state.all_entries(how_many())
-    runs = [entry for entry in listed if entry.summary.problem is None and not entry.is_fleet]
+    runs = [entry for entry in state.all_entries() if entry.summary.problem is None and not entry.is_fleet]
     if not runs:
         head.show_first_run(state.results())
         return
-    head.show_note()
     oldest_first = entries.without_copies(runs)[::-1]
     show_course(oldest_first)
     show_claim(oldest_first)
     show_runs(runs)
-
-
-def how_many() -> int:
-    """How many runs the page shows: all on this machine; of those at a URL as many as the reader chooses."""
-    state.all_entries()  # a list that cannot be read ends the page here
-    listed = state.remote_list()
-    if listed is None or (count := listed.count()) <= remote.SHOWN:
-        return remote.SHOWN
-    steps = [*(step for step in (remote.SHOWN, 1000) if step < count), count]
-    words_of = {str(step): f"the newest {step:,} of {count:,}" if step < count else f"all {count:,}" for step in steps}
-    return int(state.choose("Runs", words_of, "newest"))
 
 
 def show_course(runs: Sequence[Entry]) -> None:
@@ -122,7 +98,7 @@ def show_course(runs: Sequence[Entry]) -> None:
     with left:
         workload = state.choose("Workload", shown, "workload", default=max(workloads, key=counts.__getitem__))
     having = [entry for entry in runs if workload in entry.summary.workloads]
-    stamps = [stamp_of(entry) for entry in having]
+    stamps = [stamp_of_standings(entry.summary.path) for entry in having]
     # One word for many stamps: Streamlit takes longer to look into those of two hundred runs than to draw a page.
     key = sha256(repr((having, stamps)).encode()).hexdigest()
     pasts, problems, changes = course(key, workload, having, stamps)

@@ -15,7 +15,6 @@ from llama_workbench.harness.machine.locks import is_held
 from llama_workbench.harness.metrics.memory.metric import MEMORY_SWEEP
 from llama_workbench.harness.metrics.roofline.metric import ROOFLINE
 from llama_workbench.harness.metrics.share.metric import PHASES
-from llama_workbench.harness.remote.rows import digest_of
 from llama_workbench.harness.report.text import environments_text
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
@@ -56,11 +55,6 @@ def open_run(title: str, *, over_machines: bool = False) -> state.Opened | None:
             st.error("This run cannot be read.", icon=":material/error:")
             st.text(words.problem(error))
         return None
-    if entry.url:
-        show_note()
-        if digest_of(path) != entry.digest:  # what is shown is always the run itself
-            blocks.warn("The index has another state of this run, and so has the list of runs. Write the index anew:")
-            blocks.command(shlex.join(["workbench", "index", entry.url.rpartition("/")[0]]))
     _show_run(run, below)
     opened = state.Opened(entry.name, run, stamp)
     if run.manifest.machines and not over_machines:
@@ -73,7 +67,7 @@ def open_run(title: str, *, over_machines: bool = False) -> state.Opened | None:
 @st.fragment(run_every=REFRESH_SECONDS)
 def show_going_on() -> None:
     """A line for each run that is being measured now, which keeps itself up to date; other runs are shown meanwhile."""
-    if state.remote_list() is None:
+    if isinstance(state.results(), Path):
         for run in entries.going_on(state.all_entries()):
             st.info(words.markdown(run), icon=":material/hourglass_top:")
 
@@ -127,9 +121,6 @@ def _readable(listed: Sequence[entries.Entry]) -> tuple[dict[str, entries.Entry]
     by_name = {entry.name: entry for entry in listed if entry.summary.problem is None}
     if not by_name:
         return by_name, None
-    wanted, remote = st.query_params.get("run") or "", state.remote_list()
-    if remote and wanted and wanted not in by_name and (older := remote.entry(wanted)) and not older.summary.problem:
-        by_name[wanted] = older
     return by_name, entries.first_shown(list(by_name.values()))
 
 
@@ -160,12 +151,6 @@ def without_content(run: data.Run) -> frozenset[str]:
         "memory": bool(run.memory) or folder.has(MEMORY_SWEEP),
     }
     return frozenset(page for page, has in there.items() if not has)
-
-
-def show_note() -> None:
-    """What to know of the list of runs at a URL, where something is not as it should be."""
-    if (listed := state.remote_list()) and listed.note:
-        blocks.info(listed.note)
 
 
 def _show_run(run: data.Run, place: DeltaGenerator) -> None:

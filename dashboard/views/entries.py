@@ -14,11 +14,11 @@ from pydantic import TypeAdapter
 
 from llama_workbench.harness.fleet.folder import FLEET, HOME
 from llama_workbench.harness.machine.locks import is_held
-from llama_workbench.harness.remote.place import is_url
 from llama_workbench.harness.store import files, folder
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.files import JOURNAL, MANIFEST, SAMPLES, STANDINGS, SUMS, VERDICTS, data_files
 from llama_workbench.harness.store.folder import RunFolder, RunSummary, describe, run_folders
+from llama_workbench.harness.store.remote import is_url, listed
 
 RUNNING = "running"
 """Status of a run that goes on, or was killed."""
@@ -34,13 +34,12 @@ Stamp = tuple[tuple[str, int, int], ...]
 class Entry:
     """A run in the list of runs, under the name it has in links.
 
-    url: where it lies, if not on this machine. digest: SHA-256 of its run.json, of a run at a URL.
+    url: where it lies, if not on this machine: the path of the summary has those of its files that a list reads.
     """
 
     name: str
     summary: RunSummary
     url: str = ""
-    digest: str = ""
 
     @property
     def is_baseline(self) -> bool:
@@ -83,7 +82,7 @@ def results_folder(arguments: Sequence[str], environment: Mapping[str, str] = os
     parser.add_argument("--results", nargs="?")  # with nothing behind it, it counts as not given
     chosen = parser.parse_known_args(list(arguments))[0].results
     where = chosen or environment.get("WORKBENCH_RESULTS") or "results"
-    return where if is_url(where) else Path(where)
+    return where.rstrip("/") if is_url(where) else Path(where)
 
 
 Known = dict[Path, tuple[Stamp, RunSummary]]
@@ -94,30 +93,33 @@ MANY = 20  # runs: a list of fewer is read as quickly
 
 
 class RunList:
-    """All runs under a results folder, or the run that it is. Each look reads only those whose files changed.
+    """All runs under a results folder or a URL, or the run that it is. Each look reads only those whose files changed.
 
     `kept`: a file of the reader's own (never one in the results folder, which may come from anywhere) in which a long
     list is kept from one start to the next.
     """
 
-    def __init__(self, results: Path, kept: Path | None = None) -> None:
+    def __init__(self, results: Path | str, kept: Path | None = None) -> None:
         self._results, self._kept = results, kept
         self._known = _read_kept(kept)
 
     def entries(self) -> list[Entry]:
-        """The runs as they are now, newest first. Damaged and foreign folders are in the list too, with a `problem`."""
+        """The runs as they are now, newest first. Damaged and foreign folders are in the list too, with a `problem`.
+
+        Raises RunError where the runs at a URL cannot be listed.
+        """
         entries, known = [], {}
         waiting = _named_folders(self._results)
         while waiting:
-            name, run = waiting.pop()
+            name, run, url = waiting.pop()
             stamp = _stamp((run.path, *(run.path / name for name in (MANIFEST, SUMS, VERDICTS, SAMPLES))))
             before, summary = self._known.get(run.path, ((), None))
             if summary is None or before != stamp:
-                summary = describe(run)
+                summary = describe(run, light=bool(url))
             known[run.path] = (stamp, summary)
-            entries.append(Entry(name, summary))
+            entries.append(Entry(name, summary, url))
             if entries[-1].is_fleet:
-                waiting += [(f"{name}/{each.path.name}", each) for each in run_folders(run.path / HOME)]
+                waiting += [(f"{name}/{machine.path.name}", machine, "") for machine in run_folders(run.path / HOME)]
         if self._kept is not None and len(known) >= MANY and known != self._known:
             _keep(self._kept, known)
         self._known = known
@@ -147,14 +149,18 @@ def _keep(path: Path, known: Known) -> None:
         os.replace(file.name, path)
 
 
-def _named_folders(results: Path) -> list[tuple[str, RunFolder]]:
-    """Every folder that might be a run, with its name in links."""
+def _named_folders(results: Path | str) -> list[tuple[str, RunFolder, str]]:
+    """Every folder that might be a run, with its name in links, and its URL."""
+    if isinstance(results, str):
+        below = [("", listed(f"{results}/runs")), (BASELINES, listed(f"{results}/baselines"))]
+        at_urls = below if any(runs for _, runs in below) else [("", listed(results))]
+        return [(prefix + run.path.name, run, url) for prefix, runs in at_urls for url, run in runs.items()]
     if RunFolder(results).looks_like_a_run():
-        return [(results.resolve().name, RunFolder(results))]
+        return [(results.resolve().name, RunFolder(results), "")]
     homes = [("", results / "runs"), (BASELINES, results / "baselines")]
     if not any(home.is_dir() for _, home in homes):
         homes = [("", results)]
-    return [(prefix + run.path.name, run) for prefix, home in homes for run in run_folders(home)]
+    return [(prefix + run.path.name, run, "") for prefix, home in homes for run in run_folders(home)]
 
 
 def without_copies(entries: Sequence[Entry]) -> list[Entry]:

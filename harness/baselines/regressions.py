@@ -6,7 +6,7 @@ that of the new run.
 
 Each fresh process gives one log ratio. The interval of the slow-down is that of two samples (`stats.means`), at the
 run's alpha, for one look after both runs have ended. What sessions of the same code differ by beyond their processes is
-in it, too, where it was measured for this variant and kind of workload (`workbench sessions`). Where it was not, a
+in it, too, where it was measured for this variant and kind of workload (`variation`). Where it was not, a
 regression must lie beyond a tolerance: 9 % on one machine configuration, 19 % where the variant's call is more than
 twice as long or as short as the yardstick's, 50 % where it takes less than a twentieth of that; 3.3 % of functions that
 one version of the workbench measured; on another machine at least 20 %, and even then only "cannot tell".
@@ -28,16 +28,17 @@ Instructions, memory and operations stand beside the times where both runs have 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from llama_workbench.variants import YARDSTICKS
 
 from ..evidence.effect import ALPHA
 from ..machine.environment import comparable
-from ..report.standings import measure_standings
+from ..report.standings import read_standings
 from ..stats.confidence import Interval
-from ..stats.means import CentredInterval, Mean
+from ..stats.means import CentredInterval, Mean, between_variance, most_between_variance
 from ..store.folder import RunFolder
 from ..store.schema import Key, RelativeTime, Standings
 from .counted import CountedRun, counted_rows, unlike
@@ -60,6 +61,10 @@ sessions, half of them beside busy neighbours, by the upper bound (95 %) of the 
 
 TOLERANCE_OTHER_MACHINE_PERCENT = 20.0
 
+LEAST_REPEATS = 3
+TOO_LOW = 0.05
+"""Chance that the true standard deviation between repeat runs is larger than what `variation` calls at most."""
+
 
 def compare(
     base: RunFolder, new: RunFolder, *, thresholds: Thresholds = DEFAULTS, threshold_percent: float | None = None
@@ -70,9 +75,9 @@ def compare(
     """
     if threshold_percent is not None:
         thresholds = thresholds.with_time(threshold_percent)
-    now = _by_folder(measure_standings(new), new)
-    # Of the base only what the new run has, too: a baseline of the whole register takes seconds.
-    old = _by_folder(measure_standings(base, now.workloads), base)
+    now = _by_folder(read_standings(new), new)
+    # Of samples only what the new run has, too: a baseline of all claims takes seconds.
+    old = _by_folder(read_standings(base, now.workloads), base)
     timed = compare_standings(old, now, thresholds=thresholds)
     counted = counted_rows(CountedRun(base, old), CountedRun(new, now), thresholds, same_machine=timed.same_machine)
     rows = (*timed.rows, *counted)
@@ -167,6 +172,42 @@ def _of_code(old: Standings, now: Standings) -> Iterator[str]:
             f"{old.name} was measured by another version of the workbench, so small changes cannot be found: save it "
             "again with this version, or measure both in one job (workbench compare-revisions)"
         )
+
+
+def variation(runs: Sequence[Standings]) -> list[Shift]:
+    """What repeat runs of unchanged code differ by, beyond what the processes of each differ by, by kind of workload
+    and variant: of several workloads of a kind it is that of the widest.
+
+    The variance between runs is Paule's and Mandel's estimate, its upper bound that of the Q profile. Raises ValueError
+    where two runs cannot be compared, or there is nothing that enough of them have over processes.
+    """
+    for run in runs[1:]:
+        if differences := comparable(runs[0].environment, run.environment):
+            raise ValueError(f"{runs[0].name} and {run.name} are from different machines: {'; '.join(differences)}")
+    widest: dict[tuple[str, str], Shift] = {}
+    for key in dict.fromkeys(key for run in runs for key, time in run.times.items() if time.over_lives):
+        having = [run for run in runs if key in run.times]
+        kind = str(having[0].workloads[key[0]].workload.get("kind"))
+        shift = _variation_of(key, kind, having)
+        if shift and shift.at_most >= widest.get((kind, key[1]), shift).at_most:
+            widest[kind, key[1]] = shift
+    if not widest:
+        raise ValueError(f"nothing was timed over several processes in {LEAST_REPEATS} or more of these runs")
+    return [widest[key] for key in sorted(widest)]
+
+
+def _variation_of(key: Key, kind: str, runs: Sequence[Standings]) -> Shift | None:
+    for run in runs[1:]:
+        if reason := why_not(key, runs[0], run):
+            raise ValueError(f"{key[1]} on {key[0]}, {runs[0].name} and {run.name}: {reason}")
+    means = [mean for run in runs if (mean := run.times[key].over_lives)]
+    if len(means) < LEAST_REPEATS:
+        return None
+    centres, errors = [mean.centre for mean in means], [mean.error for mean in means]
+    between, most = between_variance(centres, errors), most_between_variance(centres, errors, TOO_LOW)
+    between, most = (round(100 * math.expm1(math.sqrt(each)), 3) for each in (between, max(between, most)))
+    code: Literal["same", "another"] = "same" if measured_alike(runs) else "another"
+    return Shift(variant=key[1], kind=kind, code=code, sessions=len(means), between=between, at_most=most)
 
 
 @dataclass(frozen=True)

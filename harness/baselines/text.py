@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from xml.etree import ElementTree
 
 from rich.console import Group, RenderableType
@@ -14,10 +15,12 @@ from rich.text import Text
 from llama_workbench.variants import YARDSTICKS
 
 from ..report.markdown import markdown_cell, markdown_rows
-from ..report.text import measured_text
+from ..report.sessions import NOT_COMPARABLE, RunAgreement
+from ..report.text import claim_text, effect_text, measured_text
+from ..store.schema import Standings
 from .counted import LEAST_BYTES
 from .rows import Counted, Row, RunComparison, Saved
-from .thresholds import WHATS
+from .thresholds import TABLE, WHATS, Shift
 
 MARKER = "<!-- llama-workbench -->"
 """A hidden line of the summary in Markdown, by which a comment on a pull request is found and updated."""
@@ -159,6 +162,40 @@ def to_junit(comparison: RunComparison) -> str:
         ElementTree.SubElement(case, "skipped", message=_xml(comparison.summary()))
     ElementTree.indent(suite)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
+
+
+def render_repeats(pairs: Mapping[tuple[str, str], RunAgreement], unlike: Sequence[str]) -> Group:
+    """Of each two repeat runs, for the terminal: how much they have in common, and what of it contradicts. unlike: why
+    they need not agree."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in ("runs", "intervals in both", "not overlapping", "verdicts in both", "changed"):
+        table.add_column(Text(heading), overflow="fold")
+    lines = []
+    for names, pair in pairs.items():
+        counts = (pair.intervals, len(pair.disjoint), pair.verdicts, len(pair.changed))
+        table.add_row(Text(", ".join(names)), *map(str, counts))
+        for effect, later in pair.disjoint:
+            both = f"{effect_text(effect)} and {effect_text(later)}"
+            lines.append(f"not overlapping: {effect.sides} on {effect.where}: {both}")
+        lines += [f"changed: {claim_text(a)}: {a.verdict} and {b.verdict}" for a, b in pair.changed]
+    if unlike:
+        lines.append(f"{NOT_COMPARABLE}: {'; '.join(unlike)}")
+    return Group(table, *map(Text, lines))
+
+
+def variation_toml(differences: Iterable[Shift], runs: Sequence[Standings]) -> str:
+    """What repeat runs differ by, as tables for a pyproject.toml."""
+    days = sorted(run.started[:10] for run in runs)
+    machine = runs[0].environment
+    torch = f"torch {machine['torch']}" if machine.get("torch") else "no torch"
+    lines = [
+        f"# {len(runs)} runs of unchanged code, {days[0]} to {days[-1]}: {machine.get('cpu_model')}, "
+        f"{machine.get('cores')} cores, {torch}; printed by `workbench compare`."
+    ]
+    for shift in differences:
+        values = (f"{key} = {json.dumps(value)}" for key, value in shift.model_dump().items())
+        lines += ["", f"[[{TABLE}.compare.sessions]]", *values]
+    return "\n".join(lines) + "\n"
 
 
 def notes_on(comparison: RunComparison) -> list[str]:

@@ -10,7 +10,7 @@ variant = "fast"                  # a pattern with * and ?, as for files
 workload = "decode-*"
 time = 10
 [[tool.llama-workbench.compare.sessions]]
-variant = "fast"                  # measured: workbench sessions RUN RUN RUN ...
+variant = "fast"                  # measured: workbench compare RUN RUN RUN ...
 kind = "decode"
 code = "same"                     # that measured
 sessions = 20
@@ -23,7 +23,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -126,7 +125,7 @@ class Thresholds(_Table):
         """What sessions of unchanged variants differ by, where it was measured. same_code: whether the same code
         measured them."""
         code = "same" if same_code else "another"
-        fitting = [each for each in (*_shipped(), *self.sessions) if each.fits(kind, variant, code)]
+        fitting = [each for each in self.sessions if each.fits(kind, variant, code)]
         return fitting[-1] if fitting else None
 
     def with_time(self, percent: float) -> Thresholds:
@@ -143,9 +142,6 @@ class Thresholds(_Table):
 
 
 DEFAULTS = Thresholds()
-
-SHIPPED = Path(__file__).with_name("sessions.toml")
-"""What sessions of the presets were measured to differ by, in the form of a pyproject.toml."""
 
 
 class _Settings(_Table):
@@ -175,11 +171,6 @@ def gate_of(text: str) -> tuple[What, ...]:
         if word not in WHATS:
             raise ConfigError(f"--gate {text}: expected one or more of {', '.join(WHATS)}; {nearest(word, WHATS)}")
     return tuple(what for what in WHATS if what in words)
-
-
-@cache
-def _shipped() -> tuple[Shift, ...]:
-    return _checked(_table_of(SHIPPED) or {}, SHIPPED).sessions
 
 
 def _table_of(path: Path) -> Any:

@@ -61,23 +61,11 @@ def processor(environment: Environment) -> str:
     return " ".join(_NOISE.sub(" ", str(environment.get("cpu_model") or "")).split()) or UNKNOWN
 
 
-SOFTWARE = ("libc", "torch")
-"""Of the facts those that an update changes, on one and the same machine."""
-
-
-def hardware_of(environment: Environment) -> str:
-    """As `key_of`, but whatever the versions of its software are."""
-    own = facts(environment)
-    gpu = own["GPU"] and {key: value for key, value in own["GPU"].items() if key not in ("driver", "cuda")}
-    text = json.dumps({**own, **dict.fromkeys(SOFTWARE), "GPU": gpu}, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def slug(environment: Environment, key: str = "") -> str:
-    """A folder name for this kind: its processor, cores, and the beginning of `key_of`, or of this key."""
+def slug(environment: Environment) -> str:
+    """A folder name for this kind: its processor, cores, and the beginning of `key_of`."""
     cores = facts(environment)["cores"]
     words = re.sub(r"[^a-z0-9]+", "-", processor(environment).lower()).strip("-")[:60]
-    return f"{words}-{f'{cores}c-' if cores else ''}{(key or key_of(environment))[:6]}"
+    return f"{words}-{f'{cores}c-' if cores else ''}{key_of(environment)[:6]}"
 
 
 def names(environments: Sequence[Environment]) -> list[str]:

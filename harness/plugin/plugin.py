@@ -181,13 +181,14 @@ def _budget(config: pytest.Config) -> float | None:
 
 def options_of(config: pytest.Config) -> Options:
     """How a run is made, by the session's options."""
-    from ..session.away import keep_at
+    from ..session.away import kept_at
+    from ..store.remote import is_url
 
     line = _line(config)
     options = replace(typed(Options, line), gates_only=bool(config.getoption("benchmark_disable", False)))
     if line["budget"] is None:
         options = options.usual(typed(Request, line))
-    return keep_at(options, where) if (where := line["run_dir"]) else options
+    return kept_at(options, where) if is_url(where := line["run_dir"]) else options
 
 
 def _paths(config: pytest.Config) -> list[str]:
@@ -303,8 +304,8 @@ class Session:
         config = session.config
         if config.option.collectonly or session.testsfailed:
             return
-        from ..session import away
         from ..session import run as runs
+        from ..session.away import published
         from .benchmarks import ReplayedCase, load
         from .progress import progress_on
 
@@ -320,11 +321,13 @@ class Session:
             pytest.exit(f"nothing to measure: {problem}", returncode=SessionExit.NOTHING)
         try:
             with closing(progress_on(_console(config))) as progress:
-                if self.fleet:
-                    fleet = partial(self.fleet.measure, plan, progress)
-                    self.result = away.published(fleet, self.options, progress)
-                else:
-                    self.result = away.measure(plan, self.options, progress, self.earlier)
+
+                def measure() -> runs.Result:
+                    if self.fleet:
+                        return self.fleet.measure(plan, progress)
+                    return runs.Run(plan, self.options, progress, self.earlier).measure()
+
+                self.result = published(measure, self.options, progress) if self.options.publish_to else measure()
         except runs.USER_ERRORS as error:
             pytest.exit(f"could not measure: {error}", returncode=SessionExit.NOT_MEASURED)
         if self.result.interrupted:

@@ -1,7 +1,8 @@
-"""Two sessions of one command as one: an answer counts where both of them give it. Pure functions.
+"""Repeat runs of one command: where two of them contradict each other, and both as one. Pure functions.
 
-An interval over both reaches from the lowest to the highest end of theirs. So a third session that contradicts it would
-contradict both.
+Intervals of one pair of sides must overlap, and verdicts of one part of a claim must be the same where both runs give
+one. Over both, an answer counts where both give it, and an interval reaches from the lowest to the highest end of
+theirs. So a third run that contradicts it would contradict both.
 """
 
 from __future__ import annotations
@@ -10,14 +11,19 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, TypeVar
 
 from ..evidence.verdict import combine
+from ..machine.environment import comparable
 from ..spec.words import GIVEN, SETTLED, Cause, Word
+from ..store.schema import Manifest
+from ..store.sitting_schema import Sources
 from ..store.verdict_schema import Effect, Verdict
-from .agreement import NOT_COMPARABLE, agreement_of, part_of
 from .decision import Decision
 from .outcome import outcome
 from .text import claim_text, effect_text
+
+T = TypeVar("T")
 
 OPEN = (Word.NOT_EVIDENCE, Word.INCONCLUSIVE)
 
@@ -26,6 +32,93 @@ UNMEASURED = (Word.NOT_MEASURABLE, Word.NOT_TESTED)
 
 DIFFER = "two sessions do not say the same"
 """Why an effect, or a verdict, is open where each session settles it."""
+
+
+NOT_COMPARABLE = "The machine or software is not the same, so they need not agree"
+
+
+def unlike_runs(first: Manifest, second: Manifest) -> list[str]:
+    """Why two runs need not agree: what is another machine or software, and what one alone measured calm."""
+    calm = {each.workload.name: each.workload.calm for each in first.experiments}
+    workloads = [each.workload for each in second.experiments]
+    apart = [each.name for each in workloads if calm.get(each.name, each.calm) != each.calm]
+    differences = comparable(first.machine_facts, second.machine_facts)
+    return [*differences, *(f"{name}: one run measured it calm, the other as it runs" for name in apart)]
+
+
+def changed_code(first: Sources | None, second: Sources | None) -> list[str]:
+    """What of the code is not the same in two runs, as far as both know it."""
+    if first is None or second is None:
+        return []
+    both = first.variants.keys() & second.variants.keys()
+    count = sum(first.variants[name].digest != second.variants[name].digest for name in both)
+    files = f"files behind {count} of {len(both)} variants"
+    return [files] * bool(count) + ["the code that measures"] * (first.harness != second.harness)
+
+
+@dataclass(frozen=True)
+class RunAgreement:
+    """Two runs. intervals: how many pairs of sides, and values, have one in both; disjoint: those that do not overlap.
+    verdicts: how many parts of claims have one in both; changed: those that are not the same."""
+
+    intervals: int
+    disjoint: tuple[tuple[Effect, Effect], ...]
+    verdicts: int
+    changed: tuple[tuple[Verdict, Verdict], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON types; the form is described by `workbench compare --help`."""
+        disjoint = [
+            {"workload": effect.workload, "variant": effect.variant, "baseline": effect.baseline}
+            | {"first": [effect.low, effect.high], "second": [later.low, later.high]}
+            for effect, later in self.disjoint
+        ]
+        changed = [
+            {"claim": verdict.claim, "part": verdict.part, "first": verdict.verdict, "second": later.verdict}
+            for verdict, later in self.changed
+        ]
+        return {"intervals": self.intervals, "disjoint": disjoint, "verdicts": self.verdicts, "changed": changed}
+
+
+def agreement_of(first: Sequence[Verdict], second: Sequence[Verdict]) -> RunAgreement:
+    """From all that two runs say. A pair of sides that several claims ask about counts once."""
+    effects = _both(*(_effects(each) for each in (first, second)))
+    verdicts = _both(*(_given(each) for each in (first, second)))
+    return RunAgreement(
+        intervals=len(effects),
+        disjoint=tuple((one, other) for one, other in effects if one.high < other.low or other.high < one.low),
+        verdicts=len(verdicts),
+        changed=tuple((one, other) for one, other in verdicts if one.verdict != other.verdict),
+    )
+
+
+def _effects(verdicts: Iterable[Verdict]) -> dict[object, Effect]:
+    """What has an interval with both ends, by what it is of; a number of no variant is of its claim's part alone. Of a
+    claim with a share of alpha of its own the interval is wider: the narrowest one counts."""
+    known = [
+        (_key(effect), part_of(verdict), effect)
+        for verdict in verdicts
+        for effect in verdict.effects
+        if None not in (effect.lower, effect.upper)
+    ]
+    widest_first = sorted(known, key=lambda each: each[-1].low - each[-1].high)
+    return {(sides, None if effect.variant else part): effect for sides, part, effect in widest_first}
+
+
+def _given(verdicts: Iterable[Verdict]) -> dict[object, Verdict]:
+    return {part_of(each): each for each in verdicts if each.verdict in GIVEN}
+
+
+def part_of(verdict: Verdict) -> object:
+    """What a verdict is of, in every run."""
+    return verdict.claim, verdict.part, verdict.title
+
+
+def _both(first: Mapping[object, T], second: Mapping[object, T]) -> list[tuple[T, T]]:
+    return [(one, second[key]) for key, one in first.items() if key in second]
+
+
+# -- two of them as one ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -73,15 +166,15 @@ class BothSessions:
     def agreement_lines(self) -> list[str]:
         """How far they agree: one line, and one for each difference."""
         pair = agreement_of(self.first.verdicts, self.second.verdicts)
-        other, apart = (len(each) or "none" for each in (pair.other_words, pair.apart))
+        changed, disjoint = (len(each) or "none" for each in (pair.changed, pair.disjoint))
         lines = [
-            f"{self.second.name}: {other} of {pair.judged} verdicts that both runs decided differ; "
-            f"{apart} of {pair.compared} shared intervals do not overlap."
+            f"{self.second.name}: {changed} of {pair.verdicts} verdicts that both runs decided differ; "
+            f"{disjoint} of {pair.intervals} shared intervals do not overlap."
         ]
         if self.differences:
             lines.append(f"{NOT_COMPARABLE}: {'; '.join(self.differences)}")
-        lines += [f"{claim_text(a)}: {outcome(a)}, there {outcome(b)}" for a, b in pair.other_words]
-        return lines + [f"{_what(a)}: {effect_text(a)}, there {effect_text(b)}" for a, b in pair.apart]
+        lines += [f"{claim_text(a)}: {outcome(a)}, there {outcome(b)}" for a, b in pair.changed]
+        return lines + [f"{_what(a)}: {effect_text(a)}, there {effect_text(b)}" for a, b in pair.disjoint]
 
 
 def _by_part(verdicts: Iterable[Verdict]) -> dict[object, Verdict]:

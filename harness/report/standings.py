@@ -95,7 +95,7 @@ def read_standings(folder: RunFolder, workloads: Collection[str] | None = None) 
     except RunError as error:
         if error.path.name != STANDINGS:
             raise
-        warnings.warn(f"{error}; till then the samples are read instead", RunWarning, stacklevel=2)
+        warnings.warn(f"{error}; till then the samples are read instead.", RunWarning, stacklevel=2)
     return measure_standings(folder, workloads)
 
 

@@ -53,7 +53,7 @@ def compare_revisions(
     Raises what `run.USER_ERRORS` lists.
     """
     from ..plan.options import Request
-    from . import away, run  # the parts that are heavy to import
+    from . import run  # the parts that are heavy to import
 
     sides, places = _sides(subject, revisions, inputs)
     request = Request(
@@ -66,7 +66,7 @@ def compare_revisions(
         only_conditions=True,
     )
     run.check(request, options)
-    return away.measure(run.plan_run(request, options), options, progress)
+    return run.Run(run.plan_run(request, options), options, progress).measure()
 
 
 def _sides(subject: str, revisions: tuple[str, str], inputs: Inputs) -> tuple[list[Source], tuple[str, ...]]:

@@ -72,7 +72,7 @@ class FunctionQuestion:
     def measure(self, options: Options, progress: Progress) -> Result:
         """Measure in fresh processes, into a run folder. Raises what `run.USER_ERRORS` lists, and ValueError."""
         from ..plan.options import Request
-        from . import away, run  # the parts that are heavy to import
+        from . import run  # the parts that are heavy to import
 
         condition = self.condition()
         request = Request(
@@ -84,7 +84,7 @@ class FunctionQuestion:
             threads=self.threads,
         )
         run.check(request, options)
-        return away.measure(run.plan_run(request, options), options, progress)
+        return run.Run(run.plan_run(request, options), options, progress).measure()
 
     def _called(self, turn: WorldTurn) -> Called:
         """Both sides as this process has them, or imported where one is given by its name."""

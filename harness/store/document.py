@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..spec.sample import Column, Sample, columns, sample_columns
-from . import files, index_schema
+from . import files
 from .declared import DataFile, JsonFile
 
 INTRODUCTION = """\
@@ -26,18 +26,6 @@ Version 1 is the only one so far; a reader refuses other versions and names the 
 A fleet, which is a run of several machines, is a folder whose `machines/NAME/` is such a run each. At its top lie
 `run.json` with `"mode": "fleet"`, `claims.json`, `verdicts.json` over all machines, and `machines.json`; no samples.
 """
-
-
-INDEX_INTRODUCTION = """\
-# The index of a folder of runs
-
-Beside the runs at a URL lies `.index/`, Parquet files with one row a run, so that lists and histories need not open
-each folder. A file is named by its number of rows and the SHA-256 of its content, and is never changed: publishing or
-removing a run adds one. Of two rows of a run the later one counts. More than 32 files become one. `workbench index URL`
-writes it anew from the runs. In a list of records an open end of an interval is null.
-
-| column | type | what |
-|---|---|---|"""
 
 
 def document(declared: Iterable[DataFile]) -> str:
@@ -62,8 +50,6 @@ def document(declared: Iterable[DataFile]) -> str:
     parts += [
         "## profiles/**/*.folded\n\nSampled stacks: one line a stack, frames from the outermost in, and a count.\n",
         f"## {files.SUMS}\n\nOne line for each other file: its SHA-256, two spaces and its name.\n",
-        INDEX_INTRODUCTION,
-        *_index_columns(),
     ]
     return "\n".join(parts) + "\n"
 
@@ -135,8 +121,3 @@ def _type(schema: Mapping[str, Any], models: Mapping[str, Any]) -> str:
 def _columns(table: Mapping[str, Column]) -> str:
     rows = [f"| `{name}` | {'text' if kind == 'name' else kind} | {says} |" for name, (kind, says) in table.items()]
     return "\n".join(["| column | type | what |", "|---|---|---|", *rows, ""])
-
-
-def _index_columns() -> Iterator[str]:
-    for name, (kind, says) in index_schema.COLUMNS.items():
-        yield f"| `{name}` | {kind.words} | {says} |"

@@ -12,7 +12,7 @@ import itertools
 import os
 import warnings
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -137,10 +137,10 @@ class RunFolder:
     def digest(self) -> dict[str, str]:
         """SHA-256 of run.json and the samples as they lie here, by file: the same where nothing was added since.
 
-        Raises RunError.
+        Of samples that were left at a URL it is that of the run's checksums. Raises RunError.
         """
-        self.sums.known()
-        return self.sums.of((MANIFEST, JOURNAL, SAMPLES))
+        names, sums = (MANIFEST, JOURNAL, SAMPLES), self.sums.known() or {}
+        return {name: sums[name] for name in names if name in sums} | self.sums.of(names)
 
     def changed(self, besides: Collection[str] = ()) -> list[ChangedFile]:
         """The files of this run that are not what it wrote (see `Sums.changed`)."""
@@ -315,7 +315,12 @@ def list_runs(folder: Path | str) -> list[RunFolder]:
     Damaged and foreign folders are in the list too: `describe` says what is wrong with each. A missing `folder` has
     no runs.
     """
-    return sorted(run_folders(folder), key=lambda run: (_started(run), run.path.name), reverse=True)
+    return newest_first(run_folders(folder))
+
+
+def newest_first(runs: Iterable[RunFolder]) -> list[RunFolder]:
+    """Runs in the order of a list."""
+    return sorted(runs, key=lambda run: (_started(run), run.path.name), reverse=True)
 
 
 def run_folders(folder: Path | str) -> list[RunFolder]:

@@ -1,18 +1,14 @@
-"""`workbench baseline save`, `list`, `show` and `rm`"""
+"""`workbench baseline save`"""
 
 from __future__ import annotations
 
-from contextlib import suppress
-from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Group
 from rich.text import Text
 
 from ..results import BASELINES, find_run
-from .shared import ON_RUNS, AsJson, Failure, Listed, RunArgument, print_json, show, show_runs, table, write
+from .shared import ON_RUNS, Failure, Listed, RunArgument, show
 
 LISTED = Listed(11, ON_RUNS, {"baseline save RUN main": "save a run to compare with later"})
 
@@ -44,14 +40,14 @@ def save_baseline(
       workbench compare main NEW
       workbench baseline save RUN s3://bucket/baselines/main
     """
-    from llama_workbench.harness.fleet.baselines import baselines_of, save
-    from llama_workbench.harness.remote import publish
-    from llama_workbench.harness.remote.place import is_url
+    from llama_workbench.harness.baselines.saved import baselines_of, check, save
     from llama_workbench.harness.store.folder import RunFolder
+    from llama_workbench.harness.store.remote import is_url, put
 
     if is_url(name):
-        kept = publish.save(find_run(run), name, force=force)
-        show(Text(f"{kept.url} (compare with it: workbench compare {kept.url} NEW)"))
+        check(folder := find_run(run))
+        put(folder, name, force=force)
+        show(Text(f"{name} (compare with it: workbench compare {name} NEW)"))
         return
     try:
         saved = save(find_run(run), name, under=BASELINES, force=force)
@@ -60,95 +56,3 @@ def save_baseline(
     kinds = baselines_of(RunFolder(BASELINES / name))
     count = f"; {len(kinds)} machine types under this name" if len(kinds) > 1 else ""
     show(Text(f"{saved.path} (compare with it: workbench compare {name} NEW){count}"))
-
-
-@command.command("list")
-def list_baselines(
-    folder: Annotated[str, typer.Argument(help="Folder of the saved baselines, or its URL.")] = str(BASELINES),
-    as_json: AsJson = False,
-) -> None:
-    """List the saved baselines, newest first. For a damaged one the fault is listed.
-
-    --json prints a list as `workbench runs --json` does.
-    """
-    show_runs(folder, "No baselines in {}. Save a run: workbench baseline save RUN NAME", as_json)
-
-
-@command.command("show")
-def show_baseline(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the saved baseline, or any run.")],
-    as_json: AsJson = False,
-) -> None:
-    """Show a saved baseline: when and where it was measured, its A/A checks, its workloads and its verdicts.
-
-    \b
-    --json prints {"path", "id", "status", "started", "machine", "commit", "noise", "workloads",
-    "claims": [[claim, part, verdict], ..], "problem", "machines": {folder: machine}}.
-
-    \b
-    Examples:
-      workbench baseline show main
-    """
-    from llama_workbench.harness.fleet.baselines import baselines_of
-    from llama_workbench.harness.report.outcome import outcome
-    from llama_workbench.harness.store.errors import RunError
-    from llama_workbench.harness.store.files import VERDICTS
-    from llama_workbench.harness.store.folder import describe
-
-    run = find_run(str(BASELINES / name) if (BASELINES / name).is_dir() else name)
-    if not run.path.is_dir():
-        raise Failure(f"{name}: no such baseline or run; to list them: workbench baseline list")
-    facts_of_run = asdict(describe(run, whole=True))
-    also = {str(each.path): describe(each, whole=True) for each in baselines_of(run) if each.path != run.path}
-    machines = {path: each.problem or each.machine for path, each in also.items()}
-    facts = ("path", "id", "status", "started", "machine", "commit", "noise", "problem")
-    if as_json:
-        print_json(
-            {key: facts_of_run[key] for key in (*facts, "workloads", "claims")}
-            | {"path": str(run.path), "machines": machines}
-        )
-        return
-    about, verdicts = table("", ""), table("claim", "part", "verdict")
-    for key in facts:
-        if facts_of_run[key]:
-            about.add_row(Text(key), Text(str(facts_of_run[key])))
-    for path, text in machines.items():
-        about.add_row(Text("also"), Text(f"{Path(path).name}: {text}"))
-    about.add_row(Text("workloads"), Text(", ".join(facts_of_run["workloads"])))
-    outcomes: dict[tuple[str, str], str] = {}
-    with suppress(RunError):  # without them the words alone are shown
-        outcomes = {(each.claim, each.part): outcome(each) for each in run.read(VERDICTS)}
-    for claim, part, verdict in facts_of_run["claims"]:
-        verdicts.add_row(Text(claim), Text(part), Text(outcomes.get((claim, part)) or verdict))
-    show(Group(about, Text(), verdicts))
-
-
-@command.command("rm")
-def remove_baseline(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the saved baseline, or its URL.")],
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Delete it. Without this, only say what would be deleted.")
-    ] = False,
-) -> None:
-    """Delete a saved baseline: results/baselines/NAME with all its files.
-
-    \b
-    Examples:
-      workbench baseline rm main --yes
-    """
-    from llama_workbench.harness.baselines.saved import kept, remove
-    from llama_workbench.harness.remote.place import is_url
-    from llama_workbench.harness.remote.publish import unpublish
-
-    try:
-        place = name if is_url(name) else kept(name, under=BASELINES).path
-    except ValueError as error:
-        raise Failure(str(error)) from error
-    if not yes:
-        write(f"would delete {place} and all its files; to do it: workbench baseline rm {name} --yes\n")
-        return
-    if is_url(name):
-        unpublish(name)
-    else:
-        remove(name, under=BASELINES)
-    show(Text(f"{place} is deleted"))

@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from llama_workbench.harness.spec.exits import VerbExit
 
 from ..results import find_run
-from .shared import MOST_USED, AsJson, Failure, Listed, print_json, show, warn_changed, with_exits, write_file
+from .shared import MOST_USED, AsJson, Failure, Listed, print_json, show, warn_changed, with_exits, write, write_file
 
-LISTED = Listed(3, MOST_USED, {"compare BASE NEW": "has anything become slower since a saved run? (for CI)"})
+if TYPE_CHECKING:
+    from llama_workbench.harness.baselines.rows import RunComparison
+    from llama_workbench.harness.baselines.thresholds import Thresholds
+    from llama_workbench.harness.store.folder import RunFolder
+
+LISTED = Listed(
+    3,
+    MOST_USED,
+    {
+        "compare BASE NEW": "has anything become slower since a saved run? (for CI)",
+        "compare RUN RUN --repeat": "do repeat runs of one command agree, and how much do they vary?",
+    },
+)
 
 HELP = with_exits(
     """\
 Has anything become slower from BASE to NEW, or does it need more instructions, memory or other operations?
+
+With --repeat, or with three runs or more: do repeat runs of the same command contradict each other, and how much do
+they vary?
 
 Each variant's time is compared relative to the reference benchmark, which both runs timed. So the runs may be from
 different days. If BASE has baselines of several machine types (workbench baseline save), the one of NEW's machine type
@@ -28,7 +45,7 @@ table also has instructions (runs with --count-instructions), memory (runs with 
 Exit codes:
 
 A time is a regression if the whole interval of the slow-down is above the threshold of 2.5 %. The interval includes
-the run-to-run variation of unchanged code, if that was measured (workbench sessions), by the same version of the
+the run-to-run variation of unchanged code, if that was measured (see below), by the same version of the
 workbench or by different ones. If not, the interval must also be above a tolerance: 3.3 % for functions that one
 version measured; else 9 %, or 19 % for a call that is more than twice as long or as short as the reference benchmark,
 or 50 % for one less than a twentieth as long. To detect less, time old and new code in one run:
@@ -39,6 +56,12 @@ Instructions and memory: more than the threshold is a regression. Operations: an
 With --gate time,instructions a variant's instruction count decides where its time is inconclusive. This finds added
 work on shared machines, where times are too noisy, and slow-downs without added work as far as times show them. Counts
 need the same torch, Python, valgrind and kernels, but not the same processor.
+
+Of repeat runs each two are compared. On one machine at most one interval in a hundred should not overlap with that of
+the repeat run. From three runs on a table says how much they vary beyond what the processes of one run differ by, by
+kind of workload and variant, in percent: the standard deviation, and its upper bound (95 %). Measure unchanged code at
+least ten times, hours apart, and put that table into your pyproject.toml; then two runs are compared without a flat
+tolerance. Replace a variant's name by a pattern such as "*" to apply a table to all.
 
 \b
 Thresholds in the nearest pyproject.toml, here or above; the last [[for]] that fits counts:
@@ -52,7 +75,7 @@ Thresholds in the nearest pyproject.toml, here or above; the last [[for]] that f
   workload = "decode-*"
   time = 10
   [[tool.llama-workbench.compare.sessions]]
-  ...                     as workbench sessions prints it
+  ...                     as printed for repeat runs
 
 \b
 --json prints:
@@ -65,28 +88,40 @@ Thresholds in the nearest pyproject.toml, here or above; the last [[for]] that f
   what: time, instructions, memory or operations; all but times have {"value", "unit"} as base and new.
   between_percent: run-to-run variation in the interval (standard deviation); null: a tolerance is used instead.
   decides: whether the row counts for the exit code. verdict: also "changed", of operations.
+Of repeat runs:
+  {"format": 1, "pairs": [{"first", "second", "intervals", "disjoint": [{"workload", "variant", "baseline", "first",
+   "second"}], "verdicts", "changed": [{"claim", "part", "first", "second"}]}], "variation": [{"variant", "kind",
+   "code", "sessions", "between", "at_most"}]}
+  intervals, verdicts: how many both runs have; disjoint: intervals that do not overlap; changed: verdicts that differ.
 
 \b
 Examples:
   workbench compare results/baselines/main results/runs/20260102T030405Z-1a2b
   workbench compare main NEW --gate time,instructions --markdown comparison.md --junit compare.xml
   workbench compare main NEW --threshold 10 --json
+  workbench compare results/runs/first results/runs/second --repeat
+  for n in $(seq 10); do pytest --benchmark --variants fast --run-dir results/runs/s$n; sleep 3600; done
+  workbench compare results/runs/s*
 """,
     {
-        VerbExit.DONE: "no regression",
-        VerbExit.AGAINST: "a regression, by a metric of the gate (time, unless --gate or pyproject.toml names others)",
+        VerbExit.DONE: "no regression; of repeat runs: no verdict contradicts another",
+        VerbExit.AGAINST: "a regression, by a metric of the gate (time, unless --gate or pyproject.toml names others); "
+        "of repeat runs: a verdict contradicts another",
         VerbExit.COULD_NOT: "cannot tell: nothing in common, another machine or device, too few processes; or an error",
     },
 )
 
 
 def command(
-    base: Annotated[
-        str, typer.Argument(metavar="BASE", help="Earlier run: its folder, its name under results/, or its URL.")
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="BASE NEW", help="Earlier run, and run to check: folders, names under results/, or URLs."
+        ),
     ],
-    new: Annotated[
-        str, typer.Argument(metavar="NEW", help="Run to check: its folder, its name under results/, or its URL.")
-    ],
+    repeat: Annotated[
+        bool, typer.Option("--repeat", help="The runs are repeat runs of one command. [default: if more than two]")
+    ] = False,
     threshold: Annotated[
         float | None,
         typer.Option(
@@ -109,27 +144,23 @@ def command(
     ] = None,
     junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write JUnit XML to this file.")] = None,
 ) -> None:
-    """Compare two runs and end with 0, 1 or 2 (see HELP)."""
-    from llama_workbench.harness.baselines.regressions import compare
+    """Compare runs and end with 0, 1 or 2 (see HELP)."""
     from llama_workbench.harness.baselines.text import render, to_junit, to_markdown
     from llama_workbench.harness.baselines.thresholds import gate_of, read_thresholds
-    from llama_workbench.harness.fleet.baselines import matching
-    from llama_workbench.harness.metrics.instructions.metric import INSTRUCTIONS
-    from llama_workbench.harness.profilers.peak_memory import MEMORY
-    from llama_workbench.harness.store.files import MANIFEST, SAMPLES
 
+    if len(runs) < 2:
+        raise Failure(f"{runs[0]}: need at least two runs to compare: workbench compare BASE NEW")
     if threshold is not None and not 0 < threshold < float("inf"):
         raise Failure(f"--threshold {threshold:g}: expected a number of percent above 0")
+    if repeat or len(runs) > 2:
+        if threshold or gate or config or markdown or junit:
+            raise Failure(
+                "--threshold, --gate, --config, --markdown and --junit are for two runs that are no repeat runs"
+            )
+        _compare_repeats([find_run(name) for name in runs], as_json)
     thresholds = read_thresholds(config, start=Path.cwd())
     thresholds = thresholds.model_copy(update={"gate": gate_of(gate)}) if gate else thresholds
-    fresh = find_run(new)
-    matched = matching(find_run(base), fresh)
-    runs = matched.run, fresh
-    decide = [file for what, file in (("memory", MEMORY), ("instructions", INSTRUCTIONS)) if what in thresholds.gate]
-    for run in runs:
-        warn_changed(run, read=(MANIFEST, SAMPLES, *decide))
-    compared = compare(*runs, thresholds=thresholds, threshold_percent=threshold)
-    comparison = replace(compared, base=matched.name, notes=(*filter(None, [matched.note]), *compared.notes))
+    comparison = _compared(find_run(runs[0]), find_run(runs[1]), thresholds, threshold)
     for path, text in ((markdown, to_markdown), (junit, to_junit)):
         if path is not None:
             write_file(path, text(comparison))
@@ -138,3 +169,54 @@ def command(
     else:
         show(render(comparison))
     raise typer.Exit(comparison.exit_code)
+
+
+def _compared(base: RunFolder, new: RunFolder, thresholds: Thresholds, percent: float | None) -> RunComparison:
+    """A run against the baseline of its machine type."""
+    from llama_workbench.harness.baselines.regressions import compare
+    from llama_workbench.harness.baselines.saved import matching
+    from llama_workbench.harness.metrics.instructions.metric import INSTRUCTIONS
+    from llama_workbench.harness.profilers.peak_memory import MEMORY
+    from llama_workbench.harness.store.files import MANIFEST, STANDINGS
+
+    base, name, note = matching(base, new)
+    decide = [file for what, file in (("memory", MEMORY), ("instructions", INSTRUCTIONS)) if what in thresholds.gate]
+    for run in (base, new):
+        warn_changed(run, read=(MANIFEST, STANDINGS, *decide))
+    comparison = compare(base, new, thresholds=thresholds, threshold_percent=percent)
+    return replace(comparison, base=name, notes=(*filter(None, [note]), *comparison.notes))
+
+
+def _compare_repeats(runs: Sequence[RunFolder], as_json: bool) -> None:
+    """Say what of repeat runs contradicts, and how much they vary; ends the command."""
+    from llama_workbench.harness.baselines.regressions import LEAST_REPEATS, variation
+    from llama_workbench.harness.baselines.text import render_repeats, variation_toml
+    from llama_workbench.harness.report.sessions import agreement_of, unlike_runs
+    from llama_workbench.harness.report.standings import read_standings
+    from llama_workbench.harness.store.errors import RunError
+    from llama_workbench.harness.store.files import MANIFEST, STANDINGS, VERDICTS
+
+    for run in runs:
+        warn_changed(run, read=(MANIFEST, STANDINGS, VERDICTS))
+    names, verdicts = [run.path.name for run in runs], [run.read(VERDICTS) for run in runs]
+    two = list(combinations(range(len(runs)), 2))
+    pairs = {(names[one], names[other]): agreement_of(verdicts[one], verdicts[other]) for one, other in two}
+    shifts, text = [], f"How much runs vary is said of {LEAST_REPEATS} or more.\n"
+    if len(runs) >= LEAST_REPEATS:
+        try:
+            standings = [read_standings(run) for run in runs]
+            shifts = variation(standings)
+            text = variation_toml(shifts, standings)
+        except (RunError, ValueError) as error:
+            text = f"How much these runs vary cannot be said: {error}\n"
+    if as_json:
+        entries = [{"first": first, "second": second} | pair.to_json() for (first, second), pair in pairs.items()]
+        print_json({"format": 1, "pairs": entries, "variation": [shift.model_dump() for shift in shifts]})
+    else:
+        manifests = [run.manifest() for run in runs]
+        unlike = dict.fromkeys(line for other in manifests[1:] for line in unlike_runs(manifests[0], other))
+        show(render_repeats(pairs, [*unlike]))
+        write(f"\n{text}")
+    if not shifts and not any(pair.intervals or pair.verdicts for pair in pairs.values()):
+        raise Failure("these runs have no interval and no verdict in common; give runs of the same command")
+    raise typer.Exit(int(any(pair.changed for pair in pairs.values())))

@@ -67,7 +67,7 @@ def command(
 
 def _places(run: str, results: str) -> tuple[str, str]:
     """The folder of all results, and the run's name in it."""
-    from llama_workbench.harness.remote.place import is_url
+    from llama_workbench.harness.store.remote import is_url
     from llama_workbench.results import BASELINES, RUNS, find_run
 
     if not run or is_url(run):

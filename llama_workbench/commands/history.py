@@ -65,23 +65,14 @@ def _runs(folder: str) -> Iterator[DatedRun]:
     from pathlib import Path
 
     from llama_workbench.harness.baselines.course import DatedRun
-    from llama_workbench.harness.remote.place import is_url
-    from llama_workbench.harness.remote.publish import listed
-    from llama_workbench.harness.remote.rows import standings_of
     from llama_workbench.harness.report.standings import read_standings
     from llama_workbench.harness.store.errors import RunError
-    from llama_workbench.harness.store.folder import list_runs
+    from llama_workbench.harness.store.folder import run_folders
+    from llama_workbench.harness.store.remote import is_url, listed
 
-    if is_url(folder):
-        rows, note = listed(folder.rstrip("/"))
-        sys.stderr.write(f"{note}\n" * bool(note))
-        for row in rows.newest(len(rows)):
-            if not row["problem"]:
-                yield DatedRun(row["name"], standings_of(row, f"{folder}/{row['name']}"))
-        return
-    if not Path(folder).is_dir():
+    if not is_url(folder) and not Path(folder).is_dir():
         raise Failure(f"{folder}: no such folder; give the folder of the runs, or its URL")
-    for run in list_runs(folder):
+    for run in listed(folder).values() if is_url(folder) else run_folders(folder):
         try:
             yield DatedRun(run.path.name, read_standings(run))
         except RunError as error:

@@ -92,9 +92,9 @@ def command(
     """Compute the verdicts of a run again (see HELP)."""
     from llama_workbench.harness.fleet.rejudge import rejudge
     from llama_workbench.harness.metrics.registry import judged_files
-    from llama_workbench.harness.remote.place import is_url
     from llama_workbench.harness.report.markdown import markdown_table
     from llama_workbench.harness.store.files import JUDGED_ANEW
+    from llama_workbench.harness.store.remote import is_url
 
     folder, stays = find_run(run), check or is_url(run)
     targets = files or ([Path("README.md")] if check else [])
@@ -139,8 +139,7 @@ def _keep(folder: RunFolder, judged: Rejudged, claims_dir: Path | None) -> None:
 
 def _both_sessions(run: RunFolder, judged: Rejudged, there: RunFolder) -> BothSessions:
     """The run, and the one that --session names. Raises as `read`."""
-    from llama_workbench.harness.report.agreement import changed_code, unlike_runs
-    from llama_workbench.harness.report.sessions import BothSessions
+    from llama_workbench.harness.report.sessions import BothSessions, changed_code, unlike_runs
     from llama_workbench.harness.store.files import MANIFEST, VERDICTS
 
     warn_changed(there, read=(MANIFEST, VERDICTS))

@@ -19,7 +19,7 @@ def command(
     target: Annotated[str, typer.Argument(metavar="URL", help="New folder of the run, such as s3://bucket/runs/NAME.")],
     force: Annotated[bool, typer.Option("--force", help="Replace a run that is there already.")] = False,
 ) -> None:
-    """Copy a run to another place, and add it to the index of its new folder.
+    """Copy a run to another place.
 
     URLs are those that fsspec knows: s3, gs, az, sftp, file. Each kind of URL needs a package, which finds the
     credentials: s3fs for s3 (the extra `remote` installs it), gcsfs for gs, adlfs for az, paramiko for sftp.
@@ -34,12 +34,12 @@ def command(
       workbench publish results/runs/20260102T030405Z-1a2b s3://bucket/runs/20260102T030405Z-1a2b
       workbench publish s3://bucket/runs/nightly results/runs/nightly
     """
-    from llama_workbench.harness.remote.place import is_url
-    from llama_workbench.harness.remote.publish import publish
-    from llama_workbench.harness.remote.transfer import copy
+    from llama_workbench.harness.baselines.saved import copied
+    from llama_workbench.harness.store.remote import is_url, put
 
     if is_url(target):
-        place = publish(find_run(run), target, force=force)
-        show(Text(f"{place.url} (read it: workbench report {place.url}; all: workbench runs {place.parent().url})"))
+        url = target.rstrip("/")
+        put(find_run(run), url, force=force)
+        show(Text(f"{url} (read it: workbench report {url}; all: workbench runs {url.rpartition('/')[0]})"))
     else:
-        show(Text(str(copy(find_run(run), Path(target), force=force).path)))
+        show(Text(str(copied(find_run(run), Path(target), force=force).path)))

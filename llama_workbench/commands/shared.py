@@ -26,7 +26,7 @@ from ..results import find_run
 
 if TYPE_CHECKING:
     from llama_workbench.harness.calls.source import Source
-    from llama_workbench.harness.store.folder import RunFolder, RunSummary
+    from llama_workbench.harness.store.folder import RunFolder
 
 MOST_USED = "Most used (m:f is a function, module:name or file.py:name)"
 ON_RUNS = "Runs"
@@ -141,45 +141,6 @@ def warn_changed(run: RunFolder, *, read: Collection[str], rewritten: Collection
         text = f"{error.path}: {error.problem}. It is written again." if replaced else str(error)
         if error.path.name not in read:
             warnings.warn(text, RunWarning, stacklevel=2)
-
-
-def show_runs(folder: Path | str, if_none: str, as_json: bool) -> None:
-    """Print the runs in a folder or at a URL, newest first. `if_none`: what to say of a `{}` without runs."""
-    from llama_workbench.harness.remote.place import is_url
-    from llama_workbench.harness.store.folder import describe, list_runs
-
-    there = is_url(folder)
-    summaries = _runs_at(str(folder)) if there else [describe(run, whole=True) for run in list_runs(folder)]
-    if as_json:
-        keys = ("path", "id", "status", "mode", "started", "workloads", "verdicts", "problem")
-        where = f"{str(folder).rstrip('/')}/{{}}" if there else "{}"
-        print_json(
-            [
-                {key: getattr(summary, key) for key in keys} | {"path": where.format(summary.path)}
-                for summary in summaries
-            ]
-        )
-        return
-    if not summaries:
-        show(Text(if_none.format(folder)))
-        return
-    rows = table("run", "started", "status", "verdicts")
-    for summary in summaries:
-        text = summary.problem or ", ".join(f"{count} {word}" for word, count in summary.verdicts.items())
-        started = summary.started[:16].replace("T", " ")
-        rows.add_row(Text(summary.path.name), Text(started), Text(summary.status), Text(text))
-    show(rows)
-
-
-def _runs_at(url: str) -> list[RunSummary]:
-    """The runs in the folder at a URL, as its index has them; what is to know of that goes to stderr."""
-    from llama_workbench.harness.remote.publish import listed
-    from llama_workbench.harness.remote.rows import summary_of
-
-    rows, note = listed(url.rstrip("/"))
-    if note:
-        sys.stderr.write(f"{note}\n")
-    return [summary_of(row, Path(row["name"])) for row in rows.newest(len(rows))]
 
 
 def table(*headings: str) -> Table:
