@@ -1,10 +1,12 @@
-"""How long the calls of a workload are. Importing this imports next to nothing: each process of functions does."""
+"""How long the calls of a workload are, and how many of them a percentile needs.
+
+Importing this imports next to nothing: each process of functions does."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from .workloads import Workload
@@ -77,3 +79,17 @@ def drawn_length(workload: Workload, fraction: float) -> int:
 
 def _distinct_range(workload: Workload) -> tuple[int, int]:
     return workload.tokens - workload.tokens // 4, workload.tokens + workload.tokens // 4
+
+
+Statistic = Literal["p90", "p95", "p99"]
+
+PERCENTILES: Mapping[str, float] = {"p90": 0.90, "p95": 0.95, "p99": 0.99}
+"""By name, the share of calls that take no longer."""
+
+BEYOND = 2
+"""So many calls of a life should take longer than its percentile: with fewer that is hardly more than its slowest."""
+
+
+def least_calls(statistic: str | None) -> int:
+    """Calls of each side that a life must have for this percentile; 0 for none."""
+    return round(BEYOND / (1 - PERCENTILES[statistic])) if statistic else 0

@@ -18,8 +18,7 @@ from llama_workbench import ROOT
 from .faults import impossible
 from .files import nearest, short, shown
 from .geometries import MOST_COUNT, Count, DataError, Geometry, Text, checked, geometries, named, read_toml
-from .lengths import drawn_length, longest_call
-from .percentiles import Statistic
+from .lengths import Statistic, drawn_length, longest_call
 from .texts import shortened
 
 WORKLOADS_FILE = ROOT / "datasets" / "workloads.toml"

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny, model_validator
 
-from llama_workbench.datasets.percentiles import Statistic
+from llama_workbench.datasets.lengths import Statistic
 
 from ..calls.own import VARIABLE
 from ..metrics.registry import metric_of, names

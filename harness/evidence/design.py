@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from llama_workbench.datasets.percentiles import PERCENTILES
+from llama_workbench.datasets.lengths import PERCENTILES
 
 from ..spec.regions import Region
 from ..stats.confidence import LookPlan

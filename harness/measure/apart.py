@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from llama_workbench.datasets.percentiles import least_calls
+from llama_workbench.datasets.lengths import least_calls
 
 from ..spec.comparison import Comparison
 from ..spec.entered import EnteredName

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from llama_workbench import ROOT, variants
-from llama_workbench.datasets.percentiles import Statistic
+from llama_workbench.datasets.lengths import Statistic
 from llama_workbench.datasets.workloads import Workload
 
 from ..calls.called import Call

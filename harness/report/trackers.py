@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from llama_workbench.datasets.percentiles import PERCENTILES
+from llama_workbench.datasets.lengths import PERCENTILES
 
 from ..stats.samples import Clock, call_times_ns
 from ..store.folder import RunFolder

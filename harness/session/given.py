@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from llama_workbench.datasets.percentiles import Statistic
+from llama_workbench.datasets.lengths import Statistic
 from llama_workbench.variants.outside import OutsideVariantError
 
 from ..calls.revisions import parse_at

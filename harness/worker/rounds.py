@@ -13,8 +13,7 @@ from pathlib import Path
 from time import perf_counter_ns  # bound before any foreign code is imported
 from typing import TYPE_CHECKING, Any
 
-from llama_workbench.datasets.lengths import DECODE_ROOM, call_lengths, warmup_length
-from llama_workbench.datasets.percentiles import least_calls
+from llama_workbench.datasets.lengths import DECODE_ROOM, call_lengths, least_calls, warmup_length
 from llama_workbench.variants import FUNCTION_YARDSTICK
 
 from ..calls.called import refused
