@@ -146,8 +146,7 @@ class ExperimentState:
         )
 
     def _apart(self, pair: Comparison) -> Apart:
-        ways = self.sliced.get(pair)
-        return Apart(variant=pair.variant, baseline=pair.baseline, metric=pair.metric, blocks=ways)
+        return Apart(variant=pair.variant, baseline=pair.baseline, metric=pair.metric, blocks=self.sliced.get(pair))
 
     @property
     def rounds(self) -> int:
@@ -242,10 +241,7 @@ class ExperimentState:
 
     def to_settle(self) -> Experiment:
         """What rounds can settle of it: nothing about architecture where the op traces of both sides differ."""
-        left, unlike = (
-            self.remaining(),
-            [{e.baseline, e.variant} for e in self.trace_differences if not e.same],
-        )
+        left, unlike = self.remaining(), [{e.baseline, e.variant} for e in self.trace_differences if not e.same]
         targets = tuple(
             goal for goal in left.targets if goal.evidence != ARCHITECTURE or goal.comparison.sides not in unlike
         )
