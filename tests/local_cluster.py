@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 
 from llama_workbench import ROOT
+from llama_workbench.harness.fleet.node import HOME_PREFIX
 
 STORE_BYTES = 80_000_000
 WAIT_SECONDS = 180.0
@@ -71,14 +72,15 @@ def on_one_core(node: Any) -> None:
 
 
 def measuring(machine: str = "") -> dict[int, list[int]]:
-    """Processes that measure on nodes: process id → those of its parents. machine: only those of this run folder."""
+    """Commands that measure on nodes: process id → those of its parents. machine: only those of this run folder."""
     found = {}
     for process in psutil.process_iter(["cmdline"]):
-        words = process.info["cmdline"] or []
-        if "llama_workbench.harness.fleet.node" in words and (not machine or (Path(words[-1]) / machine).is_dir()):
+        if "pytest" in (words := process.info["cmdline"] or []) and "--benchmark" in words:
             try:
-                found[process.pid] = [each.pid for each in process.parents()]
-            except psutil.NoSuchProcess:
+                folder = Path(process.cwd())
+                if folder.parent.name.startswith(HOME_PREFIX) and (not machine or folder.name == machine):
+                    found[process.pid] = [each.pid for each in process.parents()]
+            except psutil.Error:
                 continue
     return found
 

@@ -14,8 +14,8 @@ from llama_workbench.harness.baselines.saved import baselines_of, matching, save
 from llama_workbench.harness.evidence.verdict import how_many
 from llama_workbench.harness.fleet.combine import combine
 from llama_workbench.harness.fleet.folder import FleetFolder
-from llama_workbench.harness.fleet.judging import judge_fleet
 from llama_workbench.harness.fleet.kinds import labels
+from llama_workbench.harness.fleet.rejudge import judge_fleet
 from llama_workbench.harness.report.outcome import outcome
 from llama_workbench.harness.report.text import run_notes
 from llama_workbench.harness.store.errors import RunError, RunWarning
@@ -255,7 +255,9 @@ def test_an_experiment_that_another_machine_took_over_counts_there(tmp_path: Pat
     nothing.seal(nothing.read_manifest() | {"status": "interrupted", "experiments": []})
     listed = [Machine(name=name, experiments=list(had)) for name, had in (("lost", ONLY[:1]), ("other", ONLY[1:]))]
     listed.append(Machine(name="nothing", status="lost"))
-    for spending, verdict, rows in (("split", "refuted", 2), ("replicate", "depends", 3)):
+    a_run(fleet.machine("begun"), 3, factors={"decode-15m-c64/team005_proposal": 0.4})
+    listed.insert(0, Machine(name="begun", status="interrupted"))
+    for spending, verdict, rows in (("split", "refuted", 2), ("replicate", "depends", 5)):
         fleet.write(listed, claims=[dict(CLAIMS[0])], status="complete", spending=spending)
         [judged] = judge_fleet(fleet.path)
         assert (judged.verdict, len(judged.effects)) == (verdict, rows)

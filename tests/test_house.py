@@ -382,12 +382,10 @@ def test_a_fact_has_a_type_on_its_way_from_one_package_to_another() -> None:
 
 
 TABLE_OF_A_RUN = {
-    "harness/fleet/combine.py": 1,
-    "harness/fleet/session.py": 1,
     "llama_workbench/notebook.py": 1,
 }
-"""Files outside the store → how often they read run.json as a table, not as a `Manifest`: a fleet copies what its
-machines wrote, and whoever opens a run in a notebook gets the file. These numbers only ever fall."""
+"""Files outside the store → how often they read run.json as a table, not as a `Manifest`: whoever opens a run in
+a notebook gets the file. These numbers only ever fall."""
 
 
 def test_run_json_is_a_value_from_the_store_on() -> None:

@@ -14,7 +14,7 @@ from llama_workbench.harness.evidence.effect import ALPHA
 from llama_workbench.harness.evidence.evidence import Evidence
 from llama_workbench.harness.evidence.verdict import combine
 from llama_workbench.harness.fleet.kinds import key_of, labels, names, slug
-from llama_workbench.harness.fleet.random_effects import (
+from llama_workbench.harness.fleet.pooling import (
     LEAST_KINDS,
     have_no_common_point,
     mean_of,

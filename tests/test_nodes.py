@@ -1,9 +1,20 @@
-"""Work for nodes without any: how it is divided, what is sent, and how a run folder is copied while it grows."""
+"""Work for nodes without any: how it is divided, what is sent, what comes back, and what becomes of it on nodes that
+are lost, fail or differ."""
 
 from __future__ import annotations
 
+import io
 import json
+import os
+import socket
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from threading import Event
+from typing import Any, cast
 
 import pytest
 
@@ -11,117 +22,120 @@ import llama_workbench
 from llama_workbench.harness.calls.digest import digest_of
 from llama_workbench.harness.calls.source import Source, parse
 from llama_workbench.harness.claims.reading import load_claims
-from llama_workbench.harness.fleet import session as fleet_session
-from llama_workbench.harness.fleet.cluster import check_address
-from llama_workbench.harness.fleet.mirror import FilePart, Incoming, Outgoing, is_a_run_file
-from llama_workbench.harness.fleet.order import Files, portion
-from llama_workbench.harness.fleet.work import LEAST_SECONDS, MOST_TRIES, Piece, Work, pieces_of, units_of
-from llama_workbench.harness.fleet.worker import TOLD, Told
+from llama_workbench.harness.fleet import driver, session
+from llama_workbench.harness.fleet.cluster import Cluster, Lost, Node, check_address
+from llama_workbench.harness.fleet.driver import LEAST_SECONDS, MOST_TRIES, Driver, Order, Piece, Unit, pieces_of
+from llama_workbench.harness.fleet.folder import FleetFolder
+from llama_workbench.harness.fleet.kinds import key_of
+from llama_workbench.harness.fleet.node import NodeWorker, code, packed, unpack
 from llama_workbench.harness.machine.places import published
 from llama_workbench.harness.plan.experiments import Plan, make_plan
-from llama_workbench.harness.plan.options import Options, PlanError, Request, received, sent
-from llama_workbench.harness.spec.sample import Round, Sample
-from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.plan.options import Options, PlanError, Request
+from llama_workbench.harness.store.machine_schema import Machine
 from studies.fleet_costs import on_paper
+from tests.runs import ENVIRONMENT, write_run
 
 CLAIMS = llama_workbench.ROOT / "claims"
+EVERYTHING = Request(everything=True)
 
 
 @pytest.fixture(scope="module")
 def register() -> Plan:
-    return make_plan(Request(everything=True), load_claims(CLAIMS))
+    return make_plan(EVERYTHING, load_claims(CLAIMS))
 
 
 # -- dividing ----------------------------------------------------------------------------------------------------------
 
 
+def named(piece: Piece) -> dict[str, Any]:
+    """What the words of a piece name, by option."""
+    pairs = (word.removeprefix("--").partition("=") for word in piece.words)
+    return {option: tuple(names.split(",")) for option, _, names in pairs}
+
+
 @pytest.mark.parametrize("nodes", [1, 2, 5, 100])
 def test_pieces_hold_every_experiment_once(register: Plan, nodes: int) -> None:
-    pieces = pieces_of(register, nodes)
-    names = [name for piece in pieces for name in piece.workloads]
+    units = session.units_of(register)
+    pieces = pieces_of(units, 3 * nodes)
+    names = [name for piece in pieces for name in named(piece).get("workloads", ())]
     assert sorted(names) == sorted(each.workload.name for each in register.experiments)
-    units = units_of(register)
-    assert len(units) < len(names) and len(pieces) >= min(3 * nodes, len(units))
+    assert len(units) < len(names) and len(pieces) == min(3 * nodes, len(units) - 1) + 1
     for part in register.hypotheses():  # what is one value of several workloads is measured by one machine
-        if part.least_workloads > 1:
-            assert sum(bool({*part.workload_names()} & {*piece.workloads}) for piece in pieces) <= 1, part
-    assert [piece.workloads for piece in pieces if piece.rest] == [()]  # what needs no workload: the source, checks
-    headlines = [piece.headline for piece in pieces]
-    assert headlines == sorted(headlines, reverse=True)
+        if part.least_workloads > 1 or part.metric == "share_of_parts":
+            places = [piece for piece in pieces if {*part.workload_names()} & {*named(piece).get("workloads", ())}]
+            assert len(places) <= 1, part
 
 
-def test_what_is_measured_already_is_in_no_piece(register: Plan) -> None:
-    done = [each.workload.name for each in register.experiments][::2]
-    names = {name for piece in pieces_of(register, 2, without=done, rest=False) for name in piece.workloads}
-    assert names == {each.workload.name for each in register.experiments} - {*done}
+@pytest.mark.parametrize("request_", [EVERYTHING, Request(claims=("single-file-faster", "own-checks")), Request()])
+def test_the_commands_of_nodes_measure_together_what_one_does(request_: Request) -> None:
+    """What is named or asked for as a whole is measured once; of the quick ones no less than on one machine."""
+    claims = load_claims(CLAIMS)
+    whole, run = make_plan(request_, claims), session.FleetRun
+    fleet = run("ray", False, whole, request_, Options())
+    plans = [make_plan(replace(request_, **named(piece)), claims) for piece in pieces_of(fleet.units(), 4)]
+    measured = {each.workload.name: each for plan in plans for each in plan.experiments}
+    assert measured.keys() == {each.workload.name for each in whole.experiments}
+    assert sum(len(plan.experiments) for plan in plans) == len(measured)
+    for each in whole.experiments:
+        there = measured[each.workload.name]
+        if request_ == Request():
+            assert {*each.variants} <= {*there.variants} and {*each.contrasts} <= {*there.contrasts}
+            assert {target.comparison for target in each.targets} <= {target.comparison for target in there.targets}
+        else:
+            assert {*each.entered()} == {*there.entered()} and each.baseline == there.baseline
+            assert {target.comparison for target in each.targets} == {target.comparison for target in there.targets}
+    looked_at = [pair for plan in plans for part in plan.hypotheses() for pair in part.subjects()]
+    assert {*looked_at} >= {pair for part in whole.hypotheses() for pair in part.subjects()}
+    checks = [part.title() for part in whole.hypotheses() if part.metric in ("check", "count")]
+    assert {*checks} == {p.title() for plan in plans for p in plan.hypotheses() if p.metric in ("check", "count")}
 
 
-def test_parts_of_a_plan_ask_together_what_the_whole_does(register: Plan) -> None:
-    """Each pass looks at every (workload, variant) once, and each effect is settled once."""
-    parts = [portion(register, piece.select, rest=piece.rest) for piece in pieces_of(register, 3)]
-    experiments = [each for part in parts for each in part.experiments]
-    assert {each.workload.name: each for each in experiments} == {
-        each.workload.name: each for each in register.experiments
-    }
-    subjects = [pair for part in parts for each in part.hypotheses() for pair in set(each.subjects())]
-    assert {*subjects} == {pair for each in register.hypotheses() for pair in each.subjects()}
-    without = [each.title() for each in register.hypotheses() if not each.workload_names()]
-    assert without and without == [
-        each.title() for part in parts for each in part.hypotheses() if not each.workload_names()
-    ]
-
-
-def test_seconds_are_shared_by_weight_and_what_is_not_needed_goes_to_others(register: Plan) -> None:
-    pieces = pieces_of(register, 2)
-    work = Work(list(pieces), 100.0, 200.0)
-    given = []
-    while work.waiting:
-        piece, seconds = work.take()
-        given.append(seconds)
-        work.done(piece, 0.0)
-    assert work.is_done
-    assert sum(given) <= 200 + LEAST_SECONDS * len(given) and sum(given) > 150
-    assert min(given) >= LEAST_SECONDS and max(given) <= 100
-
-    work = Work(list(pieces), 100.0, 200.0)
-    piece, seconds = work.take()
-    work.done(piece, unspent_seconds=seconds - 1.0)
-    assert work.pool_seconds == pytest.approx(199.0)
-
-
-def test_a_piece_that_no_machine_can_do_is_given_up() -> None:
-    work = Work([Piece((), rest=True)], 10.0, 10.0)
-    for _ in range(10):  # lost nodes say nothing of the piece
-        work.failed(work.take()[0], 0.0, counts=False)
-    for _ in range(MOST_TRIES):
-        work.failed(work.take()[0], 0.0, counts=True)
-    assert work.is_done and work.given_up == [Piece((), rest=True)]
+def test_what_is_measured_already_is_left_out(register: Plan) -> None:
+    done = {each.workload.name for each in register.experiments[::2]} | {""}
+    left = [unit for unit in session.units_of(register) if not unit.is_in(done)]
+    names = {name for unit in left for name in unit.workloads}
+    assert names >= {each.workload.name for each in register.experiments} - done and all(
+        unit.workloads for unit in left
+    )
+    assert not any({*unit.workloads} <= done for unit in left)
 
 
 # -- what is sent ------------------------------------------------------------------------------------------------------
 
 
-def test_a_request_and_its_files_arrive_as_text(tmp_path: Path) -> None:
+def test_a_request_and_its_files_arrive(tmp_path: Path) -> None:
     home = tmp_path / "secret-place"
     (home / "beside").mkdir(parents=True)
     (home / "mine.py").write_text("from beside import parts\ndef mine(): ...\n", encoding="utf-8")
     (home / "beside" / "__init__.py").write_text("", encoding="utf-8")
     (home / "beside" / "parts.py").write_text("x = 1\n", encoding="utf-8")
+    (home / "x.toml").write_text("text", encoding="utf-8")
     added = {"mine": parse(f"{home}/mine.py:mine", option="--add-variant")}
-    request = Request(variants=("fast", "mine"), added=(added["mine"],), threads=2)
-    files = Files.read(CLAIMS, added, None)
-    text = json.dumps([sent(request), files.model_dump(mode="json")])
-    assert "secret-place" not in text
+    plan = Plan("claims", (), (), (), added)
+    options = Options(claims_folder=home, run_dir=home / "run")
+    files, words = session.files_and_words(plan, Request(workloads_file=home / "x.toml"), options)
+    assert "secret-place" not in json.dumps([files, words])
+    assert words == [
+        "--claims-dir=claims",
+        "--add-variant=mine=added-0/mine.py:mine",
+        "--workloads-file=workloads.toml",
+    ]
+    for name, text in files.items():
+        (target := tmp_path / "there" / name).parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+    again = parse(f"mine={tmp_path}/there/added-0/mine.py:mine", option="--add-variant")
+    assert digest_of(again) == digest_of(added["mine"])
+    assert (tmp_path / "there/claims/x.toml").read_text() == (tmp_path / "there/workloads.toml").read_text() == "text"
 
-    there = tmp_path / "there"
-    one, other = json.loads(text)
-    asked, arrived = received(Request, one), Files.model_validate(other)
-    arrived.write(there)
-    assert [claim.id for claim in load_claims(there / "claims")] == [claim.id for claim in load_claims(CLAIMS)]
-    [place] = arrived.added_in(there)
-    assert asked == Request(variants=("fast", "mine"), threads=2)
-    again = parse(place, option="--add-variant")
-    assert again.name == "mine" and digest_of(again) == digest_of(added["mine"])
+
+def test_a_request_is_typed_again() -> None:
+    request = Request(compare=("fast", "mine"), workloads=("a", "b"), threads=2, added=("mine.py:mine",))
+    words = session.typed_again(replace(request, everything=True))
+    assert words == ["--workloads=a,b", "--compare", "fast", "mine", "--all", "--threads=2"]
+    assert session.typed_again(Options(seed=3, strict=True, run_dir=Path("x"), budget_seconds=9)) == [
+        "--seed=3",
+        "--strict",
+    ]
 
 
 def test_what_lies_in_no_file_of_today_is_not_sent(tmp_path: Path) -> None:
@@ -130,20 +144,21 @@ def test_what_lies_in_no_file_of_today_is_not_sent(tmp_path: Path) -> None:
         (Source("mine", str(tmp_path / "mine.py"), "build", revision="v1", commit="0" * 40), "a file of a revision"),
     ):
         with pytest.raises(PlanError, match=what):
-            Files.read(CLAIMS, {"mine": source}, None)
-
-
-@pytest.mark.parametrize("name", ["../x.py", "/x.py", "a/../../x.py"])
-def test_files_that_lead_out_of_the_folder_are_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ValueError, match="leads out"):
-        Files(claims={}, others={name: "text"}).write(tmp_path / "there")
-    assert not (tmp_path / "x.py").exists()
+            session.files_and_words(Plan("claims", (), (), (), {"mine": source}), Request(), Options())
 
 
 def test_functions_are_not_sent() -> None:
     with pytest.raises(PlanError, match=r"--call mine\.py:texts: functions are compared on one machine"):
         request = Request(compare=("a.py:f", "b.py:f"), calls=("mine.py:texts",))
-        fleet_session.spread(request, Options(), on="ray", on_each_kind=False)
+        session.spread(request, Options(), on="ray", on_each_kind=False)
+
+
+def test_a_variant_without_a_claim_is_not_divided(tmp_path: Path) -> None:
+    """What it is compared with is chosen from the whole plan."""
+    (tmp_path / "mine.py").write_text("def mine(): ...\n", encoding="utf-8")
+    request = Request(added=(f"{tmp_path}/mine.py:mine",))
+    with pytest.raises(PlanError, match="no claim is about"):
+        session.spread(request, Options(), on="ray", on_each_kind=False)
 
 
 @pytest.mark.parametrize("address", ["", "localhost", "ray:/x", "ray://", "http://x"])
@@ -157,107 +172,6 @@ def test_a_run_tells_of_no_host() -> None:
     assert published("lost (node 10.0.0.7:6379, see /tmp/ray/x.log)") == "lost (node ADDRESS, see x.log)"
 
 
-# -- a run folder that grows -------------------------------------------------------------------------------------------
-
-WORKLOAD = {"name": "prefill-tiny-t16"}
-MANIFEST = {
-    "format": 1,
-    "unit": "life",
-    "status": "running",
-    "experiments": [{"workload": WORKLOAD, "variants": ["a"], "rounds": 0}],
-}
-
-
-def a_round(number: int) -> Round:
-    return Round("prefill-tiny-t16", 1, number, (Sample("a", 0, 0, 16, 1, 10, 11, 0),))
-
-
-def copied(source: Outgoing, target: Incoming, *, ended: bool = False) -> list[str]:
-    parts = list(source.parts(ended=ended))
-    for part in TOLD.validate_json(TOLD.dump_json(Told([], parts, ""))).parts:
-        target.take(part)
-    return [part.name for part in parts]
-
-
-def test_a_run_that_grows_is_copied_and_is_the_same_in_the_end(tmp_path: Path) -> None:
-    here, there = RunFolder.create(tmp_path / "here"), RunFolder(tmp_path / "there")
-    outgoing, incoming = Outgoing(here.path), Incoming(there.path)
-    assert copied(outgoing, incoming) == []
-    here.write_json("run.json", MANIFEST)
-    here.write_json("claims.json", [])
-    here.append_round(a_round(0))
-    assert copied(outgoing, incoming) == ["run.json", "samples.jsonl", "claims.json"]
-    assert there.finished_rounds() == {"prefill-tiny-t16": 1}
-    assert copied(outgoing, incoming) == []
-    here.append_round(a_round(1))
-    with (here.path / "samples.jsonl").open("ab") as file:
-        file.write(b'{"workload": "half a li')
-    assert copied(outgoing, incoming) == ["samples.jsonl"]
-    assert there.finished_rounds() == {"prefill-tiny-t16": 2}  # as after a loss: no half line came
-
-    here.append_round(a_round(2))
-    (here.path / "log").mkdir()
-    (here.path / "log" / "worker-1.log").write_text("said\n", encoding="utf-8")
-    here.finish()
-    here.seal(MANIFEST | {"status": "complete"})
-    assert copied(outgoing, incoming, ended=True) == ["samples.parquet", "SHA256SUMS", "log/worker-1.log", "run.json"]
-    assert there.changed() == [] and there.read_manifest() == here.read_manifest()
-    assert there.finished_rounds() == {"prefill-tiny-t16": 3}
-
-
-@pytest.mark.parametrize("ended", [True, False])
-def test_a_run_that_ends_while_it_is_looked_at_leaves_no_journal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: bool
-) -> None:
-    here, there = RunFolder.create(tmp_path / "here"), RunFolder(tmp_path / "there")
-    here.write_json("run.json", MANIFEST)
-    here.append_round(a_round(0))
-    rounds_of = Outgoing._rounds
-
-    def just_before_the_end(outgoing: Outgoing) -> list[FilePart]:
-        rounds = rounds_of(outgoing)
-        here.finish()
-        here.seal(MANIFEST | {"status": "complete"})
-        return rounds
-
-    monkeypatch.setattr(Outgoing, "_rounds", just_before_the_end)
-    assert copied(Outgoing(here.path), Incoming(there.path), ended=ended) == [
-        "samples.parquet",
-        "SHA256SUMS",
-        "run.json",
-    ]
-    assert there.changed() == [] and there.finished_rounds() == {"prefill-tiny-t16": 1}
-
-
-def test_a_run_that_was_killed_comes_with_its_journal(tmp_path: Path) -> None:
-    here = RunFolder.create(tmp_path / "here")
-    here.write_json("run.json", MANIFEST)
-    here.append_round(a_round(0))
-    here.snapshot()
-    assert copied(Outgoing(here.path), Incoming(tmp_path / "there"), ended=True) == ["run.json", "samples.jsonl"]
-    assert RunFolder(tmp_path / "there").finished_rounds() == {"prefill-tiny-t16": 1}
-
-
-@pytest.mark.parametrize(
-    "name", ["../run.json", "/etc/passwd", "log/../../x.log", "x.py", "profiles/../../x.folded", ".lock", "log/.log/x"]
-)
-def test_a_file_that_no_run_has_is_refused(tmp_path: Path, name: str) -> None:
-    assert not is_a_run_file(name)
-    with pytest.raises(ValueError, match="no run has"):
-        Incoming(tmp_path).take(FilePart(name, 0, b"x", True))
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_part_that_is_missing_is_noticed(tmp_path: Path) -> None:
-    incoming = Incoming(tmp_path)
-    incoming.take(FilePart("samples.jsonl", 0, b"12345\n", False))
-    with pytest.raises(ValueError, match="missing before byte 9"):
-        incoming.take(FilePart("samples.jsonl", 9, b"x\n", False))
-    incoming.take(FilePart("findings.json", 0, b"[", False))
-    incoming.take(FilePart("findings.json", 0, b"[]", True))  # a newer one begins anew
-    assert (tmp_path / "findings.json").read_bytes() == b"[]"
-
-
 def test_a_claim_about_functions_is_not_spread(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("def old(x): ...\ndef new(x): ...\ndef made(seed): ...\n", encoding="utf-8")
     claim = (CLAIMS / "single-file-faster.toml").read_text(encoding="utf-8").partition("[[hypothesis]]")[0]
@@ -267,8 +181,270 @@ def test_a_claim_about_functions_is_not_spread(tmp_path: Path) -> None:
     (tmp_path / "single-file-faster.toml").write_text(claim, encoding="utf-8")
     options = Options(claims_folder=tmp_path)
     with pytest.raises(PlanError, match=r"--on ray: a claim is about the function old, .* on one machine only"):
-        fleet_session.spread(Request(), options, on="ray", on_each_kind=False)
+        session.spread(Request(), options, on="ray", on_each_kind=False)
 
 
 def test_the_plan_on_paper_is_that_of_the_reference_run() -> None:
     assert on_paper() in (llama_workbench.ROOT / "docs/reference/cluster.md").read_text(encoding="utf-8")
+
+
+# -- what comes back ---------------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_comes_back_is_the_same(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "here", only=("prefill-15m-t128",), rounds=12)
+    run.seal(run.read_manifest())
+    (run.path / "log").mkdir(exist_ok=True)
+    (run.path / "log" / "worker-1.log").write_text("said\n", encoding="utf-8")
+    (run.path / ".lock").write_text("1\n", encoding="utf-8")
+    unpack(packed(run.path), there := tmp_path / "there")
+    files = {path.relative_to(run.path): path.read_bytes() for path in run.path.rglob("*.*") if path.is_file()}
+    files.pop(Path(".lock"))
+    assert {path.relative_to(there): path.read_bytes() for path in there.rglob("*.*") if path.is_file()} == files
+    unpack(packed(tmp_path / "nothing"), tmp_path / "empty")
+    assert not (tmp_path / "empty").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["../run.json", "/etc/passwd", "log/../../x.log", "x.py", "profiles/../../x.folded", ".lock", "log/.log/x"]
+)
+def test_a_file_that_no_run_has_is_refused(tmp_path: Path, name: str) -> None:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("run.json", "{}")
+        archive.writestr(name, "x")
+    with pytest.raises(ValueError, match="no run has"):
+        unpack(content.getvalue(), tmp_path / "run")
+    with pytest.raises(ValueError, match="sent no run"):
+        unpack(b"x", tmp_path / "run")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_node_runs_a_command_in_a_folder_and_says_what_it_is(tmp_path: Path) -> None:
+    worker = NodeWorker()
+    facts = json.loads(worker.about(1, False, "cpu"))
+    assert facts["version"] == llama_workbench.__version__ and facts["environment"]["threads"] == 1
+    assert "cannot say what it is: ValueError" in worker.about(cast(Any, "many"), False, "cpu")
+    worker.begin("m1", ["--compare", "nobody", "fast", "--workloads-file=here/x.toml"], {"here/x.toml": ""})
+    lines, code = list[str](), None
+    while code is None:
+        more, code, content = worker.look(5.0)
+        lines += more
+    assert code == 4 and "nobody" in "\n".join(lines)
+    unpack(content, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+# -- what becomes of it ------------------------------------------------------------------------------------------------
+
+WORKLOADS = ("prefill-15m-t128", "decode-15m-c64")
+Say = Callable[[list[str]], tuple[list[str], int | None, bytes]]
+
+
+class FakeNode:
+    """A node and its worker: says what it is, and to each command what `say` returns or raises."""
+
+    def __init__(self, name: str, say: Say, **facts: Any) -> None:
+        self.node = Node(name, f"at-{name}", 1, 0, False)
+        self.say = say
+        known = {
+            "version": llama_workbench.__version__,
+            "code": code(),
+            "environment": dict(ENVIRONMENT),
+            "niceness": 0,
+        }
+        self.facts = known | facts
+        self.commands: list[list[str]] = []
+        self.killed = False
+
+    def ask(self, method: str, *arguments: Any) -> tuple[FakeNode, str]:
+        if method == "begin":
+            self.commands.append(arguments[1])
+        return self, method
+
+    def answer(self, asked: tuple[FakeNode, str]) -> Any:
+        return {"about": lambda: json.dumps(self.facts), "begin": lambda: None, "stop": lambda: None,
+                "look": lambda: self.say(self.commands[-1])}[asked[1]]()  # fmt: skip
+
+    def kill(self) -> None:
+        self.killed = True
+
+
+class FakeCluster(Cluster):
+    def __init__(self, *nodes: FakeNode) -> None:
+        self.all = list(nodes)
+
+    def nodes(self) -> list[Node]:
+        return [each.node for each in self.all]
+
+    def worker(self, node: Node, *, gpu: bool) -> Any:
+        return next(each for each in self.all if each.node == node)
+
+    def wait(self, answers: Sequence[Any], seconds: float) -> list[Any]:
+        return list(answers)
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FleetFolder:
+    for name in ("NEW_NODES_SECONDS", "NO_NODE_SECONDS", "AFTER_LOSS_SECONDS"):
+        monkeypatch.setattr(driver, name, 0.0)
+    made = FleetFolder.create(tmp_path / "fleet")
+    made.write([], claims=[], status="running", spending="split")
+    return made
+
+
+@pytest.fixture
+def measured(tmp_path: Path) -> Say:
+    """A command that ends well."""
+
+    def say(words: list[str]) -> tuple[list[str], int | None, bytes]:
+        names = [word.partition("=")[2].split(",") for word in words if word.startswith("--workloads=")]
+        run = write_run(
+            tmp_path / f"node{len(list(tmp_path.iterdir()))}", only=names[0] if names else WORKLOADS, rounds=12
+        )
+        return ["workbench: rounds", "1 passed"], 0, packed(run.path)
+
+    return say
+
+
+def driven(
+    fleet: FleetFolder, *nodes: FakeNode, stopped: Event | None = None, **more: Any
+) -> tuple[str, dict[str, Machine], list[str]]:
+    """Status, machines by name, and what was told."""
+    told: list[str] = []
+    order: dict[str, Any] = {
+        "folder": fleet.path, "units": [Unit(workloads=(name,)) for name in WORKLOADS], "each_kind": False,
+        "kinds_done": [], "seconds": 60.0, "words": ["--seed=1"], "files": {}, "about": (1, False, "cpu"),
+        "gpu": False,
+    }  # fmt: skip
+    work = Driver(FakeCluster(*nodes), Order(**order | more), told.append, stopped or Event())
+    work.run()
+    return str(fleet.run.manifest().status), {each.name: each for each in fleet.machines()}, told
+
+
+def workloads_of(machines: Iterable[Machine]) -> list[str]:
+    return sorted(name for each in machines if each.status == "complete" for name in each.experiments)
+
+
+def test_work_is_shared_and_kept(fleet: FleetFolder, measured: Say) -> None:
+    nodes = [FakeNode("a", measured), FakeNode("b", measured)]
+    status, machines, told = driven(fleet, *nodes)
+    assert status == "complete" and workloads_of(machines.values()) == sorted(WORKLOADS)
+    assert {*machines} == {"m1", "m2"} and "m1 at at-a: rounds" in told and not any("passed" in line for line in told)
+    assert [words[:2] for node in nodes for words in node.commands] == [["--seed=1", "--budget=60"]] * 2
+    assert len(fleet.runs()) == 2 and not any(node.killed for node in nodes)
+
+
+def test_seconds_are_shared_by_weight(fleet: FleetFolder, measured: Say) -> None:
+    units = [Unit(workloads=WORKLOADS[:1], weight=99.0), Unit(workloads=WORKLOADS[1:], weight=1.0)]
+    node = FakeNode("a", measured)
+    driven(fleet, node, units=units)
+    given = [word for words in node.commands for word in words if word.startswith("--budget=")]
+    assert given == ["--budget=59.4", f"--budget={LEAST_SECONDS:g}"]
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        ({"version": "0.0.1"}, "has version 0.0.1 of the workbench"),
+        ({"code": "x"}, "its code is another one than here"),
+        ({"problem": "no GPU"}, "no GPU"),
+    ],
+)
+def test_a_node_that_differs_is_left_out_and_named(
+    fleet: FleetFolder, measured: Say, facts: dict[str, str], reason: str
+) -> None:
+    odd = FakeNode("odd", measured, **facts)
+    status, machines, _ = driven(fleet, odd, FakeNode("b", measured))
+    assert status == "complete" and machines["m1"].status == "left out" and reason in machines["m1"].reason
+    assert odd.killed and not odd.commands and machines["m1"].folder is None
+    assert workloads_of(machines.values()) == sorted(WORKLOADS)
+
+
+def test_what_a_lost_node_had_is_measured_by_another(fleet: FleetFolder, measured: Say) -> None:
+    def lost(words: list[str]) -> Any:
+        cluster.remove(weak)
+        raise Lost("the node was lost", with_node=True)
+
+    weak = FakeNode("weak", lost)
+    cluster = [weak, FakeNode("b", measured)]
+    work = FakeCluster()
+    work.all = cluster
+    order = Order(folder=fleet.path, units=[Unit(workloads=(name,)) for name in WORKLOADS], each_kind=False,
+                  kinds_done=[], seconds=60.0, words=[], files={}, about=(1, False, "cpu"), gpu=False)  # fmt: skip
+    told: list[str] = []
+    Driver(work, order, told.append, Event()).run()
+    machines = {each.name: each for each in fleet.machines()}
+    assert machines["m1"].status == "interrupted" and machines["m1"].reason == "the node was lost"
+    assert "m1 at at-weak: the node was lost" in told
+    assert fleet.run.manifest().status == "complete" and workloads_of(machines.values()) == sorted(WORKLOADS)
+
+
+def test_a_piece_that_no_node_can_do_is_given_up(fleet: FleetFolder, measured: Say) -> None:
+    def say(words: list[str]) -> Any:
+        return (["ERROR: no memory"], -9, packed(Path("nothing"))) if WORKLOADS[0] in words[-1] else measured(words)
+
+    nodes = [FakeNode(str(number), say) for number in range(MOST_TRIES)]
+    status, machines, told = driven(fleet, *nodes)
+    assert status == "interrupted" and f"no node could measure --workloads={WORKLOADS[0]}" in told
+    failed = [each for each in machines.values() if "the command ended (SIGKILL): ERROR: no memory" in each.reason]
+    assert len([each for each in failed if each.status == "interrupted"]) == MOST_TRIES
+    assert workloads_of(machines.values()) == [WORKLOADS[1]]
+
+
+def test_a_node_that_only_fails_is_left_out(fleet: FleetFolder) -> None:
+    status, machines, told = driven(fleet, FakeNode("a", lambda words: (["broken"], 3, packed(Path("nothing")))))
+    assert status == "failed" and told[-1].startswith("no node is left that can measure (2 commands on it came to")
+    assert [each.status for each in machines.values()] == ["interrupted", "interrupted", "left out"]
+
+
+def test_each_kind_of_machine_measures_everything_once(fleet: FleetFolder, measured: Say) -> None:
+    other = dict(ENVIRONMENT) | {"cpu_model": "ARM Neoverse"}
+    nodes = [FakeNode("a", measured), FakeNode("b", measured), FakeNode("c", measured, environment=other)]
+    status, machines, _ = driven(fleet, *nodes, each_kind=True)
+    assert status == "complete" and [each.kind for each in machines.values()] == ["Simulated CPU", "ARM Neoverse"]
+    assert all(sorted(each.experiments) == sorted(WORKLOADS) for each in machines.values())
+    done = [key_of(ENVIRONMENT), key_of(other)]
+    third = FakeNode("d", measured, environment=other | {"cores": 64})
+    driven(fleet, *nodes, third, each_kind=True, kinds_done=done)
+    assert [len(node.commands) for node in (*nodes, third)] == [1, 0, 1, 1]
+
+
+def test_what_nodes_have_when_it_is_stopped_is_kept(fleet: FleetFolder, tmp_path: Path, measured: Say) -> None:
+    stopped = Event()
+
+    def say(words: list[str]) -> Any:
+        if stopped.is_set():
+            return [], 2, packed(write_run(tmp_path / "node", only=WORKLOADS[:1], rounds=12, status="interrupted").path)
+        stopped.set()
+        return [], None, b""
+
+    status, machines, _ = driven(fleet, FakeNode("a", say), stopped=stopped)
+    assert status == "interrupted" and [each.status for each in machines.values()] == ["interrupted"]
+    assert machines["m1"].folder == "machines/m1" and not machines["m1"].reason
+    assert machines["m1"].experiments == [WORKLOADS[0]]
+    status, machines, _ = driven(fleet, FakeNode("a", measured))  # it goes on
+    assert status == "complete" and workloads_of(machines.values()) == sorted(WORKLOADS)
+    assert machines["m1"].experiments == [], "another measured it to its end"
+
+
+RAY = """
+import os, signal
+def init(**how): pass
+def nodes(): os.kill(os.getpid(), signal.SIGSEGV)
+"""
+
+
+def test_a_crash_around_ray_is_none_of_the_session(tmp_path: Path) -> None:
+    """What speaks to Ray is a process of its own: the session says how that ended, and ends with its own code."""
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray" / "__init__.py").write_text(RAY, encoding="utf-8")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        command = [sys.executable, "-m", "pytest", "--benchmark", "-p", "no:cacheprovider", "-q", "--on", "ray"]
+        command += ["--compare", "team006_before", "fast", "--workloads", "prefill-tiny-t16", "--run-dir", "fleet"]
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path), "RAY_ADDRESS": address}
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done
+    assert "the process that speaks to Ray ended (-11)" in done.stdout
+    assert FleetFolder(tmp_path / "fleet").run.manifest().status == "interrupted"

@@ -49,15 +49,15 @@ import pytest
 from typer.testing import CliRunner
 from llama_workbench.commands.app import build
 from llama_workbench.harness.plugin import plugin
-from llama_workbench.harness.fleet.order import Files, Order
+from llama_workbench.harness.fleet.session import typed_again
 
 parser = pytest.Parser(_ispytest=True)
 plugin.pytest_addoption(parser)
 line = vars(parser.parse(["--workbench-loud", "3", "--workbench-quiet"]))
 made = options.typed(options.Options, {key.removeprefix("workbench_"): value for key, value in line.items()})
-order = Order(name="m1", request=options.Request(), options=made, files=Files(claims={}), select={}, entered={},
-              rest=False, sources={}, command=[])
-arrived = Order.model_validate_json(order.model_dump_json()).options
+words = [word.replace("--", "--workbench-", 1) for word in typed_again(made)]
+sent = {key.removeprefix("workbench_"): value for key, value in vars(parser.parse(words)).items()}
+arrived = options.typed(options.Options, sent)
 again = options.going_on(options.Options(), options.received(options.Options, options.kept(made)))
 print(json.dumps({
     "typed": [made.loud, made.quiet], "arrived": [arrived.loud, arrived.quiet], "again": [again.loud, again.quiet],
@@ -95,6 +95,7 @@ READ_BY_MANY = {
     "claims", "variants", "workloads", "workloads_file", "added", "compare", "calls", "check", "of_sides",
     "threads", "device",  # what is asked for: each step of planning looks at its part, and messages name it
     "on",  # both commands that go on with a run
+    "everything",  # of a part of the work all claims are named then
     "seed", "budget_seconds", "run_dir", "claims_folder",  # a run over a cluster is one too
 }  # fmt: skip
 

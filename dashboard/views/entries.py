@@ -12,12 +12,12 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from llama_workbench.harness.fleet.folder import FLEET, HOME
 from llama_workbench.harness.machine.locks import is_held
 from llama_workbench.harness.store import files, folder
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.files import JOURNAL, MANIFEST, SAMPLES, STANDINGS, SUMS, VERDICTS, data_files
 from llama_workbench.harness.store.folder import RunFolder, RunSummary, describe, run_folders
+from llama_workbench.harness.store.machine_schema import FLEET, HOME
 from llama_workbench.harness.store.remote import is_url, listed
 
 RUNNING = "running"

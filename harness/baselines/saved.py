@@ -24,9 +24,9 @@ from ..machine.locks import Lock
 from ..store.errors import RunError
 from ..store.files import CLAIMS, VERDICTS
 from ..store.folder import RunFolder, run_folders
+from ..store.machine_schema import HOME
 from ..store.remote import changed_in, files_of
 
-HOME = "machines"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 

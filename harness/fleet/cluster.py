@@ -1,21 +1,18 @@
-"""Ray: which nodes there are, and a worker on each. No other module imports it."""
+"""Ray: which nodes there are, and a worker on each. No other module imports it, and only the driver uses it."""
 
 from __future__ import annotations
 
 import logging
 import os
 import re
-import signal
 import socket
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from ..machine.extras import install
 from ..plan.options import PlanError
-from .worker import NodeWorker
+from .node import NodeWorker
 
 RESOURCE = "llama_workbench"
 """A node that declares it (`ray start --resources='{"llama_workbench": 1}'`) may measure; where one does, others do
@@ -68,8 +65,7 @@ class Cluster:
         address = os.environ.get("RAY_ADDRESS", "auto") if on == "ray" else on if ":" in on[6:] else f"{on}:{PORT}"
         try:
             _knock(address)
-            with _signals_kept():
-                ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except (OSError, RuntimeError, ValueError, ImportError) as error:
             reason = str(error).strip().partition("\n")[0]
             raise PlanError(f"--on {on}: no Ray cluster answers ({reason}); {HOW_TO_START}") from error
@@ -110,10 +106,6 @@ class Cluster:
         there, _ = self._ray.wait(list(answers), num_returns=1, timeout=seconds)
         return list(there)
 
-    def close(self) -> None:
-        """Leave the cluster; Ray ends all workers of this process."""
-        self._ray.shutdown()
-
 
 class WorkerOnNode:
     """A `NodeWorker` on its node."""
@@ -135,7 +127,7 @@ class WorkerOnNode:
             raise Lost(reason, with_node=reason in NODE_GONE) from error
 
     def kill(self) -> None:
-        """End it at once, with its measuring process."""
+        """End it at once, with the command that it runs."""
         self._ray.kill(self._actor, no_restart=True)
 
 
@@ -145,20 +137,6 @@ def _knock(address: str) -> None:
     if separator and port.isdecimal():
         with socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK_SECONDS):
             pass
-
-
-@contextmanager
-def _signals_kept() -> Iterator[None]:
-    """Ray puts a handler of its own on SIGTERM, which ends the process at once."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        yield
-    finally:
-        if before is not None:
-            signal.signal(signal.SIGTERM, before)
 
 
 def check_address(on: str) -> None:

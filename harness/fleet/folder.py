@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,8 @@ from ..store.errors import RESTORE, RunError
 from ..store.files import CLAIMS, MANIFEST
 from ..store.folder import RunFolder
 from ..store.forms import plain
-from ..store.machine_schema import Machine
-from ..store.schema import Manifest
+from ..store.machine_schema import FLEET, HOME, Machine
 
-FLEET = "fleet"
-"""The `mode` of a fleet's run.json."""
-
-HOME = "machines"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -65,21 +61,31 @@ class FleetFolder:
 
         A `folder` of a machine is written as this folder has it, whatever it said: null only where there is no run.
         """
-        listed = [each.model_copy(update={"folder": self._folder_of(each.name)}) for each in machines]
         if claims is not None:
             self.run.write_json(CLAIMS, [each.stored() if isinstance(each, Claim) else each for each in claims])
         content = {"format": schema.FORMAT, "unit": schema.LIFE, "id": self.path.resolve().name, "status": status}
-        content |= {"mode": FLEET}
-        entries = [each.model_dump(mode="json") for each in listed]
-        self.run.write_json(MANIFEST, {**content, **plain(manifest), "machines": entries, "experiments": []})
+        facts = plain({**manifest, "machines": self._listed(machines), "experiments": []})
+        self.run.write_json(MANIFEST, {**content, "mode": FLEET, **facts})
 
-    def _folder_of(self, name: str) -> str | None:
-        return f"{HOME}/{name}" if (self.machine(name) / MANIFEST).is_file() else None
+    def update(self, machines: Iterable[Machine], status: str) -> None:
+        """Replace the machines and the status in run.json. Raises RunError."""
+        finished = None if status == "running" else datetime.now(UTC).isoformat(timespec="seconds")
+        changed = {"machines": self._listed(machines), "status": status, "finished": finished}
+        self.run.write_json(MANIFEST, self.run.manifest().model_copy(update=changed))
+
+    def _listed(self, machines: Iterable[Machine]) -> list[Machine]:
+        """With the folders that they have here."""
+
+        def folder_of(name: str) -> str | None:
+            return f"{HOME}/{name}" if (self.machine(name) / MANIFEST).is_file() else None
+
+        # All that it has is written, whoever made it and whatever it said.
+        return [Machine(**{**each.model_dump(), "folder": folder_of(each.name)}) for each in machines]
 
     def machines(self) -> list[Machine]:
         """The machines that run.json names. Raises RunError where it is no fleet's."""
         manifest = self.run.manifest()
-        if not is_fleet(manifest):
+        if manifest.mode != FLEET:
             raise RunError(self.path, "this is a run of one machine", "Make a fleet: workbench combine RUN RUN")
         return manifest.machines
 
@@ -89,8 +95,3 @@ class FleetFolder:
             return [(each, RunFolder(self.machine(each.name))) for each in self.machines() if each.folder is not None]
         except ValueError as error:
             raise RunError(self.path / MANIFEST, str(error), RESTORE) from error
-
-
-def is_fleet(manifest: Manifest) -> bool:
-    """Whether this is the run.json of a fleet."""
-    return manifest.mode == FLEET

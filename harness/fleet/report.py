@@ -71,15 +71,14 @@ def general_text(row: OverMachines) -> str:
 
 
 def machine_markdown(verdicts: Sequence[Verdict], over: Sequence[OverMachines]) -> str:
-    """A table of the verdicts with why, and one of each effect by machine kind and over machines."""
+    """A table of the verdicts with why, and each effect by machine kind and over machines."""
     verdict_rows = [
         [markdown_cell(claim_text(each)), f"**{markdown_cell(verdict_text(each))}**", markdown_cell(each.reason)]
         for each in verdicts
     ]
-    rows = [list(map(markdown_cell, cells)) for row in _each_once(over) for cells in _rows(row)]
     parts = ["## Verdicts over machines\n", markdown_rows(("claim", "verdict", "why"), verdict_rows)]
-    if rows:
-        parts += ["\n## By machine\n", markdown_rows(("workload", "what", "machine", "effect"), rows)]
+    if lines := machine_lines(over):
+        parts += [f"\n## {lines[0]}\n", "```", *lines[1:], "```\n"]
     return "\n".join(parts)
 
 
@@ -90,12 +89,3 @@ def _each_once(over: Sequence[OverMachines]) -> list[OverMachines]:
         if row.mean is not None:
             known.setdefault((row.workload, row.variant, row.baseline, row.metric), row)
     return list(known.values())
-
-
-def _rows(row: OverMachines) -> Iterator[list[str]]:
-    place = [row.workload, " against ".join(filter(None, (row.variant, row.baseline))) or row.metric]
-    yield from ([*place, kind.kind, pooled_text(kind, row.unit)] for kind in row.kinds)
-    mean = f"{pooled_text(row.mean, row.unit)}; {spread_text(row)}"
-    yield [*place, f"mean of these {machine_count(row)} machines", mean]
-    if text := general_text(row):
-        yield [*place, "machines in general", text]

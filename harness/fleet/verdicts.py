@@ -25,8 +25,7 @@ from ..spec.words import SETTLED, Cause, Word
 from ..stats.means import CentredInterval
 from ..store.machine_schema import OverMachines
 from ..store.verdict_schema import Effect, Verdict
-from .pooling import ends_of, pooled
-from .random_effects import have_no_common_point
+from .pooling import ends_of, have_no_common_point, pooled
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from ..evidence.evidence import clocks_of
-from ..fleet.folder import FleetFolder, is_fleet
 from ..profilers.py_spy import PROFILES
 from ..session.run import Result
 from ..spec.exits import SessionExit, of_left_out
@@ -24,6 +23,7 @@ from ..stats.samples import call_times_ns
 from ..store.errors import RunError
 from ..store.folder import RunFolder
 from ..store.gate_schema import Gate
+from ..store.machine_schema import FLEET, HOME
 from ..store.schema import Manifest
 from ..store.verdict_schema import too_early
 
@@ -94,10 +94,11 @@ class ReplayedCase:
 def load(cases: Mapping[tuple[str, str], ReplayedCase], result: Result) -> None:
     """Give each case (by workload and variant) its samples, on the clock that counts for it, and facts about them. In a
     run over several machines they are those of the first that has any."""
-    if not is_fleet(result.manifest):
+    if result.manifest.mode != FLEET:
         _load(cases, result.folder, result.manifest)
         return
-    for _, run in FleetFolder(result.folder.path).runs():
+    for machine in (each for each in result.manifest.machines if each.folder is not None):
+        run = RunFolder(result.folder.path / HOME / machine.name)
         open_ = {key: case for key, case in cases.items() if not case.seconds}
         with suppress(RunError):  # said already; the others have theirs
             _load(open_, run, run.manifest())

@@ -33,7 +33,7 @@ from .others import leave_out
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ..fleet.run import FleetRun
+    from ..fleet.session import FleetRun
     from ..plan.experiments import Plan
     from ..session.run import Result
     from ..session.unfinished import Unfinished
@@ -170,6 +170,8 @@ def _fleet(config: pytest.Config, start: Start, request: Request, options: Optio
     if start.goes_on:
         earlier = _run_alone(config, start.goes_on)
         return again(earlier, request, options, on=start.on, budget=_budget(config))
+    if config.getoption("keyword", ""):
+        raise pytest.UsageError(f"--on {start.on}: choose with --workloads and --variants; leave out -k")
     return spread(request, options, on=start.on, on_each_kind=start.on_each_kind)
 
 
@@ -314,8 +316,7 @@ class Session:
             for item in session.items
             if isinstance(case := getattr(item, "callspec", NO_CASE).params.get("case"), ReplayedCase)
         }
-        goes_on = self.earlier or (self.fleet and self.fleet.before)
-        plan = self.plan if goes_on else self.plan.restricted(selected)
+        plan = self.plan if self.earlier or self.fleet else self.plan.restricted(selected)
         if self.plan.experiments and not plan.experiments:
             problem = "-k left no two variants that are compared; select both variants of a comparison"
             pytest.exit(f"nothing to measure: {problem}", returncode=SessionExit.NOTHING)
@@ -324,7 +325,7 @@ class Session:
 
                 def measure() -> runs.Result:
                     if self.fleet:
-                        return self.fleet.measure(plan, progress)
+                        return self.fleet.measure(progress)
                     return runs.Run(plan, self.options, progress, self.earlier).measure()
 
                 self.result = published(measure, self.options, progress) if self.options.publish_to else measure()

@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress, TaskID
-
-    from ..fleet.station import ProgressOfNode
 
 REPORT_SECONDS = 15.0
 """A log gets a line of progress this often."""
@@ -19,37 +16,13 @@ ALMOST = 0.99
 """The largest share that is shown while seconds are left."""
 
 
-class _Bar:
-    """The bar of a run, or of one machine among several, whose name then stands before all that is told."""
-
-    def __init__(self, progress: Progress, name: str = "") -> None:
-        self._progress = progress
-        self._before = f"{name}: " if name else ""
-        self._task: TaskID = progress.add_task("", total=1.0, phase=name or "starting", left="")
-
-    def phase(self, text: str) -> None:
-        self._progress.update(self._task, phase=f"{self._before}{text}", description="", completed=0.0, left="")
-
-    def note(self, text: str) -> None:
-        self._progress.console.print(f"{self._before}{text}", markup=False, emoji=False)
-
-    def step(self, text: str, done: float, seconds_left: float) -> None:
-        """Move the bar, never backwards within a phase: an estimate may take back what it said."""
-        [bar] = [each for each in self._progress.tasks if each.id == self._task]
-        done = max(bar.completed, _share(done, seconds_left))
-        self._progress.update(self._task, description=text, completed=done, left=_left(seconds_left))
-
-    def close(self) -> None:
-        self._progress.remove_task(self._task)
-
-
-class LiveProgress(_Bar):
+class LiveProgress:
     """A bar that is redrawn: phase, what is measured now, share, time left."""
 
     def __init__(self, console: Console) -> None:
         from rich.progress import BarColumn, Progress, TextColumn
 
-        progress = Progress(
+        self._progress = Progress(
             TextColumn("{task.fields[phase]}"),
             BarColumn(bar_width=20),
             TextColumn("{task.percentage:>3.0f} %"),
@@ -59,13 +32,20 @@ class LiveProgress(_Bar):
             transient=True,
             refresh_per_second=2,  # the other core belongs to whatever else runs here; drawing must not
         )
-        super().__init__(progress)
-        progress.start()
+        self._task = self._progress.add_task("", total=1.0, phase="starting", left="")
+        self._progress.start()
 
-    def of(self, name: str) -> ProgressOfNode:
-        """A bar of its own for a machine; that of the whole is gone then."""
-        self._progress.update(self._task, visible=False)
-        return _Bar(self._progress, name)
+    def phase(self, text: str) -> None:
+        self._progress.update(self._task, phase=text, description="", completed=0.0, left="")
+
+    def note(self, text: str) -> None:
+        self._progress.console.print(text, markup=False, emoji=False)
+
+    def step(self, text: str, done: float, seconds_left: float) -> None:
+        """Move the bar, never backwards within a phase: an estimate may take back what it said."""
+        [bar] = self._progress.tasks
+        done = max(bar.completed, _share(done, seconds_left))
+        self._progress.update(self._task, description=text, completed=done, left=_left(seconds_left))
 
     def close(self) -> None:
         self._progress.stop()
@@ -74,22 +54,17 @@ class LiveProgress(_Bar):
 class LineProgress:
     """For logs: a line a phase, and one now and then."""
 
-    def __init__(self, console: Console, name: str = "workbench") -> None:
+    def __init__(self, console: Console) -> None:
         self._console = console
-        self._name = name
         self._said = 0.0
         self._done = 0.0
-
-    def of(self, name: str) -> ProgressOfNode:
-        """Lines of its own for a machine, which begin with its name."""
-        return LineProgress(self._console, name)
 
     def phase(self, text: str) -> None:
         self.note(text)
         self._done = 0.0
 
     def note(self, text: str) -> None:
-        self._console.print(f"{self._name}: {text}", markup=False, emoji=False)
+        self._console.print(f"workbench: {text}", markup=False, emoji=False)
         self._said = time.monotonic()
 
     def step(self, text: str, done: float, seconds_left: float) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from ..fleet.folder import is_fleet
 from ..plan.options import Options, PlanError, Request, going_on
 from ..session.run import check as check_options
 from ..session.run import real_geometry
 from ..session.unfinished import Unfinished
 from ..store.errors import RunError
 from ..store.folder import RunFolder
+from ..store.machine_schema import FLEET
 
 NOTHING = Request()
 
@@ -21,7 +21,7 @@ def go_on(
     """An earlier run to go on with, and the options with what it keeps. again: code that runs keep no paths of. budget:
     seconds of rounds; None: as many as its last sitting had. Raises as `Unfinished.read` and `check`."""
     with suppress(RunError):  # of a damaged run.json the reader below says what is wrong
-        if is_fleet(folder.manifest()):
+        if folder.manifest().mode == FLEET:
             raise PlanError(f"{folder.path} is a run of several machines: add the cluster to continue on, --on ray")
     checkpoint, claims = real_geometry(options), options.claims_folder
     earlier = Unfinished.read(folder, again=again, checkpoint=checkpoint, claims_folder=claims)

@@ -37,7 +37,7 @@ JUDGED_ANEW = (VERDICTS, STANDINGS, MACHINES)
 DATA = (".json", ".parquet", ".folded")
 """How the names of a run's files end, beside its journal and its checksums."""
 
-_NOT_ITS_OWN = ("log", "machines")
+_NOT_ITS_OWN = ("log", machine_schema.HOME)
 """Folders in a run folder whose files it has no checksums of: logs, and the runs of the machines of a fleet."""
 
 

@@ -90,7 +90,7 @@ def command(
     ] = False,
 ) -> None:
     """Compute the verdicts of a run again (see HELP)."""
-    from llama_workbench.harness.fleet.rejudge import rejudge
+    from llama_workbench.harness.fleet.rejudge import keep, rejudge
     from llama_workbench.harness.metrics.registry import judged_files
     from llama_workbench.harness.report.markdown import markdown_table
     from llama_workbench.harness.store.files import JUDGED_ANEW
@@ -102,7 +102,7 @@ def command(
     judged = rejudge(folder, claims_dir)
     sessions = _both_sessions(folder, judged, find_run(session)) if session else None
     if not stays:
-        _keep(folder, judged, claims_dir)
+        keep(folder, judged, claims_dir)
     if markdown:
         again = _again(folder.path, [Path("README.md")], session)
         shown = sessions.verdicts if sessions else judged.verdicts
@@ -113,28 +113,6 @@ def command(
         _show(folder, judged)
     if targets:
         _update(targets, judged, folder, claims_dir, sessions, check)
-
-
-def _keep(folder: RunFolder, judged: Rejudged, claims_dir: Path | None) -> None:
-    """Write what judging found into the run, and what a folder of claims says of it."""
-    from llama_workbench.harness.fleet.folder import is_fleet
-    from llama_workbench.harness.fleet.judging import judge_fleet
-    from llama_workbench.harness.fleet.rejudge import claims_of
-    from llama_workbench.harness.report.standings import write_standings
-    from llama_workbench.harness.store.files import CLAIMS, VERDICTS
-
-    verdicts, manifest = judged
-    asked_anew = manifest.dispute != folder.manifest().dispute
-    if is_fleet(manifest):
-        judge_fleet(folder.path, manifest.dispute if asked_anew else None)
-        return
-    folder.write_json(VERDICTS, verdicts)
-    folder.renew(VERDICTS, noise=manifest.noise, **({"dispute": manifest.dispute.stored()} if asked_anew else {}))
-    if claims_dir:
-        folder.write_json(CLAIMS, [claim.stored() for claim in claims_of(folder, claims_dir)])
-        folder.renew(CLAIMS)
-    if folder.finished_rounds():
-        write_standings(folder)
 
 
 def _both_sessions(run: RunFolder, judged: Rejudged, there: RunFolder) -> BothSessions:

@@ -88,7 +88,7 @@ def _measured(folder: RunFolder, given: Mapping[str, Any]) -> Result:
 
         fleet = again(folder, request, options, on=start.on, budget=budget)
         with closing(progress_on(console())) as progress:
-            return fleet.measure(fleet.plan, progress)
+            return fleet.measure(progress)
     earlier, options = go_on(folder, options, request, budget=budget)
     with closing(progress_on(console())) as progress:
         return session.Run(earlier.plan, options, progress, earlier).measure()

@@ -121,10 +121,10 @@ def sources_of(variants: Iterable[str | Source]) -> dict[str, Source]:
 
 def run_of_one_machine(name: str) -> RunFolder:
     """A run by its name. Raises Failure for one of several machines, and RunError."""
-    from llama_workbench.harness.fleet.folder import is_fleet
+    from llama_workbench.harness.store.machine_schema import FLEET
 
     run = find_run(name)
-    if is_fleet(run.manifest()):
+    if run.manifest().mode == FLEET:
         raise Failure(f"{run.path}: a run of several machines; name one of the runs in {run.path}/machines")
     return run
 
