@@ -143,13 +143,13 @@ def test_a_real_checkpoint_stands_in_for_every_geometry():
 def test_threads_are_those_asked_for():
     plan = make_plan(Request(claims=("single-file-faster",), threads=2), CLAIMS)
     assert {experiment.workload.threads for experiment in plan.experiments} == {2}
-    assert (plan.threads, plan.most_threads) == (2, 2)
+    assert plan.threads == 2
 
 
 def test_a_workload_on_two_threads_makes_no_other_machine_of_the_rest():
     plan = make_plan(Request(claims=("gain-holds",), everything=True), CLAIMS)
     assert {experiment.workload.threads for experiment in plan.experiments} == {1, 2}
-    assert (plan.threads, plan.most_threads) == (1, 2)
+    assert plan.threads == 1
 
 
 def test_what_fell_out_takes_its_effects_and_controls_along():

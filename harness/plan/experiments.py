@@ -81,11 +81,6 @@ class Plan:
         for the whole run. Functions that it measures as they run say so themselves."""
         return not self.experiments or any(each.workload.calm for each in self.experiments)
 
-    @property
-    def most_threads(self) -> int:
-        """The most that any of its workloads computes on."""
-        return max((experiment.workload.threads for experiment in self.experiments), default=1)
-
     def hypotheses(self) -> list[Hypothesis]:
         """The parts of claims that this run can settle."""
         return [part for claim in self.claims for part in claim.hypothesis if not part.elsewhere(self.device)]

@@ -14,11 +14,8 @@ from ..spec.words import Word
 from .forms import Alpha, Count, HighEnd, LowEnd, Shape, Text, Value, says
 from .verdict_schema import PartName
 
-FLEET = "fleet"
-"""The `mode` of a fleet's run.json."""
-
-HOME = "machines"
-"""The folder of a fleet in which the runs of its machines lie."""
+FLEET, HOME = "fleet", "machines"
+"""The `mode` of a fleet's run.json; the folder of a fleet in which the runs of its machines lie."""
 
 Spending = Literal["replicate", "split"]
 """How a fleet was used: every machine measured all, or each experiment was measured on one machine."""
