@@ -168,8 +168,7 @@ def _fleet(config: pytest.Config, start: Start, request: Request, options: Optio
     from ..fleet.session import again, spread
 
     if start.goes_on:
-        earlier = _run_alone(config, start.goes_on)
-        return again(earlier, request, options, on=start.on, budget=_budget(config))
+        return again(_run_alone(config, start.goes_on), request, options, on=start.on, budget=_budget(config))
     if config.getoption("keyword", ""):
         raise pytest.UsageError(f"--on {start.on}: choose with --workloads and --variants; leave out -k")
     return spread(request, options, on=start.on, on_each_kind=start.on_each_kind)
