@@ -22,14 +22,14 @@ def test_a_subject_has_the_threshold_of_the_last_table_that_fits(tmp_path: Path)
     found = read(
         tmp_path,
         HEAD
-        + 'gate = ["instructions", "operations"]\ninstructions = 1\n'
+        + 'gate = ["instructions", "memory"]\ninstructions = 1\n'
         + f'{FOR}variant = "fast*"\ntime = 10\nmemory = 3\n'
         + f'{FOR}variant = "fast"\nworkload = "decode-*"\ntime = 20\n',
     )
-    assert found.gate == ("instructions", "operations")
+    assert found.gate == ("instructions", "memory")
     assert [found.of("time", "prefill-15m-t8", name) for name in ("fast", "fast_compiled", "slow")] == [10, 10, 2.5]
     assert found.of("time", "decode-15m-c64", "fast") == 20
-    assert [found.of(what, "decode-15m-c64", "fast") for what in ("instructions", "memory", "operations")] == [1, 3, 0]
+    assert [found.of(what, "decode-15m-c64", "fast") for what in ("instructions", "memory")] == [1, 3]
     assert [str(each) for each in found.fit_nothing([("prefill-15m-t8", "fast")])] == [
         'variant = "fast", workload = "decode-*"'
     ]

@@ -14,7 +14,7 @@ from llama_workbench.harness.store.folder import RunFolder
 
 from . import data, entries
 
-PROVEN: Sequence[Answer] = ("regression", "changed", "improvement")
+PROVEN: Sequence[Answer] = ("regression", "improvement")
 """Answers that say that something changed."""
 
 

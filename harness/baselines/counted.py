@@ -1,12 +1,12 @@
-"""Two runs by what was counted in both: instructions, memory, operations. See `compare` for their times.
+"""Two runs by what was counted in both: instructions and memory. See `compare` for their times.
 
 What is counted does not vary as times do, so there are no rounds behind it. Instructions have an interval, for what a
-process's memory may do to them; bytes and operations have none.
+process's memory may do to them; bytes have none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,15 +21,12 @@ from ..report.text import one_text_line
 from ..spec.entered import EnteredName
 from ..store.errors import RunError
 from ..store.folder import RunFolder
-from ..store.gate_schema import Trace
 from ..store.schema import Key, Standings, Workload, WorkloadResult
 from .rows import Answer, Counted, Row
 from .thresholds import Thresholds, What
 
 LEAST_BYTES = 16_384
 """Peaks of the same code differ by Python's own objects; less than this is no change."""
-
-MOST_NAMED = 6
 
 
 @dataclass(frozen=True)
@@ -51,15 +48,6 @@ class CountedRun:
         return {(each.workload, each.variant): each for each in records}
 
     @cached_property
-    def traces(self) -> dict[Key, Trace]:
-        """Its operations. Raises RunError."""
-        return {
-            (experiment.workload.name, variant): trace
-            for experiment in self.folder.manifest().experiments
-            for variant, trace in experiment.traces.items()
-        }
-
-    @cached_property
     def inputs(self) -> dict[str, str]:
         """Workload → SHA-256 of the code that makes what functions are called with."""
         sources = self.folder.manifest().sources
@@ -79,7 +67,6 @@ def counted_rows(old: CountedRun, now: CountedRun, thresholds: Thresholds, *, sa
     rows: list[Row] = []
     every: Mapping[What, Callable[[], Iterator[Row]]] = {
         "instructions": lambda: _instruction_rows(old, now, thresholds),
-        "operations": lambda: _operation_rows(old, now),
         "memory": lambda: _memory_rows(old, now, thresholds, same_machine=same_machine),
     }
     for what, rows_of in every.items():
@@ -151,23 +138,6 @@ def _memory_rows(old: CountedRun, now: CountedRun, thresholds: Thresholds, *, sa
         yield Row(*key, "", base_bytes, new_bytes, percent, percent, percent, verdict, detail, "memory", limit)
 
 
-def _operation_rows(old: CountedRun, now: CountedRun) -> Iterator[Row]:
-    """Of each variant whose operations both runs have."""
-    for key, before in old.traces.items():
-        after = now.traces.get(key)
-        if after is None or not _is_subject(key):
-            continue
-        if reason := unlike(key, old.standings, now.standings):
-            yield Row(*key, "", None, None, None, None, None, "cannot tell", reason, "operations")
-            continue
-        same = before.digest == after.digest
-        base, new = (Counted(float(trace.ops), "operations") for trace in (before, after))
-        percent = 100 * (after.ops / before.ops - 1) if before.ops else None
-        verdict: Answer = "no regression" if same else "changed"
-        detail = "" if same else _came_and_went(before, after)
-        yield Row(*key, "", base, new, percent, percent, percent, verdict, detail, "operations")
-
-
 def unlike(key: Key, old: Standings, now: Standings) -> str:
     """Why nothing of a variant in two runs can be compared, whatever the machine; empty where it can be."""
     ours, theirs = device_kind(now.environment), device_kind(old.environment)
@@ -229,18 +199,3 @@ def _grown(before: Memory, after: Memory) -> str:
     """The parts that changed by more than what Python's own objects do, in words."""
     moved = {part: getattr(after, name) - getattr(before, name) for name, part in _parts(before, after).items()}
     return ", ".join(f"{part} {change:+,.0f} bytes" for part, change in moved.items() if abs(change) > LEAST_BYTES)
-
-
-def _came_and_went(before: Trace, after: Trace) -> str:
-    """Which operations a changed trace has more or less often, as far as both runs have them by name."""
-    ours, theirs = before.counts, after.counts
-    if ours is None or theirs is None:
-        return f"{before.ops} operations became {after.ops}" * (before.ops != after.ops)
-    moved = {name: theirs.get(name, 0) - ours.get(name, 0) for name in {*ours, *theirs}}
-    names = sorted((name for name in moved if moved[name]), key=lambda name: (-abs(moved[name]), name))
-    return _listed([f"{name} {moved[name]:+d}" for name in names]) or "the same operations in another order or shape"
-
-
-def _listed(texts: Sequence[str]) -> str:
-    more = f" and {len(texts) - MOST_NAMED} more" if len(texts) > MOST_NAMED else ""
-    return ", ".join(texts[:MOST_NAMED]) + more

@@ -22,7 +22,7 @@ Every interval is at the run's alpha, not at a share of it: this is a screen, an
 old and new code in the same rounds (`pytest --benchmark --compare OLD NEW`). A workload without a yardstick (a
 component) is compared by the ratio of its pair, which cannot say which of its sides moved; the row says so.
 
-Instructions, memory and operations stand beside the times where both runs have them (see `compare_passes`).
+Instructions and memory stand beside the times where both runs have them (see `counted`).
 """
 
 from __future__ import annotations

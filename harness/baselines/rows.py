@@ -9,12 +9,10 @@ from typing import Any, Literal, get_args
 from ..spec.exits import VerbExit
 from .thresholds import What
 
-Answer = Literal["regression", "changed", "no regression", "improvement", "cannot tell"]
-"""changed: of operations, which are no better or worse by themselves."""
+Answer = Literal["regression", "no regression", "improvement", "cannot tell"]
 
 EXIT_CODES: dict[Answer, VerbExit] = {
     "regression": VerbExit.AGAINST,
-    "changed": VerbExit.AGAINST,
     "cannot tell": VerbExit.COULD_NOT,
 }
 """Of the answer to the whole comparison; that it is done for all others."""
@@ -32,7 +30,7 @@ class Saved:
 
 @dataclass(frozen=True)
 class Counted:
-    """What was counted in one run: instructions, bytes or operations."""
+    """What was counted in one run: instructions or bytes."""
 
     value: float
     unit: str
@@ -53,7 +51,7 @@ class Row:
     verdict: Answer
     reason: str
     what: What = "time"
-    threshold_percent: float = 0.0  # 0 for operations
+    threshold_percent: float = 0.0
     decides: bool = True  # whether the row has a say in the exit code
     between_percent: float | None = None  # what its interval allows for between sessions (SD); None: a tolerance counts
 
@@ -92,7 +90,7 @@ class RunComparison:
     def verdict(self) -> Answer:
         """The answer of all rows that decide: the worst of them, "cannot tell" where there are none."""
         answers = {row.verdict for row in self.deciding}
-        worst: tuple[Answer, ...] = ("regression", "changed", "cannot tell")
+        worst: tuple[Answer, ...] = ("regression", "cannot tell")
         return next((word for word in worst if word in answers), "no regression" if answers else "cannot tell")
 
     @property

@@ -34,9 +34,9 @@ from llama_workbench.datasets.geometries import DataError, read_toml
 
 from ..spec.hypotheses import no_repeats
 
-What = Literal["time", "instructions", "memory", "operations"]
+What = Literal["time", "instructions", "memory"]
 WHATS: tuple[What, ...] = get_args(What)
-"""What of a variant is compared. Operations have no threshold: they are the same or changed."""
+"""What of a variant is compared."""
 
 FILE, TABLE = "pyproject.toml", "tool.llama-workbench"
 
@@ -115,9 +115,7 @@ class Thresholds(_Table):
     sessions: tuple[Shift, ...] = Field(default=(), description="tables [[sessions]]")
 
     def of(self, what: What, workload: str, variant: str) -> float:
-        """The threshold of a subject, in percent; 0 of operations."""
-        if what == "operations":
-            return 0.0
+        """The threshold of a subject, in percent."""
         own = [value for each in self.for_some if each.fits(workload, variant) if (value := getattr(each, what))]
         return float(own[-1] if own else getattr(self, what))
 

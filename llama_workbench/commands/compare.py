@@ -31,7 +31,7 @@ LISTED = Listed(
 
 HELP = with_exits(
     """\
-Has anything become slower from BASE to NEW, or does it need more instructions, memory or other operations?
+Has anything become slower from BASE to NEW, or does it need more instructions or memory?
 
 With --repeat, or with three runs or more: do repeat runs of the same command contradict each other, and how much do
 they vary?
@@ -39,7 +39,7 @@ they vary?
 Each variant's time is compared relative to the reference benchmark, which both runs timed. So the runs may be from
 different days. If BASE has baselines of several machine types (workbench baseline save), the one of NEW's machine type
 is used; if there is none, a note says so. On another machine, torch or device the answer is "cannot tell" at best. The
-table also has instructions (runs with --count-instructions), memory (runs with --profile) and the operations of a call.
+table also has instructions (runs with --count-instructions) and memory (runs with --profile).
 
 \b
 Exit codes:
@@ -51,7 +51,7 @@ version measured; else 9 %, or 19 % for a call that is more than twice as long o
 or 50 % for one less than a twentieth as long. To detect less, time old and new code in one run:
 pytest --benchmark --compare OLD NEW --fail-if slower:5
 
-Instructions and memory: more than the threshold is a regression. Operations: any change.
+Instructions and memory: more than the threshold is a regression.
 
 With --gate time,instructions a variant's instruction count decides where its time is inconclusive. This finds added
 work on shared machines, where times are too noisy, and slow-downs without added work as far as times show them. Counts
@@ -85,9 +85,9 @@ Thresholds in the nearest pyproject.toml, here or above; the last [[for]] that f
              "change_percent", "low_percent", "high_percent", "verdict", "reason", "threshold_percent",
              "decides", "between_percent"}]}
   change_percent is of the variant's time: above 0 it became slower. null: not known yet.
-  what: time, instructions, memory or operations; all but times have {"value", "unit"} as base and new.
+  what: time, instructions or memory; all but times have {"value", "unit"} as base and new.
   between_percent: run-to-run variation in the interval (standard deviation); null: a tolerance is used instead.
-  decides: whether the row counts for the exit code. verdict: also "changed", of operations.
+  decides: whether the row counts for the exit code.
 Of repeat runs:
   {"format": 1, "pairs": [{"first", "second", "intervals", "disjoint": [{"workload", "variant", "baseline", "first",
    "second"}], "verdicts", "changed": [{"claim", "part", "first", "second"}]}], "variation": [{"variant", "kind",
@@ -132,7 +132,7 @@ def command(
         str,
         typer.Option(
             metavar="WHAT,WHAT",
-            help="Metrics that set the exit code: time, instructions, memory, operations. [default: time]",
+            help="Metrics that set the exit code: time, instructions, memory. [default: time]",
         ),
     ] = "",
     config: Annotated[
