@@ -191,7 +191,7 @@ def _by_place(answers: Mapping[str, Mapping[str, str]]) -> str:
     places: dict[str, dict[str, str]] = {}
     for machine, by_place in answers.items():
         for where, word in by_place.items():
-            places.setdefault(where, {})[machine] = _word(word)
+            places.setdefault(where, {})[machine] = word
     texts = {where: _listed(words, alone=" on all" if len(words) > 1 else "") for where, words in places.items()}
     return "; ".join(texts.values() if len(texts) == 1 else (f"{where}: {text}" for where, text in texts.items()))
 
@@ -204,10 +204,6 @@ def _listed(words: Mapping[str, str], alone: str) -> str:
     if len(named) == 1 and alone:
         return f"{next(iter(named))}{alone}"
     return ", ".join(f"{word} on {', '.join(names)}" for word, names in named.items())
-
-
-def _word(verdict: str) -> str:
-    return verdict
 
 
 def _by_machine(reasons: Mapping[str, str]) -> str:
