@@ -55,7 +55,9 @@ def test_what_cannot_be_measured_fails_and_what_cannot_be_told_is_a_warning(tmp_
     done = opened.compare(**GIVEN | {"subjects": "work.py:gone"})
     assert done.returncode == 2 and "gone" in done.stderr and "::warning::" not in done.stdout
     done = opened.compare(**GIVEN | {"gate": "time", "slower": "0", "budget": "0.5"})
-    assert done.returncode == 0 and "::warning::It cannot be told whether" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0 and "::warning::Inconclusive: whether this is slower" in done.stdout, (
+        done.stdout + done.stderr
+    )
     assert "1 inconclusive" in opened.summary
 
 

@@ -376,6 +376,37 @@ def test_the_reason_is_that_a_line_runs_more_often_or_takes_longer_each_time() -
     assert "<td>500×</td><td>9</td>" in code_html(told, "baseline", "f")
 
 
+def test_the_line_that_was_added_is_named_and_no_unchanged_one_whose_samples_differ_by_chance() -> None:
+    def explained(*lines: tuple[str, str, int, list[int]]) -> Explanation:
+        places = [
+            SampledLine(side=side, function="f", file=f"{side}.py", line=line, text=text, samples=samples, runs=500)
+            for side, text, line, samples in lines
+        ]
+        sides = {"baseline": [1000] * 6, "variant": [1000] * 6}
+        pair = SampledPair(workload="w", variant="new", baseline="old", call_ns={"baseline": 8.5e6, "variant": 10e6})
+        return Explanation(
+            pair.model_copy(update={"roots": dict.fromkeys(sides, "f"), "samples": sides, "lines": places})
+        )
+
+    old = ("baseline", "key = path.split()", 9, [600] * 6), ("baseline", "counts[key] += 1", 10, [400] * 6)
+    new = ("variant", "key = path.split()", 9, [560] * 6), ("variant", "counts[key] += 1", 11, [330] * 6)
+    added = ("variant", "size = size.strip()", 10, [110] * 6)
+    said = "line 10 (size = size.strip()) runs 500 times a call in new; old has no such line"
+    assert explained(*old, *new, added).reason == said
+    small = ("variant", "size = size.strip()", 10, [20] * 6)
+    rest = ("variant", "key = path.split()", 9, [600] * 6), ("variant", "counts[key] += 1", 11, [380] * 6)
+    assert "size.strip" not in explained(*old, *rest, small).reason, "too little of the difference"
+    by_chance = [500, 700, 450, 760, 480, 690]
+    left = [1000 - count for count in by_chance]
+    unproven = ("variant", "key = path.split()", 9, by_chance), ("variant", "counts[key] += 1", 11, left)
+    assert explained(*old, *unproven).reason == ""
+    proven = ("variant", "key = path.split()", 9, [660] * 6), ("variant", "counts[key] += 1", 11, [340] * 6)
+    assert explained(*old, *proven).reason == (
+        "line 9 (key = path.split()) of new runs as often as line 9 (key = path.split()) of old, "
+        "and takes longer each time"
+    )
+
+
 def test_lines_are_counted_but_not_those_of_libraries(tmp_path: Path) -> None:
     file = tmp_path / "work.py"
     file.write_text(

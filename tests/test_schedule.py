@@ -113,11 +113,11 @@ def test_what_the_time_left_will_not_settle_gives_it_to_others() -> None:
 @pytest.mark.parametrize(
     ("seconds", "given", "said"),
     [
-        (72.0, 72.0, ", and all 2 first answers 72 s; the budget is 72 s"),
-        (20.0, 25.0, ", and all 2 first answers 72 s; the budget, 25 s, is enough for 1 of them, one after the other: "
-         "--budget 77 is for all"),
-        (10.0, 14.5, ", and all 2 first answers 72 s; the budget, 14.5 s, is too small for any: give --budget 17"),
-        (10.0, math.inf, ", and all 2 first answers 72 s; the budget, 10 s, is too small for any: give --budget 12"),
+        (72.0, 72.0, "; all 2 first answers after 72 s; the budget is 72 s"),
+        (20.0, 25.0, "; all 2 first answers after 72 s; the budget, 25 s, is enough for 1 of them, one after the "
+         "other: --budget 77 is for all"),
+        (10.0, 14.5, "; all 2 first answers after 72 s; the budget, 14.5 s, is too small for any: give --budget 17"),
+        (10.0, math.inf, "; all 2 first answers after 72 s; the budget, 10 s, is too small for any: give --budget 12"),
     ],
     ids=["enough", "for one", "for none", "of a run that goes on"],
 )  # fmt: skip
@@ -127,14 +127,14 @@ def test_before_the_first_round_it_is_said_how_long_a_first_answer_takes(
     """Of the budget that is given, gates have had `given - seconds`: what is asked for is so much more than rounds."""
     dear, cheap, known = book(NAMES[0], 5.0), book(NAMES[1], 1.0), book(NAMES[2], 9.0)
     text = first_answer_text([(dear, early(12)), (known, late(30)), (cheap, early(12))], seconds, given)
-    assert text == f"a first answer needs 12 processes of about 1 s: some 12 s{said}"
+    assert text == f"first answer after about 12 s (12 processes of 1 s){said}"
     assert (cheap.first_seconds, dear.first_seconds, known.first_seconds) == (12, 60, None)
 
 
 def test_one_first_answer_is_told_alone_and_none_where_all_are_there() -> None:
     alone = [(book(NAMES[0], 5.0), early(12))]
     assert first_answer_text(alone, 60, 60) == (
-        "a first answer needs 12 processes of about 5 s: some 60 s; the budget is 60 s"
+        "first answer after about 60 s (12 processes of 5 s); the budget is 60 s"
     )
     assert first_answer_text([(book(NAMES[0], 5.0), late(12))], 60, 60) == ""
 
@@ -162,11 +162,11 @@ def test_what_a_process_takes_once_counts_in_each_of_them() -> None:
     assert once_seconds(one, Comparison(NAMES[0], "another", before)) == 0
     assert round_seconds(one) == pytest.approx(4.4 + 3 * 0.3)
     text = first_answer_text([(one, early(12))], 60, 60)
-    assert text.startswith(
-        "a first answer needs 12 processes of about 5.3 s: some 64 s; the budget, 60 s, is too small"
-    )
+    assert text.startswith("first answer after about 64 s (12 processes of 5.3 s); the budget, 60 s, is too small")
     one.begin.seconds = 7.0
-    assert first_answer_text([(one, early(12))], 90, 90).startswith("a first answer needs 12 processes of about 7 s")
+    assert first_answer_text([(one, early(12))], 90, 90).startswith(
+        "first answer after about 84 s (12 processes of 7 s)"
+    )
     one.start_seconds = 5.0
     assert once_seconds(one) == 0, "each passes its gates again, and that is in it"
 
@@ -216,8 +216,8 @@ def test_a_slow_import_and_a_slow_first_call_are_in_the_forecast(
     options, progress = Options(budget_seconds=3, run_dir=tmp_path / "run", no_causes=True), Quiet()
     run = Run(plan_run(request, options), options, progress)
     run.measure()
-    [said] = [note for note in progress.notes if note.startswith("a first answer needs")]
-    told = re.match(r"a first answer needs \d+ processes of about ([\d.]+) s", said)
+    [said] = [note for note in progress.notes if note.startswith("first answer after")]
+    told = re.match(r"first answer after .* \(\d+ processes of ([\d.]+) s\)", said)
     assert told is not None and float(told[1]) >= 1
     assert "the budget, 3 s, is too small for any: give --budget" in said
     [experiment] = RunFolder(tmp_path / "run").manifest().experiments

@@ -38,7 +38,7 @@ class ChangeComparison(BaseModel):
     ratio: Annotated[float | None, Field(description="time before over time after; above 1 the change is faster")]
     low: Annotated[float | None, Field(description="lower end of its 99 % interval")]
     high: Annotated[float | None, Field(description="upper end; null: not known yet")]
-    lives: Annotated[int, Field(description="processes that the interval is over")]
+    processes: Annotated[int, Field(description="processes that the interval is over")]
     before_ns: Annotated[float | None, Field(description="time of a call before")]
     after_ns: Annotated[float | None, Field(description="time of a call after")]
     instructions_ratio: Annotated[float | None, Field(description="instructions after over before; null: not counted")]
@@ -127,7 +127,7 @@ def _compared(screen: Screen, passed: Mapping[tuple[str, str], bool]) -> ChangeC
         ratio=effect.ratio if effect.rounds else None,
         low=effect.low if effect.rounds else None,
         high=effect.high if math.isfinite(effect.high) else None,
-        lives=effect.rounds,
+        processes=effect.rounds,
         before_ns=before,
         after_ns=after,
         instructions_ratio=counted.ratio if counted else None,

@@ -158,13 +158,13 @@ def first_answer_text(open_: Sequence[Open], seconds: float, given: float) -> st
         before = until
     (_, remaining), first = costs[0]
     count, whole = remaining.rounds_next, costs[-1][1]
-    text = f"a first answer needs {count:.0f} processes of about {first / count:.2g} s: some {duration(first)}"
+    text = f"first answer after about {duration(first)} ({count:.0f} processes of {first / count:.2g} s)"
     (early, least_shown), *_ = EARLY
     if count == early:
         times, later = math.exp(least_shown), duration(first * FIRST_LOOK / count)
-        text += f" where one side takes {times:.3g} times as long, and else {FIRST_LOOK}, some {later}"
+        text += f" if one side takes {times:.3g} times as long, otherwise after about {later} ({FIRST_LOOK} processes)"
     if len(costs) > 1:
-        text += f", and all {len(costs)} first answers {duration(whole)}"
+        text += f"; all {len(costs)} first answers after {duration(whole)}"
     if first > seconds:
         return (
             f"{text}; the budget, {given:.3g} s, is too small for any: give --budget {budget(first + given - seconds)}"

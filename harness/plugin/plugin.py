@@ -8,6 +8,7 @@ imports wait until that is seen.
 from __future__ import annotations
 
 import gc
+import math
 import shlex
 import signal
 import sys
@@ -27,6 +28,7 @@ from llama_workbench.variants.spelling import did_you_mean
 
 from ..plan.options import COMPARE, LONG, Option, Options, Request, Start, every_option, typed
 from ..spec.exits import SessionExit
+from ..spec.words import Word
 from .fixture import Comparisons
 from .others import leave_out
 
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
     from ..fleet.session import FleetRun
     from ..plan.experiments import Plan
+    from ..report.comparison import Screen
     from ..session.run import Result
     from ..session.unfinished import Unfinished
     from ..store.folder import RunFolder
@@ -256,6 +259,7 @@ class Session:
             for variant in experiment.variants
         }
         self.result: Result | None = None
+        self.screens: list[Screen] = []
 
     def pytest_report_header(self) -> str:
         plan = self.plan
@@ -350,6 +354,11 @@ class Session:
 
         others = session.testsfailed > sum(case.fell for case in self.cases.values())
         only_gates = self.options.gates_only
+        self.screens = [] if only_gates else _screens_of(self.result)
+        if self.screens and not any(
+            str(word).startswith("--benchmark-") for word in session.config.invocation_params.args
+        ):
+            session.config._benchmarksession.quiet = True  # the screen has the times: no second table of them
         session.exitstatus = exit_of(self.cases, self.result, gates_only=only_gates, others_failed=others)
 
     @pytest.hookimpl(trylast=True)
@@ -358,28 +367,65 @@ class Session:
             return
         from ..report.causes import explanations_in
         from ..report.further import further
-        from ..report.terminal import show, verdict_report
+        from ..report.terminal import screen_report, show, verdict_report
         from ..report.text import excluded_lines
 
-        terminalreporter.section("workbench: verdicts")
-        if self.options.gates_only:
+        out = _console(config)
+        terminalreporter.section("workbench")
+        if self.screens:
+            for screen in self.screens:
+                show(screen_report(screen, out.width), out)
+            for line in excluded_lines(self.result.manifest):
+                terminalreporter.write_line(f"left out: {line}")
+        elif self.options.gates_only:
             terminalreporter.write_line("--benchmark-disable: outputs were checked, and nothing was timed")
             for line in excluded_lines(self.result.manifest):
                 terminalreporter.write_line(f"left out: {line}")
         else:
             causes = explanations_in(self.result.folder)
-            show(verdict_report(self.result.verdicts, self.result.manifest, causes), _console(config))
-        for condition in self.result.failed_conditions():
+            show(verdict_report(self.result.verdicts, self.result.manifest, causes), out)
+        failed = self.result.failed_conditions()
+        for condition in failed:
             terminalreporter.write_line(f"fails: --fail-if {condition}", red=True)
+        for verdict in self.result.verdicts if self.screens else ():
+            if verdict.is_condition and verdict.part not in map(str, failed):
+                word = "inconclusive" if verdict.verdict == Word.INCONCLUSIVE else "passes"
+                terminalreporter.write_line(f"{word}: --fail-if {verdict.part}")
         path, here = self.result.folder.path, Path.cwd()
         local = path.resolve().relative_to(here) if path.resolve().is_relative_to(here) else path
         shown = self.result.published or local
         if self.result.trouble:
             terminalreporter.write_line(self.result.trouble, red=True)
-        terminalreporter.write_line(f"run: {shown} (workbench judge, workbench compare)")
+        terminalreporter.write_line(f"run: {shown} (workbench show, workbench compare)")
         terminalreporter.write_line(f"open it in a browser: workbench dashboard {shlex.quote(str(shown))}")
         if command := further(path, self.result.verdicts, self.result.manifest, self.options):
             terminalreporter.write_line(f"to continue: {command}")
+
+
+MOST_SCREENS = 3
+"""So many comparisons of functions are shown on a screen each; more are rows of a table."""
+
+
+def _screens_of(result: Result) -> list[Screen]:
+    """The screens of a run that compared functions and nothing else, as `workbench show` prints them; none of other
+    runs, and of those that have no interval yet."""
+    from ..report.comparison import screens
+    from ..report.stored import evidence_of
+    from ..store.errors import RunError
+
+    asked = [verdict for verdict in result.verdicts if verdict.is_comparison]
+    of_functions = all(each.workload.kind == "call" for each in result.manifest.experiments)
+    of_one_machine = not result.manifest.machines
+    if not (asked and of_functions and of_one_machine) or any(
+        not (verdict.is_comparison or verdict.is_condition) for verdict in result.verdicts
+    ):
+        return []
+    try:
+        found = screens(result.folder, asked, evidence_of(result.folder, result.manifest))
+    except RunError:
+        return []
+    has_intervals = all(math.isfinite(screen.effect.low) or math.isfinite(screen.effect.high) for screen in found)
+    return found if len(found) <= MOST_SCREENS and has_intervals else []
 
 
 def _let_ctrl_c_end_it(config: pytest.Config) -> None:

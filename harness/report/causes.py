@@ -37,6 +37,9 @@ LEAST_OF_PLACE = 0.03
 LEAST_OF_ROW = 0.1
 """A side with less of a row's time than this share of the other's is not named by it."""
 
+LEAST_OF_CAUSE = 0.2
+"""A line with less of a difference than this share is not named as what makes it."""
+
 OFTEN = 1.1
 """A line that runs less than this many times as often as another runs about as often."""
 
@@ -246,35 +249,67 @@ class Explanation:
 
     @property
     def reason(self) -> str:
-        """Whether the largest cause runs more often on the side that takes longer, or takes longer each time: "line 7
-        (for word in text) runs 19,286 times a call; the line of g that takes most time, 12 (re.sub(p, "", text)), runs
-        once". Empty if not counted."""
+        """Which line of the largest cause makes the difference, and how: it stands on the slow side alone, runs more
+        often there, or is proven to take longer each time. Empty where lines are not counted, and where no line is."""
         if not self.causes:
             return ""
         first, names = self.causes[0], {"baseline": self.sampled.baseline, "variant": self.sampled.variant}
         slow, fast = ("baseline", "variant") if first.row.ns > 0 else ("variant", "baseline")
         counted = [line for line in self.sampled.lines if line.runs]
-        here = next((line for line in first.lines if line.side == slow and line in counted), None)
-        if here is None or here.runs is None:
-            return ""
+        lines = [line for line in first.lines if line.side == slow and line in counted]
         others = [line for line in first.lines if line.side == fast and line in counted]
-        there = next((line for line in others if line.text == here.text), others[0] if others else None)
-        text = f"line {_quoted(here)} runs {_times(here.runs)} a call"
-        if there is None or there.runs is None:
-            most = max(
-                (line for line in counted if line.side == fast), key=lambda line: sum(line.samples), default=None
-            )
-            if most is None or not 0 < (most.runs or 0) * OFTEN < here.runs:
-                return text
-            its = f"the line of {names[fast]} that takes most time, {_quoted(most)}"
-            return f"{text}; {its}, runs {_times(most.runs or 0)}"
-        if here.runs > OFTEN * there.runs:
-            return f"{text} in {names[slow]}, line {_quoted(there)} {_times(there.runs)} in {names[fast]}"
-        if SequenceMatcher(None, here.text, there.text).ratio() < ALIKE:
-            return f"{text} in {names[slow]}; {names[fast]} has no such line"
-        often = "as often as" if here.runs * OFTEN >= there.runs else "less often than"
-        lines = f"line {_quoted(here)} of {names[slow]} runs {often} line {_quoted(there)} of {names[fast]}"
+        if not lines:
+            return ""
+        if not others:
+            return self._runs_alone(lines[0], [line for line in counted if line.side == fast], names[fast])
+        here_alone, there_alone = _in_one_only(lines, others), _in_one_only(others, lines)
+        edited = next((line for line in here_alone if self._is_part_of(line, first.row.ns)), None)
+        if edited is not None:
+            text = f"line {_quoted(edited)} runs {_times(edited.runs or 0)} a call in {names[slow]}"
+            like = max(there_alone, key=lambda line: _likeness(edited, line), default=None)
+            if like is None:
+                return f"{text}; {names[fast]} has no such line"
+            there = like if _likeness(edited, like) >= ALIKE else there_alone[0]
+            if (edited.runs or 0) > OFTEN * (there.runs or 0):
+                return f"{text}, line {_quoted(there)} {_times(there.runs or 0)} in {names[fast]}"
+            if there is not like or _likeness(edited, like) < ALIKE:
+                return f"{text}; {names[fast]} has no such line"
+            return self._takes_longer(edited, there, names[slow], names[fast])
+        both = [(here, there) for here in lines for there in others if here.text == there.text]
+        for here, there in both:
+            if (here.runs or 0) > OFTEN * (there.runs or 0) and self._is_part_of(here, first.row.ns):
+                runs = f"line {_quoted(here)} runs {_times(here.runs or 0)} a call in {names[slow]}"
+                return f"{runs}, line {_quoted(there)} {_times(there.runs or 0)} in {names[fast]}"
+        proven = next(((here, there) for here, there in both if self._is_proven_longer(here.text, first)), None)
+        return self._takes_longer(*proven, names[slow], names[fast]) if proven else ""
+
+    def _is_part_of(self, line: SampledLine, ns: float) -> bool:
+        """Whether a line's time is so much of a difference that it may be named as its cause."""
+        call = dict(zip(("baseline", "variant"), self.call_ns, strict=True))[line.side]
+        return sum(line.samples) / sum(self.sampled.samples[line.side]) * call >= LEAST_OF_CAUSE * abs(ns)
+
+    def _is_proven_longer(self, text: str, cause: FunctionCause) -> bool:
+        """Whether the lines with this text are told apart between the sides by themselves, and in the cause's way."""
+        both = _summed([line for line in cause.lines if line.text == text], self.sampled)
+        totals = self.sampled.samples["baseline"], self.sampled.samples["variant"]
+        rows = divide({text: both}, totals, self.call_ns, alpha=ALPHA).rows
+        return any(row.ns * cause.row.ns > 0 for row in rows)
+
+    @staticmethod
+    def _takes_longer(here: SampledLine, there: SampledLine, slow: str, fast: str) -> str:
+        often = "as often as" if (here.runs or 0) * OFTEN >= (there.runs or 0) else "less often than"
+        lines = f"line {_quoted(here)} of {slow} runs {often} line {_quoted(there)} of {fast}"
         return f"{lines}, and takes longer each time"
+
+    @staticmethod
+    def _runs_alone(here: SampledLine, there: Sequence[SampledLine], fast: str) -> str:
+        """Of a function that the fast side does not have, beside what takes most time there."""
+        text = f"line {_quoted(here)} runs {_times(here.runs or 0)} a call"
+        most = max(there, key=lambda line: sum(line.samples), default=None)
+        if most is None or not 0 < (most.runs or 0) * OFTEN < (here.runs or 0):
+            return text
+        its = f"the line of {fast} that takes most time, {_quoted(most)}"
+        return f"{text}; {its}, runs {_times(most.runs or 0)}"
 
     @property
     def told(self) -> str:
@@ -340,6 +375,16 @@ def why(explained: Mapping[Key, Explanation], effects: Iterable[Effect]) -> list
     explanations = (of_effect(explained, effect) for effect in effects)
     sentences = [one_text_line(explanation.sentence, 300) for explanation in explanations if explanation is not None]
     return [sentence for sentence in dict.fromkeys(sentences) if sentence]
+
+
+def _in_one_only(lines: Sequence[SampledLine], others: Sequence[SampledLine]) -> list[SampledLine]:
+    """Those whose text none of the others has: new or edited lines, and those that went."""
+    texts = {line.text for line in others}
+    return [line for line in lines if line.text not in texts]
+
+
+def _likeness(one: SampledLine, other: SampledLine) -> float:
+    return SequenceMatcher(None, one.text, other.text).ratio()
 
 
 def _place(line: SampledLine) -> Place:

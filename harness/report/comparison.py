@@ -25,6 +25,7 @@ from .measures import (
     INSTRUCTIONS,
     KEPT,
     LEAST_KEPT,
+    LEAST_PEAK,
     PEAK,
     SAME_WITHIN,
     TIME,
@@ -203,7 +204,7 @@ class Screen:
         """The measures of memory that are worth a word. Less of one kind is none beside as much more of the other."""
         both = [each for each in self.measures if each.what in (PEAK, KEPT)]
         grows = sum(each.more for each in both) >= 0
-        large = (each for each in both if each.what == PEAK or abs(each.more) >= LEAST_KEPT)
+        large = (each for each in both if abs(each.more) >= (LEAST_PEAK if each.what == PEAK else LEAST_KEPT))
         return tuple(each for each in large if each.more >= 0 or not grows)
 
     @property

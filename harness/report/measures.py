@@ -18,8 +18,9 @@ TIME, PEAK, KEPT, INSTRUCTIONS, FAULTS = "time", "peak memory", "memory kept", "
 MANY_TIMES = 2
 """From it on what a side takes more is told in times, and in percent below it."""
 
-LEAST_KEPT = 1 << 20
-"""Bytes. Of less memory that is kept, more or less is no price: the code of a larger module takes as much."""
+LEAST_KEPT, LEAST_PEAK = 1 << 20, 1 << 16
+"""Bytes. Less memory that is kept is not told: importing the module takes as much. A peak that differs by less is no
+price."""
 
 SAME_WITHIN = 1.01
 """Within this ratio two times are the same, as in a comparison without a claim."""
@@ -89,7 +90,7 @@ def counted_memory(folder: RunFolder, effect: Effect) -> list[Measure]:
     kept = [side and side.held_bytes for side in sides]
     measures = []
     for what, (before, after) in ((PEAK, peaks), (KEPT, kept)):
-        if before is not None and after is not None:
+        if before is not None and after is not None and (what == PEAK or max(before, after) >= LEAST_KEPT):
             ratio = after / before if before else math.nan if after else 1.0
             measures.append(
                 Measure(what, size_text(before), size_text(after), ratio, ratio, ratio, float(after - before))

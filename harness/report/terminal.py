@@ -27,6 +27,7 @@ from .text import by_name, claim_text, effect_text, excluded_lines, one_text_lin
 
 if TYPE_CHECKING:
     from .causes import Explanation, Key
+    from .comparison import Screen
 
 _PLAIN = str.maketrans({"×": "x", "→": "->", "±": "+/-", "–": "-", "…": "...", "·": ",", "α": "alpha", "µ": "u"})
 
@@ -94,6 +95,45 @@ def verdict_report(verdicts: Sequence[Verdict], manifest: Manifest, causes: Mapp
     lines = [line.sentence for line in conclusion.lines if line.sentence != conclusion.headline]
     blocks += ["", Text(conclusion.headline, style="bold"), *(Text(f"  {line}") for line in lines)] if verdicts else []
     blocks += [Text(f"left out: {line}", style="yellow") for line in excluded_lines(manifest)]
+    return Group(*blocks)
+
+
+BAR = 32  # characters of the longest bar
+INDENT = 2
+LEAST_WIDTH = 60  # characters of a line of code with its time and number
+
+
+def screen_report(screen: Screen, width: int, *, code: bool = True) -> Group:
+    """One comparison: who is faster and what to do, its table, and where the difference is. code: with the lines of
+    code that take the time. width: characters of a line."""
+    from .causes import changes
+    from .code_lines import code_text
+    from .measures import measure_rows
+
+    effect, explained = screen.effect, screen.explained
+    blocks: list[RenderableType] = [Text(screen.headline, style=f"bold {screen.way.look.terminal}".strip())]
+    blocks += [Text.assemble((f"{name}: ", "bold"), text) for name, text in screen.told.items()]
+    if screen.between:
+        blocks.append(Text(screen.between, style="dim"))
+    table = Table.grid(padding=(0, 2))
+    for row in measure_rows(screen.measures):
+        table.add_row(*(Text(cell) for cell in (row[0], f"{row[1]} → {row[2]}", row[3])))
+    blocks.append(Padding(table, (1, 0, 0, 2)))
+    if screen.brackets:
+        blocks.append(Padding(Text(screen.brackets, style="dim"), (0, 0, 0, 2)))
+    if explained is not None and (causes := changes(explained)):
+        blocks.append(Padding(Text("Where the difference is"), (1, 0, 0, 0)))
+        bars = Table.grid(padding=(0, 2))
+        largest = max(abs(each.value) for each in causes) or 1.0
+        for cause in causes:
+            colour = ("green" if cause.value < 0 else "red") if cause.is_told else "dim"
+            bar = Text("█" * max(1, round(BAR * abs(cause.value) / largest)), style=colour)
+            bars.add_row(Text(cause.name), Text(str(cause), justify="right"), bar)
+        blocks.append(Padding(bars, (0, 0, 0, 2)))
+    if explained is not None and explained.division is not None and code:
+        for name, side in ((effect.baseline, "baseline"), (effect.variant, "variant")):
+            lines = code_text(explained, side, max(width - INDENT, LEAST_WIDTH))
+            blocks += [Padding(Text(name, style="bold"), (1, 0, 0, 0)), Padding(Text(lines), (0, 0, 0, INDENT))]
     return Group(*blocks)
 
 
