@@ -41,6 +41,7 @@ ORDER = (
     "harness.baselines",
     "harness.session",
     "harness.fleet",
+    "harness.suites",
     "harness.plugin",
     "harness",
     "harness.slices",

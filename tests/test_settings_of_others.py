@@ -87,10 +87,11 @@ def test_what_was_typed_is_refused(project: Path, word: str, told: str) -> None:
     assert code == 4 and told in text
 
 
-def test_a_budget_that_a_suite_would_ignore_is_refused(project: Path) -> None:
-    code, text = session(project, "tests", "--budget", "15")
-    assert code == 4 and "--budget: only tests with the fixture `versus` use it" in text
-    assert session(project, "tests")[0] == 0
+def test_a_budget_that_tests_would_ignore_is_refused(project: Path) -> None:
+    (project / "tests" / "test_plain.py").write_text("def test_plain():\n    assert True\n")
+    code, text = session(project, "tests/test_plain.py", "--budget", "15")
+    assert code == 4 and "--budget: only tests with the fixture `versus` or `benchmark` use it" in text
+    assert session(project, "tests/test_plain.py")[0] == 0
 
 
 def test_a_new_python_is_not_traced_for_the_coverage_of_this_one(monkeypatch: pytest.MonkeyPatch) -> None:

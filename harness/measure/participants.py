@@ -23,6 +23,7 @@ from ..spec.experiments import Experiment, without
 from ..spec.sample import Round, Sample
 from ..spec.sides import ARCHITECTURE
 from ..spec.words import Cause
+from ..store.folder import RunFolder
 from ..store.gate_schema import Confirmed, Excluded, Gate, SideFacts, Trace, TraceDifference
 from ..store.schema import Clock, ExperimentRecord, Workload
 from ..store.sitting_schema import Apart, LostLife
@@ -44,6 +45,16 @@ class Progress(Protocol):
 
     def step(self, text: str, done: float, seconds_left: float) -> None:
         """How far (0 to 1) the whole is, and about how long it still takes."""
+
+
+class Instead(Protocol):
+    """What is measured in place of a plan's experiments."""
+
+    def measure(self, folder: RunFolder, keep: Callable[[Round], None], write_manifest: Callable[[], None]) -> None:
+        """All of it. keep: stores a finished round."""
+
+    def experiments(self) -> list[ExperimentRecord]:
+        """As in run.json, so far."""
 
 
 @dataclass(frozen=True)

@@ -38,12 +38,14 @@ class Comparisons:
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Raises UsageError where options would be ignored in silence."""
-        if self.for_versus and not any("versus" in getattr(item, "fixturenames", ()) for item in session.items):
+        if not self.for_versus or session.testsfailed:
+            return
+        from ..suites.measuring import is_benchmark
+
+        if not any("versus" in getattr(item, "fixturenames", ()) or is_benchmark(item) for item in session.items):
             names = " and ".join(f"--{name}" for name in self.for_versus)
-            raise pytest.UsageError(
-                f"{names}: only tests with the fixture `versus` use it, and none was found; leave it out. For "
-                "pytest-benchmark's own tests use its options, such as --benchmark-max-time"
-            )
+            problem = "only tests with the fixture `versus` or `benchmark` use it, and none was found; leave it out"
+            raise pytest.UsageError(f"{names}: {problem}")
 
     @pytest.fixture
     def versus(self, request: pytest.FixtureRequest) -> Callable[..., Outcome | None]:

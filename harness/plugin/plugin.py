@@ -29,8 +29,9 @@ from llama_workbench.variants.spelling import did_you_mean
 from ..plan.options import COMPARE, LONG, Option, Options, Request, Start, every_option, typed
 from ..spec.exits import SessionExit
 from ..spec.words import Word
+from ..suites.others import leave_out
 from .fixture import Comparisons
-from .others import leave_out
+from .suite import SuiteSession
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,9 +44,7 @@ if TYPE_CHECKING:
     from ..store.folder import RunFolder
 
 BENCHMARKS = Path(__file__).with_name("benchmarks.py")
-
 GROUP = "workbench"
-
 NO_CASE = SimpleNamespace(params={})
 
 
@@ -138,6 +137,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if only_tests:
         if start.on:
             raise pytest.UsageError(f"--on {start.on}: tests compare functions on this machine only; leave out --on")
+        config.pluginmanager.register(SuiteSession(partial(options_of, config), _budget(config)))
         return
     try:
         request, options = typed(Request, _line(config)), options_of(config)

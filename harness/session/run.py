@@ -30,7 +30,7 @@ from ..machine.places import called_as
 from ..measure.confirmation import confirm
 from ..measure.horizon import set_horizons
 from ..measure.measurement import OVERTIME_SHARE, Measurement
-from ..measure.participants import MeasureError, Progress, Setting
+from ..measure.participants import Instead, MeasureError, Progress, Setting
 from ..measure.passes import kept_apart
 from ..measure.processes import ALLOCATOR
 from ..metrics.base import PassContext
@@ -121,6 +121,7 @@ class Run:
 
     def __init__(self, plan: Plan, options: Options, progress: Progress, earlier: Unfinished | None = None) -> None:
         self.plan = plan
+        self.instead: Instead | None = None
         self.options = options
         self.progress = progress
         self.earlier = earlier
@@ -187,6 +188,8 @@ class Run:
         if self.is_open:
             self.folder.write_json(CLAIMS, [claim.stored() for claim in self.plan.claims])
             self._write_manifest("running")
+        if self.instead is not None:
+            return self.instead.measure(self.folder, self._keep, partial(self._write_manifest, "running"))
         if models := [each.workload for each in self.plan.experiments if each.workload.has_model]:
             self.progress.phase("checkpoints")
         without_cache = cache_note(self.plan, self.cache)
@@ -308,7 +311,7 @@ class Run:
             self.last_snapshot = time.monotonic()
 
     def _manifest(self, status: str) -> Manifest:
-        measurement = self.measurement
+        measurement, books = self.measurement, self.measurement.participants.books if self.measurement else []
         checkpoints = measurement.processes.checkpoints if measurement else {}
         excluded = measurement.participants.excluded if measurement else {}
         before = self.earlier.manifest if self.earlier else Manifest()
@@ -335,7 +338,7 @@ class Run:
             checkpoints={
                 name: Checkpoint.model_validate(read | own.get(name, {})) for name, read in checkpoints.items()
             },
-            experiments=[book.record() for book in measurement.participants.books] if measurement else [],
+            experiments=self.instead.experiments() if self.instead else [book.record() for book in books],
             excluded=[Excluded(variant=name, reason=reason) for name, reason in excluded.items()],
         )  # fmt: skip
 

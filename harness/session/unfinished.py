@@ -221,7 +221,8 @@ def _experiments(
                     workloads[name] = plan.functions.workloads.get(name) or workload_data.get(name)
         whole = replace(plan, experiments=experiments_of(plan, workloads, shapes))
     except (DataError, ValueError) as error:
-        raise RunError(folder.path, f"cannot resume: the plan cannot be rebuilt ({error})", ANEW) from error
+        problem = f"cannot resume: the plan cannot be rebuilt ({first_line(error)})"
+        raise RunError(folder.path, problem, ANEW) from error
     selected = {(name, variant) for name, entry in entries.items() for variant in entry.variants}
     experiments = whole.restricted(selected).experiments
     again = {each.workload.name: (list(each.entered()), each.baseline) for each in experiments}

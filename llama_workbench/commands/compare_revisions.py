@@ -27,7 +27,8 @@ Subject = Annotated[
     list[str],
     typer.Argument(
         metavar="FUNCTION...",
-        help="FILE:FUNCTION or MODULE:FUNCTION, with () if it returns the function to call; repeatable.",
+        help="FILE:FUNCTION or MODULE:FUNCTION, with () if it returns the function to call; or tests/bench, a suite of "
+        "pytest-benchmark or pytest-codspeed; repeatable.",
     ),
 ]
 INPUTS = {
@@ -94,6 +95,9 @@ def command(
     and each revision imports its own packages. Both are timed in the same rounds, after their results were compared.
     The input generator is taken from today's files. Compiled code is not built: it must be installed.
 
+    A folder or file of tests is a suite: each of its benchmarks is timed as it is, with a row by test. All rows share
+    the 1 % chance that one is wrongly called slower. By itself it takes 20 processes of each side.
+
     Without --call the function must be a build(config, weights, *, max_length). Then models are compared, on
     --workloads.
 
@@ -121,19 +125,76 @@ def command(
     \b
     Examples:
       workbench compare-revisions main . mypackage.text:encode --call bench.py:texts
+      workbench compare-revisions main . tests/bench
       workbench compare-revisions v1.2 v1.3 bench.py:encode bench.py:decode --call bench.py:texts --slower 2
       workbench compare-revisions main . mypackage.model:build --workloads prefill-15m-t8
       workbench compare-revisions . . mypackage.text:encode --call bench.py:texts --env .venv-old --env numpy==2.1
     """
-    counts = _counts_decide(gate)
-    inputs, seconds = inputs_of(given, 240.0 if env else 60.0, env or ())
+    from llama_workbench.harness.suites.run import is_suite
+
+    compared = _of_suite if any(map(is_suite, subject)) else _of_functions
+    raise typer.Exit(compared(subject, (base, new), slower, markdown, as_json, {**given, "env": env, "gate": gate}))
+
+
+def _of_functions(
+    subject: Sequence[str],
+    revisions: tuple[str, str],
+    slower: float,
+    markdown: Path | None,
+    as_json: bool,
+    given: Mapping[str, Any],
+) -> int:
+    """Compare functions, or models: print a row for each; the exit code. Raises Failure."""
+    counts = _counts_decide(given["gate"])
+    inputs, seconds = inputs_of(given, 240.0 if given["env"] else 60.0, given["env"] or ())
     asked_if = condition("maybe-slower", "--slower", slower)
 
     def measure(name: str) -> Result:
-        return measured(name, (base, new), inputs, asked_if, seconds, counts=counts, strict=given["strict"])
+        return measured(name, revisions, inputs, asked_if, seconds, counts=counts, strict=given["strict"])
 
     rows, environments = _rows(subject, measure, counts=counts)
-    raise typer.Exit(_tell(rows, (base, new), slower, environments, markdown, as_json))
+    return _tell(rows, revisions, slower, environments, markdown, as_json)
+
+
+def _of_suite(
+    paths: Sequence[str],
+    revisions: tuple[str, str],
+    slower: float,
+    markdown: Path | None,
+    as_json: bool,
+    given: Mapping[str, Any],
+) -> int:
+    """Compare a suite of benchmarks: print a row for each of its tests; the exit code. Raises Failure."""
+    import sys
+
+    from llama_workbench.harness.baselines.revisions import MISSING, RevisionRow, UnmeasuredRow
+    from llama_workbench.harness.plugin.progress import progress_on
+    from llama_workbench.harness.report.terminal import console
+    from llama_workbench.harness.suites.run import compare_suites, is_suite
+    from llama_workbench.harness.suites.table import by_impact, suite_table
+
+    functions = [path for path in paths if not is_suite(path)]
+    lone = [f"--{name}" for name in ("call", "check", "workloads", "env", "strict") if given[name]]
+    lone += [f"--gate {given['gate']}"] * (given["gate"] != "time")
+    if functions or lone:
+        raise Failure(f"{' '.join([*functions, *lone])}: not with a suite of tests: {paths[0]}; leave it out")
+    asked = condition("slower", "--slower", slower)
+    if (budget := given["budget"]) is not None and not budget > 0:
+        raise Failure(f"--budget {budget:g}: expected a number of seconds above 0")
+    with closing(progress_on(console(sys.stderr))) as progress:
+        suite = compare_suites(paths, revisions, asked, Options(), progress, budget)
+    result = suite.result
+    if result.interrupted:
+        raise KeyboardInterrupt
+    run = str(shown(result.folder.path))
+    rows: list[Row] = [RevisionRow(each.effect.workload, each, False, run) for each in asked_screens(paths[0], result)]
+    rows += [UnmeasuredRow(test, MISSING, f"only in {side}") for test, side in suite.only_at().items()]
+    rows = by_impact(rows)
+    if not as_json:
+        show(suite_table(rows, revisions, slower))
+    for line in (*suite.notes(), f"run: {run}"):
+        typer.echo(line, err=as_json)
+    return _tell(rows, revisions, slower, {}, markdown, as_json, is_shown=not as_json)
 
 
 def _rows(
@@ -193,8 +254,9 @@ def _tell(
     environments: Mapping[str, SideEnvironment],
     markdown: Path | None,
     as_json: bool,
+    is_shown: bool = False,
 ) -> int:
-    """Print the rows, and write them where that is asked for; the exit code."""
+    """Print the rows, unless they are shown already, and write them where that is asked for; the exit code."""
     from llama_workbench.harness.baselines.revisions import exit_code, revisions_markdown
     from llama_workbench.harness.report.text import environments_text
     from llama_workbench.harness.session.revisions import WORKING_TREE
@@ -208,7 +270,7 @@ def _tell(
     if as_json:
         head = {"format": 1, "base": base, "new": new, "slower_percent": slower, "exit_code": code}
         print_json(head | {"rows": [row.to_json() for row in rows], "environments": plain(environments)})
-    else:
+    elif not is_shown:
         _show(rows, new, base, slower)
         if line:
             typer.echo(line)

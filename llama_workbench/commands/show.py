@@ -38,13 +38,17 @@ def command(
     from llama_workbench.harness.report.comparison import screen_markdown, screens
     from llama_workbench.harness.report.stored import evidence_of
     from llama_workbench.harness.report.terminal import console, screen_report
+    from llama_workbench.harness.suites.run import call_seconds
+    from llama_workbench.harness.suites.table import time_table
 
     folder = run_of_one_machine(run)
     verdicts, manifest = rejudge(folder)
     asked = [verdict for verdict in verdicts if (verdict.claim == claim if claim else verdict.is_comparison)]
     all_screens = screens(folder, asked, evidence_of(folder, manifest)) if asked else []
     judged = f"workbench judge {folder.path}"
-    if not all_screens:
+    if not (all_screens or claim or verdicts) and (of_tests := call_seconds(folder)):
+        show(time_table(of_tests))
+    elif not all_screens:
         raise Failure(f"{folder.path}: {_why_nothing(claim, {verdict.claim for verdict in verdicts})} ({judged})")
     for number, screen in enumerate(all_screens):
         write("\n" * bool(number))

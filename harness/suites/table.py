@@ -1,0 +1,78 @@
+"""What a run of a suite shows: a row for each test."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from ..baselines.revisions import NOT_SLOWER, SLOWER, RevisionRow, Row, time_text
+from ..evidence.effect import ALPHA
+from ..report.text import call_times
+from ..stats.confidence import fixed_interval
+
+
+def difference(row: Row, percent: float) -> str:
+    """What became of a test, in words. percent: how much more time counts as slower."""
+    if not isinstance(row, RevisionRow) or row.verdict not in (SLOWER, NOT_SLOWER, "cannot tell"):
+        return row.verdict
+    effect = row.screen.effect
+    if row.screen.is_doubtful or not effect.rounds or math.isinf(effect.high):
+        return "cannot tell"
+    if effect.high < 1:
+        least = 100 * (1 / effect.high - 1)
+        return f"slower by at least {least:.2g} %"
+    if effect.low > 1:
+        return f"faster by at least {100 * (effect.low - 1):.2g} %"
+    largest = 100 * (max(1 / effect.low, effect.high) - 1)
+    if largest <= percent:
+        return f"no difference beyond {largest:.2g} %"
+    return f"not {percent:g} % slower" if row.verdict == NOT_SLOWER else "cannot tell"
+
+
+def by_impact(rows: Sequence[Row]) -> list[Row]:
+    """The slowest first, then what became faster, then the rest."""
+
+    def impact(row: Row) -> tuple[int, float]:
+        if not isinstance(row, RevisionRow):
+            return 2, 0.0
+        effect = row.screen.effect
+        if effect.rounds and (effect.high < 1 or effect.low > 1):
+            return 0, effect.ratio
+        return 1, effect.ratio if effect.rounds else 2.0
+
+    return sorted(rows, key=impact)
+
+
+def suite_table(rows: Sequence[Row], revisions: tuple[str, str], percent: float) -> Table:
+    """A row for each test of two sides; then why those have no number that have none."""
+    base, new = revisions
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for head in (f"time in {new} over {base}", f"in {base}", f"in {new}", "verdict", "test"):
+        table.add_column(Text(head), overflow="fold")
+    for row in rows:
+        before = after = time = ""
+        if isinstance(row, RevisionRow) and row.screen.effect.rounds:
+            before, after = call_times(row.screen.call_ns)
+            time = time_text(row.screen.effect)
+        table.add_row(*map(Text, (time, before, after, difference(row, percent), row.subject)))
+        if row.reason and not time:
+            table.add_row("", "", "", "", Text(f"  {row.reason}"))
+    return table
+
+
+def time_table(seconds: Mapping[str, Sequence[float]]) -> Table:
+    """A row for each test of one side: the time of a call over its processes, with its interval."""
+    table = Table("time of a call", "processes", "test", box=None, pad_edge=False, header_style="bold")
+    for test, taken in seconds.items():
+        interval = fixed_interval([math.log(each) for each in taken], ALPHA)
+        shown = "not measured"
+        if taken:
+            middle = 1e9 * math.exp(interval.centre)
+            shown = call_times((middle, middle))[0]
+        if math.isfinite(interval.high):
+            shown += f" ± {100 * math.expm1((interval.high - interval.low) / 2):.2g} %"
+        table.add_row(*map(Text, (shown, str(len(taken)), test)))
+    return table
