@@ -227,7 +227,8 @@ class _Turn:
             times = self._ask(name, "sample", calls=calls[name])
             if times is None:
                 return []
-            self.ready[name] = {key: min(ns, times[1] / calls[name]) for key, ns in self.ready[name].items()}
+            taken_ns = max(times[1] if times[3] else times[0], 1) / calls[name]
+            self.ready[name]["call_ns"] = min(self.ready[name]["call_ns"], taken_ns)
         calls = self._calls()
         longest = max(calls[name] * each["whole_ns"] for name, each in self.ready.items())
         count = min(MOST_SAMPLES, max(1, round(TEST_NS / longest)))

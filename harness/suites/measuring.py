@@ -27,6 +27,9 @@ PRIME_NS = 5_000_000
 ENOUGH_NS, MOST_NS = 2_000_000, 50_000_000
 """Calls that take so long together say how long one takes; with what comes before and after, they take no longer."""
 
+LOOKS, SLOW_NS = 12, 300_000_000
+"""So many times a number of calls is timed at most to learn how long one takes, three times if that is no longer."""
+
 BENCHMARK, MARKERS = "benchmark", ("benchmark", "codspeed_benchmark")
 
 TEXT = 2000
@@ -198,9 +201,13 @@ class Measuring:
 
         begun, number = perf_counter_ns(), 1
         call_ns = whole_ns = math.inf
-        while call_ns * number < ENOUGH_NS and perf_counter_ns() - begun < MOST_NS:
-            number, started = number * 4 if math.isfinite(call_ns) else 1, perf_counter_ns()
-            call_ns = min(call_ns, max(sample(number)[1] / number, 1.0))
+        for place in range(LOOKS):
+            started = perf_counter_ns()
+            if started - begun > (MOST_NS if place > 2 else SLOW_NS) or (place > 2 and call_ns * number >= ENOUGH_NS):
+                break
+            number *= 4 if call_ns * number < ENOUGH_NS else 1
+            cpu_ns, wall_ns, _, waited = sample(number)
+            call_ns = min(call_ns, max((wall_ns if waited else cpu_ns) / number, 1.0))
             whole_ns = min(whole_ns, (perf_counter_ns() - started) / number)
         gc.collect()
         self.was_timed = True
