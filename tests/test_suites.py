@@ -15,7 +15,7 @@ import pytest
 from llama_workbench.harness.machine.environment import child_environment
 from llama_workbench.harness.spec.sample import Round
 from llama_workbench.harness.stats.confidence import LookPlan, first_interval
-from llama_workbench.harness.suites.driver import Checkout, Driver, Places, processes_needed
+from llama_workbench.harness.suites.driver import Checkout, Pairs, Places, processes_needed
 from llama_workbench.harness.suites.run import is_suite
 
 SETTINGS = """
@@ -179,9 +179,9 @@ def write(folder: Path) -> Path:
     return folder
 
 
-def driver(*folders: Path, tests: str = "bench") -> Driver:
+def driver(*folders: Path, tests: str = "bench") -> Pairs:
     sides = [Checkout(folder.name, folder, folder, (tests,)) for folder in folders]
-    return Driver(sides, 1)
+    return Pairs(sides, 1)
 
 
 def places(tmp_path: Path) -> Places:
@@ -189,7 +189,7 @@ def places(tmp_path: Path) -> Places:
     return Places(scratch, scratch, scratch)
 
 
-def one_pair(driver: Driver, tmp_path: Path) -> dict[str, Round]:
+def one_pair(driver: Pairs, tmp_path: Path) -> dict[str, Round]:
     """The rounds of one pair of processes."""
     with driver.processes(places(tmp_path)) as processes:
         driver.take([test for test, sides in driver.collected.tests.items() if len(sides) == len(driver.sides)])
@@ -202,7 +202,7 @@ def call_ns(finished: Round, side: str) -> float:
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Driver, dict[str, Round], Path]:
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Pairs, dict[str, Round], Path]:
     """One pair of processes of a suite whose new side is broken in places."""
     folder = tmp_path_factory.mktemp("suites")
     old, new = write(folder / "old"), folder / "new"
@@ -216,7 +216,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Driver, dict[str, Ro
 
 
 def test_all_ways_to_time_a_call_have_samples_of_both_sides_in_turns(
-    pair: tuple[Driver, dict[str, Round], Path],
+    pair: tuple[Pairs, dict[str, Round], Path],
 ) -> None:
     _, rounds, _ = pair
     assert rounds.keys() == {
@@ -233,19 +233,19 @@ def test_all_ways_to_time_a_call_have_samples_of_both_sides_in_turns(
         assert finished.process == 1
 
 
-def test_what_comes_before_and_after_a_call_is_not_timed(pair: tuple[Driver, dict[str, Round], Path]) -> None:
+def test_what_comes_before_and_after_a_call_is_not_timed(pair: tuple[Pairs, dict[str, Round], Path]) -> None:
     _, rounds, _ = pair
     assert call_ns(rounds["TestPedantic::test_setup"], "old") < 500_000 < call_ns(rounds["test_waits"], "old")
     assert call_ns(rounds["test_marked"], "new") > 10_000
 
 
-def test_what_waits_is_timed_by_the_wall_clock_alone(pair: tuple[Driver, dict[str, Round], Path]) -> None:
+def test_what_waits_is_timed_by_the_wall_clock_alone(pair: tuple[Pairs, dict[str, Round], Path]) -> None:
     tests = {test.partition("::")[2]: known for test, known in pair[0].tests.items()}
     assert tests["test_waits"].waits > 10
     assert tests["test_sum[1000]"].waits == 1
 
 
-def test_what_fails_is_named_and_has_no_number(pair: tuple[Driver, dict[str, Round], Path]) -> None:
+def test_what_fails_is_named_and_has_no_number(pair: tuple[Pairs, dict[str, Round], Path]) -> None:
     tests = {test.partition("::")[2]: known for test, known in pair[0].tests.items()}
     assert tests["test_value"].left_out.keys() == {"new"}
     assert "assert 2 == 1" in tests["test_value"].left_out["new"]
@@ -257,7 +257,7 @@ def test_what_fails_is_named_and_has_no_number(pair: tuple[Driver, dict[str, Rou
 
 
 def test_what_one_side_lacks_is_known_and_what_cannot_be_collected_is_said(
-    pair: tuple[Driver, dict[str, Round], Path],
+    pair: tuple[Pairs, dict[str, Round], Path],
 ) -> None:
     found = pair[0].collected
     alone = {test.partition("::")[2]: sides for test, sides in found.tests.items() if len(sides) == 1}
@@ -267,13 +267,13 @@ def test_what_one_side_lacks_is_known_and_what_cannot_be_collected_is_said(
     assert len({*found.files["bench/test_mine.py"].values()}) == 2
 
 
-def test_settings_that_disturb_are_left_out_and_said(pair: tuple[Driver, dict[str, Round], Path]) -> None:
+def test_settings_that_disturb_are_left_out_and_said(pair: tuple[Pairs, dict[str, Round], Path]) -> None:
     [line] = pair[0].collected.left_out
     assert all(word in line for word in ("-n 2", "--cov=mine", "-k nothing", "--maxfail"))
     assert not [*pair[2].glob("*/.benchmarks"), *pair[2].glob("*/.pytest_cache"), *pair[2].glob("*/.coverage*")]
 
 
-def test_fixtures_are_made_as_often_as_their_scope_says(pair: tuple[Driver, dict[str, Round], Path]) -> None:
+def test_fixtures_are_made_as_often_as_their_scope_says(pair: tuple[Pairs, dict[str, Round], Path]) -> None:
     counts = (pair[2] / "old" / "bench" / "counts").read_text().split()
     assert [counts.count(scope) for scope in ("session", "module", "function")] == [1, 1, 3]
     assert counts[-1] == "session-ended"

@@ -108,7 +108,7 @@ class Collected:
         return [f"{where} cannot be collected in {', '.join(at)}:\n{text}" for (where, text), at in sides.items()]
 
 
-class Driver:
+class Pairs:
     """Pairs of processes, one of each side, until every test has its number of rounds."""
 
     def __init__(self, sides: Sequence[Checkout], seed: int) -> None:

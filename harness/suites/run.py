@@ -29,7 +29,7 @@ from ..store.folder import RunFolder
 from ..store.gate_schema import Excluded
 from ..store.schema import Clock, ExperimentRecord, Workload
 from ..store.sitting_schema import Sources
-from .driver import LOST, PROCESSES, SPARE, WAITS, Checkout, Collected, Driver, Places, Test, processes_needed
+from .driver import LOST, PROCESSES, SPARE, WAITS, Checkout, Collected, Pairs, Places, Test, processes_needed
 
 ITS_TEST = "its test"
 """What calls the function of a workload that is a test, as run.json has it."""
@@ -91,7 +91,7 @@ class Suite:
         self.wanted = wanted
         self.horizon = 0
         self.begun = time.monotonic()
-        self.driver = Driver(self.sides, options.seed)
+        self.driver = Pairs(self.sides, options.seed)
 
     def measure(self, folder: RunFolder, keep: Callable[[Round], None], write_manifest: Callable[[], None]) -> None:
         self.progress.phase("collecting the suite")
