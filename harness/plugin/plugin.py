@@ -421,11 +421,11 @@ def _screens_of(result: Result) -> list[Screen]:
     ):
         return []
     try:
-        found = screens(result.folder, asked, evidence_of(result.folder, result.manifest))
+        comparisons = screens(result.folder, asked, evidence_of(result.folder, result.manifest))
     except RunError:
         return []
-    has_intervals = all(math.isfinite(screen.effect.low) or math.isfinite(screen.effect.high) for screen in found)
-    return found if len(found) <= MOST_SCREENS and has_intervals else []
+    has_intervals = all(math.isfinite(screen.effect.low) or math.isfinite(screen.effect.high) for screen in comparisons)
+    return comparisons if len(comparisons) <= MOST_SCREENS and has_intervals else []
 
 
 def _let_ctrl_c_end_it(config: pytest.Config) -> None:
