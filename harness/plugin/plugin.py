@@ -358,7 +358,8 @@ class Session:
         if self.screens and not any(
             str(word).startswith("--benchmark-") for word in session.config.invocation_params.args
         ):
-            session.config._benchmarksession.quiet = True  # the screen has the times: no second table of them
+            # pytest-benchmark's own: the screen has the times, so there is no second table of them.
+            session.config._benchmarksession.quiet = True  # type: ignore[attr-defined]
         session.exitstatus = exit_of(self.cases, self.result, gates_only=only_gates, others_failed=others)
 
     @pytest.hookimpl(trylast=True)
