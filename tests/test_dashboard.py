@@ -389,9 +389,9 @@ def test_the_list_of_runs_reads_only_what_changed(tmp_path: Path, monkeypatch: p
     read: list[str] = []
     describe = folders.describe
 
-    def counted(run: RunFolder) -> Any:
+    def counted(run: RunFolder, **how: Any) -> Any:
         read.append(run.path.name)
-        return describe(run)
+        return describe(run, **how)
 
     monkeypatch.setattr(entries, "describe", counted)
     listed = entries.RunList(tmp_path)
@@ -417,9 +417,9 @@ def test_a_long_list_is_kept_from_one_start_to_the_next(
     found = entries.RunList(tmp_path, kept).entries()
     read: list[str] = []
 
-    def counted(run: RunFolder) -> Any:
+    def counted(run: RunFolder, **how: Any) -> Any:
         read.append(run.path.name)
-        return folders.describe(run)
+        return folders.describe(run, **how)
 
     monkeypatch.setattr(entries, "describe", counted)
     assert entries.RunList(tmp_path, kept).entries() == found and not read

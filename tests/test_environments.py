@@ -304,7 +304,7 @@ def test_another_python_with_nothing_of_ours(
     (project / "plain.py").write_text(BARE)
     sides = ("--compare", "old=plain.py:work", "new=plain.py:half_as_fast", "--call", "plain.py:numbers")
     said = run_pytest("--benchmark", *sides, "--env", place, "--budget", "60", f"--run-dir={project / 'run'}")
-    assert said.returncode == 0 and "slower · ad-hoc" in said.stdout, said.stdout
+    assert said.returncode == 0 and "What to do: Keep old." in said.stdout, said.stdout
     run = json.loads((project / "run" / "run.json").read_text())
     assert {side["python"] for side in run["environments"].values()} == {version_of(python)}
     assert not run["excluded"] and run["experiments"][0]["rounds"] >= 12

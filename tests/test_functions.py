@@ -299,18 +299,18 @@ def test_a_function_with_wrong_answers_is_never_timed(mine: Path, variant: str, 
     import re
 
     _, book = gated(mine, asked(variant))
-    assert book.gates["once"]["passed"] and book.gates["once@aa"]["passed"]
+    assert book.gates["once"].passed and book.gates["once@aa"].passed
     assert re.search(told, book.excluded[variant]), book.excluded[variant]
 
 
 def test_a_check_of_the_users_is_asked_instead(mine: Path) -> None:
     _, book = gated(mine, asked("remembers", check="longer"))
-    assert book.gates["remembers"]["passed"]
+    assert book.gates["remembers"].passed
 
 
 def test_training_code_finds_torch_as_it_usually_is(mine: Path) -> None:
     _, book = gated(mine, asked("gradient_by_hand", payload="matrix", baseline="gradient"))
-    assert not book.excluded and book.gates["gradient"]["passed"]
+    assert not book.excluded and book.gates["gradient"].passed
 
 
 def test_an_answer_that_is_wrong_while_it_is_timed_is_caught(mine: Path) -> None:

@@ -182,7 +182,7 @@ def test_what_a_session_prints_can_be_pasted(project: Project, asked: str) -> No
     first = project.paste(f"pytest --benchmark --no-causes --budget {seconds} {asked}")
     assert first.returncode == code_by_intervals(project.runs()[-1]), first.stdout + first.stderr
     [run] = [str(each.relative_to(project.folder)) for each in project.runs()]
-    assert f"run: {run} (workbench judge, workbench compare)" in first.stdout
+    assert f"run: {run} (workbench show, workbench compare)" in first.stdout
     [printed] = commands_in(first.stdout)
     assert "--env" not in asked or "--continue" not in printed, "no such run can go on"
     answers_again(project, printed)

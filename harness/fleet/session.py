@@ -199,11 +199,11 @@ class FleetRun:
     def measure(self, progress: Progress) -> Result:
         """Everything. Ctrl-C and SIGTERM end it in order, and what was measured until then is judged; after a second
         one it is left to `workbench judge`. Raises `run.USER_ERRORS`."""
-        command = tied([sys.executable, "-m", f"{__package__}.driver", self.on])
         with tempfile.TemporaryFile("w+") as errors, ExitStack() as stack:
             # A session of its own, for Ctrl-C on a terminal goes to all processes of one.
             driver = stack.enter_context(subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
+                tied([sys.executable, "-m", f"{__package__}.driver", self.on]),
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
                 env=child_environment(), start_new_session=True,
             ))  # fmt: skip
             stack.callback(driver.kill)

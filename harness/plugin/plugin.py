@@ -368,7 +368,7 @@ class Session:
             return
         from ..report.causes import explanations_in
         from ..report.further import further
-        from ..report.terminal import screen_report, show, verdict_report
+        from ..report.terminal import screen_report, settle_lines, show, verdict_report
         from ..report.text import excluded_lines
 
         out = _console(config)
@@ -376,6 +376,8 @@ class Session:
         if self.screens:
             for screen in self.screens:
                 show(screen_report(screen, out.width), out)
+                for line in settle_lines(screen.verdict, self.result.manifest):
+                    terminalreporter.write_line(line)
             for line in excluded_lines(self.result.manifest):
                 terminalreporter.write_line(f"left out: {line}")
         elif self.options.gates_only:

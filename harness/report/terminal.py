@@ -155,11 +155,15 @@ def _heading(verdict: Verdict, manifest: Manifest) -> Iterator[RenderableType]:
         lines.append(f"{said}: {one_text_line(verdict.claimed_here)}")
     if verdict.verdict in WITH_REASON or not verdict.effects:
         lines.append(one_text_line(verdict.reason, 1000))
-    more = goes_on(manifest) and seconds_to_settle([verdict])
-    command = AT_THE_END if more else settling(verdict, manifest)
-    if settle := to_settle(verdict, command):
-        lines.append(one_text_line(settle, 1000))
+    lines += settle_lines(verdict, manifest)
     yield from (Padding(Text(line), (0, 0, 0, 2)) for line in lines)
+
+
+def settle_lines(verdict: Verdict, manifest: Manifest) -> list[str]:
+    """What would decide an inconclusive verdict, with its command: a line, or none."""
+    more = goes_on(manifest) and seconds_to_settle([verdict])
+    settle = to_settle(verdict, AT_THE_END if more else settling(verdict, manifest))
+    return [one_text_line(settle, 1000)] if settle else []
 
 
 def _effects(
