@@ -100,8 +100,8 @@ step 0 "a file to begin with" workbench new subject ways
 step 0 "do both agree?" pytest -q test_ways.py
 step "0 1" "which is faster? The test asks" pytest $quickly test_ways.py --budget 2
 step "0 7" "a function beside itself" pytest $quickly --compare one=bench.py:texts other=bench.py:texts --call bench.py:number --budget 1 --run-dir results/runs/same
-step "0 7" "old code against new code" pytest $quickly --compare old=pack.text:words@main~1 new=pack.text:words --call bench.py:texts --budget 2 --run-dir results/runs/first
-says "old → new"
+step "0 7" "old code against new code" pytest $quickly --compare old=pack.text:words@main~1 new=pack.text:words --call bench.py:texts --budget 6 --run-dir results/runs/first
+says "run: results/runs/first (workbench show"
 step 4 "an option with a typo is told" pytest $quickly --comparre a b
 says "did you mean --compare?"
 step 4 "three sides are too many" pytest $quickly --compare a.py:f b.py:f c.py:f --call bench.py:texts
