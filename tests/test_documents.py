@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from llama_workbench.harness.calls.digest import digest_of
 from llama_workbench.harness.calls.source import parse
 from llama_workbench.harness.report.markdown import update_file
 from llama_workbench.harness.store.folder import RunFolder
-from studies import first_comparison
+from studies import first_comparison, pictures
 from tests import reference
 from tests.test_cli import output
 
@@ -156,3 +157,13 @@ def test_the_screen_in_the_readme_is_what_show_prints(monkeypatch: pytest.Monkey
     shown = first_comparison.block(output(*first_comparison.SHOW))
     assert f"<!-- screen:begin -->\n{shown}\n<!-- screen:end -->" in README.read_text(encoding="utf-8")
     assert "How sure: 99 % " in shown and "Where the difference is" in shown
+
+
+def test_pictures_show_the_committed_runs_as_they_are_now() -> None:
+    """`python -m studies.pictures` draws them again."""
+    listed = json.loads(pictures.LISTED.read_text(encoding="utf-8"))
+    assert {*listed} == {f"{name}.png" for name in pictures.SHOTS} | {f"{pictures.TERMINAL}.svg"}
+    for name, facts in listed.items():
+        assert pictures.entry(pictures.FOLDER / name, facts["run"]) == facts, name
+    texts = "".join(path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+    assert not [name for name in listed if f"images/{name}" not in texts], "each stands in a document"

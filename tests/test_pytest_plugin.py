@@ -239,7 +239,10 @@ def test_a_folder_given_to_an_option_is_not_searched_for_tests(tmp_path):
         (("--budgt", "3"), "--budgt: no such option; did you mean --budget?"),
         (("--compare", "fast", "gpt_fast", "candle"), "--compare takes two names, and candle is a third"),
         (("--threads", "999"), "--threads 999"),
-        (("--checkpoint", "no/such/folder"), "no/such/folder: no such folder or file"),
+        (
+            ("--checkpoint", "no/such/folder"),
+            "no/such/folder/config.json: cannot be read (No such file or directory); name a folder with config.json",
+        ),
         (("--claims-dir", "no/such/folder"), "no/such/folder"),
     ],
 )

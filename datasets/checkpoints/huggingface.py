@@ -36,10 +36,7 @@ _INDEX = "model.safetensors.index.json"
 
 def opened(folder: Path) -> Source:
     """The files of a folder. Raises `CheckpointError`."""
-    named = "name a folder with config.json and safetensors, or a .gguf file"
-    if not folder.exists():
-        fail(folder, "no such folder or file", named)
-    raw = _read_json(folder / CONFIG, named)
+    raw = _read_json(folder / CONFIG, "name a folder with config.json and safetensors, or a .gguf file")
     config = _llama_config(folder / CONFIG, raw)
     name, synthetic = folder.resolve().name, False
     identity = json.dumps(raw, sort_keys=True).encode()
