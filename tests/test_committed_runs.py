@@ -13,10 +13,11 @@ from llama_workbench import ROOT
 from llama_workbench.commands.app import main
 from llama_workbench.harness.fleet.rejudge import Rejudged, rejudge
 from llama_workbench.harness.report.sessions import BothSessions, SessionAnswers, agreement_of
-from llama_workbench.harness.store.files import VERDICTS
+from llama_workbench.harness.store.files import CLAIMS, VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
 from llama_workbench.harness.store.verdict_schema import Effect
+from studies import claims_renewed
 
 RUNS = sorted(path.parent for path in (ROOT / "results" / "baselines").glob("*/run.json"))
 NUMBERS = ("ratio", "value", "low", "high", "seconds")
@@ -119,3 +120,13 @@ def test_what_is_said_of_roofs_and_layers_was_measured(run: str, part: str, digi
         if asked.startswith(part) and not workload.startswith("prefill-15m"):
             value, low, high = (f"{each:.{digits}f}" for each in (effect.ratio, effect.low, effect.high))
             assert f"{value} % [{low}, {high}]" in text, workload
+
+
+def test_claims_whose_metric_went_are_put_by_the_command_that_renews_them() -> None:
+    now, seen = claims_renewed.claims_of_today(), set()
+    for run in RUNS:
+        stored = RunFolder(run).records(CLAIMS) if (run / CLAIMS).exists() else []
+        for claim, again in zip(stored, claims_renewed.renewed(stored, now), strict=True):
+            assert plain(again["hypothesis"]) == claim["hypothesis"], (run.name, claim["id"])
+        seen |= {claim["id"] for claim in stored}
+    assert seen >= {*claims_renewed.RENEWED}

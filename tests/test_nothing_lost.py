@@ -131,6 +131,7 @@ def test_a_memory_profiler_that_cannot_be_imported_is_named_and_the_rest_stands(
     said = run_pytest(*WORDS)
     assert said.returncode == 0, said.stdout + said.stderr
     assert "counted is " in said.stdout and " times as fast as one_by_one: " in said.stdout
+    assert "\npasses: --fail-if slower:5\n" in said.stdout
     reasons = [each["reason"] for each in json.loads(Path("run/memory.json").read_text())]
     assert said.stdout.count("memory.json: nothing found, ") == 1
     assert len(reasons) == 2 and all("built for another Python" in reason for reason in reasons)
@@ -154,6 +155,7 @@ def test_a_fault_of_ours_in_a_later_pass_is_one_line_beside_the_verdict(
     said = run_pytest(*WORDS)
     assert said.returncode == 0 and "INTERNALERROR" not in said.stdout + said.stderr
     assert "counted is " in said.stdout and " times as fast as one_by_one: " in said.stdout
+    assert "\npasses: --fail-if slower:5\n" in said.stdout
     told = " ".join((said.stdout + said.stderr).split())
     assert f"workbench: {'causes' if fails == 'look_for_causes' else 'memory'} failed: KeyError" in told
     assert told.count("nobody's name") == 1 and "what was measured before counts: workbench judge run" in told

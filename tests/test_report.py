@@ -26,6 +26,7 @@ from llama_workbench.harness.report.outcome import (
     outcome,
     row_words,
     tally_text,
+    unmet,
     verdict_text,
 )
 from llama_workbench.harness.report.terminal import console, show, verdict_report
@@ -518,6 +519,9 @@ def test_a_run_without_main_claims_is_summed_up() -> None:
     assert answer([pair]).headline == "Is v faster than b? Yes: 0.91 to 1.8 % faster."
     asked = a_verdict(an_effect(), claim="fail-if", part="not-faster:0", statement="v is at all faster than b.")
     assert answer([pair, asked]).headline.startswith("v is at all faster than b: supported")
+    words = (Word.REFUTED, Word.SUPPORTED, Word.INCONCLUSIVE, Word.NOT_EVIDENCE, Word.NOT_MEASURABLE)
+    told = ["passes", "passes", "inconclusive", "inconclusive", "inconclusive"]
+    assert [unmet(replace(asked, verdict=word)) for word in words] == told
     still_open = replace(asked, verdict=Word.INCONCLUSIVE)
     assert answer([pair, still_open]).headline == answer([pair]).headline, "what is decided is said first"
 

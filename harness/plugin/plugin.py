@@ -28,7 +28,6 @@ from llama_workbench.variants.spelling import did_you_mean
 
 from ..plan.options import COMPARE, LONG, Option, Options, Request, Start, every_option, typed
 from ..spec.exits import SessionExit
-from ..spec.words import Word
 from ..suites.others import leave_out
 from .fixture import Comparisons
 from .suite import SuiteSession
@@ -368,6 +367,7 @@ class Session:
             return
         from ..report.causes import explanations_in
         from ..report.further import further
+        from ..report.outcome import unmet
         from ..report.terminal import screen_report, settle_lines, show, verdict_report
         from ..report.text import excluded_lines
 
@@ -392,8 +392,7 @@ class Session:
             terminalreporter.write_line(f"fails: --fail-if {condition}", red=True)
         for verdict in self.result.verdicts if self.screens else ():
             if verdict.is_condition and verdict.part not in map(str, failed):
-                word = "inconclusive" if verdict.verdict == Word.INCONCLUSIVE else "passes"
-                terminalreporter.write_line(f"{word}: --fail-if {verdict.part}")
+                terminalreporter.write_line(f"{unmet(verdict)}: --fail-if {verdict.part}")
         path, here = self.result.folder.path, Path.cwd()
         local = path.resolve().relative_to(here) if path.resolve().is_relative_to(here) else path
         shown = self.result.published or local

@@ -269,12 +269,13 @@ class Explanation:
             like = max(there_alone, key=lambda line: _likeness(edited, line), default=None)
             if like is None:
                 return f"{text}; {names[fast]} has no such line"
-            there = like if _likeness(edited, like) >= ALIKE else there_alone[0]
+            is_edit = _likeness(edited, like) >= ALIKE
+            there = like if is_edit else there_alone[0]
             if (edited.runs or 0) > OFTEN * (there.runs or 0):
                 return f"{text}, line {_quoted(there)} {_times(there.runs or 0)} in {names[fast]}"
-            if there is not like or _likeness(edited, like) < ALIKE:
-                return f"{text}; {names[fast]} has no such line"
-            return self._takes_longer(edited, there, names[slow], names[fast])
+            if is_edit:
+                return self._takes_longer(edited, there, names[slow], names[fast])
+            return f"{text}; {names[fast]} has no such line"
         both = [(here, there) for here in lines for there in others if here.text == there.text]
         for here, there in both:
             if (here.runs or 0) > OFTEN * (there.runs or 0) and self._is_part_of(here, first.row.ns):

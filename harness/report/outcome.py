@@ -55,6 +55,11 @@ def tally_text(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{word} on {count}" for word, count in counts.items())
 
 
+def unmet(verdict: Verdict) -> str:
+    """What to say of a condition of --fail-if that is not met: it passes only where its verdict is decided."""
+    return "passes" if verdict.verdict in GIVEN else "inconclusive"
+
+
 @dataclass(frozen=True)
 class Standing:
     """How a verdict stands: in a word, or in a clause about its rows; and where no row is settled, how far the

@@ -38,7 +38,7 @@ from ..store.errors import RESTORE, RunError, RunWarning, first_line
 from ..store.files import JOURNAL, MANIFEST, SAMPLES
 from ..store.folder import RunFolder
 from ..store.forms import plain
-from ..store.schema import Manifest
+from ..store.schema import ITS_TEST, Manifest
 from ..store.sitting_schema import SourceRecord, Sources
 from .given import ANEW, functions_again, models_again
 
@@ -176,6 +176,9 @@ def _manifest(folder: RunFolder) -> tuple[Manifest, Sources]:
         raise RunError(folder.path, problem, "Start a new run without --benchmark-disable.")
     if not known.experiments:
         raise RunError(folder.path, "cannot resume: it ended before its first output check", ANEW)
+    if any(each.workload.payload == ITS_TEST for each in known.experiments):
+        problem = "cannot resume: a suite of benchmarks is always measured whole"
+        raise RunError(folder.path, problem, "Give its command again, with a larger --budget.")
     if any(side.python is not None for side in known.environments.values()):
         problem = "cannot resume: a run does not store what is installed in environments (--env)"
         raise RunError(folder.path, problem, ANEW)

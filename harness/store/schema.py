@@ -64,6 +64,10 @@ LIFE: Final = "life"
 values; they have no `unit`, and a reader refuses them."""
 
 
+ITS_TEST = "its test"
+"""What calls the function of a workload that is a test of a suite, as run.json has it."""
+
+
 class Workload(Shape):
     """A workload, with the sizes that judging asks about."""
 

@@ -27,12 +27,9 @@ from ..spec.conditions import Condition
 from ..spec.sample import Round
 from ..store.folder import RunFolder
 from ..store.gate_schema import Excluded
-from ..store.schema import Clock, ExperimentRecord, Workload
+from ..store.schema import ITS_TEST, Clock, ExperimentRecord, Workload
 from ..store.sitting_schema import Sources
 from .driver import LOST, PROCESSES, SPARE, WAITS, Checkout, Collected, Pairs, Places, Test, processes_needed
-
-ITS_TEST = "its test"
-"""What calls the function of a workload that is a test, as run.json has it."""
 
 SUITE = "suite"
 """What the one side is called that a run without a comparison has."""
