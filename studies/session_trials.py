@@ -46,7 +46,7 @@ PRESETS = "presets"
 
 SECONDS = {"tiny model": 60, PRESETS: 60}
 """Of rounds; else USUAL_SECONDS."""
-USUAL_SECONDS = 12
+USUAL_SECONDS = 30
 
 
 @dataclass(frozen=True)
