@@ -60,7 +60,7 @@ def one(kind: str, *, busy: bool) -> dict[str, Any]:
 
 def table(known: list[dict[str, Any]]) -> str:
     """In Markdown: how many of each kind pass, fail and cannot be told, by both and by time alone."""
-    lines = ["| pull request | what decides | passes | fails | cannot tell | right |", "|---|---|---|---|---|---|"]
+    lines = ["| pull request | what decides | passes | fails | inconclusive | right |", "|---|---|---|---|---|---|"]
     for kind, (_, _, right) in KINDS.items():
         for what, name in (("action", "time and instructions"), ("time", "time alone")):
             codes = Counter(trial[what] for trial in known if trial["kind"] == kind)

@@ -200,13 +200,13 @@ def decisions(known: Sequence[Session]) -> dict[tuple[str, str], list[str]]:
             base = renamed(before.standings, less, "mine")
             for what, variant in (("unchanged", less), (f"{PERCENT} % more", more)):
                 rows = compare_standings(base, renamed(after.standings, variant, "mine")).rows
-                answers.setdefault((kind, what), []).append(rows[0].verdict if rows else "cannot tell")
+                answers.setdefault((kind, what), []).append(rows[0].verdict if rows else "inconclusive")
     return answers
 
 
 def decision_table(known: Sequence[Session]) -> str:
     """In Markdown: how often the time alone of a saved run decides rightly."""
-    lines = ["| measured | code | passes | fails | cannot tell | right |", "|---|---|---|---|---|---|"]
+    lines = ["| measured | code | passes | fails | inconclusive | right |", "|---|---|---|---|---|---|"]
     for (kind, what), verdicts in decisions(known).items():
         passes = sum(verdict in ("no regression", "improvement") for verdict in verdicts)
         fails = verdicts.count("regression")

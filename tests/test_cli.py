@@ -234,7 +234,7 @@ def test_compare_cannot_tell(results: Path, tmp_path: Path) -> None:
     other = write_run(tmp_path / "other", only=["mask-create-apply-t128"], judged=False)
     done = command("compare", "main", other.path, cwd=results)
     assert (done.returncode, done.stderr) == (2, "")
-    assert "cannot tell: the two runs have nothing in common" in done.stdout
+    assert "inconclusive: the two runs have nothing in common" in done.stdout
 
 
 def test_compare_of_damaged_runs(results: Path, tmp_path: Path) -> None:
@@ -426,7 +426,7 @@ def test_report_fills_in_the_plan_s_form_and_applies_the_teams_rules(tmp_path: P
     assert "**Critical (above 10 %):** mlp, mask_create" in form and "mlp: 8" in form
     rules = output("report", run.path, "--decision")
     assert "share of mask_create 12" in rules and "above 10 %" in rules and "not above 5 %" in rules
-    assert "gain of proposal" in rules and "cannot tell" not in rules.split("EXECUTION PLAN")[0].splitlines()[-2]
+    assert "gain of proposal" in rules and "inconclusive" not in rules.split("EXECUTION PLAN")[0].splitlines()[-2]
     whole = output("report", run.path)
     assert whole.startswith("# The answer\n\n**Is the rewrite ") and whole.endswith(f"{form}\n{rules}")
 

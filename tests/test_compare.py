@@ -104,8 +104,8 @@ def test_the_formula_at_its_edges(base: RunFolder, tmp_path: Path) -> None:
     alarm = 100 * math.expm1(math.log1p(hybrid.low_percent / 100) - math.log(1.09))
     for threshold, verdict in (
         (alarm - 0.01, "regression"),
-        (alarm + 0.01, "cannot tell"),
-        (hybrid.high_percent - 0.01, "cannot tell"),
+        (alarm + 0.01, "inconclusive"),
+        (hybrid.high_percent - 0.01, "inconclusive"),
         (hybrid.high_percent + 0.01, "no regression"),
     ):
         found = compare(base, new, threshold_percent=threshold)
@@ -118,7 +118,7 @@ def test_calls_unlike_the_yardsticks_shift_more(base: RunFolder, tmp_path: Path)
 
     old, by_22, by_35 = run("old", 3.0), run("by_22", 3.0 * 1.22), run("new_35", 3.0 * 1.35)
     found = compare(old, by_22)
-    assert row(found, "decode-15m-c64", "team005_hybrid").verdict == "cannot tell"
+    assert row(found, "decode-15m-c64", "team005_hybrid").verdict == "inconclusive"
     [note] = [note for note in found.notes if note.startswith("tolerance 19 % for ")]
     assert "team005_hybrid on decode-15m-c64" in note and "team006_after" not in note
     assert row(compare(old, by_35), "decode-15m-c64", "team005_hybrid").verdict == "regression"
@@ -139,7 +139,7 @@ def test_calls_of_nanoseconds_shift_most(tmp_path: Path) -> None:
         )
         return row(compare(old, new), "decode-15m-c64", "team005_hybrid").verdict
 
-    assert verdict(1 / 25, 1.41) == "cannot tell" and verdict(1 / 25, 1.8) == "regression"
+    assert verdict(1 / 25, 1.41) == "inconclusive" and verdict(1 / 25, 1.8) == "regression"
     assert verdict(25, 1.41) == "regression"
 
 
@@ -205,7 +205,7 @@ def test_what_sessions_differ_by_keeps_a_slow_down_open(tmp_path: Path) -> None:
     unlike = Thresholds(sessions=(Shift(variant="team005*", kind="decode", sessions=5, between=1.0, at_most=3.0),))
     base = a_run(tmp_path / "base", seed=1, **LIVES)
     found = compare(base, a_run(tmp_path / "new", seed=2, **LIVES), thresholds=unlike)
-    assert row(found, "decode-15m-c64", "team005_hybrid").verdict == "cannot tell"
+    assert row(found, "decode-15m-c64", "team005_hybrid").verdict == "inconclusive"
     assert row(found, "decode-15m-c64", "team006_after").verdict == "no regression"
     assert row(found, "decode-15m-c64", "team006_after").between_percent is None
 
@@ -217,7 +217,7 @@ def test_without_a_measured_tolerance_a_comparison_is_cautious(tmp_path: Path) -
         for percent in (5, 16)
     )
     found = compare(base, by_5)
-    assert (found.tolerance_percent, row(found, "decode-15m-c64", "team005_hybrid").verdict) == (9.0, "cannot tell")
+    assert (found.tolerance_percent, row(found, "decode-15m-c64", "team005_hybrid").verdict) == (9.0, "inconclusive")
     assert row(compare(base, by_16), "decode-15m-c64", "team005_hybrid").verdict == "regression"
 
 
@@ -225,7 +225,7 @@ def test_lives_on_another_machine_decide_nothing(tmp_path: Path) -> None:
     base = a_run(tmp_path / "base", seed=1, **LIVES)
     new = a_run(tmp_path / "new", seed=2, environment={"cpu_model": "Another CPU"}, **LIVES)
     found = compare(base, new, thresholds=MEASURED)
-    assert {each.verdict for each in times(found)} == {"cannot tell"} and found.tolerance_percent == 20.0
+    assert {each.verdict for each in times(found)} == {"inconclusive"} and found.tolerance_percent == 20.0
 
 
 def test_what_the_same_code_measured_and_what_another_did_differ_by_what_each_was_measured_to(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_what_the_same_code_measured_and_what_another_did_differ_by_what_each_wa
     alike, unlike = (compare(base, run, thresholds=by_code) for run in (new, later))
     assert row(alike, "decode-15m-c64", "team005_hybrid").verdict == "regression"
     assert not any("another version" in note for note in alike.notes)
-    assert row(unlike, "decode-15m-c64", "team005_hybrid").verdict == "cannot tell"
+    assert row(unlike, "decode-15m-c64", "team005_hybrid").verdict == "inconclusive"
     assert {each.between_percent for each in times(unlike)} == {3.0}
     [said] = [note for note in unlike.notes if "another version" in note]
     assert "save it again" in said and "compare-revisions" in said
@@ -286,12 +286,12 @@ def test_two_functions_that_both_became_slower_are_seen_by_the_yardstick(tmp_pat
 def test_functions_that_one_version_measured_are_held_to_less(tmp_path: Path) -> None:
     base = of_functions(tmp_path / "base", seed=1)
     by_five, by_nine = (of_functions(tmp_path / str(more), seed=2, slower_by=more) for more in (5, 9))
-    assert {each.verdict for each in times(compare(base, by_five))} == {"cannot tell"}
+    assert {each.verdict for each in times(compare(base, by_five))} == {"inconclusive"}
     found = compare(base, by_nine)
     assert found.tolerance_percent == TOLERANCE_SAME_VERSION_PERCENT
     assert {each.verdict for each in times(found)} == {"regression"}
     another = of_functions(tmp_path / "another", seed=2, slower_by=9, manifest=ANOTHER)
-    assert {each.verdict for each in times(compare(base, another))} == {"cannot tell"}
+    assert {each.verdict for each in times(compare(base, another))} == {"inconclusive"}
 
 
 def test_functions_of_another_python_are_other_work(tmp_path: Path) -> None:
@@ -358,7 +358,7 @@ def test_sessions_that_cannot_be_put_together_are_refused(tmp_path: Path) -> Non
         variation([*runs, measure_standings(a_run(tmp_path / "without", without=["yardstick"], **LIVES))])
 
 
-# -- cannot tell -------------------------------------------------------------------------------------------------------
+# -- inconclusive ------------------------------------------------------------------------------------------------------
 
 
 def test_on_another_machine_nothing_is_a_failure_by_itself(base: RunFolder, tmp_path: Path) -> None:
@@ -367,7 +367,7 @@ def test_on_another_machine_nothing_is_a_failure_by_itself(base: RunFolder, tmp_
         base, a_run(tmp_path / "new", seed=2, environment=environment, factors=slower("team005_hybrid", 40))
     )
     assert (found.exit_code, found.same_machine, found.tolerance_percent) == (2, False, 20.0)
-    assert {each.verdict for each in times(found)} == {"cannot tell"}
+    assert {each.verdict for each in times(found)} == {"inconclusive"}
     assert row(found, "decode-15m-c64", "team005_hybrid").reason.startswith("slower, but on a different machine")
     assert row(found, "decode-15m-c64", "team006_after").reason == "different machine"
     assert any(reason.startswith("torch: 2.13.0+cpu against 2.14.0+cpu") for reason in found.machine_differences)
@@ -460,7 +460,7 @@ def test_other_weights_and_another_clock(base: RunFolder, tmp_path: Path) -> Non
 def test_a_control_that_fired_widens_the_tolerance(base: RunFolder, tmp_path: Path) -> None:
     factors = slower("team005_hybrid", 25) | {"decode-15m-c64/team006_before@copy": 1.10 * 1.05}
     found = compare(base, a_run(tmp_path / "new", seed=2, factors=factors))
-    assert row(found, "decode-15m-c64", "team005_hybrid").verdict == "cannot tell"
+    assert row(found, "decode-15m-c64", "team005_hybrid").verdict == "inconclusive"
     assert row(found, "prefill-15m-t128", "team005_hybrid").verdict == "regression"
     assert any("A/A checks failed (team006_before@copy on decode-15m-c64)" in note for note in found.notes)
 
@@ -511,7 +511,7 @@ def test_the_table_on_the_terminal(mixed: RunComparison, width: int) -> None:
     show(render(mixed), console(out, width=width))
     text = out.getvalue()
     assert max(len(line) for line in text.splitlines()) <= width
-    assert text.endswith("new against base: regression (2 regression, 4 no regression, 3 cannot tell)\n")
+    assert text.endswith("new against base: regression (2 regression, 4 no regression, 3 inconclusive)\n")
     for each in times(mixed):
         assert f"  {each.variant} " in text
     assert "slower by at least 2" in text
@@ -552,7 +552,7 @@ def test_hostile_names_stay_text(base: RunFolder, tmp_path: Path) -> None:
         run.write_json("run.json", manifest)
         runs.append(run)
     found = compare(*runs)
-    assert row(found, "prefill-15m-t128", name).verdict == "cannot tell"
+    assert row(found, "prefill-15m-t128", name).verdict == "inconclusive"
     cases = ElementTree.fromstring(to_junit(found)).findall("testcase")
     assert name in {case.get("name") for case in cases}
     rows = [line for line in to_markdown(found).splitlines() if line.startswith("|")]

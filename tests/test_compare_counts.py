@@ -75,12 +75,12 @@ def test_more_work_is_seen_where_times_cannot_tell(base: RunFolder, tmp_path: Pa
     ("work", "threshold", "verdict"),
     [
         (10.071e6, 0.5, "regression"),
-        (10.069e6, 0.5, "cannot tell"),
-        (10.031e6, 0.5, "cannot tell"),
+        (10.069e6, 0.5, "inconclusive"),
+        (10.031e6, 0.5, "inconclusive"),
         (10.029e6, 0.5, "no regression"),
         (10.071e6, 1.0, "no regression"),
         (9.929e6, 0.5, "improvement"),
-        (10.0e6, 0.19, "cannot tell"),
+        (10.0e6, 0.19, "inconclusive"),
     ],
 )
 def test_a_count_is_known_to_a_fifth_of_a_percent(
@@ -89,7 +89,7 @@ def test_a_count_is_known_to_a_fifth_of_a_percent(
     new = a_run(tmp_path / "new", {"team005_hybrid": work}, seed=2)
     found = rows(compare(base, new, thresholds=Thresholds(instructions=threshold)), "instructions")["team005_hybrid"]
     assert found.verdict == verdict
-    assert ("known to ±0.20 %" in found.reason) == (verdict == "cannot tell")
+    assert ("known to ±0.20 %" in found.reason) == (verdict == "inconclusive")
 
 
 def test_what_allocators_execute_is_no_work_of_the_variant(base: RunFolder, tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_counts_that_cannot_be_compared_say_why(
 ) -> None:
     found = compare(base, a_run(tmp_path / "new", counts, seed=2), thresholds=COUNTED)
     row = rows(found, "instructions")["team005_hybrid"]
-    assert row.verdict == "cannot tell" and said in row.reason
+    assert row.verdict == "inconclusive" and said in row.reason
     assert found.exit_code == 2
 
 
@@ -210,8 +210,8 @@ def test_without_counts_the_gate_has_nothing_to_decide_by(base: RunFolder, tmp_p
     new = a_run(tmp_path / "new", noise=0.01)
     sharp = a_run(tmp_path / "sharp", noise=0.01, seed=2)
     found = compare(base, new, thresholds=Thresholds(gate=("instructions",)))
-    assert (found.verdict, found.exit_code) == ("cannot tell", 2)
-    assert found.summary().endswith("cannot tell: the two runs do not both have instructions")
+    assert (found.verdict, found.exit_code) == ("inconclusive", 2)
+    assert found.summary().endswith("inconclusive: the two runs do not both have instructions")
     assert compare(sharp, new, thresholds=COUNTED).exit_code == 0  # times decide alone
     assert "No instructions in both runs, so these are not decided by instructions" in to_markdown(found)
 
@@ -234,10 +234,10 @@ def a_row(what: What, verdict: Answer, variant: str = "v") -> Row:
 @pytest.mark.parametrize(
     ("gate", "time", "count", "decides"),
     [
-        (("time",), "cannot tell", "no regression", ["time"]),
+        (("time",), "inconclusive", "no regression", ["time"]),
         (("instructions",), "regression", "no regression", ["instructions"]),
-        (("time", "instructions"), "cannot tell", "no regression", ["instructions"]),
-        (("time", "instructions"), "cannot tell", "cannot tell", ["time", "instructions"]),
+        (("time", "instructions"), "inconclusive", "no regression", ["instructions"]),
+        (("time", "instructions"), "inconclusive", "inconclusive", ["time", "instructions"]),
         (("time", "instructions"), "regression", "no regression", ["time", "instructions"]),
         (("memory",), "regression", "regression", ["memory"]),
     ],
@@ -250,7 +250,7 @@ def test_the_count_decides_where_the_time_cannot_tell(
 
 
 def test_the_count_of_one_variant_says_nothing_about_another() -> None:
-    found = gated([a_row("time", "cannot tell", "a"), a_row("instructions", "no regression", "b")], COUNTED.gate)
+    found = gated([a_row("time", "inconclusive", "a"), a_row("instructions", "no regression", "b")], COUNTED.gate)
     assert [row.decides for row in found] == [True, True]
 
 
@@ -336,7 +336,7 @@ def test_markdown_is_a_comment_that_can_be_found_again(base: RunFolder, tmp_path
 
 def test_a_comment_is_never_too_long(base: RunFolder, tmp_path: Path) -> None:
     found = compare(base, a_run(tmp_path / "new", {}, seed=2))
-    many = tuple(a_row("time", "cannot tell", f"variant-{number}") for number in range(5000))
+    many = tuple(a_row("time", "inconclusive", f"variant-{number}") for number in range(5000))
     text = to_markdown(RunComparison(**{**found.__dict__, "rows": many}))
     assert len(text) < 65_536 and text.endswith(f"\n{MARKER}\n")
     rows_shown = len(re.findall(r"^\| w \|", text, re.MULTILINE))

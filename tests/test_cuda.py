@@ -346,7 +346,7 @@ def test_what_is_not_measured_takes_no_part_of_alpha(runs: tuple[RunFolder, RunF
 
 def test_runs_on_two_devices_are_not_compared(runs: tuple[RunFolder, RunFolder]) -> None:
     found = compare(*runs)
-    assert (found.exit_code, found.verdict) == (2, "cannot tell")
+    assert (found.exit_code, found.verdict) == (2, "inconclusive")
     assert {row.reason for row in found.rows} == {"cpu measured on cpu, cuda on cuda"}
     assert "device: cpu against cuda" in found.machine_differences
     assert compare(runs[1], runs[1]).exit_code == 0

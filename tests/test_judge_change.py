@@ -109,7 +109,7 @@ def test_what_takes_longer_than_there_is_time_cannot_be_told(
     Path("mine.py").write_text(slow, encoding="utf-8")
     git(repository, "commit", "--quiet", "--all", "--message", "slow")
     answer = judged(capsys, 7, f"{slow}\n", "--budget", "2")
-    assert answer["decision"] == "cannot tell" and "give --budget" in answer["comparisons"][0]["reason"]
+    assert answer["decision"] == "inconclusive" and "give --budget" in answer["comparisons"][0]["reason"]
 
 
 def test_what_cannot_be_asked_is_one_line(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:

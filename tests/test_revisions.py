@@ -125,7 +125,7 @@ def test_other_answers_cannot_be_compared(repository: Path, capsys: pytest.Captu
     assert code_of("compare-revisions", "trunk", ".", "pack.text:words", "--call", "bench.py:texts") == VerbExit.WRONG
     said = capsys.readouterr()
     assert "words-now is left out\n" in said.err and "[0]: 'b' for 'a'" not in said.err
-    assert "cannot tell" in said.out and said.out.count("[0]: 'b' for 'a'") == 1
+    assert "inconclusive" in said.out and said.out.count("[0]: 'b' for 'a'") == 1
 
 
 @pytest.fixture
@@ -195,7 +195,7 @@ def test_what_only_the_later_revision_cannot_import_may_be_slower(
     (grown / "late.py").write_text("import nothing_of_that_name\n\ndef first(text):\n    return text[0]\n")
     assert code_of("compare-revisions", "trunk", ".", "late.py:first", "--call", "bench.py:texts", "--json") == 6
     [row] = json.loads(capsys.readouterr().out)["rows"]
-    assert (row["verdict"], row["cause"]) == ("cannot tell", "not imported")
+    assert (row["verdict"], row["cause"]) == ("inconclusive", "not imported")
     assert row["reason"].startswith("first-now: ")
 
 
@@ -207,7 +207,7 @@ def test_a_name_that_is_in_neither_revision_is_told_beside_what_was_measured(
     assert "no function 'wrods'" in capsys.readouterr().err
     assert code_of("compare-revisions", "trunk", ".", "pack.text:wrods", "pack.text:words", *calls, "--json") == 2
     verdicts = [row["verdict"] for row in json.loads(capsys.readouterr().out)["rows"]]
-    assert verdicts == ["cannot tell", "not slower"]
+    assert verdicts == ["inconclusive", "not slower"]
 
 
 def test_an_installed_module_does_not_stand_for_a_revision(

@@ -98,7 +98,7 @@ def _instruction_rows(old: CountedRun, now: CountedRun, thresholds: Thresholds) 
             continue
         limit, width = thresholds.of("instructions", *key), changed.half_width
         low, high = changed.percent - width, changed.percent + width
-        verdict: Answer = "cannot tell"
+        verdict: Answer = "inconclusive"
         reason = f"up to {high:.2f} % more are not excluded: counts of such short calls are known to ±{width:.2f} %"
         if low > limit:
             verdict, reason = "regression", changed.detail
@@ -130,7 +130,7 @@ def _memory_rows(old: CountedRun, now: CountedRun, thresholds: Thresholds, *, sa
         percent, detail = 100 * (new / base - 1) if base else None, _grown(before, after)
         verdict: Answer = "no regression"
         if new - base > least:
-            verdict = "regression" if same_machine else "cannot tell"
+            verdict = "regression" if same_machine else "inconclusive"
             detail = detail if same_machine else f"more memory, but on a different machine: {detail}"
         elif base - new > least:
             verdict = "improvement"
@@ -173,7 +173,7 @@ def _is_subject(key: Key) -> bool:
 def _cannot_tell(key: Key, what: What, thresholds: Thresholds, reason: str) -> Row:
     reason = one_text_line(reason, 300)
     limit = thresholds.of(what, *key)
-    return Row(*key, "", None, None, None, None, None, "cannot tell", reason, what, limit)
+    return Row(*key, "", None, None, None, None, None, "inconclusive", reason, what, limit)
 
 
 _PARTS = {

@@ -16,14 +16,14 @@ from ..spec.exits import VerbExit, of_left_out
 from ..spec.words import Cause, Word
 from ..store.schema import ExperimentRecord
 
-Decision = Literal["accepted", "refused", "cannot tell"]
+Decision = Literal["accepted", "refused", "inconclusive"]
 
 _DECIDED: Mapping[Word, Decision] = {Word.SUPPORTED: "accepted", Word.REFUTED: "refused"}
 """By the verdict on whether it is faster by more than was asked."""
 
 
 EXITS = (
-    "0 accepted; 1 refused: proven not to be faster; 2 cannot tell; 6 wrong results; 7 refused for what it does, or "
+    "0 accepted; 1 refused: proven not to be faster; 2 inconclusive; 6 wrong results; 7 refused for what it does, or "
     "too little time"
 )
 
@@ -93,7 +93,7 @@ class Judgement(BaseModel):
         passed = {(gate.called_with, gate.side): gate.passed for gate in gates}
         comparisons = tuple(_compared(screen, passed) for screen in screens)
         words = {each.decision for each in comparisons}
-        decision: Decision = "refused" if "refused" in words else "accepted" if words == {"accepted"} else "cannot tell"
+        decision: Decision = "refused" if "refused" in words else "accepted" if words == {"accepted"} else "inconclusive"
         return cls(
             subject=subject,
             base=base,
@@ -117,7 +117,7 @@ def _exit_code(decision: Decision, comparisons: Iterable[ChangeComparison]) -> L
 def _compared(screen: Screen, passed: Mapping[tuple[str, str], bool]) -> ChangeComparison:
     effect, counted = screen.effect, screen.instructions
     before, after = (None if math.isnan(ns) else ns for ns in screen.call_ns)
-    decision = _DECIDED.get(effect.verdict, "cannot tell")
+    decision = _DECIDED.get(effect.verdict, "inconclusive")
     old, new = (passed.get((effect.workload, side), False) for side in (effect.baseline, effect.variant))
     if old and not new:
         decision = "refused"

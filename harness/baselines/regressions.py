@@ -9,14 +9,14 @@ run's alpha, for one look after both runs have ended. What sessions of the same 
 in it, too, where it was measured for this variant and kind of workload (`variation`). Where it was not, a
 regression must lie beyond a tolerance: 9 % on one machine configuration, 19 % where the variant's call is more than
 twice as long or as short as the yardstick's, 50 % where it takes less than a twentieth of that; 3.3 % of functions that
-one version of the workbench measured; on another machine at least 20 %, and even then only "cannot tell".
+one version of the workbench measured; on another machine at least 20 %, and even then only "inconclusive".
 `python -m studies.session_trials` measured the first two.
 
 The answer is
 
 - *regression* where the whole interval, less the tolerance, lies beyond the threshold;
 - *no regression* where the upper end lies within the threshold (*improvement*: faster beyond threshold and tolerance);
-- *cannot tell* otherwise, with the reason.
+- *inconclusive* otherwise, with the reason.
 
 Every interval is at the run's alpha, not at a share of it: this is a screen, and what it finds is confirmed by timing
 old and new code in the same rounds (`pytest --benchmark --compare OLD NEW`). A workload without a yardstick (a
@@ -253,7 +253,7 @@ def _row(key: Key, old: Standings, now: Standings, limits: _Limits, shift: Shift
     against = old.workloads[workload].reference
     reason = why_not(key, old, now)
     if reason or against is None:
-        return Row(workload, variant, against or "", None, None, None, None, None, "cannot tell", reason)
+        return Row(workload, variant, against or "", None, None, None, None, None, "inconclusive", reason)
     saved, fresh = old.times[key], now.times[key]
     before, today = saved.interval, fresh.interval
     slack = old.workloads[workload].bias + now.workloads[workload].bias
@@ -264,7 +264,7 @@ def _row(key: Key, old: Standings, now: Standings, limits: _Limits, shift: Shift
     verdict, reason = _answer(slow_down.low, slow_down.high, limits, slack, pair=pair)
     if before.unstable or today.unstable:
         verdict, reason = (
-            "cannot tell",
+            "inconclusive",
             f"the ratio drifted while {(old if before.unstable else now).name} was measured",
         )
     more = fresh.faults - saved.faults
@@ -290,24 +290,24 @@ def _answer(low: float, high: float, limits: _Limits, slack: float, *, pair: str
     side = f"; it may be {pair} that changed" if pair else ""
     if low - tolerance > limits.threshold:
         if not limits.same_machine:
-            return "cannot tell", f"slower, but on a different machine; time both versions on one machine{side}"
+            return "inconclusive", f"slower, but on a different machine; time both versions on one machine{side}"
         return "regression", f"slower by at least {_percent(low):.1f} %{side}"
     if not limits.same_machine:
-        return "cannot tell", "different machine"
+        return "inconclusive", "different machine"
     if high + tolerance < -limits.threshold:
         # A pair whose baseline became slower looks just like this, so it is no all-clear.
-        return ("cannot tell", f"faster, or {pair} became slower") if pair else ("improvement", "")
+        return ("inconclusive", f"faster, or {pair} became slower") if pair else ("improvement", "")
     if high + slack < limits.threshold:
         return "no regression", ""
     if math.isinf(high):
-        return "cannot tell", "too few processes for an interval"
+        return "inconclusive", "too few processes for an interval"
     if low > 0:
         return (
-            "cannot tell",
+            "inconclusive",
             f"possibly slower, but below what saved runs can detect; time both versions in one run{side}",
         )
     return (
-        "cannot tell",
+        "inconclusive",
         f"a slow-down of up to {_percent(high + slack):.1f} % is not excluded; measure longer (--to-compare)",
     )
 

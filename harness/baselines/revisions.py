@@ -17,8 +17,8 @@ from ..store.verdict_schema import Effect
 from .text import MARKER, MOST_CHARACTERS
 from .thresholds import Thresholds
 
-SLOWER, NOT_SLOWER, CANNOT_TELL, REFUSED, MISSING = "slower", "not slower", "cannot tell", "refused", "missing"
-UNDECIDED = (CANNOT_TELL, REFUSED)
+SLOWER, NOT_SLOWER, INCONCLUSIVE, REFUSED, MISSING = "slower", "not slower", "inconclusive", "refused", "missing"
+UNDECIDED = (INCONCLUSIVE, REFUSED)
 
 _WORDS = {Word.SUPPORTED: SLOWER, Word.REFUTED: NOT_SLOWER}
 """By the verdict on whether it may be slower."""
@@ -42,7 +42,7 @@ class RevisionRow:
             return MISSING
         if self.screen.effect.cause in (Cause.BEYOND_ROOF, Cause.REFUSED):
             return REFUSED
-        return _WORDS.get(Word(self.screen.effect.verdict), CANNOT_TELL)
+        return _WORDS.get(Word(self.screen.effect.verdict), INCONCLUSIVE)
 
     @property
     def cause(self) -> Cause:
@@ -57,7 +57,7 @@ class RevisionRow:
     @property
     def verdict(self) -> str:
         """Whether it is slower: by time, or where that cannot tell and counts decide, by instructions."""
-        if self.by_time != CANNOT_TELL or not self.counts_decide or self.counted is None:
+        if self.by_time != INCONCLUSIVE or not self.counts_decide or self.counted is None:
             return self.by_time
         return SLOWER if self.counted.low > 1 + Thresholds().instructions / 100 else NOT_SLOWER
 
@@ -102,7 +102,7 @@ class UnmeasuredRow:
     subject: str
     verdict: str
     reason: str
-    by_time: str = CANNOT_TELL
+    by_time: str = INCONCLUSIVE
     cause: Cause = Cause.NOT_MEASURED
     counted: None = None
     screen: None = None

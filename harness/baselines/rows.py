@@ -9,11 +9,11 @@ from typing import Any, Literal, get_args
 from ..spec.exits import VerbExit
 from .thresholds import What
 
-Answer = Literal["regression", "no regression", "improvement", "cannot tell"]
+Answer = Literal["regression", "no regression", "improvement", "inconclusive"]
 
 EXIT_CODES: dict[Answer, VerbExit] = {
     "regression": VerbExit.AGAINST,
-    "cannot tell": VerbExit.COULD_NOT,
+    "inconclusive": VerbExit.COULD_NOT,
 }
 """Of the answer to the whole comparison; that it is done for all others."""
 
@@ -63,7 +63,7 @@ class Row:
 
 @dataclass(frozen=True)
 class RunComparison:
-    """What became of `base` in `new`. `exit_code`: 0 no regression, 1 a regression, 2 cannot tell."""
+    """What became of `base` in `new`. `exit_code`: 0 no regression, 1 a regression, 2 inconclusive."""
 
     base: str
     new: str
@@ -88,10 +88,10 @@ class RunComparison:
 
     @property
     def verdict(self) -> Answer:
-        """The answer of all rows that decide: the worst of them, "cannot tell" where there are none."""
+        """The answer of all rows that decide: the worst of them, "inconclusive" where there are none."""
         answers = {row.verdict for row in self.deciding}
-        worst: tuple[Answer, ...] = ("regression", "cannot tell")
-        return next((word for word in worst if word in answers), "no regression" if answers else "cannot tell")
+        worst: tuple[Answer, ...] = ("regression", "inconclusive")
+        return next((word for word in worst if word in answers), "no regression" if answers else "inconclusive")
 
     @property
     def exit_code(self) -> VerbExit:
@@ -105,9 +105,9 @@ class RunComparison:
         by = "" if self.gate == ("time",) else f", by {' and '.join(self.gate)}"
         answer = f"{self.verdict} ({parts}{by})"
         if not self.rows:
-            answer = "cannot tell: the two runs have nothing in common"
+            answer = "inconclusive: the two runs have nothing in common"
         elif not self.deciding:
-            answer = f"cannot tell: the two runs do not both have {' or '.join(self.gate)}"
+            answer = f"inconclusive: the two runs do not both have {' or '.join(self.gate)}"
         return f"{self.new} against {self.base}: {answer}"
 
     def to_json(self) -> dict[str, Any]:
@@ -122,10 +122,10 @@ def gated(rows: Iterable[Row], gate: Iterable[What]) -> tuple[Row, ...]:
     Where a time cannot tell and the same subject's instructions can, and both are in the gate, the count decides.
     """
     marked = [replace(row, decides=row.what in set(gate)) for row in rows]
-    counted = {row.key for row in marked if row.decides and row.what == "instructions" and row.verdict != "cannot tell"}
+    counted = {row.key for row in marked if row.decides and row.what == "instructions" and row.verdict != "inconclusive"}
     return tuple(
         replace(row, decides=False)
-        if row.what == "time" and row.verdict == "cannot tell" and row.key in counted
+        if row.what == "time" and row.verdict == "inconclusive" and row.key in counted
         else row
         for row in marked
     )

@@ -32,7 +32,7 @@ _STYLES = {
     "regression": "red",
     "no regression": "green",
     "improvement": "green",
-    "cannot tell": "yellow",
+    "inconclusive": "yellow",
 }
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -65,7 +65,7 @@ def render(comparison: RunComparison) -> Group:
 
 def _worth(row: Row) -> bool:
     """Whether the terminal shows a row: what decides, what was measured with an interval, and what changed."""
-    return row.decides or row.what in ("time", "instructions") or row.verdict not in ("no regression", "cannot tell")
+    return row.decides or row.what in ("time", "instructions") or row.verdict not in ("no regression", "inconclusive")
 
 
 def _name(row: Row) -> str:
@@ -138,14 +138,14 @@ def _markdown_table(rows: Iterable[Row]) -> str:
 
 
 def to_junit(comparison: RunComparison) -> str:
-    """JUnit XML: a test case for each row that decides; a regression is a failure, "cannot tell" is skipped."""
+    """JUnit XML: a test case for each row that decides; a regression is a failure, "inconclusive" is skipped."""
     verdicts = [row.verdict for row in comparison.deciding]
     suite = ElementTree.Element(
         "testsuite",
         name="workbench compare",
         tests=str(max(len(verdicts), 1)),
         failures=str(verdicts.count("regression")),
-        skipped=str(verdicts.count("cannot tell") if verdicts else 1),
+        skipped=str(verdicts.count("inconclusive") if verdicts else 1),
         errors="0",
     )
     for row in comparison.deciding:
@@ -153,7 +153,7 @@ def to_junit(comparison: RunComparison) -> str:
         message = _xml(f"{change_text(row)} {row.reason}")
         if row.verdict == "regression":
             ElementTree.SubElement(case, "failure", message=message, type=row.verdict)
-        elif row.verdict == "cannot tell":
+        elif row.verdict == "inconclusive":
             ElementTree.SubElement(case, "skipped", message=message)
     if not verdicts:  # CI systems take a suite without cases for a success
         case = ElementTree.SubElement(suite, "testcase", classname="workbench", name="compare")

@@ -16,11 +16,11 @@ from ..stats.confidence import fixed_interval
 
 def difference(row: Row, percent: float) -> str:
     """What became of a test, in words. percent: how much more time counts as slower."""
-    if not isinstance(row, RevisionRow) or row.verdict not in (SLOWER, NOT_SLOWER, "cannot tell"):
+    if not isinstance(row, RevisionRow) or row.verdict not in (SLOWER, NOT_SLOWER, "inconclusive"):
         return row.verdict
     effect = row.screen.effect
     if row.screen.is_doubtful or not effect.rounds or math.isinf(effect.high):
-        return "cannot tell"
+        return "inconclusive"
     if effect.high < 1:
         least = 100 * (1 / effect.high - 1)
         return f"slower by at least {least:.2g} %"
@@ -29,7 +29,7 @@ def difference(row: Row, percent: float) -> str:
     largest = 100 * (max(1 / effect.low, effect.high) - 1)
     if largest <= percent:
         return f"no difference beyond {largest:.2g} %"
-    return f"not {percent:g} % slower" if row.verdict == NOT_SLOWER else "cannot tell"
+    return f"not {percent:g} % slower" if row.verdict == NOT_SLOWER else "inconclusive"
 
 
 def by_impact(rows: Sequence[Row]) -> list[Row]:

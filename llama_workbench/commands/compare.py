@@ -38,7 +38,7 @@ they vary?
 
 Each variant's time is compared relative to the reference benchmark, which both runs timed. So the runs may be from
 different days. If BASE has baselines of several machine types (workbench baseline save), the one of NEW's machine type
-is used; if there is none, a note says so. On another machine, torch or device the answer is "cannot tell" at best. The
+is used; if there is none, a note says so. On another machine, torch or device the answer is "inconclusive" at best. The
 table also has instructions (runs with --count-instructions) and memory (runs with --profile).
 
 \b
@@ -107,7 +107,7 @@ Examples:
         VerbExit.DONE: "no regression; of repeat runs: no verdict contradicts another",
         VerbExit.AGAINST: "a regression, by a metric of the gate (time, unless --gate or pyproject.toml names others); "
         "of repeat runs: a verdict contradicts another",
-        VerbExit.COULD_NOT: "cannot tell: nothing in common, another machine or device, too few processes; or an error",
+        VerbExit.COULD_NOT: "inconclusive: nothing in common, another machine or device, too few processes; or an error",
     },
 )
 

@@ -117,7 +117,7 @@ def command(
       {"format": 1, "base", "new", "slower_percent", "exit_code", "rows": [{"subject", "workload", "ratio", "low",
        "high", "rounds", "verdict", "cause", "reason", "instructions_percent", "where", "run"}],
        "environments": {side: {"python", "packages", "differs", "variables", "options"}}}
-      ratio: time in REV_A over that in REV_B; below 1 it is slower. verdict: slower, not slower, refused, cannot tell,
+      ratio: time in REV_A over that in REV_B; below 1 it is slower. verdict: slower, not slower, refused, inconclusive,
       missing. reason: why it is inconclusive, or what decided instead of the time.
       instructions_percent: null if uncounted.
       where: in which functions the difference is; empty: none, or not examined.
@@ -202,7 +202,7 @@ def _rows(
 ) -> tuple[list[Row], Mapping[str, SideEnvironment]]:
     """What each subject came to, and the environments of the sides. What goes wrong with one takes no other's row away;
     where nothing else happened, that of the first is raised."""
-    from llama_workbench.harness.baselines.revisions import CANNOT_TELL, MISSING, RevisionRow, UnmeasuredRow
+    from llama_workbench.harness.baselines.revisions import INCONCLUSIVE, MISSING, RevisionRow, UnmeasuredRow
     from llama_workbench.harness.session.revisions import MissingAt
     from llama_workbench.harness.session.run import USER_ERRORS
 
@@ -219,7 +219,7 @@ def _rows(
             rows.append(UnmeasuredRow(name, MISSING, error.reason))
         except user_errors as error:
             faults.append(error)
-            rows.append(UnmeasuredRow(name, CANNOT_TELL, str(error)))
+            rows.append(UnmeasuredRow(name, INCONCLUSIVE, str(error)))
         else:
             environments = result.manifest.environments
             run, lacking = str(shown(result.folder.path)), _not_imported(result)
