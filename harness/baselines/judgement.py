@@ -93,7 +93,8 @@ class Judgement(BaseModel):
         passed = {(gate.called_with, gate.side): gate.passed for gate in gates}
         comparisons = tuple(_compared(screen, passed) for screen in screens)
         words = {each.decision for each in comparisons}
-        decision: Decision = "refused" if "refused" in words else "accepted" if words == {"accepted"} else "inconclusive"
+        agreed: Decision = "accepted" if words == {"accepted"} else "inconclusive"
+        decision: Decision = "refused" if "refused" in words else agreed
         return cls(
             subject=subject,
             base=base,

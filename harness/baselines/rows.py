@@ -122,7 +122,8 @@ def gated(rows: Iterable[Row], gate: Iterable[What]) -> tuple[Row, ...]:
     Where a time cannot tell and the same subject's instructions can, and both are in the gate, the count decides.
     """
     marked = [replace(row, decides=row.what in set(gate)) for row in rows]
-    counted = {row.key for row in marked if row.decides and row.what == "instructions" and row.verdict != "inconclusive"}
+    counts = (row for row in marked if row.decides and row.what == "instructions")
+    counted = {row.key for row in counts if row.verdict != "inconclusive"}
     return tuple(
         replace(row, decides=False)
         if row.what == "time" and row.verdict == "inconclusive" and row.key in counted

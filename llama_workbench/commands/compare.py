@@ -107,7 +107,7 @@ Examples:
         VerbExit.DONE: "no regression; of repeat runs: no verdict contradicts another",
         VerbExit.AGAINST: "a regression, by a metric of the gate (time, unless --gate or pyproject.toml names others); "
         "of repeat runs: a verdict contradicts another",
-        VerbExit.COULD_NOT: "inconclusive: nothing in common, another machine or device, too few processes; or an error",
+        VerbExit.COULD_NOT: "inconclusive: nothing in common, another machine or device, few processes; or an error",
     },
 )
 
