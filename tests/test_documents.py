@@ -119,9 +119,6 @@ def test_reference_pages_are_what_the_code_says(page: Path) -> None:
     assert not update_file(page, reference.blocks(), check=True), reference.__doc__
 
 
-SAME_VERSION = regressions.TOLERANCE_SAME_VERSION_PERCENT
-
-
 def test_tolerances_are_those_of_the_code() -> None:
     page = (ROOT / "docs" / "how-to" / "ci.md").read_text(encoding="utf-8")
     for when, percent in (
@@ -130,7 +127,7 @@ def test_tolerances_are_those_of_the_code() -> None:
         ("less than a twentieth", regressions.TOLERANCE_SHORT_PERCENT),
     ):
         assert f"a call takes {when} | {percent:.0f} % |" in page
-    assert f"one version measured both, and a call takes more than a twentieth | {SAME_VERSION} % |" in page
+    assert f"(standard deviation) is {regressions.BETWEEN_PERCENT:g} %, and the interval includes it |" in page
 
 
 def test_the_first_comparison_was_measured_with_the_code_that_is_shown(tmp_path: Path) -> None:

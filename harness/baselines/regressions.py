@@ -8,9 +8,10 @@ Each fresh process gives one log ratio. The interval of the slow-down is that of
 run's alpha, for one look after both runs have ended. What sessions of the same code differ by beyond their processes is
 in it, too, where it was measured for this variant and kind of workload (`variation`). Where it was not, a
 regression must lie beyond a tolerance: 9 % on one machine configuration, 19 % where the variant's call is more than
-twice as long or as short as the yardstick's, 50 % where it takes less than a twentieth of that; 3.3 % of functions that
-one version of the workbench measured; on another machine at least 20 %, and even then only "inconclusive".
-`python -m studies.session_trials` measured the first two.
+twice as long or as short as the yardstick's, 50 % where it takes less than a twentieth of that; on another machine at
+least 20 %, and even then only "inconclusive". Of functions that one version of the workbench measured, while other
+programs left the machine alone, it is known what sessions differ by (BETWEEN_PERCENT). `python -m
+studies.session_trials` measured it, and the first two tolerances.
 
 The answer is
 
@@ -55,9 +56,13 @@ TOLERANCE_SHORT_PERCENT = 50.0
 
 ALIKE, SHORT = 2.0, 20.0
 
-TOLERANCE_SAME_VERSION_PERCENT = 3.3
-"""The same of functions in runs that one version of the workbench's code measured: of four kinds of work in twelve
-sessions, half of them beside busy neighbours, by the upper bound (95 %) of the kind that shifts most."""
+BETWEEN_PERCENT = 0.5
+"""Standard deviation between sessions of functions that one version of the workbench measured on one machine, while
+other programs left it alone: the upper bound (95 %), pooled over four kinds of work. docs/validation.md has it."""
+
+LEFT_ALONE = 0.1
+"""Other programs used less than this share of the machine. Beside more, allocations slow down by some percent less than
+what waits for the processor does, and sessions of the same code differed by up to 8 %."""
 
 TOLERANCE_OTHER_MACHINE_PERCENT = 20.0
 
@@ -106,8 +111,8 @@ def compare_standings(old: Standings, now: Standings, *, thresholds: Thresholds 
     for key in compared:
         percent = thresholds.of("time", *key)
         limits = _Limits(math.log1p(percent / 100), math.log1p(tolerances[key] / 100), not machine)
-        shift = None if machine else _shift(key, old, now, thresholds)
-        rows.append(replace(_row(key, old, now, limits, shift), threshold_percent=percent))
+        between = None if machine else _between(key, old, now, thresholds)
+        rows.append(replace(_row(key, old, now, limits, between), threshold_percent=percent))
     cautious = {row.key: tolerances[row.key] for row in rows if row.between_percent is None}
     usual = TOLERANCE_OTHER_MACHINE_PERCENT if machine else min(cautious.values(), default=TOLERANCE_PERCENT)
     return RunComparison(
@@ -123,13 +128,24 @@ def compare_standings(old: Standings, now: Standings, *, thresholds: Thresholds 
     )
 
 
-def _shift(key: Key, old: Standings, now: Standings, thresholds: Thresholds) -> Shift | None:
-    """What sessions of the same code differ by, where the times of a variant know nothing but that of each other."""
+def _between(key: Key, old: Standings, now: Standings, thresholds: Thresholds) -> float | None:
+    """What sessions of the same code differ by (standard deviation, percent): as the user measured it, else as
+    BETWEEN_PERCENT has it; None where neither is known."""
     sides = old.times.get(key), now.times.get(key)
     if any(side is None or side.over_lives is None for side in sides):
         return None
-    kind = str(old.workloads[key[0]].workload.get("kind"))
-    return thresholds.shift(kind, key[1], same_code=measured_alike((old, now)))
+    kind, alike = str(old.workloads[key[0]].workload.get("kind")), measured_alike((old, now))
+    if own := thresholds.shift(kind, key[1], same_code=alike):
+        return own.at_most
+    is_short = old.times[key].interval.centre > math.log(SHORT)
+    if kind != "call" or not alike or is_short or not all(left_alone(run) for run in (old, now)):
+        return None
+    return BETWEEN_PERCENT
+
+
+def left_alone(run: Standings) -> bool:
+    """Whether other programs are known to have left the machine alone while this was measured."""
+    return run.others is not None and run.others < LEFT_ALONE
 
 
 def measured_alike(runs: Iterable[Standings]) -> bool:
@@ -147,9 +163,6 @@ def _tolerance_of(key: Key, old: Standings, now: Standings, *, same_machine: boo
         return TOLERANCE_SHORT_PERCENT
     if not same_machine:
         return TOLERANCE_OTHER_MACHINE_PERCENT
-    is_call = old.workloads[key[0]].workload.get("kind") == "call"
-    if is_call and key in old.times and key in now.times and measured_alike((old, now)):
-        return TOLERANCE_SAME_VERSION_PERCENT
     return TOLERANCE_UNLIKE_PERCENT if abs(centre) > math.log(ALIKE) else TOLERANCE_PERCENT
 
 
@@ -166,7 +179,13 @@ def _unlike(tolerances: Mapping[Key, float]) -> Iterator[str]:
 
 
 def _of_code(old: Standings, now: Standings) -> Iterator[str]:
-    """What to do where different code measured the two."""
+    """What to do where different code measured the two, or other programs ran beside one."""
+    for run in (old, now):
+        if now.rows and run.others is not None and not left_alone(run):
+            yield (
+                f"other programs used {run.others:.0%} of the machine while {run.name} was measured, so small changes "
+                "cannot be found: measure it again without them, or both in one job (workbench compare-revisions)"
+            )
     if now.rows and not measured_alike((old, now)):
         yield (
             f"{old.name} was measured by another version of the workbench, so small changes cannot be found: save it "
@@ -248,7 +267,7 @@ def _notes_on(run: Standings) -> list[str]:
     return notes
 
 
-def _row(key: Key, old: Standings, now: Standings, limits: _Limits, shift: Shift | None) -> Row:
+def _row(key: Key, old: Standings, now: Standings, limits: _Limits, between_percent: float | None) -> Row:
     workload, variant = key
     against = old.workloads[workload].reference
     reason = why_not(key, old, now)
@@ -257,9 +276,9 @@ def _row(key: Key, old: Standings, now: Standings, limits: _Limits, shift: Shift
     saved, fresh = old.times[key], now.times[key]
     before, today = saved.interval, fresh.interval
     slack = old.workloads[workload].bias + now.workloads[workload].bias
-    between = 0.0 if shift is None else math.log1p(shift.at_most / 100)
+    between = math.log1p((between_percent or 0.0) / 100)
     slow_down = _slow_down(saved, fresh, between)
-    limits = limits if shift is None else replace(limits, tolerance=0.0)
+    limits = limits if between_percent is None else replace(limits, tolerance=0.0)
     pair = None if against in YARDSTICKS else against
     verdict, reason = _answer(slow_down.low, slow_down.high, limits, slack, pair=pair)
     if before.unstable or today.unstable:
@@ -280,7 +299,7 @@ def _row(key: Key, old: Standings, now: Standings, limits: _Limits, shift: Shift
         high_percent=_percent(slow_down.high),
         verdict=verdict,
         reason="; ".join(filter(None, (reason, faults))),
-        between_percent=None if shift is None else shift.at_most,
+        between_percent=between_percent,
     )
 
 

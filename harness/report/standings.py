@@ -27,7 +27,7 @@ from ..store.errors import RunError, RunWarning
 from ..store.files import STANDINGS
 from ..store.folder import RunFolder
 from ..store.forms import plain
-from ..store.schema import Checkpoint, Key, OverLives, RelativeTime, Standings, WorkloadResult
+from ..store.schema import Checkpoint, Key, Manifest, OverLives, RelativeTime, Standings, WorkloadResult
 
 
 def measure_standings(folder: RunFolder, workloads: Collection[str] | None = None) -> Standings:
@@ -71,8 +71,15 @@ def measure_standings(folder: RunFolder, workloads: Collection[str] | None = Non
         ),
         dropped=tuple((*key, reason) for key, reason in reasons.items()),
         measured_by=manifest.sources.harness if manifest.sources else "",
+        others=_others(manifest),
         fired=tuple(f"{control.variant} on {control.workload}" for control in evidence.noise.controls if control.fired),
     )
+
+
+def _others(manifest: Manifest) -> float | None:
+    """The largest share of the machine that other programs used in a session of this run; None where one is unknown."""
+    shares = [sitting.others for sitting in manifest.sittings]
+    return None if not shares or None in shares else max(share for share in shares if share is not None)
 
 
 def write_standings(folder: RunFolder) -> None:

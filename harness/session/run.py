@@ -26,6 +26,7 @@ from ..machine.environment import fingerprint, usable_cores
 from ..machine.extras import lacking
 from ..machine.interrupts import Interrupts
 from ..machine.locks import Lock
+from ..machine.neighbours import Since
 from ..machine.places import called_as
 from ..measure.confirmation import confirm
 from ..measure.horizon import set_horizons
@@ -141,6 +142,7 @@ class Run:
         self.environment = fingerprint(plan.threads, allocator=allocator, device=plan.device, results=self.folder.path)
         self.machine = Environment.model_validate(self.environment)
         self.measurement: Measurement | None = None
+        self.others: float | None = None
         self.last_snapshot = time.monotonic()
         self.checkpoint_facts: dict[str, dict[str, str]] = {}
         self.configs: dict[str, LlamaConfig] = {}
@@ -238,7 +240,11 @@ class Run:
                 rule.add(finished)
                 books[finished.workload].note_life(finished)
             rule.end_life()
-            measurement.schedule.run(rule, self._keep, seconds=seconds)
+            begun_rounds = Since.now()
+            try:
+                measurement.schedule.run(rule, self._keep, seconds=seconds)
+            finally:
+                self.others = begun_rounds.busy()
             hold_to_roof(measurement, self.folder, self.configs)
             confirm(measurement, rule.ratios())
             self._make_passes(measurement)
@@ -327,7 +333,10 @@ class Run:
             command=before.command or called_as(),
             options=kept(self.options),
             budget_seconds=(before.budget_seconds or 0.0) + self.options.budget_seconds,
-            sittings=[*before.sittings, Sitting(started=started, budget_seconds=self.options.budget_seconds)],
+            sittings=[
+                *before.sittings,
+                Sitting(started=started, budget_seconds=self.options.budget_seconds, others=self.others),
+            ],
             sources=self.sources,
             passes=self.passes,
             ad_hoc=list(self.plan.ad_hoc),

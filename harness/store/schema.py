@@ -356,6 +356,9 @@ class Standings:
     dropped: Annotated[tuple[tuple[Text, Text, Text], ...], says("[workload, variant, reason] without a number")]
     fired: Annotated[tuple[Text, ...], says("A/A checks that reported a difference")]
     measured_by: Annotated[Text, says("SHA-256 of the code that measured, as in run.json; empty: it is not known")] = ""
+    others: Annotated[
+        Amount | None, says("share of the machine that other programs used meanwhile, as in run.json")
+    ] = None
 
     @model_validator(mode="after")
     def _is_whole(self) -> Standings:

@@ -15,6 +15,9 @@ class Sitting(Shape):
 
     started: Annotated[Text, says("its start, ISO 8601, UTC")]
     budget_seconds: Annotated[Amount, says("time that it was given, seconds")]
+    others: Annotated[
+        Amount | None, ABSENT, says("share of the machine that other programs used meanwhile; absent: not known")
+    ] = None
 
 
 class SourceRecord(Shape):
