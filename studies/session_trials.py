@@ -1,6 +1,7 @@
 """What sessions of unchanged functions differ by, and whether saved runs decide. `python -m studies.session_trials 20`
 goes on until there are so many sessions of this version of the measuring code and prints three tables;
-`python -m studies.session_trials 20 --toml` the shifts; with `--functions` no models are measured.
+`python -m studies.session_trials 20 --toml` the shifts; with `--functions` no models are measured, with `--alone` no
+session has busy neighbours.
 
 A session measures six comparisons anew, for `workbench compare`, each with a command of its own as a job in CI would.
 In all of them but one a side does 5 % more of the same work. Every second session has a busy neighbour for each core.
@@ -10,6 +11,7 @@ Of each, `standings.json` is kept in a file, which the next call continues: sess
 from __future__ import annotations
 
 import json
+import math
 import statistics
 import subprocess
 import sys
@@ -21,13 +23,24 @@ from datetime import UTC, datetime
 from itertools import pairwise, product
 from pathlib import Path
 
-from llama_workbench.harness.baselines.regressions import LEAST_REPEATS, compare_standings, measured_alike, variation
+import numpy as np
+
+from llama_workbench.harness.baselines.regressions import (
+    LEAST_REPEATS,
+    TOO_LOW,
+    compare_standings,
+    left_alone,
+    measured_alike,
+    variation,
+)
 from llama_workbench.harness.baselines.text import variation_toml
 from llama_workbench.harness.machine.environment import comparable
 from llama_workbench.harness.plan.sources import MEASURING
 from llama_workbench.harness.slices.calibrate.known import FUNCTIONS, MODELS, PLANTED, KnownComparison
 from llama_workbench.harness.slices.calibrate.rates import Rate
 from llama_workbench.harness.slices.calibrate.trials import busy_neighbours
+from llama_workbench.harness.stats.distributions import chi_squared_quantile, root
+from llama_workbench.harness.stats.means import scatter
 from llama_workbench.harness.store.files import STANDINGS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import STANDINGS as FORM
@@ -74,7 +87,7 @@ def main(sessions: int, *options: str, file: Path = KEPT) -> None:
     begin = 1 + max((each.number for each in known), default=-1)
     for number in range(begin, begin + sessions - len(had)):
         for kind in CASES if "--functions" in options else (*KINDS, PRESETS):
-            begun, busy = datetime.now(UTC).isoformat(timespec="seconds"), bool(number % 2)
+            begun, busy = datetime.now(UTC).isoformat(timespec="seconds"), bool(number % 2) and "--alone" not in options
             if (standings := measured(kind, busy)) is None:
                 continue
             kept = {"number": number, "begun": begun, "busy": busy, "kind": kind, "standings": standings}
@@ -111,12 +124,12 @@ def measured(kind: str, busy: bool) -> object:
 
 
 def of_kind(known: Sequence[Session], kind: str, *, same_code: bool = True) -> list[Session]:
-    """The sessions of a kind on the machine, and by the measuring code, that have most of them, the earliest first. Not
-    same_code: by any."""
+    """The sessions of a kind on the machine, and by the measuring code, of the last one, the earliest first. Not
+    same_code: by any code, on the machine that has most of them."""
     machines: list[list[Session]] = []
-    for session in known:
-        if session.kind != kind:
-            continue
+    of_it = [session for session in known if session.kind == kind]
+    last = of_it[-1] if of_it else None
+    for session in of_it:
         now = session.standings
 
         def is_like(one: Session, now: Standings = now) -> bool:
@@ -128,7 +141,17 @@ def of_kind(known: Sequence[Session], kind: str, *, same_code: bool = True) -> l
             machines.append([session])
         else:
             there.append(session)
-    return max(machines, key=len, default=[])
+    latest = next((one for one in machines if one[-1] is last), []) if same_code else []
+    return latest or max(machines, key=len, default=[])
+
+
+ALONE, BESIDE = "left alone", "beside other programs"
+
+
+def by_condition(sessions: Sequence[Session]) -> dict[str, list[Session]]:
+    """The sessions that other programs left alone, and the others."""
+    alone = [session for session in sessions if left_alone(session.standings)]
+    return {ALONE: alone, BESIDE: [session for session in sessions if session not in alone]}
 
 
 def with_lives(sessions: Sequence[Session]) -> list[Standings]:
@@ -138,23 +161,46 @@ def with_lives(sessions: Sequence[Session]) -> list[Standings]:
 
 
 def shift_table(known: Sequence[Session]) -> str:
-    """In Markdown: what sessions differ by beyond their lives, a line for each kind and variant."""
+    """In Markdown: what sessions differ by beyond their processes, a line for each kind and variant. Of one version the
+    sessions that were left alone stand apart, and what they differ by is pooled over the kinds below."""
     lines = ["| measured | by | variant | sessions | processes | within (s.e.) | between (s.d.) | at most (95 %) |"]
     lines.append("|---|---|---|---|---|---|---|---|")
-    for kind, same in product(dict.fromkeys(each.kind for each in known), (True, False)):
-        runs = with_lives(of_kind(known, kind, same_code=same))
-        if len(runs) < LEAST_REPEATS:
-            continue
-        code = "one version" if same else "several"
-        for shift in variation(runs):
-            rows = [row for run in runs for row in run.rows if row.variant == shift.variant]
-            errors = sorted(row.over_lives.error for row in rows if row.over_lives)
-            lives = sorted(row.rounds for row in rows)
-            lines.append(
-                f"| {kind} | {code} | {shift.variant} | {shift.sessions} | {lives[len(lives) // 2]} "
-                f"| {100 * errors[len(errors) // 2]:.2f} % | {shift.between:.2f} % | {shift.at_most:.2f} % |"
-            )
+    samples = []
+    for kind in dict.fromkeys(each.kind for each in known):
+        parts = {f"one version, {name}": part for name, part in by_condition(of_kind(known, kind)).items()}
+        for code, sessions in (*parts.items(), ("several", of_kind(known, kind, same_code=False))):
+            if len(runs := with_lives(sessions)) < LEAST_REPEATS:
+                continue
+            for shift in variation(runs):
+                rows = [row for run in runs for row in run.rows if row.variant == shift.variant and row.over_lives]
+                means = [row.over_lives for row in rows if row.over_lives]
+                if kind in CASES and code.endswith(ALONE):
+                    samples.append(([mean.centre for mean in means], [mean.error for mean in means]))
+                errors, lives = sorted(mean.error for mean in means), sorted(row.rounds for row in rows)
+                lines.append(
+                    f"| {kind} | {code} | {shift.variant} | {shift.sessions} | {lives[len(lives) // 2]} "
+                    f"| {100 * errors[len(errors) // 2]:.2f} % | {shift.between:.2f} % | {shift.at_most:.2f} % |"
+                )
+    if samples:
+        between, most = (100 * math.expm1(each) for each in pooled_between(samples))
+        lines.append(f"| all functions | one version, {ALONE} | | | | | {between:.2f} % | {most:.2f} % |")
     return "\n".join(lines) + "\n"
+
+
+def pooled_between(samples: Sequence[tuple[Sequence[float], Sequence[float]]]) -> tuple[float, float]:
+    """Standard deviation between means beyond their errors, one for all samples of (means, errors), and its upper
+    bound (95 %). The two sides of a kind stand in the same sessions: half of the degrees of freedom count for it."""
+    freedom = sum(len(centres) - 1 for centres, _ in samples)
+
+    def scattered(variance: float) -> float:
+        return sum(scatter(np.asarray(centres), 1 / (np.square(errors) + variance)) for centres, errors in samples)
+
+    def at(expected: float) -> float:
+        wide = max(float(np.var(centres)) for centres, _ in samples) * freedom
+        is_more = scattered(0.0) > expected
+        return math.sqrt(root(lambda variance: scattered(variance) - expected, 0.0, wide)) if is_more else 0.0
+
+    return at(freedom), at(2 * chi_squared_quantile(freedom // 2, 1 - TOO_LOW))
 
 
 def reference_table(known: Sequence[Session]) -> str:
@@ -190,29 +236,37 @@ def renamed(standings: Standings, variant: str, name: str) -> Standings:
     return replace(standings, rows=rows, subjects=tuple((row.workload, name) for row in rows), dropped=())
 
 
-def decisions(known: Sequence[Session]) -> dict[tuple[str, str], list[str]]:
-    """(kind, "unchanged" or "5 % more") → what `workbench compare` says of each session against the one before it."""
-    answers: dict[tuple[str, str], list[str]] = {}
+def decisions(known: Sequence[Session]) -> dict[tuple[str, str, str], list[str]]:
+    """(kind, condition, "unchanged" or "5 % more") → what `workbench compare` says of each session of one version
+    against the one before it under the same condition."""
+    answers: dict[tuple[str, str, str], list[str]] = {}
     for kind, comparison in KINDS.items():
         less, more = ("new", "old") if comparison.turned else ("old", "new")
-        sessions = of_kind(known, kind)
-        for before, after in pairwise(sessions):
-            base = renamed(before.standings, less, "mine")
-            for what, variant in (("unchanged", less), (f"{PERCENT} % more", more)):
-                rows = compare_standings(base, renamed(after.standings, variant, "mine")).rows
-                answers.setdefault((kind, what), []).append(rows[0].verdict if rows else "inconclusive")
+        for condition, sessions in by_condition(of_kind(known, kind)).items():
+            for before, after in pairwise(sessions):
+                base = renamed(before.standings, less, "mine")
+                for what, variant in (("unchanged", less), (f"{PERCENT} % more", more)):
+                    rows = compare_standings(base, renamed(after.standings, variant, "mine")).rows
+                    answer = rows[0].verdict if rows else "inconclusive"
+                    answers.setdefault((kind, condition, what), []).append(answer)
     return answers
 
 
 def decision_table(known: Sequence[Session]) -> str:
     """In Markdown: how often the time alone of a saved run decides rightly."""
-    lines = ["| measured | code | passes | fails | inconclusive | right |", "|---|---|---|---|---|---|"]
-    for (kind, what), verdicts in decisions(known).items():
+    lines = ["| measured | machine | code | passes | fails | inconclusive | right |", "|---|---|---|---|---|---|---|"]
+    told = decisions(known)
+    for condition, what in product((ALONE, BESIDE), ("unchanged", f"{PERCENT} % more")):
+        of_functions = [answer for kind in CASES for answer in told.get((kind, condition, what), ())]
+        told[("all functions", condition, what)] = of_functions
+    for (kind, condition, what), verdicts in told.items():
+        if not verdicts:
+            continue
         passes = sum(verdict in ("no regression", "improvement") for verdict in verdicts)
         fails = verdicts.count("regression")
         right = Rate(passes if what == "unchanged" else fails, len(verdicts))
-        told = f"{passes} | {fails} | {len(verdicts) - passes - fails}"
-        lines.append(f"| {kind} | {what} | {told} | {right.count} of {right.of}: {right} |")
+        counts = f"{passes} | {fails} | {len(verdicts) - passes - fails}"
+        lines.append(f"| {kind} | {condition} | {what} | {counts} | {right.count} of {right.of}: {right} |")
     return "\n".join(lines) + "\n"
 
 
