@@ -1,7 +1,7 @@
 """What sessions of unchanged functions differ by, and whether saved runs decide. `python -m studies.session_trials 20`
 goes on until there are so many sessions of this version of the measuring code and prints three tables;
 `python -m studies.session_trials 20 --toml` the shifts; with `--functions` no models are measured, with `--alone` no
-session has busy neighbours.
+session has busy neighbours, with `--write` the tables of docs/validation.md are written anew.
 
 A session measures six comparisons anew, for `workbench compare`, each with a command of its own as a job in CI would.
 In all of them but one a side does 5 % more of the same work. Every second session has a busy neighbour for each core.
@@ -36,6 +36,7 @@ from llama_workbench.harness.baselines.regressions import (
 from llama_workbench.harness.baselines.text import variation_toml
 from llama_workbench.harness.machine.environment import comparable
 from llama_workbench.harness.plan.sources import MEASURING
+from llama_workbench.harness.report.markdown import update_file
 from llama_workbench.harness.slices.calibrate.known import FUNCTIONS, MODELS, PLANTED, KnownComparison
 from llama_workbench.harness.slices.calibrate.rates import Rate
 from llama_workbench.harness.slices.calibrate.trials import busy_neighbours
@@ -48,6 +49,7 @@ from llama_workbench.harness.store.schema import Standings
 from llama_workbench.variants import YARDSTICKS, digests
 
 KEPT = Path("results/session-trials.jsonl")
+PAGE = Path("docs/validation.md")
 
 PERCENT = 5
 
@@ -95,11 +97,18 @@ def main(sessions: int, *options: str, file: Path = KEPT) -> None:
                 out.write(json.dumps(kept) + "\n")
             known.append(Session.read(json.dumps(kept)))
             sys.stderr.write(f"session {number}: {kind}\n")
-    sys.stdout.write(
-        toml(known)
-        if "--toml" in options
-        else f"{shift_table(known)}\n{decision_table(known)}\n{reference_table(known)}"
-    )
+    sys.stdout.write(toml(known) if "--toml" in options else "\n".join(in_document(known).values()))
+    if "--write" in options:
+        update_file(PAGE, in_document(known))
+
+
+def in_document(known: Sequence[Session]) -> dict[str, str]:
+    """The tables of docs/validation.md, by their markers."""
+    return {
+        "sessions-differ": shift_table(known),
+        "sessions-decide": decision_table(known),
+        "sessions-against": reference_table(known),
+    }
 
 
 def measured(kind: str, busy: bool) -> object:

@@ -8,6 +8,7 @@ import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.harness.fleet.rejudge import rejudge
+from llama_workbench.harness.report.markdown import update_file
 from llama_workbench.harness.report.stored import evidence_of
 from llama_workbench.harness.slices.calibrate.rates import in_documents
 from llama_workbench.harness.slices.calibrate.record import FILE, read_trials
@@ -42,8 +43,7 @@ def test_rates_are_those_of_the_committed_trials() -> None:
 def test_the_committed_sessions_are_those_of_the_page() -> None:
     lines = (ROOT / session_trials.KEPT).read_text(encoding="utf-8").splitlines()
     known = [session_trials.Session.read(line) for line in lines]
-    page = (ROOT / "docs" / "validation.md").read_text(encoding="utf-8")
-    assert session_trials.shift_table(known) in page and session_trials.decision_table(known) in page
+    assert not update_file(ROOT / session_trials.PAGE, session_trials.in_document(known), check=True)
 
 
 def test_what_is_said_of_a_gpu_is_in_the_two_runs_on_one() -> None:

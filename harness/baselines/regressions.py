@@ -56,9 +56,9 @@ TOLERANCE_SHORT_PERCENT = 50.0
 
 ALIKE, SHORT = 2.0, 20.0
 
-BETWEEN_PERCENT = 0.5
+BETWEEN_PERCENT, BETWEEN_FREEDOM = 0.3, 24.0
 """Standard deviation between sessions of functions that one version of the workbench measured on one machine, while
-other programs left it alone: the upper bound (95 %), pooled over four kinds of work. docs/validation.md has it."""
+other programs left it alone, pooled over four kinds of work, and its degrees of freedom. docs/validation.md has it."""
 
 LEFT_ALONE = 0.1
 """Other programs used less than this share of the machine. Beside more, allocations slow down by some percent less than
@@ -128,19 +128,33 @@ def compare_standings(old: Standings, now: Standings, *, thresholds: Thresholds 
     )
 
 
-def _between(key: Key, old: Standings, now: Standings, thresholds: Thresholds) -> float | None:
-    """What sessions of the same code differ by (standard deviation, percent): as the user measured it, else as
-    BETWEEN_PERCENT has it; None where neither is known."""
+@dataclass(frozen=True)
+class _Between:
+    """What sessions of the same code differ by: standard deviation in percent, and its degrees of freedom (infinite for
+    an upper bound)."""
+
+    percent: float
+    freedom: float = math.inf
+
+    @property
+    def of_a_difference(self) -> Mean:
+        """What it adds to the difference of two sessions, in log units."""
+        return Mean(0.0, math.sqrt(2) * math.log1p(self.percent / 100), self.freedom)
+
+
+def _between(key: Key, old: Standings, now: Standings, thresholds: Thresholds) -> _Between | None:
+    """What sessions of the same code differ by: as the user measured it, else as BETWEEN_PERCENT has it; None where
+    neither is known."""
     sides = old.times.get(key), now.times.get(key)
     if any(side is None or side.over_lives is None for side in sides):
         return None
     kind, alike = str(old.workloads[key[0]].workload.get("kind")), measured_alike((old, now))
     if own := thresholds.shift(kind, key[1], same_code=alike):
-        return own.at_most
+        return _Between(own.at_most)
     is_short = old.times[key].interval.centre > math.log(SHORT)
     if kind != "call" or not alike or is_short or not all(left_alone(run) for run in (old, now)):
         return None
-    return BETWEEN_PERCENT
+    return _Between(BETWEEN_PERCENT, BETWEEN_FREEDOM)
 
 
 def left_alone(run: Standings) -> bool:
@@ -236,12 +250,13 @@ class _Limits:
     same_machine: bool
 
 
-def _slow_down(saved: RelativeTime, fresh: RelativeTime, between: float) -> CentredInterval:
-    """From the relative times of both runs, in log units; above 0 the new run is slower. between: standard deviation
-    (log units) of sessions of the same code."""
+def _slow_down(saved: RelativeTime, fresh: RelativeTime, between: _Between | None) -> CentredInterval:
+    """From the relative times of both runs, in log units; above 0 the new run is slower."""
     if saved.over_lives is None or fresh.over_lives is None:  # fewer than two processes
         return CentredInterval(saved.interval.centre - fresh.interval.centre, -math.inf, math.inf)
-    apart = saved.over_lives.minus(fresh.over_lives).plus(Mean(0.0, math.sqrt(2) * between, math.inf))
+    apart = saved.over_lives.minus(fresh.over_lives)
+    if between is not None:
+        apart = apart.plus(between.of_a_difference)
     return CentredInterval(apart.centre, *apart.ends(ALPHA))
 
 
@@ -267,7 +282,7 @@ def _notes_on(run: Standings) -> list[str]:
     return notes
 
 
-def _row(key: Key, old: Standings, now: Standings, limits: _Limits, between_percent: float | None) -> Row:
+def _row(key: Key, old: Standings, now: Standings, limits: _Limits, between: _Between | None) -> Row:
     workload, variant = key
     against = old.workloads[workload].reference
     reason = why_not(key, old, now)
@@ -276,9 +291,8 @@ def _row(key: Key, old: Standings, now: Standings, limits: _Limits, between_perc
     saved, fresh = old.times[key], now.times[key]
     before, today = saved.interval, fresh.interval
     slack = old.workloads[workload].bias + now.workloads[workload].bias
-    between = math.log1p((between_percent or 0.0) / 100)
     slow_down = _slow_down(saved, fresh, between)
-    limits = limits if between_percent is None else replace(limits, tolerance=0.0)
+    limits = limits if between is None else replace(limits, tolerance=0.0)
     pair = None if against in YARDSTICKS else against
     verdict, reason = _answer(slow_down.low, slow_down.high, limits, slack, pair=pair)
     if before.unstable or today.unstable:
@@ -299,7 +313,7 @@ def _row(key: Key, old: Standings, now: Standings, limits: _Limits, between_perc
         high_percent=_percent(slow_down.high),
         verdict=verdict,
         reason="; ".join(filter(None, (reason, faults))),
-        between_percent=between_percent,
+        between_percent=None if between is None else between.percent,
     )
 
 

@@ -230,7 +230,7 @@ def _notes_on_times(comparison: RunComparison) -> list[str]:
     if allowed:
         where = " Where this was measured, the interval" if tolerance else " The interval"
         lines.append(
-            f"Runs of the same code differ by at most {_range(allowed, '.2g')} % (standard deviation).{where} includes "
+            f"Runs of the same code differ by {_range(allowed, '.2g')} % (standard deviation).{where} includes "
             f"it{', and no tolerance is added' if tolerance else ''}."
         )
     return lines
