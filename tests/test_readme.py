@@ -7,6 +7,7 @@ import re
 import pytest
 
 from llama_workbench import ROOT
+from llama_workbench.harness.baselines.regressions import BETWEEN_PERCENT
 from llama_workbench.harness.fleet.rejudge import rejudge
 from llama_workbench.harness.report.markdown import update_file
 from llama_workbench.harness.report.stored import evidence_of
@@ -44,6 +45,9 @@ def test_the_committed_sessions_are_those_of_the_page() -> None:
     lines = (ROOT / session_trials.KEPT).read_text(encoding="utf-8").splitlines()
     known = [session_trials.Session.read(line) for line in lines]
     assert not update_file(ROOT / session_trials.PAGE, session_trials.in_document(known), check=True)
+    pooled = re.search(r"all functions .*\| ([\d.]+) % \| [\d.]+ % \|", session_trials.shift_table(known))
+    assert pooled is not None
+    assert 0 <= BETWEEN_PERCENT - float(pooled[1]) < 0.05, "what `compare` allows for is this, rounded up"
 
 
 def test_what_is_said_of_a_gpu_is_in_the_two_runs_on_one() -> None:
