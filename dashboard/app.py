@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection
+from collections.abc import Mapping
 from pathlib import Path
 
 import streamlit as st
@@ -22,21 +22,25 @@ st.set_page_config(page_title="Llama workbench", page_icon=str(Path(__file__).wi
 
 PAGES = (  # file, path in the URL, title, icon, help
     ("verdicts", "", "Verdicts", "balance", "Claims of one run: what was said, what was measured, and each verdict."),
-    ("claim", "claim", "Claim", "gavel", "One claim with all its evidence, and the command that measures it again."),
-    ("compare", "compare", "Compare", "compare_arrows", "Any two variants that were timed in the same rounds."),
-    ("attribution", "attribution", "Attribution", "account_tree", "What a speed-up is due to."),
-    ("breakdown", "where_time_goes", "Where time goes", "local_fire_department", "Time by phase, and flamegraphs."),
-    ("memory", "memory", "Memory", "memory", "Time against memory, and what caching policies hold on to."),
-    ("scaling", "crossover", "Scaling", "trending_up", "How an effect changes with width, length and position."),
+    ("comparison", "comparison", "Comparison", "compare_arrows", "A claim or any two variants: how much, why, where."),
+    ("explore", "explore", "Explore", "local_fire_department", "Phases, flamegraphs, memory, sizes, attribution."),
     ("two_runs", "two_runs", "Two runs", "difference", "What changed from one run to another: time, work and memory."),
     ("history", "history", "History", "history", "Runs and baselines over time, as ratios to the frozen yardstick."),
     ("trust", "trust", "Trust", "verified", "How far this machine's numbers can be trusted."),
 )
 
+MOVED: dict[str, tuple[str, dict[str, str]]] = {  # what an address of before leads to: a file, and choices on its page
+    "claim": ("comparison", {}),
+    "compare": ("comparison", {}),
+    "where_time_goes": ("explore", {"show": "time"}),
+    "memory": ("explore", {"show": "memory"}),
+    "crossover": ("explore", {"show": "sizes"}),
+    "attribution": ("explore", {"show": "attribution"}),
+}
 
-def page(file: str, path: str, title: str, icon: str, text: str, hidden: Collection[str] = ()) -> StreamlitPage:
-    """The page whose URL ends in `path`; the first is the one that the address alone leads to. `hidden`: files of pages
-    that a link still leads to, and the menu does not.
+
+def page(file: str, path: str, title: str, icon: str, text: str) -> StreamlitPage:
+    """The page whose URL ends in `path`; the first is the one that the address alone leads to.
 
     The folder is not called `pages`: Streamlit would take its files for the pages until this script has run once, and
     say "Page not found" to the first visitor of one whose path is not its file's name.
@@ -48,13 +52,23 @@ def page(file: str, path: str, title: str, icon: str, text: str, hidden: Collect
         url_path=path or None,
         default=not path,
         help=text,
-        visibility="hidden" if file in hidden else "visible",
     )
 
 
-empty = head.pages_to_hide()
-shown = st.navigation([page(*each, hidden=empty) for each in PAGES], position="top")
-state.keep_thread(shown.url_path)
+def moved(path: str, file: str, chosen: Mapping[str, str]) -> StreamlitPage:
+    """An address of before, which keeps what its link chose."""
+
+    def lead() -> None:
+        given = {name: st.query_params.get_all(name) for name in st.query_params}
+        st.switch_page(f"page_scripts/{file}.py", query_params={**given, **chosen})
+
+    return st.Page(lead, title=path, url_path=path, visibility="hidden")
+
+
+old = [moved(path, *place) for path, place in MOVED.items()]
+shown = st.navigation([*(page(*each) for each in PAGES), *old], position="top")
+if shown.url_path not in MOVED:
+    state.keep_thread(shown.url_path)
 contents = frame.begin()
 shown.run()
 head.show_skipped()

@@ -43,9 +43,9 @@ class Shot:
 
 SHOTS = {
     "answer": Shot("reference", ""),
-    "claim": Shot("reference", "claim", "&claim=refactor-2x-3x"),
+    "claim": Shot("reference", "comparison", "&claim=refactor-2x-3x"),
     "comparison": Shot("first-comparison", ""),
-    "time": Shot("reference", "where_time_goes"),
+    "time": Shot("reference", "explore", "&show=time"),
     "trust": Shot("reference", "trust"),
 }
 TERMINAL, TERMINAL_RUN = "terminal", "first-comparison"

@@ -37,8 +37,22 @@ def open_page(script: Path, monkeypatch: pytest.MonkeyPatch, results: Path, **li
     return app.run()
 
 
+VIEWS: dict[str, tuple[str, dict[str, str]]] = {
+    "claim": ("comparison", {}),
+    "compare": ("comparison", {}),
+    "breakdown": ("explore", {"show": "time"}),
+    "memory": ("explore", {"show": "memory"}),
+    "scaling": ("explore", {"show": "sizes"}),
+    "attribution": ("explore", {"show": "attribution"}),
+}
+"""Views of a page by the names that tests call them by: the page, and what its link says."""
+
+
 def open_in_app(name: str, monkeypatch: pytest.MonkeyPatch, results: Path | str, **link: str) -> AppTest:
-    """A page of the whole app ("claim"), so that its links lead somewhere, on a results folder or URL."""
+    """A page of the whole app ("comparison"), or a view of one ("memory"), so that its links lead somewhere, on a
+    results folder or URL."""
+    name, shown = VIEWS.get(name, (name, {}))
+    link = {**shown, **link}
     monkeypatch.setenv("WORKBENCH_RESULTS", str(results))
     monkeypatch.setattr(sys, "argv", ["app.py"])
     app = AppTest.from_file(str(APP), default_timeout=60)

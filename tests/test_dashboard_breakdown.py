@@ -20,18 +20,19 @@ from llama_workbench.dashboard.figures import breakdown as phase_bars
 from llama_workbench.dashboard.figures import colours
 from llama_workbench.dashboard.sections import published as published_times
 from llama_workbench.dashboard.views import breakdown as phase_shares
-from llama_workbench.dashboard.views import data, masks, noise
+from llama_workbench.dashboard.views import data, masks, noise, samples
 from llama_workbench.harness.claims.published import published, published_shares
 from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.metrics.share.metric import PHASES as PHASES_FILE
 from llama_workbench.harness.metrics.share.metric import ShareHypothesis
+from llama_workbench.harness.metrics.share.shares import Share
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.variants.phase_map import PHASES
 from tests import runs
 from tests.dashboard_pages import everything, open_page
 from tests.dashboard_runs import HOSTILE, deface
 
-PAGE = ROOT / "dashboard" / "page_scripts" / "breakdown.py"
+PAGE = ROOT / "dashboard" / "page_scripts" / "explore.py"
 SHORT, LONG = "prefill-15m-t128", "prefill-7b-1layer-t128"
 BEFORE = "team006_before"
 
@@ -76,7 +77,7 @@ Opener = Callable[..., AppTest]
 
 @pytest.fixture
 def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[Opener]:
-    yield partial(open_page, PAGE, monkeypatch)
+    yield partial(open_page, PAGE, monkeypatch, show="time")
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -92,6 +93,35 @@ def test_shares_have_intervals_levels_and_milliseconds(run: data.Run) -> None:
     assert sum(share.percent for share in found.shares) == pytest.approx(100)
     assert (qkv.grade, by_phase["scores"].grade) == ("critical", "minor")
     assert found.overhead.value == pytest.approx(1000 / 990) and found.clock == "thread CPU"
+
+
+def test_the_bar_the_flamegraph_and_the_comparison_have_one_time_of_a_call(run: data.Run) -> None:
+    phases = phase_shares.read(run)
+    bar = phase_shares.breakdown_of(run, phases, SHORT, BEFORE, "forward")
+    ns = samples.call_ns(run, SHORT, BEFORE)
+    assert ns is not None and bar.ms == pytest.approx(ns / 1e6)
+    assert bar.ms != pytest.approx(phase_shares.breakdown(phases, SHORT, BEFORE, "forward", run.alpha).ms, rel=0.01)
+    layer = phase_shares.breakdown_of(run, phases, SHORT, BEFORE, "layer")
+    ours = {share.phase: share.ms for share in bar.shares}
+    assert {share.phase: share.ms for share in layer.shares}.items() <= ours.items(), (
+        "of any whole a phase takes as long"
+    )
+    shown = next(each for each in samples.read_screens(run, "mask-caching-helps", "") if each.effect.workload == SHORT)
+    assert shown.call_ns[0] == pytest.approx(ns, rel=0.02)
+    assert shown.call_ns[1] == pytest.approx(samples.call_ns(run, SHORT, shown.effect.variant))
+
+
+def test_what_another_variant_takes_more_adds_up_and_an_end_holds_where_both_shares_do() -> None:
+    def side(**percents: float) -> phase_shares.Breakdown:
+        shares = tuple(phase_shares.PhaseShare(name, p, p - 1, p + 1, p / 10) for name, p in percents.items())
+        return phase_shares.Breakdown("w", "v", "forward", shares, 12, Share(1, 1, 1, 12, 0.0), "cpu")
+
+    rows = phase_shares.differences(side(mlp=60.0, rope=40.0), side(mlp=30.0, qkv=50.0))
+    assert [row[0] for row in rows] == ["QKV", "RoPE", "MLP"]
+    assert sum(row[3] for row in rows) == pytest.approx(8.0 - 10.0)
+    by_name = {row[0]: row[1:] for row in rows}
+    assert by_name["MLP"] == pytest.approx((6.0, 3.0, -3.0, 2.9 - 6.1, 3.1 - 5.9))
+    assert by_name["QKV"] == pytest.approx((0.0, 5.0, 5.0, 4.9, 5.1))
 
 
 def test_a_level_that_the_interval_does_not_settle_names_both() -> None:

@@ -177,12 +177,12 @@ def test_the_link_to_the_evidence_can_be_copied_and_opens_it(visit: Visit) -> No
     page = visit("?claim=mask-caching-6-11&part=whole+prefill", scheme="dark")
     link = page.locator(".strips .part", has_text="whole prefill").locator("a", has_text="Evidence")
     address = urlsplit(link.get_attribute("href") or "")
-    assert address.path == "claim"
+    assert address.path == "comparison"
     assert parse_qs(address.query) == {"run": ["plain"], "claim": ["mask-caching-6-11"], "part": ["whole prefill"]}
     link.click()
     page.wait_for_selector(".st-key-rounds .main-svg")
     drawn(page, ".st-key-rounds .scatterlayer .point", 41)  # a dot a round, and where it ends
-    assert "/claim?" in page.url and "claim=mask-caching-6-11" in page.url
+    assert "/comparison?" in page.url and "claim=mask-caching-6-11" in page.url
     settled(page)
     page.wait_for_selector(".flames .picture canvas[data-boxes]")
     drawn(page, '.flames canvas[aria-label^="Flamegraph of team006_"]', 2)
@@ -247,12 +247,13 @@ def test_click_key_and_back_choose_a_claim_and_keep_the_link(visit: Visit) -> No
 def test_the_menu_keeps_what_was_chosen_and_the_address_shows_the_same_to_others(visit: Visit) -> None:
     chosen = {"run": ["plain"], "claim": ["mask-caching-6-11"], "part": ["whole prefill"]}
     page = visit("claim?run=plain&claim=mask-caching-6-11&part=whole+prefill")
-    page.locator('[data-testid="stTopNavLink"]', has_text="Compare").click()
-    page.wait_for_url("**/compare?**")
+    page.wait_for_url("**/comparison?**")  # where the claims are now
+    page.locator('[data-testid="stTopNavLink"]', has_text="Verdicts").click()
+    page.wait_for_url("**/?**")
     settled(page)
     assert parse_qs(urlsplit(page.url).query) == chosen
-    page.locator('[data-testid="stTopNavLink"]', has_text="Claim").click()
-    page.wait_for_url("**/claim?**")
+    page.locator('[data-testid="stTopNavLink"]', has_text="Comparison").click()
+    page.wait_for_url("**/comparison?**")
     settled(page)
     assert parse_qs(urlsplit(page.url).query) == chosen
     told = '[data-testid="stMain"] h2'
@@ -269,10 +270,10 @@ def test_the_menu_keeps_what_was_chosen_and_the_address_shows_the_same_to_others
     assert other.locator(told).all_inner_texts() == page.locator(told).all_inner_texts()
     settled(page)
     for _ in range(2):  # Streamlit sometimes enters a page and its query one after the other
-        if urlsplit(page.url).path == "/claim":
+        if urlsplit(page.url).path == "/comparison":
             page.go_back()
             settled(page)
-    page.wait_for_url("**/compare?**")
+    assert urlsplit(page.url).path == "/"
     assert parse_qs(urlsplit(page.url).query) == chosen
 
 
@@ -316,6 +317,13 @@ def test_names_that_are_markup_stay_text(visit: Visit) -> None:
         "Parameters",
         "Kept: caches, copies of weights",
         "Not compared.",
+        "What to do:",
+        "Significant:",
+        "Relevant:",
+        "Time of a call",
+        "Peak memory of a call",
+        "Memory kept after a call",
+        "",  # of what is folded
     }
     assert main.locator("p em, p code, p del, p sup, p sub").count() == 0
     assert HOSTILE in tooltip(page)
@@ -324,6 +332,8 @@ def test_names_that_are_markup_stay_text(visit: Visit) -> None:
 
 @pytest.mark.long
 def test_twenty_thousand_boxes_answer_to_mouse_keys_and_search(visit: Visit) -> None:
+    from playwright.sync_api import expect
+
     page = visit("claim?run=large&claim=mask-caching-helps&flame=difference", height=2400)
     canvas = page.locator(".flames .picture > canvas[data-boxes]")
     canvas.wait_for()
@@ -340,6 +350,12 @@ def test_twenty_thousand_boxes_answer_to_mouse_keys_and_search(visit: Visit) -> 
     assert "variants/v2.py" in (told.text_content() or "")
     page.keyboard.press("Escape")
     assert canvas.get_attribute("data-zoomed") == "" and int(canvas.get_attribute("data-boxes") or 0) == boxes
+    canvas.hover(position={"x": 300, "y": 3 * 22 + 10})
+    page.mouse.wheel(0, -900)
+    expect(canvas).not_to_have_attribute("data-boxes", str(boxes))
+    assert int(canvas.get_attribute("data-boxes") or 0) < boxes / 2, "the wheel zooms about the pointer"
+    page.keyboard.press("Escape")
+    assert int(canvas.get_attribute("data-boxes") or 0) == boxes, "all of it again"
     for key in ("ArrowUp", "ArrowUp", "ArrowRight", "Enter"):
         page.keyboard.press(key)
     assert canvas.get_attribute("data-zoomed") == "f1"

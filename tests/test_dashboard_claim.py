@@ -1,4 +1,4 @@
-"""Verdicts, Claim and Compare: what is said in words, round by round and in links is what the judge found."""
+"""Verdicts and Comparison: what is said in words, round by round and in links is what the judge found."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def run(home: Path) -> data.Run:
 
 @pytest.fixture
 def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """`page("claim", results, run="…")` opens that page of the app on that link."""
+    """`page("comparison", results, run="…")` opens that page of the app on that link."""
 
     def opened(name: str, results: Path, **link: str) -> AppTest:
         return open_in_app(name, monkeypatch, results, **link)
@@ -112,12 +112,28 @@ def test_any_two_variants_are_judged_at_alpha_over_the_workloads_shown(run: data
     ]
     assert found.claim.alpha == pytest.approx(0.01 / 3)
     assert found.claim.is_comparison
-    for effect in found.claim.effects:
-        paired = found.rounds[effect.workload]
+    for effect, screen in zip(found.claim.effects, found.screens, strict=True):
+        sides = effect.workload, effect.variant, effect.baseline
+        paired = samples.pair(run, *sides, "time", found.claim.alpha, effect.one_sided)
         assert (paired.effect.value, paired.effect.low, paired.effect.high) == pytest.approx(
             (effect.value, effect.low, effect.high)
         )
-        assert paired.baseline_ns == pytest.approx(runs.CALL_NS[effect.workload] * 1.09, rel=0.1)
+        assert screen.effect is effect
+        assert screen.call_ns[0] == pytest.approx(runs.CALL_NS[effect.workload] * 1.09, rel=0.1)
+
+
+def test_a_pair_that_a_claim_asks_about_has_the_interval_of_the_claim(run: data.Run) -> None:
+    """The same rounds have one interval, and not one for each page."""
+    asked = samples.claims_of(run, "team006_before", "team006_after")
+    assert {"mask-caching-helps", "mask-caching-6-11"} <= {claim.claim for claim in asked}
+    judged = {effect.workload: effect for claim in asked[::-1] for effect in claim.effects}
+    effects = samples.versus(run, "team006_before", "team006_after").claim.effects
+    assert {effect.workload for effect in effects} & {*judged}
+    for effect in effects:
+        if effect.workload in judged:
+            there = judged[effect.workload]
+            assert (effect.value, effect.low, effect.high) == (there.value, there.low, there.high)
+            assert effect.verdict in (Word.FASTER, Word.SLOWER, Word.SAME, Word.INCONCLUSIVE)
 
 
 def test_a_control_that_fired_counts_in_a_comparison_too(tmp_path: Path) -> None:
@@ -169,7 +185,7 @@ def a_series(centre: float = 1.02, count: int = 40) -> samples.Paired:
     lows[20:], highs[20:] = 0.99 * centre, 1.01 * centre
     effect = an_effect(value=centre, low=0.99 * centre, high=1.01 * centre, rounds=count)
     return samples.Paired(
-        effect, "cpu", "time", 0.001, ratios, np.full(count, centre), lows, highs, 2e6, 2e6 / centre, 0.0,
+        effect, "cpu", "time", 0.001, ratios, np.full(count, centre), lows, highs, 2e6, 0.0,
     )  # fmt: skip
 
 
@@ -367,7 +383,7 @@ def test_the_bundle_of_a_claim_about_times(page: Any, home: Path) -> None:
     app = page("claim", home, run="all", claim="mask-caching-helps")
     assert not app.exception and not app.warning
     text = everything(app)
-    assert app.title[0].value == "Claim"
+    assert app.title[0].value == "Comparison"
     assert (
         "TEAM-005 and TEAM-006 were right on prefill, 128 tokens, 15M; not right on prefill, 128 tokens, one 7B layer."
         in text
@@ -379,16 +395,18 @@ def test_the_bundle_of_a_claim_about_times(page: Any, home: Path) -> None:
     assert "pass (error 1.0e-06 of 1.0e-04)" in text
     told = alts(app)
     assert told[0].startswith("Speed-up per workload")
-    assert told[1].startswith("Paired times of team006_after against team006_before on prefill-15m-t128: 40 processes")
+    assert told[1].startswith("Times of a call by process: team006_before ") and " of 40 processes" in told[1]
+    assert told[2].startswith("Paired times of team006_after against team006_before on prefill-15m-t128: 40 processes")
     assert any("team006_after 3.05 MiB" in one for one in told)
-    sides = {"baseline": ["team006_before"], "variant": ["team006_after"]}
-    assert links(app)["compare"] == {"run": ["all"], **sides, "workload": ["prefill-15m-t128"]}
+    others = [parse_qs(link.proto.query_string)["claim"] for link in app.get("page_link")]
+    assert "Claims on these two" in text and ["mask-caching-6-11"] in others and ["mask-caching-helps"] not in others
+    assert "No claim says anything of this pair" not in text
 
 
 def test_choosing_a_claim_and_a_row_writes_the_link(page: Any, home: Path) -> None:
     app = page("claim", home, run="all", claim="mask-caching-6-11", part="whole prefill", row="2")
     assert app.selectbox(key="row").value == "2"
-    assert "on prefill-7b-1layer-t128" in alts(app)[1]
+    assert "on prefill-7b-1layer-t128" in next(told for told in alts(app) if told.startswith("Paired times"))
     app.selectbox(key="row").set_value("1").run()
     assert app.query_params["row"] == "1"
     first = app.selectbox(key="claim").options.index(app.selectbox(key="claim").options[0])
@@ -421,7 +439,7 @@ def test_a_verdict_that_is_no_evidence_says_why(page: Any, tmp_path: Path) -> No
     verdicts[0]["effects"] = [verdicts[0]["effects"][-1] | {"verdict": "not evidence", "ratio": None}]
     run.write_json("verdicts.json", verdicts)
     text = everything(page("claim", tmp_path))
-    assert "**Not evidence**" in text and "team005_proposal fails the logits gate." in text
+    assert "Not evidence:" in text and "team005_proposal fails the logits gate." in text
     assert "fail (error 3.0e-01 of 1.0e-04)" in text and "pass (error 1.0e-06 of 1.0e-04)" in text
 
 
@@ -460,10 +478,10 @@ def test_readings_say_what_was_read_and_which_page_shows_it(page: Any, tmp_path:
     counted = page("claim", tmp_path, claim="a-count")
     assert detail in everything(counted) and not links(counted)
     share = page("claim", tmp_path, claim="a-share")
-    assert links(share) == {"where_time_goes": {"run": ["one"], "workload": ["prefill-15m-t128"]}}
+    assert links(share) == {"explore": {"run": ["one"], "show": ["time"], "workload": ["prefill-15m-t128"]}}
     assert "qkv" in everything(share) and not any("Paired times" in told for told in alts(share))
     trend = page("claim", tmp_path, claim="a-trend", row="2")
-    assert links(trend)["crossover"] == {"run": ["one"]}, "this run timed these two at one length"
+    assert links(trend)["explore"] == {"run": ["one"], "show": ["sizes"]}, "this run timed these two at one length"
     assert any(told.startswith("Paired times") and "decode-15m-c64" in told for told in alts(trend))
     for app in (counted, share, trend):
         assert not app.exception
@@ -514,7 +532,7 @@ def test_two_variants_that_nobody_claimed_anything_about(page: Any, home: Path) 
     )
     assert "It holds for this machine in this state only" in text
     assert "pytest --benchmark --compare team005_hybrid team006_after --workloads" in text
-    assert alts(app)[1].startswith("Paired times of team006_after against team005_hybrid on decode-15m-c64")
+    assert any(told.startswith("Paired times of team006_after against team005_hybrid on decode") for told in alts(app))
     app.selectbox(key="baseline").set_value("team006_after").run()
     assert not app.exception and app.query_params["baseline"] == "team006_after"
     assert app.selectbox(key="variant").value != "team006_after"

@@ -118,14 +118,25 @@ def test_merged_trees_hold_both_sides_whole(before: Any, after: Any) -> None:
     sides = [frames.read_folded(text_of(stacks)) for stacks in (before, after)]
     both = frames.merge(*sides)
     for side, tree in enumerate(sides):
-        there = {(level, f.name, f.file, f.counts[side]) for level, f in both.walk() if f.counts[side]}
-        assert there == {(level, f.name, f.file, f.counts[0]) for level, f in tree.walk()}
-        mine = {(n, f): c[0] for n, f, c in tree.by_own_time}
-        assert mine == {(n, f): c[side] for n, f, c in both.by_own_time if c[side]}
+        there = [(level, frame) for level, frame in both.walk() if frame.counts[side]]
+        mine = sorted((level, frame.name, frame.counts[side]) for level, frame in there)
+        assert mine == sorted((level, frame.name, frame.counts[0]) for level, frame in tree.walk())
+        files = {(frame.name, file) for _, frame in there for file in frame.file.split(" / ")}
+        assert {(frame.name, frame.file) for _, frame in tree.walk()} <= files
     for _, frame in both.walk():
         assert all(n >= 0 for n in frame.own)
         lines = [sum(counts[side] for _, counts in frame.lines) for side in range(2)]
         assert not frame.lines or tuple(lines) == frame.own
+
+
+def test_functions_of_one_name_in_two_files_are_one_box_and_their_lines_stay_apart() -> None:
+    before = "old (old.py:1);fold (old.py:5) 30\nold (old.py:1);g (old.py:9) 10\n"
+    after = "old (new.py:1);fold (new.py:5) 6\nold (new.py:1);g (new.py:9) 5\nold (new.py:1);g (more.py:9) 4\n"
+    merged = frames.merge(frames.read_folded(before), frames.read_folded(after))
+    boxes = {(frame.name, frame.file): frame for _, frame in merged.walk()}
+    assert boxes["fold", "old.py / new.py"].counts == (30, 6)
+    assert boxes["fold", "old.py / new.py"].lines == ((5, (30, 0)), (5, (0, 6)))
+    assert boxes["g", "old.py"].counts == (10, 0) and boxes["g", "more.py"].counts == (0, 4), "which of two is unknown"
 
 
 # -- differences -----------------------------------------------------------------------------------------------------
@@ -140,7 +151,7 @@ def test_a_difference_is_in_time_with_the_error_of_both_sides() -> None:
     first = math.hypot(math.sqrt(0.25 * 0.75 / 400) * 10e6, 0.25 * 0.1e6)
     second = math.hypot(math.sqrt(0.25 * 0.75 / 900) * 8e6, 0.25 * 0.05e6)
     assert found.error_ns == pytest.approx(math.hypot(first, second))
-    assert found.only is None and found.sure and not replace(found, ns=-480e3).sure
+    assert found.only is None and not found.sure and replace(found, ns=-640e3).sure, "2.576 errors, as 99 % has it"
     assert frame_difference.delta((400, 900), SCALES).error_ns == pytest.approx(math.hypot(0.1e6, 0.05e6))
 
 
@@ -191,11 +202,11 @@ def test_colours_go_by_leaves_and_not_by_what_calls_them() -> None:
     assert frame_difference.colour_limit_ns(frames.merge(before, after), scales) == pytest.approx(3e6)
 
 
-def test_of_identical_code_one_box_in_twenty_is_coloured() -> None:
-    draws = np.random.default_rng(0).binomial(400, 0.3, size=(2000, 2)).tolist()
+def test_of_identical_code_one_box_in_a_hundred_is_coloured() -> None:
+    draws = np.random.default_rng(0).binomial(400, 0.3, size=(4000, 2)).tolist()
     scales = (frames.Scale(400, 1e7), frames.Scale(400, 1e7))
     coloured = sum(frame_difference.delta((before, after), scales).sure for before, after in draws)
-    assert 0.03 < coloured / len(draws) < 0.07
+    assert 0.005 < coloured / len(draws) < 0.017
 
 
 @pytest.mark.parametrize(
@@ -234,7 +245,7 @@ def test_flamegraph_is_in_milliseconds_and_adds_up() -> None:
     drawn = flamegraphs.flamegraph(a_profile("run (w.py:1);f (a.py:1) 30\nrun (w.py:1);g (a.py:9) 10\n", 8e6)).drawn
     assert drawn["scale"] == "full width = 8 ms a call"
     assert named(drawn, "time") == {"": 8, "run": 8, "f": 6, "g": 2}
-    assert named(drawn, "error")["f"] == pytest.approx(8 * (0.75 * 0.25 / 40) ** 0.5)
+    assert named(drawn, "error")["f"] == pytest.approx(2.5758 * 8 * (0.75 * 0.25 / 40) ** 0.5, rel=1e-4)
     assert named(drawn, "own") == {"": 0, "run": 0, "f": 0.75, "g": 0.25}
     assert drawn["places"][named(drawn, "place")["g"]] == "a.py:9"
 
@@ -391,13 +402,13 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
-    """`page(results, flame="…")` opens the Claim page on a claim with profiles; speedscope is not installed."""
+    """`page(results, flame="…")` opens the page Comparison on a claim with profiles; speedscope is not installed."""
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path / "cache"))
 
     def opened(results: Path, **link: str) -> AppTest:
         monkeypatch.setenv("WORKBENCH_RESULTS", str(results))
         monkeypatch.setattr(sys, "argv", ["app.py"])
-        app = AppTest.from_file(str(APP), default_timeout=60).run().switch_page("page_scripts/claim.py")
+        app = AppTest.from_file(str(APP), default_timeout=60).run().switch_page("page_scripts/comparison.py")
         for name, value in (LINK | link).items():
             app.query_params[name] = value
         return app.run()
@@ -422,7 +433,7 @@ def test_both_sides_with_samples_rate_and_error(page: Any, home: Path) -> None:
     app = page(home)
     assert not app.exception
     assert [picture["title"] for picture in drawn(app)["pictures"]] == ["team006_before", "team006_after"]
-    assert "780 samples at 250 Hz, 9.9 ms ± 0.2 ms a call under the profiler" in said(app)
+    assert "780 samples at 250 Hz" in said(app) and "under the profiler" not in said(app), "a call has one time"
     assert "A millisecond is as wide on both sides" in said(app)
 
 
@@ -433,7 +444,7 @@ def test_a_link_leads_to_the_difference_and_to_what_was_searched(page: Any, home
     [picture] = given_["pictures"]
     assert picture["sides"] == ["team006_before", "team006_after"]
     assert given_["find"] == "mask"
-    assert "measured in 12 rounds that both shared" in said(app) and "of the measured difference" in said(app)
+    assert "measured in 12 rounds that both shared" in said(app) and "and the measured difference" in said(app)
     app.button_group(key="flame").set_value("side").run()
     assert len(drawn(app)["pictures"]) == 2
     assert app.query_params["flame"] in ("side", ["side"])

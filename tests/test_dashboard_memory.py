@@ -32,7 +32,7 @@ from llama_workbench.dashboard.views import data, samples
 from llama_workbench.dashboard.views import memory as sweeps
 from llama_workbench.harness.profilers.peak_memory import Memory
 
-PAGE = ROOT / "dashboard" / "page_scripts" / "memory.py"
+PAGE = ROOT / "dashboard" / "page_scripts" / "explore.py"
 WORKLOAD = "prefill-15m-t128"
 
 
@@ -59,7 +59,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def page(monkeypatch: pytest.MonkeyPatch) -> Any:
-    return partial(open_page, PAGE, monkeypatch)
+    return partial(open_page, PAGE, monkeypatch, show="memory")
 
 
 # -- time against memory ---------------------------------------------------------------------------------------------

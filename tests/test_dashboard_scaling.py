@@ -30,7 +30,7 @@ from llama_workbench.dashboard.views import data
 from llama_workbench.dashboard.views import scaling as crossovers
 from llama_workbench.harness.store.schema import Manifest
 
-PAGE = ROOT / "dashboard" / "page_scripts" / "scaling.py"
+PAGE = ROOT / "dashboard" / "page_scripts" / "explore.py"
 SIDES = ("new", "old", "cpu time")
 WIDTHS = (256, 512, 1024, 2048)
 
@@ -59,13 +59,10 @@ def a_run(effects: Sequence[tuple[str, float | None, float | None, float | None]
 FALLING = [("a", 1.2, 1.28, 1.4), ("b", 1.05, 1.09, 1.15), ("c", 0.99, 1.02, 1.05), ("d", 0.995, 1.0, 1.005)]
 
 
-def test_an_effect_over_the_width_is_told_and_crosses_where_the_harness_says() -> None:
+def test_an_effect_over_the_width_crosses_where_the_harness_says() -> None:
     [series] = crossovers.all_series(a_run(FALLING))[SIDES]
     assert (series.axis, list(series.effects)) == ("width", [256, 512, 1024, 2048])
     assert [series.settled(size) for size in series.effects] == [True, True, False, True]
-    said = crossovers.sentence(series)
-    assert said.startswith("old takes longer than new: at width 256 by 28 % [20, 40], at 512 by 9 % [5, 15]. ")
-    assert said.endswith("At width 1,024 and 2,048 these rounds cannot tell which of new and old is faster.")
     assert "between 512 and 2,048" in crossovers.crossing_sentence(series)
     [crossing] = series.sweep.crossings
     assert 512 < crossing.estimate < 2048
@@ -82,16 +79,6 @@ def test_a_link_leads_to_the_series_that_covers_most_of_the_workloads() -> None:
     assert crossovers.link_to(run, "old", "new", ["a", "b"]) == {}
 
 
-def test_a_slower_variant_and_large_ratios_are_told_the_right_way_round() -> None:
-    [series] = crossovers.all_series(a_run([("a", 0.4, 0.5, 0.8), ("b", 20.0, 22.3, 24.0), ("c", 1.1, 1.2, None)]))[
-        SIDES
-    ]
-    assert crossovers.sentence(series) == (
-        "new takes longer than old: at width 256 by a factor of 2 [1.25, 2.5]. old takes longer than new: at width 512 "
-        "by a factor of 22.3 [20, 24], at 1,024 by an amount that is still open at one end."
-    )
-
-
 def test_what_was_confounded_settles_nothing() -> None:
     run = a_run(FALLING)
     claim = run.claims[0]
@@ -99,7 +86,6 @@ def test_what_was_confounded_settles_nothing() -> None:
     run = replace(run, claims=(replace(claim, effects=(doubtful, *claim.effects[1:])),))
     [series] = crossovers.all_series(run)[SIDES]
     assert not series.settled(256)
-    assert crossovers.side(series.effects[256]) == "open"
 
 
 @pytest.mark.parametrize(
@@ -162,7 +148,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def page(monkeypatch: pytest.MonkeyPatch) -> Any:
-    return partial(open_page, PAGE, monkeypatch)
+    return partial(open_page, PAGE, monkeypatch, show="sizes")
 
 
 def test_a_link_leads_to_its_series(page: Any, home: Path) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
+from numpy.typing import NDArray
 
-from llama_workbench.harness.evidence.effect import ALPHA
+from llama_workbench.harness.report.text import call_time, unit_of
 from llama_workbench.harness.spec.words import Word
-from llama_workbench.harness.stats.samples import LifeSpread
-from llama_workbench.harness.store.verdict_schema import Effect
 
 from .. import words
 from ..views.samples import Paired
@@ -76,51 +76,44 @@ def paired_rounds(
     )
 
 
-LIFE_ROW_PX = 32
-
-
-def lives(spread: LifeSpread, effect: Effect, colours: Palette) -> go.Figure:
-    """One below the other, as ratios: each process, what the clock leaves open in one of them, and the interval."""
-    ratios = np.exp(spread.values)
-    value, ends = effect.value or float(np.median(ratios)), (effect.low, effect.high)
-    clock = value * math.exp(-spread.clock), value * math.exp(spread.clock)
-    shown = [end for end in ends if 0 < end < math.inf]
-    left, right = log_span([*spread.values, *map(math.log, (*clock, *shown))], 0.06, 0.002)
-    differ, open_ = (f"±{100 * math.expm1(each):.2g} %" for each in (spread.processes, spread.clock))
-    apart = f"{differ} apart beyond the timing error" if spread.processes else "no further apart than the timing error"
-    names = (
-        f"the interval, {100 * (1 - ALPHA):g} % sure",
-        f"{len(ratios)} single processes, {apart}",
-        f"timing error of one process: {open_}",
-    )
-    heights = [LIFE_ROW_PX * place + 7 for place in (2, 1, 0)]
-    spans = ((max(ends[0], left), min(ends[1], right)), clock)
-    bars = zip(heights[::2], spans, (5, 3), colours.sides[::-1], strict=True)
+def distributions(times_ns: Mapping[str, NDArray[np.float64]], colours: Palette) -> go.Figure:
+    """Both sides below each other on one axis: a dot a process, their quartiles and their median."""
+    unit_ns, unit = unit_of(max(float(np.median(times)) for times in times_ns.values()))
+    boxes = [
+        go.Box(
+            x=times / unit_ns,
+            name=words.label(side, 40),
+            orientation="h",
+            boxpoints="all",
+            jitter=0.6,
+            pointpos=0,
+            marker={"size": 4, "color": ink, "opacity": 0.6},
+            line={"width": 1.5, "color": ink},
+            fillcolor="rgba(0,0,0,0)",
+            hoverinfo="x",
+        )
+        for (side, times), ink in zip(times_ns.items(), colours.sides, strict=True)
+    ]
     return figure(
-        [
-            go.Scatter(
-                x=ratios,
-                y=[heights[1]] * len(ratios),
-                mode="markers",
-                marker={"symbol": "line-ns", "size": 10, "line": {"width": 1.5, "color": colours.sides[1]}},
-                opacity=0.6,
-                hovertext=[f"{ratio:.4g}×" for ratio in ratios],
-                hoverinfo="text",
-            )
-        ],
+        boxes,
         colours,
-        height=3 * LIFE_ROW_PX + 26,
-        margin=(5, 10, 2, 24),
-        shapes=[
-            rule(1, 1, 0, 1, colours.muted, yref="paper"),
-            *(area(low, high, y - half, y + half, colour) for y, (low, high), half, colour in bars),
-            rule(value, value, heights[0] - 5, heights[0] + 5, colours.page),
-        ],
-        annotations=[note(0, y + 15, name, colours, quiet=True) for y, name in zip(heights, names, strict=True)],
-        xaxis=ratio_axis(left, right, "", gridcolor=colours.rule),
-        yaxis={"range": [0, 3 * LIFE_ROW_PX], "visible": False, "fixedrange": True},
+        height=190,
+        margin=(8, 8, 4, 8),
+        xaxis=axis(f"time of a call [{unit}]", rangemode="tozero", gridcolor=colours.rule),
+        yaxis={"autorange": "reversed", "automargin": True, "fixedrange": True},
         showlegend=False,
     )
+
+
+def distributions_text(times_ns: Mapping[str, NDArray[np.float64]]) -> str:
+    """The same in words."""
+    parts = [
+        f"{side} {call_time(middle)} in the middle of {len(times)} processes, half of them from {call_time(low)} to "
+        f"{call_time(high)}"
+        for side, times in times_ns.items()
+        for low, middle, high in [np.quantile(times, [0.25, 0.5, 0.75]).tolist()]
+    ]
+    return f"Times of a call by process: {'; '.join(parts)}."
 
 
 def _shapes(

@@ -135,6 +135,7 @@ class Picture {
     this.count = this.boxes.level.length;
     this.differs = boxes.delta !== undefined;
     this.zoomed = 0;
+    this.view = [0, 1]; // where the picture begins and how much of the full width it has
     this.focused = 0;
     this.found = null;
     this.lookUp();
@@ -156,10 +157,11 @@ class Picture {
     this.told = element("div", "told");
     this.told.setAttribute("aria-live", "polite");
     this.told.textContent =
-      "A click or Enter enlarges a box, a second click or Escape shows all again; arrow keys go from box to box.";
+      "A click or Enter enlarges a box, then the wheel zooms; Escape shows all again; arrow keys go from box to box.";
     this.root.append(head, this.canvas, this.told);
     this.canvas.addEventListener("keydown", (event) => this.press(event));
     this.canvas.addEventListener("click", (event) => this.click(event));
+    this.canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     this.canvas.addEventListener("focus", () => this.draw());
     this.canvas.addEventListener("blur", () => this.draw());
     this.canvas.addEventListener("pointermove", (event) => {
@@ -213,7 +215,7 @@ class Picture {
       return `${sides[0]} ${milliseconds(before)}, ${sides[1]} ${milliseconds(after)}: ${signed(after - before)}`;
     }
     const share = Math.min(1, added(this.boxes.share));
-    const error = Math.sqrt((share * (1 - share)) / samples[0]);
+    const error = this.boxes.reach * Math.sqrt((share * (1 - share)) / samples[0]);
     const amount = totals[0] === null ? "" : ` (${milliseconds(share * totals[0])})`;
     return `${percent(share)} ± ${percent(error)}${amount}`;
   }
@@ -226,19 +228,20 @@ class Picture {
   }
 
   tell(box) {
-    const { names, places, name, place, scale, sides, samples, totals } = this.boxes;
+    const { names, places, name, place, scale, sides, samples, totals, reach } = this.boxes;
     const { share, own, time, error, time2, error2, delta, deltaError, sure, only } = this.boxes;
     const lines = box ? [names[name[box]], places[place[box]]] : [scale];
     if (this.differs) {
+      const within = (errors) => (errors ? ` ± ${milliseconds(errors[box])}` : "");
       lines.push(
-        `${sides[0]}: ${milliseconds(time[box])} ± ${milliseconds(error[box])} a call`,
-        `${sides[1]}: ${milliseconds(time2[box])} ± ${milliseconds(error2[box])} a call`,
-        `difference ${signed(delta[box])} ± ${milliseconds(deltaError[box])}` +
-          (sure[box] ? "" : ", which may be chance") +
+        `${sides[0]}: ${milliseconds(time[box])}${within(error)} a call`,
+        `${sides[1]}: ${milliseconds(time2[box])}${within(error2)} a call`,
+        `difference ${signed(delta[box])}${deltaError[box] ? within(deltaError) : ""}` +
+          (sure[box] || box === 0 ? "" : ", which may be chance") +
           (only[box] < 0 ? "" : `; only in ${sides[only[box]]}`),
       );
     } else {
-      const spread = Math.sqrt((share[box] * (1 - share[box])) / samples[0]);
+      const spread = reach * Math.sqrt((share[box] * (1 - share[box])) / samples[0]);
       if (totals[0] !== null) lines.push(`${milliseconds(time[box])} ± ${milliseconds(error[box])} a call`);
       lines.push(
         `${percent(share[box])} ± ${percent(spread)} of ${samples[0]} samples, ${percent(own[box])} its own`,
@@ -262,20 +265,19 @@ class Picture {
     pen.textBaseline = "middle";
     this.letter = pen.measureText("abcdefghijklmnopqrstuvwxyz_.").width / 28;
     this.drawn = Array.from({ length: this.levels }, () => []);
-    const { level, x, w } = boxes;
-    // All is in shares of the full width; zoomed in, the chosen box takes the canvas.
-    const whole = this.zoomed === 0;
-    const [left, span] = whole ? [0, 1] : [x[this.zoomed], w[this.zoomed]];
-    for (let up = this.parent[this.zoomed]; up >= 0; up = this.parent[up]) this.box(pen, up, 0, width, true);
-    for (let box = this.zoomed; box < this.end[this.zoomed]; ) {
-      const wide = (w[box] / span) * width;
-      if (wide < LEAST_PX) {
+    const { x, w } = boxes;
+    const [left, span] = this.view;
+    for (let box = 0; box < this.count; ) {
+      const [from, to] = [x[box], x[box] + w[box]].map((edge) => ((edge - left) / span) * width);
+      if (to - from < LEAST_PX || to < LEAST_PX || from > width - LEAST_PX) {
         box = this.end[box];
         continue;
       }
-      this.box(pen, box, ((x[box] - left) / span) * width, wide, false);
+      const outer = from < -0.5 || to > width + 0.5;
+      this.box(pen, box, Math.max(from, 0), Math.min(to, width) - Math.max(from, 0), outer);
       box++;
     }
+    const whole = span === 1 && this.zoomed === 0;
     this.out.disabled = whole;
     canvas.dataset.boxes = this.drawn.reduce((sum, row) => sum + row.length, 0);
     canvas.dataset.zoomed = whole ? "" : boxes.names[boxes.name[this.zoomed]];
@@ -360,8 +362,21 @@ class Picture {
 
   zoom(box) {
     this.zoomed = box;
+    this.view = box ? [this.boxes.x[box], this.boxes.w[box]] : [0, 1];
     if (this.focused < box || this.focused >= this.end[box]) this.focused = box;
     this.told.textContent = this.tell(this.focused);
+    this.draw();
+  }
+
+  // About the place of the pointer, and only with a key held or after a click: else the page scrolls.
+  wheel(event) {
+    if (!event.ctrlKey && this.app.root.getRootNode().activeElement !== this.canvas) return;
+    event.preventDefault();
+    const [left, span] = this.view;
+    const wanted = Math.min(1, Math.max(1e-4, span * 1.002 ** event.deltaY));
+    const at = event.offsetX / this.canvas.clientWidth;
+    this.view = [Math.min(Math.max(0, left + at * (span - wanted)), 1 - wanted), wanted];
+    if (wanted === 1) this.zoomed = 0;
     this.draw();
   }
 
@@ -387,7 +402,7 @@ class Picture {
   focus(box) {
     if (box === undefined || box < 0) return;
     this.focused = box;
-    if (box < this.zoomed) this.zoomed = box; // up from the enlarged box: what calls it
+    if (box < this.zoomed) this.zoom(box); // up from the enlarged box: what calls it
     this.told.textContent = this.tell(box);
     this.draw();
   }

@@ -10,10 +10,12 @@ import base64
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
+from llama_workbench.harness.evidence.effect import ALPHA
 from llama_workbench.harness.profilers.py_spy import Profile as ProfileRow
 
 from .. import words
@@ -22,6 +24,9 @@ from ..views.data import Profile
 from .tree import Counts, Frame, Scale, merge, prune, time_ns, uncollected, without_shell
 
 KINDS = {"variant": "the variant's own code", "torch": "torch", "library": "other libraries", "other": "the rest"}
+
+REACH = NormalDist().inv_cdf(1 - ALPHA / 2)
+"""Standard errors from a value to the end of its interval: what is drawn and told holds with 99 %, as everywhere."""
 
 _UNCOLOURED = -1
 _NEUTRAL = len(KINDS) + STEPS
@@ -73,11 +78,12 @@ def flamegraph(profile: Profile, widest_ns: float | None = None) -> Picture:
             "share": count / scale.samples,
             "own": own / scale.samples,
             "time": scale.time_ns(count) / 1e6,
-            "error": scale.error_ns(count) / 1e6,
+            "error": REACH * scale.error_ns(count) / 1e6,
         }
 
     drawn = _columns(_boxes(shown, [scale], full_ns), numbers) | {
         "title": profile.row.variant,
+        "reach": REACH,
         "sides": [profile.row.variant],
         "samples": [scale.samples],
         "totals": [scale.median_ns / 1e6 if profile.scale else None],
@@ -93,7 +99,7 @@ def flamegraph(profile: Profile, widest_ns: float | None = None) -> Picture:
 def difference(before: Profile, after: Profile, merged: Frame | None = None) -> Picture:
     """Two profiles laid over each other: width is the mean of both times, colour the time of `after` less `before`'s.
 
-    `merged`: `tree.merge` of their trees, where that is known. Boxes below two standard errors are grey. Raises
+    `merged`: `tree.merge` of their trees, where that is known. Boxes whose interval has 0 in it are grey. Raises
     ValueError where `reason_against` has one.
     """
     scales = scales_of(before, after)
@@ -105,20 +111,16 @@ def difference(before: Profile, after: Profile, merged: Frame | None = None) -> 
 
     def numbers(box: _Box) -> dict[str, float]:
         change = delta(box.counts, scales)
-        step = 0
-        if change.sure:
-            strength = min(1.0, abs(change.ns) / limit_ns) if limit_ns else 1.0
-            step = max(1, round(STEPS * strength)) * (1 if change.ns > 0 else -1)
         return {
-            "fill": _NEUTRAL + step,
+            "fill": shade(change.ns if change.sure else 0.0, limit_ns),
             "only": -1 if change.only is None else change.only,
             "sure": int(change.sure),
             "delta": change.ns / 1e6,
-            "deltaError": change.error_ns / 1e6,
+            "deltaError": REACH * change.error_ns / 1e6,
             "time": scales[0].time_ns(box.counts[0]) / 1e6,
-            "error": scales[0].error_ns(box.counts[0]) / 1e6,
+            "error": REACH * scales[0].error_ns(box.counts[0]) / 1e6,
             "time2": scales[1].time_ns(box.counts[1]) / 1e6,
-            "error2": scales[1].error_ns(box.counts[1]) / 1e6,
+            "error2": REACH * scales[1].error_ns(box.counts[1]) / 1e6,
         }
 
     first, second = before.row.variant, after.row.variant
@@ -130,28 +132,44 @@ def difference(before: Profile, after: Profile, merged: Frame | None = None) -> 
         "scale": f"full width = {words.milliseconds(full_ns)}, the mean of both sides",
         "alt": difference_text(before, after, merged),
     }
-    legend = (
-        (_NEUTRAL + STEPS, False, f"+ more time in {second}"),
-        (_NEUTRAL - STEPS, False, f"− less time in {second}"),
-        (_NEUTRAL, False, "≈ within two standard errors"),
+    return Picture(drawn, least_share, tuple(shell), difference_legend(second, "may be chance"))
+
+
+def shade(change_ns: float, limit_ns: float) -> int:
+    """The place of a difference among the fills, the strongest at `limit_ns`; 0 where it is not proven."""
+    strength = min(1.0, abs(change_ns) / limit_ns) if limit_ns else 1.0
+    step = max(1, round(STEPS * strength)) * (1 if change_ns > 0 else -1)
+    return _NEUTRAL + step * bool(change_ns)
+
+
+def difference_legend(variant: str, grey: str) -> tuple[tuple[int, bool, str], ...]:
+    """What the colours of a difference mean."""
+    return (
+        (_NEUTRAL + STEPS, False, f"+ more time in {variant}"),
+        (_NEUTRAL - STEPS, False, f"− less time in {variant}"),
+        (_NEUTRAL, False, f"≈ {grey}"),
         (_NEUTRAL, True, "striped: only on one side"),
     )
-    return Picture(drawn, least_share, tuple(shell), legend)
 
 
 def _columns(boxes: Iterable[_Box], numbers: Callable[[_Box], dict[str, float]]) -> dict[str, Any]:
-    """The boxes as columns: where they lie, and their `numbers`. A name or a place is its index in a list of texts."""
-    names: dict[str, int] = {}
-    places: dict[str, int] = {}
-    rows = []
-    for box in boxes:
-        row = {"level": box.level, "x": box.start, "w": box.width, **numbers(box)}
-        row["name"] = names.setdefault(box.name, len(names))
-        row["place"] = places.setdefault(box.place, len(places))
-        rows.append(row)
+    """The boxes as columns: where they lie, and their `numbers`."""
+    return columns(
+        [
+            {"level": box.level, "x": box.start, "w": box.width, "name": box.name, "place": box.place, **numbers(box)}
+            for box in boxes
+        ]
+    )
+
+
+def columns(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Rows as columns. A name or a place is its index in a list of texts."""
+    texts: dict[str, dict[str, int]] = {"name": {}, "place": {}}
+    for row in rows:
+        row |= {key: known.setdefault(row[key], len(known)) for key, known in texts.items()}
     rows[0]["fill"] = _UNCOLOURED
-    columns = {name: [row[name] for row in rows] for name in rows[0]}
-    return {"names": list(names), "places": list(places), "columns": list(columns), **columns}
+    by_name = {name: [row[name] for row in rows] for name in rows[0]}
+    return {"names": list(texts["name"]), "places": list(texts["place"]), "columns": list(by_name), **by_name}
 
 
 def payload(pictures: Sequence[Picture], find: str = "") -> dict[str, Any]:
@@ -231,7 +249,7 @@ def difference_text(before: Profile, after: Profile, merged: Frame) -> str:
     scales = scales_of(before, after)
     changes = [(name, delta(own, scales)) for name, _, own in merged.by_own_time]
     sure = sorted((item for item in changes if item[1].sure), key=lambda item: -abs(item[1].ns))[:3]
-    changed = ", ".join(f"{name} {signed(change.ns)}" for name, change in sure) or "none beyond two standard errors"
+    changed = ", ".join(f"{name} {signed(change.ns)}" for name, change in sure) or "none that is proven"
     return (
         f"Differential flamegraph on {before.row.workload}: {before.row.variant} "
         f"{words.milliseconds(before.row.median_ns)} a call, {after.row.variant} "
@@ -250,10 +268,6 @@ def kind(frame: Frame) -> str:
     return owners.get(frame.file.partition("/")[0], "other")
 
 
-SURE = 2.0
-"""A difference below this many standard errors is drawn grey. Of identical code about one box in twenty exceeds it."""
-
-
 @dataclass(frozen=True)
 class Delta:
     """Time of the second side less that of the first, of one frame, with its standard error."""
@@ -264,8 +278,8 @@ class Delta:
 
     @property
     def sure(self) -> bool:
-        """True where the difference is at least SURE standard errors."""
-        return self.ns != 0 and abs(self.ns) >= SURE * self.error_ns
+        """Whether the interval leaves out 0; of identical code it does in one box of a hundred."""
+        return self.ns != 0 and abs(self.ns) >= REACH * self.error_ns
 
 
 def scales_of(before: Profile, after: Profile) -> tuple[Scale, Scale]:

@@ -9,10 +9,16 @@ from pathlib import Path
 
 import streamlit as st
 
+from llama_workbench.harness.report.causes import Explanation, Key, explanations_in
+from llama_workbench.harness.store.folder import RunFolder
+
 from .. import state, words
 from ..sections import blocks
+from ..sections.named import choose_workload
 from ..views import data, outcomes
+from ..views.samples import call_ns
 from . import pairs, picture, viewer
+from .aligned import aligned, alone
 from .tree import StackError, merge
 
 WAYS = {"side": "Side by side", "difference": "Difference"}
@@ -42,8 +48,57 @@ def show(opened: state.Opened, workload: str, sides: Sequence[str], baseline: st
     if len(known) == 2:
         _show_two(opened, workload, sorted(known, key=lambda side: side != baseline), known)
     else:
-        _show_sides(opened, workload, dict.fromkeys(known), "its median under the profiler")
+        [side] = known
+        ns = state.computed(opened, call_ns, workload, side)
+        source = "measured in the rounds" if ns else "its median under the profiler"
+        _show_sides(opened, workload, {side: (ns, None) if ns else None}, source)
     _show_raw(opened.run, workload, list(known))
+
+
+def explore(opened: state.Opened) -> None:
+    """Of one workload: both sides of a comparison on each other where they were sampled, and the profile of each."""
+    run = opened.run
+    explained = blocks.computed("The samples of both sides cannot be read.", opened, read_explained) or {}
+    names = dict.fromkeys([*(workload for workload, _ in run.profiles), *(key[0] for key in explained)])
+    if not names:
+        blocks.missing("profiles", outcomes.with_profile(run, ""))
+        return
+    left, middle, right = st.columns([2, 1, 1])
+    with left:
+        workload = choose_workload(run, list(names))
+    pairs_here = {f"{key[1]} against {key[2]}": each for key, each in explained.items() if key[0] == workload}
+    if pairs_here:
+        with middle:
+            pair = state.choose("Both sides on each other", list(pairs_here), "pair")
+        show_aligned(pairs_here[pair], with_sides=True)
+    profiled = [variant for where, variant in run.profiles if where == workload]
+    if not profiled or pairs_here:
+        return
+    first = data.experiment(run, workload).baseline or ""
+    with middle:
+        baseline = state.choose("Baseline", profiled, "baseline", default=first if first in profiled else None)
+    others = [name for name in profiled if name != baseline]
+    with right:
+        variant = state.choose("Variant", others, "variant") if others else baseline
+    show(opened, workload, list(dict.fromkeys([baseline, variant])), baseline)
+
+
+def read_explained(run: data.Run) -> Mapping[Key, Explanation]:
+    """What was sampled of both sides, by comparison. Raises RunError."""
+    return explanations_in(RunFolder(run.path))
+
+
+def show_aligned(explained: Explanation, *, with_sides: bool = False) -> None:
+    """Both sides on each other, out of the samples of their ten processes, `with_sides` each for itself too; nothing
+    where none were taken."""
+    drawn = aligned(explained)
+    if drawn is not None:
+        _draw([drawn, *(alone(explained) if with_sides else ())])
+        processes = len(explained.sampled.samples["baseline"])
+        blocks.caption(
+            "Functions of both sides on each other by name, then lines by their code. Blue takes less time in "
+            f"{explained.sampled.variant}, red more, where that is proven (99 %, over {processes} processes)."
+        )
 
 
 def _show_two(
@@ -80,12 +135,12 @@ def _show_sides(opened: state.Opened, workload: str, times: Mapping[str, pairs.T
     frames = "" if opened.run.is_of_functions else frames
     st.caption(
         "Each box is a function; below it is what it called, and at the bottom the lines that were running. Its width "
-        f"is time: share of samples × time of a call, {source}.{scale} ± is one standard error.{frames}"
+        f"is time: share of samples × time of a call, {source}.{scale} ± holds with 99 %.{frames}"
     )
     formats = dict.fromkeys(("own time", "± time"), "%.3f ms") | dict.fromkeys(("share", "± share"), "%.1f %%")
     for side, (_, functions) in drawn.items():
         with st.expander(f"{words.markdown(side)} as a table"):
-            alt = f"Functions of {side} with the most time of their own; ± is one standard error"
+            alt = f"Functions of {side} with the most time of their own; ± holds with 99 %"
             blocks.table(functions, alt, formats)
 
 
@@ -97,14 +152,14 @@ def _show_difference(
     _draw([shown])
     blocks.caption(_difference_caption(pair))
     with st.expander("The difference as a table"):
-        formats = dict.fromkeys((*(f"own time, {side}" for side in sides), "± (SE)"), "%.3f ms")
+        formats = dict.fromkeys((*(f"own time, {side}" for side in sides), "± (99 %)"), "%.3f ms")
         formats["difference"] = "%+.3f ms"
         alt = f"Functions by how much their own time differs between {sides[0]} and {sides[1]}"
         blocks.table(functions, alt, formats)
 
 
 def _show_side(side: str, profile: data.Profile | None, role: str) -> None:
-    """One line: how many samples at which rate, and the time of a call; or why there is no profile."""
+    """One line: how many samples at which rate; or why there is no profile."""
     if profile is None or profile.root is None:
         reason = profile.reason if profile else "the profiling pass left this variant out"
         st.markdown(f"**{words.markdown(side)}** :gray[{role}]")
@@ -112,10 +167,8 @@ def _show_side(side: str, profile: data.Profile | None, role: str) -> None:
         return
     row = profile.row
     rate = f" at {row.rate_hz:g} Hz" if row.rate_hz else " at a rate that was not recorded"
-    error = f" ± {words.milliseconds(row.median_error_ns)}" if row.median_error_ns else ""
-    time = f", {words.milliseconds(row.median_ns)}{error} a call under the profiler" if row.median_ns else ""
     native = ", with native frames" if row.native else ""
-    line = f"{role}: {profile.root.samples} samples{rate}{native}{time}"
+    line = f"{role}: {profile.root.samples} samples{rate}{native}"
     st.markdown(f"**{words.markdown(side)}** :gray[{words.markdown(line)}]")
     if row.native_reason:
         st.text(f"Without native frames: {row.native_reason}.")
@@ -133,9 +186,9 @@ def _flamegraph(run: data.Run, workload: str, side: str, times: pairs.Times | No
             "function": name,
             "file": file,
             "own time": scale.time_ns(count) / 1e6 if scale else None,
-            "± time": scale.error_ns(count) / 1e6 if scale else None,
+            "± time": picture.REACH * scale.error_ns(count) / 1e6 if scale else None,
             "share": 100 * count / total,
-            "± share": 100 * (count / total * (1 - count / total) / total) ** 0.5,
+            "± share": picture.REACH * 100 * (count / total * (1 - count / total) / total) ** 0.5,
         }
         for name, file, (count,) in profile.root.by_own_time[:ROWS]
     ]
@@ -158,7 +211,7 @@ def _difference(
             "file": file,
             **{f"own time, {sides[k]}": scales[k].time_ns(counts[k]) / 1e6 for k in (0, 1)},
             "difference": change.ns / 1e6,
-            "± (SE)": change.error_ns / 1e6,
+            "± (99 %)": picture.REACH * change.error_ns / 1e6,
             "beyond chance": "yes" if change.sure else "no",
             "only in": "both" if change.only is None else sides[change.only],
         }
@@ -168,7 +221,7 @@ def _difference(
 
 
 def _draw(pictures: Sequence[picture.Picture]) -> None:
-    """The pictures on one canvas; what is searched for in them is kept in the URL."""
+    """The pictures below each other, with one search; what is searched for in them is kept in the URL."""
 
     def keep_search() -> None:
         if text := st.session_state["flames"].find:
@@ -193,7 +246,9 @@ def _difference_sentence(pair: pairs.Pair) -> str:
         )
     first, second = picture.scales_of(pair.before, pair.after)
     change_ns = second.median_ns - first.median_ns
-    size = f"{words.milliseconds(abs(change_ns))} ± {words.milliseconds(second.median_error_ns)}"
+    size = (
+        f"{words.milliseconds(abs(change_ns))} ± {words.milliseconds(picture.REACH * (second.median_error_ns or 0.0))}"
+    )
     return (
         f"{pair.after.row.variant} takes {size} a call {'more' if change_ns > 0 else 'less'} than "
         f"{pair.before.row.variant}, measured in {pair.paired.rounds} rounds that both shared. The whole width has "
@@ -214,19 +269,19 @@ def _difference_caption(pair: pairs.Pair) -> str:
             "called, functions of the same name on each other. Phases that one side runs together are one box."
         )
     if pair.paired is not None:
-        sure = "± is one standard error, of the samples of both sides and of the measured difference."
+        sure = "± holds with 99 %, over the samples of both sides and the measured difference."
     elif pair.before.row.median_error_ns and pair.after.row.median_error_ns:
-        sure = "± is one standard error, of the samples and of the median time of a call on both sides."
+        sure = "± holds with 99 %, over the samples and the median time of a call on both sides."
     else:
         sure = (
-            "± is one standard error of the samples of both sides; that of the median time of a call was not recorded "
+            "± holds with 99 % over the samples of both sides; the error of the median time of a call was not recorded "
             "and is left out, so that the outermost boxes look surer than they are."
         )
     return (
         f"{boxes} Red boxes with + take more milliseconds in {after}, blue ones with − fewer. A box is as wide as the "
         "mean of both sides, so that what one of them lacks is seen too (striped). The colour is strongest at the "
-        f"largest difference of a box that calls nothing. {sure} Grey (≈) differs by less than two of them; of "
-        "identical code one box in twenty would be coloured. How the time divides is sampled, one side after the other."
+        f"largest difference of a box that calls nothing. {sure} Grey (≈) may be chance; of identical "
+        "code one box in a hundred would be coloured. How the time divides is sampled, one side after the other."
     )
 
 

@@ -179,18 +179,25 @@ def _sorted(name: str, file: str, counts: Counts, children: list[Frame], lines: 
 
 
 def merge(*sides: Frame | None) -> Frame:
-    """Trees of one profile each, laid over each other by frame and line; None and 0 where one lacks it."""
-    name, file = next((side.name, side.file) for side in sides if side)
+    """Trees of one profile each, laid over each other by frame and line; None and 0 where one lacks it.
+
+    A function that no side has twice at a place is one box in whichever file it stands: two versions of one function
+    lie in two files, "a.py / b.py". Their lines stay apart.
+    """
+    there = [side for side in sides if side]
     below: dict[tuple[str, str], list[Frame | None]] = {}
-    numbers: dict[int, list[int]] = {}
+    numbers: dict[tuple[str, int], list[int]] = {}
+    counted = [Counter([child.name for child in side.children]) for side in there]
     for place, side in enumerate(sides):
         for child in side.children if side else ():
-            below.setdefault((child.name, child.file), [None] * len(sides))[place] = child
+            file = child.file if any(count[child.name] > 1 for count in counted) else ""
+            below.setdefault((child.name, file), [None] * len(sides))[place] = child
         for line, own in side.lines if side else ():
-            numbers.setdefault(line, [0] * len(sides))[place] = sum(own)
+            numbers.setdefault((side.file if side else "", line), [0] * len(sides))[place] = sum(own)
+    file = " / ".join(dict.fromkeys(side.file for side in there))
     counts = tuple([side.samples if side else 0 for side in sides])
-    lines = [(line, tuple(each)) for line, each in numbers.items()]
-    return _sorted(name, file, counts, [merge(*same) for same in below.values()], lines)
+    lines = [(line, tuple(each)) for (_, line), each in numbers.items()]
+    return _sorted(there[0].name, file, counts, [merge(*same) for same in below.values()], lines)
 
 
 def without_shell(root: Frame) -> tuple[Frame, list[str]]:

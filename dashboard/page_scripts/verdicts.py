@@ -71,7 +71,7 @@ def show_box(opened: state.Opened, main: data.Claim) -> dict[str, str]:
             for question, text in ({"What should I change?": answers.to_change(advice, main)} | sure).items():
                 blocks.answer(question, text)
             with st.container(horizontal=True, vertical_alignment="center"):
-                blocks.link("attribution", "All steps", "arrow_forward", {"run": opened.name})
+                blocks.link("explore", "All steps", "arrow_forward", {"run": opened.name, "show": "attribution"})
                 named.show_codes(advice.take)
                 named.show_cards(run, ladder.names, [*ladder.whole.effects])
         with right:
@@ -91,7 +91,7 @@ def show_comparisons(opened: state.Opened) -> bool:
             with columns[-1]:
                 blocks.command(outcomes.reproduce(opened.run, claim))
                 with st.container(horizontal=True):
-                    blocks.link("claim", "All its evidence", "arrow_forward", section.link(opened.name, claim))
+                    blocks.link("comparison", "All its evidence", "arrow_forward", section.link(opened.name, claim))
                     section.download(opened.run, claim)
     if shown:
         blocks.caption(answers.self_check(opened.run.noise))
@@ -106,7 +106,7 @@ def show_claim(opened: state.Opened) -> None:
     st.subheader(words.markdown(section.full_title(claim)), anchor="who")
     causes = state.computed(opened, why.explain_part, claim.claim, claim.part)
     section.show_answer(opened, claim, causes)
-    blocks.link("claim", "All its evidence", "arrow_forward", section.link(opened.name, claim))
+    blocks.link("comparison", "All its evidence", "arrow_forward", section.link(opened.name, claim))
 
 
 def filtered(claims: Sequence[data.Claim]) -> list[data.Claim]:

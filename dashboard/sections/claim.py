@@ -3,20 +3,28 @@ much, how sure that is, and why), its forest plot, links to it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import streamlit as st
 
+from llama_workbench.harness.spec.entered import EnteredName
+from llama_workbench.harness.store.verdict_schema import Effect
+
 from .. import state, words
 from ..export import evidence
-from ..views import again, answers, data, forest, outcomes
+from ..views import again, answers, data, outcomes, samples
 from ..views.attribution import SIDES
-from . import blocks, head
+from . import blocks, head, named, sides
 
+ANY = -1
+"""In the list of claims: two variants, whether or not anybody claimed anything about them."""
+
+PAIR = ("baseline", "variant")
 PLACES = ("claim", "part", "row")
-"""What the URL says of a claim; another run has other ones."""
+"""What the URL says of two variants, and of a claim; another run has other ones."""
 
 
 def open_claims(title: str) -> state.Opened | None:
@@ -48,19 +56,109 @@ def warn_of_unknown(claims: Sequence[data.Claim]) -> None:
         blocks.warn(f"The claim {name} has no part {part}. {there}")
 
 
-def choose(run: data.Run, widget: Callable[..., int | None], title: str, **more: Any) -> data.Claim:
-    """A select box or radio buttons whose choice is the URL's claim, else the headline's. `more` is Streamlit's."""
-    claims = run.claims
-    asked = wanted(claims)
-    shown = outcomes.main_claim(run, claims) if asked is None else asked
+def choose(opened: state.Opened) -> data.Claim | None:
+    """The claim of the URL, else the headline's; None where the URL names two variants, or the run has no claim."""
+    run, claims = opened.run, opened.run.claims
+    is_pair = any(name in st.query_params for name in PAIR) and not run.manifest.machines
+    if is_pair and ("claim" not in st.query_params or state.was_brought("claim")):
+        for name in PLACES:
+            st.query_params.pop(name, None)
+        shown = ANY
+    elif claims:
+        asked = wanted(claims)
+        shown = outcomes.main_claim(run, claims) if asked is None else asked
+    else:
+        shown = ANY
+    warn_of_unknown(claims)
+    if not claims:
+        return None
+    looks = [outcomes.look_of(each).word.lower() for each in claims]
+    titles = [f"{name} · {look}" for name, look in zip(names(claims), looks, strict=True)]
     st.session_state["claim"] = shown
 
     def changed() -> None:
-        follow(claims[st.session_state["claim"]])
+        place = st.session_state["claim"]
+        kept = {name: st.query_params.get_all(name) for name in st.query_params if name not in (*PLACES, *PAIR)}
+        new = usual_pair(run) if place == ANY else link(opened.name, claims[place])
+        st.query_params.from_dict({**kept, **new})
         state.mark_changed("claim")
 
-    chosen = widget(title, range(len(claims)), key="claim", on_change=changed, **more)
-    return claims[shown if chosen is None else chosen]
+    options = [*range(len(claims)), *([] if run.manifest.machines else [ANY])]
+    shown_as = {**dict(enumerate(titles)), ANY: "Any two variants"}
+    place = st.selectbox("Claim", options, key="claim", on_change=changed, format_func=shown_as.__getitem__)
+    return None if place == ANY else claims[place]
+
+
+def usual_pair(run: data.Run) -> dict[str, str]:
+    """The two sides of the headline."""
+    asked = run.claims[outcomes.main_claim(run, run.claims)].effects if run.claims else ()
+    return next(({"baseline": one.baseline, "variant": one.variant} for one in asked if one.baseline), {})
+
+
+def choose_pair(opened: state.Opened) -> samples.Versus | None:
+    """The two variants of the URL, judged as `--compare` judges; None where there are none, and the page says why."""
+    timed = blocks.computed(sides.UNREADABLE, opened, samples.timed_together)
+    if timed is None:
+        return None
+    baselines = {experiment.baseline for experiment in opened.run.manifest.experiments}
+    names = sorted(  # the baselines of its workloads first, controls last
+        {name for groups in timed.values() for group in groups for name in group},
+        key=lambda name: (EnteredName(name).is_control, name not in baselines, name),
+    )
+    if len(names) < 2:
+        blocks.info("This run timed no two variants, so there is nothing to compare.")
+        return None
+    usual = usual_pair(opened.run)
+    left, right = st.columns(2, gap="large")
+    with left:
+        baseline = state.choose("Baseline", names, "baseline", default=usual.get("baseline"))
+    together = {name for groups in timed.values() for group in groups if baseline in group for name in group}
+    others = sorted((name for name in names if name != baseline), key=lambda name: name not in together)
+    with right:
+        if st.query_params.get("variant") == baseline:  # the other side was set to what this one was
+            st.query_params.pop("variant")
+        default = usual.get("variant") if usual.get("baseline") == baseline else None
+        variant = state.choose("Variant", others, "variant", default=default)
+    if variant not in together:
+        blocks.info(
+            f"{variant} and {baseline} were never timed in the same rounds of this run, so there is no sound ratio "
+            "between them. This command makes a run that times them together:"
+        )
+        blocks.command(shlex.join(["pytest", "--benchmark", "--compare", baseline, variant]))
+        return None
+    return blocks.computed(sides.UNREADABLE, opened, samples.versus, baseline, variant)
+
+
+def to_look_inside(run: data.Run, claim: data.Claim) -> list[Effect]:
+    """What was timed or profiled on a workload and can be looked into; empty where nothing was."""
+    inside = claim.metric.inside if claim.metric else "effects"
+    if inside == "workloads":  # its one row spans several workloads, and each of them was timed
+        asked = claim.hypothesis
+        names: dict[str, Any] = {"variant": asked.variant, "baseline": ", ".join(asked.baseline), "metric": "cpu time"}
+        return [data.unasked(workload=name, named=run.named(name), **names) for name in asked.workloads]
+    if inside == "nothing" or run.manifest.machines:
+        return []
+    return [effect for effect in claim.effects if effect.workload]
+
+
+def choose_row(run: data.Run, rows: Sequence[Effect], *, by_workload: bool) -> Effect:
+    """The row of `?row=` (from 1), else the first on `?workload=`, else the first with a profile, else the first."""
+    if by_workload:
+        place = named.choose_workload(run, [effect.workload for effect in rows])
+        return next(effect for effect in rows if effect.workload == place)
+    if len(rows) == 1:
+        return rows[0]
+    numbered = {str(number): effect for number, effect in enumerate(rows, 1)}
+    labels = {number: f"{effect.where}: {effect.sides}" for number, effect in numbered.items()}
+    profiled = {key for key, row in run.profiles.items() if row.path}
+    wanted = st.query_params.get("workload")
+    known = [number for number, effect in numbered.items() if (effect.workload, effect.variant) in profiled]
+    here = [number for number, effect in numbered.items() if effect.workload == wanted]
+    default = next(iter([*here, *known]), None)
+    chosen = state.choose(
+        "Look inside", labels, "row", default=default, also=lambda number: {"workload": numbered[number].workload}
+    )
+    return numbered[chosen]
 
 
 def follow(claim: data.Claim | None) -> None:
@@ -122,19 +220,6 @@ def headline(run: data.Run) -> str:
     return f"{icon} {words.markdown(line.question)} {word}{words.markdown(line.rest)}"
 
 
-def show_headline(claim: data.Claim) -> None:
-    """What is claimed, by whom and where, and the verdict."""
-    look = outcomes.look_of(claim)
-    st.header(titled(look, claim.title), anchor="answer")
-    blocks.name_tab(f"{look.word}: {full_title(claim)}")
-    state.add_heading("Answer", "answer")
-    if claim.statement and claim.statement != claim.title:
-        st.text(claim.statement)
-    said = (f"Said by {', '.join(claim.who)}" if claim.who else "", claim.source, claim.part and f"part: {claim.part}")
-    if origin := " · ".join(filter(None, said)):
-        blocks.caption(origin)
-
-
 def download(run: data.Run, claim: data.Claim) -> None:
     """A button that gives the claim's evidence as one file."""
     st.download_button(
@@ -155,4 +240,3 @@ def show_forest(claim: data.Claim, floors: Mapping[str, data.Floor]) -> None:
     if len({effect.sides for effect in claim.effects}) == 1:
         blocks.caption(claim.effects[0].sides)
     blocks.forest_plot(claim, "forest", floors)
-    st.caption(forest.caption(claim, floors))

@@ -1,27 +1,27 @@
-"""One comparison on one screen: who is faster, why, what to do, what a call costs, and in which lines."""
+"""One comparison on one screen: who is faster, what to do, what a call costs, why, and in which lines."""
 
 from __future__ import annotations
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from llama_workbench.harness.report.causes import changes
-from llama_workbench.harness.report.code_lines import LINES
+from llama_workbench.harness.report.causes import Explanation, changes
+from llama_workbench.harness.report.code_lines import has_all_code
 from llama_workbench.harness.report.comparison import Screen
 
 from .. import state, words
-from ..export.screen import code_html, costs_html, css_variables
+from ..export.diff import diff_html
+from ..export.screen import costs_html, css_variables
 from ..figures import breakdown as figures
-from ..figures import rounds
 from ..views import data, samples
 from . import blocks
 
 
 def screens_of(opened: state.Opened, claim: data.Claim) -> list[Screen]:
-    """The screens of a comparison, or of a claim whose difference was looked into; none where files cannot be read, and
-    the page says so."""
-    asked = claim.claim, claim.part, not claim.is_comparison
-    return blocks.computed("The comparison cannot be shown.", opened, samples.read_screens, *asked) or []
+    """The screens of a comparison or a claim, one for each effect on a time; none where files cannot be read, and the
+    page says so."""
+    asked = claim.claim, claim.part
+    return blocks.computed("The processes cannot be shown.", opened, samples.read_screens, *asked) or []
 
 
 def show(screen: Screen, number: int = 0) -> DeltaGenerator:
@@ -33,45 +33,60 @@ def show(screen: Screen, number: int = 0) -> DeltaGenerator:
     )
     left, right = st.columns(2, gap="large")
     with left:
-        for name, text in screen.told.items():
-            st.markdown(f"**{name}:** {words.markdown(text)}")
-        _html(costs_html(screen))
+        show_advice(screen)
     with right:
-        show_code(screen)
-        show_causes(screen, number)
-    show_spread(screen, number)
+        show_costs(screen)
+    show_why(screen, number)
     return left
+
+
+def show_advice(screen: Screen, *, decided: bool = False) -> None:
+    """What to do, and apart from each other whether there is a difference and whether it matters. `decided`: whether
+    what was asked needs no more of this comparison."""
+    sentences = dict(screen.told)
+    first = {} if decided and not screen.is_known else {"What to do": sentences["What to do"]}
+    for name, text in {**first, "Significant": screen.significance, "Relevant": screen.relevance}.items():
+        st.markdown(f"**{name}:** {words.markdown(text)}")
+    with st.expander("How sure, and how it ran"):
+        for name in ("How sure", "As it ran", "What is measured"):
+            if text := sentences.get(name, ""):
+                st.markdown(f"**{name}:** {words.markdown(text)}")
+        blocks.say(screen.between)
+
+
+def show_costs(screen: Screen) -> None:
+    """What a call costs on both sides."""
+    _html(costs_html(screen))
+
+
+def show_why(screen: Screen, number: int = 0, *, with_costs: bool = False) -> None:
+    """The places that make up the difference, and beside them the code of both sides; nothing where nobody looked.
+    `with_costs`: below them what a call costs."""
+    explained = screen.explained
+    left, right = st.columns([2, 3], gap="large")
+    if explained is not None:
+        with left:
+            blocks.header("Why", anchor=f"why-{number}" if number else "why", within=True)
+            blocks.say(screen.why)
+            if rows := changes(explained):
+                drawn = figures.cause_bars(rows, screen.effect.variant, state.colours())
+                blocks.plot(drawn, figures.cause_text(rows), f"causes {number}")
+        with right:
+            show_diff(explained)
+    if with_costs:
+        with left:
+            show_costs(screen)
+
+
+def show_diff(explained: Explanation) -> None:
+    """The code of both sides that takes time or was edited, with the time of a call beside each line."""
+    if explained.division is None or not (html := diff_html(explained)):
+        return
+    _html(html)
+    kept = "" if has_all_code(explained) else " This run kept the lines with samples alone: others are not shown."
+    blocks.caption(f"Marked: where the two differ. − is only in the old code, + only in the new.{kept}")
 
 
 def _html(text: str) -> None:
     """HTML of ours, in the page's colours."""
     st.html(f'<div style="{css_variables(state.colours())}">{text}</div>')
-
-
-def show_code(screen: Screen) -> None:
-    """The lines of both sides that take time."""
-    explained = screen.explained
-    if explained is None or explained.division is None:
-        return
-    sides = {"baseline": screen.effect.baseline, "variant": screen.effect.variant}
-    _html("".join(code_html(explained, side, name) for side, name in sides.items()))
-    blocks.caption(LINES)
-
-
-def show_causes(screen: Screen, number: int = 0) -> None:
-    """The places that make up the difference."""
-    if screen.explained is not None and (rows := changes(screen.explained)):
-        st.subheader("Where the difference is", anchor=False)
-        blocks.plot(
-            figures.cause_bars(rows, screen.effect.variant, state.colours()),
-            figures.cause_text(rows),
-            f"causes {number}",
-        )
-
-
-def show_spread(screen: Screen, number: int = 0) -> None:
-    """What differs from process to process, what the clock leaves open in one, and the interval."""
-    if screen.spread is not None:
-        with st.expander("How far apart single processes are"):
-            drawn = rounds.lives(screen.spread, screen.effect, state.colours())
-            blocks.plot(drawn, screen.between, f"lives {number}")

@@ -12,19 +12,12 @@ from streamlit.delta_generator import DeltaGenerator
 
 from llama_workbench.harness.machine.environment import one_line
 from llama_workbench.harness.machine.locks import is_held
-from llama_workbench.harness.metrics.memory.metric import MEMORY_SWEEP
-from llama_workbench.harness.metrics.roofline.metric import ROOFLINE
-from llama_workbench.harness.metrics.share.metric import PHASES
 from llama_workbench.harness.report.text import environments_text
 from llama_workbench.harness.store.errors import RunError
-from llama_workbench.harness.store.folder import RunFolder
 
 from .. import state, words
 from ..views import data, entries
 from . import blocks, machines
-
-OF_MODELS = frozenset({"attribution", "breakdown", "memory", "scaling"})
-"""Pages about models alone."""
 
 REFRESH_SECONDS = 5.0
 """Between two looks at runs that are being measured."""
@@ -59,7 +52,7 @@ def open_run(title: str, *, over_machines: bool = False) -> state.Opened | None:
     opened = state.Opened(entry.name, run, stamp)
     if run.manifest.machines and not over_machines:
         st.info("This run is of several machines. What this page shows is in the run of each:", icon=":material/dns:")
-        machines.show_links(opened, {"Where time goes": "breakdown"}.get(title, title.lower()))
+        machines.show_links(opened, title.lower().replace(" ", "_"))
         return None
     return opened
 
@@ -124,35 +117,6 @@ def _readable(listed: Sequence[entries.Entry]) -> tuple[dict[str, entries.Entry]
     return by_name, entries.first_shown(list(by_name.values()))
 
 
-def pages_to_hide() -> frozenset[str]:
-    """The pages, by their files in page_scripts, that have nothing of the run that will be shown."""
-    by_name, first = _readable(state.all_entries())
-    entry = by_name.get(st.query_params.get("run") or "", first)
-    if entry is None or entry.url:  # what is not here yet is fetched by the page, with a word on what is going on
-        return frozenset()
-    try:
-        path = entry.summary.path
-        return without_content(state.read_run(path, entries.stamp_of_run(path)))
-    except RunError:
-        return frozenset()  # the page says what is wrong
-
-
-def without_content(run: data.Run) -> frozenset[str]:
-    """The pages, by their files in page_scripts, that have nothing of this run. Raises RunError."""
-    if run.is_of_functions:
-        return OF_MODELS
-    if run.manifest.machines:
-        return frozenset()  # they lead to the runs of its machines
-    folder, asked = RunFolder(run.path), {*run.dispute.measured_by.get("attribution", ())}
-    asked |= {run.dispute.ladder.claim} if run.dispute.ladder else set()
-    there = {
-        "attribution": any(claim.is_factorial or claim.claim in asked for claim in run.claims),
-        "breakdown": bool(run.profiles) or folder.has(PHASES) or folder.has(ROOFLINE),
-        "memory": bool(run.memory) or folder.has(MEMORY_SWEEP),
-    }
-    return frozenset(page for page, has in there.items() if not has)
-
-
 def _show_run(run: data.Run, place: DeltaGenerator) -> None:
     """One quiet line about the machine; loud only where something is wrong."""
     machine = one_line(run.environment) if run.environment else machines.kinds_of(run)
@@ -162,16 +126,6 @@ def _show_run(run: data.Run, place: DeltaGenerator) -> None:
         st.warning(words.markdown(run.unfinished), icon=":material/hourglass:")
     for line in run.doubts:
         st.warning(words.markdown(line), icon=":material/warning:")
-
-
-def open_models(title: str, what: str) -> state.Opened | None:
-    """The same for a page about models; of a run that compared functions it says that there is nothing to show."""
-    opened = open_run(title)
-    if opened is None or not opened.run.is_of_functions:
-        return opened
-    blocks.info(f"This run compares functions. This page is about {what}, so it has nothing of this run.")
-    blocks.link("compare", "Compare the functions", "compare_arrows", {"run": opened.name})
-    return None
 
 
 def show_first_run(results: Path | str) -> None:

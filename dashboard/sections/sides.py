@@ -19,6 +19,17 @@ from . import blocks
 # -- process by process ------------------------------------------------------------------------------------------------
 
 
+def show_times(opened: state.Opened, effect: Effect) -> None:
+    """Both distributions: the time of a call in each process."""
+    asked = effect.workload, (effect.baseline, effect.variant)
+    if (times := blocks.computed(UNREADABLE, opened, samples.process_times_ns, *asked)) and all(
+        map(len, times.values())
+    ):
+        drawn = round_figures.distributions(times, state.colours())
+        blocks.plot(drawn, round_figures.distributions_text(times), "times")
+        st.caption("A dot is the median time of a call in one process, on this machine. The line is their median.")
+
+
 UNREADABLE = "The processes cannot be shown: the samples of this run cannot be read."
 
 
@@ -48,15 +59,9 @@ def show_rounds(paired: samples.Paired, claim: data.Claim, effect: Effect) -> No
     share = words.percent(paired.invalid_share)
     invalid = f" {share} of the processes had no valid time." if paired.invalid_share else ""
     st.caption(
-        "Each dot is one fresh process, which builds both sides and times them in turn; the dot is the median of "
-        "t_baseline / t_variant over its turns. Above 1 the variant was faster. The grey band is the interval after so "
-        f"many processes, with {words.percent(1 - paired.alpha)} confidence however often one looks. The mark at the "
-        f"right is the result. Dots that wander or jump mean that the machine changed during the run.{invalid}"
-    )
-    blocks.caption(
-        f"Median {paired.metric.replace('_', ' ')} of a call ({paired.clock} clock; this machine only): "
-        f"{effect.baseline} {words.milliseconds(paired.baseline_ns)}, {effect.variant} "
-        f"{words.milliseconds(paired.variant_ns)}."
+        f"A dot is one fresh process, which times both sides in turn ({paired.clock} clock). Grey: the interval so "
+        f"far, with {words.percent(1 - paired.alpha)} confidence however often one looks. Dots that wander or jump: "
+        f"the machine changed during the run.{invalid}"
     )
 
 
@@ -172,8 +177,4 @@ def show_memory(run: data.Run, workload: str, sides: Sequence[str], baseline: st
             f"{kept if 'kept_bytes' in amounts else ''}Counted once, without an interval."
         )
         return
-    st.caption(
-        "Peak transient is the most that one call had allocated at a time, above the weights, after warming up. "
-        "Parameters and caches are counted from their shapes. Each panel has a scale of its own. Counts are exact: "
-        "taken once, without an interval."
-    )
+    st.caption("After warming up; parameters and caches are counted from their shapes. Counted once, exactly.")

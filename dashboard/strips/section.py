@@ -66,7 +66,7 @@ def _mount(
         on_open_change=on_open,
     )
     if (claim := _claim(opened, getattr(shown, "go", None))) is not None:
-        st.switch_page("page_scripts/claim.py", query_params=section.link(opened.name, claim))
+        st.switch_page("page_scripts/comparison.py", query_params=section.link(opened.name, claim))
 
 
 def _claim(opened: state.Opened, index: object) -> data.Claim | None:

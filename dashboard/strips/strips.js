@@ -66,7 +66,7 @@ function verdict(look) {
 // A link to a claim's page: within the app where the mouse just clicks, in a tab of its own where it asks for one.
 function link(app, index, ...children) {
   const made = element("a", "", ...children);
-  made.href = `claim?${new URLSearchParams(app.queries[index])}`;
+  made.href = `comparison?${new URLSearchParams(app.queries[index])}`;
   made.addEventListener("click", (event) => {
     if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
     event.preventDefault();

@@ -168,7 +168,7 @@ def _how_much(claim: data.Claim) -> str:
         return "Nothing was measured, so there is no number."
     known = [effect for effect in known if effect.lower is not None] or known  # one without an interval is no end
     first = known[0]
-    front = _claimed_and_found(claim)
+    front = claimed_and_found(claim)
     subject = first.sides
     if first.unit:
         subject = f"{first.metric} of {first.variant}" if first.variant else first.metric
@@ -189,7 +189,7 @@ def _how_much(claim: data.Claim) -> str:
     return f"{front}{f'{subject}. ' if same else ''}{' '.join(ends)}"
 
 
-def _claimed_and_found(claim: data.Claim) -> str:
+def claimed_and_found(claim: data.Claim) -> str:
     """As "Claimed: 2-3x; measured: at most 1.02x. "; nothing where nothing was claimed."""
     if not claim.claimed:
         return ""

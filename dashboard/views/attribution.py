@@ -19,13 +19,6 @@ SIDES = (ARCHITECTURE, OPERATIONS, TOTAL)
 GROUPS = ("the split", "each factor alone", "two together", "three together", "all four together", "control")
 """Headings of the forest plot, in order."""
 
-SETTLED = {
-    "faster": f"gains more than {MARGIN_PERCENT:g} %",
-    "slower": f"loses more than {MARGIN_PERCENT:g} %",
-    "same": f"changes nothing (within ±{MARGIN_PERCENT:g} %)",
-}
-"""What an effect does, by each verdict that settles it."""
-
 
 @dataclass(frozen=True)
 class Cell:
@@ -128,43 +121,12 @@ def _change(effect: Effect) -> str:
     return f"{low:+.2g} to {high:+.2g} %" if high < 100 else f"{low:+.0f} to {high:+,.0f} %"
 
 
-def sentences(claim: Claim, workload: str, measured: Measured | None) -> list[str]:
-    """What the factorial says on a workload: the total, who has which share of it, what is settled and what is not."""
-    by_name = {effect.factor: effect for effect in claim.effects if effect.workload == workload}
-    lines = []
-    if (total := by_name.get(TOTAL)) is not None:
-        lines.append(f"All new against all old: {words.effect(total)} over {total.rounds} rounds.")
-    if measured is not None and measured.attribution.share is not None:
-        value, low, high = (100 * part for part in measured.attribution.share)
-        lines.append(
-            f"Operations have {100 - value:.0f} % [{100 - high:.0f}, {100 - low:.0f}] of this speed-up, architecture "
-            f"{value:.0f} % [{low:.0f}, {high:.0f}], as parts of its logarithm."
-        )
-    elif measured is not None:
-        lines.append("No share: by these intervals the total may be no gain or a loss, so there is nothing to divide.")
-    for side in (ARCHITECTURE, OPERATIONS):
-        if (effect := by_name.get(side)) is not None:
-            unsettled = "not settled" if effect.verdict == "inconclusive" else effect.verdict
-            meaning = SETTLED.get(effect.verdict) or unsettled
-            lines.append(f"{side.capitalize()}: {words.effect(effect)}, {meaning}.")
-    factors = {name: one for name, one in by_name.items() if ":" not in name and name not in (*SIDES, DUMMY)}
-    settled = [f"{name} {words.effect(one)} ({one.verdict})" for name, one in factors.items() if one.verdict in SETTLED]
-    if settled:
-        lines.append(f"Settled factors: {', '.join(settled)}.")
-    if others := [name for name, one in factors.items() if one.verdict not in SETTLED]:
-        lines.append(f"Factors not settled: {', '.join(others)}.")
-    interactions = {name: one for name, one in by_name.items() if ":" in name}
-    if mixed := [
-        f"{name} {words.effect(one)}" for name, one in interactions.items() if one.verdict in ("faster", "slower")
-    ]:
-        lines.append(f"Effects do not just add up: {', '.join(mixed)}.")
-    elif interactions:
-        same = sum(one.verdict == "same" for one in interactions.values())
-        if same == len(interactions):
-            lines.append(f"Effects just add up: all {same} interactions lie within ±{MARGIN_PERCENT:g} %.")
-        else:
-            lines.append(
-                f"As far as is known effects just add up: {same} of {len(interactions)} interactions lie within "
-                f"±{MARGIN_PERCENT:g} %, the others are inconclusive."
-            )
-    return lines
+def share_sentence(measured: Measured) -> str:
+    """Which part of the speed-up either side has."""
+    if measured.attribution.share is None:
+        return "No share: by these intervals the total may be no gain or a loss, so there is nothing to divide."
+    value, low, high = (100 * part for part in measured.attribution.share)
+    return (
+        f"Operations have {100 - value:.0f} % [{100 - high:.0f}, {100 - low:.0f}] of this speed-up, architecture "
+        f"{value:.0f} % [{low:.0f}, {high:.0f}], as parts of its logarithm."
+    )

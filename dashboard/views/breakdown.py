@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from llama_workbench.harness.claims.published import Portion
 from llama_workbench.harness.metrics.share import shares
@@ -18,6 +18,7 @@ from llama_workbench.variants.phase_map import DENOMINATORS
 
 from .. import words
 from . import data
+from .samples import call_ns
 
 NAMES: Mapping[str, str] = {
     "mask_create": "mask create",
@@ -55,6 +56,10 @@ class PhaseShare:
     def name(self) -> str:
         """The phase in words."""
         return NAMES.get(self.phase, self.phase)
+
+    def at(self, percent: float) -> float:
+        """The milliseconds of another share of the same whole."""
+        return self.ms * percent / self.percent if self.percent else 0.0
 
     @property
     def grade(self) -> str:
@@ -118,8 +123,27 @@ def breakdown(phases: Phases, workload: str, variant: str, of: str, alpha: float
 
 
 def breakdown_of(run: data.Run, phases: Phases, workload: str, variant: str, of: str) -> Breakdown:
-    """The same at the run's own error rate."""
-    return breakdown(phases, workload, variant, of, run.alpha)
+    """The same at the run's own error rate. Milliseconds are parts of the time of a call in the rounds, where it was
+    timed there: with timestamps between the phases it takes longer."""
+    measured = breakdown(phases, workload, variant, of, run.alpha)
+    marked = breakdown(phases, workload, variant, "forward", run.alpha).ms
+    ns = call_ns(run, workload, variant)
+    if ns is None or not marked:
+        return measured
+    return replace(measured, shares=tuple(replace(each, ms=each.ms * ns / 1e6 / marked) for each in measured.shares))
+
+
+def differences(before: Breakdown, after: Breakdown) -> list[tuple[str, float, float, float, float, float]]:
+    """Phase, milliseconds of both, the second less the first, and its ends; the largest difference first."""
+    nothing = PhaseShare("", 0.0, 0.0, 0.0, 0.0)
+    sides = [{share.phase: share for share in side.shares} for side in (before, after)]
+    rows = []
+    for phase in dict.fromkeys([*sides[0], *sides[1]]):
+        one, other = (side.get(phase, nothing) for side in sides)
+        low = other.at(other.low) - one.at(one.high)
+        high = other.at(other.high) - one.at(one.low)
+        rows.append((NAMES.get(phase, phase), one.ms, other.ms, other.ms - one.ms, low, high))
+    return sorted(rows, key=lambda row: -abs(row[3]))
 
 
 def part(phases: Phases, workload: str, variant: str, of: Sequence[str], whole: str, alpha: float) -> str:

@@ -23,11 +23,13 @@ from llama_workbench.harness.evidence.effect import UNSTABLE
 from llama_workbench.harness.evidence.evidence import Evidence, evidence_from_manifest
 from llama_workbench.harness.judge.verdicts import judge_ad_hoc
 from llama_workbench.harness.metrics.attribution import GRID, METRIC, Grid, attribute
+from llama_workbench.harness.metrics.base import Judged
 from llama_workbench.harness.report.causes import explanations_in
 from llama_workbench.harness.report.comparison import Screen, screens
 from llama_workbench.harness.spec.comparison import Comparison, Metric
+from llama_workbench.harness.spec.regions import SECOND_MARGIN_PERCENT
 from llama_workbench.harness.spec.table import Table
-from llama_workbench.harness.spec.words import Cause
+from llama_workbench.harness.spec.words import Cause, Word
 from llama_workbench.harness.stats.confidence import Interval, LookPlan, running_bounds, running_interval
 from llama_workbench.harness.stats.samples import Clock, call_times_ns
 from llama_workbench.harness.store.errors import RunError
@@ -102,7 +104,7 @@ class Paired:
 
     ratios: one a process. estimates: their running mean, geometric, held inside the interval. lows, highs: the interval
     after each process, 0 and infinity while there are too few. effect: the interval after the last, at 1 - `alpha`.
-    baseline_ns, variant_ns: typical time of a call. invalid_share: of the processes that were left out.
+    baseline_ns: typical time of a call of the baseline. invalid_share: of the processes that were left out.
     """
 
     effect: Effect
@@ -114,16 +116,15 @@ class Paired:
     lows: NDArray[np.float64]
     highs: NDArray[np.float64]
     baseline_ns: float | None
-    variant_ns: float | None
     invalid_share: float
 
 
 @dataclass(frozen=True)
 class Versus:
-    """Two variants on every workload that has both, judged like `--compare`; rounds by workload."""
+    """Two variants on every workload that has both, judged like `--compare`, where a claim asked with its interval."""
 
     claim: data.Claim
-    rounds: Mapping[str, Paired]
+    screens: tuple[Screen, ...]
 
 
 def pair(
@@ -149,12 +150,68 @@ def versus(run: data.Run, baseline: str, variant: str) -> Versus:
     # Who was excluded from a workload, or took part in other rounds or another pass only, was not timed against it.
     measured = {name: (baseline, variant) for name in whole.measured if name in shared}
     evidence = replace(whole, measured=measured)
-    verdict = judge_ad_hoc(evidence, baseline=baseline, variant=variant)
-    rounds = {
-        effect.workload: _paired(evidence, Comparison(effect.workload, variant, baseline), effect.plan(verdict.alpha))
-        for effect in verdict.effects
+    claim = data.claim_of(judge_ad_hoc(evidence, baseline=baseline, variant=variant), Definition(), run.names)
+    asked = {effect.workload: effect for each in claims_of(run, baseline, variant)[::-1] for effect in each.effects}
+    effects = tuple(_as_asked(effect, asked.get(effect.workload), baseline, variant) for effect in claim.effects)
+    if effects != claim.effects:
+        judged = Judged.of_all(effects)
+        claim = replace(claim, effects=effects, verdict=judged.verdict, reason=judged.reason, cause=judged.cause)
+    return Versus(claim, tuple(screens(RunFolder(run.path), [claim], evidence)))
+
+
+def claims_of(run: data.Run, baseline: str, variant: str) -> list[data.Claim]:
+    """The claims on how much faster one of two sides is than the other."""
+    return [
+        claim
+        for claim in run.claims
+        if claim.kind == "time"
+        and claim.time == "time"
+        and any((effect.variant, effect.baseline) == (variant, baseline) for effect in claim.effects)
+    ]
+
+
+def _as_asked(effect: Effect, asked: Effect | None, baseline: str, variant: str) -> Effect:
+    """An effect with the interval that was judged where a claim asks for the same: the rounds have one, not two."""
+    if asked is None or (asked.variant, asked.baseline) != (variant, baseline) or asked.verdict is Word.NOT_EVIDENCE:
+        return effect
+    within = asked.low >= (1 + SECOND_MARGIN_PERCENT / 100) ** -1 and asked.high <= 1 + SECOND_MARGIN_PERCENT / 100
+    word = Word.FASTER if asked.low > 1 else Word.SLOWER if asked.high < 1 else Word.SAME if within else None
+    settled = word if word and not asked.cause.is_doubtful else Word.INCONCLUSIVE
+    return replace(asked, verdict=settled, reason="", cause=asked.cause if asked.cause.is_doubtful else Cause.NONE)
+
+
+def process_times_ns(run: data.Run, workload: str, sides: Collection[str]) -> dict[str, NDArray[np.float64]]:
+    """The median time of a call in each process, by side."""
+    calls = np.exp(read_evidence(run, sides).times(workload, *sides).logs)
+    known = [[life[np.isfinite(life)] for life in calls[:, :, place]] for place in range(len(sides))]
+    return {
+        side: np.array([np.median(life) for life in lives if life.size])
+        for side, lives in zip(sides, known, strict=True)
     }
-    return Versus(data.claim_of(verdict, Definition(), run.names), rounds)
+
+
+def call_ns(run: data.Run, workload: str, variant: str) -> float | None:
+    """The time of a call in the rounds, as every page tells it: that of the workload's baseline, and of another
+    variant what its ratio makes of that. None where the two shared no rounds, or these cannot be read."""
+    try:
+        return _call_ns(run, workload, variant)
+    except (RunError, ValueError):
+        return None
+
+
+def _call_ns(run: data.Run, workload: str, variant: str) -> float | None:
+    baseline = data.experiment(run, workload).baseline or ""
+    names = {name for group in timed_together(run).get(workload, ()) if variant in group for name in group}
+    asked = [effect.variant for claim in run.claims for effect in claim.effects if effect.workload == workload]
+    others = (name for name in [*asked, *sorted(names)] if name in names and name != baseline)
+    other = next(others, "") if variant == baseline else variant
+    if baseline not in names or not other:
+        return None
+    evidence = read_evidence(run, (baseline, other))
+    apart = evidence.differences(Comparison(workload, other, baseline))
+    effect, _ = timing(run, evidence, workload, other, baseline)
+    ns = apart.call_baseline_ns if variant == baseline else apart.call_baseline_ns / (effect.value or math.nan)
+    return ns if ns > 0 and math.isfinite(ns) else None
 
 
 def _paired(evidence: Evidence, comparison: Comparison, plan: LookPlan) -> Paired:
@@ -162,8 +219,7 @@ def _paired(evidence: Evidence, comparison: Comparison, plan: LookPlan) -> Paire
     lows, highs = running_bounds(measured.values, plan) if len(measured.values) else (np.empty(0), np.empty(0))
     means = np.cumsum(measured.values) / np.arange(1, len(measured.values) + 1)
     interval = running_interval(measured.values, plan)
-    typical_ns = (measured.call_baseline_ns, measured.call_baseline_ns / math.exp(interval.centre))  # so they fit it
-    baseline_ns, variant_ns = (ns if ns > 0 and math.isfinite(ns) else None for ns in typical_ns)
+    ns = measured.call_baseline_ns
     sides = {name: getattr(comparison, name) for name in ("workload", "variant", "baseline")}
     return Paired(
         effect=data.unasked(interval, **sides),
@@ -174,8 +230,7 @@ def _paired(evidence: Evidence, comparison: Comparison, plan: LookPlan) -> Paire
         estimates=np.exp(np.minimum(np.maximum(means, lows), np.maximum(highs, lows))),
         lows=np.exp(lows),
         highs=np.exp(highs),
-        baseline_ns=baseline_ns,
-        variant_ns=variant_ns,
+        baseline_ns=ns if ns > 0 and math.isfinite(ns) else None,
         invalid_share=measured.invalid_share,
     )
 

@@ -6,7 +6,7 @@ verdicts.json + workloads of run.json --all_series--> Series --sweep--> where it
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, get_args
@@ -166,52 +166,6 @@ def _interval(effect: Effect) -> Interval:
         n=effect.rounds,
         unstable=doubtful,
     )
-
-
-def side(effect: Effect) -> Literal["faster", "slower", "open"]:
-    """Whether the variant is faster or slower; "open" where the interval holds 1, or counts for nothing."""
-    interval = _interval(effect)
-    if interval.unstable:
-        return "open"
-    return "faster" if interval.low > 0 else "slower" if interval.high < 0 else "open"
-
-
-def sentence(series: Series) -> str:
-    """What the points say: "A takes longer than B: at width 256 by 28 % [9.7, 46], at 512 by 10 % [8.9, 12]." and the
-    sizes at which these rounds cannot tell."""
-    longer: dict[tuple[str, str], list[str]] = {}
-    unknown: list[str] = []
-    for at, effect in series.effects.items():
-        size, answer = f"{at:,.0f}", side(effect)
-        ends = [end for end in (effect.lower, effect.value, effect.upper) if end]
-        if answer == "faster":
-            longer.setdefault((series.baseline, series.variant), []).append(f"{size} {_longer(ends)}")
-        elif answer == "slower":
-            ends = [1 / end for end in ends[::-1]]
-            longer.setdefault((series.variant, series.baseline), []).append(f"{size} {_longer(ends)}")
-        else:
-            unknown.append(size)
-    sentences = [
-        f"{more} takes longer than {less}: at {series.axis} {', at '.join(sizes)}"
-        for (more, less), sizes in longer.items()
-    ]
-    if unknown:
-        sides = f"{series.variant} and {series.baseline}"
-        sentences.append(
-            f"At {series.axis} {words.listing(unknown)} these rounds cannot tell which of {sides} is faster"
-        )
-    return f"{'. '.join(sentences)}."
-
-
-def _longer(ends: Sequence[float]) -> str:
-    """Low, middle and high of a ratio above 1 in words."""
-    if len(ends) < 3:
-        return "by an amount that is still open at one end"
-    if ends[1] >= 2:
-        low, middle, high = (f"{end:,.3g}" if end < 1000 else f"{end:,.0f}" for end in ends)
-        return f"by a factor of {middle} [{low}, {high}]"
-    low, middle, high = (f"{100 * (end - 1):.2g}" if end < 2 else f"{100 * (end - 1):.0f}" for end in ends)
-    return f"by {middle} % [{low}, {high}]"
 
 
 def crossing_sentence(series: Series) -> str:

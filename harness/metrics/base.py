@@ -81,7 +81,7 @@ class Metric(ABC, Generic[H]):
     `names`: the words for `metric = ...` in a claim. `files`: what its pass writes and verdicts are computed from.
     `files_beside`: what it writes besides, for pages. `title`, `does`: its pass in a word, and what that does; empty
     where rounds of timing are all it needs. `needs_cache`: whether its pass writes into the cache. `about`: what a
-    claim of this metric is about, in a sentence. `page`: of the dashboard, which shows it. `inside`: what of it was
+    claim of this metric is about, in a sentence. `page`: the part of Explore with it. `inside`: what of it was
     timed and can be looked into. `is_exact`: its values are counted or tried. `looks_once`: the number of rounds was
     fixed beforehand. `intervals_at_once`: how many intervals one answer needs; they share alpha. `has_confidence`:
     whether its intervals hold with a known probability; else they are bounds from experience. `beside_times`: what its

@@ -194,7 +194,7 @@ class ScalingMetric(Metric[ScalingHypothesis]):
 
     names = ("trend",)
     about = "How the gain rises from the smallest to the largest workload, and the gain at each of them."
-    page = "scaling"
+    page = "sizes"
     inside = "workloads"
     hypothesis = ScalingHypothesis
 

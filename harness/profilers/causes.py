@@ -47,7 +47,8 @@ LEAST_CALLS, MOST_SECONDS = 6, 10.0
 LEAST_SHARE = 0.0005
 """A line with less of a side's samples is not kept by itself."""
 
-MOST_TEXT = 160  # characters of a line of code
+MOST_TEXT, MOST_LINES = 160, 200
+"""Characters of a line of code; lines of a function."""
 
 SIDES = ("baseline", "variant")
 
@@ -57,6 +58,8 @@ _DISPATCH = "torch/nn/modules/module.py"
 _HARNESS = ("harness/", "<")
 _NOT_OWN = ("stdlib/", "torch/", "site-packages/numpy/")
 """Whose time is that of the line that calls them, unless one of theirs is what is compared."""
+
+_LIBRARIES = ("stdlib/", "torch/", "site-packages/")
 
 _LOOP = ("stdlib/asyncio/", "stdlib/selectors.py")
 
@@ -81,6 +84,16 @@ class SampledLine(Shape):
     runs: Annotated[Count | None, says("how often the line runs in one call; null: not counted")] = None
 
 
+class FunctionCode(Shape):
+    """The code of a function that a side ran, other than of libraries."""
+
+    side: Annotated[Text, says("baseline or variant")]
+    function: Annotated[Text, says("with its class, as in its file")]
+    file: Annotated[Text, says("where it stands")]
+    line: Annotated[Count, says("its first line")]
+    code: Annotated[list[Text], says("its lines")]
+
+
 class SampledPair(Shape):
     """Where both sides of a comparison spend their time."""
 
@@ -91,6 +104,7 @@ class SampledPair(Shape):
     roots: Annotated[dict[Text, Text], says("side → the function that is compared")] = {}
     samples: Annotated[dict[Text, list[Count]], says("side → all of its samples, in each process")] = {}
     lines: Annotated[list[SampledLine], says("lines with samples")] = []
+    code: Annotated[list[FunctionCode], says("of the functions that have samples or call one that has")] = []
     seconds: Annotated[Amount, says("that looking took")] = 0.0
     reason: Annotated[Text | None, says("why there are none")] = None
 
@@ -301,7 +315,24 @@ class _Reader:
             }
             for side, way, below in kept
         ]
-        return {"roots": self.roots, "samples": totals, "lines": lines}
+        reached = dict.fromkeys((side, frame) for side, way, _ in kept for frame in way if frame[1])
+        code: list[dict[str, Any]] = []
+        for at in reached:
+            if (function := self._code(*at)) is not None and function not in code:
+                code.append(function)
+        return {"roots": self.roots, "samples": totals, "lines": lines, "code": code}
+
+    def _code(self, side: str, frame: Frame) -> dict[str, Any] | None:
+        """The function of a frame as causes.json has it; None of a library's, and outside of any."""
+        file, line = frame
+        path, function = self.paths[side, file], self._function(side, frame)
+        spans = [(begin, end) for begin, end, name in _functions(path) if name == function and begin <= line <= end]
+        if file.startswith(_LIBRARIES) or not spans:
+            return None
+        begin, end = spans[0]
+        lines = linecache.getlines(path)[begin - 1 : min(end, begin + MOST_LINES - 1)]
+        code = [text.rstrip()[:MOST_TEXT] for text in lines]
+        return {"side": side, "function": function, "file": file, "line": begin, "code": code}
 
     def _shown(self, side: str, frame: Frame) -> str:
         return f"{self._function(side, frame)} ({frame[0]}:{frame[1]})"

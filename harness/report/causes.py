@@ -280,7 +280,9 @@ class Explanation:
         for here, there in both:
             if (here.runs or 0) > OFTEN * (there.runs or 0) and self._is_part_of(here, first.row.ns):
                 runs = f"line {_quoted(here)} runs {_times(here.runs or 0)} a call in {names[slow]}"
-                return f"{runs}, line {_quoted(there)} {_times(there.runs or 0)} in {names[fast]}"
+                new = min(there_alone, key=lambda line: line.line, default=None)  # such as a guard that returns early
+                before = f"; {names[slow]} has no line {_quoted(new)}" if new else ""
+                return f"{runs}, line {_quoted(there)} {_times(there.runs or 0)} in {names[fast]}{before}"
         proven = next(((here, there) for here, there in both if self._is_proven_longer(here.text, first)), None)
         return self._takes_longer(*proven, names[slow], names[fast]) if proven else ""
 

@@ -1,12 +1,14 @@
-"""The lines of both sides of a comparison that take time."""
+"""The lines of both sides of a comparison that take time, side by side and as a diff."""
 
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 
-from ..profilers.causes import SampledLine
-from .causes import Explanation
+from ..profilers.causes import SIDES, SampledLine
+from .causes import LEAST_OF_CAUSE, Explanation
 from .text import unit_of
 
 
@@ -59,6 +61,128 @@ def code_of(explained: Explanation, side: str) -> list[CodeLine]:
         CodeLine(p.function, p.file, p.line, p.text, share * call_ns, p.runs, (p.file, p.line, p.function) in causes)
         for p, share in sorted(shares, key=order)
     ]
+
+
+# -- both sides as a diff ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DiffLine:
+    """A line of a function on both sides, or on one. mark: "-" of the baseline alone, "+" of the variant alone.
+
+    ns: time of a call there, of the baseline and of the variant; None on a side that does not have the line.
+    is_cause: whether it is where the two sides differ: an edit of such a function, or of one without edits a line
+    whose time changed.
+    """
+
+    mark: str
+    text: str
+    numbers: tuple[int | None, int | None]
+    ns: tuple[float | None, float | None]
+    is_cause: bool
+
+
+@dataclass(frozen=True)
+class FunctionDiff:
+    """The code of a function of both sides; of the two that are compared both names."""
+
+    name: str
+    lines: tuple[DiffLine, ...]
+
+    @property
+    def is_edited(self) -> bool:
+        """Whether the two sides have different lines."""
+        return any(line.mark != " " for line in self.lines)
+
+
+@dataclass(frozen=True)
+class _Line:
+    number: int
+    text: str
+    ns: float
+
+
+def has_all_code(explained: Explanation) -> bool:
+    """Whether the run kept whole functions, and not their lines with samples alone."""
+    return {each.side for each in explained.sampled.code} == {*SIDES}
+
+
+def diff_of(explained: Explanation) -> list[FunctionDiff]:
+    """Functions that take time or were edited, matched by name; those first in which the sides are proven to differ.
+
+    Older runs kept only the lines with samples: what is not there may be there and take no time.
+    """
+    sides = [_functions(explained, side) for side in SIDES]
+    changed: dict[str, float] = {}
+    for cause in explained.causes:
+        for line in cause.lines:
+            changed.setdefault(_matched(explained, line.side, line.function), cause.row.ns)
+    diffs: list[tuple[bool, float, FunctionDiff]] = []
+    for name in dict.fromkeys([*changed, *sides[0], *sides[1]]):
+        before, after = (side.get(name, {}) for side in sides)
+        lines = _diff(before, after, changed.get(name))
+        most = max((sum(line.ns for line in side.values()) for side in (before, after)), default=0.0)
+        diff = FunctionDiff(name, tuple(lines))
+        if lines and (name in changed or (diff.is_edited and has_all_code(explained))):
+            diffs.append((name not in changed, -most, diff))
+    return [diff for _, _, diff in sorted(diffs, key=lambda each: each[:2])]
+
+
+def _matched(explained: Explanation, side: str, function: str) -> str:
+    """The name by which the functions of both sides are one."""
+    roots = explained.sampled.roots
+    if function != roots.get(side):
+        return function
+    return " and ".join(dict.fromkeys(roots.get(each, function) for each in SIDES))
+
+
+def _functions(explained: Explanation, side: str) -> dict[str, dict[int, _Line]]:
+    """The lines of each function of a side by number: all that the run kept, with the time of those that were seen."""
+    sampled = explained.sampled
+    functions: dict[str, dict[int, _Line]] = {}
+    for function in sampled.code:
+        if function.side == side:
+            lines = functions.setdefault(_matched(explained, side, function.function), {})
+            kept = enumerate(textwrap.dedent("\n".join(function.code)).splitlines(), function.line)
+            lines |= {number: _Line(number, text, 0.0) for number, text in kept}
+    unit_ns = sampled.call_ns[side] / sum(sampled.samples[side])
+    for line in sampled.lines:
+        if line.side == side and line.line:
+            lines = functions.setdefault(_matched(explained, side, line.function), {})
+            have = lines.get(line.line, _Line(line.line, line.text, 0.0))
+            lines[line.line] = _Line(line.line, have.text, have.ns + unit_ns * sum(line.samples))
+    if not has_all_code(explained):
+        least = LEAST_OF_CALL * sampled.call_ns[side]
+        functions = {name: {at: each for at, each in of.items() if each.ns >= least} for name, of in functions.items()}
+    return functions
+
+
+def _diff(before: Mapping[int, _Line], after: Mapping[int, _Line], changed_ns: float | None) -> list[DiffLine]:
+    """changed_ns: by how much the function's own time differs, where that is proven."""
+    old, new = ([side[number] for number in sorted(side)] for side in (before, after))
+    matcher = SequenceMatcher(None, [line.text.strip() for line in old], [line.text.strip() for line in new], False)
+    pairs: list[tuple[_Line | None, _Line | None]] = []
+    for tag, i, j, k, m in matcher.get_opcodes():
+        if tag == "equal":
+            pairs += zip(old[i:j], new[k:m], strict=True)
+        else:
+            pairs += [(line, None) for line in old[i:j]] + [(None, line) for line in new[k:m]]
+    edited = any(one is None or other is None for one, other in pairs)
+    return [_diff_line(*pair, edited, changed_ns) for pair in pairs]
+
+
+def _diff_line(one: _Line | None, other: _Line | None, edited: bool, changed_ns: float | None) -> DiffLine:
+    apart = abs((one.ns if one else 0.0) - (other.ns if other else 0.0))
+    moved = changed_ns is not None and apart >= LEAST_OF_CAUSE * abs(changed_ns)
+    alone = one is None or other is None
+    shown = other or one
+    return DiffLine(
+        mark="+" if one is None else "-" if other is None else " ",
+        text=shown.text if shown else "",
+        numbers=(one.number if one else None, other.number if other else None),
+        ns=(one.ns if one else None, other.ns if other else None),
+        is_cause=changed_ns is not None and (alone if edited else moved),
+    )
 
 
 LINES = (

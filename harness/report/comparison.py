@@ -150,6 +150,41 @@ class Screen:
         return self.way in (Word.FASTER, Word.SLOWER)
 
     @property
+    def is_known(self) -> bool:
+        """Whether it is known which side is faster, or that neither is."""
+        return self.way in (Word.FASTER, Word.SLOWER, Word.SAME)
+
+    @property
+    def significance(self) -> str:
+        """Whether there is any difference, however small."""
+        if self.is_doubtful or self._ends is None:
+            return "Not known."
+        sure, apart = f"{100 * (1 - self.alpha):.4g} %", self._ends[0] > 1 or self._ends[1] < 1
+        return f"Yes: the {sure} interval leaves out 1." if apart else f"No: the {sure} interval has 1 in it."
+
+    @property
+    def relevance(self) -> str:
+        """Whether the difference is large enough to matter, against the margin within which two times are the same."""
+        if self.is_doubtful or self._ends is None:
+            return "Not known."
+        logs = [abs(math.log(end)) for end in self._ends]
+        least, most = (0.0 if self._ends[0] <= 1 <= self._ends[1] else min(logs)), max(logs)
+        percents = (100 * math.expm1(end) for end in (least, most))
+        low, high = (f"{percent:.2g}" if percent < 99.5 else f"{percent:,.0f}" for percent in percents)
+        margin = f"up to {100 * (SAME_WITHIN - 1):.0f} % counts as the same"
+        if most <= math.log(SAME_WITHIN):
+            return f"No: at most {high} %; {margin}."
+        return (
+            f"Yes: at least {low} %." if least > math.log(SAME_WITHIN) else f"Not known: {low} to {high} %; {margin}."
+        )
+
+    @property
+    def _ends(self) -> tuple[float, float] | None:
+        """Of the interval; None where it is open."""
+        effect = self.effect
+        return (effect.low, effect.high) if effect.low > 0 and math.isfinite(effect.high) else None
+
+    @property
     def headline(self) -> str:
         """Who is faster and by how much, in one sentence with the times of a call."""
         variant, baseline = self.effect.variant, self.effect.baseline

@@ -234,7 +234,7 @@ class RooflineMetric(IntervalMetric[RooflineHypothesis]):
 
     names = ("roofline",)
     about = "The roofline fraction: how much of this machine's measured peak a call reaches."
-    page = "breakdown"
+    page = "time"
     hypothesis = RooflineHypothesis
     files = (ROOFLINE,)
     title = "roofline"

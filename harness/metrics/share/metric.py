@@ -101,7 +101,7 @@ class ShareMetric(IntervalMetric[ShareHypothesis]):
 
     names = ("share",)
     about = "The share of the time: marked calls were timed phase by phase, beside unmarked ones."
-    page = "breakdown"
+    page = "time"
     hypothesis = ShareHypothesis
     files = (PHASES, PHASE_FACTS)
     title = "time breakdown"

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from llama_workbench.dashboard import state, words
-from llama_workbench.dashboard.figures import memory as figures
-from llama_workbench.dashboard.sections import blocks, head, named
-from llama_workbench.dashboard.views import data, memory, outcomes, samples
-from llama_workbench.dashboard.views.variants import card
 from llama_workbench.harness.report.text import ratio_text
 from llama_workbench.harness.store.errors import RunError
+
+from .. import state, words
+from ..figures import memory as figures
+from ..views import data, memory, outcomes, samples
+from ..views.variants import card
+from . import blocks, named, sides
 
 
 def read_tradeoff(run: data.Run, workload: str, field: str) -> tuple[list[memory.Spot], dict[str, str], str]:
@@ -29,9 +30,10 @@ def is_part(run: data.Run, workload: str) -> bool:
     return data.experiment(run, workload).workload.kind == "component"
 
 
-def main() -> None:
-    opened = head.open_models("Memory", "models: what their caches hold")
-    if opened is None:
+def show(opened: state.Opened) -> None:
+    """Of functions the bars of both sides; of models time against memory, and what caching policies hold."""
+    if opened.run.is_of_functions:
+        show_functions(opened)
         return
     policies = blocks.computed("The sweeps cannot be shown.", opened, memory.read_policies) or []
     profiled = [workload for workload, _ in opened.run.memory]
@@ -48,6 +50,17 @@ def main() -> None:
         show_policies(here)
     else:
         blocks.missing("sweep over the number of lengths here", opened.run.dispute.command("memory_sweep"))
+
+
+def show_functions(opened: state.Opened) -> None:
+    """What a call of each function takes on one input."""
+    run = opened.run
+    if not run.memory:
+        blocks.missing("memory measurements", outcomes.with_profile(run, ""))
+        return
+    workload = named.choose_workload(run, list(dict.fromkeys(workload for workload, _ in run.memory)))
+    names = [name for where, name in run.memory if where == workload]
+    sides.show_memory(run, workload, names, data.experiment(run, workload).baseline or names[0])
 
 
 def show_tradeoff(opened: state.Opened, workload: str) -> None:
@@ -178,6 +191,3 @@ def _policy_row(policy: memory.Policy) -> dict[str, object]:
         "together, of the weights": total.removesuffix(" of the weights"),
         "weights": words.size(policy.row.weights_bytes),
     }
-
-
-main()

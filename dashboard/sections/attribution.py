@@ -6,18 +6,17 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from llama_workbench.dashboard import state, words
-from llama_workbench.dashboard.sections import blocks, head, named
-from llama_workbench.dashboard.sections import claim as section
-from llama_workbench.dashboard.views import attribution, data, outcomes, samples
 from llama_workbench.harness.metrics.attribution import DUMMY, MARGIN_PERCENT
 from llama_workbench.harness.report.ladder import ladder_headings, ladder_of, ladder_rows
 
+from .. import state, words
+from ..views import attribution, data, outcomes, samples
+from . import blocks, named
+from . import claim as section
 
-def main() -> None:
-    opened = head.open_models("Attribution", "models: what a speed-up of one is due to")
-    if opened is None:
-        return
+
+def show(opened: state.Opened) -> None:
+    """What the grids of the run say, and what is left to gain."""
     claims = [claim for claim in opened.run.claims if claim.is_factorial]
     if not claims and show_ladder(opened.run):
         return
@@ -36,10 +35,8 @@ def main() -> None:
     lost = "The cells cannot be shown; what was judged is below."
     measured = blocks.computed(lost, opened, samples.read_grid, workload, asked[0].alpha)
     named.show_cards(opened.run, [], [workload])
-    with st.container(border=True, gap="xsmall"):
-        st.markdown(f"**On {words.markdown(opened.run.named(workload))}**")
-        for sentence in attribution.sentences(asked[0], workload, measured):
-            st.text(sentence)
+    if measured is not None:
+        st.text(f"On {opened.run.named(workload)}: {attribution.share_sentence(measured)}")
     show_effects(opened.run, asked[0], workload, measured)
     if measured is not None:
         show_cells(measured, opened.run.named(workload))
@@ -126,6 +123,3 @@ def show_cells(measured: attribution.Measured, workload: str) -> None:
         f"with all {len(measured.cells)} cells. Cells are shown, not judged: the effects above use all of them at "
         "once, and their intervals are narrower."
     )
-
-
-main()

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import streamlit as st
 
-from llama_workbench.dashboard import state, words
-from llama_workbench.dashboard.figures import scaling as figures
-from llama_workbench.dashboard.sections import blocks, head, named
-from llama_workbench.dashboard.views import data, scaling
+from .. import state, words
+from ..figures import scaling as figures
+from ..views import data, scaling
+from . import blocks, named
 
 
-def main() -> None:
-    opened = head.open_models(
-        "Scaling", "models: how an effect changes with their width and with the length of the text"
-    )
-    if opened is None:
-        return
+def show(opened: state.Opened) -> None:
+    """Every effect that was measured at several sizes, one at a time."""
     by_sides = scaling.all_series(opened.run)
     if not by_sides:
         blocks.missing(
@@ -53,7 +49,6 @@ def _most_points(by_sides: dict[scaling.Sides, list[scaling.Series]]) -> str:
 
 def _show(opened: state.Opened, series: scaling.Series) -> None:
     run = opened.run
-    blocks.say(scaling.sentence(series))
     blocks.say(scaling.crossing_sentence(series))
     if series.axis == "width":
         blocks.say("Models of different width may also differ in their number of layers.")
@@ -89,6 +84,3 @@ def _ratio_caption(run: data.Run, series: scaling.Series) -> str:
         f"{region}. {grey}. Line: equally fast. Filled: the whole interval lies inside the claimed range or "
         f"outside; hollow: not settled. A dot alone has too few rounds for an interval.{crosses}"
     )
-
-
-main()

@@ -1,4 +1,4 @@
-"""Where time goes: shares of a forward by phase and length, beside the dispute's own, and the flamegraph."""
+"""Where time goes: shares of a forward by phase and length, beside the dispute's own, and the machine's roof."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from llama_workbench.dashboard import state, words
-from llama_workbench.dashboard.flames import section as flames
-from llama_workbench.dashboard.sections import blocks, head, named, published
-from llama_workbench.dashboard.sections.sides import show_phase_bars
-from llama_workbench.dashboard.views import breakdown, data, masks
 from llama_workbench.harness.metrics.roofline.metric import ROOFLINE, Estimate, Reached, all_reached
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.variants.phase_map import DENOMINATORS, MEANING
+
+from .. import state, words
+from ..views import breakdown, data, masks
+from . import blocks, named, published
+from .sides import show_phase_bars
 
 SHARED = {  # what the bars are shares of, by the key of DENOMINATORS
     "forward": "the whole forward",
@@ -25,10 +25,8 @@ SHARED = {  # what the bars are shares of, by the key of DENOMINATORS
 }
 
 
-def main() -> None:
-    opened = head.open_models("Where time goes", "models: which phase of a call takes how much time")
-    if opened is None:
-        return
+def show(opened: state.Opened) -> None:
+    """Time by phase, what the machine could do, and the times that the dispute published."""
     phases = state.computed(opened, breakdown.read)
     for problem in phases.problems:
         blocks.warn(f"Left out: {problem}")
@@ -101,7 +99,7 @@ def _other(_: str) -> dict[str, str]:
 def show_workload(
     opened: state.Opened, phases: breakdown.Phases, rows: Sequence[tuple[str, breakdown.Breakdown]]
 ) -> None:
-    """One length in numbers, beside the dispute's table and rules, and its flamegraph."""
+    """One length in numbers, against another variant, and beside the dispute's table and rules."""
     run = opened.run
     names = [one.workload for _, one in rows]
     profiled = next((name for name in names if (name, rows[0][1].variant) in run.profiles), None)
@@ -109,10 +107,33 @@ def show_workload(
     workload = named.choose_workload(run, names, "Look inside", default=profiled or theirs)
     chosen = next(one for _, one in rows if one.workload == workload)
     show_table(chosen, run)
+    show_difference(opened, phases, chosen)
     published.show_shares(opened, phases, chosen)
     published.show_decisions(opened, phases, workload)
-    blocks.header("Flamegraph", anchor="flamegraph")
-    flames.show(opened, workload, [chosen.variant], chosen.variant)
+
+
+def show_difference(opened: state.Opened, phases: breakdown.Phases, chosen: breakdown.Breakdown) -> None:
+    """Phase by phase, what another variant takes more or less; nothing where no other was timed by phase here."""
+    others = [name for workload, name in phases.measured if workload == chosen.workload and name != chosen.variant]
+    if not others:
+        return
+    other = state.choose("Against", others, "against")
+    asked = chosen.workload, other, chosen.of
+    try:
+        beside = state.computed(opened, breakdown.breakdown_of, *asked, _given=(phases,))
+    except ValueError as error:
+        st.text(str(error))
+        return
+    rows = [
+        {"phase": name, other: before, chosen.variant: after, "difference": value, "low": low, "high": high}
+        for name, before, after, value, low, high in breakdown.differences(beside, chosen)
+    ]
+    formats = dict.fromkeys((other, chosen.variant), "%.4g ms") | dict.fromkeys(
+        ("difference", "low", "high"), "%+.3g ms"
+    )
+    blocks.table(rows, f"Time by phase of {chosen.variant} less that of {other}, the largest difference first", formats)
+    sure = words.percent(1 - opened.run.alpha)
+    blocks.caption(f"An end holds wherever both shares' {sure} intervals do.")
 
 
 def show_table(chosen: breakdown.Breakdown, run: data.Run) -> None:
@@ -140,8 +161,8 @@ def show_table(chosen: breakdown.Breakdown, run: data.Run) -> None:
         f"{chosen.rounds} rounds. Each interval is a t interval over them and holds with {sure} "
         f"confidence for itself. Levels are {levels}critical above 10 %, moderate from 5 to "
         "10 %, minor below 5 %. Where an interval lies on both sides, both are named. Clock: "
-        f"{chosen.clock or 'not recorded'}. Milliseconds are of calls with timestamps between the phases; such a call "
-        f"took {cost} of the time of one without."
+        f"{chosen.clock or 'not recorded'}. Milliseconds are parts of a call in the rounds; with timestamps between "
+        f"the phases a call took {cost} of that."
     )
 
 
@@ -195,6 +216,3 @@ def show_roofline(opened: state.Opened) -> None:
 def roofline_text(estimate: Estimate, unit: str) -> str:
     ends = [f"{end:.3g}" if 0 < end < math.inf else "open" for end in (estimate.low, estimate.high)]
     return f"{estimate.value:.3g}{unit} [{', '.join(ends)}]"
-
-
-main()

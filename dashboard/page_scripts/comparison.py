@@ -1,0 +1,348 @@
+"""Comparison: a claim, or any two variants: the number, why it is so, in which lines, and all that it rests on."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from llama_workbench.dashboard import state, words
+from llama_workbench.dashboard.flames import section as flames
+from llama_workbench.dashboard.sections import blocks, comparison, head, machines, named, sides
+from llama_workbench.dashboard.sections import claim as section
+from llama_workbench.dashboard.views import (
+    again,
+    answers,
+    beside,
+    breakdown,
+    data,
+    forest,
+    gates,
+    outcomes,
+    samples,
+    scaling,
+    why,
+)
+from llama_workbench.harness.metrics.base import FINDINGS, Metric
+from llama_workbench.harness.report.comparison import Screen
+from llama_workbench.harness.report.outcome import found_text
+from llama_workbench.harness.stats.samples import tokens_per_second
+from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.pass_schema import ExactResult
+from llama_workbench.harness.store.verdict_schema import Effect
+
+
+def main() -> None:
+    opened = head.open_run("Comparison", over_machines=True)
+    if opened is None:
+        return
+    with st.container():
+        left, right = st.columns([3, 2], gap="large")
+    with left:
+        claim = section.choose(opened)
+    if claim is not None:
+        screens = [] if opened.run.manifest.machines else comparison.screens_of(opened, claim)
+        show(opened, claim, screens, right)
+    elif (pair := section.choose_pair(opened)) is not None:
+        show(opened, pair.claim, pair.screens, right)
+
+
+def show(opened: state.Opened, claim: data.Claim, screens: Sequence[Screen], beside_choice: Any) -> None:
+    """Number, picture and what to do; why, in which code; all inputs; and below what it rests on."""
+    run = opened.run
+    rows = section.to_look_inside(run, claim)
+    with beside_choice:
+        effect = section.choose_row(run, rows, by_workload=claim not in run.claims) if rows else None
+    place = effect and (effect.workload, effect.variant, effect.baseline)
+    screen = next(
+        (each for each in screens if (each.effect.workload, each.effect.variant, each.effect.baseline) == place), None
+    )
+    show_title(claim, screen if len(claim.effects) == 1 else None)
+    left, right = st.columns([2, 3], gap="large")
+    with left:
+        show_said(opened, claim, screen)
+    with right:
+        if claim.effects and not machines.show(opened, claim):
+            section.show_forest(claim, run.floors)
+    if screen is not None:
+        comparison.show_why(screen, with_costs=True)
+        if screen.explained is not None and screen.explained.division is not None:
+            blocks.header("Both sides on each other", anchor="flames", within=True)
+            flames.show_aligned(screen.explained)
+    show_because(opened, claim)
+    if claim.effects:
+        show_inputs(run, claim, screens)
+    show_elsewhere(opened, claim)
+    show_others(opened, claim)
+    if run.manifest.machines:
+        st.header("Machine by machine", anchor="machines")
+        machines.show_links(opened, "comparison", section.link(opened.name, claim))
+    if effect is not None:
+        show_inside(opened, claim, effect, screen)
+    show_how(opened, claim)
+
+
+def show_title(claim: data.Claim, screen: Screen | None) -> None:
+    """The answer in the largest letters: of one comparison who is faster and by how much, of a claim whether it is so,
+    and what was found."""
+    look, shown = outcomes.look_of(claim), section.full_title(claim)
+    title = f"{look.word}: {shown}"
+    if claim.is_comparison and screen is not None:
+        look, shown = screen.way.look, screen.headline
+        title = f"{look.word}: {shown}"
+    elif measured := found_text(claim):
+        shown = f"{shown}: {measured}"
+    st.header(section.titled(look, shown), anchor="answer")
+    blocks.name_tab(title)
+    state.add_heading("Answer", "answer")
+
+
+def show_said(opened: state.Opened, claim: data.Claim, screen: Screen | None) -> None:
+    """Who said it and what was claimed, or how many inputs say what; then what to do, of the input that is looked
+    into."""
+    if screen is None or not claim.is_comparison or len(claim.effects) > 1:
+        blocks.say(answers.answer(opened.run, claim)["Who was right"])
+    if not claim.is_comparison:
+        blocks.say(answers.claimed_and_found(claim))
+    if screen is not None:
+        if len(claim.effects) > 1:
+            blocks.caption(f"Of {screen.place}: {screen.headline}")
+        comparison.show_advice(screen, decided=not claim.is_comparison and not claim.is_open)
+
+
+def show_because(opened: state.Opened, claim: data.Claim) -> None:
+    """What the run knows of the causes of a claim about models: which phases the change touches, and what it saved; and
+    what is counted beside what is timed."""
+    run = opened.run
+    asked = [name for effect in claim.effects if not effect.factor for name in (effect.variant, effect.baseline)]
+    named.show_cards(run, asked, [effect.workload for effect in claim.effects])
+    if text := why.explain(run, claim, state.computed(opened, breakdown.read)):
+        blocks.answer("Why", text)
+    if parts := beside.parts(run.claims, claim):
+        blocks.header("Time and work", anchor="work")
+        st.markdown(f"**{words.markdown(beside.sentence(parts))}**")
+        rows = [
+            {
+                "part": part.claim.part or part.kind,
+                "verdict": outcomes.look_of(part.claim).word,
+                "workload": effect.where,
+                "value": words.effect(effect),
+                "claimed": part.claim.claimed_here,
+            }
+            for part in parts
+            for effect in part.claim.effects
+        ]
+        blocks.table(rows, "Time and work of this claim, one row for each part and workload", {})
+
+
+def show_inputs(run: data.Run, claim: data.Claim, screens: Sequence[Screen]) -> None:
+    """Inputs x metrics: a row a workload and pair of sides."""
+    value = claim.unit or "speed-up"
+    by_place = {(each.effect.workload, each.effect.variant, each.effect.baseline): each for each in screens}
+    rows = []
+    for effect in claim.effects:
+        screen = by_place.get((effect.workload, effect.variant, effect.baseline))
+        before, after = (ns / 1e6 for ns in screen.call_ns) if screen else (math.nan, math.nan)
+        floor = run.floors.get(effect.workload)
+        traced = not run.is_of_functions and effect.baseline and effect.workload
+        rows.append(
+            {
+                "workload": effect.named or effect.workload or effect.metric,
+                "machine": effect.machine,
+                "variant": effect.variant,
+                "baseline": effect.baseline,
+                "verdict": effect.verdict.look.word,
+                value: effect.value,
+                "low": effect.lower,
+                "high": effect.upper,
+                "baseline, here": before,
+                "variant, here": after,
+                **{each.what: each.change for each in (screen.measures[1:] if screen else ())},
+                "relevant": screen.relevance.partition(":")[0] if screen else "",
+                "baseline, tokens/s": throughput(run, effect.workload, before * 1e6),
+                "variant, tokens/s": throughput(run, effect.workload, after * 1e6),
+                "rounds": effect.rounds,
+                "identical code": floor.text if floor else "",
+                "op traces": gates.traces(run, *_sides(effect)).state if traced else "",
+                "clock": effect.metric,
+                "seconds": effect.seconds,
+            }
+        )
+    table = pd.DataFrame(rows).replace("", None).dropna(axis="columns", how="all")
+    formats = dict.fromkeys((value, "low", "high"), "%.4g" if claim.unit else "%.4f×") | {"seconds": "%.1f s"}
+    formats |= dict.fromkeys(("baseline, here", "variant, here"), "%.4g ms")
+    formats |= dict.fromkeys(("baseline, tokens/s", "variant, tokens/s"), "%.4g")
+    blocks.header("Every input, every metric", anchor="inputs", within=True)
+    blocks.table(
+        table, "Effects, one row for each workload and baseline", {k: v for k, v in formats.items() if k in table}
+    )
+    if "baseline, here" in table:
+        st.caption("“Here” is the time of a call on this machine. It holds for this machine in this state only.")
+    blocks.caption(forest.caption(claim, run.floors))
+    blocks.notes("Notes", claim.notes)
+    differing = [str(row["workload"]) for row in rows if row["op traces"] == "differ"]
+    if differing:
+        st.markdown(
+            f"The op traces differ on {words.markdown(words.listing(differing))}: there the ratio is no evidence on "
+            "architecture, since the two sides do different work."
+        )
+
+
+def _sides(effect: Effect) -> tuple[str, str, str]:
+    return effect.workload, effect.baseline, effect.variant
+
+
+def throughput(run: data.Run, workload: str, call_ns: float) -> float | None:
+    """Tokens generated per second by a call of that time; None for a workload that generates none."""
+    shape = data.experiment(run, workload).workload
+    if not (call_ns > 0 and shape.new_tokens and shape.batch):
+        return None
+    return tokens_per_second(call_ns, new_tokens=shape.new_tokens, batch=shape.batch)
+
+
+def show_elsewhere(opened: state.Opened, claim: data.Claim) -> None:
+    """Of a claim that is not about two times: what was measured, and where it is explored."""
+    if claim.metric is None or not claim.metric.about:
+        return
+    blocks.header("What was measured", anchor="read")
+    blocks.say(claim.metric.about)
+    show_exact_results(opened, claim)
+    if page := claim.metric.page:
+        query = {"run": opened.name, "show": page} | place_elsewhere(opened.run, claim, claim.metric)
+        blocks.link("explore", None, "arrow_forward", query)
+
+
+def place_elsewhere(run: data.Run, claim: data.Claim, metric: Metric) -> dict[str, str]:
+    """Which choices lead to the value there, as far as they are known."""
+    if metric.page == "sizes":
+        asked = claim.hypothesis
+        return scaling.link_to(run, asked.variant, ", ".join(asked.baseline), asked.workloads)
+    query = {"workload": next((effect.workload for effect in claim.effects if effect.workload), "")}
+    if metric.looks_once and metric.page == "memory":  # by checkpoint
+        query = {"geometry": data.experiment(run, query["workload"]).workload.geometry or ""}
+    return {name: value for name, value in query.items() if value}
+
+
+def show_others(opened: state.Opened, claim: data.Claim) -> None:
+    """The claims on the same two sides, each with its verdict; of a pair without any that nobody claims it."""
+    pairs = dict.fromkeys((effect.baseline, effect.variant) for effect in claim.effects if effect.baseline)
+    if len(pairs) != 1 or claim.is_condition:
+        return
+    [pair] = pairs
+    others = [each for each in samples.claims_of(opened.run, *pair) if each is not claim and not each.is_comparison]
+    others = [each for each in others if (each.claim, each.part) != (claim.claim, claim.part)]
+    if others:
+        blocks.header("Claims on these two", anchor="claims", within=True)
+        for other in others:
+            look = outcomes.look_of(other)
+            label = f"{look.word}: {section.full_title(other)}"
+            blocks.link("comparison", words.markdown(label), look.icon, section.link(opened.name, other))
+    elif claim.is_comparison and opened.run.claims and claim not in opened.run.claims:
+        st.caption(
+            f"No claim says anything of this pair. Each interval has {words.percent(1 - claim.alpha)} confidence, and "
+            "the answer is wrong with at most 1 % probability. But whoever looks at many pairs and picks the most "
+            "striking one finds something by chance. To settle it, make a claim of it and measure again."
+        )
+
+
+def show_inside(opened: state.Opened, claim: data.Claim, effect: Effect, screen: Screen | None) -> None:
+    """Of one input: the times of all processes, whether both sides do the same, phases, flamegraphs and memory."""
+    run = opened.run
+    variants = [side for side in dict.fromkeys([effect.baseline, effect.variant]) if side]
+    if effect.baseline and effect.variant:
+        blocks.header("Times of both sides", anchor="times", within=True)
+        sides.show_times(opened, effect)
+        blocks.header("Process by process", anchor="rounds", within=True)
+        sides.show_rounds_of_claim(opened, claim, effect)
+        sides.show_same(run, effect.workload, effect.baseline, effect.variant)
+    if not variants:
+        return
+    is_seen = screen is not None and screen.explained is not None and screen.explained.division is not None
+    if not run.is_of_functions or not is_seen:
+        blocks.header("Where the time goes", anchor="time", within=True)
+        if not run.is_of_functions:
+            sides.show_phases(opened, effect.workload, variants, claim.hypothesis.of)
+        if not is_seen:
+            flames.show(opened, effect.workload, variants, effect.baseline)
+    blocks.header("Memory", anchor="memory", within=True)
+    sides.show_memory(run, effect.workload, variants, effect.baseline)
+
+
+def show_how(opened: state.Opened, claim: data.Claim) -> None:
+    """How it was measured, how to measure it again, and what was checked before."""
+    run = opened.run
+    blocks.header("How it was measured", anchor="how")
+    left, right = st.columns(2, gap="large")
+    with left:
+        st.caption("Measure this again")
+        blocks.command(outcomes.reproduce(run, claim))
+        if cost := outcomes.cost(claim):
+            blocks.caption(f"To settle it: {cost}.")
+        if command := outcomes.go_on(run, claim):
+            st.caption("Go on with this run, on its machine, until the claim is settled")
+            blocks.command(command)
+        if claim in run.claims:
+            section.download(run, claim)
+        if run.manifest.command:
+            st.caption("This run was made by")
+            blocks.command(shlex.join(run.manifest.command))
+    with right:
+        texts: Mapping[str, str] = answers.answer(run, claim)
+        others = again.of_claim(claim, section.sessions(opened))
+        facts = {"Said in": claim.source, "It assumes": "; ".join(claim.assumes), "Statement": claim.statement}
+        more = {"How sure": " ".join(filter(None, (texts["How sure"], others))), "Why": texts["Why"]}
+        blocks.facts(facts | more | {"What would change it": texts["What would change it"]} | answers.how(run, claim))
+    timed = [effect for effect in section.to_look_inside(run, claim) if effect.variant]
+    if timed and not run.is_of_functions:
+        st.caption("Checks before timing. A side counts only if its logits match those of the library's model.")
+        blocks.table(
+            [gates.row(run, effect) for effect in timed],
+            "Logits gates and operation traces of both sides, one row for each comparison",
+        )
+    blocks.notes("Excluded from this run", run.left_out)
+    if run.environment:
+        blocks.environment(run.environment, "Environment")
+
+
+def read_exact_results(run: data.Run) -> list[ExactResult]:
+    """The records of findings.json. Raises RunError."""
+    results: list[ExactResult] = RunFolder(run.path).read(FINDINGS)
+    return results
+
+
+def show_exact_results(opened: state.Opened, claim: data.Claim) -> None:
+    """What was asked, from the claim's own definition, and each result with its detail."""
+    asked = claim.hypothesis
+    blocks.facts(
+        {
+            "measured": asked.quantity or claim.kind,
+            "of": asked.of,
+            "phases": ", ".join(asked.phases),
+            "variant": asked.variant,
+            "against": ", ".join(asked.baseline),
+            "workloads": "; ".join(map(opened.run.named, asked.workloads)),
+            "claimed": claim.claimed_here,
+        }
+    )
+    if claim.metric is None or not claim.metric.is_exact:
+        return
+    results = blocks.computed("The exact results cannot be read.", opened, read_exact_results)
+    if results is None:
+        return
+    names = [(effect.workload, effect.variant, effect.baseline) for effect in claim.effects]
+    rows = [row for row in results if row.subject in {(claim.kind, asked.quantity, *each) for each in names}]
+    if not rows:
+        st.text("Not checked in this run. This command checks it:")
+        blocks.command(outcomes.reproduce(opened.run, claim))
+    for row in rows:
+        value = "no value" if math.isnan(row.value) else f"{row.value:.4g} {claim.unit}".rstrip()
+        where = words.markdown(opened.run.named(row.workload) or row.quantity)
+        st.markdown(f"**{where}** {words.markdown(value)} :gray[from {row.count} looked at]")
+        st.text(row.detail or row.reason or "no detail was kept")
+
+
+main()

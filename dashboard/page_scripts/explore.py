@@ -1,0 +1,73 @@
+"""Explore: where time and memory go in one run: phases, flamegraphs, memory, sizes, and what a speed-up is due to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import streamlit as st
+
+from llama_workbench.dashboard import state
+from llama_workbench.dashboard.flames import section as flames
+from llama_workbench.dashboard.sections import attribution, blocks, breakdown, head, memory, scaling
+from llama_workbench.dashboard.views import data, outcomes
+from llama_workbench.dashboard.views.scaling import all_series
+from llama_workbench.harness.metrics.memory.metric import MEMORY_SWEEP
+from llama_workbench.harness.metrics.roofline.metric import ROOFLINE
+from llama_workbench.harness.metrics.share.metric import PHASES
+from llama_workbench.harness.profilers.causes import CAUSES
+from llama_workbench.harness.store.folder import RunFolder
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page. key: what `?show=` says of it. is_there: whether the run has something for it. command: what
+    records that."""
+
+    key: str
+    title: str
+    show: Callable[[state.Opened], None]
+    is_there: bool
+    command: str
+
+
+def sections(run: data.Run) -> dict[str, Section]:
+    """Those that a run may have, by their keys."""
+    folder, record = RunFolder(run.path), outcomes.with_profile(run, "")
+    seen = Section("flamegraphs", "Flamegraphs", flames.explore, bool(run.profiles) or folder.has(CAUSES), record)
+    held = Section("memory", "Memory", memory.show, bool(run.memory) or folder.has(MEMORY_SWEEP), record)
+    listed = [seen, held]
+    if not run.is_of_functions:
+        asked = {*run.dispute.measured_by.get("attribution", ())}
+        asked |= {run.dispute.ladder.claim} if run.dispute.ladder else set()
+        due = any(claim.is_factorial or claim.claim in asked for claim in run.claims)
+        timed, command = folder.has(PHASES) or folder.has(ROOFLINE), run.dispute.command
+        listed = [
+            Section("time", "Time by phase", breakdown.show, timed, command("phases")),
+            *listed,
+            Section("sizes", "Sizes", scaling.show, bool(all_series(run)), command("lengths")),
+            Section("attribution", "Attribution", attribution.show, due, command("attribution")),
+        ]
+    return {section.key: section for section in listed}
+
+
+def main() -> None:
+    opened = head.open_run("Explore")
+    if opened is None:
+        return
+    known = sections(opened.run)
+    wanted = st.query_params.get("show")  # a link leads there even where there is nothing, and the section says why
+    there = {key: section.title for key, section in known.items() if section.is_there or key == wanted}
+    if there:
+        chosen = state.choose("Explore", there, "show", widget=blocks.segments, elsewhere=_ELSEWHERE)
+        known[chosen].show(opened)
+    missing = {section.title.lower(): section.command for key, section in known.items() if key not in there}
+    if missing:
+        st.caption("Not recorded in this run. These commands record it:")
+        blocks.command("\n".join(f"{command}  # {title}" for title, command in missing.items()))
+
+
+_ELSEWHERE = {"time": "time by phase", "sizes": "sizes", "attribution": "attribution"}
+"""Of models alone: of a run of functions an old link may ask for them."""
+
+main()

@@ -1,0 +1,241 @@
+"""The page Comparison on stored samples of planted causes: the first row, the marked line, and both sides as one
+flamegraph."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from markupsafe import escape
+
+from llama_workbench import ROOT
+from llama_workbench.harness.profilers.causes import SampledPair, _Reader
+from llama_workbench.harness.report.causes import Explanation, changes, explanations_in
+from llama_workbench.harness.report.code_lines import diff_of, has_all_code
+from llama_workbench.harness.report.comparison import Screen
+from llama_workbench.harness.store.folder import RunFolder
+from studies.cause_trials import PLANTED, SLOW_LINE, Planted
+from tests import verdicts
+from tests.test_dashboard import an_effect
+
+pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
+pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
+
+from llama_workbench.dashboard.export.diff import diff_html
+from llama_workbench.dashboard.figures.colours import STEPS
+from llama_workbench.dashboard.flames.aligned import aligned
+from llama_workbench.dashboard.flames.picture import KINDS
+from tests.dashboard_pages import alts, everything, open_in_app, read
+from tests.test_dashboard_functions import home as home
+
+FIRST = RunFolder(ROOT / "results" / "baselines" / "first-comparison")
+
+FOLD = """
+def strip_marks(word):
+    return "".join(letter for letter in word if letter.isalpha())
+
+
+def fold(words):
+    return [strip_marks(word) for word in words]
+
+
+def NAME(text):
+    return fold(text.split())
+"""
+GUARD = "    if word.isascii():\n        return word\n"
+
+Stack = tuple[int, tuple[str, ...]]
+"""Samples of a life, and the lines of the frames, outermost first."""
+
+COUNT = (
+    "return [word for word, count in sorted_counts(text) if count > 1]",
+    "return sorted(counted(text.split()).items())",
+    "counts[cleaned(word)] = counts.get(cleaned(word), 0) + 1",
+)
+LAYER = ("x = attended(x, mask).tanh()", "return torch.softmax(x @ x.T + mask, -1) @ x")
+MASK = "return torch.ones(length, length, dtype=torch.float64).tril_().log_()"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A planted cause as it was sampled. call_ms: of both sides. first: the first row; marked: a line of the diff."""
+
+    planted: Planted
+    old: tuple[Stack, ...]
+    new: tuple[Stack, ...]
+    call_ms: tuple[float, float]
+    first: str
+    marked: str
+
+
+CASES = {
+    "a helper three calls deep": Case(
+        PLANTED["a helper three calls deep"],
+        ((60, COUNT), (40, (*COUNT, 'return word.strip(".,")'))),
+        ((30, COUNT), (70, (*COUNT, f"return {SLOW_LINE}"))),
+        (1.0, 2.0),
+        "cleaned",
+        SLOW_LINE,
+    ),
+    "a guard that returns early": Case(
+        Planted(FOLD, FOLD.replace("    return \"\"", f"{GUARD}    return \"\""), "strip_marks"),
+        ((20, ("return fold(text.split())", "return [strip_marks(word) for word in words]")),
+         (80, ("return fold(text.split())", "return [strip_marks(word) for word in words]", f"return {SLOW_LINE}"))),
+        ((70, ("return fold(text.split())", "return [strip_marks(word) for word in words]")),
+         (10, ("return fold(text.split())", "return [strip_marks(word) for word in words]", "if word.isascii():")),
+         (20, ("return fold(text.split())", "return [strip_marks(word) for word in words]", f"return {SLOW_LINE}"))),
+        (1.0, 0.3),
+        "strip_marks",
+        "if word.isascii():",
+    ),
+    "an allocation in a loop": Case(
+        PLANTED["an allocation in a loop"],
+        ((70, COUNT), (30, (*COUNT, 'return word.strip(".,")'))),
+        ((35, COUNT), (50, (*COUNT[:2], "_ = [None] * 400")), (15, (*COUNT, 'return word.strip(".,")'))),
+        (1.0, 2.0),
+        "counted",
+        "_ = [None] * 400",
+    ),
+    "a mask made in each layer": Case(
+        PLANTED["a mask made in each layer"],
+        ((90, LAYER), (10, ("mask = mask_of(len(x))", MASK))),
+        ((50, ("x = attended(x, mask_of(len(x))).tanh()", LAYER[1])),
+         (50, ("x = attended(x, mask_of(len(x))).tanh()", MASK))),
+        (1.0, 1.8),
+        "mask_of",
+        MASK,
+    ),
+}  # fmt: skip
+
+
+def sampled(
+    folder: Path, case: Case, names: tuple[str, str] = ("old", "new"), workload: str = "text"
+) -> dict[str, Any]:
+    """An entry of causes.json, read out of stacks as py-spy writes them in ten processes."""
+    sides = {"baseline": ("before.py", case.planted.old, "old", case.old),
+             "variant": ("work.py", case.planted.new, "new", case.new)}  # fmt: skip
+    for file, code, name, _ in sides.values():
+        (folder / file).write_text(code.replace("NAME", name), encoding="utf-8")
+    reader, draw = _Reader([folder / "before.py", folder / "work.py"]), random.Random(1)
+    for _ in range(10):
+        stacks = []
+        for side, (file, _, _, known) in sides.items():
+            lines = (folder / file).read_text().splitlines()
+            for count, way in known:
+                numbers = [next(n for n, line in enumerate(lines, 1) if text in line) for text in way]
+                frames = [f"f ({folder / file}:{number})" for number in numbers]
+                turn = f"{side}_turn (harness/worker/alternating.py:9)"
+                stacks.append(f"{';'.join([turn, *frames])} {5 * count + draw.randint(-12, 12)}")
+        assert reader.take("\n".join(stacks)) == ""
+    call_ns = dict(zip(sides, (1e6 * ms for ms in case.call_ms), strict=True))
+    return {"workload": workload, "baseline": names[0], "variant": names[1], "call_ns": call_ns, **reader.entry({})}
+
+
+def explained(folder: Path, case: Case) -> Explanation:
+    return Explanation(SampledPair.model_validate(sampled(folder, case)))
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_the_planted_cause_is_the_first_row_and_the_marked_line(tmp_path: Path, kind: str) -> None:
+    case = CASES[kind]
+    told = explained(tmp_path, case)
+    assert has_all_code(told)
+    assert changes(told)[0].name.startswith(f"{case.first} ("), changes(told)
+    first, *_ = diff_of(told)
+    assert first.name == case.first
+    marked = [line.text.strip() for line in first.lines if line.is_cause]
+    assert any(case.marked in text for text in marked), marked
+    unmarked = [line.text for line in first.lines if not line.is_cause]
+    assert any(text.startswith("def ") for text in unmarked), "the whole function is there, and not all of it is marked"
+    assert re.search(rf'<tr class="[^"]*cause">.*{re.escape(str(escape(case.marked)))}', diff_html(told))
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_both_sides_are_one_flamegraph_that_is_coloured_where_it_is_proven(tmp_path: Path, kind: str) -> None:
+    case = CASES[kind]
+    drawn = aligned(explained(tmp_path, case))
+    assert drawn is not None
+    boxes = drawn.drawn
+    names = [boxes["names"][place] for place in boxes["name"]]
+    assert names.count("old and new") == 1, "the compared functions lie on each other"
+    place = names.index(case.first)
+    slower = case.call_ms[1] > case.call_ms[0]
+    neutral = len(KINDS) + STEPS
+    assert (boxes["fill"][place] > neutral) is slower and boxes["sure"][place]
+    assert boxes["delta"][place] == pytest.approx(boxes["time2"][place] - boxes["time"][place])
+    if kind == "a helper three calls deep":
+        assert boxes["places"][boxes["place"][place]] == "added/before.py / added/work.py"
+        line = names.index(COUNT[2])
+        assert boxes["only"][line] == -1, "a line of both sides is one box"
+        assert boxes["fill"][line] == neutral and not boxes["sure"][line], "60 % of 1 ms are 30 % of 2 ms"
+
+
+def test_the_new_line_is_named_where_an_old_one_runs_less_often(tmp_path: Path) -> None:
+    entry = sampled(tmp_path, CASES["a guard that returns early"])
+    for line in entry["lines"]:
+        slow = line["text"].startswith('return ""')
+        line["runs"] = (4000 if line["side"] == "baseline" else 300) if slow else 500
+    told = Explanation(SampledPair.model_validate(entry))
+    assert told.reason.startswith("line 3 (return") and "runs 4,000 times a call in old, line 5 (return" in told.reason
+    assert told.reason.endswith("300 times in new; old has no line 3 (if word.isascii():)")
+
+
+def test_an_older_run_has_its_sampled_lines_as_a_diff() -> None:
+    [told] = explanations_in(FIRST).values()
+    assert not has_all_code(told)
+    [diff] = diff_of(told)
+    marks = {line.text: (line.mark, line.is_cause) for line in diff.lines}
+    assert marks["if word not in found:"] == ("-", True)
+    assert marks["return list(dict.fromkeys(words))"] == ("+", True)
+    ns = sum(line.ns[0] or 0.0 for line in diff.lines)
+    assert ns == pytest.approx(told.call_ns[0], rel=0.02), "the lines of the old side are its call"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "significant", "relevant"),
+    [
+        (1.002, 1.03, "Yes: the 99 % interval leaves out 1.", "Not known: 0.2 to 3 %; up to 1 % counts as the same."),
+        (0.996, 1.009, "No: the 99 % interval has 1 in it.", "No: at most 0.9 %; up to 1 % counts as the same."),
+        (1.4, 1.6, "Yes: the 99 % interval leaves out 1.", "Yes: at least 40 %."),
+        (0.2, 0.25, "Yes: the 99 % interval leaves out 1.", "Yes: at least 300 %."),
+        (None, None, "Not known.", "Not known."),
+    ],
+)  # fmt: skip
+def test_significance_and_relevance_are_two_things(
+    low: float | None, high: float | None, significant: str, relevant: str
+) -> None:
+    effect = an_effect(value=low, low=low, high=high, verdict="faster")
+    screen = Screen(verdicts.a_verdict(effect, alpha=0.01), effect, (2e6, 1e6), (), None)
+    assert (screen.significance, screen.relevance) == (significant, relevant)
+
+
+def test_the_page_has_the_number_the_picture_why_and_the_edited_line(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunFolder(home / "runs" / "two")
+    entry = sampled(tmp_path, CASES["a guard that returns early"], ("old.total", "new.total"), "numbers")
+    run.write_json("causes.json", [entry | {"seconds": 9.0}])
+    app = open_in_app("comparison", monkeypatch, home)
+    (run.path / "causes.json").unlink()
+    assert not app.exception
+    [title] = [each.value for each in app.header if each.proto.anchor == "answer"]
+    assert "new.total" in read(title) and "a call" in read(title)
+    text, told = everything(app), alts(app)
+    assert told[0].startswith("Speed-up per workload")
+    assert told[1].startswith("Where the difference is. strip_marks (before.py:3")
+    assert told[2].startswith("Times of a call by process: old.total ")
+    assert all(f"**{name}:**" in text for name in ("What to do", "Significant", "Relevant"))
+    diffs = [each.proto.body for each in app.get("html") if "lines diff" in each.proto.body]
+    assert len(diffs) == 1 and re.search(r'class="new cause">.*?if word\.isascii\(\):', diffs[0])
+    [canvas] = [each for each in map(given, app.get("bidi_component")) if "pictures" in each]
+    assert canvas["pictures"][0]["title"] == "new.total less old.total"
+
+
+def given(component: Any) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(component.proto.json)
+    return found
