@@ -319,6 +319,37 @@ MISTRAL_RS = Engine(
     loads_once=True,  # each load leaves some ten MiB behind
 )
 LLAMA_CPP = Engine({"llama_cpp": "llama-cpp-python", "gguf": "gguf"})
+
+
+def _on_candle(
+    name: str, description: str, source: str, *, file: str = "candle_layers.model", **options: Any
+) -> Variant:
+    parts = _Lazy(".engines.candle_components", _FRESH if name == "candle_worker" else {})
+    has_parts = name in ("candle_worker", "candle_worker_masks")
+    build = _Lazy(f".engines.{file}", options)
+    return Variant(name, build, description, source, engine=CANDLE, component=parts if has_parts else None)
+
+
+# The dispute's own designs on the kernels that it was about. Each changes one thing of the one before it.
+_THEIR_KERNELS = (
+    _on_candle("candle_worker", "the worker before, on Candle's kernels: many files, a fresh mask per layer and call, "
+               "zeros at decode", _WORKER),
+    _on_candle("candle_worker_masks", "candle_worker with a dict of masks in each Attention", _WORKER,
+               masks="per_layer"),
+    _on_candle("candle_many_caches", "candle_worker_masks with one dict of masks for all layers", "this project, to "
+               "isolate ownership", masks="per_model"),
+    _on_candle("candle_many_files", "candle_many_caches with one Cache for KV, RoPE tables and masks by (T, kv)",
+               "TEAM-005's analysis, its short-term step; never written", cache="unified"),
+    _on_candle("candle_one_file", "candle_many_files in a single file", "TEAM-005's analysis", file="candle_one_file"),
+    _on_candle("candle_rewrite_added", "candle_one_file with heads first once and RoPE inside attention: no copies "
+               "there and back", "TEAM-005's analysis: an integrated pipeline", file="candle_one_file",
+               integrated=True),
+    _on_candle("candle_rewrite", "candle_rewrite_added with boolean masks: the rewrite as planned, on Candle's kernels",
+               "TEAM-005's refactor plan; never written", file="candle_one_file", integrated=True, boolean=True),
+    _on_candle("candle_worker_last", "candle_worker with RoPE's angles computed in each layer and call; its masks are "
+               "right, which theirs no longer were", "TEAM-008's last state", inline_angles=True),
+)  # fmt: skip
+
 # Other people's engines on the same checkpoint: context for the numbers, not evidence on architecture.
 _ENGINES = (
     Variant("candle_engine", _Lazy(".engines.candle"),
@@ -328,6 +359,7 @@ _ENGINES = (
             "the same with a mask made by each layer at each call, as the worker did before",
             f"the candle-nn wheel; {_WORKER}",
             engine=CANDLE, component=_Lazy(".engines.candle_components", _FRESH)),
+    *_THEIR_KERNELS,
     Variant("mistralrs", _Lazy(".engines.mistral_rs"),
             "mistral.rs: requests for tokens to an engine with threads of its own", "the mistralrs wheel",
             engine=MISTRAL_RS,

@@ -21,6 +21,7 @@ from ..calls.called import Call
 from ..calls.source import Source
 from ..claims.model import Claim
 from ..claims.reading import select
+from ..metrics.unmeasurable import UnmeasurableHypothesis
 from ..spec.comparison import Comparison
 from ..spec.conditions import Condition
 from ..spec.dispute import Dispute
@@ -163,6 +164,7 @@ def make_plan(
     rename, shapes = renaming(checkpoint)
     chosen, pairs, names = _chosen(request, claims, added, tuple(own))
     chosen = tuple(_renamed(claim, lambda name: rename(workload_of(name)).name) for claim in chosen)
+    chosen = tuple(_tested_here(claim) for claim in chosen)
     for claim in chosen:
         for name in claim.names():
             check_variant(name, known, f"claim {claim.id}: ")
@@ -274,6 +276,20 @@ def _check_sides(parts: Sequence[tuple[Claim, Hypothesis]], workloads: Mapping[s
                 raise PlanError(f"{where}{fault}")
             for name in sides - functions.sources.keys():
                 check_evidence(name, target.evidence, where, added)
+
+
+def _tested_here(claim: Claim) -> Claim:
+    """The claim; a part of which no side can be built here says what to install instead."""
+
+    def part_here(part: Hypothesis) -> Hypothesis:
+        names = {name for pair in part.comparisons() for name in pair.sides}
+        missing = {name: why for name in sorted(names) if (why := variants.missing(name))}
+        if not names or len(missing) < len(names):
+            return part
+        reason = f"not tested here: {' and '.join(missing)}: {next(iter(missing.values()))}"
+        return UnmeasurableHypothesis(metric="none", part=part.part, who=part.who, reason=reason)
+
+    return claim.model_copy(update={"hypothesis": tuple(map(part_here, claim.hypothesis))})
 
 
 def renaming(checkpoint: Geometry | None) -> tuple[Rename, Mapping[str, Geometry]]:

@@ -3,8 +3,7 @@
 Written as candle-transformers' models/llama.rs: one object, a KV cache that grows by `cat`, masks by (T, kv) in one
 dict and filled in, half-split RoPE, logits of the last position. Two things are not as in Rust, because the bindings
 do not expose them: RoPE and RMSNorm are composed of several operations where Rust calls one fused kernel, and each
-operation is called from Python. Logits leave as a Python list, once a call: a visible share of a small model's decode
-step with a vocabulary of 32000, and in every time of this variant.
+operation is called from Python.
 """
 
 from __future__ import annotations
@@ -13,23 +12,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import candle
-import numpy as np
-import torch
-from candle import functional, utils
+from candle import functional
 from torch import Tensor
 
 from ..config import LlamaConfig
-from ..modular.rope import angle_tables
-from . import files
-
-NAMES = {torch.float64: candle.f64, torch.float32: candle.f32, torch.bfloat16: candle.bf16, torch.float16: candle.f16}
-"""Candle's type of a torch dtype."""
-
-
-def to_torch(tensor: Any) -> Tensor:
-    """A float tensor of Candle as a torch tensor of the same shape, float32 or float64, through Python floats."""
-    wide = np.float64 if str(tensor.dtype) == "F64" else np.float32
-    return torch.from_numpy(np.array(tensor.flatten_all().values(), dtype=wide)).view(tuple(tensor.shape))
+from .candle_io import Reader, angles, load, type_of
 
 
 def rotate_half(x: Any, cos: Any, sin: Any) -> Any:
@@ -56,23 +43,12 @@ class CandleLlama:
     def __init__(
         self, config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int, fresh_masks: bool = False
     ) -> None:
-        files.check_threads()
+        self.weights = load(config, weights, worker=False)
         self.config = config
         self.fresh_masks = fresh_masks
-        dtype = weights["model.norm.weight"].dtype
-        self.dtype = NAMES[dtype]
-
-        def write(folder: Any) -> None:
-            files.write_safetensors(folder / "model.safetensors", config, weights)
-
-        path = files.folder("safetensors-1", config, weights, write) / "model.safetensors"
-        self.weights: dict[str, Any] = utils.load_safetensors(str(path))
-        if config.tie_word_embeddings:
-            self.weights["lm_head.weight"] = self.weights["model.embed_tokens.weight"]
-        self.cos, self.sin = (
-            candle.Tensor(table.tolist()).to_dtype(self.dtype)
-            for table in angle_tables(config, max_length, torch.float32)
-        )
+        self.dtype = type_of(weights)
+        self.read = Reader()
+        self.cos, self.sin = angles(config, max_length, self.dtype)
         self.lowest = candle.Tensor([float("-inf")]).to_dtype(self.dtype)
         self.masks: dict[tuple[int, int], Any] = {}
         self.kvs: list[tuple[Any, Any]] = []
@@ -132,7 +108,7 @@ class CandleLlama:
             x = x + self._linear(gate * self._linear(y, f"{p}mlp.up_proj.weight"), f"{p}mlp.down_proj.weight")
         x = x.reshape((batch, length, c.hidden_size)).narrow(1, length - 1, 1).contiguous()
         x = self._norm(x.reshape((batch, c.hidden_size)), "model.norm.weight")
-        return to_torch(self._linear(x, "lm_head.weight"))
+        return self.read(self._linear(x, "lm_head.weight"))
 
     def reset(self) -> None:
         """Forget the sequence; masks and tables are kept."""

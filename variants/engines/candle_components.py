@@ -23,7 +23,8 @@ from ..components import ROPE_ATTENTION, WORKER_LAYER, Component, Inputs
 from ..config import LlamaConfig
 from ..modular.rope import angle_tables
 from . import files
-from .candle import causal_mask, to_torch
+from .candle import causal_mask
+from .candle_io import Reader
 
 NAMES = tuple(name for name in OURS if name not in (ROPE_ATTENTION, WORKER_LAYER))
 """Parts that can be measured alone on Candle."""
@@ -84,6 +85,7 @@ def build(
     files.check_threads()
     given = Inputs(config, tokens, seed)
     root = float(config.head_dim) ** 0.5
+    to_torch = Reader()
     ready = {(tokens, tokens): additive_mask(tokens)}
 
     def look_up() -> Any:
