@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 
 import streamlit as st
 from streamlit.navigation.page import StreamlitPage
@@ -17,6 +18,7 @@ if (_CHECKOUT / "llama_workbench" / "__init__.py").is_file() and str(_CHECKOUT) 
 
 from llama_workbench.dashboard import state  # noqa: E402, the path is set first
 from llama_workbench.dashboard.sections import frame, head  # noqa: E402
+from llama_workbench.harness.slices import faces  # noqa: E402
 
 st.set_page_config(page_title="Llama workbench", page_icon=str(Path(__file__).with_name("icon.svg")), layout="wide")
 
@@ -65,8 +67,15 @@ def moved(path: str, file: str, chosen: Mapping[str, str]) -> StreamlitPage:
     return st.Page(lead, title=path, url_path=path, visibility="hidden")
 
 
+def page_of_slice(face: ModuleType) -> StreamlitPage:
+    """The page that a slice has (see `harness.slices`)."""
+    path, title, icon, text = face.PAGE
+    return st.Page(face.show, title=title, icon=f":material/{icon}:", url_path=path, help=text)
+
+
+of_slices = map(page_of_slice, faces("page"))
 old = [moved(path, *place) for path, place in MOVED.items()]
-shown = st.navigation([*(page(*each) for each in PAGES), *old], position="top")
+shown = st.navigation([*(page(*each) for each in PAGES), *of_slices, *old], position="top")
 if shown.url_path not in MOVED:
     state.keep_thread(shown.url_path)
 contents = frame.begin()

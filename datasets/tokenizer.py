@@ -186,9 +186,9 @@ def _made(file: Path, content: bytes) -> Tokenizer | None:
 
     try:
         if is_gguf(file):
-            from .checkpoints.gguf import tokenizer_of
+            from .checkpoints import READERS
 
-            return tokenizer_of(file)
+            return next(reader.tokenizer_of(file) for reader in READERS if reader.takes(file))
         return Tokenizer.from_buffer(content)
     except Exception as error:  # the libraries raise plain Exception
         fix = "take the file from the checkpoint's source again"

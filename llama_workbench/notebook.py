@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from .harness.calls.source import Source
 from .harness.calls.written import in_no_file, written
 from .harness.claims.faults import ClaimError
-from .harness.fleet.rejudge import rejudge
 from .harness.plugin.progress import progress_on
+from .harness.session.judging import rejudge
 from .harness.session.versus import FunctionQuestion, Given, Outcome
 from .harness.store.errors import RESTORE, RunError
 from .harness.store.files import CLAIMS, VERDICTS

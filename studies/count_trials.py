@@ -16,8 +16,7 @@ from llama_workbench.cache import cache_directory
 from llama_workbench.datasets.workloads import Workload
 from llama_workbench.harness.calls.called import Call
 from llama_workbench.harness.calls.source import parse
-from llama_workbench.harness.metrics.instructions.callgrind import ALLOCATORS
-from llama_workbench.harness.metrics.instructions.counting import Wanted, calls_of_functions, count
+from llama_workbench.harness.slices.instructions.counting import ALLOCATORS, Wanted, calls_of_functions, count
 
 CODE = """\
 import re

@@ -9,9 +9,9 @@ from llama_workbench import ROOT
 from llama_workbench.datasets.workloads import workloads
 from llama_workbench.harness.claims.model import Claim
 from llama_workbench.harness.claims.reading import stored_claims
-from llama_workbench.harness.fleet.session import units_of
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import Request
+from llama_workbench.harness.slices.fleet.session import units_of
 from llama_workbench.harness.store.folder import RunFolder
 
 NODES = (1, 2, 5)

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from llama_workbench.harness.slices.calibrate.known import FUNCTIONS, PLANTED, TWINS
-from llama_workbench.harness.slices.calibrate.record import Trial
+from llama_workbench.harness.slices.calibrate.rates import Trial
 
 
 def trial(number: int = 0, percent: int = 0, answer: str = "same", **changes: Any) -> Trial:

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from llama_workbench.harness.evidence.effect import ALPHA
 from llama_workbench.harness.evidence.evidence import Evidence
-from llama_workbench.harness.fleet import pooling
-from llama_workbench.harness.fleet.verdicts import MachineEvidence, judge_machines
 from llama_workbench.harness.judge.parts import Part
 from llama_workbench.harness.metrics.base import Judged
+from llama_workbench.harness.slices.fleet import verdicts as of_machines
+from llama_workbench.harness.slices.fleet.verdicts import MachineEvidence, judge_machines
 from llama_workbench.harness.spec.regions import Region
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.confidence import looks_reached, running_interval
@@ -159,7 +159,7 @@ def main(fleets: int) -> None:
     for machines in MACHINES:
         for between in BETWEEN:
             rng = np.random.default_rng([machines, round(between * 100)])
-            with patch.object(pooling, "LEAST_KINDS", 3):
+            with patch.object(of_machines, "LEAST_KINDS", 3):
                 rates = simulate(machines, between, fleets, rng)
             print(row(machines, between, rates), flush=True)
 

@@ -28,7 +28,7 @@ from pathlib import Path
 
 from llama_workbench.harness.machine.environment import fingerprint
 from llama_workbench.harness.report.markdown import markdown_rows, update_file
-from llama_workbench.harness.slices.calibrate import record
+from llama_workbench.harness.slices.calibrate import rates as record
 from llama_workbench.harness.slices.calibrate.known import CASES, FUNCTIONS, IDENTICAL, PLANTED, TWINS, KnownComparison
 from llama_workbench.harness.slices.calibrate.rates import Rate
 from llama_workbench.harness.slices.calibrate.trials import busy_neighbours, machine, measured, rule

@@ -541,9 +541,9 @@ def main(names: list[str], workload: str, method: str) -> None:
     from llama_workbench.harness.examiner.main import Examiner
     from llama_workbench.harness.worker.blocks import measure_block
     from llama_workbench.harness.worker.gating import gate
-    from llama_workbench.harness.worker.opening import open_workload
     from llama_workbench.harness.worker.rounds import measure_round
     from llama_workbench.harness.worker.state import Worker
+    from llama_workbench.harness.worker.torch_verbs import open_workload
 
     cache = cache_directory()
     work = workloads.get(workload)

@@ -24,7 +24,7 @@ from pathlib import Path
 import psutil
 
 from llama_workbench import ROOT
-from llama_workbench.harness.fleet.rejudge import rejudge
+from llama_workbench.harness.session.judging import rejudge
 from llama_workbench.harness.stats.confidence import RESOLUTION
 from llama_workbench.harness.store.errors import RunError, RunWarning
 from llama_workbench.harness.store.folder import RunFolder

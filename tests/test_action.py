@@ -13,7 +13,7 @@ import yaml  # type: ignore[import-untyped] # comes with transformers
 
 from llama_workbench import ROOT
 from llama_workbench.harness.baselines.text import MARKER
-from llama_workbench.harness.metrics.instructions.counting import NOT_INSTALLED
+from llama_workbench.harness.slices.instructions.counting import NOT_INSTALLED
 from studies import action_trials
 from tests.action import PullRequest, action, run_step
 

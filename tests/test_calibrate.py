@@ -44,17 +44,21 @@ from llama_workbench.harness.slices.calibrate.known import (
 )
 from llama_workbench.harness.slices.calibrate.rates import (
     NONE_YET,
+    CalibrationError,
     Rate,
+    Trial,
+    append,
+    begin,
     in_a_paragraph,
     in_one_line,
     in_tables,
     pair_row,
     pair_rows,
     pairs_of,
+    read_trials,
     row,
     rows,
 )
-from llama_workbench.harness.slices.calibrate.record import CalibrationError, Trial, append, begin, read_trials
 from llama_workbench.harness.worker.gates.logits import run_cases
 from llama_workbench.harness.worker.gates.op_trace import trace
 from llama_workbench.harness.worker.gates.small import SMALL_LENGTH, small_cases, small_geometries, small_weights

@@ -33,7 +33,7 @@ from llama_workbench.harness.stats.causes import divide
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.verdict_schema import Verdict
-from llama_workbench.harness.worker import line_runs
+from llama_workbench.harness.worker import looks
 from studies import cause_trials
 from tests.runs import code_by_intervals
 from tests.test_cli import output
@@ -415,7 +415,7 @@ def test_lines_are_counted_but_not_those_of_libraries(tmp_path: Path) -> None:
     )
     world: dict[str, Any] = {}
     exec(compile(file.read_text(), str(file), "exec"), world)
-    runs = line_runs.counted(lambda: world["work"](5))
+    runs = looks.counted(lambda: world["work"](5))
     assert {path for path, _ in runs} == {str(file), __file__}
     assert runs[str(file), 6] == 5 and runs[str(file), 9] == 1
 
@@ -428,8 +428,8 @@ def test_a_call_with_too_many_lines_is_not_counted(monkeypatch: pytest.MonkeyPat
         return total
 
     before = sys.gettrace()
-    monkeypatch.setattr(line_runs, "MOST_EVENTS", 50)
-    assert line_runs.counted(work) == {} and sys.gettrace() is before
+    monkeypatch.setattr(looks, "MOST_EVENTS", 50)
+    assert looks.counted(work) == {} and sys.gettrace() is before
 
 
 def test_where_nothing_can_be_told_it_says_so() -> None:

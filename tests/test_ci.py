@@ -12,7 +12,7 @@ import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.harness.baselines.text import MARKER
-from llama_workbench.harness.metrics.instructions.counting import NOT_INSTALLED
+from llama_workbench.harness.slices.instructions.counting import NOT_INSTALLED
 from tests.workflow import Scratch, script, workflow
 
 

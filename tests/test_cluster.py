@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from llama_workbench.harness.fleet.folder import FleetFolder
+from llama_workbench.harness.slices.fleet.folder import FleetFolder
 from llama_workbench.harness.spec.conditions import FAIL_IF, Condition
 from llama_workbench.harness.store.folder import RunFolder
 from tests import kills

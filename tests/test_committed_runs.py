@@ -11,8 +11,8 @@ import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.commands.app import main
-from llama_workbench.harness.fleet.rejudge import Rejudged, rejudge
 from llama_workbench.harness.report.sessions import BothSessions, SessionAnswers, agreement_of
+from llama_workbench.harness.session.judging import Rejudged, rejudge
 from llama_workbench.harness.store.files import CLAIMS, VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
@@ -69,7 +69,7 @@ def test_what_is_made_from_the_run_is_up_to_date(
 ) -> None:
     """README.md, the dispute's page and that of all verdicts say what the committed runs give."""
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr("llama_workbench.harness.fleet.rejudge.rejudge", lambda run, claims_folder: judged(run.path))
+    monkeypatch.setattr("llama_workbench.harness.session.judging.rejudge", lambda run, claims_folder: judged(run.path))
     with pytest.raises(SystemExit) as ended:
         written = [word for file in BLOCKS for word in ("--write", file)]
         main(["judge", "reference", "--session", "reference-second", *written, "--check"])

@@ -16,7 +16,7 @@ from llama_workbench.harness.baselines.regressions import compare
 from llama_workbench.harness.baselines.rows import Answer, Row, RunComparison, gated
 from llama_workbench.harness.baselines.text import MARKER, change_text, to_junit, to_markdown
 from llama_workbench.harness.baselines.thresholds import ForSome, Thresholds, What
-from llama_workbench.harness.metrics.instructions.callgrind import ALLOCATORS, DISPATCH, KERNELS
+from llama_workbench.harness.slices.instructions.counting import ALLOCATORS, DISPATCH, KERNELS
 from llama_workbench.harness.store.folder import RunFolder
 from tests.runs import write_run
 

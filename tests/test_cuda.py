@@ -27,7 +27,6 @@ from llama_workbench.harness.baselines.regressions import compare
 from llama_workbench.harness.claims.model import Claim
 from llama_workbench.harness.claims.reading import load_claims, select
 from llama_workbench.harness.evidence.evidence import QUEUEING, evidence_from_manifest
-from llama_workbench.harness.fleet.rejudge import rejudge
 from llama_workbench.harness.judge.verdicts import judge_claims
 from llama_workbench.harness.machine.environment import comparable, fingerprint, one_line
 from llama_workbench.harness.measure.measurement import Measurement
@@ -36,13 +35,14 @@ from llama_workbench.harness.metrics.base import subjects
 from llama_workbench.harness.plan.experiments import Plan, make_plan
 from llama_workbench.harness.plan.options import Options, PlanError, Request
 from llama_workbench.harness.session import run as session
+from llama_workbench.harness.session.judging import rejudge
 from llama_workbench.harness.spec.comparison import Comparison
 from llama_workbench.harness.spec.sample import Round
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.worker import cuda, devices, gating, rounds
 from llama_workbench.harness.worker.gates.small import SMALL_LENGTH, small_geometries, small_weights
-from llama_workbench.harness.worker.opening import open_workload
 from llama_workbench.harness.worker.state import Worker
+from llama_workbench.harness.worker.torch_verbs import open_workload
 from llama_workbench.variants import components
 from tests.runs import DEVICE, ENVIRONMENT, write_run
 from tests.tables import table_of

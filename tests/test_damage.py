@@ -13,10 +13,10 @@ from pydantic import TypeAdapter
 
 from llama_workbench.dashboard.views import data, entries
 from llama_workbench.harness.baselines.saved import save
-from llama_workbench.harness.fleet.rejudge import rejudge
 from llama_workbench.harness.metrics.registry import judged_files
 from llama_workbench.harness.metrics.share.metric import PHASES
 from llama_workbench.harness.report.standings import measure_standings, read_standings
+from llama_workbench.harness.session.judging import rejudge
 from llama_workbench.harness.store import forms, schema
 from llama_workbench.harness.store.errors import RunError, RunWarning
 from llama_workbench.harness.store.files import VERDICTS

@@ -14,8 +14,8 @@ import pytest
 from pydantic import TypeAdapter
 
 from llama_workbench import ROOT
-from llama_workbench.harness.fleet.rejudge import rejudge
 from llama_workbench.harness.metrics.share.metric import PHASES
+from llama_workbench.harness.session.judging import rejudge
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder

@@ -25,7 +25,7 @@ from llama_workbench.harness.machine import places
 from llama_workbench.harness.profilers import py_spy
 from llama_workbench.harness.profilers.base import ProfiledVariant
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.worker.loops import median_error
+from llama_workbench.harness.worker.looks import median_error
 from tests import runs
 from tests.dashboard_runs import HOSTILE, MARKUP, folded
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from llama_workbench import ROOT
-from llama_workbench.harness.fleet.rejudge import rejudge
+from llama_workbench.harness.session.judging import rejudge
 from llama_workbench.harness.spec.table import NameColumn, Table
 from llama_workbench.harness.store.files import MANIFEST, SAMPLES
 from llama_workbench.harness.store.parquet import write_table

@@ -8,9 +8,8 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from llama_workbench.harness.fleet.combine import combine
-from llama_workbench.harness.fleet.folder import FleetFolder
-from llama_workbench.harness.fleet.rejudge import judge_fleet
+from llama_workbench.harness.slices.fleet.folder import FleetFolder
+from llama_workbench.harness.slices.fleet.machines import combine, judge_fleet
 from llama_workbench.harness.store.machine_schema import Machine
 from tests.dashboard_pages import alts, everything, open_in_app, strips
 from tests.dashboard_runs import HOSTILE, MARKUP

@@ -22,7 +22,7 @@ from llama_workbench import ROOT
 from llama_workbench.dashboard.export.svg import forest_svg
 from llama_workbench.dashboard.figures import rounds as charts
 from llama_workbench.dashboard.views import answers, data, forest, noise
-from llama_workbench.harness.slices.calibrate.record import FILE, append, begin
+from llama_workbench.harness.slices.calibrate.rates import FILE, append, begin
 from llama_workbench.harness.store.parquet import COLUMNS
 from llama_workbench.harness.store.schema import Control, Manifest, Noise
 from studies.known_trials import trial

@@ -33,7 +33,7 @@ from llama_workbench.harness.calls.environments import environments_at, facts_of
 from llama_workbench.harness.calls.made_environments import MADE
 from llama_workbench.harness.calls.source import SourceError
 from llama_workbench.harness.machine import bootstrap
-from llama_workbench.harness.measure import one_round, processes
+from llama_workbench.harness.measure import measurement, processes
 from llama_workbench.harness.measure.processes import begin as really_begin
 from llama_workbench.harness.plan.options import Options, PlanError, Request, placed
 from llama_workbench.harness.report.text import environments_text
@@ -131,7 +131,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looked_once: None) 
     (tmp_path / "bench.py").write_text(BENCH)
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(one_round, "MOST_SECONDS", 0.1)
+    monkeypatch.setattr(measurement, "MOST_SECONDS", 0.1)
     return tmp_path
 
 

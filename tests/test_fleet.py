@@ -12,12 +12,11 @@ import pytest
 import llama_workbench as wb
 from llama_workbench.harness.baselines.saved import baselines_of, matching, save
 from llama_workbench.harness.evidence.verdict import how_many
-from llama_workbench.harness.fleet.combine import combine
-from llama_workbench.harness.fleet.folder import FleetFolder
-from llama_workbench.harness.fleet.kinds import labels
-from llama_workbench.harness.fleet.rejudge import judge_fleet
 from llama_workbench.harness.report.outcome import outcome
 from llama_workbench.harness.report.text import run_notes
+from llama_workbench.harness.slices.fleet.folder import FleetFolder
+from llama_workbench.harness.slices.fleet.kinds import labels
+from llama_workbench.harness.slices.fleet.machines import combine, judge_fleet
 from llama_workbench.harness.store.errors import RunError, RunWarning
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder, describe

@@ -27,7 +27,7 @@ from llama_workbench.datasets.geometries import DataError
 from llama_workbench.datasets.tokenizer import TokenizerError, text_ids
 from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.claims.reading import load_claims
-from llama_workbench.harness.metrics.check import gguf as gguf_checks
+from llama_workbench.harness.slices.gguf import cases as gguf_checks
 from tests.test_gguf import changed_file
 
 TINY = geometries.get("tiny")

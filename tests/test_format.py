@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from llama_workbench import ROOT
+from llama_workbench.harness.metrics.document import document
 from llama_workbench.harness.metrics.registry import declared_files
-from llama_workbench.harness.store.document import document
 from llama_workbench.harness.store.files import FORMS, JOURNAL, SAMPLES, SUMS
 
 

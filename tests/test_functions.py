@@ -32,8 +32,8 @@ from llama_workbench.harness.store.gate_schema import SideFacts
 from llama_workbench.harness.store.schema import Manifest
 from llama_workbench.harness.store.verdict_schema import AD_HOC
 from llama_workbench.harness.worker import gating, rounds
-from llama_workbench.harness.worker.opening import open_workload
 from llama_workbench.harness.worker.state import Worker
+from llama_workbench.harness.worker.torch_verbs import open_workload
 from tests.runs import Quiet
 from tests.test_cli import fails, output
 from tests.verdicts import a_verdict, an_effect

@@ -29,10 +29,10 @@ from llama_workbench.harness.worker.gates.logits import TOLERANCES, greedy, judg
 from llama_workbench.harness.worker.gates.small import small_geometries, small_weights
 from llama_workbench.harness.worker.gating import gate
 from llama_workbench.harness.worker.models import GenerateRunner
-from llama_workbench.harness.worker.opening import open_workload
 from llama_workbench.harness.worker.rounds import measure_round
 from llama_workbench.harness.worker.runners import runner_of
 from llama_workbench.harness.worker.state import GATE_PROMPT, Worker
+from llama_workbench.harness.worker.torch_verbs import open_workload
 from llama_workbench.variants.generation import generate
 
 OUTSIDE = ROOT / "tests" / "outside_variants.py"

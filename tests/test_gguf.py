@@ -16,9 +16,10 @@ from tokenizers import Tokenizer, models, trainers
 from tokenizers.pre_tokenizers import Metaspace
 
 from llama_workbench.datasets import geometries, tokenizer
-from llama_workbench.datasets.checkpoints import CheckpointError, check, described, gguf, load, synthesize
+from llama_workbench.datasets.checkpoints import CheckpointError, check, described, load, synthesize
 from llama_workbench.datasets.tokenizer import TokenizerError, text_ids
-from llama_workbench.harness.metrics.check import gguf as gguf_checks
+from llama_workbench.harness.slices.gguf import cases as gguf_checks
+from llama_workbench.harness.slices.gguf import checkpoint as gguf
 from llama_workbench.variants.config import LlamaConfig, RopeScaling
 
 GEOMETRIES = {geometry.name: geometry for geometry in gguf_checks.gguf_geometries()}

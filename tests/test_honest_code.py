@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from llama_workbench.harness.measure import gating
-from llama_workbench.harness.measure.measurement import Measurement
-from llama_workbench.harness.measure.one_round import ask_for_round
+from llama_workbench.harness.measure.measurement import Measurement, ask_for_round
 from llama_workbench.harness.measure.participants import ExperimentState, Setting
 from llama_workbench.harness.plan.options import Options, Request, kept, typed
 from llama_workbench.harness.report.again import command_of

@@ -14,8 +14,8 @@ import pytest
 
 from llama_workbench import variants
 from llama_workbench.harness.claims.dispute import SHIPPED, load_folder
-from llama_workbench.harness.metrics.check.metric import CheckHypothesis
 from llama_workbench.harness.metrics.registry import metrics
+from llama_workbench.harness.slices.check.metric import CheckHypothesis
 from llama_workbench.harness.spec.comparison import TIMES
 from llama_workbench.variants.spelling import did_you_mean
 from tests.test_imports import (
@@ -115,7 +115,7 @@ def test_plan_run_judge_report_and_dashboard_name_no_metric() -> None:
     found = [
         f"{path.relative_to(REPOSITORY)}:{number}: {line.strip()}"
         for path in sources("harness", "dashboard", "llama_workbench")
-        if "harness/metrics/" not in path.as_posix() and "harness/store/" not in path.as_posix()
+        if not {"metrics", "slices", "store"} & {*path.parts}
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         if compared.search(line) or keyed.search(line)
     ]
@@ -269,7 +269,7 @@ UNTYPED = re.compile(r"\b(?:dict|Mapping|MutableMapping)\[str, (?:Any|object)\]"
 
 AS_WRITTEN = {
     "what a machine is, as the operating system and each library say it": """
-        harness.session.doctor.examine harness.session.doctor.read_facts harness.calls.environments.facts_of
+        harness.calls.environments.facts_of
         harness.machine.environment.changed_since harness.machine.environment.comparable
         harness.machine.environment.device_differences harness.machine.environment.device_kind
         harness.machine.environment.fingerprint harness.machine.environment.one_line""",
@@ -277,13 +277,13 @@ AS_WRITTEN = {
         datasets.geometries.checked datasets.geometries.read_toml variants.config.config_json""",
     "what goes to a measuring process, or comes from one": """
         harness.measure.passes.ask_about harness.measure.passes.ask_in_lives
-        harness.metrics.instructions.counting.count harness.metrics.instructions.counting.no_count
         harness.worker.channel.serve harness.worker.functions.open_functions harness.worker.gates.op_trace.noting
-        harness.worker.gating.admit harness.worker.gating.gate harness.worker.loops.loop
-        harness.worker.opening.open_workload
+        harness.worker.gating.admit harness.worker.gating.gate harness.worker.looks.loop
+        harness.worker.torch_verbs.open_workload
         harness.worker.turns.answers""",
-    "options that are kept in run.json, or sent to a machine of a cluster": """
-        harness.plan.options.kept harness.plan.options.sent harness.plan.options.typed""",
+    "options as they are typed, kept in run.json, or sent to a machine of a cluster": """
+        commands.compare_revisions.inputs_of harness.plan.options.kept harness.plan.options.sent
+        harness.plan.options.typed""",
     "a row of a table on a page": "dashboard.sections.blocks.table",
     "what each pass left, which its own metric alone knows": "harness.evidence.evidence.evidence_from_manifest",
 }

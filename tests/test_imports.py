@@ -20,6 +20,7 @@ SLICES = sorted(path.parent.name for path in (REPOSITORY / "harness" / "slices")
 
 # Each package imports from itself and from those above it only. Names are those below `llama_workbench`.
 ORDER = (
+    "harness.slices",
     "variants",
     "datasets",
     "harness.machine",
@@ -40,11 +41,9 @@ ORDER = (
     "harness.report",
     "harness.baselines",
     "harness.session",
-    "harness.fleet",
     "harness.suites",
     "harness.plugin",
     "harness",
-    "harness.slices",
     "dashboard",
     "templates",
     "commands",
@@ -57,7 +56,7 @@ PURE = ("harness.spec", "harness.stats", "harness.evidence", "harness.judge")
 """Packages that touch no files."""
 
 WITH_TORCH = re.compile(
-    r"llama_workbench\.(datasets\.checkpoints\b.*|harness\.(worker\.(?!channel).*|examiner\..+|metrics\..*))"
+    r"llama_workbench\.(datasets\.checkpoints\b.*|harness\.(worker\.(?!channel).*|examiner\..+|metrics\..*|slices\.\w+\.(worker|checkpoint|cases|models)))"
 )
 
 FILE_MODULES = {"glob", "io", "os", "pathlib", "pyarrow", "shutil", "socket", "sqlite3", "subprocess", "tempfile"}

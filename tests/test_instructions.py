@@ -33,27 +33,30 @@ from llama_workbench.harness.judge.verdicts import judge_claims
 from llama_workbench.harness.measure.measurement import Measurement
 from llama_workbench.harness.measure.participants import Setting
 from llama_workbench.harness.metrics.base import PassContext
-from llama_workbench.harness.metrics.instructions import counting, metric
-from llama_workbench.harness.metrics.instructions.callgrind import (
+from llama_workbench.harness.plan.experiments import make_plan
+from llama_workbench.harness.plan.options import Request
+from llama_workbench.harness.report.text import run_notes
+from llama_workbench.harness.slices.instructions import counting, metric
+from llama_workbench.harness.slices.instructions.counter import toggle_of_valgrind
+from llama_workbench.harness.slices.instructions.counting import (
     ALLOCATORS,
     BINDING,
     DISPATCH,
     KERNELS,
     LIBC,
+    NOT_INSTALLED,
     OTHERS,
     PYTHON,
     CallgrindError,
     InstructionCount,
+    Wanted,
+    cannot_count,
+    count,
     group_of,
     parse,
     read,
 )
-from llama_workbench.harness.metrics.instructions.counter import toggle_of_valgrind
-from llama_workbench.harness.metrics.instructions.counting import NOT_INSTALLED, Wanted, cannot_count, count
-from llama_workbench.harness.metrics.instructions.metric import METRIC, everything, run_instructions
-from llama_workbench.harness.plan.experiments import make_plan
-from llama_workbench.harness.plan.options import Request
-from llama_workbench.harness.report.text import run_notes
+from llama_workbench.harness.slices.instructions.metric import METRIC, everything, run_instructions
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.parquet import COLUMNS, no_rows

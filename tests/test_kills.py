@@ -20,7 +20,6 @@ import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.commands.app import main
-from llama_workbench.harness.fleet.rejudge import rejudge
 from llama_workbench.harness.machine.environment import granted_cores
 from llama_workbench.harness.machine.interrupts import Interrupts
 from llama_workbench.harness.machine.lifeline import tied
@@ -28,6 +27,7 @@ from llama_workbench.harness.machine.locks import LOCK, Lock
 from llama_workbench.harness.plan.options import Options, Request
 from llama_workbench.harness.plugin.benchmarks import ReplayedCase, load
 from llama_workbench.harness.session import run as session
+from llama_workbench.harness.session.judging import rejudge
 from llama_workbench.harness.store import files
 from llama_workbench.harness.store.errors import RunError, RunWarning
 from llama_workbench.harness.store.folder import RunFolder

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from llama_workbench.harness.calls.payload import Payload
-from llama_workbench.harness.judge.open_lives import OpenLives
+from llama_workbench.harness.judge.stopping import OpenLives
+from llama_workbench.harness.measure.choosing import LEAST_LIVES, MOST_LIVES, set_horizons
 from llama_workbench.harness.measure.durations import LEAST_SIDE_SECONDS, MOST_SIDE_SECONDS, LifePace
 from llama_workbench.harness.measure.groups import Group
-from llama_workbench.harness.measure.horizon import LEAST_LIVES, MOST_LIVES, set_horizons
 from llama_workbench.harness.measure.measurement import Schedule
 from llama_workbench.harness.measure.participants import ExperimentState
 from llama_workbench.harness.measure.passes import Asked, ask_in_lives

@@ -13,18 +13,19 @@ import pytest
 from llama_workbench.harness.evidence.effect import ALPHA
 from llama_workbench.harness.evidence.evidence import Evidence
 from llama_workbench.harness.evidence.verdict import combine
-from llama_workbench.harness.fleet.kinds import key_of, labels, names, slug
-from llama_workbench.harness.fleet.pooling import (
+from llama_workbench.harness.judge.parts import Part
+from llama_workbench.harness.metrics.base import Judged
+from llama_workbench.harness.report.machines import machine_lines
+from llama_workbench.harness.report.outcome import outcome
+from llama_workbench.harness.slices.fleet.kinds import key_of, labels, names, slug
+from llama_workbench.harness.slices.fleet.verdicts import (
     LEAST_KINDS,
+    MachineEvidence,
     have_no_common_point,
+    judge_machines,
     mean_of,
     random_effects,
 )
-from llama_workbench.harness.fleet.report import machine_lines
-from llama_workbench.harness.fleet.verdicts import MachineEvidence, judge_machines
-from llama_workbench.harness.judge.parts import Part
-from llama_workbench.harness.metrics.base import Judged
-from llama_workbench.harness.report.outcome import outcome
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.means import CentredInterval, between_variance
 from llama_workbench.harness.store.machine_schema import OverMachines

@@ -21,14 +21,16 @@ from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.harness.measure.measurement import Measurement
 from llama_workbench.harness.measure.participants import Setting
 from llama_workbench.harness.metrics.base import PassContext
-from llama_workbench.harness.metrics.memory import worker as memory_worker
-from llama_workbench.harness.metrics.memory.metric import (
+from llama_workbench.harness.plan.experiments import make_plan
+from llama_workbench.harness.plan.options import Request
+from llama_workbench.harness.slices.memory import worker as memory_worker
+from llama_workbench.harness.slices.memory.metric import (
     METRIC,
     QUANTITIES,
     disagreement,
     memory_results,
 )
-from llama_workbench.harness.metrics.memory.worker import (
+from llama_workbench.harness.slices.memory.worker import (
     bytes_by_kind,
     kind_of,
     live_tensors,
@@ -36,13 +38,11 @@ from llama_workbench.harness.metrics.memory.worker import (
     memory_held,
     tensors_since,
 )
-from llama_workbench.harness.plan.experiments import make_plan
-from llama_workbench.harness.plan.options import Request
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.worker.gates.small import small_weights
 from llama_workbench.harness.worker.models import model_variant
-from llama_workbench.harness.worker.opening import open_workload
 from llama_workbench.harness.worker.state import Subject, Worker, WorkerError
+from llama_workbench.harness.worker.torch_verbs import open_workload
 from llama_workbench.variants.memory_policy import (
     KINDS,
     MOST_LENGTHS,

@@ -1,4 +1,5 @@
-"""A metric, a profiler, a verb of `workbench` and a variant are one new file each: nothing else is touched.
+"""A metric, a profiler, a verb of `workbench` and a variant are one new file each, and a metric with a page of the
+dashboard is one new folder: nothing else is touched.
 
 The toys are put into a copy of the tree, and a real run there measures with them, in processes of its own.
 """
@@ -140,12 +141,133 @@ def mine(config, weights, *, max_length):
 
 CLAIM = SHORT_NAME.replace('"toy"', '"letters"')
 
+SWITCHES = '''
+"""How often the operating system takes the core from a thread that calls a variant, or the thread gives it away."""
+
+from typing import Annotated, Literal
+
+from llama_workbench.harness.measure.passes import measured_by
+from llama_workbench.harness.metrics.base import ExactMetric, VariantHypothesis, subjects
+from llama_workbench.harness.store.declared import JsonFile
+from llama_workbench.harness.store.forms import Count, says
+from llama_workbench.harness.store.pass_schema import ExactResult, OfVariant
+
+
+class Switches(OfVariant):
+    """Context switches of a variant."""
+
+    calls: Annotated[Count, says("number of calls")]
+    switches: Annotated[Count, says("context switches during all of them")]
+
+
+SWITCHES = JsonFile("switches.json", list[Switches])
+
+
+class SwitchesHypothesis(VariantHypothesis):
+    """At most so many context switches a call."""
+
+    metric: Literal["switches"]
+
+    @property
+    def unit(self):
+        return "switches"
+
+
+class SwitchesMetric(ExactMetric[SwitchesHypothesis]):
+    """Context switches, as the kernel counts them."""
+
+    names = ("switches",)
+    hypothesis = SwitchesHypothesis
+    title = "switches"
+    does = "how often the thread loses its core"
+    files = (SWITCHES,)
+
+    def run(self, hypotheses, context):
+        places, records = measured_by(context.measurement), []
+        for workload, variant in subjects(hypotheses):
+            process = context.measurement.gates.standing(places[workload][0])
+            counted = process.ask("switches", 60.0, workload=workload, variant=variant, calls=5)
+            records.append({"workload": workload, "variant": variant, "calls": 5, "switches": counted})
+            context.folder.write_json(SWITCHES, records)
+
+    def read(self, folder):
+        results = [
+            ExactResult("switches", "", each.workload, each.variant, "", each.switches / each.calls, each.calls)
+            for each in folder.read(SWITCHES)
+        ]
+        return {result.subject: result for result in results}
+
+
+METRIC = SwitchesMetric()
+'''
+
+SWITCHES_WORKER = '''
+"""Context switches, counted in the measuring process."""
+
+from resource import RUSAGE_THREAD, getrusage
+
+from llama_workbench.harness.worker.runners import runner_of
+
+
+def switches(worker, workload, variant, calls):
+    bench = worker.benches[workload]
+    with worker.modes_of(bench):
+        runner = runner_of(worker, bench, bench.subjects[variant].variant)
+        runner.prepare(bench.workload.tokens, bench.take(calls), calls)
+        before = getrusage(RUSAGE_THREAD)
+        for _ in range(calls):
+            runner.call()
+        after = getrusage(RUSAGE_THREAD)
+    return after.ru_nvcsw + after.ru_nivcsw - before.ru_nvcsw - before.ru_nivcsw
+
+
+VERBS = {"switches": switches}
+'''
+
+SWITCHES_PAGE = '''
+"""Switches: how often a thread lost its core while it called a variant."""
+
+from llama_workbench.dashboard.sections import blocks, head
+from llama_workbench.harness.store.folder import RunFolder
+
+from .metric import SWITCHES
+
+PAGE = ("switches", "Switches", "swap_horiz", "How often a thread lost its core.")
+
+
+def show():
+    opened = head.open_run("Switches")
+    if opened is not None:
+        rows = [each.model_dump() for each in RunFolder(opened.run.path).read(SWITCHES)]
+        blocks.table(rows, "Context switches of each variant")
+'''
+
+FEW_SWITCHES = CLAIM.replace("short-name", "few-switches").replace('"letters"', '"switches"').replace("= 4", "= 1000")
+
+OPENED = """
+import sys
+from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
+from llama_workbench import ROOT
+sys.argv = ["app.py", "--results", sys.argv[1]]
+app = AppTest.from_file(str(ROOT / "dashboard" / "app.py"), default_timeout=120).run()
+app._page_hash = calc_hash("switches")  # as a page that is no file has it
+app.run()
+assert not app.exception, [each.message for each in app.exception]
+print(app.title[0].value, app.dataframe[0].value.to_json(orient="records"))
+"""
+
 NEW = {
     "harness/metrics/letters.py": METRIC,
     "harness/profilers/numbers.py": PROFILER,
     "llama_workbench/commands/spell.py": VERB,
     "mine.py": VARIANT,
     "claims/short-name.toml": CLAIM,
+    "harness/slices/switches/__init__.py": '"""Context switches."""',
+    "harness/slices/switches/metric.py": SWITCHES,
+    "harness/slices/switches/worker.py": SWITCHES_WORKER,
+    "harness/slices/switches/page.py": SWITCHES_PAGE,
+    "claims/few-switches.toml": FEW_SWITCHES,
 }
 
 
@@ -155,10 +277,10 @@ class Tree:
 
     path: Path
 
-    def python(self, *words: object) -> subprocess.CompletedProcess[str]:
-        """Run a module there, in a process of its own."""
+    def python(self, *words: object, flag: str = "-m") -> subprocess.CompletedProcess[str]:
+        """Run a module there, in a process of its own; without the flag what the words say."""
         ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
-        command = [sys.executable, "-m", *map(str, words)]
+        command = [sys.executable, *filter(None, [flag]), *map(str, words)]
         environment = ours | {"PYTHONPATH": str(self.path)}
         return subprocess.run(
             command, cwd=self.path, env=environment, capture_output=True, text=True, check=False, timeout=300
@@ -179,11 +301,12 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Tree:
     (path / "claims").mkdir()
     for name, text in NEW.items():
         assert not (path / name).exists(), "no file is edited"
+        (path / name).parent.mkdir(exist_ok=True)
         (path / name).write_text(text, encoding="utf-8")
     made = Tree(path)
     measured = made.python(
-        "pytest", "-q", "-p", "llama_workbench.harness.plugin.plugin", "--benchmark", "--claims=short-name",
-        "--profile", "--budget=3", "--run-dir=run",
+        "pytest", "-q", "-p", "llama_workbench.harness.plugin.plugin", "--benchmark", "--profile", "--budget=3",
+        "--claims=short-name,few-switches", "--run-dir=run",
     )  # fmt: skip
     assert measured.returncode == 0, measured.stdout + measured.stderr
     return made
@@ -191,13 +314,26 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Tree:
 
 def test_a_metric_writes_a_file_of_its_own_by_a_verb_of_its_own(tree: Tree) -> None:
     run = tree.path / "run"
-    [verdict] = json.loads((run / "verdicts.json").read_text())
-    assert (verdict["claim"], verdict["verdict"]) == ("short-name", "supported")
+    verdicts = {each["claim"]: each["verdict"] for each in json.loads((run / "verdicts.json").read_text())}
+    assert verdicts["short-name"] == "supported"
     assert json.loads((run / "letters.json").read_text())[0]["letters"] == 4
     assert " letters.json\n" in (run / "SHA256SUMS").read_text()
     judged = tree.workbench("judge", run, "--json")
     assert judged.returncode == 0 and json.loads(judged.stdout)[0]["verdict"] == "supported", judged.stderr
     assert "## letters.json\n" in tree.python("llama_workbench.harness.metrics.document").stdout
+
+
+def test_a_metric_with_a_page_is_one_folder(tree: Tree, tmp_path: Path) -> None:
+    run = shutil.copytree(tree.path / "run", tmp_path / "runs" / "run")
+    [verdict] = [each for each in json.loads((run / "verdicts.json").read_text()) if each["claim"] == "few-switches"]
+    assert verdict["verdict"] == "supported" and verdict["effects"][0]["unit"] == "switches"
+    [counted] = json.loads((run / "switches.json").read_text())
+    assert counted["calls"] == 5 and verdict["effects"][0]["value"] == counted["switches"] / 5
+    opened = tree.python("-c", OPENED, tmp_path, flag="")
+    assert opened.returncode == 0, opened.stderr
+    title, _, table = opened.stdout.strip().partition(" ")
+    shown = {name: json.loads(table)[0][name] for name in ("variant", "calls", "switches")}
+    assert (title, shown) == ("Switches", {name: counted[name] for name in shown})
 
 
 def test_a_profiler_writes_a_file_of_its_own(tree: Tree) -> None:

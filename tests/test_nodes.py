@@ -22,15 +22,26 @@ import llama_workbench
 from llama_workbench.harness.calls.digest import digest_of
 from llama_workbench.harness.calls.source import Source, parse
 from llama_workbench.harness.claims.reading import load_claims
-from llama_workbench.harness.fleet import driver, session
-from llama_workbench.harness.fleet.cluster import Cluster, Lost, Node, check_address
-from llama_workbench.harness.fleet.driver import LEAST_SECONDS, MOST_TRIES, Driver, Order, Piece, Unit, pieces_of
-from llama_workbench.harness.fleet.folder import FleetFolder
-from llama_workbench.harness.fleet.kinds import key_of
-from llama_workbench.harness.fleet.node import NodeWorker, code, packed, unpack
 from llama_workbench.harness.machine.places import published
 from llama_workbench.harness.plan.experiments import Plan, make_plan
 from llama_workbench.harness.plan.options import Options, PlanError, Request
+from llama_workbench.harness.slices.fleet import driver, session
+from llama_workbench.harness.slices.fleet.driver import (
+    LEAST_SECONDS,
+    MOST_TRIES,
+    Cluster,
+    Driver,
+    Lost,
+    Node,
+    Order,
+    Piece,
+    Unit,
+    check_address,
+    pieces_of,
+)
+from llama_workbench.harness.slices.fleet.folder import FleetFolder
+from llama_workbench.harness.slices.fleet.kinds import key_of
+from llama_workbench.harness.slices.fleet.node import NodeWorker, code, packed, unpack
 from llama_workbench.harness.store.machine_schema import Machine
 from studies.fleet_costs import on_paper
 from tests.runs import ENVIRONMENT, write_run

@@ -49,7 +49,7 @@ import pytest
 from typer.testing import CliRunner
 from llama_workbench.commands.app import build
 from llama_workbench.harness.plugin import plugin
-from llama_workbench.harness.fleet.session import typed_again
+from llama_workbench.harness.slices.fleet.session import typed_again
 
 parser = pytest.Parser(_ispytest=True)
 plugin.pytest_addoption(parser)

@@ -9,9 +9,9 @@ import pytest
 from llama_workbench import ROOT
 from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.evidence.evidence import Evidence
-from llama_workbench.harness.metrics.parts import METRIC, PartsHypothesis
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import Request
+from llama_workbench.harness.slices.parts.metric import METRIC, PartsHypothesis
 from llama_workbench.harness.spec.sample import Sample
 from tests.tables import table_of
 

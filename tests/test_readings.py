@@ -19,14 +19,14 @@ from llama_workbench.harness.claims.reading import check_claim, load_claims
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.judge.verdicts import judge_claims
 from llama_workbench.harness.metrics.base import FINDINGS, PassContext, subjects
-from llama_workbench.harness.metrics.check import metric as check_metric
-from llama_workbench.harness.metrics.check.metric import CheckedCase, CheckHypothesis
-from llama_workbench.harness.metrics.count import CountError, count, counted, lines, units
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import Options, PlanError, Request
 from llama_workbench.harness.report.markdown import markdown_table
 from llama_workbench.harness.report.text import effect_text
 from llama_workbench.harness.session import run as session
+from llama_workbench.harness.slices.check import metric as check_metric
+from llama_workbench.harness.slices.check.metric import CheckedCase, CheckHypothesis
+from llama_workbench.harness.slices.count.metric import CountError, count, counted, lines, units
 from llama_workbench.harness.spec.regions import Range
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain

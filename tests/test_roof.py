@@ -17,7 +17,7 @@ from llama_workbench.harness.metrics.roofline import roof
 from llama_workbench.harness.metrics.roofline.work import ForwardWork
 from llama_workbench.harness.plan.options import Request
 from llama_workbench.harness.spec.words import Cause
-from llama_workbench.harness.worker.roof import roof as measured
+from llama_workbench.harness.worker.looks import roof as measured
 from tests.tables import table_of
 from tests.test_judge_change import judged, repository  # noqa: F401
 from tests.test_measure import run

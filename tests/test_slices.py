@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -11,6 +12,9 @@ from pathlib import Path
 import pytest
 
 from llama_workbench import ROOT
+from llama_workbench.commands import app
+from llama_workbench.harness.metrics.registry import names
+from llama_workbench.harness.slices import faces
 from tests.test_imports import SLICES, imports_of, module_name, sources
 
 OURS = ("llama_workbench", "harness", "variants", "datasets", "dashboard", "claims")
@@ -21,15 +25,20 @@ FILES = {
     "inputs.py": "def numbers(seed):\n    return ([seed + number for number in range(2000)],)\n",
 }
 
+CLAIMS_RUN = ROOT / "results" / "baselines" / "reference"
+
 OPEN = """
 import sys
 from streamlit.testing.v1 import AppTest
 from llama_workbench import ROOT
-sys.argv = ["app.py", "--results", sys.argv[1]]
-for page in sorted((ROOT / "dashboard" / "page_scripts").glob("*.py")):
-    app = AppTest.from_file(str(ROOT / "dashboard" / "app.py"), default_timeout=120).run()
-    app.switch_page(f"page_scripts/{page.name}").run()
-    assert not app.exception, (page.name, [each.message for each in app.exception])
+results, *runs = sys.argv[1:]
+sys.argv = ["app.py", "--results", results]
+for run in runs:
+    for page in sorted((ROOT / "dashboard" / "page_scripts").glob("*.py")):
+        app = AppTest.from_file(str(ROOT / "dashboard" / "app.py"), default_timeout=120).run()
+        app.query_params["run"] = run
+        app.switch_page(f"page_scripts/{page.name}").run()
+        assert not app.exception, (run, page.name, [each.message for each in app.exception])
 """
 
 
@@ -43,8 +52,8 @@ def tree_without(path: Path, slices: list[str]) -> Path:
     return path
 
 
-def python(tree: Path, cwd: Path, *words: object) -> str:
-    """What a process says in which the package is that of the tree; it must end with 0."""
+def python(tree: Path, cwd: Path, *words: object, code: int = 0) -> str:
+    """What a process says in which the package is that of the tree; it must end with this exit code."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     done = subprocess.run(
         [sys.executable, *map(str, words)],
@@ -55,18 +64,45 @@ def python(tree: Path, cwd: Path, *words: object) -> str:
         check=False,
         timeout=300,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr * (code != 0)
+
+
+def names_of(slice_: str) -> tuple[set[str], set[str]]:
+    """The verbs that a slice brings, and the metrics."""
+    verbs = {verb for verb, module in app.verbs().items() if module.__name__ == f"{slice_}.command"}
+    metrics = [face.METRIC for face in faces("metric") if face.__name__ == f"{slice_}.metric"]
+    return verbs, {name for metric in metrics for name in metric.names}
+
+
+THERE = """
+import json
+from llama_workbench.commands.app import verbs
+from llama_workbench.harness.metrics.registry import names
+print(json.dumps([[*verbs()], names()]))
+"""
+
+
+@pytest.fixture(scope="module")
+def whole_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the tree with all slices in it."""
+    return tree_without(tmp_path_factory.mktemp("whole") / "tree", [])
 
 
 @pytest.mark.parametrize("name", SLICES)
-def test_nothing_outside_a_slice_names_it(name: str, tmp_path: Path) -> None:
+def test_nothing_outside_a_slice_names_it(name: str, whole_tree: Path, tmp_path: Path) -> None:
     slice_ = f"llama_workbench.harness.slices.{name}"
     paths = sources("variants", "datasets", "harness", "dashboard", "llama_workbench")
     outside = [path for path in paths if not f"{module_name(path)}.".startswith(f"{slice_}.")]
     assert not [path for path in outside if any(f"{each}.".startswith(f"{slice_}.") for each in imports_of(path))]
-    tree = tree_without(tmp_path / "tree", [name])
-    assert f"\n  {name} " not in python(tree, tmp_path, "-m", "llama_workbench.commands.app", "--help")
+    here, away = whole_tree / "harness" / "slices" / name, tmp_path / name
+    here.rename(away)
+    try:
+        there = json.loads(python(whole_tree, tmp_path, "-c", THERE))
+    finally:
+        away.rename(here)
+    for all_names, own, left in zip((app.verbs(), names()), names_of(slice_), there, strict=True):
+        assert {*left} == {*all_names} - own
 
 
 @pytest.mark.long
@@ -81,4 +117,10 @@ def test_without_all_of_them_a_comparison_is_measured_and_shown_and_every_page_o
     python(tree, mine, *pytest_, "--benchmark", *words, "--run-dir", "results/runs/run")
     shown = python(tree, mine, "-m", "llama_workbench.commands.app", "show", "results/runs/run")
     assert " times as fast as " in shown
-    python(tree, mine, "-c", OPEN, mine / "results")
+    refused = python(tree, mine, *pytest_, "--benchmark", "--on", "ray", code=4)
+    assert "runs of several machines are neither measured nor judged here" in refused
+    shutil.copytree(CLAIMS_RUN, mine / "results" / "baselines" / CLAIMS_RUN.name)
+    python(tree, mine, "-c", OPEN, mine / "results", "run", CLAIMS_RUN.name)
+    judged = json.loads(python(tree, mine, "-m", "llama_workbench.commands.app", "judge", CLAIMS_RUN.name, "--json"))
+    reasons = {part["reason"] for part in judged if part["verdict"] == "not measurable here"}
+    assert any('this version has no metric "' in reason for reason in reasons)

@@ -22,10 +22,9 @@ import pytest
 
 from llama_workbench.harness.machine import environment
 from llama_workbench.harness.spec.sample import Round, Sample
-from llama_workbench.harness.store.data_base import data_base
 from llama_workbench.harness.store.errors import RunError, RunWarning
 from llama_workbench.harness.store.folder import RunFolder, describe, list_runs
-from llama_workbench.harness.store.parquet import COLUMNS, read_table, table_of, write_table
+from llama_workbench.harness.store.parquet import COLUMNS, data_base, read_table, table_of, write_table
 from llama_workbench.harness.store.schema import FORMAT, LIFE
 
 

@@ -14,8 +14,7 @@ import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.harness.slices.calibrate.known import CASES, FUNCTIONS, IDENTICAL, PLANTED, KnownComparison
-from llama_workbench.harness.slices.calibrate.rates import Rate
-from llama_workbench.harness.slices.calibrate.record import read_trials
+from llama_workbench.harness.slices.calibrate.rates import Rate, read_trials
 from studies import versus_tools, versus_trials
 from studies.versus_tools import FASTER, NOTHING, SLOWER, TOOLS, Reading, Readings, ToolFailed, apart, told
 from studies.versus_trials import OURS, Trial, best_in_hindsight, following, halves, in_hindsight, rows, table

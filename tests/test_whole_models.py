@@ -20,7 +20,6 @@ from llama_workbench.datasets.synthetic_files import synthesize
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.judge.verdicts import judge_claims
 from llama_workbench.harness.plan.options import Options, Request
-from llama_workbench.harness.session import room
 from llama_workbench.harness.session import run as session
 from llama_workbench.harness.spec.experiments import Experiment
 from llama_workbench.harness.store.schema import manifest_of
@@ -107,9 +106,9 @@ def experiment(name: str, *variants: str) -> Experiment:
 
 def test_room_is_asked_for_weights_and_copies_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def asked(free: float, name: str, *variants: str, cache: Path | None = None) -> str:
-        monkeypatch.setattr(room, "available_bytes", lambda: int(free * GIB))
+        monkeypatch.setattr(session, "available_bytes", lambda: int(free * GIB))
         work = experiment(name, *variants)
-        return room.no_room(work, geometries.get(work.workload.geometry), cache)
+        return session.no_room(work, geometries.get(work.workload.geometry), cache)
 
     assert asked(21, "prefill-7b-bf16-t8", "team005_planned", "yardstick") == ""
     few = asked(18, "prefill-7b-bf16-t8", "team005_planned", "yardstick")
@@ -125,7 +124,7 @@ def test_room_is_asked_for_weights_and_copies_of_them(tmp_path: Path, monkeypatc
 @pytest.mark.usefixtures("warm")
 def test_a_run_goes_on_without_what_has_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(room, "no_room", lambda one, *_: "no room" if one.workload.kind == "prefill" else "")
+    monkeypatch.setattr(session, "no_room", lambda one, *_: "no room" if one.workload.kind == "prefill" else "")
     names = ("prefill-tiny-t16", "mask-create-apply-t8")
     request = Request(compare=("team006_before", "team006_after"), workloads=names)
     options = Options(run_dir=tmp_path / "run", gates_only=True)

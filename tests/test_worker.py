@@ -19,8 +19,14 @@ from llama_workbench.datasets import workloads
 from llama_workbench.datasets.lengths import DECODE_ROOM
 from llama_workbench.datasets.workloads import Workload
 from llama_workbench.harness.worker import main
-from llama_workbench.harness.worker.round_loop import rebuilt
-from llama_workbench.harness.worker.rounds import MOST_SUB_ROUNDS, PART_WARM_NS, RoundShape, _call_for, shape_of_round
+from llama_workbench.harness.worker.rounds import (
+    MOST_SUB_ROUNDS,
+    PART_WARM_NS,
+    RoundShape,
+    _call_for,
+    rebuilt,
+    shape_of_round,
+)
 from llama_workbench.harness.worker.runners import Runner
 from llama_workbench.harness.worker.state import Worker
 

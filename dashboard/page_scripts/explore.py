@@ -12,11 +12,11 @@ from llama_workbench.dashboard.flames import section as flames
 from llama_workbench.dashboard.sections import attribution, blocks, breakdown, head, memory, scaling
 from llama_workbench.dashboard.views import data, outcomes
 from llama_workbench.dashboard.views.scaling import all_series
-from llama_workbench.harness.metrics.memory.metric import MEMORY_SWEEP
 from llama_workbench.harness.metrics.roofline.metric import ROOFLINE
 from llama_workbench.harness.metrics.share.metric import PHASES
 from llama_workbench.harness.profilers.causes import CAUSES
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.pass_schema import MEMORY_SWEEP
 
 
 @dataclass(frozen=True)

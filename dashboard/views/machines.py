@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from llama_workbench.harness.fleet.report import general_text, machine_count, spread_text
+from llama_workbench.harness.report.machines import general_text, machine_count, spread_text
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.files import MACHINES
 from llama_workbench.harness.store.folder import RunFolder

@@ -23,28 +23,33 @@ Every interval is at the run's alpha, not at a share of it: this is a screen, an
 old and new code in the same rounds (`pytest --benchmark --compare OLD NEW`). A workload without a yardstick (a
 component) is compared by the ratio of its pair, which cannot say which of its sides moved; the row says so.
 
-Instructions and memory stand beside the times where both runs have them (see `counted`).
+Instructions and memory stand beside the times where both runs have them (see `counted_rows`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from functools import cached_property, partial
+from typing import Any, Literal
 
 from llama_workbench.variants import YARDSTICKS
 
 from ..evidence.effect import ALPHA
-from ..machine.environment import comparable
+from ..machine.environment import comparable, device_kind
+from ..profilers.peak_memory import MEMORY, Memory
 from ..report.standings import read_standings
+from ..report.text import one_text_line
+from ..slices import faces
+from ..spec.entered import EnteredName
 from ..stats.confidence import Interval
 from ..stats.means import CentredInterval, Mean, between_variance, most_between_variance
+from ..store.errors import RunError
 from ..store.folder import RunFolder
-from ..store.schema import Key, RelativeTime, Standings
-from .counted import CountedRun, counted_rows, unlike
-from .rows import Answer, Row, RunComparison, Saved, gated
-from .thresholds import DEFAULTS, WHATS, Shift, Thresholds
+from ..store.schema import Key, RelativeTime, Standings, Workload, WorkloadResult
+from .rows import Answer, Counted, Row, RunComparison, Saved, gated
+from .thresholds import DEFAULTS, WHATS, ConfigError, Shift, Thresholds, What
 
 TOLERANCE_PERCENT, TOLERANCE_UNLIKE_PERCENT = 9.0, 19.0
 """What the ratio of two variants may shift between two sessions on one machine configuration, with 95 % probability:
@@ -347,7 +352,7 @@ def _answer(low: float, high: float, limits: _Limits, slack: float, *, pair: str
 
 def why_not(key: Key, old: Standings, now: Standings) -> str:
     """Why the times of a variant in two runs cannot be compared, whatever the machine; empty where they can."""
-    if reason := unlike(key, old, now):
+    if reason := unlike_runs(key, old, now):
         return reason
     before, today = old.workloads[key[0]], now.workloads[key[0]]
     if before.reference is None or before.reference != today.reference:
@@ -374,3 +379,146 @@ def _saved(interval: Interval) -> Saved:
 
 def _percent(log_ratio: float) -> float | None:
     return math.expm1(log_ratio) * 100 if math.isfinite(log_ratio) else None
+
+
+# -- what was counted in both: it does not vary as times do, so there are no rounds behind it --------------------------
+
+LEAST_BYTES = 16_384
+"""Peaks of the same code differ by Python's own objects; less than this is no change."""
+
+
+@dataclass(frozen=True)
+class CountedRun:
+    """One of the two runs, and what its passes counted."""
+
+    folder: RunFolder
+    standings: Standings
+
+    @cached_property
+    def memory(self) -> dict[Key, Memory]:
+        """Its memory, where it was measured. Raises RunError."""
+        records: list[Memory] = MEMORY.form.validate_python(self.folder.records(MEMORY))
+        return {(each.workload, each.variant): each for each in records}
+
+    @cached_property
+    def inputs(self) -> dict[str, str]:
+        """Workload → SHA-256 of the code that makes what functions are called with."""
+        sources = self.folder.manifest().sources
+        return {} if sources is None else {name: each.payload.digest for name, each in sources.calls.items()}
+
+    def has(self, key: Key) -> bool:
+        """Whether the run took the variant on, with or without a number in the end. What others are compared with was
+        counted, too."""
+        course = self.standings.workloads.get(key[0])
+        is_reference = course is not None and course.reference == key[1]
+        return is_reference or key in self.standings.subjects or key in self.standings.reasons
+
+
+def counted_rows(old: CountedRun, now: CountedRun, thresholds: Thresholds, *, same_machine: bool) -> list[Row]:
+    """The rows of everything that is no time. Raises RunError where something cannot be read that decides, what is
+    only shown is left out then; ConfigError where something decides that nothing here counts."""
+    rows: list[Row] = []
+    every: dict[What, Callable[[], Iterator[Row]]]
+    every = {face.WHAT: partial(face.rows, old, now, thresholds) for face in faces("beside")}
+    every["memory"] = lambda: _memory_rows(old, now, thresholds, same_machine=same_machine)
+    if lacking := {*thresholds.gate} - {"time", *every}:
+        raise ConfigError(f"gate: {', '.join(sorted(lacking))} cannot be compared, for nothing here counts them")
+    for what, rows_of in every.items():
+        try:
+            rows += rows_of()
+        except RunError:
+            if what in thresholds.gate:
+                raise
+    return rows
+
+
+def _memory_rows(old: CountedRun, now: CountedRun, thresholds: Thresholds, *, same_machine: bool) -> Iterator[Row]:
+    """Of each variant whose memory both runs measured: weights, caches and the most that a call adds to them."""
+    for key, before in old.memory.items():
+        if not now.memory or not is_subject(key) or not now.has(key):
+            continue
+        after = now.memory.get(key)
+        if (base := _peak(before, after)) is None:
+            continue
+        new = None if after is None else _peak(after, before)
+        reason = unlike_runs(key, old.standings, now.standings)
+        if reason or after is None or new is None:
+            missing = (after and after.reason) or "not measured"
+            reason = reason or f"{now.standings.name} has no memory of it: {one_text_line(missing, 160)}"
+            yield cannot_tell(key, "memory", thresholds, reason)
+            continue
+        limit = thresholds.of("memory", *key)
+        least = max(base * limit / 100, LEAST_BYTES)
+        percent, detail = 100 * (new / base - 1) if base else None, _grown(before, after)
+        verdict: Answer = "no regression"
+        if new - base > least:
+            verdict = "regression" if same_machine else "inconclusive"
+            detail = detail if same_machine else f"more memory, but on a different machine: {detail}"
+        elif base - new > least:
+            verdict = "improvement"
+        base_bytes, new_bytes = Counted(base, "bytes"), Counted(new, "bytes")
+        yield Row(*key, "", base_bytes, new_bytes, percent, percent, percent, verdict, detail, "memory", limit)
+
+
+def unlike_runs(key: Key, old: Standings, now: Standings) -> str:
+    """Why nothing of a variant in two runs can be compared, whatever the machine; empty where it can be."""
+    ours, theirs = device_kind(now.environment), device_kind(old.environment)
+    if ours != theirs:
+        return f"{old.name} measured on {theirs}, {now.name} on {ours}"
+    if key in now.reasons:
+        return f"{now.name} has no number for it: {one_text_line(now.reasons[key], 160)}"
+    if key[0] not in old.workloads or key[0] not in now.workloads:
+        return "one of the runs lacks the workload"
+    before, today = old.workloads[key[0]], now.workloads[key[0]]
+    # Descriptions are for people, and do not change what is measured.
+    changed = sorted(
+        name
+        for name in before.workload.keys() | today.workload.keys()
+        if name != "description" and _of_workload(before, name) != _of_workload(today, name)
+    )
+    if changed:
+        return f"the workload changed ({', '.join(changed)})"
+    return "the checkpoints differ" if before.checkpoint != today.checkpoint else ""
+
+
+def _of_workload(result: WorkloadResult, name: str) -> Any:
+    """What a workload says there; an older run does not say what it could not have been otherwise."""
+    known = Workload.model_fields.get(name)
+    return result.workload.get(name, None if known is None or known.is_required() else known.default)
+
+
+def is_subject(key: Key) -> bool:
+    """Neither a control nor what others are compared with."""
+    return not EnteredName(key[1]).is_control and key[1] not in YARDSTICKS
+
+
+def cannot_tell(key: Key, what: What, thresholds: Thresholds, reason: str) -> Row:
+    """A row without an answer, and why."""
+    reason = one_text_line(reason, 300)
+    limit = thresholds.of(what, *key)
+    return Row(*key, "", None, None, None, None, None, "inconclusive", reason, what, limit)
+
+
+_PARTS = {
+    "parameter_bytes": "weights",
+    "cache_bytes": "caches",
+    "peak_transient_bytes": "temporary tensors",
+    "kept_bytes": "what is kept",
+}
+
+
+def _peak(memory: Memory, other: Memory | None) -> float | None:
+    """All parts together. What is kept counts where the other run knows it too: older ones do not."""
+    sizes = [getattr(memory, name) for name in _parts(memory, other)]
+    return None if None in sizes else float(sum(sizes))
+
+
+def _parts(*both: Memory | None) -> dict[str, str]:
+    has_kept = all(memory is not None and memory.kept_bytes is not None for memory in both)
+    return {name: part for name, part in _PARTS.items() if name != "kept_bytes" or has_kept}
+
+
+def _grown(before: Memory, after: Memory) -> str:
+    """The parts that changed by more than what Python's own objects do, in words."""
+    moved = {part: getattr(after, name) - getattr(before, name) for name, part in _parts(before, after).items()}
+    return ", ".join(f"{part} {change:+,.0f} bytes" for part, change in moved.items() if abs(change) > LEAST_BYTES)

@@ -18,7 +18,7 @@ from ..report.markdown import markdown_cell, markdown_rows
 from ..report.sessions import NOT_COMPARABLE, RunAgreement
 from ..report.text import claim_text, effect_text, measured_text
 from ..store.schema import Standings
-from .counted import LEAST_BYTES
+from .regressions import LEAST_BYTES
 from .rows import Counted, Row, RunComparison, Saved
 from .thresholds import TABLE, WHATS, Shift
 

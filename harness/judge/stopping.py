@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,6 @@ from ..spec.regions import Region
 from ..spec.sample import Round
 from ..stats.confidence import Interval, Level, LookPlan, first_interval, next_look, running_interval
 from ..stats.samples import Clocks, Differences, differences, log_times_of_rounds, whole_processes
-from .open_lives import OpenLives
 from .verdicts import shared_alpha
 
 ENOUGH_ROUNDS, ENOUGH_OF_QUESTIONS = 24, 60
@@ -367,3 +366,30 @@ def differing(rule: StoppingRule, pair: Comparison) -> tuple[float, float] | Non
         return None
     baseline = float(np.median([lives.call_baseline_ns for lives in rule.found[pair]]))
     return baseline, baseline / math.exp(interval.centre)
+
+
+# -- rounds of lives that are not over yet -----------------------------------------------------------------------------
+
+
+@dataclass
+class OpenLives:
+    """By workload, the rounds of the life that measures it now."""
+
+    rounds: dict[str, list[Round]] = field(default_factory=dict)
+
+    def add(self, finished: Round) -> Iterator[list[Round]]:
+        """Take a round in; gives the rounds of the life before, where this round is of the next one."""
+        open_ = self.rounds.get(finished.workload, [])
+        if open_ and open_[0].process != finished.process:
+            yield self.rounds.pop(finished.workload)
+        self.rounds.setdefault(finished.workload, []).append(finished)
+
+    def had(self, workload: str, variant: str) -> bool:
+        """Whether a variant was timed in the life that measures the workload now."""
+        return any(sample.variant == variant for each in self.rounds.get(workload, ()) for sample in each.samples)
+
+    def end(self, process: int | None = None) -> Iterator[list[Round]]:
+        """The rounds of the life of this process, by workload; without a number those of every life."""
+        over = [workload for workload, rounds in self.rounds.items() if process in (None, rounds[0].process)]
+        for workload in over:
+            yield self.rounds.pop(workload)

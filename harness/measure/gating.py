@@ -18,9 +18,8 @@ from ..spec.words import Cause
 from ..stats.confidence import EARLY
 from ..store.gate_schema import Gate, Trace, TraceDifference
 from ..worker.channel import INTRUDES
-from .fresh_crews import fresh_crew
-from .groups import Group, Processes
-from .inputs import note_remembering
+from .crews import note_remembering
+from .groups import Group, Processes, fresh_crew
 from .participants import ExperimentState, MeasureError, Participants, Setting
 from .processes import AS_AT_FIRST, Job, PendingAnswer, WorkerFailed, WorkerProcess, side_by_side
 

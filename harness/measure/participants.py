@@ -76,7 +76,7 @@ class ExperimentState:
     causes: of those that are excluded for one of its own, which. learnt: by variant, what its gate found that other
     processes must know; facts: see `SideFacts`. lost_lives: those that failed, and why.
     lost_in_passes: who could not be taken in once the rounds were over, and why; what they measured before counts.
-    horizon: how many lives its budget should give (see `measure.horizon`); early: whether its series are looked at
+    horizon: how many lives its budget should give (see `measure.choosing`); early: whether its series are looked at
     early (see `stats.confidence`).
     kept_together: variants that are too dear to load for one pair. beside_seconds: the least that a block took beside
     its samples. lost_blocks: those in which a side did less than a call while all computed; the next ones are longer.

@@ -1,4 +1,4 @@
-"""Finds the metrics: every module `metrics/NAME.py` and every package `metrics/NAME/metric.py` that defines METRIC."""
+"""Finds the metrics: every module `metrics/NAME.py` or `metrics/NAME/metric.py` that defines METRIC, and of slices."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from .. import metrics as package
 from ..machine.modules import defined
 from ..profilers.causes import CAUSES
 from ..profilers.registry import profilers
+from ..slices import faces
 from ..store.declared import DataFile
 from ..store.files import CLAIMS, JOURNAL, MANIFEST, SAMPLES
 from .base import Metric
@@ -17,7 +18,8 @@ from .base import Metric
 @cache
 def metrics() -> tuple[Metric[Any], ...]:
     """All metrics, in alphabetical order of their first names. No torch is imported."""
-    return tuple(sorted(defined(package, "METRIC", "metric"), key=lambda metric: metric.names))
+    of_slices = [face.METRIC for face in faces("metric")]
+    return tuple(sorted(defined(package, "METRIC", "metric") + of_slices, key=lambda metric: metric.names))
 
 
 def names() -> tuple[str, ...]:

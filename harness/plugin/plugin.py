@@ -35,7 +35,6 @@ from .suite import SuiteSession
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ..fleet.session import FleetRun
     from ..plan.experiments import Plan
     from ..report.comparison import Screen
     from ..session.run import Result
@@ -161,19 +160,20 @@ def pytest_configure(config: pytest.Config) -> None:
     config.args = [str(BENCHMARKS), *_paths(config)]  # this session measures; tests that are not named have their own
 
 
-def _fleet(config: pytest.Config, start: Start, request: Request, options: Options) -> FleetRun | None:
-    """The run over a cluster, where `--on` names one. Raises UsageError, and what `run.USER_ERRORS` lists."""
+def _fleet(config: pytest.Config, start: Start, request: Request, options: Options) -> Any:
+    """The run over a cluster, where `--on` names one; else None. Raises UsageError, and as `run.USER_ERRORS` lists."""
     if not start.on and start.on_each_kind:
         raise pytest.UsageError("--on-each-kind needs a cluster: add --on ray or --on ray://HEAD")
     if not start.on:
         return None
-    from ..fleet.session import again, spread
+    from ..session.judging import several_machines
 
-    if start.goes_on:
-        return again(_run_alone(config, start.goes_on), request, options, on=start.on, budget=_budget(config))
-    if config.getoption("keyword", ""):
+    earlier = _run_alone(config, start.goes_on) if start.goes_on else None
+    if earlier is None and config.getoption("keyword", ""):
         raise pytest.UsageError(f"--on {start.on}: choose with --workloads and --variants; leave out -k")
-    return spread(request, options, on=start.on, on_each_kind=start.on_each_kind)
+    kinds, budget = start.on_each_kind, _budget(config)
+    measured_on = several_machines().measured_on
+    return measured_on(start.on, request, options, on_each_kind=kinds, earlier=earlier, budget=budget)
 
 
 def _budget(config: pytest.Config) -> float | None:
@@ -243,7 +243,7 @@ class Session:
         options: Options,
         named: Collection[str],
         earlier: Unfinished | None = None,
-        fleet: FleetRun | None = None,
+        fleet: Any = None,
     ) -> None:
         """named: variants that the user named. earlier: the run that goes on. fleet: the run over a cluster."""
         from .benchmarks import ReplayedCase

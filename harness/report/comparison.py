@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ..evidence.effect import ALPHA
 from ..evidence.evidence import Evidence
+from ..slices import faces
 from ..spec.comparison import TIMES, Comparison
 from ..spec.words import Word
 from ..stats.samples import LifeSpread
@@ -30,7 +31,6 @@ from .measures import (
     SAME_WITHIN,
     TIME,
     Measure,
-    counted_instructions,
     counted_memory,
     measure_rows,
 )
@@ -297,7 +297,8 @@ def _screen(
     is_call = experiment is not None and experiment.workload.kind == "call"
     place = f'the input "{effect.where}"' if is_call else effect.where
     measures = [Measure(f"{TIME}, {statistic}" if statistic else TIME, *call_times(call_ns), *ends)]
-    measures += counted_instructions(folder, effect)
+    for face in faces("beside"):
+        measures += face.measures(folder, effect)
     measures += counted_memory(folder, effect)
     if max(faults) >= 1:
         ratio = faults[1] / faults[0] if faults[0] else math.inf

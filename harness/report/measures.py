@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..metrics.instructions.metric import INSTRUCTIONS as INSTRUCTIONS_FILE
-from ..metrics.instructions.metric import difference
 from ..profilers.peak_memory import MEMORY
 from ..store.folder import RunFolder
 from ..store.verdict_schema import Effect
@@ -69,17 +67,6 @@ class Measure:
             return f"the same {self.what}"
         less, more = ("fewer", "more") if self.what.endswith("s") else ("less", "more")
         return f"{abs(percent):{'.0f' if abs(percent) >= 10 else '.2g'}} % {less if percent < 0 else more} {self.what}"
-
-
-def counted_instructions(folder: RunFolder, effect: Effect) -> list[Measure]:
-    """How many a call executes, where both sides were counted."""
-    try:
-        counted = difference(folder.read(INSTRUCTIONS_FILE), effect.workload, effect.variant, effect.baseline)
-    except ValueError:  # not counted
-        return []
-    ratio = counted.variant / counted.baseline
-    ends = sorted(100 / (100 + end) for end in (counted.low, counted.high))
-    return [Measure(INSTRUCTIONS, f"{counted.baseline:,.0f}", f"{counted.variant:,.0f}", ratio, ends[0], ends[1])]
 
 
 def counted_memory(folder: RunFolder, effect: Effect) -> list[Measure]:

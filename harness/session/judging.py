@@ -1,21 +1,32 @@
-"""By which rule a run measures, and its verdicts from its samples and from what its passes found."""
+"""By which rule a run measures, its verdicts from its samples and from what its passes found, and those of a run that
+lies in its folder, of one machine or of several."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
 
+from ..claims.dispute import SHIPPED, load_dispute, load_folder
 from ..claims.model import Claim
+from ..claims.reading import stored_claims
+from ..claims.words import in_words_of
 from ..evidence.design import Design
 from ..evidence.effect import ALPHA
 from ..evidence.evidence import fault_cost_ns
 from ..judge.stopping import StoppingRule
 from ..judge.verdicts import judge_claims
 from ..plan.experiments import Plan
+from ..plan.options import PlanError
 from ..report.answer import answer
+from ..report.standings import write_standings
 from ..report.stored import evidence_of
+from ..slices import faces
 from ..stats.samples import Clocks
-from ..store.files import VERDICTS
+from ..store.files import CLAIMS, VERDICTS
 from ..store.folder import RunFolder
+from ..store.machine_schema import FLEET
 from ..store.schema import Environment, Manifest
 from ..store.verdict_schema import Verdict
 
@@ -56,3 +67,61 @@ def stopping_rule(
     early = frozenset(name for name, (_, is_early) in (plans or {}).items() if is_early)
     cost, design = fault_cost_ns(environment), Design(horizons, statistics, early)
     return StoppingRule(plan.experiments, clocks, ALPHA, cost, design, to_compare=to_compare, is_saved=is_saved)
+
+
+# -- of a run that lies in its folder ----------------------------------------------------------------------------------
+
+
+class Rejudged(NamedTuple):
+    """Verdicts of a stored run, and its run.json with the noise that was found."""
+
+    verdicts: tuple[Verdict, ...]
+    manifest: Manifest
+
+
+def claims_of(folder: RunFolder, claims_folder: Path | None = None) -> list[Claim]:
+    """The claims of a stored run as they were then, or in the words of a folder (`in_words_of`)."""
+    claims = stored_claims(folder)
+    return in_words_of(claims, load_folder(claims_folder)[0]) if claims_folder else claims
+
+
+def rejudge(folder: RunFolder, claims_folder: Path | None = None) -> Rejudged:
+    """The verdicts of a stored run, from its samples and by the claims as they were then; of a run of several machines
+    those over its machines. What is asked about the claims is as it was then too, and so are their words, unless
+    `claims_folder` says them anew (`in_words_of`); where the run does not say, as the claims that ship have it.
+    Raises RunError where one of its files cannot be read, ClaimError where its claims are not claims."""
+    manifest = folder.manifest()
+    if claims_folder is not None or "dispute" not in manifest.model_fields_set:
+        manifest = manifest.model_copy(update={"dispute": load_dispute(claims_folder or SHIPPED)})
+    if manifest.mode == FLEET:
+        judged = several_machines().verdicts_of(folder)
+        return Rejudged(judged.verdicts, judged.manifest(manifest))
+    claims = claims_of(folder, claims_folder)
+    verdicts, with_noise = judge_run(manifest, claims, folder)  # by the rounds that it says there are
+    return Rejudged(verdicts, with_noise.with_rounds(folder.finished_rounds()))
+
+
+def keep(folder: RunFolder, judged: Rejudged, claims_folder: Path | None = None) -> None:
+    """Write what `rejudge` found into the run, and what a folder of claims says of it."""
+    verdicts, manifest = judged
+    asked_anew = manifest.dispute != folder.manifest().dispute
+    if manifest.mode == FLEET:
+        several_machines().judge_fleet(folder.path, manifest.dispute if asked_anew else None)
+        return
+    folder.write_json(VERDICTS, verdicts)
+    folder.renew(VERDICTS, noise=manifest.noise, **({"dispute": manifest.dispute.stored()} if asked_anew else {}))
+    if claims_folder:
+        folder.write_json(CLAIMS, [claim.stored() for claim in claims_of(folder, claims_folder)])
+        folder.renew(CLAIMS)
+    if folder.finished_rounds():
+        write_standings(folder)
+
+
+def several_machines() -> ModuleType:
+    """The slice that measures runs on several machines (`measured_on`) and judges them (`verdicts_of`, `judge_fleet`).
+    Raises PlanError where it was taken away."""
+    for face in faces("machines"):
+        return face
+    raise PlanError(
+        "runs of several machines are neither measured nor judged here: their part of the workbench is gone"
+    )

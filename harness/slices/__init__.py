@@ -2,8 +2,17 @@
 
 | face | module of the slice | what it defines | who finds it |
 |---|---|---|---|
-| a command of `workbench` | `command.py` | `command`, `LISTED` (see `commands.app`) | `commands.app` |
+| what a claim may ask, its pass and its verdict | `metric.py` | `METRIC` (see `metrics.base`) | `metrics.registry` |
+| what runs in a measuring process | `worker.py` | `VERBS`: functions that take the `Worker` first | `worker.main` |
+| another form of checkpoints | `checkpoint.py` | `takes()`, `opened()`, `tokenizer_of()` | `datasets.checkpoints` |
+| what `metric = "check"` may try | `checks.py` | `CHECKS` | the slice `check` |
+| what is counted beside times | `beside.py` | `WHAT`, `FILE`, `measures()`, `rows()` | `report`, `baselines` |
+| a command of `workbench` | `command.py` | `command`, `LISTED`, `VERB` where it is no folder's name | `commands.app` |
+| a page of the dashboard | `page.py` | `PAGE` (path in the URL, title, icon, help), `show()` | `dashboard/app.py` |
 | a section of a page of the dashboard | `section.py` | `PAGE` (the page's file), `show()` | the page |
+| runs of several machines | `machines.py` | `measured_on`, `verdicts_of`, `judge_fleet` | `session.judging` |
+
+A run's file that a slice writes keeps its form in `store`, where pages of the core show it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a fleet keeps: its machines in run.json, and machines.json, each effect by machine kind and over machines.
 
-A fleet is a run of several machines: one folder whose `machines/NAME/` is an ordinary run each (see `harness/fleet`).
+A fleet is a run of several machines: one folder whose `machines/NAME/` is an ordinary run each (see `harness/slices`).
 """
 
 from __future__ import annotations

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import errno
 import json
+import os
+import re
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +18,6 @@ from numpy.typing import NDArray
 
 from ..spec.sample import Column, sample_columns
 from ..spec.table import NameColumn, Table
-from .data_base import data_base, sql_file, sql_name, sql_text
 from .errors import RESTORE, RunError, first_line
 
 if TYPE_CHECKING:
@@ -223,3 +225,48 @@ def _crc(column: NDArray[Any]) -> int:
         else column.astype("<i8" if column.dtype.kind in "iu" else "<f8").tobytes()
     )
     return zlib.crc32(content)
+
+
+# -- DuckDB: of the libraries that say what is wrong with a damaged file, and do not end the process, the smallest -----
+
+
+@contextmanager
+def data_base() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection of its own, whose temporary views, tables and types end with it. It loads nothing from anywhere,
+    writes nothing aside and remembers no file."""
+    import duckdb  # here, for it loads slowly: nobody waits for it before something is measured
+
+    base = _opened_once(os.getpid()).cursor()
+    try:
+        yield base
+    except (duckdb.FatalException, duckdb.InternalException):
+        _opened_once.cache_clear()  # this one answers nobody any more
+        raise
+    finally:
+        base.close()
+
+
+@cache
+def _opened_once(process: int) -> duckdb.DuckDBPyConnection:
+    """Opening takes 20 ms, several times what most files take. process: a fork may not use its parent's."""
+    import duckdb
+
+    never = dict.fromkeys(
+        ("autoinstall_known_extensions", "autoload_known_extensions", "enable_external_file_cache"), "false"
+    )
+    return duckdb.connect(":memory:", config={**never, "temp_directory": "", "threads": 1})
+
+
+def sql_text(value: object) -> str:
+    """A text in a query."""
+    return "'" + str(value).replace("'", "''") + "'"
+
+
+def sql_name(name: str) -> str:
+    """The name of a column, or of a type, in a query."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def sql_file(path: Path) -> str:
+    """A file to read, in a query: no character of its path stands for others."""
+    return sql_text(re.sub(r"([*?\[])", r"[\1]", str(path)))

@@ -1,11 +1,13 @@
-"""What several passes of a run write alike. The files of a pass are declared beside its code."""
+"""What several passes of a run write alike, and files of slices that pages of the core show. Other files of a pass are
+declared beside its code."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Annotated
 
-from .forms import Amount, Count, Shape, Text, Value, says
+from .declared import JsonFile
+from .forms import Amount, Count, Shape, Size, Text, Value, says
 
 Subject = tuple[str, str, str, str, str]
 """(metric, quantity, workload, variant, baseline), with "" for what does not apply."""
@@ -37,3 +39,40 @@ class OfVariant(Shape):
 
     workload: Annotated[Text, says("on which workload")]
     variant: Annotated[Text, says("of which variant")]
+
+
+# -- the memory that caches hold, over lengths -------------------------------------------------------------------------
+
+
+class Held(Shape):
+    """Bytes of live tensors by kind."""
+
+    held: Annotated[dict[str, Count], says("after the calls")] = {}
+    kept: Annotated[dict[str, Count], says("after a reset")] = {}
+
+
+class SweepStep(Held):
+    """The live tensors after calls of some lengths."""
+
+    lengths: Annotated[list[Count], says("the lengths so far")]
+    computed: Annotated[Held | None, says("the memory that the variant's policies expect")] = None
+
+
+class Fill(Shape):
+    """Keys and values after one sequence alone."""
+
+    part: Annotated[Count, says("the longest length by the sequence's")]
+    kv: Annotated[Count, says("bytes of keys and values")]
+
+
+class Sweep(OfVariant):
+    """Live tensors of a variant over lengths."""
+
+    reason: Annotated[Text | None, says("why there are no steps")] = None
+    steps: Annotated[list[SweepStep], says("before the first call, and after each")] = []
+    fills: Annotated[list[Fill], says("keys and values, by how much of the room is used")] = []
+    served: Annotated[list[Size] | None, says("lengths that were called")] = None
+    weights_bytes: Annotated[Count | None, says("bytes of weights")] = None
+
+
+MEMORY_SWEEP = JsonFile("memory_sweep.json", list[Sweep])

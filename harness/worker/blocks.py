@@ -29,8 +29,7 @@ from ..machine.lifeline import end_with
 from ..spec.answer import RoundAnswer
 from ..spec.sample import Sample
 from .channel import INTRUDES, raised_by
-from .round_loop import rebuilt
-from .rounds import OpenRound, RoundShape, shape_of_round
+from .rounds import OpenRound, RoundShape, rebuilt, shape_of_round
 from .state import Worker
 
 WAIT_SECONDS = 0.0005

@@ -4,9 +4,9 @@ The parent (`processes`) sends commands and reads answers as `channel` says. Thr
 environment before torch is imported; where functions are measured that do not use torch, it is not imported, and the
 process is ready many times sooner. It ignores Ctrl-C (the parent decides) and dies with its parent.
 
-Metrics and profilers have verbs here too: a module of `harness/metrics` or `harness/profilers`, or the module `worker`
-of a package there, may have `VERBS`, a table of functions that take the `Worker` first. Of the worker this module alone
-stands above them: a process begins with it, and nothing imports it.
+Metrics, profilers and slices have verbs here too: a module of `harness/metrics` or `harness/profilers`, or the module
+`worker` of a package there or of a slice, may have `VERBS`, a table of functions that take the `Worker` first. Of the
+worker this module alone stands above them: a process begins with it, and nothing imports it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ import llama_workbench
 
 from .. import metrics, profilers
 from ..machine.modules import mentioning
+from ..slices import faces
 from ..spec.answer import RoundAnswer
-from . import alternating, blocks, gating, line_runs, loops, peaks, roof, rounds, turns
+from . import blocks, gating, looks, rounds, turns
 from .channel import Channel, serve
 from .functions import open_functions
-from .held import stand_ins
-from .state import Worker
+from .state import Worker, stand_ins
 
 
 def freeze(worker: Worker) -> None:
@@ -43,12 +43,12 @@ VERBS: Mapping[str, Callable[..., Any]] = {
     "freeze": freeze,
     "round": rounds.measure_round,
     "block": blocks.measure_block,
-    "roof": roof.roof,
+    "roof": looks.roof,
     "turns": turns.measure_in_turns,
-    "alternate": alternating.alternate,
-    "line_runs": line_runs.line_runs,
-    "loop": loops.loop,
-    "peak": peaks.peak,
+    "alternate": looks.alternate,
+    "line_runs": looks.line_runs,
+    "loop": looks.loop,
+    "peak": looks.peak,
     "answers": turns.answers,
     "differences_of_answers": turns.differences_of_answers,
 }
@@ -64,6 +64,8 @@ def verbs_with_torch() -> dict[str, Callable[..., Any]]:
     for package in (metrics, profilers):
         for module in mentioning(package, "VERBS", "worker"):
             verbs |= import_module(module).VERBS
+    for face in faces("worker"):
+        verbs |= face.VERBS
     return verbs
 
 

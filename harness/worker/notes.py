@@ -23,8 +23,7 @@ from llama_workbench.variants import FUNCTION_YARDSTICK
 
 from ..machine.clocks import cpu_ns_of
 from .devices import Spent
-from .shared_state import Watched
-from .watch import OWN_THREADS_NS, THRESHOLDS, Turn, Watch, children_of, put_back, tree_of
+from .watch import OWN_THREADS_NS, THRESHOLDS, Turn, Watch, Watched, children_of, put_back, tree_of
 
 CLOCKS = frozenset(
     f"{name}{unit}"

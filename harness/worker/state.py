@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import mmap
 import os
+import random
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +26,6 @@ from ..spec.entered import EnteredName
 from .channel import CUT_OFF, Channel
 from .devices import Device, Spent, device_of
 from .gates.outcome import LogitsGate
-from .held import ballast
 from .notes import Notes
 from .watch import CLOSED, Watch
 
@@ -242,7 +243,7 @@ class Worker:
     timed. benches: by workload. engines: (entered name, id of the checkpoint) → longest sequence and model of an engine
     that is loaded once. wall_variants: variants that compute in threads of their own and are timed by wall time. calm:
     freed memory is kept for reuse, and the collector is off in samples; else both are as Python and the system have
-    them. ballast: memory that it holds and does not use. stand_ins: see `held`. hidden: modules that were
+    them. ballast: memory that it holds and does not use. stand_ins: see the function. hidden: modules that were
     removed from `sys.modules`, so that they stay alive.
     """
 
@@ -393,3 +394,34 @@ class Worker:
     def _look_at_pipe(self) -> None:
         if self.channel is not None and not self.channel.is_open():
             os._exit(CUT_OFF)  # while the parent still sees whose turn it is
+
+
+# -- what a process holds and does not use, so that functions find memory and collector as in other programs -----------
+
+POOL_BYTES, LARGEST_SMALL = 1 << 14, 512
+"""Python keeps small objects of one size side by side in pools of the one number of bytes, up to the other in size."""
+
+
+def ballast(most: int) -> list[bytes]:
+    """A block of up to so many bytes, and of each size of small objects a drawn number, up to a pool of them."""
+    drawn, head = random.Random(most), sys.getsizeof(b"")
+    small = (
+        bytes(size - head) for size in range(48, LARGEST_SMALL, 16) for _ in range(drawn.randrange(POOL_BYTES // size))
+    )
+    return [bytes(most), *small]
+
+
+REFERENCES, STRIDE = 4, 7919
+"""Of each stand-in to others, which lie scattered: as many as an object of an interpreter has."""
+
+
+def stand_ins(count: int) -> list[dict[int, Any]]:
+    """So many objects that the collector walks in about the time that those of a bare interpreter take. With ours a
+    function would be timed with collections that are longer, and fewer, than in a program of the user's; so ours are
+    frozen. With none at all they would be shorter, and more."""
+    made: list[dict[int, Any]] = [{} for _ in range(count)]
+    for place, holder in enumerate(made):
+        for reference in range(REFERENCES):
+            holder[reference] = made[(place * STRIDE + reference) % count]
+    gc.collect()
+    return made

@@ -19,8 +19,7 @@ from ..calls import carried
 from ..calls.called import refused
 from ..spec.answer import RoundAnswer
 from .channel import in_one_line
-from .round_loop import rebuilt
-from .rounds import OpenRound, RoundShape, shape_of_round
+from .rounds import OpenRound, RoundShape, rebuilt, shape_of_round
 from .state import Worker
 
 LEAST_SAMPLE_NS = 5_000_000

@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional
 from torch.nn.modules import module as modules
 
-from .shared_state import GRADIENTS, Names, Watched
+from .watch import GRADIENTS, Names, Watched
 
 SAMPLED = 4099
 """Distance between the values of the weights that are checked."""

@@ -56,8 +56,9 @@ def verbs() -> dict[str, ModuleType]:
 
 
 def _verb_of(module: ModuleType) -> str:
-    """The name of its file, or of the folder of its slice."""
-    return module.__name__.removesuffix(".command").rpartition(".")[2].replace("_", "-")
+    """What it says itself, else the name of its file or of the folder of its slice."""
+    name: str = getattr(module, "VERB", module.__name__.removesuffix(".command").rpartition(".")[2])
+    return name.replace("_", "-")
 
 
 def _place_of(module: ModuleType) -> float:

@@ -176,12 +176,13 @@ def _compared(base: RunFolder, new: RunFolder, thresholds: Thresholds, percent: 
     """A run against the baseline of its machine type."""
     from llama_workbench.harness.baselines.regressions import compare
     from llama_workbench.harness.baselines.saved import matching
-    from llama_workbench.harness.metrics.instructions.metric import INSTRUCTIONS
     from llama_workbench.harness.profilers.peak_memory import MEMORY
+    from llama_workbench.harness.slices import faces
     from llama_workbench.harness.store.files import MANIFEST, STANDINGS
 
     base, name, note = matching(base, new)
-    decide = [file for what, file in (("memory", MEMORY), ("instructions", INSTRUCTIONS)) if what in thresholds.gate]
+    counted = {"memory": MEMORY, **{face.WHAT: face.FILE for face in faces("beside")}}
+    decide = [file for what, file in counted.items() if what in thresholds.gate]
     for run in (base, new):
         warn_changed(run, read=(MANIFEST, STANDINGS, *decide))
     comparison = compare(base, new, thresholds=thresholds, threshold_percent=percent)

@@ -16,8 +16,8 @@ from ..results import find_run
 from .shared import ON_RUNS, AsJson, Listed, RunArgument, print_json, show, warn_changed, with_exits, write
 
 if TYPE_CHECKING:
-    from llama_workbench.harness.fleet.rejudge import Rejudged
     from llama_workbench.harness.report.sessions import BothSessions, SessionAnswers
+    from llama_workbench.harness.session.judging import Rejudged
     from llama_workbench.harness.spec.dispute import Dispute
     from llama_workbench.harness.store.folder import RunFolder
     from llama_workbench.harness.store.verdict_schema import Verdict
@@ -90,9 +90,9 @@ def command(
     ] = False,
 ) -> None:
     """Compute the verdicts of a run again (see HELP)."""
-    from llama_workbench.harness.fleet.rejudge import keep, rejudge
     from llama_workbench.harness.metrics.registry import judged_files
     from llama_workbench.harness.report.markdown import markdown_table
+    from llama_workbench.harness.session.judging import keep, rejudge
     from llama_workbench.harness.store.files import JUDGED_ANEW
     from llama_workbench.harness.store.remote import is_url
 
@@ -138,9 +138,9 @@ def _session(run: RunFolder, verdicts: Sequence[Verdict], dispute: Dispute, alph
 
 def _show(folder: RunFolder, judged: Rejudged) -> None:
     """The report; of a fleet also each effect over its machines, and the command that settles what is open."""
-    from llama_workbench.harness.fleet.report import machine_lines
     from llama_workbench.harness.report.causes import explanations_in
     from llama_workbench.harness.report.further import further
+    from llama_workbench.harness.report.machines import machine_lines
     from llama_workbench.harness.report.terminal import verdict_report
     from llama_workbench.harness.store.files import MACHINES
 

@@ -98,7 +98,6 @@ def _export(folder: RunFolder, claim: str, part: str | None, files: Mapping[str,
 
 def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool) -> None:
     """Print the parts that are asked for; where none is, the answer and those parts that the run has."""
-    from llama_workbench.harness.fleet.rejudge import rejudge
     from llama_workbench.harness.metrics.registry import judged_files
     from llama_workbench.harness.metrics.roofline.metric import ROOFLINE, all_reached
     from llama_workbench.harness.metrics.share.metric import PHASES
@@ -106,6 +105,7 @@ def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool
     from llama_workbench.harness.report.decision import decision_markdown, decisions_of
     from llama_workbench.harness.report.ladder import ladder_markdown, ladder_of
     from llama_workbench.harness.report.passes import roofline_markdown
+    from llama_workbench.harness.session.judging import rejudge
     from llama_workbench.harness.store.machine_schema import FLEET
 
     warn_changed(folder, read=judged_files())
@@ -152,11 +152,11 @@ def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool
 
 def _print_fleet(folder: RunFolder, everything: bool) -> None:
     """What holds over the machines. What one of them found beside verdicts is in its own run."""
-    from llama_workbench.harness.fleet.rejudge import verdicts_of
-    from llama_workbench.harness.fleet.report import machine_markdown
     from llama_workbench.harness.report.answer import answer_markdown
+    from llama_workbench.harness.report.machines import machine_markdown
+    from llama_workbench.harness.session.judging import several_machines
 
-    judged, dispute = verdicts_of(folder), folder.manifest().dispute
+    judged, dispute = several_machines().verdicts_of(folder), folder.manifest().dispute
     runs = [str(folder.path / each.folder) for each in judged.machines if each.folder]
     if not everything:
         raise Failure(f"{folder.path}: a run of several machines; name the run of one: workbench report {runs[0]}")

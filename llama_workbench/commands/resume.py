@@ -84,11 +84,12 @@ def _measured(folder: RunFolder, given: Mapping[str, Any]) -> Result:
     start, request, options = typed(Start, given), typed(Request, given), typed(Options, given)
     budget = given["budget"]
     if start.on:
-        from llama_workbench.harness.fleet.session import again
+        from llama_workbench.harness.session.judging import several_machines
 
-        fleet = again(folder, request, options, on=start.on, budget=budget)
+        fleet = several_machines().measured_on(start.on, request, options, earlier=folder, budget=budget)
         with closing(progress_on(console())) as progress:
-            return fleet.measure(progress)
+            result: Result = fleet.measure(progress)
+            return result
     earlier, options = go_on(folder, options, request, budget=budget)
     with closing(progress_on(console())) as progress:
         return session.Run(earlier.plan, options, progress, earlier).measure()

@@ -34,10 +34,10 @@ def command(
       workbench show results/runs/20260102T030405Z-1a2b --markdown > comment.md
       workbench show reference --claim single-file-faster
     """
-    from llama_workbench.harness.fleet.rejudge import rejudge
     from llama_workbench.harness.report.comparison import screen_markdown, screens
     from llama_workbench.harness.report.stored import evidence_of
     from llama_workbench.harness.report.terminal import console, screen_report
+    from llama_workbench.harness.session.judging import rejudge
     from llama_workbench.harness.suites.run import call_seconds
     from llama_workbench.harness.suites.table import time_table
 

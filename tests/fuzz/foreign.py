@@ -21,7 +21,7 @@ from llama_workbench.datasets.geometries import DataError
 from llama_workbench.datasets.tokenizer import TokenizerError
 from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.claims.reading import read_claim
-from llama_workbench.harness.metrics.check import gguf as gguf_checks
+from llama_workbench.harness.slices.gguf import cases as gguf_checks
 
 from . import BYTES, Damage, Kind, digit, json_value
 

@@ -3,7 +3,7 @@
 Work is what no code can leave out: of a model see `work`; of a function what its payload function says
 (`texts.flops`, `texts.bytes`). The bound is generous, so that no honest code is ever below it:
 
-- A core does at most MOST_TIMES as much as the best call of a plain kernel did (`worker.roof`). That is room for a
+- A core does at most MOST_TIMES as much as the best call of a plain kernel did (`worker.looks`). That is room for a
   machine that was busy then, and for a kernel that was not the fastest. All cores count for what computes in threads.
 - Numbers narrower than float32 are multiplied faster: NARROW times more. Which ones a function uses is not known.
 - Of the bytes those count that the last-level cache cannot hold, weights as small as their file has them: a variant may

@@ -24,8 +24,7 @@ from llama_workbench.datasets.lengths import DECODE_ROOM, call_lengths, warmup_l
 
 from ...machine.environment import last_level_cache_bytes
 from ...spec.sample import Sample
-from ...worker.round_loop import rebuilt
-from ...worker.rounds import FILLED_NS, SHORT_SAMPLE_NS, is_primed
+from ...worker.rounds import FILLED_NS, SHORT_SAMPLE_NS, is_primed, rebuilt
 from ...worker.runners import PlainRunner, Runner, runner_of
 from ...worker.state import Bench, Worker, WorkerError
 from .work import products, weight_bytes, work_of_call

@@ -19,8 +19,7 @@ from llama_workbench.datasets.lengths import call_lengths, warmup_length
 from ...spec.entered import EnteredName
 from ...worker.channel import in_one_line
 from ...worker.model_gating import own_case
-from ...worker.round_loop import rebuilt
-from ...worker.rounds import SHORT_SAMPLE_NS, is_primed
+from ...worker.rounds import SHORT_SAMPLE_NS, is_primed, rebuilt
 from ...worker.runners import Runner, runner_of
 from ...worker.state import Bench, Worker, WorkerError
 from .marking import PhaseError

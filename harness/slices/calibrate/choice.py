@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from .known import ALLOCATIONS, CASES, FUNCTIONS, IDENTICAL, KINDS, MODELS, PLANTED, REPEATS, TWINS, KnownComparison
-from .record import Trial
+from .rates import Trial
 
 WAITING = 24
 """Comparisons that wait for their second run, at most: half as many on average, so that the runs of one comparison

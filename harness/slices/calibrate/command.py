@@ -18,7 +18,7 @@ from llama_workbench.commands.shared import MACHINE, AsJson, Failure, Listed, pr
 
 if TYPE_CHECKING:
     from llama_workbench.harness.slices.calibrate.choice import Selection
-    from llama_workbench.harness.slices.calibrate.record import Trial
+    from llama_workbench.harness.slices.calibrate.rates import Trial
 
 FILE = Path("results/calibration.jsonl")
 MINUTES = 5.0
@@ -162,7 +162,7 @@ def _selection(kinds: str, only: str, cases: str) -> Selection:
 
 def _continued(file: Path) -> list[Trial]:
     """The trials that the file has already; a new file gets its first line."""
-    from llama_workbench.harness.slices.calibrate.record import begin, read_trials
+    from llama_workbench.harness.slices.calibrate.rates import begin, read_trials
 
     if file.exists():
         return read_trials(file)
@@ -176,7 +176,7 @@ def _measure(
     """Add trials to the file and to `every`: until there are so many of what is asked, or for some minutes."""
     from llama_workbench.harness.slices.calibrate import trials
     from llama_workbench.harness.slices.calibrate.choice import following, is_busy
-    from llama_workbench.harness.slices.calibrate.record import CalibrationError, append
+    from llama_workbench.harness.slices.calibrate.rates import CalibrationError, append
 
     draw, by, here, begun = random.Random(), trials.rule(), trials.machine(), time.monotonic()
     minutes = MINUTES if minutes is None and wanted is None else minutes

@@ -10,7 +10,7 @@ from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.sections import blocks
 
 from . import rates
-from .record import FILE, CalibrationError, read_trials
+from .rates import FILE, CalibrationError, read_trials
 
 PAGE = "trust"
 

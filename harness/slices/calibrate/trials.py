@@ -30,7 +30,7 @@ from ...store.files import VERDICTS
 from ...store.folder import RunFolder
 from ...store.schema import Manifest
 from .known import KnownComparison
-from .record import Trial
+from .rates import Trial
 
 JUDGING = tuple(ROOT / "harness" / name for name in ("stats", "evidence", "judge"))
 

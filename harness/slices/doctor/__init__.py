@@ -1,0 +1,1 @@
+"""Is this machine fit to measure on, and what makes it noisy?"""

@@ -1,0 +1,1 @@
+"""A change that a program proposes: accepted, refused, or why nobody can tell."""

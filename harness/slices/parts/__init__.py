@@ -1,0 +1,1 @@
+"""The share of one part in the sum of several that were timed alone."""
