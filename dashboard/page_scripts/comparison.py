@@ -102,15 +102,13 @@ def show_title(claim: data.Claim, screen: Screen | None) -> None:
 
 
 def show_said(opened: state.Opened, claim: data.Claim, screen: Screen | None) -> None:
-    """Who said it and what was claimed, or how many inputs say what; then what to do, of the input that is looked
-    into."""
-    if screen is None or not claim.is_comparison or len(claim.effects) > 1:
-        blocks.say(answers.answer(opened.run, claim)["Who was right"])
+    """Who said it and what was claimed; then what to do, of the input that is looked into."""
     if not claim.is_comparison:
+        blocks.say(answers.answer(opened.run, claim)["Who was right"])
         blocks.say(answers.claimed_and_found(claim))
     if screen is not None:
         if len(claim.effects) > 1:
-            blocks.caption(f"Of {screen.place}: {screen.headline}")
+            blocks.caption(f"On {opened.run.named(screen.effect.workload)}: {screen.headline}")
         comparison.show_advice(screen, decided=not claim.is_comparison and not claim.is_open)
 
 

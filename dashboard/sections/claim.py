@@ -144,7 +144,8 @@ def to_look_inside(run: data.Run, claim: data.Claim) -> list[Effect]:
 def choose_row(run: data.Run, rows: Sequence[Effect], *, by_workload: bool) -> Effect:
     """The row of `?row=` (from 1), else the first on `?workload=`, else the first with a profile, else the first."""
     if by_workload:
-        place = named.choose_workload(run, [effect.workload for effect in rows])
+        known = (effect.workload for effect in rows if effect.lower is not None)
+        place = named.choose_workload(run, [effect.workload for effect in rows], default=next(known, None))
         return next(effect for effect in rows if effect.workload == place)
     if len(rows) == 1:
         return rows[0]
