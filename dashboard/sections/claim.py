@@ -153,9 +153,9 @@ def choose_row(run: data.Run, rows: Sequence[Effect], *, by_workload: bool) -> E
     labels = {number: f"{effect.where}: {effect.sides}" for number, effect in numbered.items()}
     profiled = {key for key, row in run.profiles.items() if row.path}
     wanted = st.query_params.get("workload")
-    known = [number for number, effect in numbered.items() if (effect.workload, effect.variant) in profiled]
+    with_profile = [number for number, effect in numbered.items() if (effect.workload, effect.variant) in profiled]
     here = [number for number, effect in numbered.items() if effect.workload == wanted]
-    default = next(iter([*here, *known]), None)
+    default = next(iter([*here, *with_profile]), None)
     chosen = state.choose(
         "Look inside", labels, "row", default=default, also=lambda number: {"workload": numbered[number].workload}
     )
