@@ -20,6 +20,7 @@ from llama_workbench.harness.metrics.unmeasurable import UnmeasurableHypothesis
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import Request
 from llama_workbench.harness.worker.gates.small import SMALL_LENGTH, small_gate, small_geometries, small_weights
+from llama_workbench.variants import compiling, outside
 from llama_workbench.variants.presets import Engine
 from tests.test_engines import needs, reference
 
@@ -251,3 +252,44 @@ def test_a_wrong_mask_in_one_file_fails_the_gate(name: str, monkeypatch: pytest.
             patch.setattr(Cache, "mask", wrong)
             gate = small_gate(variants.get(name).build, reference, variants.get(name).engine)
         assert not gate.passed and "logits off by" in gate.detail
+
+
+# -- compiled code of our own ------------------------------------------------------------------------------------------
+
+COMPILED = ROOT / "claims" / "compiled"
+
+
+def test_the_compiled_functions_are_right() -> None:
+    if missing := compiling.missing():
+        pytest.skip(f"compiled code {missing}")
+    compiled = outside.import_file(COMPILED / "compiled.py")
+    for masks in (compiled.masks_1, compiled.masks_8, compiled.masks_32, compiled.masks_128):
+        length, times = masks(3)
+        hidden = times * length * (length - 1) / 2
+        assert compiled.masks_made(length, times) == compiled.masks_found(length, times) == hidden
+    for queries in (compiled.queries_1, compiled.queries_8, compiled.queries_32, compiled.queries_128):
+        x, cos, sin = queries(5)
+        turned = torch.complex(*map(torch.from_numpy, (x[..., 0::2].copy(), x[..., 1::2].copy())))
+        turned = turned * torch.complex(*map(torch.from_numpy, (cos, sin)))[:, None]
+        expected = torch.stack((turned.real, turned.imag), -1).flatten(-2)
+        for rotate in (compiled.rope_gathered, compiled.rope_one_pass):
+            torch.testing.assert_close(torch.from_numpy(rotate(x, cos, sin)), expected, rtol=0, atol=1e-5)
+    x, times = compiled.token(7)
+    ours, theirs = (torch.from_numpy(pass_on(x, times)) for pass_on in (compiled.layers_called, compiled.layers_in_one))
+    torch.testing.assert_close(ours, theirs)
+    assert not torch.equal(ours, torch.from_numpy(x))
+
+
+def test_without_a_compiler_the_functions_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(outside.OutsideVariantError, match=r"needs a C\+\+ compiler .*: install g\+\+"):
+        outside.import_file(COMPILED / "compiled.py")
+
+
+def test_the_claims_about_compiled_code_are_planned_by_themselves() -> None:
+    claims = load_claims(COMPILED)
+    assert [claim.id for claim in claims] == ["compiled-calls", "compiled-lookup", "compiled-rope"]
+    plan = make_plan(Request(), claims)
+    assert {each.workload.kind for each in plan.experiments} == {"call"}
+    assert set(plan.comparisons()) == {pair for claim in claims for pair in claim.comparisons()}
