@@ -78,7 +78,7 @@ def _metrics() -> Iterator[str]:
 
 def _python() -> Iterator[str]:
     """A section for each function and class, with what each of its tables has."""
-    for function in (llama_workbench.open, llama_workbench.compare):
+    for function in (llama_workbench.open, llama_workbench.compare, llama_workbench.timed):
         name = function.__name__
         text = f"{name}{inspect.signature(function)}\n\n{inspect.getdoc(function)}"
         yield f"## llama_workbench.{name}\n\n```text\n{text}\n```"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Optional
 
 from .answers import difference, gives_what_counts, is_of_all_worlds, outputs_differ
+from .apart import TimedPart
 from .awaited import Awaited, Loop
 from .command import AS_THEY_ARE, Command, CommandSettings
 from .gate import GATED, FirstLook
@@ -52,6 +53,7 @@ class Function:
     payload: Payload
     enter: Callable[[], None] = lambda: None  # called before anything of it runs
     shown: str = ""  # as a user would write it; of a command its name
+    is_apart: bool = False  # whether something is called before or after each call
 
 
 class Called:
@@ -68,6 +70,7 @@ class Called:
     is_fresh: whether it is a command, so that each call begins a process of its own.
     shares_answers: whether the baseline's answers can be compared with those of a side from another world.
     is_refused: whether it is left out although no answer is known to be wrong: they change, or are none yet.
+    times_parts: whether it says itself which part of a call counts.
     The baseline is imported when an answer is first compared with its: until then it has no part in how a side runs.
     """
 
@@ -95,7 +98,7 @@ class Called:
         self.first_call_ns = self.first_input_ns = self.first_check_ns = 0
         self.beside_ns = 0
         self.is_baseline, self.is_fresh = is_baseline, is_fresh
-        self.shares_answers = self.is_refused = False
+        self.shares_answers = self.is_refused = self.times_parts = False
 
     @classmethod
     def imported(
@@ -121,13 +124,10 @@ class Called:
                 world.enter()
 
             enter()
-            made = maker(source, world.function(source, call.commands))
-            return Function(
-                made,
-                Payload(world.function(call.payload), draw),
-                enter,
-                source.name if source.command else source.shown,
-            )
+            payload = Payload(world.function(call.payload), draw)
+            around = () if source.command else payload.around()
+            made = maker(source, world.function(source, call.commands), *around)
+            return Function(made, payload, enter, source.name if source.command else source.shown, any(around))
 
         side = function(source, world)
 
@@ -151,7 +151,13 @@ class Called:
     def make(self) -> Callable[..., Any]:
         """The function, anew where a factory makes it."""
         self.side.enter()
-        return self.side.make()
+        made = self.side.make()
+        return TimedPart(made) if self.times_parts and not self.side.is_apart else made
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether only a part of each call counts."""
+        return self.times_parts or self.side.is_apart
 
     def gate(self, looked: Callable[[], None] = lambda: None) -> str:
         """What is wrong with its answers, in words; empty where they are the baseline's. looked: called once some
@@ -213,6 +219,7 @@ class Called:
         facts |= {"beside_ns": self.beside_ns, "shares_answers": self.shares_answers}
         facts |= {"spoils_inputs": self.spoils_inputs, "baseline_copies": self.baseline.payload.copies}
         facts |= {"copy_ns": self.copy_ns, "has_plain_inputs": self.has_plain_inputs}
+        facts |= {"times_parts": self.times_parts, "is_apart": self.is_apart}
         return facts | self.work | {"generators": list(self.payload.generators)}
 
     def learn(self, facts: Mapping[str, Any]) -> None:
@@ -221,6 +228,7 @@ class Called:
         self.changes_inputs = facts["changes_inputs"]
         self.beside_ns, self.shares_answers = facts["beside_ns"], facts["shares_answers"]
         self.copy_ns, self.has_plain_inputs = facts["copy_ns"], facts["has_plain_inputs"]
+        self.times_parts = facts["times_parts"]
         self.payload.generators = tuple(facts["generators"])
         self.payload.copies = self.spoils_inputs = facts["spoils_inputs"]
         self._baseline_copies = facts["baseline_copies"]
@@ -228,7 +236,8 @@ class Called:
     @property
     def is_awaited(self) -> bool:
         """Whether it is a coroutine function, a command or an import: what it waits for is part of its time."""
-        return isinstance(self.make(), (Awaited, Command, Import))
+        made = self.make()
+        return isinstance(made.function if isinstance(made, TimedPart) else made, (Awaited, Command, Import))
 
     @property
     def is_import(self) -> bool:
@@ -278,16 +287,28 @@ def refused(called: Mapping[str, Called], names: Iterable[str]) -> tuple[str, ..
     return tuple(name for name in names if name in called and called[name].is_refused)
 
 
-def maker(source: Source, function: Callable[..., Any]) -> Make:
-    """What gives the function of a source: itself, or what the factory makes; of a coroutine function what runs it."""
+def maker(
+    source: Source,
+    function: Callable[..., Any],
+    before: Optional[Callable[..., Any]] = None,
+    after: Optional[Callable[..., Any]] = None,
+) -> Make:
+    """What gives the function of a source: itself, or what the factory makes; of a coroutine function what runs it.
+    before, after: what is called around each call, and does not count."""
     loop = Loop()
+
+    def called(made: Callable[..., Any]) -> Callable[..., Any]:
+        if before is None and after is None:
+            return loop.called(made)
+        return TimedPart(loop.called(made), before and loop.called(before), after and loop.called(after))
+
     if not source.factory:
-        return lambda: loop.called(function)
+        return lambda: called(function)
 
     def make() -> Callable[..., Any]:
         made = function()
         if not callable(made):
             raise TypeError(f"{source.shown} makes a {type(made).__name__}, which cannot be called")
-        return loop.called(made)
+        return called(made)
 
     return make

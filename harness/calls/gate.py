@@ -6,7 +6,10 @@ from collections.abc import Callable, Iterator
 from time import perf_counter_ns  # bound before any foreign code is imported
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from llama_workbench import timed
+
 from .answers import HINT, UNKNOWN, difference, is_of_all_worlds, unlike
+from .apart import TimedPart
 from .command import Command
 from .inputs import Seen, can_be_copied, copied, handed_again, kinds_of
 from .pool import copier, copies_are_alike, is_plain
@@ -34,12 +37,15 @@ class PayloadError(Exception):
 
 class _Call(NamedTuple):
     """changes: whether it left its arguments changed, or may have. spoils: whether it changed what the payload hands
-    out again, if only in a copy."""
+    out again, if only in a copy. uncounted_ns: what it took beside what counts. is_part: whether it said itself what
+    counts."""
 
     got: Any
     ns: int
     changes: bool
     spoils: bool
+    uncounted_ns: int
+    is_part: bool
 
 
 class FirstLook:
@@ -70,8 +76,8 @@ class FirstLook:
                 if called.first_call_ns and number == GATED[0]:
                     return self._cause(called.side, number, f"it raises {type(error).__name__}")
                 raise
-            if isinstance(function, Command):
-                called.beside_ns = function.uncounted_ns
+            called.beside_ns = call.uncounted_ns
+            called.times_parts |= call.is_part
             is_first = not called.first_call_ns
             called.first_call_ns = called.first_call_ns or max(made_ns + call.ns, 1)
             called.gated += not is_first or called.is_fresh
@@ -83,6 +89,10 @@ class FirstLook:
             called.first_check_ns = called.first_check_ns or perf_counter_ns() - begun
             baseline_spoils |= expected.spoils
             called.shares_answers = is_of_all_worlds(expected.got)
+            if call.is_part != expected.is_part:
+                called.is_refused = True
+                one, other = ("a part", "all") if call.is_part else ("all", "a part")
+                return f"{one} of its call counts, and {other} of the baseline's: use llama_workbench.timed in both"
             if wrong := called.wrong(number, call.got, [expected.got]):
                 return self.why_unsteady(number) or f"{wrong}{self._used_up(called.side)}"
             most_ns = SLOW_FIRST_NS if is_first else SLOW_NS
@@ -173,11 +183,16 @@ class FirstLook:
             arguments = copied(arguments, memo) if self._can_copy else arguments
         twins = [memo.get(id(each), each) for each in shared]
         before, twins_before = Seen(arguments).digest, [Seen(each).digest for each in twins]
+        blocks, counted_ns = timed.blocks, timed.wall_ns
         begun = perf_counter_ns()
         got = function(*arguments)
         ns = perf_counter_ns() - begun
-        if isinstance(function, Command):
-            ns -= function.uncounted_ns
+        is_part, uncounted_ns = timed.blocks != blocks, 0
+        if isinstance(function, (TimedPart, Command)):
+            uncounted_ns = function.uncounted_ns
+        elif is_part:
+            uncounted_ns = ns - (timed.wall_ns - counted_ns)
+        ns -= uncounted_ns
         changes = not before or Seen(arguments).digest != before
         spoilt = [each for each, digest in zip(twins, twins_before) if changes and Seen(each).digest != digest]
         if spoilt and not self._can_copy:
@@ -186,7 +201,7 @@ class FirstLook:
                 f"{of.shown or 'a call'} changes its input, and {name} hands out the same {kinds_of(spoilt)} each "
                 f"time, of which no copy can be made: make it anew in {name}"
             )
-        return _Call(got, ns, changes, bool(spoilt))
+        return _Call(got, ns, changes, bool(spoilt), uncounted_ns, is_part)
 
     def _handed_again(self, of: Function, number: int, first: Arguments | None = None) -> list[Any]:
         first = of.payload.arguments(number) if first is None else first

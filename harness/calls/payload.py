@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from numbers import Real
-from typing import Any
+from typing import Any, Optional
 
 from .inputs import copied
 
@@ -73,6 +73,15 @@ class Payload:
             if not isinstance(amount, Real) or not 0 <= float(amount) < float("inf"):
                 raise ValueError(f"{what} = {amount!r}: expected a number, 0 or more")
         return {what: float(amount) for what, amount in amounts.items()}
+
+    def around(self) -> tuple[Optional[Callable[..., Any]], Optional[Callable[..., Any]]]:
+        """What is called before and after each call, with its arguments, as the function has it in attributes. Raises
+        TypeError."""
+        before, after = (getattr(self._function, name, None) for name in ("setup", "teardown"))
+        for name, given in (("setup", before), ("teardown", after)):
+            if given is not None and not callable(given):
+                raise TypeError(f"{name} = {given!r}: expected a function, which is called with a call's arguments")
+        return before, after
 
     def seed(self, number: int) -> int:
         """What the function is given, and where random numbers begin. Numbers below 0 do not depend on `draw`."""

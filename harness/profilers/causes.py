@@ -171,6 +171,8 @@ def _sampled(
         return {"reason": py_spy.NOT_INSTALLED}
     if gone := [side for side in pair.sides if side not in book.remaining().entered()]:
         return {"reason": f"{gone[0]} is not measured on this workload"}
+    if any(book.learnt.get(side, {}).get("is_apart") for side in pair.sides):
+        return {"reason": "only a part of each call is timed, and samples are of whole calls"}
     sources = (*measurement.setting.added.values(), *measurement.setting.functions.values())
     reader = _Reader([source.file for source in sources if source.file])
     seconds = SECONDS

@@ -55,8 +55,11 @@ def faults_text(facts: Mapping[str, SideFacts], call_ns: Mapping[str, float], fa
 
 
 def import_text(facts: Iterable[SideFacts]) -> str:
-    """What the time of an import is; empty where none is timed."""
-    return "Only the import is timed: its Python was started before." if any(each.is_import for each in facts) else ""
+    """What the time of an import, or of a part of a call, is; empty where whole calls are timed."""
+    seen = [*facts]
+    lines = ["Only the import is timed: its Python was started before."] * any(each.is_import for each in seen)
+    lines += ["Only a part of each call is timed."] * any(each.is_apart for each in seen)
+    return " ".join(lines)
 
 
 def _lines(name: str, seen: SideFacts) -> Iterator[str]:

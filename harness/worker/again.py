@@ -30,7 +30,7 @@ def gained_again(worker: Worker, bench: Bench, subject: Subject, entered: str) -
     each_ns = 2 * call_ns + make_ns
     if called.changes_inputs and not called.copy_ns:
         return None
-    if worker.notes is None or called.is_fresh or not is_dear or LEAST_INPUTS * each_ns > LONGEST_NS:
+    if worker.notes is None or called.is_fresh or called.is_apart or not is_dear or LEAST_INPUTS * each_ns > LONGEST_NS:
         return None
     count = min(max(int(BATCH_NS / each_ns), LEAST_INPUTS), MOST_INPUTS)
     gains: list[float] = []

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from llama_workbench.variants import LlamaConfig, Model, Variant
 
+from ..calls.apart import TimedPart
 from ..calls.awaited import Awaited
 from ..calls.called import Call, Called
 from ..calls.command import Command
@@ -83,7 +84,7 @@ class FunctionsKind(BenchKind):
     def facts(self, bench: Bench, entered: str) -> dict[str, Any]:
         called = bench.called[entered]
         facts: dict[str, Any] = {"first_call_ns": called.first_call_ns, "copies_inputs": called.spoils_inputs}
-        return facts | {"is_import": called.is_import}
+        return facts | {"is_import": called.is_import, "is_apart": called.is_apart}
 
     def admit(self, worker: Worker, bench: Bench, subject: Subject, entered: str, learnt: Mapping[str, Any]) -> None:
         bench.called[entered].learn(learnt)
@@ -91,7 +92,8 @@ class FunctionsKind(BenchKind):
     def runner(self, worker: Worker, bench: Bench, variant: Variant) -> Runner:
         bench.give_inputs(bench.way, bench.pool_size)
         called = bench.called[variant.name]
-        return CallRunner(called, worker.inputs_made, partial(worker.inputs_gone, variant.name))
+        kind = PartRunner if called.is_apart else CallRunner
+        return kind(called, worker.inputs_made, partial(worker.inputs_gone, variant.name))
 
     def wrong(self, bench: Bench, runners: Mapping[str, Runner]) -> dict[str, str]:
         """Functions whose last timed call gave another answer than the baseline does to the same input, and where.
@@ -175,3 +177,21 @@ class CallRunner(Runner):
         for arguments in itertools.islice(inputs, count - 1):
             function(*arguments)
         return function(*next(inputs))
+
+
+class PartRunner(CallRunner):
+    """A function of whose calls a part counts."""
+
+    function: TimedPart
+
+    def many(self, count: int) -> Any:
+        self.function.begin()
+        return super().many(count)
+
+    def counted_ns(self) -> tuple[int, int]:
+        cpu_ns, wall_ns = self.function.counted_ns
+        return max(cpu_ns, 1), max(wall_ns, 1)
+
+    @property
+    def uncounted_ns(self) -> int:  # type: ignore[override]
+        return self.function.uncounted_ns

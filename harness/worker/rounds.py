@@ -405,7 +405,8 @@ class OpenRound:
             spent = self.worker.device.sample(runner, count, kept)
             faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
             subject.growth_bytes += max(0, faults) * resource.getpagesize()
-            times = (count * runner.counts_as, spent.cpu_ns, spent.wall_ns - runner.uncounted_ns, faults)
+            counted_ns = runner.counted_ns() or (spent.cpu_ns, spent.wall_ns - runner.uncounted_ns)
+            times = (count * runner.counts_as, *counted_ns, faults)
             first_cpu_ns, first_wall_ns, first_device_ns = runner.first_ns()
             first = (first_cpu_ns, first_wall_ns, spent.device_ns, first_device_ns)
             self.samples.append(Sample(name, sub_round, position, length, *times, *first))

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Optional
 
 import llama_workbench
 from llama_workbench import variants
@@ -53,6 +53,10 @@ class Runner(Callee):
 
     def finish(self) -> None:
         """Let go of what the calls were given."""
+
+    def counted_ns(self) -> Optional[tuple[int, int]]:
+        """CPU time of the thread and wall time of the last calls, where they count in part; None: as they took."""
+        return None
 
     def left_behind(self) -> dict[str, Tensor]:
         """What the last call left behind that the examiner must see beside its output, by part."""

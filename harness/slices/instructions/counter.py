@@ -145,6 +145,8 @@ def _call_function(worker: Worker, bench: Bench, entered: str, toggle: Toggle, *
     with worker.modes_of(bench):
         if wrong := called.gate():
             raise CannotCount(f"gives another answer: {wrong}")
+        if called.is_apart:
+            raise CannotCount("only a part of each call is timed, and instructions are counted of whole calls")
         every = called.same_inputs(inputs, SMALL_CALLS + counted)
         function = called.make()
         for arguments in every[:SMALL_CALLS]:
