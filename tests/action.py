@@ -20,6 +20,8 @@ def total(numbers):
     return [sum(numbers) for _ in range({additions})][-1]
 """
 
+SUITE = "import work\n\n\ndef test_total(benchmark):\n    assert benchmark(work.total, [1, *range(20)]) == 191\n"
+
 INPUTS = "def numbers(seed):\n    return ([seed, *range(20)],)\n"
 
 
@@ -54,6 +56,8 @@ class PullRequest:
         git(base, "config", "uploadpack.allowAnySHA1InWant", "true")
         (base / "work.py").write_text(WORK.format(additions=of), encoding="utf-8")
         (base / "inputs.py").write_text(INPUTS, encoding="utf-8")
+        (base / "bench").mkdir()
+        (base / "bench" / "test_work.py").write_text(SUITE, encoding="utf-8")
         git(base, "add", "--all")
         git(base, "commit", "--quiet", "--message", "as it was")
         commit = git(base, "rev-parse", "HEAD")
@@ -76,7 +80,7 @@ class PullRequest:
         [step] = [step for step in action()["runs"]["steps"] if step["name"] == "Compare"]
         given = {name.replace("_", "-"): text for name, text in inputs.items()}
         known = {name: each.get("default", "") for name, each in action()["inputs"].items()} | {"base": self.base}
-        filled = {name: _filled(text, known | given) for name, text in step["env"].items()}
+        filled = {name: filled_in(text, known | given) for name, text in step["env"].items()}
         return run_step(step["run"], self.folder, self.temporary, filled)
 
     @property
@@ -90,8 +94,11 @@ class PullRequest:
         return dict(line.split("=", 1) for line in lines)
 
 
-def _filled(text: str, inputs: Mapping[str, str]) -> str:
-    return re.sub(r"\$\{\{ inputs\.([a-z-]+) \}\}", lambda match: inputs[match[1]], text)
+def filled_in(text: str, inputs: Mapping[str, str]) -> str:
+    """As GitHub fills inputs in: `inputs.NAME`, or `inputs.ONE == '' && inputs.NAME || 'TEXT'`."""
+    text = re.sub(r"\$\{\{ inputs\.([a-z-]+) \}\}", lambda match: inputs[match[1]], text)
+    either = r"\$\{\{ inputs\.([a-z-]+) == '' && inputs\.([a-z-]+) \|\| '([a-z]+)' \}\}"
+    return re.sub(either, lambda match: match[3] if inputs[match[1]] else inputs[match[2]] or match[3], text)
 
 
 def run_step(

@@ -15,7 +15,7 @@ from llama_workbench import ROOT
 from llama_workbench.harness.baselines.text import MARKER
 from llama_workbench.harness.slices.instructions.counting import NOT_INSTALLED
 from studies import action_trials
-from tests.action import PullRequest, action, run_step
+from tests.action import PullRequest, action, filled_in, run_step
 
 COMMENT = ROOT / ".github" / "workflows" / "comment.yml"
 
@@ -48,6 +48,22 @@ def test_unchanged_code_of_a_fork_passes(tmp_path: Path) -> None:
     done = opened.compare(**GIVEN | {"gate": "time", "budget": "60"})
     assert done.returncode == 0, done.stdout + done.stderr
     assert "nothing is slower" in opened.summary and opened.outputs()["exit-code"] == "0"
+
+
+@pytest.mark.long
+def test_a_suite_of_a_pull_request_fails_by_test_id_and_needs_no_valgrind(tmp_path: Path) -> None:
+    opened = PullRequest.opened(tmp_path, additions=2600)
+    done = opened.compare(suite="bench\n", budget="1")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "→ the working tree: 1 of 1 slower" in opened.summary and "test_work.py::test_total" in opened.summary
+    assert opened.outputs()["exit-code"] == "1"
+    (opened.temporary / "workbench" / "comparison.md").unlink()
+    done = opened.compare(suite="bench\n", subjects="work.py:total\n")
+    assert done.returncode == 2 and "work.py:total: not with a suite of tests: bench" in done.stderr
+    known = {"suite": "bench", "gate": "time,instructions"}
+    [install] = [step for step in action()["runs"]["steps"] if step["name"] == "Install"]
+    assert filled_in(install["env"]["GATE"], known) == "time"
+    assert filled_in(install["env"]["GATE"], known | {"suite": ""}) == "time,instructions"
 
 
 def test_what_cannot_be_measured_fails_and_what_cannot_be_told_is_a_warning(tmp_path: Path) -> None:

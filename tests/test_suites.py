@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import statistics
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -117,6 +119,44 @@ class TestPedantic:
     def test_plain(self, benchmark):
         assert benchmark.pedantic(sum, args=([1, 2],), rounds=10, iterations=100) == 3
 
+    def test_together(self, benchmark):
+        calls, ends = [], [0]
+        benchmark.pedantic(calls.append, args=(1,), teardown=lambda each: ends.append(len(calls)), iterations=4)
+        assert {after - before for before, after in zip(ends, ends[1:])} <= {1, 2, 3, 4}
+        assert 4 * (len(ends) - 1) < 2 * len(calls) and ends[-1] == len(calls)
+
+
+@pytest.mark.benchmark(group="sums")
+def test_tells(benchmark):
+    benchmark.group = f"{benchmark.group}-100"
+    benchmark.extra_info.update(size=100, kind=int)
+    benchmark(sum, range(100))
+    assert 0 < benchmark.stats["min"] <= benchmark.stats.stats.mean <= benchmark.stats["max"] < 0.1
+    assert benchmark.stats["rounds"] == len(benchmark.stats.stats.data) >= 1
+
+
+def test_too_slow(benchmark):
+    benchmark(time.sleep, 0.003)
+    assert benchmark.stats["mean"] < 0.001
+
+
+def test_woven(benchmark):
+    pytest.importorskip("aspectlib")
+    benchmark.weave("mine.total")
+    assert mine.total(range(100)) == 4950
+
+
+def test_no_longer_woven():
+    assert mine.total.__module__ == "mine"
+    assert mine.total([1]) == 1
+
+
+def test_woven_twice(benchmark_weave):
+    pytest.importorskip("aspectlib")
+    benchmark_weave("mine.total")
+    mine.total([1])
+    mine.total([1])
+
 
 def test_decorated(benchmark):
     @benchmark
@@ -219,9 +259,10 @@ def test_all_ways_to_time_a_call_have_samples_of_both_sides_in_turns(
     pair: tuple[Pairs, dict[str, Round], Path],
 ) -> None:
     _, rounds, _ = pair
-    assert rounds.keys() == {
+    woven = {"test_woven"} if find_spec("aspectlib") else set()
+    assert rounds.keys() == woven | {
         "test_scopes", "test_sum[10]", "test_sum[1000]", "TestPedantic::test_setup", "TestPedantic::test_plain",
-        "test_marked", "test_awaited", "test_waits",
+        "TestPedantic::test_together", "test_marked", "test_awaited", "test_waits", "test_tells",
     }  # fmt: skip
     for finished in rounds.values():
         by_side = {each.variant: 0 for each in finished.samples}
@@ -239,6 +280,24 @@ def test_what_comes_before_and_after_a_call_is_not_timed(pair: tuple[Pairs, dict
     assert call_ns(rounds["test_marked"], "new") > 10_000
 
 
+def test_what_a_test_says_of_itself_comes_with_its_number(pair: tuple[Pairs, dict[str, Round], Path]) -> None:
+    tests = {test.partition("::")[2]: known for test, known in pair[0].tests.items()}
+    assert (tests["test_tells"].group, tests["test_sum[10]"].group, tests["test_waits"].group) == (
+        "sums-100",
+        "sums",
+        None,
+    )
+    assert tests["test_tells"].extra == {"size": 100, "kind": "<class 'int'>"}
+
+
+def test_an_assertion_about_time_sees_the_samples_and_is_named_where_it_fails(
+    pair: tuple[Pairs, dict[str, Round], Path],
+) -> None:
+    tests = {test.partition("::")[2]: known for test, known in pair[0].tests.items()}
+    assert all("< 0.001" in why and "assert 0.0" in why for why in tests["test_too_slow"].left_out.values())
+    assert tests["test_too_slow"].left_out.keys() & {"old", "new"}
+
+
 def test_what_waits_is_timed_by_the_wall_clock_alone(pair: tuple[Pairs, dict[str, Round], Path]) -> None:
     tests = {test.partition("::")[2]: known for test, known in pair[0].tests.items()}
     assert tests["test_waits"].waits > 10
@@ -251,8 +310,11 @@ def test_what_fails_is_named_and_has_no_number(pair: tuple[Pairs, dict[str, Roun
     assert "assert 2 == 1" in tests["test_value"].left_out["new"]
     assert "StopIteration" in str(tests["test_raises_late"].left_out)
     assert "can be used once" in str(tests["test_twice"].left_out)
+    if find_spec("aspectlib"):
+        assert "can be used once" in str(tests["test_woven_twice"].left_out)
     skipped = {test.partition("::")[2]: sides for test, sides in pair[0].collected.skipped.items()}
-    assert skipped.keys() == {"test_untimed", "test_skipped"}
+    without = set() if find_spec("aspectlib") else {"test_woven", "test_woven_twice"}
+    assert skipped.keys() == {"test_untimed", "test_skipped", *without}
     assert "times no call" in skipped["test_untimed"]["old"] and "not today" in skipped["test_skipped"]["new"]
 
 
@@ -294,6 +356,149 @@ def test_a_test_that_ends_its_process_is_named_and_the_next_pair_goes_on_without
     assert "exit code 3" in pairs.tests["test_it.py::test_ends"].left_out["side"]
 
 
+ASYNCIO = """
+import asyncio
+import pytest
+import pytest_asyncio
+
+@pytest_asyncio.fixture
+async def number():
+    await asyncio.sleep(0)
+    return 5
+
+@pytest.mark.codspeed_benchmark
+@pytest.mark.asyncio
+async def test_awaited(number):
+    await asyncio.sleep(0.003)
+    assert number == 5
+"""
+
+
+def test_an_async_test_of_pytest_asyncio_is_timed_with_what_it_awaits(tmp_path: Path) -> None:
+    pytest.importorskip("pytest_asyncio")
+    (folder := tmp_path / "side").mkdir()
+    (folder / "test_it.py").write_text(ASYNCIO)
+    pairs = driver(folder, tests="test_it.py")
+    rounds = one_pair(pairs, tmp_path)
+    assert not pairs.tests["test_it.py::test_awaited"].left_out
+    assert 3e6 < call_ns(rounds["test_awaited"], "side") < 20e6
+
+
+ASV = """
+import os
+import time
+
+CALLS = []
+
+
+def setup(*values):
+    CALLS.append(("module", values))
+
+
+class Suite:
+    params = [[10, 1000], ["a", "b"]]
+    param_names = ["n", "kind"]
+
+    def setup_cache(self):
+        time.sleep(0.05)
+        open("made", "w").close()
+        return list(range(1000))
+
+    def setup(self, numbers, n, kind):
+        if kind == "b" and n == 10:
+            raise NotImplementedError
+        assert len(numbers) == 1000 and os.path.exists("made")
+        self.numbers = numbers[:n]
+        numbers.clear()
+
+    def teardown(self, numbers, n, kind):
+        CALLS.append("teardown")
+
+    def time_sum(self, numbers, n, kind):
+        sum(self.numbers)
+
+    def time_only_a(self, numbers, n, kind):
+        if (n, kind) != (10, "a"):
+            raise NotImplementedError("only a")
+
+    def peakmem_sum(self, numbers, n, kind):
+        return self.numbers
+
+
+class TimeOnce:
+    number = 1
+
+    def setup(self):
+        time.sleep(0.002)
+        self.left = [3]
+
+    def time_pop(self):
+        self.left.pop()
+
+    def track_left(self):
+        return 1
+
+
+def time_waits(seconds):
+    assert CALLS.count("teardown") <= 4, "once a benchmark"
+    time.sleep(seconds)
+
+
+time_waits.params = [0.003]
+
+
+def time_wrong():
+    raise ValueError("no")
+
+
+def helper():
+    raise AssertionError("it is no benchmark")
+"""
+
+
+def test_benchmarks_of_asv_are_measured_as_they_are(tmp_path: Path) -> None:
+    side = tmp_path / "side"
+    (side / "perf").mkdir(parents=True)
+    (side / "pytest.ini").write_text("[pytest]\n")
+    (side / "asv.conf.json").write_text('{\n  // comment\n  "version": 1,\n  "benchmark_dir": "perf",\n}\n')
+    (side / "perf" / "__init__.py").write_text("")
+    (side / "perf" / "common.py").write_text("SIZE = 1\n")
+    (side / "perf" / "bench_it.py").write_text("from .common import SIZE\n" + ASV)
+    pairs = driver(side, tests="perf")
+    rounds = one_pair(pairs, tmp_path)
+    assert not pairs.collected.errors
+    assert rounds.keys() == {
+        "Suite.time_sum[n=10, kind='a']", "Suite.time_sum[n=1000, kind='a']", "Suite.time_sum[n=1000, kind='b']",
+        "Suite.time_only_a[n=10, kind='a']", "TimeOnce.time_pop", "time_waits[0.003]",
+    }  # fmt: skip
+    small, large = (call_ns(rounds[f"Suite.time_sum[n={n}, kind='a']"], "side") for n in (10, 1000))
+    assert small < large
+    assert call_ns(rounds["TimeOnce.time_pop"], "side") < 500_000 < 3e6 < call_ns(rounds["time_waits[0.003]"], "side")
+    assert "ValueError: no" in pairs.tests["perf/bench_it.py::time_wrong"].left_out["side"]
+    why = {test.partition("::")[2]: sides["side"] for test, sides in pairs.collected.skipped.items()}
+    assert why["TimeOnce.track_left"] == "not timed: track is another quantity"
+    assert "NotImplementedError" in why["Suite.time_sum[n=10, kind='b']"]
+    assert why["Suite.time_only_a[n=1000, kind='a']"].endswith("only a")
+    assert len(why) == 1 + 1 + 3 + 4  # of peakmem_sum one for each combination
+    assert Path.cwd() != tmp_path and not [*side.rglob("made")]
+
+
+def test_a_test_of_too_long_calls_is_measured_only_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llama_workbench.harness.suites.driver.TOO_LONG_NS", 200_000_000)
+    (folder := tmp_path / "side").mkdir()
+    code = "import time\n\ndef test_long(benchmark):\n    benchmark(time.sleep, 0.4)\n\n"
+    (folder / "test_it.py").write_text(f"{code}def test_sum(benchmark):\n    benchmark(sum, [1])\n")
+    pairs = driver(folder, tests="test_it.py")
+    assert one_pair(pairs, tmp_path).keys() == {"test_sum"}
+    [(test, why)] = pairs.collected.skipped.items()
+    assert test == "test_it.py::test_long"
+    assert re.fullmatch(r"a call takes [\d.]+ s: measure this test by itself", why["side"])
+    assert pairs.open(2) == ["test_it.py::test_sum"]
+    alone = driver(folder, tests="test_it.py::test_long")
+    [finished] = one_pair(alone, tmp_path).values()
+    assert [each.repeats for each in finished.samples if each.variant == "side"] == [1]
+
+
 @pytest.mark.parametrize("tests", [1, 15, 50, 500])
 def test_so_many_processes_give_an_interval_for_each_test(tests: int) -> None:
     least = processes_needed(tests, 0.01)
@@ -325,6 +530,7 @@ NUMBERS = list(range(2000))
 
 
 def test_total(benchmark):
+    benchmark.group, benchmark.extra_info["size"] = "whole", len(NUMBERS)
     assert benchmark(mine.total, NUMBERS) == 1999000
 
 
@@ -401,6 +607,11 @@ def test_a_session_measures_its_benchmarks_in_processes_saves_a_run_and_passes(p
     assert "3 passed" in text and "workbench: suite" in text and "workbench compare saved NEW" in text
     table = json.loads((project / "table.json").read_text())
     assert {each["name"]: each["stats"]["rounds"] for each in table["benchmarks"]} == {"test_total": 12, "test_new": 12}
+    assert {each["name"]: (each["group"], each["extra_info"]) for each in table["benchmarks"]} == {
+        "test_total": ("whole", {"size": 2000}),
+        "test_new": (None, {}),
+    }
+    assert any("whole" in line and "size=2000" in line and "test_total" in line for line in text.splitlines())
     code, text = command(project, "show", "saved")
     assert code == 0 and "test_mine.py::test_sorted" in text
     code, text = command(project, "resume", "saved", "--budget", "1")
@@ -409,6 +620,18 @@ def test_a_session_measures_its_benchmarks_in_processes_saves_a_run_and_passes(p
     rows = {row["workload"]: row for row in json.loads(text)["rows"]}
     assert rows.keys() == {f"test_mine.py::test_{name}" for name in ("total", "sorted", "new")}
     assert all(row["against"] == "function_yardstick" and row["change_percent"] == 0 for row in rows.values())
+
+
+@pytest.mark.long
+def test_two_sessions_are_compared_by_pytest_benchmark_as_ever(project: Path) -> None:
+    ours = ("-p", "llama_workbench.harness.plugin.plugin") if "llama_workbench" not in _plugins() else ()
+    for words in (("--benchmark-save=first",), ("--benchmark-compare=0001", "--benchmark-compare-fail=mean:1000%")):
+        code, text = command(
+            project, *ours, "--benchmark", "test_mine.py::test_total", "--budget", "1", *words,
+            "--benchmark-storage=kept", "-W", "ignore:Module already imported", module="pytest",
+        )  # fmt: skip
+    assert "test_total (NOW)" in text and "test_total (0001_first)" in text
+    assert code == 0, text
 
 
 def _plugins() -> Sequence[str]:

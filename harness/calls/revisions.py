@@ -46,16 +46,26 @@ def source_at(text: str, revision: str, *, option: str, folder: Path | None = No
     return replace(source, name=name, revision=short, commit=commit)
 
 
+def name_of(revision: str) -> str:
+    """A revision in a word, for the name of a side: its own name, or the beginning of its commit; "now" for the working
+    tree. Raises SourceError."""
+    if revision == ".":
+        return "now"
+    if PLAIN_NAME.fullmatch(revision) and not COMMIT.fullmatch(revision):
+        return revision
+    return commit_of(repository_of(Path.cwd()), revision)[:9]
+
+
 def repository_of(folder: Path) -> Path:
     """The repository that a folder is in. Raises SourceError."""
-    return Path(_git(folder, "rev-parse", "--show-toplevel")).resolve()
+    return Path(git(folder, "rev-parse", "--show-toplevel")).resolve()
 
 
 def commit_of(root: Path, revision: str) -> str:
     """The full name of a commit. Raises SourceError."""
     if revision.startswith("-"):
         raise SourceError(f"{revision!r} is no revision of the repository {root.name}/")
-    return _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    return git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
 
 
 def files_of(root: Path, commit: str) -> Path:
@@ -70,8 +80,8 @@ def files_of(root: Path, commit: str) -> Path:
         index = {"GIT_INDEX_FILE": f"{scratch}/index"}
         files = Path(scratch, "files")
         files.mkdir()
-        _git(root, "read-tree", commit, **index)
-        _git(root, "checkout-index", "--all", "--force", f"--prefix={files}/", **index)
+        git(root, "read-tree", commit, **index)
+        git(root, "checkout-index", "--all", "--force", f"--prefix={files}/", **index)
         try:
             files.rename(folder)
         except OSError:  # another process was faster
@@ -84,17 +94,17 @@ def files_of(root: Path, commit: str) -> Path:
 
 def commits_between(root: Path, good: str, bad: str) -> list[str]:
     """The commits after `good` up to `bad`, oldest first, along first parents. Raises SourceError."""
-    listed = _git(root, "rev-list", "--reverse", "--first-parent", "--ancestry-path", f"{good}..{bad}")
+    listed = git(root, "rev-list", "--reverse", "--first-parent", "--ancestry-path", f"{good}..{bad}")
     return listed.split()
 
 
 def subject_of(root: Path, commit: str) -> str:
     """The short name of a commit, its date and the first line of its message."""
-    return _git(root, "show", "--no-patch", "--format=%h %as %s", commit)
+    return git(root, "show", "--no-patch", "--format=%h %as %s", commit)
 
 
-def _git(folder: Path, *words: str, **environment: str) -> str:
-    """What git says, without the last end of line. Raises SourceError."""
+def git(folder: Path, *words: str, **environment: str) -> str:
+    """What git says there, without the last end of line. Raises SourceError."""
     command = ["git", "-C", str(folder), *words]
     try:
         done = subprocess.run(

@@ -28,6 +28,7 @@ from llama_workbench.variants.spelling import did_you_mean
 
 from ..plan.options import COMPARE, LONG, Option, Options, Request, Start, every_option, typed
 from ..spec.exits import SessionExit
+from ..suites.asv import AsvModules
 from ..suites.others import leave_out
 from .fixture import Comparisons
 from .suite import SuiteSession
@@ -136,6 +137,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if start.on:
             raise pytest.UsageError(f"--on {start.on}: tests compare functions on this machine only; leave out --on")
         config.pluginmanager.register(SuiteSession(partial(options_of, config), _budget(config)))
+        config.pluginmanager.register(AsvModules())
         return
     try:
         request, options = typed(Request, _line(config)), options_of(config)

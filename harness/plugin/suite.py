@@ -66,7 +66,7 @@ class SuiteSession:
 
         terminalreporter.section("workbench: suite")
         out = console(terminalreporter._tw._file)
-        show(time_table(call_seconds(self.suite.result.folder)), out)
+        show(time_table(call_seconds(self.suite.result.folder), self.suite.tests), out)
         for line in self.suite.notes():
             show(Text(line), out)
         path = self.suite.result.folder.path
@@ -96,6 +96,7 @@ def _replay(item: pytest.Item, suite: SuiteResult, seconds: Sequence[float]) -> 
     state, skipped = suite.tests.get(item.nodeid), suite.collected.skipped.get(item.nodeid, {})
     failed = next(iter(state.left_out.values()), "") if state else "the measuring process did not collect it"
     case = ReplayedCase(item.nodeid, suite.sides[0].name, named=True, seconds=tuple(seconds))
+    case.facts = dict(state.extra) if state else {}
     marker = item.get_closest_marker(BENCHMARK)
     item.add_marker(pytest.mark.benchmark(**{**(marker.kwargs if marker else {}), "timer": case.timer}), append=False)
 
@@ -105,7 +106,8 @@ def _replay(item: pytest.Item, suite: SuiteResult, seconds: Sequence[float]) -> 
             pytest.fail(failed, pytrace=False)
         if skipped:
             pytest.skip("; ".join(skipped.values()))
-        if seconds and type(fixture).__module__.startswith("pytest_benchmark"):
+        if state and seconds and type(fixture).__module__.startswith("pytest_benchmark"):
+            fixture.group = state.group
             case.replay(fixture)
 
     item.runtest = run  # type: ignore[method-assign]

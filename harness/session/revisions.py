@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from llama_workbench.variants.outside import OutsideVariantError, look_for
 
+from ..calls.builds import BuiltRevision, built
 from ..calls.environments import interpreter_at, label_of
-from ..calls.revisions import commit_of, commits_between, files_of, parse_at, repository_of, source_at
-from ..calls.source import Source, SourceError
+from ..calls.revisions import commit_of, commits_between, files_of, name_of, parse_at, repository_of, source_at
+from ..calls.source import Source, SourceError, parse
 from ..spec.conditions import Condition
 from .versus import Disagreement
 
@@ -37,12 +38,14 @@ class MissingAt(SourceError):
 class Inputs:
     """What both revisions are compared on. payloads: what functions are called with, today's files whatever the
     revision, and check: FILE:FUNCTION or MODULE:FUNCTION. workloads: of models; without payloads, the subject builds
-    one. environments: in which the sides of a function run: none, one for both, or one for each."""
+    one. environments: in which the sides of a function run: none, one for both, or one for each. build: the command
+    that builds a revision; empty: none is built."""
 
     payloads: tuple[str | Source, ...] = ()
     check: str | Source | None = None
     workloads: tuple[str, ...] = ()
     environments: tuple[str, ...] = ()
+    build: str = ""
 
 
 def compare_revisions(
@@ -55,7 +58,10 @@ def compare_revisions(
     from ..plan.options import Request
     from . import run  # the parts that are heavy to import
 
-    sides, places = _sides(subject, revisions, inputs)
+    if inputs.build:
+        sides, places, inputs = _built_sides(subject, revisions, inputs)
+    else:
+        sides, places = _sides(subject, revisions, inputs)
     request = Request(
         compare=(sides[0], sides[1]),
         workloads=inputs.workloads,
@@ -96,6 +102,43 @@ def _sides(subject: str, revisions: tuple[str, str], inputs: Inputs) -> tuple[li
         named = ",".join(inputs.workloads)
         raise SourceError(f"--workloads {named}: is for models, and --call is for functions; leave out one of them")
     return sides, places
+
+
+def build_of(revision: str, command: str) -> BuiltRevision:
+    """A revision of the repository around the current folder, built. Raises SourceError."""
+    root = repository_of(Path.cwd())
+    return built(root, revision, "" if revision == WORKING_TREE else commit_of(root, revision), command)
+
+
+def _built_sides(
+    subject: str, revisions: tuple[str, str], inputs: Inputs
+) -> tuple[list[Source], tuple[str, ...], Inputs]:
+    """Both sides, each in the environment of its build, and the inputs: no folder of today goes before what a build
+    has installed. Raises SourceError."""
+    here = Path.cwd().resolve()
+    within = here.relative_to(repository_of(here))
+    sides, places = [], []
+    for revision in revisions:
+        made = build_of(revision, inputs.build)
+        try:
+            source = parse(subject, option=f"subject (at {revision})", folder=made.files / within, elsewhere=True)
+        except SourceError as error:
+            raise MissingAt(subject, f"not there at {revision}: {error}") from error
+        name = source.name if "=" in subject else f"{source.name}-{name_of(revision)}"
+        sides.append(replace(source, name=name, folder=""))
+        places.append(made.python)
+    if sides[0].name == sides[1].name:
+        sides[1] = replace(sides[1], name=f"{sides[1].name}-2")
+
+    def without_folder(given: str | Source, option: str) -> Source:
+        source = parse(given, option=option, elsewhere=True) if isinstance(given, str) else given
+        return replace(source, folder="")
+
+    payloads = tuple(without_folder(each, "--call") for each in inputs.payloads)
+    if not payloads:
+        raise SourceError(f"{subject}: --build is for functions and suites: add --call FILE:FUNCTION")
+    check = None if inputs.check is None else without_folder(inputs.check, "--check")
+    return sides, tuple(places), replace(inputs, payloads=payloads, check=check)
 
 
 def _looked_for(subject: str, revision: str, *, elsewhere: bool, only: bool) -> Source | OutsideVariantError:

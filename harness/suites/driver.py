@@ -38,6 +38,10 @@ LOST = 3
 WAITS = 1.1
 """A test whose wall time is always more than so many times its CPU time waits, or computes elsewhere: wall counts."""
 
+LONG_NS, TOO_LONG_NS = 300_000_000, 10_000_000_000
+"""Of longer calls the first is the only one before the samples; and a test of still longer ones is measured only by
+itself: with others it would take all the time."""
+
 COLLECT_SECONDS, TEST_SECONDS = 600.0, 600.0
 
 
@@ -56,36 +60,41 @@ class Places:
 @dataclass(frozen=True)
 class Checkout:
     """A suite as it is in one checkout. name: in the run. root: the checkout; folder: where pytest is started there.
-    words: of pytest's command line."""
+    words: of pytest's command line. python: of the environment in which it was built; empty: it was not."""
 
     name: str
     root: Path
     folder: Path
     words: tuple[str, ...]
+    python: str = ""
 
     def begin(self, seed: int, places: Places) -> WorkerProcess:
         """A fresh process. seed: of its hashes, the same on all sides."""
         kept, log = places.scratch / self.name, places.logs / f"{self.name}.log"
-        paths = [str(path) for path in (self.folder, self.root, self.root / "src") if path.is_dir()]
+        first = () if self.python else (self.folder, self.root, self.root / "src")  # before what a build installed
+        paths = [str(path) for path in first if path.is_dir()]
         own_files = ["--basetemp", str(kept / "files"), "-o", f"cache_dir={kept / 'cache'}"]
         hello = {"folder": str(self.folder), "paths": [*dict.fromkeys(paths)], "words": [*own_files, *self.words]}
         own = {"PYTHONHASHSEED": str(seed), "PYTHONPYCACHEPREFIX": str(kept / "code"), "PYTHONDONTWRITEBYTECODE": ""}
         return WorkerProcess(
             threads=1, cache=places.cache, log=log, module="suites.process", hello=hello, own=own, variables={},
-            python=sys.executable,  # as that of any environment: nothing of ours is on its path
+            python=self.python or sys.executable,  # as that of any environment: nothing of ours is on its path
         )  # fmt: skip
 
 
 @dataclass
 class Test:
     """What is known of one test of all sides so far. left_out: side → why it has no number there. waits: the least
-    share of wall time over CPU time. rounds: how many it has; seconds: what they took."""
+    share of wall time over CPU time. rounds: how many it has; seconds: what they took. group, extra: its
+    group, and its extra info."""
 
     left_out: dict[str, str] = field(default_factory=dict)
     waits: float = math.inf
     rounds: int = 0
     seconds: float = 0.0
     sampled: float = 0.0
+    group: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -168,7 +177,7 @@ class Pairs:
         ends the pair."""
         for test, following in zip(order, [*order[1:], ""], strict=True):
             try:
-                turn = _Turn(processes, test, following, self.rng)
+                turn = _Turn(processes, test, following, self.rng, TOO_LONG_NS if len(self.tests) > 1 else math.inf)
                 samples = turn.samples()
                 ended = turn.finish()
             except WorkerFailed as failure:
@@ -177,6 +186,10 @@ class Pairs:
                 yield test, None
                 return
             state = self.tests[test]
+            if turn.too_long:
+                self.collected.skipped[test] = turn.too_long
+                yield test, None
+                continue
             for side, outcome in ended.items():
                 if outcome["is"] == "failed":
                     state.left_out[side] = outcome["why"]
@@ -185,6 +198,7 @@ class Pairs:
             if any(outcome["is"] != "passed" for outcome in ended.values()):
                 yield test, None
                 continue
+            state.group, state.extra = turn.about
             state.rounds += 1
             state.waits = min(state.waits, turn.waits())
             state.sampled += sum(each.wall_ns for each in samples) / 1e9
@@ -192,18 +206,27 @@ class Pairs:
 
 
 class _Turn:
-    """One test in one process of each side."""
+    """One test in one process of each side. too_long: side → how long a call takes, where that is more than `most_ns`:
+    then the other side has not begun."""
 
-    def __init__(self, processes: Mapping[str, WorkerProcess], test: str, following: str, rng: random.Random) -> None:
+    def __init__(
+        self, processes: Mapping[str, WorkerProcess], test: str, following: str, rng: random.Random, most_ns: float
+    ) -> None:
         self.processes = processes
+        self.too_long: dict[str, str] = {}
         self.rng = rng
         self.ended: dict[str, dict[str, str]] = {}
+        self.about: tuple[str | None, Mapping[str, Any]] = None, {}
         self.ready: dict[str, dict[str, float]] = {}
         self.shares: dict[str, list[float]] = {}
         for name in self._order():
             answer = self._ask(name, "test", test=test, following=following)
-            if answer is not None:
-                self.ready[name] = answer
+            if answer is None:
+                continue
+            self.ready[name] = answer
+            if answer["whole_ns"] > most_ns:
+                self.too_long[name] = f"a call takes {answer['whole_ns'] / 1e9:.3g} s: measure this test by itself"
+                break
 
     def _order(self) -> list[str]:
         return self.rng.sample([*self.processes], len(self.processes))
@@ -214,22 +237,23 @@ class _Turn:
             return None
         answer = self.processes[name].ask(verb, TEST_SECONDS, **arguments)
         if isinstance(answer, dict) and "outcome" in answer:
-            self.ended[name] = answer["outcome"]
+            self.ended[name], self.about = answer["outcome"], (answer["group"], answer["extra"])
             return None
         return answer
 
     def samples(self) -> list[Sample]:
         """All samples of the sides in turns, and one of the reference benchmark; fewer where a test ends early."""
-        if self.ended:
+        if self.ended or self.too_long:
             return []
         calls = self._calls()
-        for name in self._order():  # what else the machine did may have made the first calls seem long
-            times = self._ask(name, "sample", calls=calls[name])
-            if times is None:
-                return []
-            taken_ns = max(times[1] if times[3] else times[0], 1) / calls[name]
-            self.ready[name]["call_ns"] = min(self.ready[name]["call_ns"], taken_ns)
-        calls = self._calls()
+        if any(each["whole_ns"] <= LONG_NS for each in self.ready.values()):
+            for name in self._order():  # what else the machine did may have made the first calls seem long
+                times = self._ask(name, "sample", calls=calls[name])
+                if times is None:
+                    return []
+                taken_ns = max(times[1] if times[3] else times[0], 1) / calls[name]
+                self.ready[name]["call_ns"] = min(self.ready[name]["call_ns"], taken_ns)
+            calls = self._calls()
         longest = max(calls[name] * each["whole_ns"] for name, each in self.ready.items())
         count = min(MOST_SAMPLES, max(1, round(TEST_NS / longest)))
         taken: list[Sample] = []
@@ -262,7 +286,7 @@ class _Turn:
 
     def finish(self) -> dict[str, dict[str, str]]:
         """Let the tests end: what became of each."""
-        for name in self.processes:
+        for name in self.ready:
             self._ask(name, "finish")
         return self.ended
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import gc
 import inspect
+import json
 import math
 import os
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from hashlib import sha256
 from itertools import repeat
 from resource import RUSAGE_SELF, getrusage
@@ -19,6 +20,7 @@ import pytest
 from llama_workbench.variants import function_yardstick
 
 from ..worker.channel import Channel
+from .asv import PLUGIN, AsvBenchmark, AsvModules
 from .others import LeftOut, leave_out
 
 PRIME_NS = 5_000_000
@@ -60,9 +62,17 @@ class UsedTwice(Exception):
 
 
 def is_benchmark(item: pytest.Item) -> bool:
-    """Whether a test is one of a suite: it has the fixture `benchmark`, or a marker by which all of it is timed."""
+    """Whether a test is one of a suite: it has the fixture `benchmark`, or a marker by which all of it is timed; or is
+    asv's."""
     marked = any(item.get_closest_marker(name) for name in MARKERS)
-    return isinstance(item, pytest.Function) and (marked or BENCHMARK in item.fixturenames)
+    is_test = isinstance(item, pytest.Function) and (marked or BENCHMARK in item.fixturenames)
+    return is_test or isinstance(item, AsvBenchmark)
+
+
+def group_of(item: pytest.Item) -> str | None:
+    """The group that a test's marker puts it into."""
+    marker = item.get_closest_marker(BENCHMARK)
+    return marker.kwargs.get("group") if marker else None
 
 
 def measure(channel: Channel, words: Sequence[str]) -> int:
@@ -71,7 +81,7 @@ def measure(channel: Channel, words: Sequence[str]) -> int:
     known = "ignore:Module already imported so cannot be rewritten:pytest.PytestAssertRewriteWarning"
     ours = ["-p", "no:llama_workbench.harness.plugin.plugin", "-W", known]
     measuring = Measuring(channel)
-    code = pytest.main([*ours, *words], plugins=[measuring])
+    code = pytest.main([*ours, *words], plugins=[measuring, AsvModules()])
     if measuring.is_asked:
         os._exit(int(code))  # a plugin failed; the log has it
     return int(code)
@@ -85,6 +95,8 @@ class Measuring:
         self.errors: dict[str, str] = {}
         self.reports: list[pytest.TestReport] = []
         self.was_timed = False  # in the test that runs
+        self.seconds: list[float] = []  # of a call, by the wall clock, of each of its samples
+        self.about: dict[str, Any] = {}  # its group, and what it says of itself
         self.is_asked = False
 
     # -- what pytest asks ----------------------------------------------------------------------------------------------
@@ -111,7 +123,7 @@ class Measuring:
         for plugin in session.config.pluginmanager.get_plugins():
             if getattr(plugin, "__name__", "") == "pytest_benchmark.plugin":
                 session.config.pluginmanager.unregister(plugin)
-        session.config.pluginmanager.register(Fixtures(self), "llama_workbench suite")
+        session.config.pluginmanager.register(Fixtures(self), PLUGIN)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
@@ -133,8 +145,9 @@ class Measuring:
         while (command := self.channel.receive()) is not None:
             item = items[command["test"]]
             self.reports, self.was_timed = [], False
+            self.about = {"group": group_of(item), "extra": {}}
             item.ihook.pytest_runtest_protocol(item=item, nextitem=items.get(command["following"]))
-            self.answer({"outcome": self.outcome()})
+            self.answer({"outcome": self.outcome(), **json.loads(json.dumps(self.about, default=str))})
         session._setupstate.teardown_exact(None)
         os._exit(0)  # nothing is reported or saved here
 
@@ -152,7 +165,8 @@ class Measuring:
         for report in self.reports:
             if report.skipped:
                 why = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longreprtext
-                return {"is": "skipped", "why": str(getattr(report, "wasxfail", "") or why)}
+                why = str(getattr(report, "wasxfail", "") or why).removeprefix("Skipped: ")
+                return {"is": "skipped", "why": why}
         return {"is": "passed" if self.was_timed else "untimed", "why": "" if self.was_timed else "it times no call"}
 
     def timed(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -173,16 +187,19 @@ class Measuring:
         function: Callable[..., Any],
         arguments: Callable[[], tuple[Sequence[Any], dict[str, Any]]],
         teardown: Callable[..., Any] | None,
+        together: int = 1,
     ) -> Any:
-        """The same with what comes before and after each call, outside the clock."""
+        """The same with what comes before and after each call, outside the clock. together: so many calls have it in
+        common."""
         answer: Any = None
 
         def calls(number: int, meter: Meter) -> None:
             nonlocal answer
-            for _ in range(number):
+            for begun in range(0, number, together):
                 args, kwargs = arguments()
                 with meter:
-                    answer = function(*args, **kwargs)
+                    for _ in repeat(None, min(together, number - begun)):
+                        answer = function(*args, **kwargs)
                 if teardown is not None:
                     teardown(*args, **kwargs)
 
@@ -210,15 +227,18 @@ class Measuring:
             call_ns = min(call_ns, max((wall_ns if waited else cpu_ns) / number, 1.0))
             whole_ns = min(whole_ns, (perf_counter_ns() - started) / number)
         gc.collect()
-        self.was_timed = True
+        self.was_timed, self.seconds = True, []
         self.answer({"call_ns": call_ns, "whole_ns": whole_ns})
         while (command := self.channel.receive()) is not None:
             if command["do"] == "finish":
+                self.seconds = self.seconds or [call_ns / 1e9]
                 return
             timed = calls if command["do"] == "sample" else reference
             if call_ns < PRIME_NS:
                 sample(1, timed)
-            self.answer(sample(command["calls"], timed))
+            self.answer(spent := sample(command["calls"], timed))
+            if timed is calls:
+                self.seconds.append(spent[1] / command["calls"] / 1e9)
         os._exit(1)  # the parent is gone
 
 
@@ -258,8 +278,12 @@ class Fixtures:
             self.inner = False
 
     @pytest.fixture
-    def benchmark(self, request: pytest.FixtureRequest) -> Benchmark:
-        return Benchmark(self.measuring, request.node)
+    def benchmark(self, request: pytest.FixtureRequest) -> Iterator[Benchmark]:
+        made = Benchmark(self.measuring, request.node)
+        yield made
+        while made.woven:
+            made.woven.pop()()
+        self.measuring.about = {"group": made.group, "extra": made.extra_info}
 
     @pytest.fixture
     def benchmark_weave(self, benchmark: Benchmark) -> Callable[..., None]:
@@ -267,20 +291,25 @@ class Fixtures:
 
 
 class Benchmark:
-    """The fixture `benchmark`, as pytest-benchmark and pytest-codspeed have it."""
+    """The fixture `benchmark`, as pytest-benchmark and pytest-codspeed have it. woven: what ends what `weave` began."""
+
+    cprofile_stats = None
 
     def __init__(self, measuring: Measuring, node: Any) -> None:
         self._measuring = measuring
-        self.name, self.fullname, self.group = node.name, node.nodeid, None
+        self.name, self.fullname, self.group = node.name, node.nodeid, group_of(node)
         callspec = getattr(node, "callspec", None)
         self.param, self.params = getattr(callspec, "id", None), getattr(callspec, "params", None)
         self.extra_info: dict[str, Any] = {}
         self.options: dict[str, Any] = {}
         self.enabled, self.disabled, self.has_error, self.skipped = True, False, False, False
-        self.stats = None
+        self.stats: Any = None
+        self.woven: list[Callable[[], object]] = []
 
-    def __call__(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        return self._measuring.timed(function, args, kwargs)
+    def __call__(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        answer = self._measuring.timed(function, args, kwargs)
+        self._tell()
+        return answer
 
     def pedantic(
         self,
@@ -293,18 +322,34 @@ class Benchmark:
         warmup_rounds: int = 0,
         iterations: int = 1,
     ) -> Any:
-        """Rounds and iterations are the workbench's; setup and teardown are called before and after each call."""
+        """Rounds are the workbench's. setup and teardown are called before and after so many calls as a round has
+        iterations; without them a round is nothing."""
         if setup is None and teardown is None:
-            return self._measuring.timed(target, args, kwargs or {})
+            return self(target, *args, **(kwargs or {}))
 
         def arguments() -> tuple[Sequence[Any], dict[str, Any]]:
             made = setup() if setup is not None else None
             return made or (args, kwargs or {})
 
-        return self._measuring.timed_one_by_one(target, arguments, teardown)
+        answer = self._measuring.timed_one_by_one(target, arguments, teardown, iterations)
+        self._tell()
+        return answer
 
-    def weave(self, *_: Any, **__: Any) -> None:
-        """Times calls of a function from outside: there is no call that could be repeated here."""
-        pytest.skip("benchmark.weave is not measured: call the function by benchmark(function, ...)")
+    def _tell(self) -> None:
+        """For tests that read what was measured: the samples of this process are the rounds."""
+        from pytest_benchmark.stats import Metadata
+
+        self.stats = Metadata(self, 1, self.options)
+        for seconds in self._measuring.seconds:
+            self.stats.update(seconds)
+
+    def weave(self, target: Any, **given: Any) -> None:
+        """From here to the end of the test, calls of the target are timed: where the test makes one."""
+        import aspectlib
+
+        def timed(function: Callable[..., Any]) -> Callable[..., Any]:
+            return lambda *args, **kwargs: self(function, *args, **kwargs)
+
+        self.woven.append(aspectlib.weave(target, timed, **given).rollback)
 
     patch = weave

@@ -14,14 +14,14 @@ from llama_workbench import ROOT
 from llama_workbench.cache import cache_directory
 from llama_workbench.variants import FUNCTION_YARDSTICK, digests
 
-from ..calls.revisions import COMMIT, PLAIN_NAME, commit_of, files_of, repository_of
+from ..calls.revisions import commit_of, files_of, name_of, repository_of
 from ..evidence.effect import ALPHA
 from ..measure.participants import MeasureError, Progress
 from ..measure.processes import WorkerFailed
 from ..plan.experiments import Plan
 from ..plan.options import Options
 from ..plan.sources import MEASURING
-from ..session.revisions import WORKING_TREE
+from ..session.revisions import WORKING_TREE, build_of
 from ..session.run import Result, Run
 from ..spec.conditions import Condition
 from ..spec.sample import Round
@@ -121,7 +121,9 @@ class Suite:
                 if driver.number == 1:
                     raise MeasureError(f"the suite cannot be started: {failure.reason}; {places}") from failure
             if driver.number == 1:
-                horizon = self.horizon = self._planned(time.monotonic() - self.begun)
+                out = {test for test, state in driver.tests.items() if state.left_out} | {*driver.collected.skipped}
+                once = sum(driver.tests[test].seconds for test in out)
+                horizon = self.horizon = self._planned(time.monotonic() - self.begun - once)
 
     def _taken(self, places: Places) -> list[str]:
         """The tests that all sides have, in the order of the first pair. Raises MeasureError where there are none."""
@@ -178,12 +180,13 @@ def measure_suite(
 
 def compare_suites(
     paths: Sequence[str], revisions: tuple[str, str], condition: Condition, options: Options, progress: Progress,
-    budget: float | None,
+    budget: float | None, build: str = "",
 ) -> SuiteResult:  # fmt: skip
-    """Measure a suite at two revisions, the first as baseline. Raises what `run.USER_ERRORS` lists."""
-    names = [f"{SUITE}-{_short(revision)}" for revision in revisions]
+    """Measure a suite at two revisions, the first as baseline. build: the command that builds one. Raises what
+    `run.USER_ERRORS` lists."""
+    names = [f"{SUITE}-{name_of(revision)}" for revision in revisions]
     names[1] += "-2" * (names[0] == names[1])
-    sides = [_side_at(name, revision, paths) for name, revision in zip(names, revisions, strict=True)]
+    sides = [_side_at(name, revision, paths, build) for name, revision in zip(names, revisions, strict=True)]
     pair = (names[0], names[1])
     return _measured(sides, (pair,), (condition,), options, progress, budget=budget)
 
@@ -206,20 +209,16 @@ def _measured(
     return SuiteResult(run.measure(), suite.driver.collected, suite.driver.tests, suite.sides)
 
 
-def _short(revision: str) -> str:
-    if revision == WORKING_TREE:
-        return "now"
-    if PLAIN_NAME.fullmatch(revision) and not COMMIT.fullmatch(revision):
-        return revision
-    return commit_of(repository_of(Path.cwd()), revision)[:9]
-
-
-def _side_at(name: str, revision: str, paths: Sequence[str]) -> Checkout:
-    """The suite in a revision: in the working tree itself, or in a copy of the commit's files."""
+def _side_at(name: str, revision: str, paths: Sequence[str], build: str) -> Checkout:
+    """The suite in a revision: in the working tree itself, in a copy of the commit's files, or where it is built."""
     here = Path.cwd().resolve()
     root = repository_of(here)
+    within = here.relative_to(root)
+    if build:
+        made = build_of(revision, build)
+        return Checkout(name, made.files, made.files / within, tuple(paths), made.python)
     tree = root if revision == WORKING_TREE else files_of(root, commit_of(root, revision))
-    return Checkout(name, tree, tree / here.relative_to(root), tuple(paths))
+    return Checkout(name, tree, tree / within, tuple(paths))
 
 
 def is_suite(subject: str) -> bool:

@@ -12,6 +12,7 @@ from ..baselines.revisions import NOT_SLOWER, SLOWER, RevisionRow, Row, time_tex
 from ..evidence.effect import ALPHA
 from ..report.text import call_times
 from ..stats.confidence import fixed_interval
+from .driver import Test
 
 
 def difference(row: Row, percent: float) -> str:
@@ -46,27 +47,38 @@ def by_impact(rows: Sequence[Row]) -> list[Row]:
     return sorted(rows, key=impact)
 
 
-def suite_table(rows: Sequence[Row], revisions: tuple[str, str], percent: float) -> Table:
+def own_words(tests: Mapping[str, Test]) -> dict[str, Mapping[str, str]]:
+    """What the tests say of themselves, a column each, where any does: head → test → text."""
+    extra = {test: ", ".join(f"{key}={value}" for key, value in state.extra.items()) for test, state in tests.items()}
+    columns = {"group": {test: state.group or "" for test, state in tests.items()}, "extra info": extra}
+    return {head: texts for head, texts in columns.items() if any(texts.values())}
+
+
+def suite_table(rows: Sequence[Row], revisions: tuple[str, str], percent: float, tests: Mapping[str, Test]) -> Table:
     """A row for each test of two sides; then why those have no number that have none."""
     base, new = revisions
+    own = own_words(tests)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for head in (f"time in {new} over {base}", f"in {base}", f"in {new}", "verdict", "test"):
+    for head in (f"time in {new} over {base}", f"in {base}", f"in {new}", "verdict", *own, "test"):
         table.add_column(Text(head), overflow="fold")
     for row in rows:
         before = after = time = ""
         if isinstance(row, RevisionRow) and row.screen.effect.rounds:
             before, after = call_times(row.screen.call_ns)
             time = time_text(row.screen.effect)
-        table.add_row(*map(Text, (time, before, after, difference(row, percent), row.subject)))
+        words = [texts.get(row.subject, "") for texts in own.values()]
+        table.add_row(*map(Text, (time, before, after, difference(row, percent), *words, row.subject)))
         if row.reason and not time:
-            table.add_row("", "", "", "", Text(f"  {row.reason}"))
+            table.add_row(*[""] * (4 + len(own)), Text(f"  {row.reason}"))
     return table
 
 
-def time_table(seconds: Mapping[str, Sequence[float]]) -> Table:
-    """A row for each test of one side: the time of a call over its processes, with its interval."""
-    table = Table("time of a call", "processes", "test", box=None, pad_edge=False, header_style="bold")
-    for test, taken in seconds.items():
+def time_table(seconds: Mapping[str, Sequence[float]], tests: Mapping[str, Test] | None = None) -> Table:
+    """A row for each test of one side, group by group: the time of a call over its processes, with its interval."""
+    own = own_words(tests or {})
+    group = own.get("group", {})
+    table = Table("time of a call", "processes", *own, "test", box=None, pad_edge=False, header_style="bold")
+    for test, taken in sorted(seconds.items(), key=lambda each: group.get(each[0], "")):
         interval = fixed_interval([math.log(each) for each in taken], ALPHA)
         shown = "not measured"
         if taken:
@@ -74,5 +86,6 @@ def time_table(seconds: Mapping[str, Sequence[float]]) -> Table:
             shown = call_times((middle, middle))[0]
         if math.isfinite(interval.high):
             shown += f" ± {100 * math.expm1((interval.high - interval.low) / 2):.2g} %"
-        table.add_row(*map(Text, (shown, str(len(taken)), test)))
+        words = [texts.get(test, "") for texts in own.values()]
+        table.add_row(*map(Text, (shown, str(len(taken)), *words, test)))
     return table

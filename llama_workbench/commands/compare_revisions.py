@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,7 +29,7 @@ Subject = Annotated[
     typer.Argument(
         metavar="FUNCTION...",
         help="FILE:FUNCTION or MODULE:FUNCTION, with () if it returns the function to call; or tests/bench, a suite of "
-        "pytest-benchmark or pytest-codspeed; repeatable.",
+        "pytest-benchmark, pytest-codspeed or asv; repeatable.",
     ),
 ]
 INPUTS = {
@@ -42,6 +43,14 @@ EnvOption = Annotated[
         "--env",
         metavar="WHERE",
         help="Environment to run in; given twice: for REV_A, then for REV_B. [default: this one]",
+    ),
+]
+Build = Annotated[
+    str,
+    typer.Option(
+        "--build",
+        metavar="COMMAND",
+        help="Command that builds a revision, such as 'pip install .', in an environment of its own, which is kept.",
     ),
 ]
 Gate = Annotated[
@@ -74,7 +83,7 @@ LISTED = Listed(
 @takes(
     INPUTS
     | {
-        "budget": "Measuring time for each comparison, in seconds. [default: 60, with --env 240]",
+        "budget": "Measuring time for each comparison, in seconds. [default: 60, with --env or --build 240]",
         "strict": "Exclude functions that start processes or threads, or change a setting of the whole process.",
     }
 )
@@ -83,6 +92,7 @@ def command(
     new: Annotated[str, typer.Argument(metavar="REV_B", help='Later revision; "." is the working tree as it is now.')],
     subject: Subject,
     env: EnvOption = None,
+    build: Build = "",
     slower: Slower = 5.0,
     gate: Gate = "time",
     markdown: MarkdownFile = None,
@@ -93,7 +103,7 @@ def command(
 
     Run this inside the repository. Your files are not touched: the files of both revisions are copied into the cache,
     and each revision imports its own packages. Both are timed in the same rounds, after their results were compared.
-    The input generator is taken from today's files. Compiled code is not built: it must be installed.
+    The input generator is taken from today's files. Compiled code is built with --build, or must be installed.
 
     A folder or file of tests is a suite: each of its benchmarks is timed as it is, with a row by test. All rows share
     the 1 % chance that one is wrongly called slower. By itself it takes 20 processes of each side.
@@ -105,6 +115,9 @@ def command(
     revision or two. WHERE is a virtual environment, an interpreter, or packages to install ('numpy==2.1', or
     'python3.9 numpy==1.26'), which are installed once and kept. The workbench need not be installed there. Each round
     then has two fresh processes. Modules in this folder are found before those that are installed in an environment.
+
+    With --build COMMAND each revision is copied, and the command runs in the copy, once for the same files. What it
+    installs is kept in the cache, and only this revision finds it. What is installed here is found there too.
 
     \b
     Exit codes:
@@ -126,6 +139,7 @@ def command(
     Examples:
       workbench compare-revisions main . mypackage.text:encode --call bench.py:texts
       workbench compare-revisions main . tests/bench
+      workbench compare-revisions main . mypackage:fast --call bench.py:texts --build 'pip install --no-deps .'
       workbench compare-revisions v1.2 v1.3 bench.py:encode bench.py:decode --call bench.py:texts --slower 2
       workbench compare-revisions main . mypackage.model:build --workloads prefill-15m-t8
       workbench compare-revisions . . mypackage.text:encode --call bench.py:texts --env .venv-old --env numpy==2.1
@@ -133,7 +147,10 @@ def command(
     from llama_workbench.harness.suites.run import is_suite
 
     compared = _of_suite if any(map(is_suite, subject)) else _of_functions
-    raise typer.Exit(compared(subject, (base, new), slower, markdown, as_json, {**given, "env": env, "gate": gate}))
+    if build and env:
+        raise Failure(f"--build {build!r}: makes the environments of both revisions; leave out --env")
+    own = {"env": env, "gate": gate, "build": build}
+    raise typer.Exit(compared(subject, (base, new), slower, markdown, as_json, {**given, **own}))
 
 
 def _of_functions(
@@ -146,7 +163,9 @@ def _of_functions(
 ) -> int:
     """Compare functions, or models: print a row for each; the exit code. Raises Failure."""
     counts = _counts_decide(given["gate"])
-    inputs, seconds = inputs_of(given, 240.0 if given["env"] else 60.0, given["env"] or ())
+    apart = given["env"] or given["build"]
+    inputs, seconds = inputs_of(given, 240.0 if apart else 60.0, given["env"] or ())
+    inputs = replace(inputs, build=given["build"])
     asked_if = condition("maybe-slower", "--slower", slower)
 
     def measure(name: str) -> Result:
@@ -177,12 +196,13 @@ def _of_suite(
     lone = [f"--{name}" for name in ("call", "check", "workloads", "env", "strict") if given[name]]
     lone += [f"--gate {given['gate']}"] * (given["gate"] != "time")
     if functions or lone:
-        raise Failure(f"{' '.join([*functions, *lone])}: not with a suite of tests: {paths[0]}; leave it out")
+        suite_path = next(path for path in paths if is_suite(path))
+        raise Failure(f"{' '.join([*functions, *lone])}: not with a suite of tests: {suite_path}; leave it out")
     asked = condition("slower", "--slower", slower)
     if (budget := given["budget"]) is not None and not budget > 0:
         raise Failure(f"--budget {budget:g}: expected a number of seconds above 0")
     with closing(progress_on(console(sys.stderr))) as progress:
-        suite = compare_suites(paths, revisions, asked, Options(), progress, budget)
+        suite = compare_suites(paths, revisions, asked, Options(), progress, budget, given["build"])
     result = suite.result
     if result.interrupted:
         raise KeyboardInterrupt
@@ -191,7 +211,7 @@ def _of_suite(
     rows += [UnmeasuredRow(test, MISSING, f"only in {side}") for test, side in suite.only_at().items()]
     rows = by_impact(rows)
     if not as_json:
-        show(suite_table(rows, revisions, slower))
+        show(suite_table(rows, revisions, slower, suite.tests))
     for line in (*suite.notes(), f"run: {run}"):
         typer.echo(line, err=as_json)
     return _tell(rows, revisions, slower, {}, markdown, as_json, is_shown=not as_json)
