@@ -200,6 +200,7 @@ SAME_OPS = [
     ("path_bhtd_per_op", "path_bhtd_inline"),  # B alone, heads first
     ("team005_split", "team005_hybrid"),  # C alone
     ("team005_split", "modular_rope_unified"),  # C, RoPE tables alone
+    ("team006_after", "team006_after_in_out"),  # the order of its weights alone
     *((f"grid_modular_{'_'.join(cell)}", f"grid_single_file_{'_'.join(cell)}") for cell in GRID),
     *((f"grid_{layout}_split_{mask}_{ops}", f"grid_{layout}_unified_{mask}_{ops}")
       for layout in ("modular", "single_file") for _, mask, ops in GRID[:4]),
@@ -238,6 +239,21 @@ def test_only_the_worker_before_its_change_makes_a_mask_at_decode():
     assert made == {"zeros.default": (layers, 0), "add.Tensor": (made["add.Tensor"][1] + layers, made["add.Tensor"][1])}
     letter = _trace("team006_before_literal", tokens=1)  # which differs in later chunks alone
     assert letter.digest == traces["team006_before"].digest
+
+
+def test_parts_of_the_worker_are_as_its_teams_wrote_them():
+    config = small_geometries()["grouped"]
+    model = variants.get("team006_after_in_out").build(
+        config, small_weights(config, torch.float32), max_length=SMALL_LENGTH
+    )
+    for block in model.blocks:
+        attention = block.attention
+        lies = [each.weight.t().is_contiguous() for each in (attention.q_proj, attention.k_proj, attention.v_proj)]
+        assert lies == [True] * 3 and attention.o_proj.weight.is_contiguous()
+    before, last = (_trace(name, tokens=1) for name in ("team006_before", "team008_last"))
+    made = {name: after - then for name, then, after in op_counts(before, last)}
+    layers = small_geometries()["plain"].num_hidden_layers
+    assert made["cos.default"] == made["sin.default"] == made["complex.default"] == layers, "tables at every call"
 
 
 def test_masks_are_vectorised_two_ops_each():

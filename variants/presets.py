@@ -157,6 +157,14 @@ _TO_THE_LETTER = (
           "TEAM-008's migration plan; deleted before it was committed", cannot=_NO_MASK_LATER),
 )  # fmt: skip
 
+_AS_WRITTEN = (
+    Variant("team006_after_in_out", _Lazy(".as_written", {"settings": _AFTER, "part": "in_out"}),
+            "team006_after with its Q, K and V weights as [in, out], as the worker had them", _WORKER,
+            memory=replace(policy_of(_AFTER), repacked="qkv")),
+    Variant("team008_last", _Lazy(".as_written", {"settings": _BEFORE, "part": "inline_rope"}),
+            "TEAM-008's last state, its mask mended: masks and RoPE's tables are made at every call", _WORKER),
+)  # fmt: skip
+
 # Variants that isolate one axis the ladder does not step along.
 _STEPS = (
     _ours("team005_split", replace(_HYBRID, cache="split"),
@@ -387,6 +395,7 @@ def presets() -> Mapping[str, Variant]:
             *_HISTORY,
             *_COMPILED,
             *_TO_THE_LETTER,
+            *_AS_WRITTEN,
             *_STEPS,
             *_GRID,
             *_PATH,
