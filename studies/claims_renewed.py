@@ -1,6 +1,7 @@
-"""Puts claims of stored runs as `claims/` has them now, where their metric has gone: `python -m studies.claims_renewed
-RUN ...`; then `workbench judge RUN` gives their verdicts. What a run had of a claim stays: its parts, and for each of
-them its workloads. Of a claim whose parts are others now, all of today's are taken.
+"""Puts claims of stored runs as `claims/` has them now, where their metric has gone, or where a document's own limit
+is theirs now (`margin`): `python -m studies.claims_renewed RUN ...`; then `workbench judge RUN` gives their verdicts.
+What a run had of a claim stays: its parts, and for each of them its workloads. Of a claim whose parts are others now,
+all of today's are taken.
 
 On a run that was renewed it changes nothing, which a test holds of the committed runs.
 """
@@ -23,8 +24,15 @@ AS_THE_RUN_HAD = ("part", "quick", "workloads", "left_out")
 
 
 def renewed(stored: Sequence[Mapping[str, Any]], now: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The claims of a run, those of RENEWED as they are now. now: id → the claim as a run would store it today."""
-    return [_renewed(claim, now[claim["id"]]) if claim["id"] in RENEWED else claim for claim in stored]
+    """The claims of a run, those of RENEWED and those with a margin as they are now. now: id → the claim as a run would
+    store it today."""
+    return [_renewed(claim, now[claim["id"]]) if _is_renewed(now.get(claim["id"])) else claim for claim in stored]
+
+
+def _is_renewed(today: Mapping[str, Any] | None) -> bool:
+    return today is not None and (
+        today["id"] in RENEWED or any("margin" in hypothesis for hypothesis in today["hypothesis"])
+    )
 
 
 def _renewed(claim: Mapping[str, Any], today: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -32,8 +40,9 @@ def _renewed(claim: Mapping[str, Any], today: Mapping[str, Any]) -> Mapping[str,
     for hypothesis in today["hypothesis"]:
         had = next((each for each in claim["hypothesis"] if _is_same_part(each, hypothesis)), None)
         if had is not None:
-            own = {key: value for key, value in hypothesis.items() if key not in AS_THE_RUN_HAD}
-            parts.append(own | {key: had[key] for key in AS_THE_RUN_HAD if key in had})
+            as_had = {key: had[key] for key in AS_THE_RUN_HAD if key in had}
+            parts.append({key: value for key, value in hypothesis.items() if key not in AS_THE_RUN_HAD or key in had})
+            parts[-1] |= as_had
     return {**today, "source": claim["source"], "hypothesis": parts or today["hypothesis"]}
 
 

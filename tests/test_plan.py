@@ -16,6 +16,7 @@ from llama_workbench.harness.claims.reading import load_claims, select
 from llama_workbench.harness.metrics.time import TimeHypothesis
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import PlanError, Request
+from llama_workbench.harness.spec.dispute import Dispute, MainQuestion
 from llama_workbench.harness.spec.experiments import without
 
 CLAIMS = load_claims(ROOT / "claims")
@@ -53,16 +54,19 @@ def test_what_the_first_screen_asks_for_is_wanted_to_a_percent():
     assert {target.precision for workload, target in asked if workload.kind == "decode"} == {0.02}
     assert {target.precision for _, target in targets if not target.question} == {0.03}
     assert {"single-file-faster", "rope-3x-5x"} <= {target.part.split()[1] for _, target in asked}
-    assert [each.workload.name for each in plan.experiments if each.grid_is_asked] == ["prefill-15m-t128"]
-    asked_parts = {(question.claim, question.part) for question in plan.dispute.question}
+    split = Dispute(question=(MainQuestion(claim="arch-or-ops", part="operations", text="Which?"),))
+    asked_grids = [each for each in make_plan(Request(), CLAIMS, dispute=split).experiments if each.grid_is_asked]
+    assert [each.workload.name for each in asked_grids] == ["prefill-15m-t128"]
     here = {(claim.id, part.part) for claim in plan.claims for part in claim.hypothesis}
-    assert asked_parts <= here, "every question has a number after `make bench`"
+    for question in plan.dispute.question:
+        forms = {(question.claim, each.part) for each in (question, *question.beside) if each.claim == question.claim}
+        assert forms & here, "every question has a number after `make bench`"
     assert not any(target.question for each in make_plan(Request(), CLAIMS).experiments for target in each.targets)
 
 
 def test_the_sides_of_both_headlines_are_profiled():
     assert make_plan(Request(), CLAIMS, dispute=load_dispute()).profiled_headlines() == [
-        *product(("prefill-15m-t8", "prefill-15m-t128"), ("team005_planned", "team006_before")),
+        *product(("prefill-15m-t8", "prefill-15m-t128"), ("team005_integrated", "team006_before")),
         *product(("prefill-7b-1layer-t8", "prefill-7b-1layer-t128"), ("team006_after", "team006_before")),
     ]
     assert make_plan(Request(), CLAIMS).profiled_headlines() == []
@@ -100,7 +104,8 @@ def test_where_a_part_lists_a_workload_the_others_are_not_asked_there():
     """Several sequences at a time are no matter of workloads with one."""
     plan = make_plan(Request(claims=("already-optimised",), workloads=("prefill-15m-t8", "decode-15m-c64")), CLAIMS)
     assert [(part.part, part.workload_names()) for part in plan.claims[0].hypothesis] == [
-        ("one sequence", ("decode-15m-c64",))
+        ("one sequence", ("decode-15m-c64",)),
+        ("one sequence, projections in the worker's order", ("decode-15m-c64",)),
     ]
 
 

@@ -371,8 +371,12 @@ def test_the_readme_table_has_one_row_a_verdict(run: RunFolder) -> None:
         verdicts, manifest_of(manifest), command="workbench judge results/baselines/main --write README.md"
     )
     table, notes = text.split("\n\n", 1)
-    rows = table.splitlines()[2:]
-    assert len(rows) == len(verdicts)
+    lines = table.splitlines()[2:]
+    rows = [row for row in lines if row.startswith("| `")]
+    headed = [row for row in lines if row not in rows]
+    assert len(rows) == len(verdicts) and len(headed) == len({*headed}) > 1
+    assert all(re.fullmatch(r"\| \*\*.*\*\* \|(  \|){5}", row) for row in headed)
+    assert headed[-1].startswith("| **Of none of these questions**")
     assert all(row.count("|") == 7 for row in rows)
     [depends] = [row for row in rows if "mask-caching-helps" in row]
     low, high = sorted(verdicts[2].effects, key=lambda effect: effect.ratio)
@@ -430,23 +434,26 @@ def test_a_readme_without_the_markers_is_left_alone(tmp_path: Path, text: str) -
 # -- the answer --------------------------------------------------------------------------------------------------------
 
 QUESTION = "Is the rewrite 2-3x faster?"
+LEAD = "usual lengths, with added masks"
+ELSEWHERE = " ".join(each.text for each in DISPUTE.question[0].beside if each.claim is None)
+"""What stands beside the first answer, whatever was measured."""
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("supported", "supported"), "Yes: 0.91x to 2.34x on short prompts and in decode."),
-        (("refuted", "refuted"), "No: 0.91x to 2.34x on short prompts and in decode."),
+        (("supported", "supported"), "0.91x to 2.34x on short prompts and in decode: yes."),
+        (("refuted", "refuted"), "0.91x to 2.34x on short prompts and in decode: no."),
         (
             ("refuted", "inconclusive"),
-            "No on 1 of 2, the other inconclusive: 0.91x to 2.34x on short prompts and in decode.",
+            "0.91x to 2.34x on short prompts and in decode: no on 1 of 2, the other inconclusive.",
         ),
-        (("inconclusive", "inconclusive"), "Inconclusive: 0.91x to 2.34x."),
+        (("inconclusive", "inconclusive"), "0.91x to 2.34x: inconclusive."),
         (
             ("supported", "refuted"),
-            "It depends: yes on supported, no on refuted; 0.91x to 2.34x on short prompts and in decode.",
+            "0.91x to 2.34x on short prompts and in decode; yes on supported, no on refuted: it depends.",
         ),
-        (("not evidence", "not evidence"), "Not answered: 0.91x to 2.34x on short prompts and in decode."),
+        (("not evidence", "not evidence"), "0.91x to 2.34x on short prompts and in decode: not answered."),
     ],
 )
 def test_the_answer_says_what_the_verdict_says(words: tuple[str, str], said: str) -> None:
@@ -456,7 +463,7 @@ def test_the_answer_says_what_the_verdict_says(words: tuple[str, str], said: str
         for word, (ratio, low, high) in zip(words, ends, strict=True)
     ]
     verdict = combine_words(words)
-    claim = {"claim": "refactor-2x-3x", "part": "usual lengths", "claimed": "2-3x", "verdict": verdict}
+    claim = {"claim": "refactor-2x-3x", "part": LEAD, "claimed": "2-3x", "verdict": verdict}
     found = answer([a_verdict(*effects, **claim, region={"low": 2.0, "high": 3.0})])
     assert found.headline == f"{QUESTION} {said}"
     assert [line.sentence for line in found.lines] == [found.headline]
@@ -476,9 +483,9 @@ def test_the_answer_says_what_the_verdict_says(words: tuple[str, str], said: str
 def test_where_it_depends_the_fewer_workloads_are_named(names: tuple[str, ...], words: str, said: str) -> None:
     verdicts = {"s": "supported", "r": "refuted", "i": "inconclusive", "o": "not evidence"}
     effects = [an_effect(workload=name, verdict=verdicts[word]) for name, word in zip(names, words, strict=True)]
-    claim = {"claim": "refactor-2x-3x", "part": "usual lengths", "claimed": "2-3x", "verdict": "depends"}
+    claim = {"claim": "refactor-2x-3x", "part": LEAD, "claimed": "2-3x", "verdict": "depends"}
     [line] = answer([a_verdict(*effects, **claim, region={"low": 2.0, "high": 3.0})]).lines
-    assert line.text.startswith(f"{said}; ")
+    assert line.text.endswith(f"; {said}")
 
 
 def combine_words(words: tuple[str, ...]) -> str:
@@ -488,37 +495,39 @@ def combine_words(words: tuple[str, ...]) -> str:
 
 
 def test_the_headline_names_the_end_that_is_nearest_to_the_claim() -> None:
-    claim = {"claim": "refactor-2x-3x", "part": "usual lengths", "verdict": "refuted"}
+    claim = {"claim": "refactor-2x-3x", "part": LEAD, "verdict": "refuted"}
     below = a_verdict(an_effect(low=0.98, high=1.0187), claimed="2-3x", region={"low": 2.0, "high": 3.0}, **claim)
-    assert answer([below]).headline == f"{QUESTION} No: at most 1.02x on short prompts and in decode."
-    above = a_verdict(an_effect(low=3.2, high=4.1), claimed="2-3x", region={"low": 2.0, "high": 3.0}, **claim)
-    assert answer([above]).headline == f"{QUESTION} No: at least 3.20x on short prompts and in decode."
+    assert answer([below]).headline == f"{QUESTION} At most 1.02x on short prompts and in decode: no."
+    above = a_verdict(
+        an_effect(low=3.2, high=4.1, verdict="refuted"), claimed="2-3x", region={"low": 2.0, "high": 3.0}, **claim
+    )
+    assert answer([above]).headline == f"{QUESTION} At least 3.20x on short prompts and in decode: yes, and more."
     quick = a_verdict(**claim, claimed="2-3x", fewer="on 2 of its 5 workloads; --all has all")
     assert answer([quick]).headline == f"{QUESTION} No.", "what is left out stands beside the verdict"
     assert quick.claimed_here == "2-3x (on 2 of its 5 workloads; --all has all)" in headlines([quick])
 
 
 def test_the_first_answer_says_of_what_models_and_threads_it_is() -> None:
-    claim = {"claim": "refactor-2x-3x", "part": "usual lengths", "verdict": "refuted", "claimed": "2-3x"}
+    claim = {"claim": "refactor-2x-3x", "part": LEAD, "verdict": "refuted", "claimed": "2-3x"}
     small, wide = (an_effect(workload=f"prefill-{shape}-t8") for shape in ("15m", "7b-1layer"))
     found = answer([a_verdict(small, wide, **claim)]).headline
-    assert found.endswith(" (15M parameters and one 7B layer, one CPU thread).")
+    assert " (15M parameters and one 7B layer, one CPU thread): " in found
     many = a_verdict(an_effect(workload="decode-15m-c64", metric="wall time"), **claim)
-    assert answer([many]).headline.endswith(" (15M parameters)."), "several threads, or a GPU"
+    assert " (15M parameters): " in answer([many]).headline, "several threads, or a GPU"
 
 
 def test_a_run_without_main_claims_is_summed_up() -> None:
     assert answer([]).headline == "Nothing was measured, so there is no answer." and answer([]).lines == ()
     mine = a_verdict(an_effect(), claim="mine", title="Mine is faster")
-    assert answer([mine]).headline == "Mine is faster: supported: at least 0.91 % faster."
+    assert answer([mine]).headline == "Mine is faster: at least 0.91 % faster: supported."
     theirs = a_verdict(an_effect(), claim="theirs", verdict="refuted", title="Theirs")
     found = answer([mine, theirs])
     assert found.headline == "Of 2 verdicts: 1 supported, 1 refuted." and len(found.lines) == 2
     pair = a_verdict(an_effect(verdict="faster"), claim="ad-hoc", verdict="faster", statement="Is v faster than b?")
     pair = replace(pair, region=Ends(0.99, 1.01))
-    assert answer([pair]).headline == "Is v faster than b? Yes: 0.91 to 1.8 % faster."
+    assert answer([pair]).headline == "Is v faster than b? 0.91 to 1.8 % faster: yes."
     asked = a_verdict(an_effect(), claim="fail-if", part="not-faster:0", statement="v is at all faster than b.")
-    assert answer([pair, asked]).headline.startswith("v is at all faster than b: supported")
+    assert re.fullmatch(r"v is at all faster than b: .*: supported\.", answer([pair, asked]).headline)
     words = (Word.REFUTED, Word.SUPPORTED, Word.INCONCLUSIVE, Word.NOT_EVIDENCE, Word.NOT_MEASURABLE)
     told = ["passes", "passes", "inconclusive", "inconclusive", "inconclusive"]
     assert [unmet(replace(asked, verdict=word)) for word in words] == told
@@ -530,9 +539,10 @@ def test_the_same_headline_opens_markdown_and_ends_the_terminal(run: RunFolder) 
     verdicts, manifest = run.read(VERDICTS), run.read_manifest()
     headline = answer(verdicts).headline
     assert headline.startswith(QUESTION)
-    assert answer_markdown(verdicts).startswith(f"**{headline}**\n\n- ")
-    end = printed(verdicts, manifest, 200).splitlines()[-len(answer(verdicts).lines) :]
-    assert end == [headline, *(f"  {line.sentence}" for line in answer(verdicts).lines[1:])]
+    assert answer_markdown(verdicts).startswith(f"**{headline}** {' '.join(answer(verdicts).beside)}\n\n- ")
+    lines = answer(verdicts).lines
+    end = [" ".join(line.split()) for line in printed(verdicts, manifest, 2000).splitlines()[-len(lines) :]]
+    assert end == [line.told for line in lines] and ELSEWHERE in end[0]
 
 
 def test_the_answer_draws_what_follows_from_the_widest_interval() -> None:

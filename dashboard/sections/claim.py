@@ -217,8 +217,9 @@ def headline(run: data.Run) -> str:
     if line is None:
         return words.markdown(answer.headline)
     shown = outcomes.look_of(line.verdict)
-    icon, word = f":{shown.colour}[:material/{shown.icon}:]", f":{shown.colour}[{words.markdown(line.word)}]"
-    return f"{icon} {words.markdown(line.question)} {word}{words.markdown(line.rest)}"
+    icon, effect = f":{shown.colour}[:material/{shown.icon}:]", words.markdown(line.effect)
+    word = f":{shown.colour}[{words.markdown(line.said)}]"
+    return f"{icon} {words.markdown(line.question)} {effect}{': ' if effect else ''}{word}."
 
 
 def download(run: data.Run, claim: data.Claim) -> None:

@@ -47,14 +47,13 @@ def load_folder(folder: Path) -> tuple[list[Claim], Dispute]:
 def _unknown(dispute: Dispute, claims: Sequence[Claim]) -> Iterator[str]:
     """Claims and parts that are named and not there."""
     parts = {claim.id: [hypothesis.part for hypothesis in claim.hypothesis] for claim in claims}
-    for table in ("question", "headline"):
-        for index, row in enumerate(getattr(dispute, table)):
-            if row.claim not in parts:
-                yield f"{table}[{index}].claim = {row.claim!r}, expected a claim here{_hint(row.claim, parts)}"
-            elif row.part not in parts[row.claim]:
-                known = [part for part in parts[row.claim] if part]
-                expected = f"one of {', '.join(known)}" if known else "none: this claim has one part without a label"
-                yield f"{table}[{index}].part = {row.part!r}, expected {expected}{_hint(row.part or '', known)}"
+    for where, claim, part in _asked(dispute):
+        if claim not in parts:
+            yield f"{where}.claim = {claim!r}, expected a claim here{_hint(claim, parts)}"
+        elif part not in parts[claim]:
+            known = [label for label in parts[claim] if label]
+            expected = f"one of {', '.join(known)}" if known else "none: this claim has one part without a label"
+            yield f"{where}.part = {part!r}, expected {expected}{_hint(part or '', known)}"
     if (ladder := dispute.ladder) and ladder.whole not in parts.get(ladder.claim, ()):
         steps = [part for part in parts.get(ladder.claim, ()) if part]
         named = f"ladder names {ladder.claim!r}, part {ladder.whole!r}"
@@ -63,6 +62,17 @@ def _unknown(dispute: Dispute, claims: Sequence[Claim]) -> Iterator[str]:
         for name in names:
             if name not in parts:
                 yield f"measured_by.{shown} names {name!r}, expected a claim here{_hint(name, parts)}"
+
+
+def _asked(dispute: Dispute) -> Iterator[tuple[str, str, str | None]]:
+    """Each place that names a claim and a part of it."""
+    for index, question in enumerate(dispute.question):
+        yield f"question[{index}]", question.claim, question.part
+        for place, beside in enumerate(question.beside):
+            if beside.claim is not None:
+                yield f"question[{index}].beside[{place}]", beside.claim, beside.part
+    for index, row in enumerate(dispute.headline):
+        yield f"headline[{index}]", row.claim, row.part
 
 
 def _hint(name: str, names: Iterable[str]) -> str:

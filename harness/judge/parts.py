@@ -66,6 +66,7 @@ def _part_of_claim(claim: Claim, hypothesis: Hypothesis) -> Part:
 
     def verdict(judged: Judged, alpha: float) -> Verdict:
         asked = _asked(claim.id, hypothesis.part or "", claim.title, claim.statement, hypothesis.region, judged, alpha)
+        margin = hypothesis.matters
         return replace(
             asked,
             who=hypothesis.who or claim.who,
@@ -73,6 +74,8 @@ def _part_of_claim(claim: Claim, hypothesis: Hypothesis) -> Part:
             claimed=hypothesis.describe(),
             fewer=_on_fewer(hypothesis),
             due_to=hypothesis.due_to,
+            margin=margin.percent if margin else 0.0,
+            margin_from=f"{margin.document}, {margin.section}" if margin else "",
         )
 
     def at_once(evidence: Sequence[Evidence]) -> int:

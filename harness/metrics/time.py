@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -15,9 +16,9 @@ from ..evidence.evidence import Evidence, compare_sides
 from ..spec.comparison import TIMES, Comparison
 from ..spec.comparison import Metric as Time
 from ..spec.experiments import Target
-from ..spec.hypotheses import NAME, Hypothesis, Name, Names, exactly_one, rising
+from ..spec.hypotheses import NAME, Hypothesis, Margin, Name, Names, exactly_one, rising
 from ..spec.regions import Region
-from ..spec.words import Word
+from ..spec.words import SETTLED, Word
 from ..store.verdict_schema import Effect
 from .base import Judged, Metric
 from .scaling import crossover, interval_of
@@ -32,6 +33,9 @@ EXPECTATIONS = (
 )
 """The keys that say what is claimed of t_baseline / t_variant. A hypothesis has exactly one of them."""
 
+WITHOUT_MARGIN = ("ratio", "gain_percent")
+"""Those that name both limits themselves."""
+
 _Percent = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0, description="a number of percent, 0 or more")]
 _AboveZero = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=0)]
 _Gain = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=-100)]
@@ -41,7 +45,9 @@ class TimeHypothesis(Hypothesis):
     """Which variant is compared with which baselines, on which workloads, and by how much they must differ.
 
     `evidence`: with "architecture" the op traces must be identical; with "operations" they may differ, that is the
-    subject; "context" compares across engines or libraries.
+    subject; "context" compares across engines or libraries. `margin`: the difference that matters, where somebody says
+    so. Then that is the limit, so that an interval inside the margin is an answer; what the claim's own percent gives
+    is a note of each effect.
     """
 
     evidence: Annotated[
@@ -70,9 +76,18 @@ class TimeHypothesis(Hypothesis):
     ] = None
     same_within_percent: Annotated[_AboveZero | None, Field(description="a number of percent above 0")] = None
 
+    margin: Annotated[
+        Margin | None,
+        Field(description='the difference that matters, { percent = 5, document = "...", section = "..." }'),
+    ] = None
+
     @model_validator(mode="after")
     def _can_be_decided(self) -> Self:
         key = exactly_one(self, *EXPECTATIONS)
+        if self.margin is not None and key in WITHOUT_MARGIN:
+            raise ValueError(f"margin: {key} has its limits already")
+        if self.margin is not None and self.margin.percent < getattr(self, key):
+            raise ValueError(f"margin.percent = {self.margin.percent:g}, expected at least {key}")
         if self.variant in self.baseline:
             raise ValueError(f'variant and baseline are both "{self.variant}": there is nothing to compare')
         try:
@@ -83,9 +98,17 @@ class TimeHypothesis(Hypothesis):
 
     @property
     def region(self) -> Region:
-        key = exactly_one(self, *EXPECTATIONS)
-        value = getattr(self, key)
-        region: Region = getattr(Region, key)(*(value if isinstance(value, tuple) else (value,)))
+        return self.own_region if self.margin is None else self._region(self.margin.percent)
+
+    @property
+    def own_region(self) -> Region:
+        """What it allows by its own limit, whatever margin matters."""
+        return self._region(getattr(self, exactly_one(self, *EXPECTATIONS)))
+
+    def _region(self, limit: float | tuple[float, float]) -> Region:
+        region: Region = getattr(Region, exactly_one(self, *EXPECTATIONS))(
+            *(limit if isinstance(limit, tuple) else (limit,))
+        )
         return region
 
     def title(self) -> str:
@@ -134,11 +157,7 @@ class TimeMetric(Metric[TimeHypothesis]):
         """One verdict from all comparisons that the run took on; the others are named."""
         region = hypothesis.region
         wanted = list(hypothesis.comparisons())
-        effects = tuple(
-            compare_sides(evidence, comparison, region, hypothesis.evidence, alpha)
-            for comparison in wanted
-            if evidence.has(comparison)
-        )
+        effects = tuple(_effect(hypothesis, evidence, each, alpha) for each in wanted if evidence.has(each))
         if not effects:
             return Judged(Word.NOT_MEASURABLE, "this run has none of its comparisons")
         more = ""
@@ -147,6 +166,17 @@ class TimeMetric(Metric[TimeHypothesis]):
         if by_width := _by_width(effects, evidence, region):
             more += f"; by width: {by_width}"
         return Judged.of_all(effects, more=more)
+
+
+def _effect(hypothesis: TimeHypothesis, evidence: Evidence, pair: Comparison, alpha: float) -> Effect:
+    """One comparison; where a margin matters and the claim's own limit gives another word, that is a note."""
+    effect = compare_sides(evidence, pair, hypothesis.region, hypothesis.evidence, alpha)
+    if hypothesis.margin is None or effect.verdict not in SETTLED:
+        return effect
+    own = hypothesis.own_region
+    word = compare_sides(evidence, pair, own, hypothesis.evidence, alpha).verdict
+    note = f"{own.describe()}: {word.look.answer.lower()}"
+    return effect if word is effect.verdict else replace(effect, notes=(*effect.notes, note))
 
 
 def _by_width(effects: Sequence[Effect], evidence: Evidence, region: Region) -> str:

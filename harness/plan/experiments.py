@@ -92,10 +92,10 @@ class Plan:
 
     def profiled_headlines(self) -> list[tuple[str, str]]:
         """(workload, variant) of what the first questions of the first HEADLINES claims compare that are asked about,
-        on two workloads each."""
+        on two workloads each: those of the cards, where there are any."""
         parts = {(claim.id, part.part): part for claim in self.claims for part in claim.hypothesis}
         first: dict[str, Hypothesis] = {}
-        for question in self.dispute.question:
+        for question in [each for each in self.dispute.question if each.card] or self.dispute.question:
             if part := parts.get((question.claim, question.part)):
                 first.setdefault(question.claim, part)
         sides: list[tuple[str, str]] = []

@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..spec.dispute import Dispute, MainQuestion
+from ..spec.dispute import FOUND, Beside, Dispute, MainQuestion
 from ..spec.words import Word
 from ..store.verdict_schema import Effect, Verdict
 from .markdown import markdown_cell, markdown_rows, markdown_text
-from .outcome import by_side, found_text, leaning, outcome, standing, tally, tally_text
+from .outcome import by_side, found_text, is_understated, leaning, outcome, standing, tally, tally_text
 from .text import claim_text, hull, one_text_line, short
 
 SO_FAR: Mapping[str, str] = {Word.SUPPORTED: "Yes", Word.REFUTED: "No"}
@@ -23,9 +23,15 @@ SO_FAR: Mapping[str, str] = {Word.SUPPORTED: "Yes", Word.REFUTED: "No"}
 UNDECIDED = (Word.INCONCLUSIVE, Word.NOT_EVIDENCE)
 """Verdicts on a side of a grid that leave it open."""
 
+UNMEASURED = (Word.NOT_EVIDENCE, Word.NOT_MEASURABLE, Word.NOT_TESTED)
+"""Verdicts that give a question no answer, where another part of its claim may."""
+
 MOST_LINES = 6
 
-IN_SHORT = 5
+LONGEST = 800
+"""Letters of a line with all that stands beside it."""
+
+IN_SHORT = 3
 """Lines of the answer in README, which follow its headline."""
 
 NAMED = 2
@@ -38,24 +44,38 @@ MOST_NAMED = 3
 @dataclass(frozen=True)
 class Line:
     """A question with its answer, all plain text that may come from anywhere. scope: what all answers are about, said
-    behind the first one."""
+    behind the first one. beside: sentences that a fair reader needs besides. card: the question in short, where it
+    stands on one of the first cards."""
 
     verdict: Verdict
     question: str
     word: str
     text: str
     scope: str = ""
+    beside: tuple[str, ...] = ()
+    card: str = ""
 
     @property
-    def rest(self) -> str:
-        """What stands behind the word: ": at most 0.88 % faster."."""
+    def effect(self) -> str:
+        """What was found, as it stands behind the question: "At most 0.88 % faster"; empty where nothing was."""
         text = " ".join(filter(None, (self.text, self.scope)))
-        return f"{': ' if text else ''}{text}."
+        return f"{text[:1].upper()}{text[1:]}" if self.question.endswith("?") else text
 
     @property
     def sentence(self) -> str:
-        """All of it: "Is one file more than 1 % faster than many? No: at most 0.88 % faster."."""
-        return f"{self.question} {self.word}{self.rest}"
+        """The effect first, then the word: "Is one file more than 5 % faster than many? No difference beyond 1.6 %:
+        no."."""
+        return f"{self.question} {self.effect}{': ' if self.effect else ''}{self.said}."
+
+    @property
+    def said(self) -> str:
+        """The word as it stands behind the effect."""
+        return f"{self.word[:1].lower()}{self.word[1:]}" if self.effect else self.word
+
+    @property
+    def told(self) -> str:
+        """The same with what stands beside it."""
+        return " ".join((self.sentence, *self.beside))
 
 
 @dataclass(frozen=True)
@@ -65,13 +85,23 @@ class Answer:
     headline: str
     lines: tuple[Line, ...]
 
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """What stands beside the headline."""
+        return next((line.beside for line in self.lines if line.sentence == self.headline), ())
+
+    @property
+    def further(self) -> list[str]:
+        """The other lines, each with what stands beside it."""
+        return [line.told for line in self.lines if line.sentence != self.headline]
+
 
 def answer(verdicts: Iterable[Verdict], dispute: Dispute) -> Answer:
     """What these verdicts come to, by the questions of the dispute."""
     listed = list(verdicts)
     parts = _by_part(listed)
-    asked = [(each, _find(parts, each.claim, each.part)) for each in dispute.question]
-    if answered := [_line(each, verdict) for each, verdict in asked if verdict is not None]:
+    asked = [(each, _lead(each, parts)) for each in dispute.question]
+    if answered := [_line(each, verdict, parts) for each, verdict in asked if verdict is not None]:
         answered[0] = replace(answered[0], scope=_scope(answered, dispute))
         return Answer(answered[0].sentence, tuple(answered))
     lines = tuple(_plain_line(verdict) for verdict in listed[:MOST_LINES])
@@ -96,9 +126,10 @@ def _scope(lines: Iterable[Line], dispute: Dispute) -> str:
 def answer_markdown(verdicts: Iterable[Verdict], dispute: Dispute, *, most: int | None = None) -> str:
     """The same as Markdown: the headline, then the lines that say more. most: how many of these; None for all."""
     conclusion = answer(verdicts, dispute)
-    lines = [markdown_text(line.sentence) for line in conclusion.lines if line.sentence != conclusion.headline]
+    lines = [markdown_text(line, LONGEST) for line in conclusion.further]
     listed = "".join(f"- {line}\n" for line in lines[:most])
-    return f"**{markdown_text(conclusion.headline)}**\n{chr(10) if listed else ''}{listed}"
+    headline = " ".join((f"**{markdown_text(conclusion.headline)}**", *map(markdown_text, conclusion.beside)))
+    return f"{headline}\n{chr(10) if listed else ''}{listed}"
 
 
 def headlines(verdicts: Iterable[Verdict], dispute: Dispute) -> str:
@@ -112,21 +143,47 @@ def headlines(verdicts: Iterable[Verdict], dispute: Dispute) -> str:
     return markdown_rows(("claim", "who said it", "claimed", "what was found", "verdict"), rows) + "\n"
 
 
+Parts = Mapping[tuple[str, str], Verdict]
+"""The verdicts of a run by claim and part."""
+
+
 def _by_part(verdicts: Iterable[Verdict]) -> dict[tuple[str, str], Verdict]:
     return {(verdict.claim, verdict.part): verdict for verdict in verdicts}
 
 
-def _find(parts: Mapping[tuple[str, str], Verdict], claim: str, part: str | None) -> Verdict | None:
+def _find(parts: Parts, claim: str, part: str | None) -> Verdict | None:
     """The verdict on a part of a claim. In older runs a claim had one part without a label where it has several now."""
     return parts.get((claim, part or "")) or parts.get((claim, ""))
 
 
-def _line(question: MainQuestion, verdict: Verdict) -> Line:
+def _lead(question: MainQuestion, parts: Parts) -> Verdict | None:
+    """The verdict that answers a question: on its part, or where a run has not measured that, on the first beside it of
+    the same claim."""
+    labels = [question.part, *(each.part for each in question.beside if each.claim == question.claim)]
+    there = list(filter(None, (_find(parts, question.claim, label) for label in labels)))
+    return next((each for each in there if each.verdict not in UNMEASURED), there[0] if there else None)
+
+
+def _line(question: MainQuestion, verdict: Verdict, parts: Parts) -> Line:
     asked = question.text.replace("{claimed}", one_text_line(verdict.claimed))
-    if verdict.is_open and (word := _so_far(verdict)):
-        return Line(verdict, asked, word, _numbers(verdict, question))
-    word = question.words.get(verdict.verdict) or verdict.verdict.look.answer
-    return Line(verdict, asked, word, _found(verdict, question))
+    so_far = _so_far(verdict) if verdict.is_open else ""
+    more = "Yes, and more" if verdict.verdict is Word.REFUTED and is_understated(verdict) else ""
+    word = question.words.get(verdict.verdict) or more or verdict.verdict.look.answer
+    text = _numbers(verdict, question) if so_far else _found(verdict, question)
+    beside = tuple(filter(None, (_beside(each, verdict, parts) for each in question.beside)))
+    return Line(verdict, asked, so_far or word, text, beside=beside, card=question.card)
+
+
+def _beside(beside: Beside, lead: Verdict, parts: Parts) -> str:
+    """The sentence; empty where nothing of it was measured, or it is what leads already."""
+    if beside.claim is None:
+        return beside.text
+    verdict = _find(parts, beside.claim, beside.part)
+    if verdict is None or (verdict is lead and not beside.workloads):
+        return ""
+    rows = [each for each in verdict.effects if not beside.workloads or each.workload in beside.workloads]
+    numbers = found_text(replace(verdict, effects=tuple(rows)))
+    return beside.text.replace(FOUND, numbers) if numbers else ""
 
 
 def _so_far(verdict: Verdict) -> str:
@@ -222,7 +279,7 @@ def _found(verdict: Verdict, question: MainQuestion | None = None) -> str:
         return opened if opened in text or not tally_text(tally(verdict)) or not text else f"{opened}; {text}"
     if word is Word.DEPENDS:
         places = (question and _where_it_holds(verdict)) or tally_text(tally(verdict))
-        return "; ".join(filter(None, (places, text)))
+        return "; ".join(filter(None, (text, places)))
     span = hull(verdict.effects)
     if span and question and question.consequence and word in (Word.SUPPORTED, Word.REFUTED):
         text += f", {question.follows(span.high)}"
@@ -231,7 +288,8 @@ def _found(verdict: Verdict, question: MainQuestion | None = None) -> str:
 
 def _numbers(verdict: Verdict, question: MainQuestion | None) -> str:
     text = found_text(verdict)
-    return f"{text} {question.where}" if text and question and question.where else text
+    where = question.where if question and verdict.part == (question.part or "") else ""
+    return f"{text} {where}" if text and where else text
 
 
 def found_words(verdict: Verdict) -> str:

@@ -33,14 +33,16 @@ WORTH, MOST_STEPS = 1.01, 3
 @dataclass(frozen=True)
 class LadderStep:
     """One step: the part of the claim that measured it, its effects by workload, and what it adds to what the model
-    holds, in percent of the weights, by workload (what is not known is left out). all_of_it: workloads on which it
-    gains by the last layer, and the model has no other."""
+    holds, in percent of the weights, by workload (what is not known is left out). one_layer: workloads of models of one
+    layer, of which a gain is told only where there are no others; all_of_it: those of them on which it gains by the
+    last layer, which is all of the model."""
 
     name: str
     baseline: str
     variant: str
     effects: Mapping[str, Effect]
     memory: Mapping[str, float]
+    one_layer: frozenset[str] = frozenset()
     all_of_it: frozenset[str] = frozenset()
 
     @property
@@ -60,8 +62,9 @@ class LadderStep:
 
     @property
     def bounded(self) -> list[Effect]:
-        """The effects that have an interval."""
-        return [each for each in self.effects.values() if each.lower is not None and each.upper is not None]
+        """The effects that have an interval: those of whole models, if there are any."""
+        known = [each for each in self.effects.values() if each.lower is not None and each.upper is not None]
+        return [each for each in known if each.workload not in self.one_layer] or known
 
 
 @dataclass(frozen=True)
@@ -118,11 +121,10 @@ def _step(verdict: Verdict, geometry_of: Mapping[str, str]) -> LadderStep:
         if (percent := _more_memory(first.baseline, first.variant, geometry_of.get(workload, ""))) is not None
     }
     change = CHANGES.get(first.variant)
-    one_layer = (
-        workload for workload, effect in effects.items() if effect.low > 1 and _layers(geometry_of, workload) == 1
-    )
-    all_of_it = frozenset(one_layer) if change and change.is_of_last_layer else frozenset()
-    return LadderStep(verdict.part, first.baseline, first.variant, effects, memory, all_of_it)
+    one_layer = frozenset(workload for workload in effects if _layers(geometry_of, workload) == 1)
+    gains = frozenset(workload for workload in one_layer if effects[workload].low > 1)
+    all_of_it = gains if change and change.is_of_last_layer else frozenset()
+    return LadderStep(verdict.part, first.baseline, first.variant, effects, memory, one_layer, all_of_it)
 
 
 def _layers(geometry_of: Mapping[str, str], workload: str) -> int | None:
@@ -164,7 +166,8 @@ class LadderAdvice:
     def together(self) -> str:
         """What all steps of the ladder come to."""
         sides = f"from {self.whole.baseline} to {self.whole.variant}"
-        return f"All steps together, {sides}: {_times(self.whole)} as fast."
+        models = " in whole models" if self.whole.one_layer and {*self.whole.effects} - self.whole.one_layer else ""
+        return f"All steps together, {sides}: {_times(self.whole)} as fast{models}."
 
     @property
     def all_of_it(self) -> frozenset[str]:

@@ -30,15 +30,19 @@ def markdown_table(
     command: str | None = None,
     sessions: BothSessions | None = None,
 ) -> str:
-    """The verdicts as a Markdown table, one row a verdict, with the smallest and the largest of its effects. First come
-    the claims that the dispute asks about, in its order, then all others by name.
+    """The verdicts as a Markdown table, one row a verdict, with the smallest and the largest of its effects, grouped by
+    the questions that the dispute asks about their claims; then come all others by name.
 
     sessions: the two that the verdicts are over, if they are: one more column has what each says by itself. Below the
     table: what the numbers mean, the machine, the run's noise, and `command`, which makes the table again.
     """
     rows = []
-    verdicts = _by_question(verdicts, manifest.dispute)
+    groups = _by_question(verdicts, manifest.dispute)
+    verdicts = [verdict for _, group in groups for verdict in group]
+    headed = {id(group[0]): question for question, group in groups if question}
     for verdict in verdicts:
+        if question := headed.get(id(verdict)):
+            rows.append([f"**{markdown_cell(question)}**", *[""] * (5 + bool(sessions))])
         effects = sorted((each for each in verdict.effects if each.value is not None), key=lambda effect: effect.ratio)
         rounds = [effect.rounds for effect in effects]
         name, part, claimed = map(markdown_cell, (verdict.claim, verdict.part, verdict.claimed_here))
@@ -71,9 +75,31 @@ def sessions_markdown(sessions: BothSessions, *, whole: bool = True) -> str:
     return "\n".join([f"A repeat run, {first}", *[""] * bool(items), *items])
 
 
-def _by_question(verdicts: Sequence[Verdict], dispute: Dispute) -> list[Verdict]:
-    asked = list(dict.fromkeys(claim for claim, _ in dispute.headlines()))
-    return sorted(verdicts, key=lambda verdict: asked.index(verdict.claim) if verdict.claim in asked else len(asked))
+NO_QUESTION = "Of none of these questions"
+
+
+def _by_question(verdicts: Sequence[Verdict], dispute: Dispute) -> list[tuple[str, list[Verdict]]]:
+    """The verdicts by the question that their part, or else their claim, answers or stands beside, what answers it
+    first; without a heading where nothing is asked."""
+    leads = [(question.claim, question.part or "", at) for at, question in enumerate(dispute.question)]
+    beside = [(each.claim, each.part or "", at) for at, one in enumerate(dispute.question) for each in one.beside]
+    of_part: dict[tuple[str | None, str], int] = {}
+    of_claim: dict[str | None, int] = {}
+    for claim, part, at in (*leads, *beside):
+        of_part.setdefault((claim, part), at)
+        of_claim.setdefault(claim, at)
+    groups: dict[int, list[Verdict]] = {}
+    for verdict in verdicts:
+        at = of_part.get((verdict.claim, verdict.part), of_claim.get(verdict.claim, len(leads)))
+        groups.setdefault(at, []).append(verdict)
+    named = []
+    for at, group in sorted(groups.items()):
+        if at == len(leads):
+            named.append((NO_QUESTION if leads else "", group))
+            continue
+        group.sort(key=lambda verdict: (verdict.claim, verdict.part) != leads[at][:2])
+        named.append((dispute.question[at].text.replace("{claimed}", group[0].claimed), group))
+    return named
 
 
 def _open_list(verdicts: Sequence[Verdict], manifest: Manifest) -> str:
@@ -133,9 +159,9 @@ def _effect_cell(effect: Effect) -> str:
     return f"{markdown_cell(effect_text(effect))} {markdown_cell(effect.workload)}".rstrip()
 
 
-def markdown_text(text: object) -> str:
+def markdown_text(text: object, limit: int = 300) -> str:
     """One line of text that cannot start a tag or code."""
-    return one_text_line(text).replace("\\", "\\\\").replace("<", "&lt;").replace("`", "'")
+    return one_text_line(text, limit).replace("\\", "\\\\").replace("<", "&lt;").replace("`", "'")
 
 
 def markdown_cell(text: object) -> str:

@@ -7,6 +7,7 @@ that word alone: `outcome` says which kind it is.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -164,6 +165,8 @@ def found_text(verdict: Verdict) -> str:
     if sides := sides_text(verdict.effects):
         return sides
     span, low, high = hull(verdict.effects), verdict.low, verdict.high
+    if span and (text := _within_text(verdict, span)):
+        return text
     is_around = span and low is not None and high is not None and span.low < low and span.high > high
     if verdict.verdict == Word.REFUTED and (span is None or is_around):
         return _outside_text(verdict.effects, low, high)
@@ -177,6 +180,13 @@ def found_text(verdict: Verdict) -> str:
     return span_text(
         span, "at most" if below else "at least" if above else "between", as_ratio=bool(low and low >= 1.5)
     )
+
+
+def _within_text(verdict: Verdict, span: Bounds) -> str:
+    """Of a settled verdict whose intervals all lie within the margin that matters: how far they reach. Else empty."""
+    most = max(span.high, 1 / span.low) if span.low > 0 and not span.unit else math.inf
+    is_within = verdict.margin and not verdict.is_open and most <= 1 + verdict.margin / 100
+    return f"no difference beyond {100 * (most - 1):.2g} %" if is_within else ""
 
 
 def _outside_text(effects: Sequence[Effect], low: float | None, high: float | None) -> str:

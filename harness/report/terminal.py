@@ -20,6 +20,7 @@ from ..store.gate_schema import SideFacts
 from ..store.schema import Manifest
 from ..store.verdict_schema import Effect, Verdict
 from .answer import answer
+from .cards import cards_of
 from .further import goes_on, seconds_to_settle, settling
 from .outcome import to_settle, verdict_text
 from .side_facts import side_facts_text
@@ -91,11 +92,24 @@ def verdict_report(verdicts: Sequence[Verdict], manifest: Manifest, causes: Mapp
     if not verdicts:
         blocks += ["", Text("No verdicts: nothing was measured.")]
     blocks += ["", *(Text(line) for line in run_notes(verdicts, manifest))]
-    conclusion = answer(verdicts, manifest.dispute)
-    lines = [line.sentence for line in conclusion.lines if line.sentence != conclusion.headline]
-    blocks += ["", Text(conclusion.headline, style="bold"), *(Text(f"  {line}") for line in lines)] if verdicts else []
+    blocks += ["", *_answer(verdicts, manifest)] if verdicts else []
     blocks += [Text(f"left out: {line}", style="yellow") for line in excluded_lines(manifest)]
     return Group(*blocks)
+
+
+def answer_report(verdicts: Sequence[Verdict], manifest: Manifest) -> Group:
+    """The answer of a run of claims on one screen, and what to change."""
+    change = cards_of(verdicts, manifest.dispute, manifest).to_change
+    return Group(
+        *_answer(verdicts, manifest), *[Text.assemble("\n", ("What to change: ", "bold"), change)] * bool(change)
+    )
+
+
+def _answer(verdicts: Sequence[Verdict], manifest: Manifest) -> list[Text]:
+    """The headline, then a line for each further question."""
+    conclusion = answer(verdicts, manifest.dispute)
+    first = Text.assemble((conclusion.headline, "bold"), *(f" {sentence}" for sentence in conclusion.beside))
+    return [first, *(Text(f"  {line}") for line in conclusion.further)]
 
 
 BAR = 32  # characters of the longest bar

@@ -19,6 +19,9 @@ SHARE_OF, GAIN_OF = "share of {}".format, "gain of {}".format
 WITHOUT = "{without}"
 """In a consequence: by how many percent all is faster without work that takes so much of its time."""
 
+FOUND = "{found}"
+"""In what stands beside an answer: what was measured."""
+
 
 class _DisputeTable(BaseModel):
     """A table of the file."""
@@ -26,12 +29,29 @@ class _DisputeTable(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class Beside(_DisputeTable):
+    """A sentence beside an answer: with a claim what became of a part of it, without one what was found elsewhere."""
+
+    text: Annotated[Text, Field(description=f'a sentence; "{FOUND}" stands for what was measured')]
+    claim: Annotated[Text | None, Field(description="the id of a claim in this folder")] = None
+    part: Annotated[Text | None, Field(description="the part of that claim, where it has several")] = None
+    workloads: Annotated[tuple[Text, ...], Field(description="those that it is about, where not all")] = ()
+
+    @model_validator(mode="after")
+    def _has_a_place(self) -> Self:
+        if (self.claim is None) == (FOUND in self.text):
+            raise ValueError(f'text: expected "{FOUND}" together with a claim, and not without')
+        return self
+
+
 class MainQuestion(_DisputeTable):
-    """What a main claim comes down to."""
+    """What a main claim comes down to. Where a run lacks that part, the first one beside it of the same claim leads."""
 
     claim: Annotated[Text, Field(description="the id of a claim in this folder")]
     part: Annotated[Text | None, Field(description="the part of that claim, where it has several")] = None
     text: Annotated[Text, Field(description='a question; "{claimed}" stands for what the claim says')]
+    card: Annotated[str, Field(description="a short question, where it stands on one of the first cards")] = ""
+    beside: Annotated[tuple[Beside, ...], Field(description="tables, each under [[question.beside]]")] = ()
     where: Annotated[str, Field(description="on which workloads the found value holds, in words")] = ""
     consequence: Annotated[
         str, Field(description=f'what follows from the largest possible value; "{WITHOUT}" is that gain in percent')
@@ -171,8 +191,9 @@ class Dispute(_DisputeTable):
 
     def headlines(self) -> tuple[tuple[str, str | None], ...]:
         """The rows of the short table: claim and part of each, those of the questions first."""
-        rows: list[MainQuestion | Headline] = [*self.question, *self.headline]
-        return tuple((row.claim, row.part) for row in rows)
+        beside = [each for question in self.question for each in question.beside]
+        rows = [*self.question, *beside, *self.headline]
+        return tuple(dict.fromkeys((row.claim, row.part) for row in rows if row.claim is not None))
 
     def stored(self) -> dict[str, Any]:
         """What run.json holds of it."""

@@ -48,6 +48,16 @@ Names = Annotated[
 Quantity = Annotated[Name, Field(description="a name")]
 
 
+class Margin(BaseModel):
+    """By how much two times must differ to matter, and whose limit that is."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    percent: Annotated[float, Field(strict=True, allow_inf_nan=False, gt=0, description="a number of percent above 0")]
+    document: Annotated[Text, Field(description="the title of a document")]
+    section: Annotated[Text, Field(description="the heading of a section")]
+
+
 class Hypothesis(BaseModel):
     """What would make a claim true. Each metric has a model of its own, with the keys that it needs.
 
@@ -86,6 +96,11 @@ class Hypothesis(BaseModel):
     def region(self) -> Region | Range:
         """What it allows: log ratios, or values."""
         raise NotImplementedError
+
+    @property
+    def matters(self) -> Margin | None:
+        """The margin that matters, where it is the limit."""
+        return getattr(self, "margin", None)
 
     @property
     def due_to(self) -> str:

@@ -151,6 +151,8 @@ class Verdict:
     fewer: Annotated[Text, ABSENT, says("on how many of its workloads, where these are not all")] = ""
     due_to: Annotated[Text, says("of a claim about the split: which sides bring the speed-up")] = ""
     region: Ends | None = None
+    margin: Annotated[Amount, ABSENT, says("percent of difference that matters, where that is the limit")] = 0.0
+    margin_from: Annotated[Text, ABSENT, says("who says so: document and section")] = ""
     together: Annotated[bool, says("whether it holds at once with all others that say so (Holm)")] = False
     effects: Annotated[tuple[Effect, ...], says("the evidence")]
 

@@ -23,7 +23,7 @@ def command(
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, for a pull request.")] = False,
 ) -> None:
     """Show each comparison of a run on one screen: which is faster, what a call costs, where the difference is, and
-    what to do.
+    what to do; of a run of claims the answer to each of its questions.
 
     The difference is located for functions whose times differ, and for models that were measured with --profile.
 
@@ -32,11 +32,12 @@ def command(
       pytest --benchmark --compare old.py:f new.py:f --call inputs.py:texts
       workbench show results/runs/20260102T030405Z-1a2b
       workbench show results/runs/20260102T030405Z-1a2b --markdown > comment.md
+      workbench show reference
       workbench show reference --claim single-file-faster
     """
     from llama_workbench.harness.report.comparison import screen_markdown, screens
     from llama_workbench.harness.report.stored import evidence_of
-    from llama_workbench.harness.report.terminal import console, screen_report
+    from llama_workbench.harness.report.terminal import answer_report, console, screen_report
     from llama_workbench.harness.session.judging import rejudge
     from llama_workbench.harness.suites.run import call_seconds
     from llama_workbench.harness.suites.table import time_table
@@ -48,6 +49,8 @@ def command(
     judged = f"workbench judge {folder.path}"
     if not (all_screens or claim or verdicts) and (of_tests := call_seconds(folder)):
         show(time_table(of_tests))
+    elif not (all_screens or claim) and verdicts:
+        show(answer_report(verdicts, manifest))
     elif not all_screens:
         raise Failure(f"{folder.path}: {_why_nothing(claim, {verdict.claim for verdict in verdicts})} ({judged})")
     for number, screen in enumerate(all_screens):
@@ -67,9 +70,7 @@ def _why_nothing(claim: str, claims: Collection[str]) -> str:
     from llama_workbench.variants.spelling import did_you_mean
 
     if not claim:
-        return (
-            "this run compares no two functions or variants by name; if it measured claims, choose one with --claim ID"
-        )
+        return "it has no verdicts"
     if claim in claims:
         return f"{claim} compares no times in this run"
     return f"it has no claim {claim}; {did_you_mean(claim, claims, 'its verdicts name them')}"
