@@ -109,7 +109,8 @@ def test_every_variant_names_its_phases_or_is_an_engine_of_others(name):
     if variant.settings is not None:
         assert phases.names_of(variant) == {}
     else:
-        assert variant.compiled or ".engines" in getattr(variant.build, "module", "")
+        module = getattr(variant.build, "module", "")  # the second changes what the layered model has built
+        assert variant.compiled or module.startswith((".engines", ".as_written"))
         why = "compiled" if variant.compiled else "its source names no phases"
         with pytest.raises(PhaseError, match=f"{name}: {why}"):
             phases.names_of(variant)

@@ -200,7 +200,6 @@ SAME_OPS = [
     ("path_bhtd_per_op", "path_bhtd_inline"),  # B alone, heads first
     ("team005_split", "team005_hybrid"),  # C alone
     ("team005_split", "modular_rope_unified"),  # C, RoPE tables alone
-    ("team006_after", "team006_after_in_out"),  # the order of its weights alone
     *((f"grid_modular_{'_'.join(cell)}", f"grid_single_file_{'_'.join(cell)}") for cell in GRID),
     *((f"grid_{layout}_split_{mask}_{ops}", f"grid_{layout}_unified_{mask}_{ops}")
       for layout in ("modular", "single_file") for _, mask, ops in GRID[:4]),
@@ -250,6 +249,7 @@ def test_parts_of_the_worker_are_as_its_teams_wrote_them():
         attention = block.attention
         lies = [each.weight.t().is_contiguous() for each in (attention.q_proj, attention.k_proj, attention.v_proj)]
         assert lies == [True] * 3 and attention.o_proj.weight.is_contiguous()
+    assert op_counts(_trace("team006_after", tokens=16), _trace("team006_after_in_out", tokens=16)) == []
     before, last = (_trace(name, tokens=1) for name in ("team006_before", "team008_last"))
     made = {name: after - then for name, then, after in op_counts(before, last)}
     layers = small_geometries()["plain"].num_hidden_layers

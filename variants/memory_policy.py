@@ -26,8 +26,9 @@ class Policy:
     `mask`: none, static, or a level of that axis. `boolean_mask`: one byte an element, else as the
     weights. `kv`: preallocated, static, cat, or paged: in pages of `page` tokens, taken as they fill. `rope`: half
     (tables of D/2 columns), complex (the same, of float32 at least), full (of D) or frequencies (D/2 numbers, twice,
-    float32). `repacked`: none, qk, qkv, joined (qkv, gate and up) or matrices (all but the embedding). `counters`:
-    int64 a layer. `rounding`: the type that keys and values are kept in, where it is not that of the weights.
+    float32), inline (made at each call). `repacked`: none, qk, qkv, joined (qkv, gate and up) or matrices (all but the
+    embedding). `counters`: int64 a layer. `rounding`: the type that keys and values are kept in, where it is not that
+    of the weights.
     """
 
     mask: str
@@ -112,6 +113,7 @@ def expected(
             "complex": max_length * config.head_dim * max(item_bytes, 4),
             "full": 2 * table,
             "frequencies": 4 * config.head_dim,
+            "inline": 0,
         }[policy.rope],
         "mask": _mask_bytes(policy, config, calls, max_length, item_bytes),
         "repacked": _repacked_bytes(policy, config, item_bytes),

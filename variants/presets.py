@@ -162,7 +162,8 @@ _AS_WRITTEN = (
             "team006_after with its Q, K and V weights as [in, out], as the worker had them", _WORKER,
             memory=replace(policy_of(_AFTER), repacked="qkv")),
     Variant("team008_last", _Lazy(".as_written", {"settings": _BEFORE, "part": "inline_rope"}),
-            "TEAM-008's last state, its mask mended: masks and RoPE's tables are made at every call", _WORKER),
+            "TEAM-008's last state, its mask mended: masks and RoPE's tables are made at every call", _WORKER,
+            memory=replace(policy_of(_BEFORE), rope="inline")),
 )  # fmt: skip
 
 # Variants that isolate one axis the ladder does not step along.
