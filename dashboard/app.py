@@ -23,12 +23,10 @@ from llama_workbench.harness.slices import faces  # noqa: E402
 st.set_page_config(page_title="Llama workbench", page_icon=str(Path(__file__).with_name("icon.svg")), layout="wide")
 
 PAGES = (  # file, path in the URL, title, icon, help
-    ("verdicts", "", "Verdicts", "balance", "Claims of one run: what was said, what was measured, and each verdict."),
+    ("answer", "", "Answer", "balance", "What came out: the answer of one run, and how every claim stands."),
     ("comparison", "comparison", "Comparison", "compare_arrows", "A claim or any two variants: how much, why, where."),
     ("explore", "explore", "Explore", "local_fire_department", "Phases, flamegraphs, memory, sizes, attribution."),
-    ("two_runs", "two_runs", "Two runs", "difference", "What changed from one run to another: time, work and memory."),
-    ("history", "history", "History", "history", "Runs and baselines over time, as ratios to the frozen yardstick."),
-    ("trust", "trust", "Trust", "verified", "How far this machine's numbers can be trusted."),
+    ("runs", "runs", "Runs", "history", "All runs, what changed between two, and whether one can be trusted."),
 )
 
 MOVED: dict[str, tuple[str, dict[str, str]]] = {  # what an address of before leads to: a file, and choices on its page
@@ -38,6 +36,9 @@ MOVED: dict[str, tuple[str, dict[str, str]]] = {  # what an address of before le
     "memory": ("explore", {"show": "memory"}),
     "crossover": ("explore", {"show": "sizes"}),
     "attribution": ("explore", {"show": "attribution"}),
+    "two_runs": ("runs", {"show": "two"}),
+    "history": ("runs", {"show": "history"}),
+    "trust": ("runs", {"show": "trust"}),
 }
 
 

@@ -176,12 +176,13 @@ def choose(
     elsewhere: Mapping[str, str] | None = None,
     widget: Callable[..., str | None] = st.selectbox,
     also: Callable[[str], Mapping[str, str]] = lambda chosen: {},
+    **more: Any,
 ) -> str:
     """A widget whose choice is `?key=` in the URL. `options`: from what the URL holds to what the reader sees.
 
     Says so where the URL asks for something else, and takes the default (the first); more quietly for what the run has
     and other pages show (`elsewhere`, in the same form). `also`: what else a new choice sets in the URL, "" for what it
-    takes out. ValueError without options.
+    takes out. `more`: the widget's. ValueError without options.
     """
     shown = dict(options) if isinstance(options, Mapping) else dict(zip(options, options, strict=True))
     if not shown:
@@ -204,7 +205,7 @@ def choose(
         st.query_params.from_dict({name: value for name, value in new.items() if value})  # one step of the way back
         mark_changed(key)
 
-    name = widget(title, list(shown), key=key, format_func=lambda name: shown.get(name, name), on_change=follow)
+    name = widget(title, list(shown), key=key, format_func=lambda name: shown.get(name, name), on_change=follow, **more)
     return name if name in shown else first
 
 

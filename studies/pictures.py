@@ -46,7 +46,7 @@ SHOTS = {
     "claim": Shot("reference", "comparison", "&claim=refactor-2x-3x"),
     "comparison": Shot("first-comparison", ""),
     "time": Shot("reference", "explore", "&show=time"),
-    "trust": Shot("reference", "trust"),
+    "trust": Shot("reference", "runs", "&show=trust"),
 }
 TERMINAL, TERMINAL_RUN = "terminal", "first-comparison"
 

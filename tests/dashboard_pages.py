@@ -28,7 +28,10 @@ manifest_scanner.scan_component_manifests = cache(manifest_scanner.scan_componen
 
 
 def open_page(script: Path, monkeypatch: pytest.MonkeyPatch, results: Path, **link: str) -> AppTest:
-    """`script` on the results folder, with `link` as the URL's query."""
+    """`script` on the results folder, with `link` as the URL's query; a page within the app, so that its links lead
+    somewhere."""
+    if script.parent.name == "page_scripts":
+        return open_in_app(script.stem, monkeypatch, results, **link)
     monkeypatch.setenv("WORKBENCH_RESULTS", str(results))
     monkeypatch.setattr(sys, "argv", ["app.py"])
     app = AppTest.from_file(str(script), default_timeout=60)
@@ -44,6 +47,9 @@ VIEWS: dict[str, tuple[str, dict[str, str]]] = {
     "memory": ("explore", {"show": "memory"}),
     "scaling": ("explore", {"show": "sizes"}),
     "attribution": ("explore", {"show": "attribution"}),
+    "two_runs": ("runs", {"show": "two"}),
+    "history": ("runs", {"show": "history"}),
+    "trust": ("runs", {"show": "trust"}),
 }
 """Views of a page by the names that tests call them by: the page, and what its link says."""
 
@@ -56,7 +62,7 @@ def open_in_app(name: str, monkeypatch: pytest.MonkeyPatch, results: Path | str,
     monkeypatch.setenv("WORKBENCH_RESULTS", str(results))
     monkeypatch.setattr(sys, "argv", ["app.py"])
     app = AppTest.from_file(str(APP), default_timeout=60)
-    if name != "verdicts":
+    if name != "answer":
         app.run().switch_page(f"page_scripts/{name}.py")
     for key, value in link.items():
         app.query_params[key] = value

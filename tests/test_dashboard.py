@@ -29,12 +29,14 @@ from llama_workbench.harness.store import folder as folders
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from tests import runs
-from tests.dashboard_pages import everything, open_page, read, strings, strips, texts
+from tests.dashboard_pages import everything, open_in_app, open_page, read, strings, strips, texts
 from tests.dashboard_runs import HOSTILE, MARKUP, add_broken, deface
 
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
 
+
+from streamlit.util import calc_hash
 
 from llama_workbench.dashboard import words
 from llama_workbench.dashboard.export import evidence as export
@@ -42,9 +44,9 @@ from llama_workbench.dashboard.export.svg import forest_svg
 from llama_workbench.dashboard.figures import colours
 from llama_workbench.dashboard.figures import memory as memory_bars
 from llama_workbench.dashboard.strips import picture
-from llama_workbench.dashboard.views import answers, data, entries, forest, gates, outcomes
+from llama_workbench.dashboard.views import data, entries, forest, gates, outcomes
 from llama_workbench.harness.profilers.peak_memory import Memory
-from llama_workbench.harness.spec.words import SETTLED, Word
+from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.verdict_schema import Effect
 from tests import verdicts
@@ -105,7 +107,9 @@ def test_a_reading_is_drawn_on_a_linear_axis_in_its_unit() -> None:
     assert [float(edge["x1"][:-1]) for edge in edges] == [
         pytest.approx(100 * plan.share(end), abs=1e-3) for end in (58, 64)
     ]
-    assert words.effect(share) == "41.1 % [38.4, 43.8]" and answers.measured(claim) == words.effect(share)
+    assert words.effect(share) == "41.1 % [38.4, 43.8]" and f"{words.effect(share)} · {share.rounds}" in said(
+        drawn(claim, floors)
+    )
 
 
 def test_forest_has_one_row_per_effect_with_its_interval() -> None:
@@ -497,7 +501,7 @@ def test_reproduce_names_the_claim_or_the_comparison(home: Path) -> None:
     ],
 )
 def test_the_verdict_in_plain_words(verdict: str, meaning: str) -> None:
-    assert answers.sentence(a_claim(an_effect(), verdict=verdict)) == meaning
+    assert outcomes.meaning(a_claim(an_effect(), verdict=verdict)) == meaning
 
 
 anything = st.recursive(
@@ -528,7 +532,7 @@ def test_no_content_of_a_file_stops_the_reader(home: Path, tmp_path: Path, conte
     for claim in read.claims:
         if claim.effects:
             forest_svg(claim, read.floors)
-        answers.sentence(claim), answers.measured(claim), outcomes.reproduce(read, claim)
+        outcomes.meaning(claim), outcomes.sentence(claim), outcomes.reproduce(read, claim)
         for effect in claim.effects:
             gates.row(read, effect)
             data.read_profile(read, effect.workload, effect.variant)
@@ -571,7 +575,7 @@ def shown_text(markdown: str) -> str:
 def test_the_newest_run_opens_with_its_answer(page: Any, home: Path) -> None:
     app = page(home)
     assert not app.exception
-    assert app.title[0].value == "Verdicts"
+    assert app.title[0].value == "Answer"
     assert app.selectbox(key="run").value == "ad-hoc"
     judged = RunFolder(home / "runs" / "ad-hoc").read(VERDICTS)
     assert answer(judged, load_dispute()).headline.startswith("Is team006_after faster than team006_before? ")
@@ -591,35 +595,69 @@ def test_the_headline_is_the_same_everywhere(page: Any, home: Path, capsys: pyte
             main(arguments)
         assert ended.value.code == 0
         assert headline in capsys.readouterr().out.replace("\n", " ")
-    assert shown_text(page(home, run="all").header[0].value) == headline
+    assert strips(page(home, run="all"))["answer"]["cards"][0]["sentence"] == headline
     for claim in run.claims:
         assert f'<p class="headline">{html.escape(headline)}</p>' in export.evidence_html(run, claim)
 
 
-def test_a_strip_has_true_places_and_the_teams_stand_below(page: Any, home: Path) -> None:
+def test_a_row_has_true_places_on_one_axis_and_the_teams_stand_below(page: Any, home: Path) -> None:
     app = page(home, run="all")
     run = data.read_run(home / "runs" / "all")
-    drawn = strips(app)["answer"]
-    [strip] = [each for each in drawn["strips"] if each["question"] == "Is the rewrite 2-3x faster?"]
-    claim = run.claims[strip["index"]]
-    plan = forest.forest(claim, {})
-    shown = strip["picture"]
-    assert (strip["look"]["word"], strip["look"]["icon"], strip["look"]["colour"]) == ("No", "cancel", "red")
-    assert shown["claimed"] == pytest.approx([plan.share(2.0), plan.share(3.0)], abs=1e-5)
-    assert shown["same"] == pytest.approx(plan.share(1.0), abs=1e-5)
-    for row, effect in zip(shown["rows"], claim.effects, strict=True):
-        ends = [plan.share(end) for end in (effect.low, effect.value, effect.high)]
-        assert [row["low"], row["at"], row["high"]] == pytest.approx(ends, abs=1e-5)
-        assert words.effect(effect) in row["told"] and "inconclusive" not in row["told"]
-    for each in filter(lambda each: each["picture"], drawn["strips"]):  # where workloads disagree
-        shown_claim, rows = run.claims[each["index"]], each["picture"]["rows"]
-        apart = len({effect.verdict for effect in shown_claim.effects}) > 1
-        settled = sum(effect.verdict in SETTLED for effect in shown_claim.effects)
-        assert shown_claim.is_factorial or sum(bool(row["name"]) for row in rows) == apart * settled
+    drawn = strips(app)["claims"]
+    grid = picture.grid_of(run)
+
+    def share(value: float) -> float:
+        inside = min(max(value, grid.left), grid.right)
+        return math.log(inside / grid.left) / math.log(grid.right / grid.left)
+
+    assert grid.left < 1 < grid.right and [tick for tick, _ in drawn["ticks"]] == sorted(t for t, _ in drawn["ticks"])
+    [row] = [each for each in drawn["rows"] if run.claims[each["index"]].claim == "refactor-2x-3x"]
+    claim, shown = run.claims[row["index"]], row["picture"]
+    assert (row["look"]["word"], row["look"]["icon"], row["look"]["colour"]) == ("Refuted", "cancel", "red")
+    assert shown["claimed"] == pytest.approx([share(2.0), share(3.0)], abs=1e-5)
+    for each in filter(None, (each["picture"] for each in drawn["rows"])):
+        assert each["same"] == pytest.approx(share(1.0), abs=1e-5), "the same place in all rows"
+    for one, effect in zip(shown["rows"], claim.effects, strict=True):
+        ends = [share(end) for end in (effect.low, effect.value or 0.0, effect.high)]
+        assert [one["low"], one["at"], one["high"]] == pytest.approx(ends, abs=1e-5)
+        assert words.effect(effect) in one["told"] and "inconclusive" not in one["told"]
+    cells = [cell for cell in [*row["cells"], *row["rest"]] if cell]
+    assert sum(cell["count"] for cell in cells) == len(claim.effects), "each workload is in one cell"
+    for name, cell in zip(grid.columns, row["cells"], strict=True):
+        here = [effect for effect in claim.effects if effect.workload == name]
+        assert bool(cell) == bool(here)
+        if cell:
+            assert cell["text"] == f"{picture._number(here[0].value or 0.0)}×" and words.effect(here[0]) in cell["told"]
+            assert (cell["icon"], cell["workload"]) == (here[0].verdict.look.icon, name)
     columns = {team["name"]: team for team in drawn["teams"]}
     assert ("Refuted", "refactor 2x 3x") in [
         (said["look"]["word"], said["text"]) for said in columns["TEAM-005"]["said"]
     ]
+
+
+def test_one_claim_has_one_word_on_its_card_in_its_row_and_with_its_teams() -> None:
+    run = data.read_run(ROOT / "results" / "baselines" / "reference")
+    rows = picture.matrix(run, range(len(run.claims)))["rows"]
+    word = {row["index"]: row["look"]["word"] for row in rows}
+    for team in picture.teams(run):
+        for said in team["said"]:
+            claim = run.claims[said["index"]]
+            assert word.get(said["index"], outcomes.look_of(claim).word) == said["look"]["word"]
+    for card in picture.cards(run, {}):
+        if "index" in card:
+            stand = outcomes.look_of(run.claims[card["index"]]).word
+            assert word.get(card["index"], stand) == stand and stand.lower() in card["said"].lower()
+    assert not {each for each in word.values() if each.lower().startswith("mostly")}
+
+
+def test_what_another_run_has_is_a_link_away(home: Path) -> None:
+    run = data.read_run(home / "runs" / "all")
+    asked = {question.claim for question in run.dispute.question}
+    only = replace(run, claims=tuple(claim for claim in run.claims if claim.claim != "mask-caching-6-11"))
+    assert "mask-caching-6-11" in asked
+    [lacking] = [card for card in picture.cards(only, {"mask-caching-6-11": "baselines/main"}) if "elsewhere" in card]
+    assert lacking["elsewhere"] == {"run": "baselines/main", "claim": "mask-caching-6-11"}
+    assert not [card for card in picture.cards(only, {}) if "elsewhere" in card]
 
 
 def test_what_each_team_s_own_rule_picks_is_told_in_words(tmp_path: Path) -> None:
@@ -656,25 +694,26 @@ def test_of_a_team_s_claims_the_wrong_ones_come_first_in_the_words_of_its_column
     claims = tuple(right(claim) if claim.claim == "refactor-2x-3x" else claim for claim in run.claims)
     run = replace(run, claims=claims)
     places = [place for place, claim in enumerate(claims) if "TEAM-005" in claim.who]
-    shown = [(row["look"]["word"], row["title"]) for row in picture.rows(run, places, refuted_first=True)]
+    found = picture.matrix(run, places, refuted_first=True)["rows"]
+    shown = [(row["look"]["word"], row["title"]) for row in found]
     assert [word for word, _ in shown] == ["Refuted", "Depends", "Supported", "Not measurable here"]
-    assert picture.rows(run, places)[0]["title"] == shown[2][1], "by importance it would come first"
+    assert picture.matrix(run, places)["rows"][0]["title"] == shown[2][1], "by importance it would come first"
     columns = {team["name"]: team for team in picture.teams(run)}
-    assert columns["TEAM-006"]["all"] == "3 claims: 2 refuted in part, 1 other"
+    assert columns["TEAM-006"]["all"] == "3 claims: 1 refuted, 1 depends, 1 inconclusive"
     column = columns["TEAM-005"]
-    assert column["all"] == "4 claims: 1 refuted, 1 refuted in part, 1 supported, 1 other"
+    assert column["all"] == "4 claims: 1 refuted, 1 depends, 1 supported, 1 not measurable"
     assert [said["look"]["word"] for said in column["said"]] == ["Refuted", "Supported"]
 
 
 def test_claims_come_by_importance_with_their_parts_inside(home: Path) -> None:
     run = data.read_run(home / "runs" / "all")
-    rows = picture.rows(run, range(len(run.claims)))
+    rows = picture.matrix(run, range(len(run.claims)))["rows"]
     order = [run.claims[row["index"]].claim for row in rows]
     assert order[:4] == ["refactor-2x-3x", "mask-caching-6-11", "single-file-faster", "mask-caching-helps"]
     assert order[-2:] == ["mask-caching-exactly-8.5", "gpu-kernels"], "open ones, then what cannot be measured"
     row = rows[1]
     assert [part["title"] for part in row["parts"]] == ["micro-op", "whole prefill"]
-    assert (row["tally"], row["look"]["word"]) == ("supported on 1, refuted on 2 · 2 parts", "Mostly refuted")
+    assert (row["tally"], row["look"]["word"]) == ("refuted on both · 2 parts", "Refuted")
     assert row["sentence"].startswith("TEAM-006 claimed 6-11 % faster (whole prefill); measured: ")
     [part] = next(row for row in rows if row["title"].endswith("8.5"))["parts"]
     assert part["look"]["word"].startswith("Inconclusive: ") and part["command"].startswith(
@@ -716,6 +755,38 @@ def test_a_run_is_changed_and_its_claim_forgotten(page: Any, home: Path) -> None
     assert strips(app)["claims"]["open"] is None
 
 
+def test_a_saved_run_opens_by_its_name_alone_and_by_its_folder(page: Any, home: Path) -> None:
+    for asked in ("main", "results/baselines/main", "baselines/main"):
+        app = page(home, run=asked)
+        assert not app.exception and not app.warning
+        assert app.selectbox(key="run").value == "baselines/main"
+        assert app.query_params["run"] in ("baselines/main", ["baselines/main"])
+
+
+def test_the_list_of_runs_says_what_was_compared_and_what_came_out(page: Any, home: Path) -> None:
+    options = page(home).selectbox(key="run").options
+    assert options[0].startswith("team006_before → team006_after: ") and options[0].endswith(" · ad-hoc")
+    assert options[1].startswith("6 claims: 1 supported, 3 refuted · ") and options[1].endswith(" · all")
+    app = open_in_app("runs", pytest.MonkeyPatch(), home)
+    assert not app.exception
+    table = app.dataframe[0].value
+    assert table["compared, and what came out"][0].startswith("team006_before → team006_after: ")
+    assert list(table["run"]) == [f"./?run={name}" for name in ("ad-hoc", "all", "killed", "baselines/main")]
+
+
+@pytest.mark.parametrize(("old", "show"), [("two_runs", "two"), ("history", "history"), ("trust", "trust")])
+def test_an_address_of_before_leads_to_what_it_showed(
+    home: Path, monkeypatch: pytest.MonkeyPatch, old: str, show: str
+) -> None:
+    app = open_page(APP, monkeypatch, home)
+    app.query_params["run"] = "all"
+    app._page_hash = calc_hash(old)
+    app.run()
+    assert not app.exception
+    assert app.title[0].value == "Runs" and app.segmented_control(key="show").value == show
+    assert app.query_params["run"] in ("all", ["all"])
+
+
 def test_a_link_to_nothing_says_so_and_shows_the_newest(page: Any, home: Path) -> None:
     app = page(home, run="gone", claim="gone")
     assert not app.exception
@@ -740,8 +811,9 @@ def test_where_all_runs_are_baselines_the_one_with_most_verdicts_is_shown_first(
 
 def test_under_a_count_of_all_verdicts_nothing_is_said_of_one() -> None:
     baselines = ROOT / "results" / "baselines"
-    assert outcomes.is_about_one(data.read_run(baselines / "reference"))
-    assert not outcomes.is_about_one(data.read_run(baselines / "public"))
+    cards = picture.cards(data.read_run(baselines / "reference"), {})
+    assert [card["question"] for card in cards][::2] == ["Is the rewrite 2-3x faster?", "What should I change?"]
+    assert picture.cards(data.read_run(baselines / "public"), {}) == [], "it has no question"
 
 
 def test_a_killed_run_says_how_to_judge_it(page: Any, home: Path) -> None:
@@ -804,7 +876,7 @@ sys.argv = ["app.py"]
 from streamlit.testing.v1 import AppTest
 app = AppTest.from_file({str(APP)!r}, default_timeout=60).run()
 assert not app.exception, app.exception
-assert app.title[0].value == "Verdicts"
+assert app.title[0].value == "Answer"
 import llama_workbench
 print(llama_workbench.ROOT)
 assert "torch" not in sys.modules and "transformers" not in sys.modules

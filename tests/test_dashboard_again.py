@@ -48,11 +48,11 @@ def test_a_session_is_of_the_same_code_on_the_same_machine(home: Path) -> None:
 
 
 def test_the_pages_say_what_it_says(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = everything(open_in_app("verdicts", monkeypatch, home, run="first"))
+    first = everything(open_in_app("answer", monkeypatch, home, run="first"))
     assert "Another session (second) agrees in all " in first and " verdicts that both settle." in first
     claim = everything(open_in_app("claim", monkeypatch, home, run="first", claim="refactor-2x-3x"))
     assert "Another session (second): the same." in claim
-    assert "Another session" not in everything(open_in_app("verdicts", monkeypatch, home, run="elsewhere"))
+    assert "Another session" not in everything(open_in_app("answer", monkeypatch, home, run="elsewhere"))
 
 
 def test_each_way_in_which_a_session_answers(home: Path) -> None:

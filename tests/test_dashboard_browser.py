@@ -44,6 +44,21 @@ STANDS_STILL = """(name) => new Promise((done) => {
 })"""
 """Waits until an element has not moved for half a second."""
 
+WORDS_IN_SIGHT = """() => {
+  const main = document.querySelector('[data-testid=stMain]');
+  const walker = document.createTreeWalker(main, NodeFilter.SHOW_TEXT);
+  const found = [];
+  while (walker.nextNode()) {
+    const range = document.createRange();
+    range.selectNodeContents(walker.currentNode);
+    const box = range.getBoundingClientRect();
+    const icon = walker.currentNode.parentElement.closest('.icon, [data-testid=stIconMaterial]');
+    if (!icon && box.width && box.top < 900) found.push(...(walker.currentNode.data.match(/\\p{L}{2,}/gu) ?? []));
+  }
+  return found;
+}"""
+"""Words, and no numbers, above the fold."""
+
 
 class Visit(Protocol):
     """What the fixture of that name gives."""
@@ -150,11 +165,12 @@ def tooltip(page: Page) -> str:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_answer_and_the_chosen_claim_are_seen(visit: Visit, scheme: Literal["light", "dark"]) -> None:
     page = visit("?claim=mask-caching-helps", scheme=scheme)
-    assert page.locator("h2", has_text="Is the rewrite 2-3x faster? At most 1.").count() == 1
+    card = page.locator(".strips .card", has_text="Is the rewrite 2-3x faster?")
+    assert card.locator(".answer", has_text=re.compile(r"No.*1\.\d\dx")).is_visible()
     claim = page.locator(".strips details[open]")
     assert claim.locator("summary", has_text="mask caching helps").is_visible()
     assert claim.locator(".verdict", has_text="Depends").first.is_visible()
-    assert claim.locator(".part a", has_text="Evidence").is_visible()
+    assert claim.locator(".part .told a").first.is_visible() and claim.locator("summary .cell a").count() >= 2
     assert claim.locator("summary .interval line").count() == 2
     ink = claim.locator(".verdict").first.evaluate("each => getComputedStyle(each).color")
     assert ink == ("rgb(223, 156, 194)" if scheme == "dark" else "rgb(168, 68, 124)")
@@ -162,20 +178,22 @@ def test_the_answer_and_the_chosen_claim_are_seen(visit: Visit, scheme: Literal[
     assert icon and icon["width"] < 25, "a picture, not its name"
     dark = page.evaluate("getComputedStyle(document.querySelector('.stApp')).backgroundColor") == "rgb(18, 23, 29)"
     assert dark == (scheme == "dark")
-    picture(page, f"verdicts-{scheme}")
+    picture(page, f"answer-{scheme}")
 
 
 def test_the_answer_fits_the_first_screen(visit: Visit) -> None:
     page = visit(width=1400)
-    strips = page.locator(".strips .strip")
-    assert strips.count() > 1
-    for box in filter(None, (strip.bounding_box() for strip in [*strips.all(), page.locator(".strips .team h3").last])):
+    cards, rows = page.locator(".strips .card").all(), page.locator(".strips .claim").all()
+    assert len(cards) > 1 and len(rows) > 4
+    for box in filter(None, (each.bounding_box() for each in [*cards, *rows[:5]])):
         assert box["y"] >= 0 and box["y"] + box["height"] < 900
+    told = page.evaluate(WORDS_IN_SIGHT)
+    assert len(told) <= 120, told
 
 
 def test_the_link_to_the_evidence_can_be_copied_and_opens_it(visit: Visit) -> None:
     page = visit("?claim=mask-caching-6-11&part=whole+prefill", scheme="dark")
-    link = page.locator(".strips .part", has_text="whole prefill").locator("a", has_text="Evidence")
+    link = page.locator(".strips .part .told a", has_text="whole prefill")
     address = urlsplit(link.get_attribute("href") or "")
     assert address.path == "comparison"
     assert parse_qs(address.query) == {"run": ["plain"], "claim": ["mask-caching-6-11"], "part": ["whole prefill"]}
@@ -210,7 +228,7 @@ def test_the_first_page_fits_a_phone(visit: Visit) -> None:
     boxes = [box for each in drawn if (box := each.bounding_box())]
     assert len(boxes) > 10
     assert all(box["x"] >= 0 and box["x"] + box["width"] <= 420 for box in boxes)
-    picture(page, "verdicts-narrow")
+    picture(page, "answer-narrow")
 
 
 def test_nothing_hangs_over_the_edge_of_a_phone(visit: Visit) -> None:
@@ -241,6 +259,16 @@ def test_click_key_and_back_choose_a_claim_and_keep_the_link(visit: Visit) -> No
     page.go_back()
     page.wait_for_url("**claim=single-file-faster**")
     page.locator(".strips details[open]", has_text="single file faster").wait_for()
+
+
+def test_an_address_of_before_leads_to_the_place_that_has_its_content(visit: Visit) -> None:
+    page = visit("trust?run=plain")
+    page.wait_for_url("**/runs?**")
+    settled(page)
+    assert parse_qs(urlsplit(page.url).query) == {"run": ["plain"], "show": ["trust"]}
+    page.locator('[data-testid="stMain"] h2', has_text="Trusted").first.wait_for()
+    names = page.locator('[data-testid="stTopNavLink"]').all_inner_texts()
+    assert "Trust" not in names and "Runs" in names and "Answer" in names
 
 
 @pytest.mark.long

@@ -71,8 +71,9 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def links(app: AppTest) -> dict[str, dict[str, list[str]]]:
-    """The query of each link, by the page that it leads to."""
-    return {link.proto.page: parse_qs(link.proto.query_string) for link in app.get("page_link")}
+    """The query of each link, by the page that it leads to; without that to the trust in the run."""
+    elsewhere = [link.proto for link in app.get("page_link") if "show=trust" not in link.proto.query_string]
+    return {link.page: parse_qs(link.query_string) for link in elsewhere}
 
 
 # -- processes: the judge's own numbers --------------------------------------------------------------------------------
@@ -361,11 +362,11 @@ def titles(app: AppTest) -> list[str]:
 def test_a_long_list_is_filtered_by_the_link(page: Any, tmp_path: Path) -> None:
     more = [runs.a_claim(f"more-{k}", {"workloads": ["decode-15m-c64"], "ratio": [2, 3]}) for k in range(4)]
     runs.write_run(tmp_path / "runs" / "one", rounds=24, claims=[*runs.CLAIMS, *more], only=SHORT)
-    app = page("verdicts", tmp_path)
+    app = page("answer", tmp_path)
     assert len(titles(app)) == 11
-    app = page("verdicts", tmp_path, search="more- decode")
+    app = page("answer", tmp_path, search="more- decode")
     assert [title.split()[-2:] for title in titles(app)] == [["more", str(k)] for k in range(4)]
-    app = page("verdicts", tmp_path, verdict="not measurable here", claim="gpu-kernels")
+    app = page("answer", tmp_path, verdict="not measurable here", claim="gpu-kernels")
     assert {row["look"]["word"] for row in strips(app)["claims"]["rows"]} == {"Not measurable here"}
     assert any(title.startswith("gpu") for title in titles(app))
     app.text_input(key="search").set_value("refactor").run()
@@ -391,14 +392,14 @@ def test_the_bundle_of_a_claim_about_times(page: Any, home: Path) -> None:
     assert "pytest --benchmark --claims mask-caching-helps" in text
     assert "A document, A section" in text and "By timing both sides in the same rounds." in text
     assert "Simulated CPU (AVX2), 2 cores, 1 thread, torch 2.13.0+cpu" in text
-    assert "0.5 % for each interval" in text
+    assert "Each interval holds with 99.5 % confidence" in text
     assert "pass (error 1.0e-06 of 1.0e-04)" in text
     told = alts(app)
     assert told[0].startswith("Speed-up per workload")
     assert told[1].startswith("Times of a call by process: team006_before ") and " of 40 processes" in told[1]
     assert told[2].startswith("Paired times of team006_after against team006_before on prefill-15m-t128: 40 processes")
     assert any("team006_after 3.05 MiB" in one for one in told)
-    others = [parse_qs(link.proto.query_string)["claim"] for link in app.get("page_link")]
+    others = [parse_qs(link.proto.query_string).get("claim") for link in app.get("page_link")]
     assert "Claims on these two" in text and ["mask-caching-6-11"] in others and ["mask-caching-helps"] not in others
     assert "No claim says anything of this pair" not in text
 
@@ -582,7 +583,7 @@ def test_who_was_timed_on_one_workload_but_in_no_round_with_the_other_has_no_rat
     assert not app.info and app.dataframe[0].value["rounds"].tolist() == [6] * len(SHORT)
 
 
-@pytest.mark.parametrize("name", ["verdicts", "claim", "compare"])
+@pytest.mark.parametrize("name", ["answer", "claim", "compare"])
 def test_a_hostile_run_is_shown_as_it_is_written(page: Any, hostile: Path, name: str) -> None:
     app = page(name, hostile, claim="mask-caching-helps")
     assert not app.exception

@@ -25,7 +25,7 @@ OF_MODELS = re.compile(r"(?i)llama|logits|token|forward|layer|prefill|decode|ope
 
 
 NAMES = {"team006_before": "old.total", "team006_after": "new.total", "decode-15m-c64": "numbers"}
-PAGES = ("verdicts", "claim", "compare", "attribution", "breakdown", "memory", "scaling", "trust")
+PAGES = ("answer", "claim", "compare", "attribution", "breakdown", "memory", "scaling", "runs", "two_runs", "trust")
 EXPLORED = ("attribution", "breakdown", "memory", "scaling")
 
 

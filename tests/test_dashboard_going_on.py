@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import closing
 from pathlib import Path
 
@@ -36,11 +37,14 @@ def test_the_run_that_goes_on_is_told_and_another_is_shown(home: Path, monkeypat
         listed = entries.RunList(home).entries()
         assert entries.first_shown(listed).name == "old"
         assert [str(each) for each in entries.going_on(listed)] == [
-            "new is being measured: 25 % of the time for its rounds is used."
+            "new is being measured (yardstick, team006_before, team006_after and 2 more on prefill-15m-t128): "
+            "25 % of the time for its rounds is used, 2 min 30 s left."
         ]
         assert data.read_run(home / "runs" / "new").unfinished.startswith("This run goes on")
-        app = open_in_app("verdicts", monkeypatch, home)
-        assert not app.exception and "25 % of the time for its rounds" in everything(app)
+        app = open_in_app("answer", monkeypatch, home)
+        text = everything(app)
+        assert not app.exception and "25 % of the time for its rounds" in text
+        assert re.search(r"So far: [\d.]+× \[[\d.]+, [\d.]+\] team006_after against team006_before on prefill", text)
         assert dict(app.query_params)["run"] == "old"
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from llama_workbench import ROOT
 from llama_workbench.commands.app import main
 from llama_workbench.harness.baselines.regressions import compare
 from llama_workbench.harness.report import standings as standings_module
@@ -20,7 +19,7 @@ from llama_workbench.harness.spec.sample import Round
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.files import STANDINGS
 from llama_workbench.harness.store.folder import RunFolder
-from tests.dashboard_pages import alts, everything, open_page, texts
+from tests.dashboard_pages import alts, everything, open_in_app, texts
 from tests.dashboard_runs import HOSTILE, MARKUP, add_broken, deface
 from tests.runs import ENVIRONMENT, write_run
 
@@ -33,7 +32,6 @@ from llama_workbench.dashboard.figures import history as timeline
 from llama_workbench.dashboard.views import entries as entry_views
 from llama_workbench.dashboard.views import history as histories
 
-PAGE = ROOT / "dashboard" / "page_scripts" / "history.py"
 MODEL, PART = "prefill-15m-t128", "mask-create-apply-t128"
 SLOWER = {"team005_proposal": 1.09 * 1.25}
 
@@ -181,7 +179,7 @@ def test_a_change_point_is_named_by_its_commit_and_drawn(commits: Path, monkeypa
     points, breaks = histories.points(pasts(commits), MODEL, "team005_proposal")
     figure = timeline.timeline(points, breaks, steps=[step.first_run])
     assert [shape.x0 for shape in figure.layout.shapes] == [1.5]
-    app = open_page(PAGE, monkeypatch, commits, workload=MODEL, variant="team005_proposal")
+    app = open_in_app("history", monkeypatch, commits, workload=MODEL, variant="team005_proposal")
     assert not app.exception
     [table] = [each.value for each in app.dataframe if "runs before" in each.value.columns]
     assert list(table["to"]) == ["c" * 10] and table["change of its time"][0].startswith("+")
@@ -252,7 +250,7 @@ def test_an_open_interval_and_a_hostile_name_can_be_drawn(home: Path) -> None:
 
 
 def test_the_page_shows_course_breaks_changes_verdicts_and_runs(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = open_page(PAGE, monkeypatch, home, workload=MODEL, variant="team005_proposal", claim="refactor-2x-3x")
+    app = open_in_app("history", monkeypatch, home, workload=MODEL, variant="team005_proposal", claim="refactor-2x-3x")
     assert not app.exception and not app.warning
     assert [app.selectbox(key=key).value for key in ("workload", "variant", "claim")] == [
         MODEL,
@@ -264,12 +262,8 @@ def test_the_page_shows_course_breaks_changes_verdicts_and_runs(home: Path, monk
     assert "slower by at least" in text and "frozen yardstick" in text
     assert "1 of 5 runs are slow to read" in text and f"workbench judge {home / 'runs' / 'run-3'}" in text
     assert "5 runs" in alts(app)[0]
-    listed = app.dataframe[-1].value
-    assert (
-        len(listed) == 6
-        and "./?run=run-4" in set(listed["verdicts"])
-        and "Another CPU" in listed["machine"].to_string()
-    )
+    listed = open_in_app("runs", monkeypatch, home).dataframe[0].value
+    assert len(listed) == 6 and "./?run=run-4" in set(listed["run"]) and "Another CPU" in listed["machine"].to_string()
     app.selectbox(key="variant").select("team006_after").run()
     assert app.query_params["variant"] in ("team006_after", ["team006_after"]) and "team006_after" in alts(app)[0]
 
@@ -277,32 +271,32 @@ def test_the_page_shows_course_breaks_changes_verdicts_and_runs(home: Path, monk
 def test_another_workload_has_its_own_variants_and_says_what_they_stand_against(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app = open_page(PAGE, monkeypatch, home, workload=PART)
+    app = open_in_app("history", monkeypatch, home, workload=PART)
     assert not app.exception and app.selectbox(key="variant").options == ["team006_after"]
     assert "team006_before, its own baseline" in everything(app)
 
 
 def test_one_run_broken_folders_and_none_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "empty").mkdir()
-    app = open_page(PAGE, monkeypatch, tmp_path / "empty")
+    app = open_in_app("history", monkeypatch, tmp_path / "empty")
     assert not app.exception and "make bench" in everything(app)
     a_run(tmp_path, 1, rounds=8)
     add_broken(tmp_path / "runs")
-    app = open_page(PAGE, monkeypatch, tmp_path)
+    app = open_in_app("history", monkeypatch, tmp_path)
     assert not app.exception and "there is no change to show yet" in everything(app)
     cut = a_run(tmp_path, 2, rounds=8)
     samples = cut.path / "samples.parquet"
     data_ = bytearray(samples.read_bytes())
     data_[100:400] = bytes(300)  # the footer is whole, the rows are not
     samples.write_bytes(bytes(data_))
-    app = open_page(PAGE, monkeypatch, tmp_path)
+    app = open_in_app("history", monkeypatch, tmp_path)
     assert not app.exception and "run-2: samples.parquet" in everything(app) and len(alts(app)) == 1
 
 
 def test_a_hostile_run_is_shown_as_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = a_run(tmp_path, 1, judged=True, rounds=12)
     deface(run)
-    app = open_page(PAGE, monkeypatch, tmp_path)
+    app = open_in_app("history", monkeypatch, tmp_path)
     assert not app.exception
     assert not any("<script" in str(each.value) for each in [*app.markdown, *app.caption])
 

@@ -52,7 +52,7 @@ def page(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., AppTest]:
 
 
 def test_a_fleet_is_the_first_run_that_is_shown(page: Callable[..., AppTest]) -> None:
-    app = page("verdicts")
+    app = page("answer")
     text = everything(app)
     assert "3 machines: Simulated CPU (no avx_vnni), Simulated CPU (avx_vnni) #1" in text
     assert "prefill-15m-t128 on Simulated CPU (avx_vnni) #2: 1.0" in str(strips(app)) and not app.warning

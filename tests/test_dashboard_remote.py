@@ -52,14 +52,14 @@ def opened(name: str, url: str, monkeypatch: pytest.MonkeyPatch, **link: str) ->
 def test_pages_show_runs_of_an_object_store(run: RunFolder, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     put(run, "s3://bucket/all/runs/one")
     put(run, "s3://bucket/all/baselines/main")
-    page = opened("verdicts", "s3://bucket/all", monkeypatch)
+    page = opened("answer", "s3://bucket/all", monkeypatch)
     assert page.selectbox[0].options[0].endswith("· one")
     assert "refactor 2x 3x" in everything(page)
     page = opened("history", "s3://bucket/all", monkeypatch)
     assert "baselines/main" in everything(page) and any("after 64 tokens" in alt for alt in alts(page))
     page = opened("trust", "s3://bucket/all/runs", monkeypatch, run="one")
     assert "Simulated CPU" in everything(page)
-    page = opened("verdicts", "s3://bucket/all/runs/one", monkeypatch)
+    page = opened("answer", "s3://bucket/all/runs/one", monkeypatch)
     assert "refactor 2x 3x" in everything(page)
 
 
@@ -81,22 +81,22 @@ def test_a_list_sees_what_comes_and_goes_and_shows_a_run_as_it_lies_there(
 def test_a_run_that_is_gone_or_damaged_is_told(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     home = "memory://gone/runs"
     put(run, f"{home}/one")
-    opened("verdicts", home, monkeypatch)
+    opened("answer", home, monkeypatch)
     system, path = url_to_fs(f"{home}/one")
     system.pipe_file(f"{path}/samples.parquet", b"PAR1")
     state._fetched.clear()
-    page = opened("verdicts", home, monkeypatch)
+    page = opened("answer", home, monkeypatch)
     assert "This run cannot be read." in [each.value for each in page.error]
     assert "samples.parquet: its content is not what the run wrote" in everything(page)
     system.rm(path, recursive=True)
     state._fetched.clear()
-    assert "there is no run" in everything(opened("verdicts", home, monkeypatch))
+    assert "there is no run" in everything(opened("answer", home, monkeypatch))
 
 
 def test_a_store_that_cannot_be_listed_ends_the_page_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("verdicts", "history"):
+    for name in ("answer", "history"):
         page = opened(name, "foo://x/y", monkeypatch)
         assert [each.value for each in page.error] == ["The runs cannot be listed."]
         assert "Protocol not known: foo" in everything(page)
-    page = opened("verdicts", "memory://empty/runs", monkeypatch)
+    page = opened("answer", "memory://empty/runs", monkeypatch)
     assert "There is no run to show yet" in everything(page) and "memory://empty/runs" in everything(page)

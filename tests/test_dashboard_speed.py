@@ -29,7 +29,7 @@ def test_pages_are_timed_on_runs_as_they_are_written(tmp_path: Path) -> None:
     profile = data.read_profile(data.read_run(newest.path), "prefill-15m-t128", "team006_before")
     assert profile is not None and profile.root is not None
     assert _boxes(profile.root) == 1 + 500, "the root is no call"
-    opened = ["page_scripts/history.py", "page_scripts/verdicts.py"]
+    opened = ["page_scripts/answer.py", "page_scripts/runs.py"]
     assert set(opened) < set(dashboard_speed.pages())
     timings = list(dashboard_speed.measure(tmp_path, opened, cold=1, cached=1))
     assert [timing.page for timing in timings] == [dashboard_speed.EMPTY, *opened]
@@ -37,4 +37,4 @@ def test_pages_are_timed_on_runs_as_they_are_written(tmp_path: Path) -> None:
     assert all(len(timing.cold) == len(timing.cached) == 1 and min(timing.cold[0]) > 0 for timing in timings)
     written = io.StringIO()
     show(dashboard_speed.table(timings), console(written, width=150))
-    assert "page_scripts/verdicts.py" in written.getvalue() and "of 1" in written.getvalue()
+    assert "page_scripts/answer.py" in written.getvalue() and "of 1" in written.getvalue()

@@ -23,7 +23,7 @@ from streamlit.util import calc_hash
 from tests.dashboard_pages import VIEWS, read
 
 APP = ROOT / "dashboard" / "app.py"
-PAGES = ("verdicts", "comparison", "explore", "two_runs", "history", "trust")
+PAGES = ("answer", "two_runs", "comparison", "history", "explore", "trust")  # no two views of one page side by side
 CHOSEN = {"run": "older", "claim": "mask-caching-6-11", "part": "whole prefill", "workload": "prefill-7b-1layer-t128"}
 
 Opener = Callable[..., AppTest]
@@ -43,13 +43,13 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def reader(monkeypatch: pytest.MonkeyPatch, home: Path) -> Opener:
     """`reader("comparison", run="…")`: a fresh browser that opens this page on that link."""
 
-    def opened(page: str = "verdicts", **link: str) -> AppTest:
+    def opened(page: str = "answer", **link: str) -> AppTest:
         page, shown = VIEWS.get(page, (page, {}))
         link = {**shown, **link}
         monkeypatch.setenv("WORKBENCH_RESULTS", str(home))
         monkeypatch.setattr(sys, "argv", ["app.py"])
         app = AppTest.from_file(str(APP), default_timeout=60)
-        if page != "verdicts":
+        if page != "answer":
             app.switch_page(f"page_scripts/{page}.py")
         for name, value in link.items():
             app.query_params[name] = value
@@ -62,7 +62,8 @@ def go(app: AppTest, page: str, **link: str) -> AppTest:
     """Go to another page by the menu, which drops the URL's choices, or by a link that has some."""
     for name in list(app.query_params):
         del app.query_params[name]
-    for name, value in link.items():
+    page, shown = VIEWS.get(page, (page, {}))
+    for name, value in {**shown, **link}.items():
         app.query_params[name] = value
     return app.switch_page(f"page_scripts/{page}.py").run()
 
@@ -82,7 +83,7 @@ def test_the_menu_keeps_the_chosen_claim_run_and_workload_on_all_pages(reader: O
         go(app, page)
         assert not app.exception and not app.warning, page
         assert chosen(app) == CHOSEN, page
-        if page != "history":
+        if page not in ("runs", "history"):
             assert app.selectbox(key="run").value == "older", page
     go(app, "comparison")
     assert app.selectbox(key="row").value == "2", "the row of the chosen workload"
@@ -104,7 +105,7 @@ def test_what_is_chosen_on_a_page_is_chosen_on_the_next(reader: Opener) -> None:
     assert app.selectbox(key="claim").value == chosen(app)["claim"]
     app.selectbox(key="claim").set_value("single-file-faster").run()
     assert "part" not in app.query_params
-    assert chosen(go(app, "verdicts"))["claim"] == "single-file-faster"
+    assert chosen(go(app, "answer"))["claim"] == "single-file-faster"
 
 
 def test_a_link_counts_more_than_what_was_chosen_before(reader: Opener) -> None:
@@ -112,7 +113,7 @@ def test_a_link_counts_more_than_what_was_chosen_before(reader: Opener) -> None:
     go(app, "comparison", run="newer")
     assert chosen(app) == {"run": "newer"}, "the claim of another run means nothing"
     app = reader("claim", **CHOSEN)
-    go(app, "verdicts", claim="single-file-faster")
+    go(app, "answer", claim="single-file-faster")
     assert chosen(app) == {"run": "older", "claim": "single-file-faster", "workload": CHOSEN["workload"]}, "no part"
     assert chosen(reader("claim")) == {"run": "newer"}, "a fresh browser knows nothing of it"
 
@@ -137,7 +138,7 @@ def test_the_way_back_on_the_same_page_forgets(reader: Opener) -> None:
             "The claim mask-caching-6-11 has no part gone",
             "It has: micro-op, whole prefill.",
         ),
-        ("verdicts", {"claim": "gone"}, "This run has no claim gone", "It has: refactor-2x-3x, "),
+        ("answer", {"claim": "gone"}, "This run has no claim gone", "It has: refactor-2x-3x, "),
         ("claim", {"claim": "single-file-faster", "row": "9"}, "Look inside 9 is not", "There is: 1, 2."),
         (
             "compare",
@@ -169,7 +170,7 @@ def test_an_unknown_value_is_named_with_what_there_is(
         assert (one.key, one.value) == (other.key, other.value), "the default is shown"
 
 
-@pytest.mark.parametrize("page", ["verdicts", "claim", "compare"])
+@pytest.mark.parametrize("page", ["claim", "compare"])
 def test_the_answer_stands_in_a_title_with_its_verdict(reader: Opener, page: str) -> None:
     app = reader(page, run="older")
     title = next(each.value for each in app.header if each.value.startswith(":"))

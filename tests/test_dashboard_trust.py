@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,21 +17,19 @@ pytest.importorskip("streamlit", reason="the dashboard's packages are not instal
 
 from streamlit.testing.v1 import AppTest
 
-from llama_workbench import ROOT
 from llama_workbench.dashboard.export.svg import forest_svg
 from llama_workbench.dashboard.figures import rounds as charts
-from llama_workbench.dashboard.views import answers, data, forest, noise
+from llama_workbench.dashboard.views import data, forest, noise
+from llama_workbench.harness.report.trust import trust_of
 from llama_workbench.harness.slices.calibrate.rates import FILE, append, begin
 from llama_workbench.harness.store.parquet import COLUMNS
 from llama_workbench.harness.store.schema import Control, Manifest, Noise
 from studies.known_trials import trial
 from tests import runs
-from tests.dashboard_pages import alts, everything, open_page
+from tests.dashboard_pages import alts, everything, open_in_app
 from tests.dashboard_runs import HOSTILE, deface
 from tests.tables import table_of
 from tests.verdicts import an_effect
-
-PAGE = ROOT / "dashboard" / "page_scripts" / "trust.py"
 
 
 def samples(*, rounds: int = 40, first: float = 1.0, slope: float = 0.0, seed: int = 0) -> pd.DataFrame:
@@ -109,18 +106,22 @@ def test_drift_takes_the_yardstick_and_elsewhere_the_baseline() -> None:
 
 def test_the_self_check_says_in_how_many_controls_the_same_code_showed_no_difference() -> None:
     passed, open_, fired = a_control("w", 0.99, 1.01), a_control("w", None, None), a_control("w", 1.02, 1.3, fired=True)
-    assert answers.self_check(Noise((passed,), "")) == (
-        "Self-check: no difference in 1 A/A control (the same code, timed as two sides)."
+    assert trust_of(Noise((passed,), "")).sentence.startswith(
+        "Trusted. Identical code: no difference found in 1 check;"
     )
-    assert answers.self_check(Noise((passed, fired, open_), "")) == (
-        "Self-check failed: a difference in 1 of 2 A/A controls (the same code, timed as two sides); 1 more "
-        "had too few rounds."
+    in_part = trust_of(Noise((passed, fired, open_), ""))
+    assert in_part.word == "Trusted in part" and "in 2 checks a difference was found: v@aa on w" in in_part.finding
+    assert in_part.finding.endswith("1 more had too few rounds") and in_part.means.startswith(
+        "On 1 workload a verdict "
     )
-    assert answers.self_check(Noise((passed, passed), "", typical=0.0024)) == (
-        "Self-check failed: no difference in any of 2 A/A controls (the same code, timed as two sides). "
-        "All together show one, of some 0.24 %."
+    together = trust_of(Noise((passed, passed), "", typical=0.0024))
+    assert together.word == "Trusted in part", "no check fired alone, and a verdict is held against what they show"
+    assert "2 checks together show a difference, typically 0.24 %" in together.finding and "0.24 %" in together.means
+    assert (
+        trust_of(Noise((open_,), "")).word == "Trust not known" and "too few" in trust_of(Noise((open_,), "")).finding
     )
-    assert "too few rounds" in answers.self_check(Noise((open_,), "")) and answers.self_check(Noise((), "")) == ""
+    assert trust_of(Noise((), "")).word == "Not checked"
+    assert trust_of(Noise((passed,), "As the terminal has it")).finding == "As the terminal has it"
 
 
 def test_the_sentence_counts_what_could_have_been_seen() -> None:
@@ -134,19 +135,17 @@ def test_the_sentence_counts_what_could_have_been_seen() -> None:
     sizes = noise.smallest_by_workload(found)
     assert sizes["good"] == pytest.approx(0.008, abs=1e-4) and math.isinf(sizes["open"])
     assert sizes["fine"] == pytest.approx(0.0252, abs=1e-4), "the less certain of two decides"
-    assert noise.trusted(found).startswith(
-        "In part. In 4 checks with identical code it seemed to differ on 1 workload: "
-    )
+    assert trust_of(Noise(tuple(found), "")).finding.startswith("Identical code: in 4 checks a difference was found: ")
     ends = {"a": (0.99, 1.01), "b": (0.9, 1.1), "c": (None, None)}
     effects = tuple(an_effect(workload=name, low=low, high=high) for name, (low, high) in ends.items())
     again = an_effect(workload="a", low=0.995, high=1.005), an_effect(workload="d", unit="%", low=1.0, high=2.0)
     claims = [data.figure("One", 0.01, effects), data.figure("Two", 0.01, again)]
     assert noise.could_see(claims, found) == (
         "Half of 2 comparisons are known within ±5.5 %, all within ±11 %. "
-        "Where an interval cannot tell, the verdict is open."
+        "Where an interval cannot tell, the verdict is inconclusive."
     )
     one = noise.could_see([replace(claims[0], effects=effects[:1])], found)
-    assert one == "The comparison is known within ±1 %. Where an interval cannot tell, the verdict is open."
+    assert one == "The comparison is known within ±1 %. Where an interval cannot tell, the verdict is inconclusive."
     told = noise.checks_saw(found)
     assert told == (
         "The checks could see ±2.5 % on the middle workload, ±13 % on the worst. 1 check had too few rounds to say."
@@ -180,7 +179,7 @@ Opener = Callable[..., AppTest]
 
 @pytest.fixture
 def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[Opener]:
-    yield partial(open_page, PAGE, monkeypatch)
+    yield lambda *results, **link: open_in_app("trust", monkeypatch, *results, **link)
 
 
 def test_the_page_tells_how_far_a_run_can_be_trusted(page: Opener, tmp_path: Path) -> None:
@@ -188,8 +187,8 @@ def test_the_page_tells_how_far_a_run_can_be_trusted(page: Opener, tmp_path: Pat
     app = page(tmp_path, run="one")
     assert not app.exception
     text = everything(app)
-    assert "Can this run be trusted?] Yes: 7 checks" in text and "The checks could see ±" in text
-    assert "How noisy was it?] Identical code came out within " in text
+    assert app.header[0].value == "Trusted" and "no difference found in 7 checks" in text
+    assert "The checks could see ±" in text and "widest interval ±" in text
     assert "120 rounds of the same code" in text and "samples." in text
     assert "variants passed on every workload they ran" in text
     assert "MALLOC_MMAP_THRESHOLD_ = 1073741824" in text and "docs/concepts/statistics.md" in text

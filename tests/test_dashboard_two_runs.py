@@ -9,10 +9,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from llama_workbench import ROOT
 from llama_workbench.harness.baselines.regressions import compare
 from llama_workbench.harness.store.folder import RunFolder, RunSummary
-from tests.dashboard_pages import everything, open_page
+from tests.dashboard_pages import alts, everything, open_in_app
 from tests.runs import write_run
 
 # After dashboard_pages, which skips these tests where the dashboard's packages are missing.
@@ -20,7 +19,6 @@ from streamlit.testing.v1 import AppTest  # isort: skip
 
 from llama_workbench.dashboard.views import changes, entries  # isort: skip
 
-PAGE = ROOT / "dashboard" / "page_scripts" / "two_runs.py"
 MODEL, PART = "prefill-15m-t128", "mask-create-apply-t128"
 
 
@@ -28,7 +26,7 @@ MODEL, PART = "prefill-15m-t128", "mask-create-apply-t128"
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two runs, the newer one with a slower proposal and a much slower masked variant; the older one is saved too."""
     results = tmp_path_factory.mktemp("two-runs")
-    slower = {"team005_proposal": 1.09 * 1.3, "team006_before": 1.8}
+    slower = {"team005_proposal": 1.09 * 1.3, "team006_before": 1.8, "team005_hybrid": 1.09 * 1.12}
     for number, factors in ((1, {}), (2, slower)):
         manifest = {"started": f"2026-01-0{number}T03:04:05+00:00"}
         folder = results / "runs" / f"run-{number}"
@@ -39,12 +37,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def page(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., AppTest]:
-    return lambda **link: open_page(PAGE, monkeypatch, home, **link)
+    return lambda **link: open_in_app("two_runs", monkeypatch, home, **link)
 
 
-def table(app: AppTest) -> pd.DataFrame:
-    [shown] = app.dataframe
-    return shown.value
+def tables(app: AppTest) -> list[pd.DataFrame]:
+    """What is decided, and what is not."""
+    return [shown.value for shown in app.dataframe]
 
 
 def test_its_rows_are_those_of_the_command_and_the_largest_proven_change_is_first(
@@ -55,23 +53,24 @@ def test_its_rows_are_those_of_the_command_and_the_largest_proven_change_is_firs
     assert not app.warning
     by_command = compare(RunFolder(home / "baselines" / "main"), RunFolder(home / "runs" / "run-2"))
     times = [row for row in by_command.rows if row.what == "time"]
-    shown = table(app)
+    told, folded = tables(app)
+    shown = pd.concat([told, folded])
+    assert set(folded["answer"]) == {"inconclusive"} and not {"inconclusive"} & {*told["answer"]}
+    assert app.expander[0].label == f"{len(folded)} inconclusive"
     assert sorted(zip(shown["variant"], shown["answer"], strict=True)) == sorted((r.variant, r.verdict) for r in times)
     proven = [answer in changes.PROVEN for answer in shown["answer"]]
     assert any(proven) and not all(proven) and proven == sorted(proven, reverse=True)
     first = shown.iloc[0]
+    [drawn] = alts(app)
+    assert drawn.index("team006_before on ") < drawn.index("team005_proposal on "), "the largest change is drawn first"
+    assert ", slower." in drawn and "against" not in drawn
     assert (first["variant"], first["answer"]) == ("team006_before", "regression") and first["change"].startswith("+")
     assert "regression" in everything(app) and "Threshold" in everything(app)
 
 
-def test_only_what_is_proven_is_shown_where_that_is_asked_for(page: Callable[..., AppTest]) -> None:
-    every, proven = table(page(run="run-2")), table(page(run="run-2", rows="proven"))
-    assert 0 < len(proven) < len(every) and set(proven["answer"]) <= {*changes.PROVEN}
-
-
 def test_a_choice_is_in_the_link_and_one_that_is_not_there_is_named(page: Callable[..., AppTest]) -> None:
     app = page(run="run-1", base="run-2")
-    assert app.selectbox(key="base").value == "run-2" and set(table(app)["answer"]) >= {"improvement"}
+    assert app.selectbox(key="base").value == "run-2" and set(tables(app)[0]["answer"]) >= {"improvement"}
     assert "gone is not in this run" in everything(page(run="run-2", base="gone"))
 
 
@@ -101,15 +100,30 @@ def test_a_run_of_the_same_machine_comes_before_a_saved_one_of_another() -> None
     assert list(changes.to_compare_with("shown", listed)) == ["same", "baselines/other", "functions"]
 
 
-def entry(name: str, *workloads: str, machine: str = "") -> entries.Entry:
-    return entries.Entry(name, RunSummary(Path(name), name, "complete", workloads=workloads, machine=machine))
+def test_a_run_that_shares_a_side_comes_first_and_two_that_do_are_found() -> None:
+    listed = [
+        entry("shown", "texts", sides=("old.f", "new.f")),
+        entry("other", "texts", sides=("old.g", "new.g")),
+        entry("same", "texts", sides=("old.f", "newer.f")),
+    ]
+    assert list(changes.to_compare_with("shown", listed)) == ["same", "other"]
+    assert changes.pair_in_common(listed) == ("shown", "same")
+    assert changes.pair_in_common(listed[:2]) is None
+
+
+def entry(name: str, *workloads: str, machine: str = "", sides: tuple[str, ...] = ()) -> entries.Entry:
+    timed = tuple((workload, side) for workload in workloads for side in sides)
+    summary = RunSummary(Path(name), name, "complete", workloads=workloads, machine=machine, timed=timed)
+    return entries.Entry(name, summary)
 
 
 def test_a_run_alone_and_one_that_has_nothing_in_common_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_run(tmp_path / "runs" / "run-1", rounds=12, only=[MODEL])
-    assert "no other run" in everything(open_page(PAGE, monkeypatch, tmp_path))
+    assert "no other run" in everything(open_in_app("two_runs", monkeypatch, tmp_path))
     write_run(tmp_path / "runs" / "run-2", rounds=12, only=[PART])
-    assert "no variant and workload in common" in everything(open_page(PAGE, monkeypatch, tmp_path, run="run-2"))
+    assert "no variant and workload in common" in everything(
+        open_in_app("two_runs", monkeypatch, tmp_path, run="run-2")
+    )
 
 
 def test_a_damaged_run_is_named(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,6 +133,6 @@ def test_a_damaged_run_is_named(home: Path, tmp_path: Path, monkeypatch: pytest.
         content = bytearray((folder / "samples.parquet").read_bytes())
         content[100:200] = bytes(100)  # within a page: lists of runs read the end of the file alone
         (folder / "samples.parquet").write_bytes(content)
-    app = open_page(PAGE, monkeypatch, copied, run="run-2")
+    app = open_in_app("two_runs", monkeypatch, copied, run="run-2")
     assert not app.exception and "cannot be compared" in app.warning[0].value
     assert "samples.parquet" in everything(app)

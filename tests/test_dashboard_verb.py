@@ -33,7 +33,10 @@ def test_a_run_is_named_as_the_pages_link_to_it(tmp_path: Path, monkeypatch: pyt
         dashboard._places("four", "")
 
 
-def test_it_prints_an_address_that_answers_and_ctrl_c_ends_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM])
+def test_it_prints_an_address_that_answers_and_a_signal_ends_it_and_its_server(
+    tmp_path: Path, asked: signal.Signals
+) -> None:
     write_run(tmp_path / "results" / "runs" / "one", rounds=15)
     command = [sys.executable, "-m", "llama_workbench.commands.app", "dashboard", "one", "--no-browser"]
     heeds = lambda: signal.signal(signal.SIGINT, signal.default_int_handler)  # noqa: E731, also where these tests do not
@@ -53,7 +56,9 @@ def test_it_prints_an_address_that_answers_and_ctrl_c_ends_it(tmp_path: Path) ->
                 except OSError:
                     assert time.monotonic() < end and process.poll() is None, "the server does not answer"
                     time.sleep(0.2)
-            process.send_signal(signal.SIGINT)
+            process.send_signal(asked)
             assert process.wait(30) == 0
+            with pytest.raises(OSError):
+                urllib.request.urlopen(f"http://{address.netloc}/_stcore/health", timeout=5)
         finally:
             process.kill()

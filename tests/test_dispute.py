@@ -135,13 +135,12 @@ def test_another_dispute_has_its_own_terminal_and_first_screen(
         assert "**D, drop the second sort** by Blue's rule" in out if "--decision" in words else told.search(out)
         assert "Is the rewrite" not in out and "TEAM-" not in out
 
-    page = open_in_app("verdicts", monkeypatch, home / "results")
+    page = open_in_app("answer", monkeypatch, home / "results")
     assert not page.exception
-    screen = strips(page)["answer"]
-    [strip] = screen["strips"]
-    assert strip["question"] == "Is one sort more than 10 % faster than two?" and strip["look"]["word"] == "Aye"
-    assert strip["text"].endswith(" on text")
-    teams = {team["name"]: team for team in screen["teams"]}
+    [card] = strips(page)["answer"]["cards"]
+    assert card["question"] == "Is one sort more than 10 % faster than two?" and card["look"]["word"] == "Aye"
+    assert card["text"].endswith(" on text")
+    teams = {team["name"]: team for team in strips(page)["claims"]["teams"]}
     assert list(teams) == ["Red", "Blue"]
     assert [said["text"] for said in teams["Red"]["said"]] == ["A second sort costs much"]
     [pick] = teams["Blue"]["picks"]

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from llama_workbench import ROOT
 from llama_workbench.commands.app import main
 from llama_workbench.dashboard import words as shown
 from llama_workbench.dashboard.export import evidence as export
@@ -121,6 +122,12 @@ def test_the_page_says_all_that_the_verdict_rests_on(run: data.Run) -> None:
     assert f"Each interval holds with {100 * (1 - claim.alpha):.4g} % confidence, however often" in text
     assert asks_for_nothing(page)
     assert len(page.encode()) < 200_000
+
+
+def test_of_functions_the_answers_were_compared_and_no_logits() -> None:
+    run = data.read_run(ROOT / "results" / "baselines" / "first-comparison")
+    text = Page(export.evidence_html(run, run.claims[0])).text
+    assert "its answers" in text and "pass" in text and not re.search("(?i)logits|operation traces", text)
 
 
 @pytest.mark.parametrize("identity", ["mask-caching-exactly-8.5", "gpu-kernels", "single-file-faster"])

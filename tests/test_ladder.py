@@ -10,8 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from llama_workbench import ROOT
-from llama_workbench.dashboard.views import data
-from llama_workbench.dashboard.views.answers import to_change
+from llama_workbench.dashboard.strips import picture
 from llama_workbench.harness.claims.dispute import _unknown, load_folder
 from llama_workbench.harness.report.ladder import ladder_advice, ladder_markdown, ladder_of
 from llama_workbench.harness.spec.dispute import Dispute, LadderClaim
@@ -85,10 +84,7 @@ def test_advice_names_what_gains_and_what_loses() -> None:
     left = advice.not_to_take
     assert lost.name in left and lost.name not in advice.to_take
     assert advice.together == "All steps together, from team006_after to fast: 1.75 to 1.79 times as fast."
-    poorer = data.figure("The rewrite", 0.01, (an_effect(low=0.98, high=1.02),))
-    assert to_change(advice, poorer).startswith("Other changes gain more: the table has ")
-    better = data.figure("The rewrite", 0.01, (an_effect(low=1.9, high=2.1),))
-    assert to_change(advice, better).startswith("What the table has: ")
+    assert picture._change(advice)["rows"] == advice.rows()
     assert advice.to_take.startswith("Take ") and "(1.09 to 1.11 times" in advice.to_take
     first = ladder_markdown(ladder).splitlines()[0]
     assert first == f"{advice.together} {advice.to_take} {left}"
@@ -116,7 +112,7 @@ def test_what_the_last_layer_gains_is_in_brackets_where_there_is_no_other() -> N
         assert advice is not None
         taken = replace(advice, take=(ladder.steps[-1], *ladder.steps[:2]))
         shown[name] = [row["prefill"] for row in taken.rows()]
-        assert ("In brackets" in to_change(taken, data.figure("It", 0.01, ()))) == (name == "one layer")
+        assert ("In brackets" in picture._change(taken)["told"]) == (name == "one layer")
     assert shown["one layer"] == ["(1.10)", "1.10", "1.10", "(1.77)"]
     assert shown["six layers"] == ["1.10", "1.10", "1.10", "1.77"]
 

@@ -116,6 +116,7 @@ def test_the_dashboard_shows_them_where_there_is_no_torch(gone_on: Home, tmp_pat
     without_torch = without_extras(tmp_path, ["models"])
     without_torch["PYTHONPATH"] += os.pathsep + str(ROOT)
     names = [path.stem for path in sorted((ROOT / "dashboard/page_scripts").glob("[a-z]*.py"))]
+    names += ["history", "trust", "two_runs"]  # views of the page Runs
     done = subprocess.run(
         [sys.executable, "-c", PAGES, gone_on.folder / "results", *names], env=without_torch, capture_output=True,
         text=True, timeout=300, check=False,

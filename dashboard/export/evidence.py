@@ -20,11 +20,12 @@ from llama_workbench.harness.report.causes import changes
 from llama_workbench.harness.report.code_lines import LINES
 from llama_workbench.harness.report.comparison import Screen
 from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.verdict_schema import Effect
 from llama_workbench.variants.spelling import did_you_mean
 
 from .. import words
 from ..figures.colours import DARK, LIGHT, Palette
-from ..views import answers, breakdown, data, forest, gates, outcomes, samples, why
+from ..views import breakdown, data, forest, gates, outcomes, samples, why
 from .screen import code_html, costs_html, css_variables, template
 from .svg import FIGURE_PX, forest_svg, verdict_mark
 
@@ -108,18 +109,19 @@ def evidence_html(run: data.Run, claim: data.Claim) -> str:
         light=css_variables(LIGHT),
         dark=css_variables(DARK),
         said=" · ".join(filter(None, (f"Said by {words.listing(claim.who)}" if claim.who else "", claim.source))),
-        answer=answers.answer(run, claim, why.explain(run, claim, breakdown.read(run))),
+        answer=outcomes.sentence(claim),
+        more=[words.capital(outcomes.meaning(claim)), why.explain(run, claim, breakdown.read(run)), claim.reason],
         figure=Markup(forest_svg(claim, run.floors, colours)) if claim.effects else "",
         caption=("" if claim.unit else "Above 1 the variant is faster. ") + forest.caption(claim, run.floors),
         screens=_screens(run, claim),
         lines=LINES,
         effects=_effect_rows(run, claim),
         numbers=NUMBERS,
-        checks=[gates.row(run, effect) for effect in claim.effects if effect.variant and effect.workload in known],
+        checks=[_checks(run, effect) for effect in claim.effects if effect.variant and effect.workload in known],
         reproduce=outcomes.reproduce(run, claim),
         go_on=outcomes.go_on(run, claim),
         command=shlex.join(run.manifest.command or ()),
-        facts=answers.how(run, claim)
+        facts=outcomes.how(run, claim)
         | {
             "Excluded from the run": "; ".join(run.left_out),
             "Run": " · ".join(filter(None, (run.id, run.manifest.started))),
@@ -156,6 +158,14 @@ def _variables() -> Palette:
         name: f"var(--{name.replace('_', '-')})" for name, each in vars(LIGHT).items() if isinstance(each, str)
     }
     return replace(LIGHT, verdict={name: f"var(--{name})" for name in LIGHT.verdict}, **plain)
+
+
+def _checks(run: data.Run, effect: Effect) -> dict[str, str]:
+    """What the gates found, of functions in their words: their answers were compared, and no logits."""
+    row = gates.row(run, effect)
+    if not run.is_of_functions:
+        return row
+    return {name.replace("logits", "answers"): text for name, text in row.items() if name != "operation traces"}
 
 
 def _screens(run: data.Run, claim: data.Claim) -> list[dict[str, Any]]:

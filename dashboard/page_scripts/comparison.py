@@ -293,7 +293,8 @@ def show_how(opened: state.Opened, claim: data.Claim) -> None:
         others = again.of_claim(claim, section.sessions(opened))
         facts = {"Said in": claim.source, "It assumes": "; ".join(claim.assumes), "Statement": claim.statement}
         more = {"How sure": " ".join(filter(None, (texts["How sure"], others))), "Why": texts["Why"]}
-        blocks.facts(facts | more | {"What would change it": texts["What would change it"]} | answers.how(run, claim))
+        change = {"What would change it": texts["What would change it"]}
+        blocks.facts(facts | outcomes.how(run, claim) | more | change)
     timed = [effect for effect in section.to_look_inside(run, claim) if effect.variant]
     if timed and not run.is_of_functions:
         st.caption("Checks before timing. A side counts only if its logits match those of the library's model.")

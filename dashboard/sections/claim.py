@@ -211,7 +211,7 @@ def titled(look: words.Appearance, text: str) -> str:
 
 
 def headline(run: data.Run) -> str:
-    """The run's headline, with its answer in colour and with an icon, as Markdown."""
+    """The run's headline, with an icon in the colour of its answer, as Markdown."""
     answer = outcomes.answer_of(run)
     line = next((line for line in answer.lines if line.sentence == answer.headline), None)
     if line is None:

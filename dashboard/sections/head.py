@@ -13,10 +13,11 @@ from streamlit.delta_generator import DeltaGenerator
 from llama_workbench.harness.machine.environment import one_line
 from llama_workbench.harness.machine.locks import is_held
 from llama_workbench.harness.report.text import environments_text
+from llama_workbench.harness.report.trust import trust_of
 from llama_workbench.harness.store.errors import RunError
 
 from .. import state, words
-from ..views import data, entries
+from ..views import data, entries, samples
 from . import blocks, machines
 
 REFRESH_SECONDS = 5.0
@@ -48,11 +49,11 @@ def open_run(title: str, *, over_machines: bool = False) -> state.Opened | None:
             st.error("This run cannot be read.", icon=":material/error:")
             st.text(words.problem(error))
         return None
-    _show_run(run, below)
+    _show_run(entry.name, run, below)
     opened = state.Opened(entry.name, run, stamp)
     if run.manifest.machines and not over_machines:
         st.info("This run is of several machines. What this page shows is in the run of each:", icon=":material/dns:")
-        machines.show_links(opened, title.lower().replace(" ", "_"))
+        machines.show_links(opened, title.lower(), _view())
         return None
     return opened
 
@@ -62,7 +63,11 @@ def show_going_on() -> None:
     """A line for each run that is being measured now, which keeps itself up to date; other runs are shown meanwhile."""
     if isinstance(state.results(), Path):
         for run in entries.going_on(state.all_entries()):
-            st.info(words.markdown(run), icon=":material/hourglass_top:")
+            intervals = [
+                f"{words.told(effect)} {effect.sides} on {effect.where}" for effect in samples.so_far(run.entry)
+            ]
+            so_far = f" So far: {'; '.join(intervals)}." if intervals else ""
+            st.info(words.markdown(f"{run}{so_far}"), icon=":material/hourglass_top:")
 
 
 def _choose_run(title: str, listed: Sequence[entries.Entry]) -> tuple[DeltaGenerator, entries.Entry | None]:
@@ -75,6 +80,8 @@ def _choose_run(title: str, listed: Sequence[entries.Entry]) -> tuple[DeltaGener
     if shown is None:
         return left, None
     wanted = st.query_params.get("run") or None
+    if wanted and (named := entries.asked_for(wanted, by_name)) and named != wanted:
+        wanted = st.query_params["run"] = named
     if wanted is not None and wanted not in by_name:
         problem = next((entry.summary.problem for entry in listed if entry.name == wanted), "there is no such run")
         there = words.some([*by_name])
@@ -86,7 +93,7 @@ def _choose_run(title: str, listed: Sequence[entries.Entry]) -> tuple[DeltaGener
 
     def follow() -> None:
         state.mark_changed("run")
-        st.query_params.from_dict({"run": st.session_state["run"]})  # claims and rows of another run mean nothing
+        st.query_params.from_dict({"run": st.session_state["run"], **_view()})  # claims of another run mean nothing
 
     with box.container(horizontal=True, vertical_alignment="bottom"):
         name = st.selectbox(
@@ -99,6 +106,11 @@ def _choose_run(title: str, listed: Sequence[entries.Entry]) -> tuple[DeltaGener
         )
         _show_address()
     return left, by_name.get(name, shown)
+
+
+def _view() -> dict[str, str]:
+    """What the page shows of a run, where it has several views."""
+    return {"show": st.query_params["show"]} if "show" in st.query_params else {}
 
 
 def _show_address() -> None:
@@ -117,15 +129,26 @@ def _readable(listed: Sequence[entries.Entry]) -> tuple[dict[str, entries.Entry]
     return by_name, entries.first_shown(list(by_name.values()))
 
 
-def _show_run(run: data.Run, place: DeltaGenerator) -> None:
-    """One quiet line about the machine; loud only where something is wrong."""
+def _show_run(name: str, run: data.Run, place: DeltaGenerator) -> None:
+    """One quiet line about the machine, and whether the run can be trusted; loud only where something is wrong."""
     machine = one_line(run.environment) if run.environment else machines.kinds_of(run)
     sides = environments_text(run.manifest.environments)
-    place.caption(words.markdown(" · ".join(filter(None, (machine, sides)))), width="content")
+    with place:
+        show_trust(name, run)
+        st.caption(words.markdown(" · ".join(filter(None, (machine, sides)))), width="content")
     if run.unfinished:
         st.warning(words.markdown(run.unfinished), icon=":material/hourglass:")
     for line in run.doubts:
         st.warning(words.markdown(line), icon=":material/warning:")
+
+
+def show_trust(name: str, run: data.Run) -> None:
+    """Whether the run can be trusted, in a word that leads to the reasons; nothing for one of several machines."""
+    if run.manifest.machines:
+        return
+    trust = trust_of(run.noise)
+    icon = "verified" if trust.is_whole else "error"
+    blocks.link("runs", trust.word, icon, {"run": name, "show": "trust"})
 
 
 def show_first_run(results: Path | str) -> None:

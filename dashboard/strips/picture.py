@@ -1,20 +1,22 @@
-"""What the first page draws, as data: places are shares of an axis from 0 to 1, and text is text.
+"""What the first page draws, as data: cards with the headlines, and a matrix of claims and workloads. Places are shares
+of an axis from 0 to 1, and text is text; `strips.js` draws it and knows no numbers.
 
-A strip is one part of a claim: the claimed range, the interval of each of its rows, and where no difference is, on one
-axis. `strips.js` draws it and knows no numbers.
+All ratios lie on one logarithmic axis. A claim stands everywhere as its main part does: that of its headline, else the
+first that was measured.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from llama_workbench.harness.report import outcome as outcomes
-from llama_workbench.harness.report.answer import found_words, told_apart
+from llama_workbench.harness.report.answer import Line
 from llama_workbench.harness.report.decision import Picked, decisions_of, picks_of
-from llama_workbench.harness.spec.words import SETTLED, Word
+from llama_workbench.harness.report.ladder import LadderAdvice, ladder_advice, ladder_of
+from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.verdict_schema import Effect
 
 from .. import words
@@ -24,11 +26,19 @@ from ..views.attribution import SIDES
 
 Json = dict[str, Any]
 
-LABEL_SHARE = 0.11  # of the axis, that a label takes
 LONGEST = 160
 NO_RULE = "Its document states no rule."
 MANY = 8
 """Claims, from which on the list of all has a filter."""
+
+MOST_COLUMNS = 7
+WIDEST = (0.4, 4.0)
+"""Ends of the axis: what lies beyond is drawn at the nearer one, so that small effects are seen beside large ones."""
+
+CARDS = 3
+
+Elsewhere = Mapping[str, str]
+"""Claims that this run lacks, with the name of a run that has them."""
 
 
 def look(shown: words.Appearance) -> Json:
@@ -36,97 +46,224 @@ def look(shown: words.Appearance) -> Json:
     return {"icon": shown.icon, "colour": shown.colour, "word": words.clip(shown.word, LONGEST)}
 
 
-def strip(claim: data.Claim, *, named: bool = False) -> Json | None:
-    """The picture of one part; None where nothing was measured. named: with the workload beside each interval that
-    settles something; of an open one it is told where the mouse is."""
-    if claim.is_factorial:  # the two sides stand for the whole grid
-        sides = tuple(effect for effect in claim.effects if effect.factor in SIDES[:2])
-        claim = replace(claim, effects=sides, region=None)
-    if not claim.effects:
-        return None
-    plan = forest.forest(claim, {})
-    exact = all(effect.lower == effect.upper for effect in claim.effects)
-    nothing = 1.0 if plan.is_ratio else 0.0 if claim.unit.startswith("%") and not exact else None
-    edges = [edge for edge in plan.region or () if edge is not None]
-    marked = ([] if nothing is None else [nothing]) + (edges or list(plan.ticks))
-    labels = _placed((_share(plan, value), _label(value, claim.unit)) for value in marked)
-    if len(labels) < 2:  # one place says nothing of the scale
-        labels = _placed([*labels, *((_share(plan, tick), _label(tick, claim.unit)) for tick in plan.ticks)])
-    ends = plan.ends(*plan.region) if plan.region else None
-    effects = [row.effect for row in plan.rows]
-    places = told_apart([effect.workload for effect in effects])
+# -- the headlines -----------------------------------------------------------------------------------------------------
+
+
+def cards(run: data.Run, elsewhere: Elsewhere) -> list[Json]:
+    """The headline questions with their answers, and what to change; nothing where nobody asked a question."""
+    lines = stands.answer_of(run).lines if run.dispute.question else ()
+    first: dict[str, Line] = {}
+    for line in lines:
+        first.setdefault(line.verdict.claim, line)
+    ladder = ladder_of(run.claims, run.dispute, run.manifest)
+    advice = ladder_advice(ladder) if ladder else None
+    asked = list(dict.fromkeys(question.claim for question in run.dispute.question))
+    made = [_card(run, first[claim]) for claim in asked if claim in first]
+    if not made:
+        return []
+    lacking = [
+        _lacking(run, claim, elsewhere[claim]) for claim in asked[:2] if claim not in first and claim in elsewhere
+    ]
+    change = [_change(advice)] if advice else []
+    return [*made[: CARDS - len(lacking) - len(change)], *lacking, *change]
+
+
+def _card(run: data.Run, line: Line) -> Json:
+    place = next(number for number, each in enumerate(run.claims) if each is line.verdict)
+    claim = run.claims[place]
+    who = words.listing([words.clip(name, 60) for name in claim.who]) if claim.who else "Claimed"
+    stand = outcomes.outcome(claim)
     return {
-        "same": None if nothing is None else _share(plan, nothing),
-        "claimed": [_share(plan, end) for end in ends] if ends else None,
-        "edges": [_share(plan, edge) for edge in edges],
-        "labels": labels,
-        "rows": [_row(plan, effect, place, named) for effect, place in zip(effects, places, strict=True)],
+        "question": words.clip(line.question, LONGEST),
+        "look": {**look(stands.look_of(claim)), "word": words.capital(words.clip(line.word, LONGEST))},
+        "text": words.clip(" ".join(filter(None, (line.text, line.scope))), 2 * LONGEST),
+        "sentence": words.clip(line.sentence, 4 * LONGEST),
+        "said": words.clip(f"{who}: {claim.claimed_here}. {words.capital(stand)}.", 2 * LONGEST),
+        "index": place,
+    }
+
+
+def _change(advice: LadderAdvice) -> Json:
+    note = ". In brackets: the model has one layer, so its last is all of it" if advice.all_of_it else ""
+    caption = f"How many times as fast (~1: none proven), and how much more memory{note}."
+    return {"question": "What should I change?", "rows": advice.rows(), "told": caption}
+
+
+def _lacking(run: data.Run, claim: str, name: str) -> Json:
+    """A headline question that this run does not answer, with the run that does."""
+    question = next(each for each in run.dispute.question if each.claim == claim)
+    asked = question.text.replace("{claimed}", "as fast as claimed")
+    return {"question": words.clip(asked, LONGEST), "elsewhere": {"run": name, "claim": claim}, "name": name}
+
+
+# -- the matrix --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The workloads that have a column, and the ends of the axis that all ratios share."""
+
+    columns: tuple[str, ...]
+    left: float
+    right: float
+
+
+def grid_of(run: data.Run) -> Grid:
+    """Columns for the workloads on which most main claims were measured, in the order of the run."""
+    main = main_claims(run)
+    counts = Counter(
+        name for claim in main for name in {effect.workload for effect in claim.effects if effect.workload}
+    )
+    often = {name for name, _ in counts.most_common(MOST_COLUMNS) if name}
+    listed = dict.fromkeys(one.workload.name for one in run.manifest.experiments)
+    columns = [name for name in [*listed, *counts] if name in often]
+    ends = [
+        end for claim in main if not claim.unit for each in claim.effects for end in (each.lower, each.upper) if end
+    ]
+    left, right = min([0.8, *ends]), max([1.25, *ends])
+    return Grid(tuple(dict.fromkeys(columns)), max(left, WIDEST[0]), min(right, WIDEST[1]))
+
+
+def matrix(run: data.Run, places: Sequence[int], refuted_first: bool = False) -> Json:
+    """A row for each claim that has parts at these places. `main`: how many of them are the main ones."""
+    grid = grid_of(run)
+    groups = list(grouped(run, places).values())
+    if refuted_first:
+        groups.sort(key=lambda group: _rank(_main_of(run, [run.claims[place] for place in group])))
+    first = _first(run)
+    ticks = forest.ratio_ticks(grid.left, grid.right)
+    return {
+        "columns": [run.named(name).split(", ") for name in grid.columns],
+        "ticks": [(_share(grid, value), text) for value, text in ticks.items()],
+        "rows": [_row(run, grid, [run.claims[place] for place in group], group) for group in groups],
+        "main": len(groups) if refuted_first else sum(run.claims[group[0]].claim in first for group in groups),
+    }
+
+
+def _row(run: data.Run, grid: Grid, parts: Sequence[data.Claim], places: Sequence[int]) -> Json:
+    main = _main_of(run, parts)
+    more = f"{len(parts)} parts" if len(parts) > 1 else ""
+    return {
+        "index": places[parts.index(main)],
+        "indices": list(places),
+        "look": look(stands.look_of(main)),
+        "title": words.clip(main.title, LONGEST),
+        "sentence": stands.sentence(main),
+        "tally": " · ".join(filter(None, (outcomes.tally_text(outcomes.tally(main)), more))),
+        **_numbers(grid, main),
+        "parts": [_part(run, grid, part, place) for part, place in zip(parts, places, strict=True)],
+    }
+
+
+def _part(run: data.Run, grid: Grid, claim: data.Claim, place: int) -> Json:
+    return {
+        "index": place,
+        "look": look(stands.look_of(claim)),
+        "title": words.clip(claim.part or "the whole claim", LONGEST),
+        "sentence": stands.sentence(claim),
+        "tally": outcomes.tally_text(outcomes.tally(claim)),
+        **_numbers(grid, claim),
+        "cost": stands.cost(claim),
+        "command": stands.reproduce(run, claim) if claim.verdict == "inconclusive" else "",
+    }
+
+
+def _numbers(grid: Grid, claim: data.Claim) -> Json:
+    """The cells of a part, a column each and one for all other workloads, and its strip on the axis."""
+    effects = claim.effects
+    if claim.is_factorial:  # the two sides stand for the whole grid
+        effects = tuple(effect for effect in effects if effect.factor in SIDES[:2])
+    here = {name: [effect for effect in effects if effect.workload == name] for name in grid.columns}
+    rest = [effect for effect in effects if effect.workload not in here]
+    shown = replace(claim, effects=effects, region=None) if claim.is_factorial else claim
+    return {
+        "cells": [_cell(some) for some in here.values()],
+        "rest": [_cell([effect for effect in rest if effect.verdict == word]) for word in _words_of(rest)],
+        "picture": _strip(grid, shown),
+    }
+
+
+def _words_of(effects: Iterable[Effect]) -> list[Word]:
+    return list(dict.fromkeys(effect.verdict for effect in effects))
+
+
+def _cell(effects: Sequence[Effect]) -> Json | None:
+    """A mark and the number, of several the span; None where nothing was asked."""
+    if not effects:
+        return None
+    kinds = _words_of(effects)
+    shown = kinds[0].look if len(kinds) == 1 else Word.DEPENDS.look
+    known = sorted(effect.value for effect in effects if effect.value is not None)
+    ends = list(dict.fromkeys(map(_number, known[:1] + known[-1:])))
+    unit = "" if not ends else "×" if not effects[0].unit else f" {words.clip(effects[0].unit, 12)}"
+    lines = (f"{one.sides} on {one.where}: {words.effect(one)}, {one.verdict.look.word.lower()}" for one in effects)
+    return {
+        "icon": shown.icon,
+        "colour": shown.colour,
+        "text": f"{' to '.join(ends)}{unit}" if ends else "–",
+        "count": len(effects),
+        "told": words.clip("; ".join(lines), 12 * LONGEST),
+        "workload": effects[0].workload,
+    }
+
+
+def _number(value: float) -> str:
+    digits = 3 if 0.9 < value < 1.1 else 2 if abs(value) < 10 else 0
+    return f"{value:.{digits}f}"
+
+
+def _strip(grid: Grid, claim: data.Claim) -> Json | None:
+    """The intervals of a part on the axis, with the claimed range; None of what is no ratio, or was not measured."""
+    if claim.unit or not any(effect.value for effect in claim.effects):
+        return None
+    region = forest.region(claim)
+    low, high = region or (None, None)
+    return {
+        "same": _share(grid, 1.0),
+        "claimed": [_share(grid, low or grid.left), _share(grid, high or grid.right)] if region else None,
+        "rows": [_interval(grid, effect) for effect in claim.effects if effect.value is not None],
         "alt": words.clip(forest.in_words(claim, {}), 1000),
     }
 
 
-def _row(plan: forest.Forest, effect: Effect, place: str, named: bool) -> Json:
-    shown = effect.verdict.look
-    ends = plan.ends(effect.lower, effect.upper)
-    side = f"{effect.factor}, " if effect.factor else ""
-    beside = f"{effect.factor} on {place}" if effect.factor else place * (named and effect.verdict in SETTLED)
+def _interval(grid: Grid, effect: Effect) -> Json:
+    shown, side = effect.verdict.look, f"{effect.factor}, " if effect.factor else ""
     return {
-        "at": None if effect.value is None else _share(plan, effect.value),
-        "low": _share(plan, ends[0]),
-        "high": _share(plan, ends[1]),
+        "at": _share(grid, effect.value or 1.0),
+        "low": _share(grid, effect.lower or grid.left),
+        "high": _share(grid, effect.upper or grid.right),
         "colour": shown.colour,
         "hollow": shown.symbol.endswith("open"),
-        "name": words.clip(beside, 40),
         "told": words.clip(f"{side}{effect.where}: {words.effect(effect)}, {shown.word.lower()}", LONGEST),
     }
 
 
-def _share(plan: forest.Forest, value: float) -> float:
-    return round(plan.share(value), 5)
+def _share(grid: Grid, value: float) -> float:
+    """Where a ratio lies between the ends, from 0 to 1; what is outside is moved to the nearer end."""
+    return round(forest.log_share(value, grid.left, grid.right), 5)
 
 
-def _placed(labels: Iterable[tuple[float, str]]) -> list[tuple[float, str]]:
-    """Labels that have room, the first ones first."""
-    kept: list[tuple[float, str]] = []
-    for share, text in labels:
-        if all(abs(share - other) >= LABEL_SHARE for other, _ in kept):
-            kept.append((share, text))
-    return kept
+def grouped(run: data.Run, places: Sequence[int]) -> dict[str, list[int]]:
+    """Of these places those of a claim's parts by its id, the main claims first, then what has a verdict, then the
+    rest."""
+    claims, groups = run.claims, _by_claim(run, places)
+    first = _first(run)
+
+    def importance(name: str) -> tuple[int, int]:
+        kinds = {claims[place].verdict for place in groups[name]}
+        if name in first:
+            return 0, first.index(name)
+        return (1 if kinds & {"supported", "refuted", "depends"} else 2 if kinds & {"inconclusive"} else 3), 0
+
+    return {name: groups[name] for name in sorted(groups, key=importance)}
 
 
-def _label(value: float, unit: str) -> str:
-    if not unit:
-        return f"{value:.4g}×"
-    return f"{value:.4g} {words.clip(unit, 12)}" if unit.startswith("%") else f"{value:.4g}"
-
-
-# -- the first screen --------------------------------------------------------------------------------------------------
-
-
-def first_screen(run: data.Run) -> Json:
-    """A strip for each line of the answer, and a column for each team."""
-    index = {id(each): number for number, each in enumerate(run.claims)}
-    strips, kinds = [], set()
-    for line in stands.answer_of(run).lines:
-        place = index[id(line.verdict)]
-        claim = run.claims[place]
-        word = words.clip(line.word, LONGEST)
-        strips.append(
-            {
-                "question": words.clip(line.question, LONGEST),
-                "who": words.clip(", ".join(claim.who), LONGEST),
-                "look": {**look(stands.look_of(claim)), "word": words.capital(word)},
-                "text": words.clip(line.text, 2 * LONGEST),
-                "index": place,
-                # where workloads disagree, which is which
-                "picture": strip(claim, named=len({effect.verdict for effect in claim.effects}) > 1),
-            }
-        )
-        kinds.add(claim.range_word)
-    kind = kinds.pop() if len(kinds) == 1 else ""
-    claimed = {"margin": "counts as the same", "asked": "asked"}.get(kind, "claimed")
-    sure = words.percent(1 - run.alpha)
-    return {"strips": strips, "teams": teams(run), "claimed": claimed, "sure": sure}
+def _by_claim(run: data.Run, places: Iterable[int]) -> dict[str, list[int]]:
+    """Of these places those of each claim's parts by its id."""
+    groups: dict[str, list[int]] = {}
+    for place in places:
+        groups.setdefault(run.claims[place].claim, []).append(place)
+    return groups
 
 
 def main_claims(run: data.Run) -> list[data.Claim]:
@@ -134,7 +271,24 @@ def main_claims(run: data.Run) -> list[data.Claim]:
     known = {(each.claim, each.part): each for each in run.claims}
     alone = {each.claim: each for each in run.claims if not each.part}
     parts = [known.get((name, part or "")) or alone.get(name) for name, part in run.dispute.headlines()]
-    return [each for each in parts if each is not None] or list(run.claims[:8])
+    return [each for each in parts if each is not None] or list(run.claims[:MANY])
+
+
+def _first(run: data.Run) -> list[str]:
+    """The claims of the dispute's short table, where the run has none the first ones, in their order."""
+    there = {claim.claim for claim in run.claims}
+    asked = [name for name, _ in run.dispute.headlines() if name in there]
+    return list(dict.fromkeys(asked or (claim.claim for claim in main_claims(run))))
+
+
+def _main_of(run: data.Run, parts: Sequence[data.Claim]) -> data.Claim:
+    """Of a claim's parts the one that stands for it: the headline's, else the first that was measured."""
+    known = {part.part: part for part in parts}
+    named = (known.get(part or "") for name, part in run.dispute.headlines() if name == parts[0].claim)
+    return next(filter(None, named), None) or next((part for part in parts if part.effects), parts[0])
+
+
+# -- the teams ---------------------------------------------------------------------------------------------------------
 
 
 def teams(run: data.Run) -> list[Json]:
@@ -165,77 +319,42 @@ def teams(run: data.Run) -> list[Json]:
 
 
 def _said(run: data.Run, name: str, main: Sequence[data.Claim]) -> list[Json]:
-    """A team's main claims, and those others whose every part is refuted, the refuted ones first. Each is told as a
-    whole, as the list below does."""
+    """A team's main claims and those that are refuted, the refuted ones first, each as its row has it."""
     index = {id(each): number for number, each in enumerate(run.claims)}
-    theirs = _of_team(run, name)
-    refuted = [key for key, parts in theirs.items() if {part.verdict for part in parts} == {Word.REFUTED}]
-    keys = dict.fromkeys([*(claim.claim for claim in main if name in claim.who), *refuted])
-    lines = []
-    for key in sorted(keys, key=lambda key: _rank(_standing(run, theirs[key]))):
-        claim = _main_of(run, theirs[key])
-        shown = stands.look_of_all(stands.apart(theirs[key], claim))
-        title = words.clip(claim.title, LONGEST)
-        lines.append({"look": look(shown), "text": title, "index": index[id(claim)]})
-    return lines
+    first = {claim.claim for claim in main if name in claim.who}
+    theirs = [each for each in _claims_of(run, name) if each.claim in first or each.verdict == Word.REFUTED]
+    return [
+        {"look": look(stands.look_of(claim)), "text": words.clip(claim.title, LONGEST), "index": index[id(claim)]}
+        for claim in sorted(theirs, key=_rank)
+    ]
 
 
-def _by_claim(run: data.Run, places: Iterable[int]) -> dict[str, list[int]]:
-    """Of these places those of each claim's parts by its id."""
-    groups: dict[str, list[int]] = {}
-    for place in places:
-        groups.setdefault(run.claims[place].claim, []).append(place)
-    return groups
-
-
-def _of_team(run: data.Run, name: str) -> dict[str, list[data.Claim]]:
-    """The parts that a team said of each of its claims, by its id."""
-    theirs = (place for place, claim in enumerate(run.claims) if name in claim.who)
-    return {key: [run.claims[place] for place in group] for key, group in _by_claim(run, theirs).items()}
-
-
-STANDINGS = (
-    "refuted", "mostly refuted", "refuted so far", "depends", "mostly supported", "supported so far", "supported",
-)  # fmt: skip
-"""How a claim can stand, in the order in which they are told; others follow. So far: a part of it is open."""
-
-
-KINDS = ("refuted", "refuted in part", "supported", "other")
-"""How a claim is counted; in part: some of its rows are."""
+def _claims_of(run: data.Run, name: str) -> list[data.Claim]:
+    """What a team said, each claim by its main part; by its own where others said that one."""
+    claims = []
+    for group in _by_claim(run, range(len(run.claims))).values():
+        parts = [run.claims[place] for place in group]
+        own = [part for part in parts if name in part.who]
+        if own:
+            main = _main_of(run, parts)
+            claims.append(main if name in main.who else _main_of(run, own))
+    return claims
 
 
 def _tally_of(run: data.Run, name: str) -> str:
-    """How all of a team's claims stand, on one line: "18 claims: 5 refuted, 8 refuted in part, 5 other"."""
-    counts = Counter(_kind(run, parts) for parts in _of_team(run, name).values())
-    kinds = ", ".join(f"{counts[kind]} {kind}" for kind in KINDS if counts[kind])
-    return f"{counts.total()} claim{'s' * (counts.total() != 1)}: {kinds}"
+    """How all of a team's claims stand, on one line: "18 claims: 5 refuted, 3 supported, 10 inconclusive"."""
+    theirs = sorted(_claims_of(run, name), key=_rank)
+    counts = Counter(claim.verdict for claim in theirs)
+    tally = ", ".join(f"{count} {word.look.row or word}" for word, count in counts.items())
+    return f"{len(theirs)} claim{'s' * (len(theirs) != 1)}: {tally}"
 
 
-def _kind(run: data.Run, parts: Sequence[data.Claim]) -> str:
-    """How a claim is counted: one of KINDS."""
-    standing = _standing(run, parts)
-    if standing in (Word.REFUTED, Word.SUPPORTED):
-        return standing
-    counts = stands.rows_of(stands.apart(parts, _main_of(run, parts)))
-    return "refuted in part" if counts.get(Word.REFUTED) else "other"
+ORDER = (Word.REFUTED, Word.DEPENDS, Word.SUPPORTED, Word.INCONCLUSIVE)
+"""In which a team's claims are told; others follow."""
 
 
-def _standing(run: data.Run, parts: Sequence[data.Claim]) -> str:
-    """How the parts of a claim stand together, by their rows: one of STANDINGS, or "other"."""
-    parts = stands.apart(parts, _main_of(run, parts))
-    counts = stands.rows_of(parts)
-    if lean := stands.leaning(counts):
-        return lean
-    unsettled = sum(counts.get(word, 0) for word in outcomes.UNSETTLED)
-    for word in (Word.SUPPORTED, Word.REFUTED):
-        if counts.get(word):
-            return f"{word} so far" if unsettled else word
-    return "other"
-
-
-def _rank(standing: str) -> int:
-    """The place in STANDINGS; what is not there comes last."""
-    return STANDINGS.index(standing) if standing in STANDINGS else len(STANDINGS)
+def _rank(claim: data.Claim) -> int:
+    return ORDER.index(claim.verdict) if claim.verdict in ORDER else len(ORDER)
 
 
 def _picks(run: data.Run) -> list[Picked]:
@@ -245,80 +364,3 @@ def _picks(run: data.Run) -> list[Picked]:
         return picks_of(decisions_of(run.dispute, phases.table, run.claims, run.alpha))
     except ValueError:
         return []
-
-
-# -- a row for each claim ----------------------------------------------------------------------------------------------
-
-
-def grouped(run: data.Run, places: Sequence[int]) -> dict[str, list[int]]:
-    """Of these places those of a claim's parts by its id, the main claims first, then what has a verdict, then the
-    rest."""
-    claims, groups = run.claims, _by_claim(run, places)
-    first = list(dict.fromkeys(name for name, _ in run.dispute.headlines()))
-
-    def importance(name: str) -> tuple[int, int]:
-        kinds = {claims[place].verdict for place in groups[name]}
-        if name in first:
-            return 0, first.index(name)
-        return (1 if kinds & {"supported", "refuted", "depends"} else 2 if kinds & {"inconclusive"} else 3), 0
-
-    return {name: groups[name] for name in sorted(groups, key=importance)}
-
-
-def rows(run: data.Run, places: Sequence[int], refuted_first: bool = False) -> list[Json]:
-    """The claims that have parts at these places, in the order of importance, with those parts inside. With
-    `refuted_first` by how they stand before that."""
-    groups = list(grouped(run, places).values())
-    if refuted_first:
-        groups.sort(key=lambda group: _rank(_standing(run, [run.claims[place] for place in group])))
-    return [_claim_row(run, [run.claims[place] for place in group], group) for group in groups]
-
-
-def _main_of(run: data.Run, parts: Sequence[data.Claim]) -> data.Claim:
-    """Of a claim's parts the one that stands for it: the headline's, else the first that was measured."""
-    known = {part.part: part for part in parts}
-    named = (known.get(part or "") for name, part in run.dispute.headlines() if name == parts[0].claim)
-    return next(filter(None, named), None) or next((part for part in parts if part.effects), parts[0])
-
-
-def _claim_row(run: data.Run, parts: Sequence[data.Claim], places: Sequence[int]) -> Json:
-    main = _main_of(run, parts)
-    counted = stands.apart(parts, main)
-    tally = (outcomes.tally_text(stands.rows_of(counted)), f"{len(parts)} parts" if len(parts) > 1 else "")
-    return {
-        "index": places[0],
-        "indices": list(places),
-        "look": look(stands.look_of_all(counted)),
-        "title": words.clip(main.title, LONGEST),
-        "sentence": sentence(main),
-        "tally": " · ".join(filter(None, tally)),
-        "picture": strip(main),
-        "parts": [_part(run, part, place) for part, place in zip(parts, places, strict=True)],
-    }
-
-
-def _part(run: data.Run, claim: data.Claim, place: int) -> Json:
-    is_open = claim.verdict == "inconclusive"
-    return {
-        "index": place,
-        "look": look(stands.look_of(claim)),
-        "title": words.clip(claim.part or "the whole claim", LONGEST),
-        "sentence": sentence(claim),
-        "tally": outcomes.tally_text(stands.rows_of([claim])),
-        "picture": strip(claim),
-        "cost": stands.cost(claim),
-        "command": stands.reproduce(run, claim) if is_open else "",
-    }
-
-
-def sentence(claim: data.Claim) -> str:
-    """Who claimed what and what was measured, in one plain sentence."""
-    who = words.capital(words.listing([words.clip(name, 60) for name in claim.who]))
-    measured = found_words(claim)
-    where = f" ({claim.part})" if claim.part else ""
-    if claim.is_comparison or claim.is_condition or claim.is_factorial:
-        return words.clip(f"{claim.statement or claim.title} {f'Measured: {measured}.' if measured else ''}", 300)
-    said = f"{who} claimed {claim.claimed}{where}" if claim.who and claim.claimed else claim.title
-    return words.clip(
-        f"{said}; measured: {measured}." if measured else f"{said}; {claim.reason or 'not measured'}.", 300
-    )

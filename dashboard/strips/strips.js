@@ -1,10 +1,10 @@
-// Strips, teams and claims of the first page. picture.py says what `data` holds.
+// Cards, matrix and teams of the first page. picture.py says what `data` holds.
 //
 // Names come from files that anybody may have written: they reach the page as textContent and attributes alone.
 
 const ROW = 4; // pixels from one interval to the next
-const NAMED_ROW = 9; // where each has its name beside it
 const PAD = 4;
+const HIGHEST = 36; // of a strip
 const NARROW = 640; // pixels: on a small screen a tap goes to what it unfolded
 const apps = new WeakMap();
 
@@ -16,14 +16,15 @@ export default function (component) {
     apps.set(parentElement, app);
   }
   app.search = (words) => setTriggerValue("search", words);
-  app.go = (index) => setTriggerValue("go", index);
+  app.go = (place) => setTriggerValue("go", place);
   app.choose = (index) => setStateValue("open", index);
-  const shown = JSON.stringify([data.kind, data.run, data.strips, data.teams, data.rows]);
+  const shown = JSON.stringify([data.kind, data.run, data.cards, data.rows, data.teams, data.whole]);
   if (shown !== app.shown) {
     app.shown = shown;
     app.rows.clear();
     app.queries = data.queries;
-    app.root.replaceChildren(...(data.kind === "answer" ? answer(app, data) : claims(app, data)));
+    app.page = data.page;
+    app.root.replaceChildren(...(data.kind === "answer" ? data.cards.map((each) => card(app, each)) : claims(app, data)));
     app.open = null;
   }
   if (data.kind === "claims" && data.open !== app.open) unfold(app, data.open, data.scroll);
@@ -53,29 +54,37 @@ function shape(tag, attributes, ...children) {
 
 const percent = (share) => `${(100 * share).toFixed(3)}%`;
 
+function icon(name, colour) {
+  const made = element("span", "icon", name);
+  made.setAttribute("aria-hidden", "true");
+  made.translate = false;
+  if (colour) made.dataset.colour = colour;
+  return made;
+}
+
 // Icon and word in the colour of a verdict.
 function verdict(look) {
-  const icon = element("span", "icon", look.icon);
-  icon.setAttribute("aria-hidden", "true");
-  icon.translate = false;
-  const made = element("span", "verdict", icon, element("b", "", look.word));
+  const made = element("span", "verdict", icon(look.icon), element("b", "", look.word));
   made.dataset.colour = look.colour;
   return made;
 }
 
-// A link to a claim's page: within the app where the mouse just clicks, in a tab of its own where it asks for one.
-function link(app, index, ...children) {
+// A link to the evidence of a claim: within the app where the mouse just clicks, in a tab of its own where it asks for
+// one.
+function link(app, index, workload, ...children) {
   const made = element("a", "", ...children);
-  made.href = `comparison?${new URLSearchParams(app.queries[index])}`;
+  const query = { ...app.queries[index], ...(workload ? { workload } : {}) };
+  made.href = `${app.page}?${new URLSearchParams(query)}`;
   made.addEventListener("click", (event) => {
+    event.stopPropagation(); // what it lies in does not unfold
     if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
     event.preventDefault();
-    app.go(index);
+    app.go({ index, workload: workload || "" });
   });
   return made;
 }
 
-// A link to the list of claims below, with only those of a team.
+// A link to the list of claims above, with only those of a team.
 function filter(app, search, text) {
   const made = element("a", "", text);
   made.href = "#claims";
@@ -87,11 +96,33 @@ function filter(app, search, text) {
   return made;
 }
 
-// Claimed range, intervals and the line of no difference on one axis.
-function picture(drawn, small) {
-  if (!drawn) return element("div", "picture none", "not measured");
-  const named = !small && drawn.rows.some((row) => row.name);
-  const gap = small ? Math.min(ROW, 30 / drawn.rows.length) : named ? NAMED_ROW : ROW;
+function card(app, each) {
+  if (each.rows) {
+    const heads = Object.keys(each.rows[0]);
+    const cells = (row, tag) => element("tr", "", ...heads.map((name) => element(tag, "", tag === "th" ? name : row[name])));
+    const table = element("table", "", cells(null, "th"), ...each.rows.map((row) => cells(row, "td")));
+    return element("section", "card change", element("div", "question", each.question), table, element("div", "quiet", each.told));
+  }
+  if (each.elsewhere) {
+    const there = element("a", "", `The run ${each.name} has it`);
+    there.href = `?${new URLSearchParams(each.elsewhere)}`;
+    return element("section", "card", element("div", "question", each.question), element("div", "quiet", "Not asked in this run. ", there));
+  }
+  const made = element(
+    "section",
+    "card",
+    element("div", "question", link(app, each.index, "", each.question)),
+    element("div", "answer", verdict(each.look), " ", each.text),
+    element("div", "quiet", each.said),
+  );
+  made.title = each.sentence;
+  return made;
+}
+
+// Claimed range, intervals and the line of no difference on the axis of all.
+function picture(drawn) {
+  if (!drawn) return element("div", "picture");
+  const gap = Math.min(ROW, HIGHEST / drawn.rows.length);
   const height = 2 * PAD + gap * (drawn.rows.length - 1);
   const svg = shape("svg", { width: "100%", height, role: "img", "aria-label": drawn.alt });
   svg.append(shape("rect", { class: "track", x: 0, y: 0, width: "100%", height }));
@@ -99,47 +130,24 @@ function picture(drawn, small) {
     const [low, high] = drawn.claimed;
     svg.append(shape("rect", { class: "claimed", x: percent(low), y: 0, width: percent(high - low), height }));
   }
-  const upright = (name, share) =>
-    svg.append(shape("line", { class: name, x1: percent(share), x2: percent(share), y1: 0, y2: height }));
-  for (const edge of drawn.edges) upright("edge", edge);
-  if (drawn.same !== null) upright("same", drawn.same);
+  svg.append(shape("line", { class: "same", x1: percent(drawn.same), x2: percent(drawn.same), y1: 0, y2: height }));
   drawn.rows.forEach((row, index) => {
-    if (row.at === null) return;
     const y = PAD + gap * index;
     const told = shape("title", {});
     told.textContent = row.told;
     const line = shape("line", { x1: percent(row.low), x2: percent(row.high), y1: y, y2: y });
-    const dot = shape("circle", { cx: percent(row.at), cy: y, r: gap < 5 ? 2 : 3, class: row.hollow ? "hollow" : "" });
+    const dot = shape("circle", { cx: percent(row.at), cy: y, r: 2.5, class: row.hollow ? "hollow" : "" });
     const group = shape("g", { class: "interval" }, told, line, dot);
     group.dataset.colour = row.colour;
-    if (named) {
-      const left = row.high > 0.75; // no room at the right
-      const over = left && row.low < 0.25; // nor at the left: on the longer part of the line
-      const atEnd = over ? row.high - row.at < row.at - row.low : left;
-      const end = over ? !atEnd : left;
-      const place = { x: percent(atEnd ? row.low : row.high), y: y + 4, dx: end ? -6 : 6, class: over ? "over" : "" };
-      group.append(shape("text", { ...place, "text-anchor": end ? "end" : "start" }, row.name));
-    }
     svg.append(group);
   });
-  const made = element("div", "picture", svg);
-  if (!small) {
-    const axis = element("div", "axis");
-    for (const [share, text] of drawn.labels) {
-      const label = element("span", share < 0.08 ? "left" : share > 0.92 ? "right" : "", text);
-      label.style.left = percent(share);
-      axis.append(label);
-    }
-    made.append(axis);
-  }
-  return made;
+  return element("div", "picture", svg);
 }
 
 function legend(claimed, sure) {
   const item = (name, text) => {
     const svg = shape("svg", { width: 26, height: 14, "aria-hidden": "true" });
     if (name === "claimed") svg.append(shape("rect", { class: name, x: 1, y: 1, width: 24, height: 12 }));
-    else if (name === "same") svg.append(shape("line", { class: name, x1: 13, x2: 13, y1: 0, y2: 14 }));
     else {
       const group = shape("g", { class: "interval" }, shape("line", { x1: 2, x2: 24, y1: 7, y2: 7 }));
       group.append(shape("circle", { cx: 13, cy: 7, r: 3 }));
@@ -148,98 +156,88 @@ function legend(claimed, sure) {
     }
     return element("span", "", svg, text);
   };
-  return element(
-    "div",
-    "legend",
-    item("claimed", claimed),
-    item("interval", `measured on one workload, with its ${sure} interval`),
-    item("same", "no difference"),
-    element("span", "", claimed === "claimed" ? "green: as claimed; orange: not; hollow: open" : "hollow: open"),
-    element("span", "", "each row has a scale of its own"),
-  );
+  return element("div", "legend", item("claimed", claimed), item("interval", `${sure} interval, one a workload`), element("span", "", "hollow: inconclusive"));
 }
 
-function answer(app, data) {
-  const strips = data.strips.map((each) =>
-    element(
-      "div",
-      "strip",
-      element(
-        "div",
-        "told",
-        element("div", "question", link(app, each.index, each.question), " ", element("span", "quiet", each.who)),
-        element("div", "answer", verdict(each.look), each.text ? `: ${each.text}` : ""),
-      ),
-      picture(each.picture, false),
-    ),
-  );
-  const teams = data.teams.map((team) => {
-    const said = team.said.map((each) =>
-      element("li", "", verdict(each.look), " ", link(app, each.index, each.text)),
-    );
-    const picks = team.picks.map((pick) => {
-      const told = element("summary", "", element("b", "", pick.picked), element("span", "quiet", `: ${pick.by}`));
-      return element("li", "", element("details", "rule", told, element("div", "quiet", `${pick.rule} (${pick.says})`)));
-    });
-    const made = element("section", "team", element("h3", "", team.name));
-    const rules = picks.length ? element("ul", "", ...picks) : element("div", "quiet", team.without);
-    if (team.without) made.append(element("h4", "", "By its own rule"), rules);
-    made.append(element("h4", "", "What it said"));
-    if (team.search) made.append(element("div", "quiet", filter(app, team.search, team.all)));
-    made.append(element("ul", "", ...said));
+// -- the matrix --------------------------------------------------------------------------------------------------------
+
+function cell(app, index, each) {
+  if (!each) return element("span", "cell");
+  const many = each.count > 1 ? element("span", "quiet", ` ${each.count}`) : null;
+  const made = link(app, index, each.workload, icon(each.icon, each.colour), each.text, many);
+  made.title = each.told;
+  return element("span", "cell", made);
+}
+
+// Marks alone, of workloads without a column.
+function others(app, index, some) {
+  const marks = some.map((each) => {
+    const made = link(app, index, each.workload, icon(each.icon, each.colour), `${each.count}`);
+    made.title = each.told;
     return made;
   });
-  return [legend(data.claimed, data.sure), ...strips, element("div", "teams", ...teams)];
+  return element("span", "cell", ...marks);
+}
+
+const numbers = (app, row) => [
+  ...row.cells.map((each) => cell(app, row.index, each)),
+  others(app, row.index, row.rest),
+  picture(row.picture),
+];
+
+function head(data) {
+  const columns = data.columns.map((names) => element("span", "cell", ...names.map((name) => element("div", "", name))));
+  const axis = element("div", "axis");
+  for (const [share, text] of data.ticks) {
+    const label = element("span", share < 0.08 ? "left" : share > 0.92 ? "right" : "", text);
+    label.style.left = percent(share);
+    axis.append(label);
+  }
+  return element("div", "grid head", element("span"), ...columns, element("span", "cell", "others"), element("div", "", "← slower · faster →", axis));
 }
 
 function claims(app, data) {
-  return data.rows.map((row) => {
-    const summary = element(
-      "summary",
-      "",
-      verdict(row.look),
-      element("span", "told", element("b", "", row.title), element("span", "sentence", row.sentence)),
-      picture(row.picture, true),
-      element("span", "tally", row.tally),
-    );
-    const made = element("details", "claim", summary);
-    made.dataset.index = row.index;
-    for (const index of row.indices) app.rows.set(index, made);
-    made.addEventListener("toggle", () => made.open && fill(app, made, row));
-    summary.addEventListener("click", () => {
-      app.open = made.open ? null : row.index; // the click comes before it turns
-      if (app.open !== null && window.innerWidth <= NARROW) {
-        fill(app, made, row);
-        setTimeout(() => made.scrollIntoView({ block: "start" }));
-      }
-      app.choose(app.open);
-    });
-    return made;
+  app.root.style.setProperty("--columns", data.columns.length + 1);
+  const rows = data.rows.map((row) => claim(app, row));
+  const shown = data.whole ? rows.length : data.main;
+  const more = element("details", "more", element("summary", "", `${rows.length - shown} further claims`), ...rows.slice(shown));
+  return [
+    legend(data.claimed, data.sure),
+    head(data),
+    ...rows.slice(0, shown),
+    ...(rows.length > shown ? [more] : []),
+    ...(data.teams.length ? [element("div", "teams", ...data.teams.map((each) => team(app, each)))] : []),
+  ];
+}
+
+function claim(app, row) {
+  const title = element("span", "told", verdict(row.look), " ", element("span", "title", row.title));
+  const summary = element("summary", "grid", title, ...numbers(app, row));
+  summary.title = row.sentence;
+  const made = element("details", "claim", summary);
+  for (const index of row.indices) app.rows.set(index, made);
+  made.addEventListener("toggle", () => made.open && fill(app, made, row));
+  summary.addEventListener("click", () => {
+    app.open = made.open ? null : row.index; // the click comes before it turns
+    if (app.open !== null && window.innerWidth <= NARROW) {
+      fill(app, made, row);
+      setTimeout(() => made.scrollIntoView({ block: "start" }));
+    }
+    app.choose(app.open);
   });
+  return made;
 }
 
 // The parts of a claim, made when they are first looked at.
 function fill(app, made, row) {
   if (made.querySelector(".part")) return;
   for (const part of row.parts) {
-    const told = element("div", "told");
-    told.append(element("div", "", verdict(part.look), " ", element("b", "", part.title)));
-    told.append(element("div", "sentence", part.sentence));
-    if (part.tally) told.append(element("div", "quiet", part.tally));
-    if (part.command) {
-      const cost = part.cost ? `To settle it (${part.cost}): ` : "To settle it: ";
-      told.append(element("div", "quiet", cost, element("code", "", part.command)));
-    }
-    told.append(link(app, part.index, "Evidence"));
-    made.append(element("div", "part", told, picture(part.picture, false)));
+    const name = element("span", "told", verdict(part.look), " ", link(app, part.index, "", part.title));
+    const told = element("div", "sentence", part.sentence, part.tally && ` ${part.tally}.`);
+    const settle = part.cost ? `To settle it (${part.cost}): ` : "To settle it: ";
+    const command = part.command ? element("div", "quiet", settle, element("code", "", part.command)) : null;
+    made.append(element("div", "part", element("div", "grid", name, ...numbers(app, part)), told, command));
   }
-  const above = element("a", "above", "↑ The answer to this in words, above the list");
-  above.href = "#who";
-  above.addEventListener("click", (event) => {
-    event.preventDefault();
-    document.getElementById("who")?.scrollIntoView({ block: "center" });
-  });
-  made.append(above);
 }
 
 function unfold(app, index, scroll) {
@@ -248,5 +246,23 @@ function unfold(app, index, scroll) {
   for (const each of app.root.querySelectorAll(".claim[open]")) if (each !== made) each.open = false;
   if (!made) return;
   made.open = true;
+  const more = made.closest(".more");
+  if (more) more.open = true;
   if (scroll) made.scrollIntoView({ block: "start" });
+}
+
+// -- the teams ---------------------------------------------------------------------------------------------------------
+
+function team(app, each) {
+  const said = each.said.map((one) => element("li", "", verdict(one.look), " ", link(app, one.index, "", one.text)));
+  const picks = each.picks.map((pick) => {
+    const told = element("summary", "", element("b", "", pick.picked), element("span", "quiet", `: ${pick.by}`));
+    return element("li", "", element("details", "rule", told, element("div", "quiet", `${pick.rule} (${pick.says})`)));
+  });
+  const made = element("section", "team", element("h3", "", each.name));
+  if (each.search) made.append(element("div", "quiet", filter(app, each.search, each.all)));
+  made.append(element("ul", "", ...said));
+  const rules = picks.length ? element("ul", "", ...picks) : element("div", "quiet", each.without);
+  if (each.without) made.append(element("h4", "", "By its own rule"), rules);
+  return made;
 }

@@ -11,15 +11,15 @@ from dataclasses import replace
 
 from llama_workbench.harness.machine.environment import device_kind
 from llama_workbench.harness.report.answer import found_words
-from llama_workbench.harness.report.ladder import LadderAdvice
-from llama_workbench.harness.report.text import duration_text, gain_text, ratio_text, short
+from llama_workbench.harness.report.text import gain_text
+from llama_workbench.harness.report.trust import trust_of
 from llama_workbench.harness.spec.regions import ANSWERS, SECOND_MARGIN_PERCENT
 from llama_workbench.harness.spec.words import GIVEN, Cause, Word
 from llama_workbench.harness.store.schema import Noise
 from llama_workbench.harness.store.verdict_schema import Effect
 
 from .. import words
-from . import data
+from . import data, outcomes
 from .attribution import MEANING, headline, standing
 
 LONGEST_LIST = 4
@@ -36,13 +36,13 @@ def answer(run: data.Run, claim: data.Claim, explained: str = "") -> dict[str, s
     elif claim.is_factorial:
         reason = MEANING  # the stored one repeats the numbers
     if claim.verdict in SETTLED:
-        reason = words.capital(sentence(claim))  # the stored one lists all workloads
+        reason = words.capital(outcomes.meaning(claim))  # the stored one lists all workloads
     elif claim.cause is Cause.NOT_SETTLED:  # others may begin with a name
         reason = words.capital(reason)
     return {
         "Who was right": _who(claim),
         "By how much": _how_much(claim),
-        "How sure": _how_sure(run, claim),
+        "How sure": outcomes.certainty(run, claim),
         "Why": " ".join(filter(None, (explained, reason and f"{reason}."))),
         "What would change it": what_would_change(run, claim),
     }
@@ -62,15 +62,6 @@ def what_would_change(run: data.Run, claim: data.Claim) -> str:
         f"Measuring longer would not: every interval {decided.get(claim.verdict, 'decides it')} already. "
         f"Other workloads, another machine{other} could: this verdict is about {about} on this {device}."
     )
-
-
-def to_change(advice: LadderAdvice, main: data.Claim) -> str:
-    """What to change; where that gains more than what the main claim is about, that it is not that."""
-    bounded = [effect.high for effect in main.effects if effect.upper is not None]
-    other = not main.unit and bounded and advice.whole.proven > max(bounded)
-    first = "Other changes gain more: the table has" if other else "What the table has:"
-    alone = " In brackets: the model has one layer, so its last is all of it." if advice.all_of_it else ""
-    return f"{first} by how many times (~1: none proven), and with how much more memory.{alone}"
 
 
 def _who(claim: data.Claim) -> str:
@@ -205,84 +196,6 @@ def _gain(effect: Effect) -> str:
     return gain and f", that is {gain}"
 
 
-def how_sure(run: data.Run) -> str:
-    """The error rate of every answer of a run, and what its A/A controls say."""
-    return f"Each answer is wrong with at most {words.percent(run.alpha)} probability. {self_check(run.noise)}".rstrip()
-
-
 def self_check(noise: Noise) -> str:
-    """What came out where the run timed the same code as two sides; empty where it did not."""
-    controls = noise.controls
-    known = [each for each in controls if each.fired or (math.isfinite(each.low) and math.isfinite(each.high))]
-    if not known:
-        return "Self-check: the A/A controls (same code, timed as two sides) had too few rounds." if controls else ""
-    fired, lacking = sum(each.fired for each in known), len(controls) - len(known)
-    count = f"{len(known)} A/A control{'s' * (len(known) > 1)} (the same code, timed as two sides)"
-    count += f"; {lacking} more had too few rounds" if lacking else ""
-    if fired:
-        return f"Self-check failed: a difference in {fired} of {count}."
-    if noise.typical:
-        size = f"{short(100 * noise.typical)} %"
-        return f"Self-check failed: no difference in any of {count}. All together show one, of some {size}."
-    return f"Self-check: no difference in {count}."
-
-
-def _how_sure(run: data.Run, claim: data.Claim) -> str:
-    known = [effect for effect in claim.effects if effect.value is not None and effect.rounds]
-    if not known:
-        return "There is nothing to be sure of."
-    rounds = [effect.rounds for effect in known]
-    if all(effect.unit and effect.lower == effect.upper == effect.value for effect in known):
-        return f"Exact: counted or tried ({sum(rounds)} in all), so there is no interval."
-    least, most = min(rounds), max(rounds)
-    spread = f"{least}" if least == most else f"{least} to {most}"
-    often = ", however often one looks" if claim.metric is None or not claim.metric.looks_once else ""
-    sure = f"{words.percent(1 - claim.alpha)} confidence{often}"
-    if claim.verdict in GIVEN:
-        sure += f"; the verdict is wrong with at most {words.percent(run.alpha)} probability"
-    if claim.metric is not None and not claim.metric.has_confidence:
-        return f"Counted {spread} times. The interval is a bound from experience and has no known probability."
-    seconds = sum(effect.seconds or 0 for effect in known)
-    spent = f", {duration_text(seconds)} of timing" if seconds else ""
-    floors = [run.floors[effect.workload] for effect in known if effect.workload in run.floors]
-    same = "" if claim.unit else data.identical_code(floors)
-    beside = f" On these workloads {same}." if same else ""
-    return f"Each interval holds with {sure}. Processes: {spread}{spent}.{beside}"
-
-
-# -- beside the verdict ------------------------------------------------------------------------------------------------
-
-
-def how(run: data.Run, claim: data.Claim) -> dict[str, str]:
-    """How a claim was measured: facts by name, empty where there is nothing to say."""
-    count, rounds = len(claim.effects), sum(effect.rounds for effect in claim.effects)
-    rate = f"{words.percent(claim.alpha)} for each interval, over all processes and all looks"
-    has_rate = bool(count) and (claim.metric is None or claim.metric.has_confidence)
-    seconds = sum(effect.seconds or 0 for effect in claim.effects)
-    return {
-        "Decided by": claim.decided_by,
-        "Error rate": rate if has_rate else "",
-        "Processes": f"{rounds} over {count} effect{'s' * (count > 1)}" if count else "",
-        "Time spent": duration_text(seconds) if seconds else "",
-        "Noise": run.noise.line or "not recorded",
-        "Seed": "not recorded" if run.manifest.seed is None else str(run.manifest.seed),
-    }
-
-
-def sentence(claim: data.Claim) -> str:
-    """What the verdict means in plain words, for after the verdict's own word."""
-    meaning = claim.verdict.look.meaning.format(claimed=claim.claimed or "not recorded")
-    if len(claim.effects) > 1 and claim.verdict in {"supported", "refuted", "faster", "slower", "same"}:
-        return f"on every workload {meaning}"
-    return meaning
-
-
-def measured(claim: data.Claim) -> str:
-    """The effect in a few words: one interval, or the span of several."""
-    known = [(effect.value, words.effect(effect)) for effect in claim.effects if effect.value is not None]
-    if len(known) < 2:
-        return known[0][1] if known else "not measured"
-    (least, _), (most, _) = min(known), max(known)
-    if claim.unit:
-        return f"{short(least)} to {short(most)} {claim.unit}"
-    return f"{ratio_text(least)} to {ratio_text(most)}"
+    """What came out where the run timed the same code as two sides."""
+    return trust_of(noise).sentence

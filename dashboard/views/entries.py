@@ -6,19 +6,25 @@ import argparse
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
+from llama_workbench.harness.evidence.controls import SUBJECT
 from llama_workbench.harness.machine.locks import is_held
+from llama_workbench.harness.report.text import duration_text, one_text_line
+from llama_workbench.harness.spec.conditions import FAIL_IF
+from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store import files, folder
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.files import JOURNAL, MANIFEST, SAMPLES, STANDINGS, SUMS, VERDICTS, data_files
 from llama_workbench.harness.store.folder import RunFolder, RunSummary, describe, run_folders
 from llama_workbench.harness.store.machine_schema import FLEET, HOME
 from llama_workbench.harness.store.remote import is_url, listed
+from llama_workbench.harness.store.verdict_schema import AD_HOC
 
 RUNNING = "running"
 """Status of a run that goes on, or was killed."""
@@ -188,33 +194,76 @@ def first_shown(runs: Sequence[Entry]) -> Entry:
     return max(runs, key=lambda entry: sum(entry.summary.verdicts.values()))
 
 
-def going_on(runs: Sequence[Entry]) -> list[str]:
-    """A sentence for each run of this machine that somebody writes into: how far it is."""
-    return [
-        f"{entry.name} is being measured: "
-        f"{100 * _share_used(entry.summary.path):.0f} % of the time for its rounds is used."
-        for entry in runs
-        if entry.summary.status == RUNNING and not entry.url and is_held(entry.summary.path)
-    ]
+@dataclass(frozen=True)
+class GoingOn:
+    """A run that somebody writes into. `share`: of the time for its rounds, that is used; `left`: what is not."""
+
+    entry: Entry
+    share: float = 0.0
+    left_seconds: float = 0.0
+
+    def __str__(self) -> str:
+        sides, places = (_few(names) for names in (self.entry.summary.sides, self.entry.summary.workloads))
+        left = f", {duration_text(self.left_seconds)} left" if self.left_seconds else ""
+        what = f" ({sides} on {places})" if sides and places else ""
+        used = f"{100 * self.share:.0f} % of the time for its rounds is used"
+        return f"{self.entry.name} is being measured{what}: {used}{left}."
 
 
-def _share_used(path: Path) -> float:
+def going_on(runs: Sequence[Entry]) -> list[GoingOn]:
+    """The runs of this machine that are being measured, and how far they are."""
+    held = (each for each in runs if each.summary.status == RUNNING and not each.url and is_held(each.summary.path))
+    return [_how_far(entry) for entry in held]
+
+
+def _how_far(entry: Entry) -> GoingOn:
     try:
-        manifest = RunFolder(path).manifest()
+        manifest = RunFolder(entry.summary.path).manifest()
     except RunError:
-        return 0.0
-    seconds = sum(one.seconds or 0.0 for one in manifest.experiments)
-    return min(seconds / manifest.budget_seconds, 1.0) if manifest.budget_seconds else 0.0
+        return GoingOn(entry)
+    used, budget = sum(one.seconds or 0.0 for one in manifest.experiments), manifest.budget_seconds or 0.0
+    return GoingOn(entry, min(used / budget, 1.0), max(budget - used, 0.0)) if budget else GoingOn(entry)
+
+
+def _few(names: Sequence[str], most: int = 3) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def asked_for(wanted: str, names: Collection[str]) -> str | None:
+    """The run of these names that a link means: by its name, or as the terminal takes it, a saved one by its name
+    alone and any by its folder."""
+    inside = wanted.rstrip("/").removeprefix("results/").removeprefix("runs/")
+    return next((name for name in (wanted, f"{BASELINES}{wanted}", inside) if name in names), None)
+
+
+def compared(run: RunSummary, most: int = len(Word)) -> str:
+    """What a run compared and what came out: "old.f → new.f: faster", "54 claims: 40 supported, 62 refuted". `most`:
+    words of verdicts."""
+    if not run.claims:
+        return f"{_few(run.sides)}: no verdicts" if run.sides else "no verdicts"
+    pairs = [(part, word) for claim, part, word in run.claims if claim == AD_HOC]
+    if pairs and all(claim in (AD_HOC, FAIL_IF) for claim, _, _ in run.claims):
+        variant, against, baseline = pairs[0][0].partition(" against ")
+        sides = f"{baseline} → {variant}" if against else variant
+        more = f", and {len(pairs) - 1} more" if len(pairs) > 1 else ""
+        return f"{sides}: {pairs[0][1].look.word.lower()}{more}"
+    names = list(dict.fromkeys(claim for claim, _, _ in run.claims))
+    counts = Counter(word for _, _, word in run.claims)
+    tally = ", ".join([f"{counts[word]} {word.look.row or word}" for word in Word if counts[word]][:most])
+    return f"{names[0] if len(names) == 1 else f'{len(names)} claims'}: {tally}"
+
+
+def noise_of(entry: Entry) -> str:
+    """What the A/A checks of a run showed; empty where there were none."""
+    return entry.summary.noise.removeprefix(f"{SUBJECT}: ")
 
 
 def label(entry: Entry) -> str:
-    """What a run is, on one line of plain text."""
+    """A run on one line of plain text: what it compared, when, and its name."""
     summary = entry.summary
     day = f"{when(summary.started)} UTC" if summary.started else "no date"
-    count = sum(summary.verdicts.values())
-    verdicts = f"{count} verdict{'' if count == 1 else 's'}" if count else "no verdicts"
     state = "" if summary.status == "complete" else f" · {summary.status}"
-    return f"{day}{state} · {verdicts} · {entry.name}"
+    return f"{one_text_line(compared(summary, 2), 90)}{state} · {day} · {entry.name}"
 
 
 def when(started: str) -> str:

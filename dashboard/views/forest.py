@@ -94,10 +94,15 @@ class Forest:
 
     def share(self, value: float) -> float:
         """Where a value is between the ends, from 0 to 1; what is outside is moved to the nearer end."""
-        inside = min(max(value, self.left), self.right)
         if self.is_ratio:
-            return math.log(inside / self.left) / math.log(self.right / self.left)
-        return (inside - self.left) / (self.right - self.left)
+            return log_share(value, self.left, self.right)
+        return (min(max(value, self.left), self.right) - self.left) / (self.right - self.left)
+
+
+def log_share(value: float, left: float, right: float) -> float:
+    """Where a ratio is between two ends of a logarithmic axis, from 0 to 1; what is outside is moved to the nearer
+    end."""
+    return math.log(min(max(value, left), right) / left) / math.log(right / left)
 
 
 def forest(claim: Claim, floors: Mapping[str, Floor]) -> Forest:

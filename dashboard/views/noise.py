@@ -175,28 +175,13 @@ def smallest_by_workload(controls: Sequence[Control]) -> dict[str, float]:
     return sizes
 
 
-def trusted(controls: Sequence[Control]) -> str:
-    """Whether this run can be trusted, by its controls."""
-    count = sum(math.isfinite(smallest(control)) for control in controls)
-    fired = {control.workload for control in controls if control.fired}
-    checks = f"{checks_text(count)} with identical code"
-    if fired:
-        where = f"{len(fired)} workload{'s' * (len(fired) != 1)}"
-        return (
-            f"In part. In {checks} it seemed to differ on {where}: intervals there are widened; trust no small effect."
-        )
-    if not count:
-        return "Nobody can say: no check had enough rounds."
-    return f"Yes: {checks} found no difference."
-
-
 def could_see(claims: Iterable[data.Claim], controls: Sequence[Control]) -> str:
     """How small a difference the comparisons of these claims could see, or else the controls; nothing without an
     interval."""
     widths = _half_widths(claims)
     if not widths:
         return checks_saw(controls)
-    widest = f"within ±{_percent(max(widths))}. Where an interval cannot tell, the verdict is open."
+    widest = f"within ±{_percent(max(widths))}. Where an interval cannot tell, the verdict is inconclusive."
     if len(widths) == 1:
         return f"The comparison is known {widest}"
     return f"Half of {len(widths)} comparisons are known within ±{_percent(np.median(widths))}, all {widest}"
@@ -226,10 +211,3 @@ def _half_widths(claims: Iterable[data.Claim]) -> list[float]:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.2g} %"
-
-
-def noisy(run: data.Run) -> str:
-    """How noisy a run was, by its controls; nothing where none of them has an interval."""
-    if not (same := data.identical_code(run.floors.values())):
-        return ""
-    return f"{words.capital(same)}. What disturbs a round disturbs both sides of a comparison, so most of it cancels."

@@ -13,7 +13,9 @@ from llama_workbench.harness.report import answer as answers
 from llama_workbench.harness.report import outcome as outcomes
 from llama_workbench.harness.report.again import command_of
 from llama_workbench.harness.report.further import further
-from llama_workbench.harness.spec.words import Word
+from llama_workbench.harness.report.text import duration_text
+from llama_workbench.harness.report.trust import trust_of
+from llama_workbench.harness.spec.words import GIVEN, Word
 from llama_workbench.harness.store.verdict_schema import Verdict
 
 from .. import words
@@ -39,57 +41,70 @@ def _open_look(word: str, counts: Mapping[str, int]) -> words.Appearance:
     return replace(shown, word=f"{word[0].upper()}{word[1:]}", colour=colour)
 
 
-def look_of_all(parts: Sequence[data.Claim]) -> words.Appearance:
-    """How the parts of one claim are shown together: as one verdict that has all of their rows."""
-    counts = rows_of(parts)
-    if lean := leaning(counts):
-        return replace(Word.DEPENDS.look, word=words.capital(lean))
-    verdicts = {part.verdict for part in parts}
-    settled = [word for word in counts if word not in outcomes.UNSETTLED]
-    if len(parts) == 1 or not settled or (len(verdicts) == 1 and Word.INCONCLUSIVE not in verdicts):
-        return look_of(parts[0])
-    if len(settled) > 1 or settled[0] not in LEANS:
-        return Word.DEPENDS.look
-    if len(counts) == 1:
-        return Word(settled[0]).look
-    return _open_look(outcomes.settled_text(counts), counts)
-
-
-def leaning(counts: Mapping[str, int]) -> str:
-    """Of rows of which some are supported and some refuted: what most of them are; else empty."""
-    supported, refuted = counts.get(Word.SUPPORTED, 0), counts.get(Word.REFUTED, 0)
-    if not supported or not refuted:
-        return ""
-    if supported == refuted:
-        return Word.DEPENDS
-    return f"mostly {Word.SUPPORTED if supported > refuted else Word.REFUTED}"
-
-
-def apart(parts: Sequence[data.Claim], main: data.Claim) -> Sequence[data.Claim]:
-    """The parts that count: parts on the same rows are answers of which one can be right, so there the main one."""
-    return [main] if all(part.effects == main.effects for part in parts) else parts
-
-
-def rows_of(parts: Sequence[data.Claim]) -> dict[str, int]:
-    """How many rows of these parts came out how."""
-    return outcomes.counted(word for part in parts for word in outcomes.row_words(part))
-
-
 def answer_of(run: data.Run) -> answers.Answer:
     """The headline of the run and the lines below it."""
     return answers.answer(run.claims, run.dispute)
-
-
-def is_about_one(run: data.Run) -> bool:
-    """Whether the headline answers one claim, instead of counting how all stand."""
-    answer = answer_of(run)
-    return any(line.sentence == answer.headline for line in answer.lines)
 
 
 def main_claim(run: data.Run, claims: Sequence[data.Claim]) -> int:
     """Which of these claims the headline is about; the first where it is about none alone."""
     lines = answers.answer(claims, run.dispute).lines
     return next((place for place, each in enumerate(claims) if lines and each is lines[0].verdict), 0)
+
+
+def sentence(claim: data.Claim) -> str:
+    """Who claimed what and what was measured, in one plain sentence."""
+    who = words.capital(words.listing([words.clip(name, 60) for name in claim.who]))
+    measured = answers.found_words(claim)
+    where = f" ({claim.part})" if claim.part else ""
+    if claim.is_comparison or claim.is_condition or claim.is_factorial:
+        return words.clip(f"{claim.statement or claim.title} {f'Measured: {measured}.' if measured else ''}", 300)
+    said = f"{who} claimed {claim.claimed}{where}" if claim.who and claim.claimed else claim.title
+    return words.clip(
+        f"{said}; measured: {measured}." if measured else f"{said}; {claim.reason or 'not measured'}.", 300
+    )
+
+
+def meaning(claim: data.Claim) -> str:
+    """What the verdict means in plain words, for after the verdict's own word."""
+    meaning = claim.verdict.look.meaning.format(claimed=claim.claimed or "not recorded")
+    if len(claim.effects) > 1 and claim.verdict in {"supported", "refuted", "faster", "slower", "same"}:
+        return f"on every workload {meaning}"
+    return meaning
+
+
+def certainty(run: data.Run, claim: data.Claim) -> str:
+    """With what confidence its intervals hold, and what they are over."""
+    known = [effect for effect in claim.effects if effect.value is not None and effect.rounds]
+    if not known:
+        return "There is nothing to be sure of."
+    rounds = [effect.rounds for effect in known]
+    if all(effect.unit and effect.lower == effect.upper == effect.value for effect in known):
+        return f"Exact: counted or tried ({sum(rounds)} in all), so there is no interval."
+    least, most = min(rounds), max(rounds)
+    spread = f"{least}" if least == most else f"{least} to {most}"
+    often = ", however often one looks" if claim.metric is None or not claim.metric.looks_once else ""
+    sure = f"{words.percent(1 - claim.alpha)} confidence{often}"
+    if claim.verdict in GIVEN:
+        sure += f"; the verdict is wrong with at most {words.percent(run.alpha)} probability"
+    if claim.metric is not None and not claim.metric.has_confidence:
+        return f"Counted {spread} times. The interval is a bound from experience and has no known probability."
+    seconds = sum(effect.seconds or 0 for effect in known)
+    spent = f", {duration_text(seconds)} of timing" if seconds else ""
+    floors = [run.floors[effect.workload] for effect in known if effect.workload in run.floors]
+    same = "" if claim.unit else data.identical_code(floors)
+    beside = f" On these workloads {same}." if same else ""
+    return f"Each interval holds with {sure}. Processes: {spread}{spent}.{beside}"
+
+
+def how(run: data.Run, claim: data.Claim) -> dict[str, str]:
+    """How a claim was measured: facts by name, empty where there is nothing to say."""
+    return {
+        "How sure": certainty(run, claim),
+        "Decided by": claim.decided_by,
+        "Trust": trust_of(run.noise).sentence,
+        "Seed": "not recorded" if run.manifest.seed is None else str(run.manifest.seed),
+    }
 
 
 def cost(claim: data.Claim) -> str:

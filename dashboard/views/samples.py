@@ -7,6 +7,7 @@ of them in a long run. Functions that take a run raise RunError where its sample
 from __future__ import annotations
 
 import math
+import warnings
 from collections import Counter
 from collections.abc import Collection, Mapping
 from contextlib import suppress
@@ -27,20 +28,23 @@ from llama_workbench.harness.metrics.base import Judged
 from llama_workbench.harness.report.causes import explanations_in
 from llama_workbench.harness.report.comparison import Screen, screens
 from llama_workbench.harness.spec.comparison import Comparison, Metric
+from llama_workbench.harness.spec.entered import EnteredName
 from llama_workbench.harness.spec.regions import SECOND_MARGIN_PERCENT
 from llama_workbench.harness.spec.table import Table
 from llama_workbench.harness.spec.words import Cause, Word
 from llama_workbench.harness.stats.confidence import Interval, LookPlan, running_bounds, running_interval
 from llama_workbench.harness.stats.samples import Clock, call_times_ns
-from llama_workbench.harness.store.errors import RunError
-from llama_workbench.harness.store.files import CLAIMS, VERDICTS
+from llama_workbench.harness.store.errors import RunError, RunWarning
+from llama_workbench.harness.store.files import CLAIMS, JOURNAL, SAMPLES, VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import Noise
 from llama_workbench.harness.store.verdict_schema import Effect
+from llama_workbench.variants import YARDSTICKS
 
 from . import data
 from .attribution import Cell, Measured
 from .definitions import Definition
+from .entries import Entry
 
 
 def read_evidence(run: data.Run, variants: Collection[str] | None = None) -> Evidence:
@@ -233,6 +237,39 @@ def _paired(evidence: Evidence, comparison: Comparison, plan: LookPlan) -> Paire
         baseline_ns=ns if ns > 0 and math.isfinite(ns) else None,
         invalid_share=measured.invalid_share,
     )
+
+
+SMALL_BYTES = 8 << 20
+"""Of the files of a run that is being measured: from larger ones nothing is computed every few seconds."""
+
+FIRST = 3
+
+
+def so_far(entry: Entry) -> list[Effect]:
+    """The first comparisons of a run that is being measured, after the processes that it has; none where there are too
+    few, or too much to read."""
+    folder = RunFolder(entry.summary.path)
+    files = [path for name in (JOURNAL, SAMPLES) if (path := folder.path / name).is_file()]
+    if sum(path.stat().st_size for path in files) > SMALL_BYTES:
+        return []
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RunWarning)  # its last line may be half written
+            manifest, table = folder.manifest(), folder.read_samples()
+    except RunError:
+        return []
+    evidence = evidence_from_manifest(manifest, table, noise=Noise())
+    effects = []
+    for experiment in manifest.experiments:
+        for variant in experiment.variants:
+            pair = Comparison(experiment.workload.name, variant, experiment.baseline or "")
+            others = variant in (experiment.baseline, *YARDSTICKS) or EnteredName(variant).is_control
+            if others or not evidence.has(pair):
+                continue
+            plan = evidence.design.plan(pair.workload, manifest.alpha)
+            interval = running_interval(evidence.differences(pair).values, plan)
+            effects.append(data.unasked(interval, workload=pair.workload, variant=variant, baseline=pair.baseline))
+    return effects[:FIRST]
 
 
 def read_screens(run: data.Run, claim: str, part: str, explained: bool = False) -> list[Screen]:

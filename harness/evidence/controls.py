@@ -45,7 +45,7 @@ def judge_controls(
         ends = interval.centre, interval.low, interval.high, interval.n
         controls.append(Control(pair.workload, kind, pair.variant, *ends, fired))
     typical = _typical([EqualSides(processes(pair), values[pair]) for pair, _ in pairs], alpha)
-    return Noise(tuple(controls), _noise_line(controls, typical), typical=typical)
+    return Noise(tuple(controls), noise_line(controls, typical), typical=typical)
 
 
 def _typical(series: Sequence[EqualSides], alpha: float) -> float:
@@ -53,7 +53,8 @@ def _typical(series: Sequence[EqualSides], alpha: float) -> float:
     return typical_difference(series) if chance_of_no_difference(series) <= alpha else 0.0
 
 
-def _noise_line(controls: Sequence[Control], typical: float) -> str:
+def noise_line(controls: Sequence[Control], typical: float) -> str:
+    """What the controls showed, in one line. `typical`: by how much all together differ."""
     if not controls:
         return f"{SUBJECT}: not checked in this run"
     fired = [f"{control.variant} on {control.workload}" for control in controls if control.fired]

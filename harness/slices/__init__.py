@@ -9,7 +9,7 @@
 | what is counted beside times | `beside.py` | `WHAT`, `FILE`, `measures()`, `rows()` | `report`, `baselines` |
 | a command of `workbench` | `command.py` | `command`, `LISTED`, `VERB` where it is no folder's name | `commands.app` |
 | a page of the dashboard | `page.py` | `PAGE` (path in the URL, title, icon, help), `show()` | `dashboard/app.py` |
-| a section of a page of the dashboard | `section.py` | `PAGE` (the page's file), `show()` | the page |
+| a section of a page of the dashboard | `section.py` | `PAGE` (the page, or the view of a page), `show()` | the page |
 | runs of several machines | `machines.py` | `measured_on`, `verdicts_of`, `judge_fleet` | `session.judging` |
 
 A run's file that a slice writes keeps its form in `store`, where pages of the core show it.

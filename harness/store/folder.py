@@ -22,6 +22,7 @@ from typing import Any
 
 from ..machine.environment import one_line
 from ..machine.locks import LOCK, Lock, Taken
+from ..spec.entered import EnteredName
 from ..spec.sample import Round, Sample
 from ..spec.table import Table
 from ..spec.words import Word
@@ -293,7 +294,8 @@ class RunSummary:
 
     verdicts: number of verdicts by word. claims: (claim, part, verdict); a part without a name is "", and an "ad-hoc"
     comparison has its title there. machine: CPU, cores, threads and versions in one line. commit: of the code.
-    noise: what its controls showed, in one line.
+    noise: what its controls showed, in one line. timed: each workload with each
+    variant that was timed on it, without controls.
     """
 
     path: Path
@@ -308,6 +310,12 @@ class RunSummary:
     machine: str = ""
     commit: str = ""
     noise: str = ""
+    timed: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """Every variant."""
+        return tuple(dict.fromkeys(variant for _, variant in self.timed))
 
 
 def list_runs(folder: Path | str) -> list[RunFolder]:
@@ -378,6 +386,13 @@ def _of_manifest(run: RunFolder, manifest: Manifest) -> RunSummary:
         machine=one_line(environment) if environment else _machines(manifest),
         commit=f"{commit.get('id') or ''}"[:10] + " with changes" * bool(commit.get("dirty")),
         noise=manifest.noise.line if manifest.noise else "",
+        timed=tuple(
+            dict.fromkeys(
+                (experiment.workload.name, EnteredName(name).original)
+                for experiment in manifest.experiments
+                for name in experiment.variants
+            )
+        ),
     )
 
 

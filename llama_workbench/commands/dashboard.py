@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -56,6 +57,7 @@ def command(
     write(f"{address}  (Ctrl-C ends it)\n")
     if browser:
         threading.Thread(target=_open_browser, args=(port, address), daemon=True).start()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # `kill` ends it as Ctrl-C does, and the server with it
     with subprocess.Popen([sys.executable, "-m", "streamlit", "run", *words], env=dict(os.environ)) as server:
         try:
             code = server.wait()

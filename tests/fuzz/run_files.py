@@ -212,7 +212,7 @@ def _shown(run: RunFolder) -> list[object]:
     opened = _opened(run)
     told: list[object] = [summary.claims, summary.machine, summary.noise, opened.claims, opened.floors, opened.left_out]
     for claim in opened.claims:
-        told += [answers.answer(opened, claim), answers.sentence(claim), answers.measured(claim)]
+        told += [answers.answer(opened, claim), outcomes.meaning(claim), outcomes.sentence(claim)]
         told += [gates.row(opened, effect) for effect in claim.effects]
         told += [outcomes.reproduce(opened, claim), export.evidence_html(opened, claim)]
     return told

@@ -1,4 +1,4 @@
-"""On the page Trust: how often verdicts are wrong, by comparisons whose outcome was known."""
+"""Where the trust in a run is shown: how often verdicts are wrong, by comparisons whose outcome was known."""
 
 from __future__ import annotations
 

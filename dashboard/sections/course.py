@@ -1,4 +1,4 @@
-"""History: runs and baselines over time, as ratios to the frozen yardstick."""
+"""The course of runs over time, as ratios to the reference benchmark, which is never edited."""
 
 from __future__ import annotations
 
@@ -7,27 +7,25 @@ from collections import Counter
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
-from urllib.parse import quote
 
 import pandas as pd
 import streamlit as st
 
-from llama_workbench.dashboard import state, words
-from llama_workbench.dashboard.figures import history as figures
-from llama_workbench.dashboard.sections import blocks, head
-from llama_workbench.dashboard.views import entries, history
-from llama_workbench.dashboard.views.entries import Entry, Stamp, stamp_of_standings, when
-from llama_workbench.dashboard.views.workloads import shipped_named
 from llama_workbench.harness.baselines.course import ChangePoint
 from llama_workbench.harness.baselines.text import change_text
-from llama_workbench.harness.evidence.controls import SUBJECT
 from llama_workbench.harness.report.standings import read_standings
-from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.files import STANDINGS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import Standings
 from llama_workbench.variants import YARDSTICKS
+
+from .. import state, words
+from ..figures import history as figures
+from ..views import entries, history
+from ..views.entries import Entry, Stamp, stamp_of_standings, when
+from ..views.workloads import shipped_named
+from . import blocks
 
 MOST_TOLD = 12
 """Lines of a list on this page."""
@@ -74,17 +72,11 @@ def steps_of(key: str, workload: str, variant: str, _pasts: Sequence[history.Pas
     return history.change_points_of(_pasts, workload, variant)
 
 
-def main() -> None:
-    st.title("History", anchor=False)
-    blocks.name_tab("History")
-    runs = [entry for entry in state.all_entries() if entry.summary.problem is None and not entry.is_fleet]
-    if not runs:
-        head.show_first_run(state.results())
-        return
-    oldest_first = entries.without_copies(runs)[::-1]
+def show(listed: Sequence[Entry]) -> None:
+    """A variant's time in each run, where it changed, and what became of a claim."""
+    oldest_first = entries.without_copies([entry for entry in listed if not entry.is_fleet])[::-1]
     show_course(oldest_first)
     show_claim(oldest_first)
-    show_runs(runs)
 
 
 def show_course(runs: Sequence[Entry]) -> None:
@@ -249,34 +241,3 @@ def show_claim(runs: Sequence[Entry]) -> None:
             for turn in turns[: -MOST_TOLD - 1 : -1]
         ],
     )
-
-
-def show_runs(runs: Sequence[Entry]) -> None:
-    blocks.header("Runs", anchor="runs")
-    kinds = list(dict.fromkeys(word for entry in runs for word in entry.summary.verdicts))
-    kinds.sort(key=[*Word].index)
-    rows = [
-        {
-            "verdicts": f"./?run={quote(entry.name, safe='')}",
-            "started (UTC)": when(entry.summary.started),
-            "run": entry.name,
-            "status": entry.summary.status,
-            **{word.look.word: entry.summary.verdicts.get(word, 0) for word in kinds},
-            "noise": entry.summary.noise.removeprefix(f"{SUBJECT}: ") or "not checked",
-            "machine": entry.summary.machine or "not recorded",
-            "commit": entry.summary.commit or "not recorded",
-        }
-        for entry in runs
-    ]
-    blocks.table(
-        rows,
-        "All runs, newest first: date, status, verdicts, noise, machine and commit",
-        columns={
-            "verdicts": st.column_config.LinkColumn("open", display_text="Verdicts"),
-            "noise": st.column_config.TextColumn(SUBJECT.lower()),
-        },
-    )
-    st.caption("Keep a run to compare with: `workbench baseline save RUN NAME`.")
-
-
-main()

@@ -1,4 +1,4 @@
-"""Verdicts: the answer of a run at first sight, and below it every claim with its parts."""
+"""Answer: what came out of a run at first sight, and below it every claim with its parts."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from llama_workbench.dashboard.sections import blocks, comparison, named
 from llama_workbench.dashboard.sections import claim as section
 from llama_workbench.dashboard.strips import picture
 from llama_workbench.dashboard.strips import section as strips
-from llama_workbench.dashboard.views import again, answers, data, outcomes, why
+from llama_workbench.dashboard.views import again, data, outcomes
+from llama_workbench.harness.report.comparison import Screen
 from llama_workbench.harness.report.ladder import ladder_advice, ladder_of
+from llama_workbench.harness.report.text import call_times
 from llama_workbench.harness.spec.words import Word
 
 MOST_COMPARED = 3
@@ -23,7 +25,7 @@ BY = "by "  # what a search for the claims of a team begins with
 
 
 def main() -> None:
-    opened = section.open_claims("Verdicts")
+    opened = section.open_claims("Answer")
     if opened is None:
         return
     run = opened.run
@@ -31,82 +33,69 @@ def main() -> None:
     compared = all(claim.is_comparison or claim.is_condition for claim in run.claims)
     if compared and len(run.claims) <= MOST_COMPARED and show_comparisons(opened):
         return
-    st.header(section.headline(run), anchor="answer")
     blocks.name_tab(outcomes.answer_of(run).headline)
-    main = run.claims[outcomes.main_claim(run, run.claims)]
-    later = show_box(opened, main)
-    strips.show_answer(opened)
-    for question, text in later.items():
-        blocks.answer(question, text)
-    show_claim(opened)
-    blocks.header("All comparisons" if compared else "All claims", anchor="claims")
+    if cards := picture.cards(run, elsewhere(opened)):
+        strips.show_cards(opened, cards)
+        show_change(opened)
+    else:
+        st.header(section.headline(run), anchor="answer")
+    blocks.header("All comparisons" if compared else "All claims", anchor="claims", within=True)
     shown = filtered(run.claims) if len(run.claims) > picture.MANY else list(run.claims)
     if not shown:
         st.text("No claim of this run is like that.")
         return
-    count = len({claim.claim for claim in shown})
-    if count < len(shown):
-        blocks.caption(
-            f"{count} claims with {len(shown)} verdicts: some have parts, and each part has a verdict of its own."
-        )
     strips.show_claims(opened, shown, refuted_first=st.query_params.get("search", "").startswith(BY))
+    if told_again := again.of_run(run.claims, section.sessions(opened)):
+        blocks.caption(told_again)
 
 
-def show_box(opened: state.Opened, main: data.Claim) -> dict[str, str]:
-    """What is asked next: how sure the answer is, and what to change or what would change it. Given back is what there
-    is no room for above the other answers."""
+def elsewhere(opened: state.Opened) -> dict[str, str]:
+    """Claims that other runs have, with the name of one; saved runs before others."""
+    here = {claim.claim for claim in opened.run.claims}
+    listed = sorted(state.all_entries(), key=lambda entry: entry.is_baseline)
+    return {name: entry.name for entry in listed for name, _, _ in entry.summary.claims if name not in here}
+
+
+def show_change(opened: state.Opened) -> None:
+    """What to write for the changes that are told to make, and what their names mean."""
     run = opened.run
-    told_again = again.of_run(run.claims, section.sessions(opened))
-    sure = {"How sure is that?": " ".join(filter(None, (answers.how_sure(run), told_again)))}
-    more = answers.what_would_change(run, main) if outcomes.is_about_one(run) else ""
-    other = {"What would change that?": more} if more else {}
     ladder = ladder_of(run.claims, run.dispute, run.manifest)
     advice = ladder_advice(ladder) if ladder else None
-    if ladder is None or advice is None:
-        blocks.answers(other | sure)
-        return {}
-    with st.container(border=True, gap="xsmall", key="box"):
-        left, right = st.columns([2, 3], gap="small")
-        with left:
-            for question, text in ({"What should I change?": answers.to_change(advice, main)} | sure).items():
-                blocks.answer(question, text)
-            with st.container(horizontal=True, vertical_alignment="center"):
-                blocks.link("explore", "All steps", "arrow_forward", {"run": opened.name, "show": "attribution"})
-                named.show_codes(advice.take)
-                named.show_cards(run, ladder.names, [*ladder.whole.effects])
-        with right:
-            rows = [{name: words.markdown(text) for name, text in row.items()} for row in advice.rows()]
-            st.table(rows, border="horizontal", hide_index=True, alt="What to change, what it gains and what it costs")
-    return other
+    if ladder is not None and advice is not None:
+        with st.container(horizontal=True, horizontal_alignment="right", vertical_alignment="center"):
+            blocks.link("explore", "All steps", "arrow_forward", {"run": opened.name, "show": "attribution"})
+            named.show_codes(advice.take)
+            named.show_cards(run, ladder.names, [*ladder.whole.effects])
 
 
 def show_comparisons(opened: state.Opened) -> bool:
-    """Each comparison of a run that makes no claims, on a screen of its own; False where there is none."""
-    shown = 0
-    for claim in opened.run.claims:
-        screens = comparison.screens_of(opened, claim) if claim.is_comparison else []
-        columns = [comparison.show(screen, number) for number, screen in enumerate(screens, shown)]
-        shown += len(columns)
-        if columns:
-            with columns[-1]:
+    """Each comparison of a run that makes no claims, on a screen of its own; False where there is none. Of several the
+    numbers stand together before."""
+    compared = [(claim, comparison.screens_of(opened, claim)) for claim in opened.run.claims if claim.is_comparison]
+    shown = [screen for _, screens in compared for screen in screens]
+    if len(shown) > 1:
+        blocks.table([summary(screen) for screen in shown], "All comparisons of this run, a row an input")
+    columns = {id(screen): comparison.show(screen, number) for number, screen in enumerate(shown)}
+    for claim, screens in compared:
+        if screens:
+            with columns[id(screens[-1])]:
                 blocks.command(outcomes.reproduce(opened.run, claim))
                 with st.container(horizontal=True):
-                    blocks.link("comparison", "All its evidence", "arrow_forward", section.link(opened.name, claim))
+                    blocks.link(strips.PAGE, "All its evidence", "arrow_forward", section.link(opened.name, claim))
                     section.download(opened.run, claim)
-    if shown:
-        blocks.caption(answers.self_check(opened.run.noise))
     return bool(shown)
 
 
-def show_claim(opened: state.Opened) -> None:
-    """The answer box of the URL's claim, else of the headline's."""
-    claims = opened.run.claims
-    wanted = section.wanted(claims)
-    claim = claims[outcomes.main_claim(opened.run, claims) if wanted is None else wanted]
-    st.subheader(words.markdown(section.full_title(claim)), anchor="who")
-    causes = state.computed(opened, why.explain_part, claim.claim, claim.part)
-    section.show_answer(opened, claim, causes)
-    blocks.link("comparison", "All its evidence", "arrow_forward", section.link(opened.name, claim))
+def summary(screen: Screen) -> dict[str, str]:
+    """One comparison in a row."""
+    before, after = call_times(screen.call_ns)
+    return {
+        "compared": screen.effect.sides,
+        "on": screen.place,
+        "verdict": screen.way.look.word,
+        "speed-up": words.effect(screen.effect),
+        "time of a call": f"{before} → {after}",
+    }
 
 
 def filtered(claims: Sequence[data.Claim]) -> list[data.Claim]:
@@ -114,7 +103,8 @@ def filtered(claims: Sequence[data.Claim]) -> list[data.Claim]:
     search = st.query_params.get("search", "")
     st.session_state["search"] = search
     team = next((name for claim in claims for name in claim.who), "TEAM")
-    st.text_input(
+    left, right = st.columns([2, 5])
+    left.text_input(
         "Search",
         key="search",
         type="search",
@@ -129,7 +119,7 @@ def filtered(claims: Sequence[data.Claim]) -> list[data.Claim]:
         if kind not in counts:
             state.unknown("Verdict", kind, list(counts), "all" if {*asked}.isdisjoint(counts) else "")
     st.session_state["verdict"] = [kind for kind in counts if kind in asked]
-    chosen = st.pills(
+    chosen = right.pills(
         "Verdict",
         list(counts),
         key="verdict",

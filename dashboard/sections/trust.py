@@ -1,4 +1,4 @@
-"""Trust: how far the numbers of one run can be trusted (`?run=…`)."""
+"""How far the numbers of one run can be trusted: its A/A checks, its noise, its gates, and its machine."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import re
 import pandas as pd
 import streamlit as st
 
-from llama_workbench.dashboard import state, words
-from llama_workbench.dashboard.figures import rounds as figures
-from llama_workbench.dashboard.sections import blocks, head
-from llama_workbench.dashboard.views import data, gates, noise
+from llama_workbench.harness.report.trust import trust_of
 from llama_workbench.harness.slices import faces
 from llama_workbench.harness.stats.confidence import Interval
 from llama_workbench.harness.store.verdict_schema import Effect
+
+from .. import state, words
+from ..figures import rounds as figures
+from ..views import data, gates, noise
+from . import blocks
 
 CONTROLS_COMMAND = "pytest --benchmark"
 MOST_NAMED = 4
@@ -38,14 +40,15 @@ FACTS = {
 }
 
 
-def main() -> None:
-    opened = head.open_run("Trust")
-    if opened is None:
-        return
+def show(opened: state.Opened) -> None:
+    """All of it, the answer first."""
     run = opened.run
     measured = state.computed(opened, noise.read)
     if measured.problem:
         blocks.warn(f"Left out: {measured.problem}")
+    trust = trust_of(run.noise)
+    st.header(trust.word, anchor="answer")
+    blocks.say(" ".join(filter(None, (f"{trust.finding}." if trust.finding else "", trust.means))))
     show_controls(run)
     show_drift(run, measured)
     show_places(run, measured)
@@ -70,12 +73,7 @@ def show_controls(run: data.Run) -> None:
     if not rows:
         blocks.missing("controls (identical code timed against itself)", CONTROLS_COMMAND)
         return
-    answers = {
-        "Can this run be trusted?": noise.trusted(rows),
-        "How noisy was it?": noise.noisy(run),
-        "How small a difference could be seen?": noise.could_see(run.claims, rows),
-    }
-    blocks.answers(answers)
+    blocks.answers({"How small a difference could be seen?": noise.could_see(run.claims, rows)})
     unbounded = list(dict.fromkeys(control.workload for control in rows if math.isinf(noise.smallest(control))))
     named = words.markdown(words.some([run.named(name) for name in unbounded], "; "))
     not_drawn = f"Not drawn, because of too few rounds: {named}." if unbounded else ""
@@ -87,24 +85,6 @@ def show_controls(run: data.Run) -> None:
         "code. Half its width is the smallest difference that anybody could have seen there in as many rounds. With "
         f"{words.percent(1 - run.alpha)} confidence all of them hold at once. {noise.checks_saw(rows)} {not_drawn}"
     )
-    table = [
-        {
-            "workload": run.named(control.workload),
-            "control": noise.KINDS.get(control.kind, control.kind),
-            "variant": control.variant,
-            "ratio": math.exp(control.centre),
-            "low": math.exp(control.low),
-            "high": math.exp(control.high),
-            "smallest difference": 100 * noise.smallest(control),
-            "rounds": control.rounds,
-            "fired": "fired" if control.fired else "no",
-        }
-        for control in rows
-    ]
-    formats = dict.fromkeys(("ratio", "low", "high"), "%.4f×") | {"smallest difference": "±%.2g %%"}
-    with st.expander("The same as a table"):
-        known = pd.DataFrame(table).replace(math.inf, math.nan).replace({"low": {0.0: math.nan}})
-        blocks.table(known, "Controls of this run with their intervals", formats)
 
 
 def show_drift(run: data.Run, measured: noise.Noise) -> None:
@@ -244,6 +224,3 @@ def show_warnings(run: data.Run) -> None:
         )
     blocks.table(rows, "Notes on effects, those of one kind together")
     st.caption("The judge's notes; those that differ only in their numbers count as one.")
-
-
-main()
