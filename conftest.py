@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -27,6 +27,11 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     Not `pytest_plugins`: that may stand in the conftest of the session's root only, and with an editable install
     `pytest --benchmark` in someone else's repository reaches this file as well.
     """
+    parser.addoption(
+        "--skip-unchanged",
+        action="store_true",
+        help="leave out tests marked `covers` that passed with the files as they are now (see tests/unchanged.py)",
+    )
     if pluginmanager.has_plugin(PLUGIN):
         return
     pluginmanager.import_plugin(PLUGIN)
@@ -38,6 +43,32 @@ def pytest_collection_finish() -> None:
     """What collecting imported, torch among it, lives as long as the session: garbage collections need not walk it."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long begins first, or the last worker would have it while the others have nothing left to do. Files
+    stay whole: pytest-xdist gives them out as it finds them, and tests of a file share what they measured."""
+    longest = {item.path for item in items if item.get_closest_marker("long") or item.get_closest_marker("covers")}
+    items.sort(key=lambda item: item.path not in longest)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before any fixture is made."""
+    if any(item.iter_markers("covers")):
+        from tests import unchanged
+
+        unchanged.leave_out(item)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if any(item.iter_markers("covers")):
+        from tests import unchanged
+
+        unchanged.note(item, report)
+    return report
 
 
 @pytest.hookimpl(trylast=True)
@@ -87,17 +118,17 @@ class Said:
 
 
 @pytest.fixture
-def few_causes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a difference is, is looked for in three short lives: ten seconds less of each comparison."""
-    from llama_workbench.harness.profilers import causes
+def short_sessions() -> Iterator[None]:
+    """See `tests.runs.short_sessions`."""
+    from tests import runs
 
-    monkeypatch.setattr(causes, "LIVES", 3)
-    monkeypatch.setattr(causes, "SECONDS", 0.1)
+    with runs.short_sessions():
+        yield
 
 
 @pytest.fixture
 def run_pytest(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], few_causes: None
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], short_sessions: None
 ) -> Callable[..., Said]:
     """A session of pytest within this process, which starts at once."""
     monkeypatch.chdir(Path(__file__).parent)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from llama_workbench.datasets import workloads
 from llama_workbench.harness.claims.dispute import load_dispute
@@ -20,6 +22,8 @@ from llama_workbench.harness.claims.model import Claim
 from llama_workbench.harness.claims.reading import check_claim
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.judge.verdicts import judge_ad_hoc, judge_claims
+from llama_workbench.harness.measure import durations
+from llama_workbench.harness.profilers import causes
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
@@ -345,6 +349,17 @@ def _passes(run: RunFolder, only: Sequence[str]) -> None:
     )
     run.write_json("profiles.json", profiles)
     run.write_json("memory.json", memory)
+
+
+@contextmanager
+def short_sessions() -> Iterator[None]:
+    """Functions are sampled for as short in each process as where there is little time, and where a difference is, is
+    looked for in three: a second and not twenty for what is twice as slow. Of sessions within this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(durations, "MOST_SIDE_SECONDS", durations.LEAST_SIDE_SECONDS)
+        patch.setattr(causes, "LIVES", 3)
+        patch.setattr(causes, "SECONDS", 0.1)
+        yield
 
 
 class Quiet:

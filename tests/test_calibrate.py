@@ -93,6 +93,7 @@ def answers(path: Path) -> list[Any]:
     return [module.work(payload(seed)) for payload in (module.fixed, module.mixed) for seed in range(5)]
 
 
+@pytest.mark.covers("harness/slices")
 @pytest.mark.long
 @pytest.mark.parametrize(("kind", "case"), [(kind, case) for kind in (FUNCTIONS, ALLOCATIONS) for case in CASES[kind]])
 def test_twins_of_functions_do_the_same_work(tmp_path: Path, kind: str, case: str) -> None:
@@ -185,6 +186,7 @@ def test_planted_work_is_one_time_more(kind: str, percent: int) -> None:
         assert abs(known.log_ratio) == pytest.approx(math.log1p(percent / 100), rel=0.011)
 
 
+@pytest.mark.covers("harness/slices", "harness/calls", "harness/machine", "harness/measure", "harness/worker")
 @pytest.mark.parametrize("case", CASES[ALLOCATIONS])
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_allocations_are_felt_in_a_process_and_the_other_work_is_not(

@@ -31,6 +31,7 @@ def test_the_energy_of_every_cut_is_that_of_the_definition() -> None:
             assert found[cut] == -np.inf
 
 
+@pytest.mark.covers("harness/stats")
 @pytest.mark.long
 @pytest.mark.parametrize("noise", ["normal", "heavy", "skewed"])
 def test_histories_without_a_change_get_one_as_rarely_as_promised(noise: str) -> None:
@@ -44,6 +45,7 @@ def test_histories_without_a_change_get_one_as_rarely_as_promised(noise: str) ->
     assert alarms / 300 < 0.08  # 0.05, and two standard errors
 
 
+@pytest.mark.covers("harness/stats")
 @pytest.mark.long
 @pytest.mark.parametrize(("before", "after"), [(12, 4), (15, 15), (30, 3)])
 def test_a_planted_step_is_found_where_it_is(before: int, after: int) -> None:

@@ -45,6 +45,7 @@ def tried() -> dict[str, dict]:
     return tries()
 
 
+@pytest.mark.covers("harness/examiner", "harness/calls", "harness/machine", "harness/measure", "harness/worker")
 @pytest.mark.long
 def test_blocks_catch_them_too():
     """Those whose discovery depends on what a process has seen and started; each block has processes of its own."""
@@ -56,6 +57,7 @@ def test_blocks_catch_them_too():
             assert one["reason"] is None and one["ratio"] < 2, one
 
 
+@pytest.mark.covers("harness/examiner", "harness/calls", "harness/machine", "harness/measure", "harness/worker")
 @pytest.mark.long
 @pytest.mark.parametrize("name", cheats.CAUGHT)
 def test_a_cheat_falls_out_with_its_reason(tried, name):
@@ -63,6 +65,7 @@ def test_a_cheat_falls_out_with_its_reason(tried, name):
     assert any(said in tried[name]["reason"] for said in cheats.CAUGHT[name].split("|")), tried[name]
 
 
+@pytest.mark.covers("harness/examiner", "harness/calls", "harness/machine", "harness/measure", "harness/worker")
 @pytest.mark.long
 @pytest.mark.parametrize("name", cheats.HARMLESS)
 def test_what_only_looks_fast_gains_nothing(tried, name):
@@ -83,6 +86,7 @@ def cheated(tmp_path_factory: pytest.TempPathFactory) -> session.Result:
         return run(tmp_path_factory.mktemp("cheated"), request, rounds=40)[0]
 
 
+@pytest.mark.covers("harness/examiner", "harness/calls", "harness/machine", "harness/measure", "harness/worker")
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "said"),
@@ -140,6 +144,7 @@ def test_who_fails_when_measured_again_is_left_out_and_not_whoever_is_faster(
     ]
 
 
+@pytest.mark.covers("harness/examiner", "harness/calls", "harness/machine", "harness/measure", "harness/worker")
 @pytest.mark.long
 def test_a_large_gain_of_an_honest_variant_is_confirmed_and_marked(cheated):
     [verdict] = [verdict for verdict in cheated.verdicts if verdict.title == "honest against candle"]

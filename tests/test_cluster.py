@@ -22,6 +22,8 @@ from tests import kills
 from tests.local_cluster import LocalCluster, another_version, measuring, on_one_core, raylet_of, until
 from tests.runs import code_by_intervals
 
+pytestmark = pytest.mark.covers("harness/fleet", "harness/plugin", "harness/session")
+
 PYTEST = Path(sys.executable).with_name("pytest")
 
 PAIR = ("--compare", "team006_before", "fast")

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
 
+pytestmark = pytest.mark.covers("dashboard", "harness/report")
+
 ARTIFACTS = Path(__file__).with_name("artifacts")
 LETTERS_AND_LINES = """() => [...document.querySelectorAll('[data-testid=stMain] p')]
   .filter((each) => each.innerText.length > 200 && !each.closest('.st-key-contents'))

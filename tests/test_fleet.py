@@ -333,7 +333,7 @@ def test_a_fleet_is_a_baseline_of_all_its_kinds(fleet: FleetFolder, measured: li
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("warm", "few_causes")
+@pytest.mark.usefixtures("warm", "short_sessions")
 def test_two_real_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     monkeypatch.chdir(tmp_path)

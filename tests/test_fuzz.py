@@ -9,6 +9,8 @@ import pytest
 from tests.fuzz import Kind, try_all
 from tests.fuzz.kinds import KINDS
 
+pytestmark = pytest.mark.covers("harness/store", "harness/evidence", "harness/claims", "datasets", "tests/fuzz")
+
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_a_damaged_file_is_told_in_one_line(kind: Kind, tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ def test_there_are_twelve_arguments_each_with_its_threads() -> None:
         assert any("#" in each.document or "PyPI" in each.document for each in claim.source), claim.id
 
 
+@pytest.mark.covers("claims/public", "harness/calls", "harness/machine", "harness/measure", "harness/worker")
 @pytest.mark.long
 def test_both_sides_of_every_argument_give_the_same_answers(run_pytest: Callable[..., Said], tmp_path: Path) -> None:
     said = run_pytest("--benchmark", "--benchmark-disable", f"--claims-dir={FOLDER}", f"--run-dir={tmp_path / 'run'}")

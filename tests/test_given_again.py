@@ -24,7 +24,7 @@ from tests.runs import Quiet
 from tests.test_resume import measured
 from tests.test_revisions import git
 
-pytestmark = pytest.mark.usefixtures("warm", "few_causes")
+pytestmark = pytest.mark.usefixtures("warm", "short_sessions")
 
 MODEL = """\
 from llama_workbench import variants

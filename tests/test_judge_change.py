@@ -12,7 +12,7 @@ import pytest
 from llama_workbench.commands.app import main
 from tests.test_revisions import git
 
-pytestmark = pytest.mark.usefixtures("warm", "few_causes")
+pytestmark = pytest.mark.usefixtures("warm", "short_sessions")
 
 BEFORE = """\
 def words(text):

@@ -25,7 +25,7 @@ from tests.runs import Quiet
 
 pytest.importorskip("memray", reason="[profile] is not installed")
 
-pytestmark = pytest.mark.usefixtures("few_causes")
+pytestmark = pytest.mark.usefixtures("short_sessions")
 
 SIZE = 8_000_000
 

@@ -80,6 +80,7 @@ def end(run: kills.Begun, signals: list[signal.Signals], capsys: pytest.CaptureF
     return kept
 
 
+@pytest.mark.covers("harness/machine", "harness/measure", "harness/plugin", "harness/session", "harness/worker")
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("stage", "signals"),
@@ -102,6 +103,7 @@ def test_no_signal_at_any_stage_loses_a_round_or_leaves_a_process(tmp_path, caps
         assert (rounds > 0) == (stage == "profiles")
 
 
+@pytest.mark.covers("harness/machine", "harness/measure", "harness/plugin", "harness/session", "harness/worker")
 @pytest.mark.long
 def test_a_second_run_in_one_folder_is_refused_and_ctrl_c_ends_the_first_in_order(tmp_path, capsys):
     with kills.begun(tmp_path, "--budget=600", *kills.ENDLESS) as run:

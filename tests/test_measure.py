@@ -498,6 +498,7 @@ def _children(pid: int) -> list[int]:
     return [int(word) for word in found.stdout.split()]
 
 
+@pytest.mark.covers("harness/machine", "harness/measure", "harness/plugin", "harness/session", "harness/worker")
 def test_kill_minus_nine_keeps_every_finished_round_and_leaves_no_orphan(tmp_path):
     run_dir = tmp_path / "run"
     with subprocess.Popen(_command(run_dir, "--budget=60"), cwd=ROOT, stdout=subprocess.DEVNULL) as process:

@@ -145,6 +145,7 @@ CELLS = (
 )
 
 
+@pytest.mark.covers("harness/calls", "harness/session", "llama_workbench")
 @pytest.mark.long
 def test_cells_of_a_jupyter_kernel_are_compared(tmp_path: Path) -> None:
     manager, client = start_new_kernel(kernel_name="python3", cwd=str(tmp_path))

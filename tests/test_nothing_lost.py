@@ -20,7 +20,7 @@ from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.variants import FUNCTION_YARDSTICK
 from tests.runs import Quiet
 
-pytestmark = pytest.mark.usefixtures("few_causes")
+pytestmark = pytest.mark.usefixtures("short_sessions")
 
 SIDES = """
 import os

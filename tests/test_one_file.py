@@ -55,6 +55,7 @@ def traced(build: Callable[..., Any], config: Any, weights: Any) -> list[Any]:
         return list(trace(call).ops)
 
 
+@pytest.mark.covers("variants", "harness/worker")
 @pytest.mark.long
 @pytest.mark.parametrize("name", OURS)
 def test_a_copy_does_what_the_preset_does(tmp_path: Path, name: str, turn: WorldTurn) -> None:
@@ -72,6 +73,7 @@ def test_a_copy_does_what_the_preset_does(tmp_path: Path, name: str, turn: World
         assert traced(copy, config, weights) == traced(preset, config, weights)
 
 
+@pytest.mark.covers("variants", "harness/worker")
 @pytest.mark.long
 @pytest.mark.parametrize("name", COPIED)
 def test_a_copy_has_no_traps(name: str) -> None:

@@ -26,6 +26,15 @@ from packaging.requirements import Requirement
 import llama_workbench
 from tests.test_light_core import without_extras
 
+pytestmark = pytest.mark.covers(
+    "hatch_build.py",
+    "llama_workbench",
+    "harness/machine",
+    "harness/plugin",
+    "harness/session",
+    "harness/worker/main.py",
+)
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 OURS = ("variants", "harness", "dashboard", "claims", "datasets")
 

@@ -19,6 +19,10 @@ from llama_workbench.harness.spec.exits import SessionExit, VerbExit
 from tests.runs import code_by_intervals
 from tests.test_revisions import git
 
+pytestmark = pytest.mark.covers(
+    "harness/machine", "harness/plan", "harness/plugin", "harness/report", "harness/session", "llama_workbench"
+)
+
 WAYS = """\
 def once(numbers):
     return sorted(numbers)

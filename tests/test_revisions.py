@@ -16,7 +16,7 @@ from llama_workbench.harness.session.revisions import NotSlower, Step, bisect
 from llama_workbench.harness.session.versus import Disagreement
 from llama_workbench.harness.spec.exits import VerbExit
 
-pytestmark = pytest.mark.usefixtures("warm", "few_causes")
+pytestmark = pytest.mark.usefixtures("warm", "short_sessions")
 
 COMMITS = 7
 SLOW = 4

@@ -72,7 +72,7 @@ texts.flops = 1e8
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("warm", "few_causes")
+@pytest.mark.usefixtures("warm", "short_sessions")
 def test_a_function_with_flops_is_refused(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
     Path("bench.py").write_text(BENCH, encoding="utf-8")
     answer = judged(capsys, 7, REMEMBERS, "--budget", "4")

@@ -105,6 +105,7 @@ def test_nothing_outside_a_slice_names_it(name: str, whole_tree: Path, tmp_path:
         assert {*left} == {*all_names} - own
 
 
+@pytest.mark.covers("harness/slices", "harness/plugin", "dashboard", "llama_workbench")
 @pytest.mark.long
 def test_without_all_of_them_a_comparison_is_measured_and_shown_and_every_page_opens(tmp_path: Path) -> None:
     tree = tree_without(tmp_path / "tree", SLICES)

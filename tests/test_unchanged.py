@@ -1,0 +1,88 @@
+"""Tests of whole systems are left out where they passed with the same files, and only there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests import unchanged
+
+TESTS = """
+import pathlib
+import pytest
+
+HERE = pathlib.Path(__file__).parents[1]
+
+pytestmark = pytest.mark.covers("part")
+
+if False:
+    from tests import help_of
+
+
+@pytest.fixture
+def ends():
+    yield
+    assert not (HERE / "fails_at_its_end").exists()
+
+
+def test_it(ends):
+    assert not (HERE / "fails").exists()
+"""
+
+Session = Callable[..., str]
+
+
+@pytest.fixture
+def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Session:
+    """The last line of a session of pytest with our conftest, on a repository with one such test."""
+    for name in ("part/of.py", "tests/help_of.py", "other/of.py", "environment.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    test = tmp_path / "tests" / f"test_in_{tmp_path.name}.py"  # all are modules of this process
+    test.write_text(TESTS)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = covers: files\nfilterwarnings = ignore\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(unchanged, "ROOT", tmp_path)
+    monkeypatch.setattr(unchanged, "ALWAYS", ("environment.txt",))
+
+    def said(*words: str) -> str:
+        unchanged._digest.cache_clear()
+        capsys.readouterr()
+        pytest.main(["-q", "-p", "conftest", "--rootdir", str(tmp_path), str(test), *words])
+        return capsys.readouterr().out.splitlines()[-1]
+
+    return said
+
+
+def test_it_is_left_out_until_a_file_changes(session: Session) -> None:
+    assert session("--skip-unchanged").startswith("1 passed"), "nobody knows that it passed"
+    assert session("--skip-unchanged").startswith("1 skipped") and session().startswith("1 passed")
+    [test] = Path("tests").glob("test_in_*.py")
+    for name in ("part/of.py", "tests/help_of.py", test, "environment.txt"):
+        Path(name).write_text(Path(name).read_text() + "\n")
+        assert session("--skip-unchanged").startswith("1 passed"), name
+    Path("part/new.py").touch()
+    assert session("--skip-unchanged").startswith("1 passed"), "a file that was not there"
+    Path("other/of.py").write_text("of no concern")
+    assert session("--skip-unchanged").startswith("1 skipped")
+
+
+@pytest.mark.parametrize(("name", "told"), [("fails", "1 failed"), ("fails_at_its_end", "1 passed, 1 error")])
+def test_what_failed_runs_again(session: Session, name: str, told: str) -> None:
+    assert session().startswith("1 passed")
+    Path(name).touch()
+    assert session().startswith(told)
+    assert session("--skip-unchanged").startswith(told), "its last run did not pass"
+
+
+def test_each_of_ours_names_files_that_there_are() -> None:
+    root = Path(__file__).parent
+    marked = [path for path in root.glob("test_*.py") if "mark.covers(" in path.read_text(encoding="utf-8")]
+    assert len(marked) > 10
+    helpers = {path.name for path in unchanged.helpers(root / "test_fuzz.py")}
+    assert helpers == {"test_fuzz.py", "__init__.py"}
+    assert {"runs.py", "dashboard_runs.py"} <= {
+        path.name for path in unchanged.helpers(root / "test_dashboard_browser.py")
+    }
