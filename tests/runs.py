@@ -366,16 +366,19 @@ class Quiet:
     """Progress that is only remembered."""
 
     def __init__(self) -> None:
+        self.phases: list[str] = []
         self.notes: list[str] = []
+        self.steps: list[tuple[str, float]] = []
 
     def phase(self, text: str) -> None:
-        pass
+        self.phases.append(text)
 
     def note(self, text: str) -> None:
         self.notes.append(text)
 
     def step(self, text: str, done: float, seconds_left: float) -> None:
-        assert 0 <= done <= 1
+        assert 0 <= done <= 1 and not seconds_left < 0
+        self.steps.append((text, done))
 
 
 def code_by_intervals(run: Path) -> int:

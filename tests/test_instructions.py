@@ -63,6 +63,7 @@ from llama_workbench.harness.store.parquet import COLUMNS, no_rows
 from llama_workbench.harness.store.schema import manifest_of
 from llama_workbench.harness.store.verdict_schema import Verdict
 from llama_workbench.variants import FUNCTION_YARDSTICK
+from tests.runs import Quiet
 
 OUTSIDE = ROOT / "tests" / "outside_variants.py"
 PREFILL = "prefill-tiny-t16"
@@ -317,23 +318,6 @@ def test_the_headline_claims_are_counted_too() -> None:
 # -- the pass --------------------------------------------------------------------------------------------------------
 
 
-class Told:
-    """Progress that is only remembered."""
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-        self.steps: list[tuple[str, float, float]] = []
-
-    def phase(self, text: str) -> None: ...
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-    def step(self, text: str, done: float, seconds_left: float) -> None:
-        assert 0 <= done <= 1 and seconds_left >= 0
-        self.steps.append((text, done, seconds_left))
-
-
 def a_context(tmp_path: Path, *names: str, workload: str = PREFILL) -> PassContext:
     """What the pass works with, of a run whose gates were not made."""
     request = Request(compare=("team006_before", "fast"), workloads=(workload,))
@@ -348,10 +332,10 @@ def a_context(tmp_path: Path, *names: str, workload: str = PREFILL) -> PassConte
             cache=tmp_path,
             logs=tmp_path,
             seed=0,
-            progress=Told(),
+            progress=Quiet(),
         ),
     )
-    return PassContext(measurement, RunFolder.create(tmp_path / "run"), Told(), tmp_path, 0)
+    return PassContext(measurement, RunFolder.create(tmp_path / "run"), Quiet(), tmp_path, 0)
 
 
 def reasons_of(context: PassContext) -> dict[str, str]:
@@ -462,7 +446,7 @@ def test_a_process_that_cannot_begin_leaves_a_reason(tmp_path: Path, monkeypatch
         program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     wanted = Wanted(tmp_path, (workloads.get(PREFILL),), ((PREFILL, "fast"),), {}, 0)
-    [record] = count(wanted, cache=tmp_path, log=tmp_path / "log", step=Told().step)
+    [record] = count(wanted, cache=tmp_path, log=tmp_path / "log", step=Quiet().step)
     assert record["instructions"] is None and record["reason"].startswith("the process that counts")
 
 
@@ -538,7 +522,7 @@ def test_a_real_count_repeats_and_an_identical_copy_has_the_same(
     called, functions = of_functions(tmp_path)
     pairs = (*((PREFILL, name) for name in names), *((called.name, name) for name in functions))
     added = {name: source.parse(f"{OUTSIDE}:{name}", option="x") for name in ("raises", "hangs", "kills")}
-    told = Told()
+    told = Quiet()
     begun = time.monotonic()
     records = count(
         Wanted(
@@ -589,7 +573,7 @@ def test_functions_that_use_no_torch_are_counted_without_it(tmp_path: Path) -> N
     wanted = Wanted(
         None, (called,), pairs, {}, 0, functions, {called.name: (Call(functions["sorts"], payload), 400)}, torch=False
     )
-    once, same, twice, wrong = count(wanted, cache=cache_directory(), log=tmp_path / "log", step=Told().step)
+    once, same, twice, wrong = count(wanted, cache=cache_directory(), log=tmp_path / "log", step=Quiet().step)
     assert once["versions"].keys() == {"python", "valgrind", "numpy"} and once["capability"] is None
     assert once["again"] == pytest.approx(once["instructions"], rel=2e-3)
     assert same["instructions"] == pytest.approx(once["instructions"], rel=2e-3)

@@ -21,7 +21,7 @@ from llama_workbench.harness.report.stored import evidence_of
 from llama_workbench.harness.session.run import Run, plan_run
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
-from tests.runs import Quiet
+from tests.runs import Quiet, short_sessions
 
 pytest.importorskip("memray", reason="[profile] is not installed")
 
@@ -58,7 +58,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
         compare=(f"{folder}/sides.py:again", f"{folder}/sides.py:remembered"), calls=(f"{folder}/sides.py:number",)
     )
     options = Options(budget_seconds=600, run_dir=folder / "results/runs/one")
-    Run(plan_run(request, options), options, Quiet()).measure()
+    with short_sessions():
+        Run(plan_run(request, options), options, Quiet()).measure()
     return folder / "results"
 
 
@@ -124,17 +125,6 @@ def number(seed):
 """
 
 
-class Phases(Quiet):
-    """Keeps the titles of what began."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.phases: list[str] = []
-
-    def phase(self, text: str) -> None:
-        self.phases.append(text)
-
-
 def test_a_slow_first_call_is_not_paid_several_times_under_the_tool(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,7 +132,7 @@ def test_a_slow_first_call_is_not_paid_several_times_under_the_tool(
     (tmp_path / "sides.py").write_text(SLOW)
     monkeypatch.chdir(tmp_path)
     request = Request(compare=("sides.py:soon", "sides.py:late"), calls=("sides.py:number",))
-    options, progress = Options(budget_seconds=1, run_dir=tmp_path / "run"), Phases()
+    options, progress = Options(budget_seconds=1, run_dir=tmp_path / "run"), Quiet()
     Run(plan_run(request, options), options, progress).measure()
     assert "memory: what a call takes and keeps" in progress.phases
     soon, late = (

@@ -25,7 +25,7 @@ from llama_workbench.harness.plan.options import Options, Request
 from llama_workbench.harness.session import run as session
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.stats.samples import LogTimes, differences, log_times_of_rounds, spread
-from tests.runs import Quiet
+from tests.runs import Quiet, short_sessions
 from tests.test_measure import FixedRounds
 
 SIDES = """
@@ -69,7 +69,8 @@ def measured(folder: Path, variant: str, rounds: int, monkeypatch: pytest.Monkey
     monkeypatch.setattr(Schedule, "run", fixed)
     options = Options(run_dir=folder / "run", budget_seconds=600.0)
     request = Request(compare=("sides.py:old", f"sides.py:{variant}"), calls=("sides.py:numbers",))
-    return session.Run(session.plan_run(request, options), options, Quiet()).measure()
+    with short_sessions():
+        return session.Run(session.plan_run(request, options), options, Quiet()).measure()
 
 
 def test_each_life_draws_its_hashes_and_gives_one_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

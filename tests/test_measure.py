@@ -39,7 +39,7 @@ from llama_workbench.harness.spec.sides import ARCHITECTURE
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.gate_schema import TraceDifference
 from tests import kills
-from tests.runs import Quiet
+from tests.runs import Quiet, short_sessions
 
 pytestmark = pytest.mark.usefixtures("warm")
 
@@ -78,7 +78,7 @@ def run(tmp_path: Path, request: Request, *, rounds: int, **options: Any) -> tup
     def fixed(self: measure.Schedule, rule: Stopping, keep: Any, *, seconds: float) -> None:
         real(self, FixedRounds(rule, rounds, everyone=True), keep, seconds=seconds)
 
-    with pytest.MonkeyPatch.context() as patch:
+    with short_sessions(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(measure.Schedule, "run", fixed)
         # One round a life, however long the next one takes to begin: a busy machine has as many lives as a free one.
         patch.setattr(Processes, "should_wait", lambda self, group: False)

@@ -18,6 +18,7 @@ from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import Options, Request
 from llama_workbench.harness.report.terminal import console, show, verdict_report
 from llama_workbench.harness.session.run import Run, plan_run
+from tests.runs import Quiet
 
 TOY = '''
 """How many letters a variant's name has."""
@@ -73,19 +74,6 @@ at_most = 4
 """
 
 
-class Silent:
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def phase(self, text: str) -> None:
-        self.lines.append(text)
-
-    def note(self, text: str) -> None:
-        self.lines.append(text)
-
-    def step(self, text: str, done: float, seconds_left: float) -> None: ...
-
-
 class Letters:
     """What stands for a measurement: the toy asks no process."""
 
@@ -115,10 +103,10 @@ def test_a_new_metric_is_one_new_file(toy: Path, tmp_path: Path) -> None:
     plan = plan_run(Request(), options)
     [experiment] = plan.experiments
     assert (experiment.workload.name, experiment.variants, experiment.targets) == ("prefill-tiny-t16", ("fast",), ())
-    progress = Silent()
+    progress = Quiet()
     run = Run(plan, options, progress)
     run._make_passes(Letters())  # type: ignore[arg-type]
-    assert progress.lines == ["toy: the letters of names"]
+    assert (progress.phases, progress.notes) == (["toy: the letters of names"], [])
     result = run._finish("complete")
     run.lock.close()
     [verdict] = result.folder.records("verdicts.json")

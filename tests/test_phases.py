@@ -39,6 +39,7 @@ from llama_workbench.harness.worker.gates.small import small_weights
 from llama_workbench.harness.worker.model_gating import ComponentsKind
 from llama_workbench.harness.worker.state import Bench, Worker, WorkerError
 from llama_workbench.variants.phase_map import PHASES, VIEWS
+from tests.runs import Quiet
 from tests.tables import table_of
 
 pytestmark = pytest.mark.usefixtures("warm")
@@ -448,14 +449,6 @@ def test_phases_on_disk(tmp_path):
     assert not len(folder.read_table(PHASES_FILE))
 
 
-class Quiet:
-    def phase(self, text: str) -> None: ...
-
-    def note(self, text: str) -> None: ...
-
-    def step(self, text: str, done: float, seconds_left: float) -> None: ...
-
-
 WORKLOADS = ("prefill-15m-t128", "decode-15m-c64")
 MEASURED = ("team006_before", "single_file_inline", "transformers_sdpa")
 
@@ -512,6 +505,7 @@ def passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, list[tu
     return folder, recorded
 
 
+@pytest.mark.covers("harness/measure", "harness/metrics", "harness/profilers", "harness/worker", "variants")
 @pytest.mark.long
 def test_a_phase_pass_of_ours_the_library_s_and_someone_else_s(passed):
     folder, _ = passed
@@ -536,6 +530,7 @@ def test_a_phase_pass_of_ours_the_library_s_and_someone_else_s(passed):
     assert set(adding["variant"]) == {MEASURED[0]}
 
 
+@pytest.mark.covers("harness/measure", "harness/metrics", "harness/profilers", "harness/worker", "variants")
 @pytest.mark.long
 def test_timed_and_sampled_phases_agree(passed):
     """py-spy knows nothing of the marks: lines of the plain variant, read from outside, give the same shares."""
@@ -548,6 +543,7 @@ def test_timed_and_sampled_phases_agree(passed):
     assert sum(one.value for one in found) == pytest.approx(1.0)
 
 
+@pytest.mark.covers("harness/measure", "harness/metrics", "harness/profilers", "harness/worker", "variants")
 @pytest.mark.long
 def test_native_profiles_show_torch_s_kernels_below_the_same_python_frames(passed):
     _, [(plain, stacks), (entry, native)] = passed

@@ -138,10 +138,11 @@ def rounds_of(manifest: dict[str, Any]) -> int:
 
 
 def quick(command: str) -> str:
-    """The same command with a small budget: how long it takes is not what is asked here. On a busy machine less than
-    this is too small for a percentile."""
-    command, budgets = re.subn(r"(?<= --budget )\d+", "4", command)
-    return command if budgets else f"{command} --budget 4"
+    """The same command with a small budget: how long it takes is not what is asked here. On a busy machine less is too
+    small for a percentile."""
+    budget = 4 if "--statistic" in command or "--continue" in command else 1
+    command, budgets = re.subn(r"(?<= --budget )\d+", f"{budget}", command)
+    return command if budgets else f"{command} --budget {budget}"
 
 
 ELSEWHERE = "--compare new/ways.py:once ways.again=new/ways.py:again --call data/made.py:numbers"

@@ -1,15 +1,18 @@
-"""The pytest face: one real pytest process that measures, and sessions within this one, which start at once."""
+"""The pytest face: sessions within this process, which start at once."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
 
+from conftest import Said
 from llama_workbench import ROOT
 from llama_workbench.harness.plan.options import every_option
 from llama_workbench.harness.profilers import py_spy
@@ -18,7 +21,7 @@ from llama_workbench.harness.slices.doctor import examination as doctor
 from llama_workbench.harness.spec.exits import SessionExit
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
-from tests.runs import code_by_intervals
+from tests.runs import code_by_intervals, short_sessions
 
 pytestmark = pytest.mark.usefixtures("warm")  # for sessions within this process
 
@@ -37,15 +40,20 @@ def pytest_process(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess
 
 
 @pytest.fixture(scope="module")
-def quick(tmp_path_factory):
+def quick(tmp_path_factory, warm):
     """One measured run with everything saved."""
     folder = tmp_path_factory.mktemp("quick")
-    result = pytest_process(
-        "--benchmark", *QUICK, "--budget=60", f"--run-dir={folder / 'run'}",
+    words = [
+        "-p", "no:cacheprovider", "--benchmark", *QUICK, "--budget=60", f"--run-dir={folder / 'run'}",
         f"--benchmark-json={folder / 'out.json'}", f"--benchmark-storage=file://{folder / 'storage'}",
         "--benchmark-save=first",
-    )  # fmt: skip
-    return folder, result
+    ]  # fmt: skip
+    with redirect_stdout(io.StringIO()) as said, short_sessions(), pytest.MonkeyPatch.context() as patch:
+        patch.chdir(ROOT)
+        for name in [name for name in os.environ if name.startswith("PYTEST_XDIST")]:
+            patch.delenv(name)
+        code = int(pytest.main(words))
+    return folder, Said(code, said.getvalue(), "")
 
 
 def test_it_measures_replays_and_judges(quick):

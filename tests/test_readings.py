@@ -34,6 +34,7 @@ from llama_workbench.harness.store.parquet import COLUMNS, no_rows
 from llama_workbench.harness.store.pass_schema import ExactResult
 from llama_workbench.harness.store.schema import manifest_of
 from llama_workbench.harness.store.verdict_schema import Verdict
+from tests.runs import Quiet
 from tests.tables import table_of
 
 CLAIMS = load_claims(ROOT / "claims")
@@ -197,17 +198,11 @@ def test_a_variant_is_counted_with_all_it_imports() -> None:
         count("fast", "words")
 
 
-class Silent:
-    def phase(self, text: str) -> None: ...
-    def note(self, text: str) -> None: ...
-    def step(self, text: str, done: float, seconds_left: float) -> None: ...
-
-
 def checked(tmp_path: Path, *checks: tuple[str, str]) -> list[ExactResult]:
     """What the pass stores of checks of these names, and of these variants."""
     folder = RunFolder.create(tmp_path / "run")
     (folder.path / "log").mkdir()
-    context = PassContext(None, folder, Silent(), tmp_path, 0)  # type: ignore[arg-type]
+    context = PassContext(None, folder, Quiet(), tmp_path, 0)  # type: ignore[arg-type]
     asked = [CheckHypothesis(metric="check", quantity=name, variant=variant) for name, variant in checks]
     check_metric.METRIC.run(asked, context)
     stored = check_metric.METRIC.read(folder)

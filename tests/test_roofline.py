@@ -47,6 +47,7 @@ from llama_workbench.harness.store.parquet import COLUMNS, no_rows
 from llama_workbench.harness.store.schema import manifest_of
 from llama_workbench.harness.store.verdict_schema import Verdict
 from llama_workbench.harness.worker.gates.small import small_weights
+from tests.runs import Quiet
 
 pytestmark = pytest.mark.usefixtures("warm")
 
@@ -285,30 +286,13 @@ def test_how_it_is_written_and_planned() -> None:
 # -- the pass --------------------------------------------------------------------------------------------------------
 
 
-class Told:
-    """Progress that is only remembered."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def phase(self, text: str) -> None:
-        self.lines.append(text)
-
-    def note(self, text: str) -> None:
-        self.lines.append(text)
-
-    def step(self, text: str, done: float, seconds_left: float) -> None:
-        assert 0 <= done <= 1
-        self.lines.append(text)
-
-
-def a_run(tmp_path: Path) -> tuple[session.Run, Told]:
+def a_run(tmp_path: Path) -> tuple[session.Run, Quiet]:
     claims = tmp_path / "claims"
     claims.mkdir()
     (claims / "near.toml").write_text(CLAIM)
     options = Options(run_dir=tmp_path / "run", claims_folder=claims, budget_seconds=5.0)
     plan = session.plan_run(Request(added=(f"{OUTSIDE}:tires",)), options)
-    told = Told()
+    told = Quiet()
     return session.Run(plan, options, told), told
 
 
@@ -319,7 +303,7 @@ def test_the_pass_from_claim_to_report(
     monkeypatch.setattr(roofline, "ROOFLINE_SECONDS", 0.1)
     run, told = a_run(tmp_path)
     result = run.measure()
-    assert "roofline prefill-tiny-t16: fast, tires" in told.lines
+    assert "roofline prefill-tiny-t16: fast, tires" in [text for text, _ in told.steps]
     records = RunFolder(result.folder.path).records("roofline.json")
     names = ["prefill-tiny-t16", "decode-tiny-c16"]
     assert [(record["workload"], name) for record in records for name in record["variants"]] == [
@@ -361,12 +345,12 @@ def test_what_has_no_roofline_says_so(tmp_path: Path) -> None:
             cache=tmp_path,
             logs=tmp_path,
             seed=0,
-            progress=Told(),
+            progress=Quiet(),
         ),
     )
     folder = RunFolder.create(tmp_path / "run")
     wanted = Mock(**{"subjects.return_value": [("rope-t8", "fast"), ("decode-tiny-c16", "fast")]})
-    roofline.METRIC.run([wanted], PassContext(measurement, folder, Told(), tmp_path, 0))
+    roofline.METRIC.run([wanted], PassContext(measurement, folder, Quiet(), tmp_path, 0))
     component, absent = folder.records("roofline.json")
     with pytest.raises(ValueError, match="a component has no roofline"):
         reached([component], "rope-t8", "fast", alpha=0.01)
@@ -381,5 +365,5 @@ def test_a_pass_that_fails_leaves_the_run(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(roofline.METRIC, "run", fails)
     run, told = a_run(tmp_path)
     run._make_passes(None)  # type: ignore[arg-type]
-    assert "roofline: nothing found, stopped answering" in told.lines
+    assert "roofline: nothing found, stopped answering" in told.notes
     assert run.folder.records("roofline.json") == []
