@@ -26,14 +26,7 @@ from torch import Tensor
 from llama_workbench import ROOT, variants
 from llama_workbench.cache import CacheError
 from llama_workbench.datasets import geometries
-from llama_workbench.datasets.checkpoints import (
-    Checkpoint,
-    CheckpointError,
-    described,
-    geometry_of,
-    load,
-    synthesize,
-)
+from llama_workbench.datasets.checkpoints import Checkpoint, CheckpointError, described, geometry_of, load, synthesize
 from llama_workbench.datasets.geometries import Geometry
 from llama_workbench.datasets.tokenizer import TokenizerError
 from llama_workbench.harness.examiner import reference as examiner
@@ -335,14 +328,9 @@ def saved(path: Path, *, dtype: torch.dtype = torch.float32, shards: str | None 
 
     torch.manual_seed(0)
     values: dict[str, Any] = {
-        "vocab_size": 300,
-        "hidden_size": 64,
-        "intermediate_size": 128,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "max_position_embeddings": 64,
-    }
+        "vocab_size": 300, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64,
+    }  # fmt: skip
     model: Any = LlamaForCausalLM(LlamaConfig(**values | changes))
     model.to(dtype)
     model.save_pretrained(path, max_shard_size=shards or "5GB")
@@ -439,15 +427,8 @@ def test_heads_of_any_number_and_size_are_computed_by_all(heads: tuple[int, int,
     checkpoint = load(synthesize(changed("tiny", **dict(zip(names, heads, strict=True))), cache=cache), cache=cache)
     tokens = torch.arange(3, 3 + 2 * 24).reshape(2, 24)
     wanted = examiner.logits(checkpoint.config, checkpoint.weights, tokens, first=23)[:, 0]
-    for name in (
-        "transformers_eager",
-        "transformers_static",
-        "yardstick",
-        "team003",
-        "team005_planned",
-        "fast",
-        "gpt_fast",
-    ):
+    names = "transformers_eager transformers_static yardstick team003 team005_planned fast gpt_fast"
+    for name in names.split():
         model = variants.get(name).build(checkpoint.config, checkpoint.weights, max_length=32)
         with torch.inference_mode():
             torch.testing.assert_close(model.forward(tokens, 0), wanted, rtol=0, atol=2e-5, msg=name)
@@ -593,10 +574,7 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
         with_config(num_attention_heads=3, head_dim=None),
         r"num_attention_heads = 3, expected a divisor of",
     ),
-    "uneven kv heads": (
-        with_config(num_key_value_heads=3),
-        r"num_key_value_heads = 3, expected a divisor of num_att",
-    ),
+    "uneven kv heads": (with_config(num_key_value_heads=3), r"num_key_value_heads = 3, expected a divisor of num_att"),
     "odd head_dim": (with_config(head_dim=15), r"head_dim = 15, expected an even number"),
     "wrong model": (with_config(model_type="mistral"), r"model_type = 'mistral', expected 'llama'"),
     "wrong activation": (with_config(hidden_act="gelu"), r"hidden_act = 'gelu', expected 'silu'"),

@@ -210,16 +210,8 @@ def test_compare_exit_codes_and_files(results: Path, tmp_path: Path) -> None:
     assert "same against main: no regression" in done.stdout
 
     markdown, junit = tmp_path / "reports" / "summary.md", tmp_path / "reports" / "junit.xml"
-    arguments: list[str | Path] = [
-        "compare",
-        "results/baselines/main",
-        "results/runs/slow",
-        "--markdown",
-        markdown,
-        "--junit",
-        junit,
-    ]
-    done = command(*arguments, cwd=results)
+    written = ("--markdown", markdown, "--junit", junit)
+    done = command("compare", "results/baselines/main", "results/runs/slow", *written, cwd=results)
     assert (done.returncode, done.stderr) == (1, "")
     assert "slow against main: regression" in markdown.read_text()
     assert ElementTree.fromstring(junit.read_text()).get("failures") == "2"

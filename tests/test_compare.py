@@ -338,10 +338,7 @@ def test_sessions_are_measured_and_the_table_is_read_again(tmp_path: Path, capsy
     rng = np.random.default_rng(3)
     runs = [
         write_run(
-            tmp_path / f"s{number}",
-            seed=number,
-            factors=slower("team005_hybrid", 2 * rng.standard_normal()),
-            **LIVES,
+            tmp_path / f"s{number}", seed=number, factors=slower("team005_hybrid", 2 * rng.standard_normal()), **LIVES
         )
         for number in range(8)
     ]

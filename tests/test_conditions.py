@@ -57,12 +57,7 @@ def test_a_condition_is_read_as_it_was_written(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "slower",
-        "slower:",
-        "slower:x",
-        "slower:-1",
-        "slower:inf",
-        "slower:nan",
+        *(f"slower{rest}" for rest in ("", ":", ":x", ":-1", ":inf", ":nan")),
         "same:1",
         "not-between:1.1",
         "not-between:2:1",

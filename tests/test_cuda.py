@@ -29,8 +29,6 @@ from llama_workbench.harness.claims.reading import load_claims, select
 from llama_workbench.harness.evidence.evidence import QUEUEING, evidence_from_manifest
 from llama_workbench.harness.judge.verdicts import judge_claims
 from llama_workbench.harness.machine.environment import comparable, fingerprint, one_line
-from llama_workbench.harness.measure.measurement import Measurement
-from llama_workbench.harness.measure.participants import Setting
 from llama_workbench.harness.metrics.base import subjects
 from llama_workbench.harness.plan.experiments import Plan, make_plan
 from llama_workbench.harness.plan.options import Options, PlanError, Request
@@ -44,7 +42,7 @@ from llama_workbench.harness.worker.gates.small import SMALL_LENGTH, small_geome
 from llama_workbench.harness.worker.state import Worker
 from llama_workbench.harness.worker.torch_verbs import open_workload
 from llama_workbench.variants import components
-from tests.runs import DEVICE, ENVIRONMENT, write_run
+from tests.runs import DEVICE, ENVIRONMENT, measurement_of, write_run
 from tests.tables import table_of
 
 CLAIMS = load_claims(ROOT / "claims")
@@ -251,19 +249,7 @@ def test_an_engine_is_named_and_left_out_on_cuda(tmp_path: Path) -> None:
     )
     progress = SimpleNamespace(notes=[], step=lambda *_: None)
     progress.note = progress.notes.append
-    found = Measurement.of(
-        plan.experiments,
-        Setting(
-            added=plan.added,
-            device=plan.device,
-            folders={},
-            parameters={},
-            cache=tmp_path,
-            logs=tmp_path,
-            seed=0,
-            progress=progress,
-        ),
-    )
+    found = measurement_of(plan, tmp_path, progress=progress)
     found.processes.groups.clear()
     found.gates.pass_gates()
     reason = "an engine that computes on the CPU; this run measures on cuda"
@@ -294,10 +280,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunFolder, 
     only = ("prefill-15m-t128", "decode-15m-c64")
     slow, fast = {"team005_proposal": 1.2}, {"team005_proposal": 0.5}
     settings = {"only": only, "rounds": 60, "claims": asked, "factors": slow, "judged": False}
-    yield (
-        write_run(folder / "cpu", **settings),
-        write_run(folder / "cuda", device_factors=fast, **settings),
-    )
+    yield (write_run(folder / "cpu", **settings), write_run(folder / "cuda", device_factors=fast, **settings))
 
 
 def test_a_stored_run_is_judged_by_the_device_that_it_names(runs: tuple[RunFolder, RunFolder]) -> None:

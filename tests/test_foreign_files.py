@@ -15,13 +15,7 @@ import pytest
 from gguf import GGUFReader
 
 from llama_workbench.datasets import geometries, workloads
-from llama_workbench.datasets.checkpoints import (
-    CheckpointError,
-    check,
-    described,
-    load,
-    synthesize,
-)
+from llama_workbench.datasets.checkpoints import CheckpointError, check, described, load, synthesize
 from llama_workbench.datasets.files import open_regular
 from llama_workbench.datasets.geometries import DataError
 from llama_workbench.datasets.tokenizer import TokenizerError, text_ids

@@ -17,7 +17,6 @@ import llama_workbench as wb
 from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.measure.measurement import Measurement
-from llama_workbench.harness.measure.participants import Setting
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import Options, PlanError, Request
 from llama_workbench.harness.plugin.benchmarks import exit_of
@@ -34,7 +33,7 @@ from llama_workbench.harness.store.verdict_schema import AD_HOC
 from llama_workbench.harness.worker import gating, rounds
 from llama_workbench.harness.worker.state import Worker
 from llama_workbench.harness.worker.torch_verbs import open_workload
-from tests.runs import Quiet
+from tests.runs import measurement_of
 from tests.test_cli import fails, output
 from tests.verdicts import a_verdict, an_effect
 
@@ -277,11 +276,7 @@ def test_a_side_of_a_comparison_may_be_a_file_that_builds_a_model(mine: Path) ->
 def gated(mine: Path, request: Request) -> tuple[Measurement, Any]:
     """The measurement after its gates, and the first experiment's state."""
     plan = plan_run(request, Options())
-    setting = Setting(
-        added=plan.added, functions=plan.functions.sources, calls=plan.calls(), device="cpu",
-        folders={}, parameters={}, cache=mine, logs=mine, seed=0, progress=Quiet(),
-    )  # fmt: skip
-    measurement = Measurement.of(plan.experiments, setting)
+    measurement = measurement_of(plan, mine)
     with measurement.processes.running():
         measurement.gates.pass_gates()
     return measurement, measurement.participants.books[0]

@@ -112,19 +112,11 @@ def test_what_llama_cpp_looks_for_is_there(cache: Path) -> None:
     reader = GGUFReader(written("tiny-llama3", cache))
     fields = {name: field.contents() for name, field in reader.fields.items()}
     expected = {
-        "general.architecture": "llama",
-        "llama.context_length": 128,
-        "llama.embedding_length": 64,
-        "llama.block_count": 2,
-        "llama.feed_forward_length": 176,
-        "llama.attention.head_count": 4,
-        "llama.attention.head_count_kv": 2,
-        "llama.rope.dimension_count": 16,
-        "llama.rope.freq_base": 500_000.0,
-        "llama.vocab_size": 512,
-        "tokenizer.ggml.model": "gpt2",
-        "tokenizer.ggml.pre": "gpt-2",
-    }
+        "general.architecture": "llama", "llama.context_length": 128, "llama.embedding_length": 64,
+        "llama.block_count": 2, "llama.feed_forward_length": 176, "llama.attention.head_count": 4,
+        "llama.attention.head_count_kv": 2, "llama.rope.dimension_count": 16, "llama.rope.freq_base": 500_000.0,
+        "llama.vocab_size": 512, "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2",
+    }  # fmt: skip
     assert {key: fields.get(key) for key in expected} == expected
     assert fields["llama.attention.layer_norm_rms_epsilon"] == pytest.approx(1e-6)
     names = {tensor.name for tensor in reader.tensors}

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from llama_workbench.harness.measure import gating
-from llama_workbench.harness.measure.measurement import Measurement, ask_for_round
-from llama_workbench.harness.measure.participants import ExperimentState, Setting
+from llama_workbench.harness.measure.measurement import ask_for_round
+from llama_workbench.harness.measure.participants import ExperimentState
 from llama_workbench.harness.plan.options import Options, Request, kept, typed
 from llama_workbench.harness.report.again import command_of
 from llama_workbench.harness.report.side_facts import side_facts_text
@@ -30,7 +30,7 @@ from llama_workbench.harness.worker.devices import Spent
 from llama_workbench.harness.worker.notes import Notes
 from llama_workbench.harness.worker.watch import Watch
 from llama_workbench.variants import FUNCTION_YARDSTICK
-from tests.runs import Quiet
+from tests.runs import measurement_of
 from tests.test_judge_change import judged, repository  # noqa: F401 (a fixture)
 from tests.test_pytest_plugin import pytest_process
 from tests.verdicts import a_verdict, an_effect
@@ -240,11 +240,7 @@ def measured(
 ) -> Iterator[Seen]:  # fmt: skip
     """Gates and some rounds in a real process, which lives within this block. before: called between the two."""
     plan = plan_run(Request(compare=(f"mine.py:{sides[0]}", sides[1]), calls=(f"mine.py:{payload}",)), Options())
-    setting = Setting(
-        added=plan.added, functions=plan.functions.sources, calls=plan.calls(), device="cpu",
-        folders={}, parameters={}, cache=folder, logs=folder, seed=0, progress=Quiet(), **given,
-    )  # fmt: skip
-    measurement = Measurement.of(plan.experiments, setting)
+    measurement = measurement_of(plan, folder, **given)
     with measurement.processes.running():
         measurement.gates.pass_gates()
         [book] = measurement.participants.books

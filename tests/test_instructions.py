@@ -31,7 +31,6 @@ from llama_workbench.harness.claims.reading import check_claim, load_claims
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.judge.verdicts import judge_claims
 from llama_workbench.harness.measure.measurement import Measurement
-from llama_workbench.harness.measure.participants import Setting
 from llama_workbench.harness.metrics.base import PassContext
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import Request
@@ -63,7 +62,7 @@ from llama_workbench.harness.store.parquet import COLUMNS, no_rows
 from llama_workbench.harness.store.schema import manifest_of
 from llama_workbench.harness.store.verdict_schema import Verdict
 from llama_workbench.variants import FUNCTION_YARDSTICK
-from tests.runs import Quiet
+from tests.runs import Quiet, measurement_of
 
 OUTSIDE = ROOT / "tests" / "outside_variants.py"
 PREFILL = "prefill-tiny-t16"
@@ -322,19 +321,7 @@ def a_context(tmp_path: Path, *names: str, workload: str = PREFILL) -> PassConte
     """What the pass works with, of a run whose gates were not made."""
     request = Request(compare=("team006_before", "fast"), workloads=(workload,))
     plan = make_plan(request, [])
-    measurement = Measurement.of(
-        plan.experiments,
-        Setting(
-            added={},
-            device="cpu",
-            folders={"tiny": tmp_path, "15m": tmp_path},
-            parameters={},
-            cache=tmp_path,
-            logs=tmp_path,
-            seed=0,
-            progress=Quiet(),
-        ),
-    )
+    measurement = measurement_of(plan, tmp_path, folders={"tiny": tmp_path, "15m": tmp_path})
     return PassContext(measurement, RunFolder.create(tmp_path / "run"), Quiet(), tmp_path, 0)
 
 

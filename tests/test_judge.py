@@ -429,10 +429,7 @@ def test_reasons_against_an_effect_come_before_its_interval() -> None:
     assert (named.verdict, named.said) == ("inconclusive", ("confounded: machine went to sleep",))
     assert effect(clear, region, invalid_share=0.05).verdict == "supported"
     invalid = effect(clear, region, invalid_share=0.06)
-    assert (invalid.verdict, invalid.said[0]) == (
-        "inconclusive",
-        "confounded: 6 % of rounds without a valid time",
-    )
+    assert (invalid.verdict, invalid.said[0]) == ("inconclusive", "confounded: 6 % of rounds without a valid time")
     jump = np.concatenate([normal(0.02, sd=0.001), normal(0.5, sd=0.001)])
     assert effect(jump, region).said[0].startswith("unstable")
     assert not decided(running_interval(jump, ALPHA), region)
@@ -665,22 +662,14 @@ def claim(*workloads: str, id: str = "c", part: str | None = None, **hypothesis:
 
 def test_a_part_that_depends_is_judged_at_alpha_over_its_effects() -> None:
     frame = pd.concat(
-        [
-            samples(noisy(1, old=0.0, new=-0.05), workload="a"),
-            samples(noisy(2, old=0.0, new=0.0), workload="b"),
-        ]
+        [samples(noisy(1, old=0.0, new=-0.05), workload="a"), samples(noisy(2, old=0.0, new=0.0), workload="b")]
     )
     run = manifest(experiment("a", "old", "new"), experiment("b", "old", "new"))
     evidence = evidence_from_manifest(manifest_of(run), table_of(frame))
     one = claim("a", "b", faster_than_percent=1)
     mirrored = claim("b", id="m", variant="old", baseline="new", same_within_percent=1)
     verdict, same = judge_claims([one, mirrored], evidence)
-    assert (verdict.claim, verdict.part, verdict.who, verdict.claimed) == (
-        "c",
-        "",
-        ("TEAM-1",),
-        "more than 1 % faster",
-    )
+    assert (verdict.claim, verdict.part, verdict.who, verdict.claimed) == ("c", "", ("TEAM-1",), "more than 1 % faster")
     assert verdict.verdict == "depends" and verdict.reason == "supported on a; refuted on b"
     assert (verdict.alpha, same.alpha) == (0.005, 0.01)
     assert verdict.together and same.together, "far from the edge at half of alpha, too"

@@ -9,13 +9,7 @@ import pytest
 from scipy import stats
 from statsmodels.stats.meta_analysis import combine_effects
 
-from llama_workbench.harness.stats.means import (
-    TRIMMED,
-    Mean,
-    between_variance,
-    most_between_variance,
-    trimmed_mean,
-)
+from llama_workbench.harness.stats.means import TRIMMED, Mean, between_variance, most_between_variance, trimmed_mean
 
 
 @pytest.mark.parametrize(("first", "second", "spread"), [(12, 12, 1.0), (15, 31, 2.0), (60, 13, 0.3)])

@@ -26,7 +26,7 @@ from llama_workbench.harness.measure import gating
 from llama_workbench.harness.measure import measurement as measure
 from llama_workbench.harness.measure.durations import Tally
 from llama_workbench.harness.measure.groups import Group, Processes
-from llama_workbench.harness.measure.participants import ExperimentState, Setting
+from llama_workbench.harness.measure.participants import ExperimentState
 from llama_workbench.harness.measure.processes import PendingAnswer, WorkerFailed
 from llama_workbench.harness.measure.remaining import Remaining, Stopping
 from llama_workbench.harness.plan.options import Options, Request
@@ -39,7 +39,7 @@ from llama_workbench.harness.spec.sides import ARCHITECTURE
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.gate_schema import TraceDifference
 from tests import kills
-from tests.runs import Quiet, short_sessions
+from tests.runs import Quiet, measurement_of, short_sessions
 
 pytestmark = pytest.mark.usefixtures("warm")
 
@@ -227,11 +227,8 @@ def planned(tmp_path: Path, request: Request, *, real: bool) -> measure.Measurem
     plan = session.plan_run(request, Options(run_dir=tmp_path / "run"))
     names = {one.workload.geometry for one in plan.experiments if one.workload.kind != "component"}
     cache = cache_directory()
-    return measure.Measurement.of(plan.experiments, Setting(
-        added=plan.added, device=plan.device,
-        folders={name: synthesize(geometries.get(name), cache=cache) if real else tmp_path / name for name in names},
-        parameters={}, cache=cache, logs=tmp_path, seed=0, progress=Quiet(),
-    ))  # fmt: skip
+    folders = {name: synthesize(geometries.get(name), cache=cache) if real else tmp_path / name for name in names}
+    return measurement_of(plan, tmp_path, folders=folders, cache=cache)
 
 
 def spied(measurement: measure.Measurement, monkeypatch) -> list[tuple[Any, Group, str, bool]]:
@@ -388,16 +385,8 @@ def test_rounds_that_tell_nothing_end_with_their_time(tmp_path, monkeypatch):
     class Endless(Pretended):
         def ask(self, verb, timeout_seconds, **arguments):
             asked.append(verb)
-            return {
-                "samples": [],
-                "drawn": [],
-                "wrong": {},
-                "changed": {},
-                "leaks": {},
-                "elsewhere": {"gone": "why"},
-                "by_wall": [],
-                "refused": [],
-            }
+            nothing: dict[str, Any] = {key: [] for key in ("samples", "drawn", "by_wall", "refused")}
+            return {**nothing, "wrong": {}, "changed": {}, "leaks": {}, "elsewhere": {"gone": "why"}}
 
     class AsksForMore:
         def add(self, finished):

@@ -18,8 +18,6 @@ from llama_workbench import ROOT, variants
 from llama_workbench.cache import cache_directory
 from llama_workbench.datasets import geometries, workloads
 from llama_workbench.datasets.checkpoints import synthesize
-from llama_workbench.harness.measure.measurement import Measurement
-from llama_workbench.harness.measure.participants import Setting
 from llama_workbench.harness.metrics.base import PassContext
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import Request
@@ -53,7 +51,7 @@ from llama_workbench.variants.memory_policy import (
     served_lengths,
 )
 from llama_workbench.variants.presets import CANDLE, presets
-from tests.runs import Quiet
+from tests.runs import Quiet, measurement_of
 
 pytestmark = pytest.mark.usefixtures("warm")
 
@@ -403,19 +401,8 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[tuple[str, str
         [],
     )
     progress = Quiet()
-    measurement = Measurement.of(
-        plan.experiments,
-        Setting(
-            added=plan.added,
-            device=plan.device,
-            folders={"tiny": synthesize(geometries.get("tiny"), cache=cache_directory())},
-            parameters={},
-            cache=cache_directory(),
-            logs=folder.path,
-            seed=0,
-            progress=progress,
-        ),
-    )
+    folders, cache = {"tiny": synthesize(geometries.get("tiny"), cache=cache_directory())}, cache_directory()
+    measurement = measurement_of(plan, folder.path, folders=folders, cache=cache, progress=progress)
     wanted = [
         (T16, "kills"), (T16, "fast"), ("decode-tiny-c16", "yardstick"), ("prefill-15m-t8", "yardstick"),
         (T16, "team006_after"), (T16, "team006_after"),

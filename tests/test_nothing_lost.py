@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from llama_workbench.harness.measure.measurement import Measurement
-from llama_workbench.harness.measure.participants import Setting
 from llama_workbench.harness.plan.options import Options, Request
 from llama_workbench.harness.profilers import registry
 from llama_workbench.harness.session.run import Run, plan_run
@@ -18,7 +16,7 @@ from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store import remote
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.variants import FUNCTION_YARDSTICK
-from tests.runs import Quiet
+from tests.runs import Quiet, measurement_of
 
 pytestmark = pytest.mark.usefixtures("short_sessions")
 
@@ -63,17 +61,8 @@ def asked(variant: str) -> Request:
     return Request(compare=("early.py:one_by_one", variant), calls=("early.py:letters",))
 
 
-def measurement_of(request: Request, folder: Path) -> Measurement:
-    plan = plan_run(request, Options())
-    setting = Setting(
-        added={}, functions=plan.functions.sources, calls=plan.calls(), device="cpu", folders={}, parameters={},
-        cache=folder, logs=folder, seed=0, progress=Quiet(),
-    )  # fmt: skip
-    return Measurement.of(plan.experiments, setting)
-
-
 def test_what_a_side_left_where_it_failed_is_laid_to_nobody_else(sides: Path) -> None:
-    measurement = measurement_of(asked("early.py:poisons"), sides)
+    measurement = measurement_of(plan_run(asked("early.py:poisons"), Options()), sides)
     with measurement.processes.running():
         measurement.gates.pass_gates()
     [book] = measurement.participants.books
@@ -87,7 +76,7 @@ def test_the_reference_benchmark_is_left_out_of_one_input_and_measured_nowhere_t
     request = Request(
         compare=("early.py:one_by_one", "early.py:counted"), calls=("early.py:letters", "late.py:letters")
     )
-    participants = measurement_of(request, sides).participants
+    participants = measurement_of(plan_run(request, Options()), sides).participants
     first, second = participants.books
     participants.exclude(FUNCTION_YARDSTICK, "closes files that it did not open", first)
     assert FUNCTION_YARDSTICK not in first.remaining().entered()

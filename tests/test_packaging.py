@@ -27,12 +27,7 @@ import llama_workbench
 from tests.test_light_core import without_extras
 
 pytestmark = pytest.mark.covers(
-    "hatch_build.py",
-    "llama_workbench",
-    "harness/machine",
-    "harness/plugin",
-    "harness/session",
-    "harness/worker/main.py",
+    "hatch_build.py", "harness/machine", "harness/plugin", "harness/session", "harness/worker", "llama_workbench"
 )
 
 REPOSITORY = Path(__file__).resolve().parents[1]

@@ -20,8 +20,6 @@ from llama_workbench import ROOT, variants
 from llama_workbench.cache import cache_directory
 from llama_workbench.datasets import geometries, workloads
 from llama_workbench.datasets.checkpoints import synthesize
-from llama_workbench.harness.measure import measurement as measure
-from llama_workbench.harness.measure.participants import Setting
 from llama_workbench.harness.metrics.base import PassContext
 from llama_workbench.harness.metrics.share import phases, shares, worker
 from llama_workbench.harness.metrics.share.marking import MARK, Marker, Name, PhaseError, with_comments
@@ -39,7 +37,7 @@ from llama_workbench.harness.worker.gates.small import small_weights
 from llama_workbench.harness.worker.model_gating import ComponentsKind
 from llama_workbench.harness.worker.state import Bench, Worker, WorkerError
 from llama_workbench.variants.phase_map import PHASES, VIEWS
-from tests.runs import Quiet
+from tests.runs import Quiet, measurement_of
 from tests.tables import table_of
 
 pytestmark = pytest.mark.usefixtures("warm")
@@ -263,15 +261,8 @@ def table(*rounds: dict[str, int], variant: str = "a", plain: int = 100) -> pd.D
 def test_the_denominators_and_the_dispute_s_own_table():
     """Their five lines in their denominator give their percentages; a whole layer gives others."""
     theirs = {"qkv": 65500, "rope": 9200, "scores": 8500, "mask_apply": 1900, "softmax": 11700, "output": 10000}
-    more = {
-        "o_proj": 20000,
-        "mlp": 150000,
-        "norm": 1000,
-        "other": 1200,
-        "cache": 1000,
-        "embedding": 20,
-        "lm_head": 5000,
-    }
+    more = {"o_proj": 20000, "mlp": 150000, "norm": 1000, "other": 1200, "cache": 1000, "embedding": 20}
+    more["lm_head"] = 5000
     frame = table(theirs | more, theirs | more)
 
     def percent(names: str, of: str) -> float:
@@ -473,12 +464,8 @@ def passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, list[tu
     """A phase pass in a real measuring process; and what py-spy recorded of the first variant, plain and native."""
     tmp = tmp_path_factory.mktemp("phases")
     plan = session.plan_run(Request(variants=MEASURED, workloads=WORKLOADS), Options(run_dir=tmp / "run"))
-    measurement = measure.Measurement.of(plan.experiments, Setting(
-        added=plan.added,
-        device=plan.device,
-        folders={"15m": synthesize(geometries.get("15m"), seed=0, cache=cache_directory())},
-        parameters={}, cache=cache_directory(), logs=tmp, seed=0, progress=Quiet(),
-    ))  # fmt: skip
+    folders, cache = {"15m": synthesize(geometries.get("15m"), seed=0, cache=cache_directory())}, cache_directory()
+    measurement = measurement_of(plan, tmp, folders=folders, cache=cache)
     folder = RunFolder.create(tmp / "run")
     wanted = [(workload, name) for workload in WORKLOADS for name in (*measured_on(workload), "team003")]
     with measurement.processes.running(), pytest.MonkeyPatch.context() as patch:

@@ -78,14 +78,8 @@ def judged(*results: ExactResult, samples: pd.DataFrame | None = None, **hypothe
     [
         ({"metric": "count", "quantity": "lines"}, "hypothesis[0].variant is missing, expected a name of letters"),
         ({"metric": "count", "quantity": "lines", "variant": "v"}, "exactly one of range, above, at_most; found none"),
-        (
-            {"metric": "count", "quantity": "lines", "variant": "v", "above": 1, "at_most": 2},
-            "found above and at_most",
-        ),
-        (
-            {"metric": "check", "quantity": "q", "above": 1},
-            "above = 1: unknown key (keys here",
-        ),
+        ({"metric": "count", "quantity": "lines", "variant": "v", "above": 1, "at_most": 2}, "found above and at_most"),
+        ({"metric": "check", "quantity": "q", "above": 1}, "above = 1: unknown key (keys here"),
         ({"metric": "none"}, "hypothesis[0].reason is missing, expected a text of one sentence"),
         (
             {"metric": "share", "variant": "v", "workloads": ["w"], "above": 1},

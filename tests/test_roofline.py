@@ -22,8 +22,6 @@ from llama_workbench.harness.claims.reading import check_claim
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.judge.verdicts import judge_claims
 from llama_workbench.harness.machine.environment import last_level_cache_bytes
-from llama_workbench.harness.measure.measurement import Measurement
-from llama_workbench.harness.measure.participants import Setting
 from llama_workbench.harness.measure.processes import WorkerFailed
 from llama_workbench.harness.metrics.base import PassContext
 from llama_workbench.harness.metrics.roofline import metric as roofline
@@ -47,7 +45,7 @@ from llama_workbench.harness.store.parquet import COLUMNS, no_rows
 from llama_workbench.harness.store.schema import manifest_of
 from llama_workbench.harness.store.verdict_schema import Verdict
 from llama_workbench.harness.worker.gates.small import small_weights
-from tests.runs import Quiet
+from tests.runs import Quiet, measurement_of
 
 pytestmark = pytest.mark.usefixtures("warm")
 
@@ -335,19 +333,7 @@ def test_the_pass_from_claim_to_report(
 def test_what_has_no_roofline_says_so(tmp_path: Path) -> None:
     claim = a_claim(workloads=["rope-t8"], above=1)
     plan = make_plan(Request(), [claim])
-    measurement = Measurement.of(
-        plan.experiments,
-        Setting(
-            added=plan.added,
-            device=plan.device,
-            folders={},
-            parameters={},
-            cache=tmp_path,
-            logs=tmp_path,
-            seed=0,
-            progress=Quiet(),
-        ),
-    )
+    measurement = measurement_of(plan, tmp_path)
     folder = RunFolder.create(tmp_path / "run")
     wanted = Mock(**{"subjects.return_value": [("rope-t8", "fast"), ("decode-tiny-c16", "fast")]})
     roofline.METRIC.run([wanted], PassContext(measurement, folder, Quiet(), tmp_path, 0))

@@ -16,13 +16,7 @@ from llama_workbench.harness.report.sessions import NOT_COMPARABLE
 from tests.test_light_core import run_in, without_extras
 
 pytestmark = pytest.mark.covers(
-    "dashboard",
-    "harness/baselines",
-    "harness/machine",
-    "harness/report",
-    "harness/session",
-    "harness/store",
-    "llama_workbench",
+    "dashboard", "harness/baselines", "harness/report", "harness/session", "harness/store", "llama_workbench"
 )
 
 WAYS = """\
