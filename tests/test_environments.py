@@ -294,6 +294,7 @@ def numbers(seed):
 """
 
 
+@pytest.mark.covers("harness/calls", "harness/machine", "harness/measure", "harness/worker")
 @pytest.mark.parametrize("python", other_pythons(), ids=lambda path: Path(path).name)
 def test_another_python_with_nothing_of_ours(
     project: Path, run_pytest: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, python: str
@@ -337,6 +338,7 @@ def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.covers("harness/calls", "harness/machine", "harness/measure", "harness/worker")
 @pytest.mark.long
 def test_an_environment_is_made_of_what_it_needs(
     project: Path, wheels: Path, compare: Compare, capsys: pytest.CaptureFixture[str]
@@ -373,6 +375,7 @@ slower_than_percent = 20
 """
 
 
+@pytest.mark.covers("harness/calls", "harness/machine", "harness/measure", "harness/worker")
 @pytest.mark.long
 def test_functions_of_a_claim_have_environments_too(
     project: Path, wheels: Path, run_pytest: Callable[..., Said], monkeypatch: pytest.MonkeyPatch

@@ -575,6 +575,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.covers("harness/plugin", "harness/suites")
 def test_two_revisions_of_a_suite_have_a_verdict_by_test_id(project: Path) -> None:
     code, text = command(project, "compare-revisions", "main", ".", "test_mine.py", "--budget", "1", "--json")
     assert code == 1, text
@@ -597,6 +598,7 @@ def test_options_of_functions_are_refused(project: Path) -> None:
         assert code == 2 and f"{words[0]}" in text and "not with a suite of tests: test_mine.py" in text
 
 
+@pytest.mark.covers("harness/plugin", "harness/suites")
 def test_a_session_measures_its_benchmarks_in_processes_saves_a_run_and_passes(project: Path) -> None:
     ours = ("-p", "llama_workbench.harness.plugin.plugin") if "llama_workbench" not in _plugins() else ()
     code, text = command(
