@@ -25,7 +25,7 @@ from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.harness.measure import gating
 from llama_workbench.harness.measure import measurement as measure
 from llama_workbench.harness.measure.durations import Tally
-from llama_workbench.harness.measure.groups import Group, Processes
+from llama_workbench.harness.measure.groups import Group
 from llama_workbench.harness.measure.participants import ExperimentState
 from llama_workbench.harness.measure.processes import PendingAnswer, WorkerFailed
 from llama_workbench.harness.measure.remaining import Remaining, Stopping
@@ -80,8 +80,6 @@ def run(tmp_path: Path, request: Request, *, rounds: int, **options: Any) -> tup
 
     with short_sessions(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(measure.Schedule, "run", fixed)
-        # One round a life, however long the next one takes to begin: a busy machine has as many lives as a free one.
-        patch.setattr(Processes, "should_wait", lambda self, group: False)
         return session.Run(plan, settings, progress).measure(), progress.notes
 
 
