@@ -23,9 +23,10 @@ bench: $(INSTALLED) ## measure the claims and print the verdicts
 bench-all: $(INSTALLED) ## the same for the full claim suite, with the slow claims (80 minutes)
 	$(BIN)/pytest --benchmark --all $(ARGS)
 
-# In the order in which they are collected, where long ones come first: by default files with few tests come last.
+# In the order in which they are collected, where long ones come first: by default files with few tests come last. Three
+# processes for two cores: some tests wait, but each process imports for twenty seconds what the tests do.
 test: $(INSTALLED) ## run the tests; those of whole systems where what they cover has changed (in CI: all)
-	$(BIN)/pytest --numprocesses=4 --dist=loadfile --no-loadscope-reorder $(if $(CI),,--skip-unchanged) $(ARGS)
+	$(BIN)/pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder $(if $(CI),,--skip-unchanged) $(ARGS)
 
 versus: $(INSTALLED) ## how often other tools, and this one, are wrong (ARGS: how many trials; continues where it stopped)
 	$(BIN)/python -m studies.versus_trials $(ARGS)

@@ -45,7 +45,7 @@ def mine(numbers):
 """
 
 
-@pytest.mark.covers(".github", "harness/baselines", "harness/metrics", "llama_workbench")
+@pytest.mark.covers(".github", "harness/baselines", "harness/slices/instructions", "llama_workbench")
 @pytest.mark.long
 @pytest.mark.skipif(not shutil.which("valgrind"), reason=NOT_INSTALLED)
 def test_five_percent_more_work_is_caught_and_unchanged_code_passes(tmp_path: Path) -> None:

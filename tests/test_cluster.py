@@ -22,7 +22,7 @@ from tests import kills
 from tests.local_cluster import LocalCluster, another_version, measuring, on_one_core, raylet_of, until
 from tests.runs import code_by_intervals
 
-pytestmark = pytest.mark.covers("harness/fleet", "harness/plugin", "harness/session")
+pytestmark = pytest.mark.covers("harness/plugin", "harness/session", "harness/slices/fleet")
 
 PYTEST = Path(sys.executable).with_name("pytest")
 

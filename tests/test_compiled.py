@@ -30,7 +30,7 @@ from llama_workbench.harness.worker.state import Worker
 from llama_workbench.harness.worker.torch_verbs import open_workload
 from llama_workbench.variants import compiling
 
-pytestmark = pytest.mark.covers("variants", "harness/metrics", "harness/worker")
+pytestmark = pytest.mark.covers("variants", "harness/slices/memory", "harness/worker")
 
 needs_compiler = pytest.mark.skipif(compiling.missing() is not None, reason=f"torch.compile {compiling.missing()}")
 

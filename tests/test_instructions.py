@@ -466,7 +466,7 @@ def alive(mark: str) -> list[str]:
 NEEDS_VALGRIND = pytest.mark.skipif(not shutil.which("valgrind"), reason=NOT_INSTALLED)
 
 
-@pytest.mark.covers("harness/calls", "harness/metrics", "harness/worker")
+@pytest.mark.covers("harness/calls", "harness/slices/instructions", "harness/worker")
 @NEEDS_VALGRIND
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_is_left_of_a_count_that_is_ended(tmp_path: Path, by: signal.Signals) -> None:
@@ -495,7 +495,7 @@ def of_functions(folder: Path) -> tuple[Workload, dict[str, source.Source]]:
     return work, {name: source.parse(f"{folder}/mine.py:{each}", option="x") for name, each in names.items()}
 
 
-@pytest.mark.covers("harness/calls", "harness/metrics", "harness/worker")
+@pytest.mark.covers("harness/calls", "harness/slices/instructions", "harness/worker")
 @pytest.mark.long
 @NEEDS_VALGRIND
 def test_a_real_count_repeats_and_an_identical_copy_has_the_same(
@@ -551,7 +551,7 @@ def test_a_real_count_repeats_and_an_identical_copy_has_the_same(
     assert told.steps[-1][1] == 1 and not alive(f"{tmp_path}/workbench-count-")
 
 
-@pytest.mark.covers("harness/calls", "harness/metrics", "harness/worker")
+@pytest.mark.covers("harness/calls", "harness/slices/instructions", "harness/worker")
 @NEEDS_VALGRIND
 def test_functions_that_use_no_torch_are_counted_without_it(tmp_path: Path) -> None:
     called, functions = of_functions(tmp_path)

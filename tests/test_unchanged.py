@@ -31,11 +31,9 @@ def test_it(ends):
     assert not (HERE / "fails").exists()
 """
 
-Session = Callable[..., str]
-
 
 @pytest.fixture
-def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Session:
+def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """The last line of a session of pytest with our conftest, on a repository with one such test."""
     for name in ("part/of.py", "tests/help_of.py", "other/of.py", "environment.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -56,7 +54,7 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     return said
 
 
-def test_it_is_left_out_until_a_file_changes(session: Session) -> None:
+def test_it_is_left_out_until_a_file_changes(session: Callable[..., str]) -> None:
     assert session("--skip-unchanged").startswith("1 passed"), "nobody knows that it passed"
     assert session("--skip-unchanged").startswith("1 skipped") and session().startswith("1 passed")
     [test] = Path("tests").glob("test_in_*.py")
@@ -70,7 +68,7 @@ def test_it_is_left_out_until_a_file_changes(session: Session) -> None:
 
 
 @pytest.mark.parametrize(("name", "told"), [("fails", "1 failed"), ("fails_at_its_end", "1 passed, 1 error")])
-def test_what_failed_runs_again(session: Session, name: str, told: str) -> None:
+def test_what_failed_runs_again(session: Callable[..., str], name: str, told: str) -> None:
     assert session().startswith("1 passed")
     Path(name).touch()
     assert session().startswith(told)

@@ -20,10 +20,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 ALWAYS = ("conftest.py", "constraints.txt", "pyproject.toml")
 
-BEFORE = pytest.StashKey[str]()
-"""The digest as it was when the test began: files may be edited meanwhile."""
-
-PASSED = pytest.StashKey[bool]()
+BEFORE, PASSED = pytest.StashKey[str](), pytest.StashKey[bool]()
+"""The digest as it was when the test began: files may be edited meanwhile. And whether its call passed."""
 
 
 def leave_out(item: pytest.Item) -> None:
