@@ -69,7 +69,8 @@ class Workload(BaseModel):
     shorter). `decode`: one token at a time, the first after `context` earlier ones. `generate`: a prompt of `tokens`,
     then `new_tokens` greedy ones; one call is one whole generation. `component`: one part of a layer at the geometry's
     width, without a checkpoint, for one sequence in float32. `call`: any function, with the arguments that the function
-    `payload` makes (FILE:FUNCTION; the same for `check`, which compares two answers); the sizes of models mean nothing.
+    `payload` makes (FILE:FUNCTION; the same for `check`, which compares two answers), from a `size` where it has one;
+    the sizes of models mean nothing.
     With a `statistic` each call is timed by itself, and this percentile of the times is compared instead of the median.
     `calm`: its processes keep freed memory for reuse, and collect no garbage while a call is timed; a `call` may be
     measured as Python and the system have it instead.
@@ -100,6 +101,7 @@ class Workload(BaseModel):
     prompts: Literal["fresh", "repeated"] = "fresh"
     component: Text | None = None
     payload: Text | None = None
+    size: Count | None = None
     check: Text | None = None
     statistic: Statistic | None = None
     calm: bool = True
@@ -130,6 +132,7 @@ class Workload(BaseModel):
         rules = (  # what may not be, the key to blame, what was expected
             (call and self.payload is None, "payload", f"FILE:FUNCTION, {because}"),
             (not call and self.payload is not None, "payload", f"none, {because}"),
+            (not call and self.size is not None, "size", f"none, {because}"),
             (not call and self.check is not None, "check", f"none, {because}"),
             (not call and self.statistic is not None, "statistic", f"none, {because}"),
             (not call and not self.calm, "calm", f"none, {because}"),

@@ -42,6 +42,7 @@ ORDER = (
     "harness.baselines",
     "harness.session",
     "harness.suites",
+    "harness.slices",
     "harness.plugin",
     "harness",
     "dashboard",

@@ -124,7 +124,7 @@ class Called:
                 world.enter()
 
             enter()
-            payload = Payload(world.function(call.payload), draw)
+            payload = Payload(world.function(call.payload), draw, call.payload.size)
             around = () if source.command else payload.around()
             made = maker(source, world.function(source, call.commands), *around)
             return Function(made, payload, enter, source.name if source.command else source.shown, any(around))

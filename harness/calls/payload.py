@@ -37,11 +37,13 @@ class Payload:
     called, so that one without a parameter gives other values each time, too. A tuple is spread: one argument each.
 
     generators: those of GENERATORS that are seeded: all of them, until `used` was asked which ones it draws from.
-    copies: whether a copy is given of what the function hands out, because calls change it.
+    copies: whether a copy is given of what the function hands out, because calls change it. size: what the function is
+    given beside the seed; 0: nothing.
     """
 
-    def __init__(self, function: Callable[..., Any], draw: str) -> None:
+    def __init__(self, function: Callable[..., Any], draw: str, size: int = 0) -> None:
         self._function = function
+        self._sizes = (size,) if size else ()
         self._draw = draw
         self._takes_seed = _takes_one(function)
         self.generators = tuple(GENERATORS)
@@ -67,8 +69,10 @@ class Payload:
         return _states(tuple(GENERATORS))
 
     def work(self) -> dict[str, float]:
-        """What a call must do at least, as far as the function has attributes that say so. Raises ValueError."""
-        amounts = {what: getattr(self._function, what, 0) for what in ("flops", "bytes")}
+        """What a call must do at least, as far as the function has attributes that say so: numbers, or functions of
+        the size. Raises ValueError."""
+        amounts = {what: getattr(self._function, what, 0) for what in ("flops", "bytes", "items")}
+        amounts = {what: amount(*self._sizes) if callable(amount) else amount for what, amount in amounts.items()}
         for what, amount in amounts.items():
             if not isinstance(amount, Real) or not 0 <= float(amount) < float("inf"):
                 raise ValueError(f"{what} = {amount!r}: expected a number, 0 or more")
@@ -106,7 +110,7 @@ class Payload:
         return [*others, self.arguments(first + count - 1)]
 
     def _made(self, seed: int) -> Arguments:
-        given = self._function(seed) if self._takes_seed else self._function()
+        given = self._function(*(seed,) * self._takes_seed, *self._sizes)
         given = copied(given) if self.copies else given
         return given if type(given) is tuple else (given,)
 

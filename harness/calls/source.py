@@ -43,6 +43,7 @@ class Source:
     given: str = ""  # the command as the user wrote it
     variables: Mapping[str, str] = field(default_factory=dict, hash=False)  # of its environment, that are its own
     options: str = ""  # of its interpreter, that are its own, as in a shell
+    size: int = 0  # of an input generator: that of its inputs, which it is given; 0: it is given none
 
     @property
     def is_file(self) -> bool:

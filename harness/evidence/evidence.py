@@ -49,7 +49,8 @@ class Evidence:
 
     measured: workload → participants, controls and excluded ones included. clocks: which clock counts for whom.
     trace_difference: (workload, {baseline, variant}) → "" where the op traces agree, else how they differ; no entry
-    where they were not compared. sizes: tokens of each workload (of a decode: its context); new_tokens: that it
+    where they were not compared. sizes: tokens of each workload (of a decode: its context); input_sizes: of
+    what functions are called with, where --sizes asked for several; new_tokens: that it
     generates; widths and layers: of its model. passes: name of a metric → what its pass left, as the metric
     reads it. queued: (workload, variant) → operations of its longest sample that compute, from its op trace.
     wall_seconds: workload → seconds of the clock that its rounds took, with all that they needed. first_seconds:
@@ -74,6 +75,7 @@ class Evidence:
     design: Design = field(default_factory=Design)
     seed: int = 0
     sizes: Mapping[str, float] = field(default_factory=dict)
+    input_sizes: Mapping[str, int] = field(default_factory=dict)
     new_tokens: Mapping[str, int] = field(default_factory=dict)
     widths: Mapping[str, int] = field(default_factory=dict)
     layers: Mapping[str, int] = field(default_factory=dict)
@@ -230,6 +232,7 @@ def evidence_from_manifest(
         design=Design.of(manifest),
         seed=manifest.seed or 0,
         sizes={name: float(each.context if each.kind == "decode" else each.tokens) for name, each in workloads.items()},
+        input_sizes={name: each.size for name, each in workloads.items() if each.size},
         new_tokens={name: each.new_tokens or 0 for name, each in workloads.items()},
         widths={name: shape.hidden_size for name, shape in shapes.items() if shape.hidden_size},
         layers={name: shape.layers for name, shape in shapes.items() if shape.layers},

@@ -15,7 +15,7 @@ from ..claims.model import Claim
 from ..evidence.evidence import Evidence, compare_sides
 from ..metrics.base import Judged
 from ..metrics.registry import metric_of
-from ..spec.comparison import Comparison
+from ..spec.comparison import Comparison, held_together
 from ..spec.conditions import FAIL_IF, Condition
 from ..spec.hypotheses import Hypothesis
 from ..spec.regions import ANSWERS, MARGIN_PERCENT, SECOND_MARGIN_PERCENT, Range, Region
@@ -44,10 +44,11 @@ def parts_of(
     claims: Sequence[Claim], ad_hoc: Iterable[tuple[str, str]] = (), conditions: Sequence[Condition] = ()
 ) -> list[Part]:
     """Each part of each claim, in order, then each pair (baseline, variant) without a claim, followed by each condition
-    on it."""
+    on it. Where there are no claims, the pairs are one question."""
     parts = [_part_of_claim(claim, hypothesis) for claim in claims for hypothesis in claim.hypothesis]
-    for pair in ad_hoc:
-        parts.append(_pair(*pair))
+    pairs = [*ad_hoc]
+    for pair in pairs:
+        parts.append(_pair(*pair, asked=1 if claims else len(pairs)))
         parts += [_condition(*pair, condition) for condition in conditions]
     return parts
 
@@ -94,12 +95,18 @@ def _on_fewer(hypothesis: Hypothesis) -> str:
 # -- pairs without a claim ---------------------------------------------------------------------------------------------
 
 
-def _pair(baseline: str, variant: str) -> Part:
-    """Faster, slower, or the same within a margin, on every workload that has both sides."""
+def _pair(baseline: str, variant: str, asked: int) -> Part:
+    """Faster, slower, or the same within a margin, on every workload that has both sides. asked: of how many pairs."""
+
+    def pairs(evidence: Evidence) -> list[Comparison]:
+        return ad_hoc_comparisons(evidence.measured, baseline=baseline, variant=variant)
 
     def judge(evidence: Evidence, alpha: float) -> Judged:
-        pairs = ad_hoc_comparisons(evidence.measured, baseline=baseline, variant=variant)
-        return _on_all([_answer(evidence, pair, alpha) for pair in pairs])
+        judged = _on_all([_answer(evidence, pair, alpha) for pair in pairs(evidence)])
+        return replace(judged, answers=1) if at_once([evidence]) > 1 else judged
+
+    def at_once(evidence: Sequence[Evidence]) -> int:
+        return max(held_together(asked, len(pairs(each)), sized=bool(each.input_sizes)) for each in evidence) or 1
 
     title, statement = f"{variant} against {baseline}", f"Is {variant} faster than {baseline}?"
 
@@ -107,7 +114,7 @@ def _pair(baseline: str, variant: str) -> Part:
         answered = ANSWERS[1] if all(map(_is_within, judged.effects)) else NEARLY_SAME
         return _asked(AD_HOC, "", title, statement, answered, judged, alpha)
 
-    return Part(judge, verdict)
+    return Part(judge, verdict, at_once)
 
 
 NEARLY_SAME = Region.same_within_percent(SECOND_MARGIN_PERCENT, only_inside=True)

@@ -22,7 +22,7 @@ from ..calls.source import Source
 from ..claims.model import Claim
 from ..claims.reading import select
 from ..metrics.unmeasurable import UnmeasurableHypothesis
-from ..spec.comparison import Comparison
+from ..spec.comparison import Comparison, held_together, sides_of
 from ..spec.conditions import Condition
 from ..spec.dispute import Dispute
 from ..spec.entered import AA, COPY, EnteredName
@@ -30,7 +30,7 @@ from ..spec.experiments import DECODE_PRECISION, QUESTION_PRECISION, Contrast, E
 from ..spec.hypotheses import Hypothesis
 from ..spec.regions import ANSWERS
 from .functions import Functions, functions_of, variants_in
-from .options import PlanError, Request
+from .options import AGAINST, BEST, PlanError, Request
 from .selection import (
     ad_hoc_pairs,
     added_sources,
@@ -69,6 +69,16 @@ class Plan:
     conditions: tuple[Condition, ...] = ()
     functions: Functions = field(default_factory=Functions)
     dispute: Dispute = field(default_factory=Dispute)
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """What is compared without a claim, the baseline first."""
+        return sides_of(self.ad_hoc)
+
+    @property
+    def is_tabled(self) -> bool:
+        """Whether it compares several sides with one, or at several sizes: that is one table."""
+        return self.mode == "compare" and (len(self.ad_hoc) > 1 or any(each.workload.size for each in self.experiments))
 
     @property
     def threads(self) -> int:
@@ -214,13 +224,19 @@ def _chosen(
     """The claims, the pairs (baseline, variant) without a claim, and the names of the workloads. own: workloads that
     the user brings."""
     if request.compare is not None:
-        baseline, variant = request.compare
-        if baseline == variant:
-            raise PlanError(f"--compare {baseline} {variant}: both sides are the same; an A/A check runs automatically")
-        for name in (baseline, variant):
+        compared = f"--compare {' '.join(request.compare)}"
+        if len({*request.compare}) < len(request.compare):
+            raise PlanError(f"{compared}: both sides are the same; an A/A check runs automatically")
+        for name in request.compare:
             if name not in added and (what := variants.missing(name)):
-                raise PlanError(f"--compare {baseline} {variant}: {name} cannot be built here: {what}")
-        return (), ((baseline, variant),), request.workloads or own or COMPARE_WORKLOADS
+                raise PlanError(f"{compared}: {name} cannot be built here: {what}")
+        baseline = request.compare[0] if request.against in ("", BEST) else request.against
+        if baseline not in request.compare:
+            raise PlanError(f"{AGAINST} {baseline}: expected {BEST} or a side: {', '.join(request.compare)}")
+        pairs = tuple((baseline, name) for name in request.compare if name != baseline)
+        return (), pairs, request.workloads or own or COMPARE_WORKLOADS
+    if request.against:
+        raise PlanError(f"{AGAINST} {request.against}: only with --compare A B")
     chosen = selected(request, claims)
     here = [part for claim in chosen if (part := claim.on(request.device))]
     names = dict.fromkeys(name for claim in here for name in claim.workloads())
@@ -246,13 +262,17 @@ def _targets(
                 target = replace(target, question=True, precision=precision)
             targets[comparison.workload].append(target)
     engines = {name for name in variants.names() if variants.get(name).engine is not None}
+    sized = any(workload.size for workload in workloads.values())
+    # As `judge.parts` does it.
+    together = 1 if plan.claims else held_together(len(plan.ad_hoc), len(workloads), sized=sized)
     for baseline, variant in plan.ad_hoc:
         evidence = "context" if {baseline, variant} & engines else "operations"
         for name, workload in workloads.items():
             if plan.mode == "compare" or workload.has_model:
                 comparison = Comparison(name, variant, baseline)
                 if settle_pairs:
-                    targets[name].append(Target(comparison, ANSWERS, evidence, part=f"{variant} against {baseline}"))
+                    part = f"{variant} against {baseline}"
+                    targets[name].append(Target(comparison, ANSWERS, evidence, part=part, at_once=together))
                 for condition in plan.conditions:
                     part, at_once = f"{condition}: {variant} against {baseline}", condition.at_once(len(workloads))
                     targets[name].append(Target(comparison, (condition.region,), evidence, part=part, at_once=at_once))

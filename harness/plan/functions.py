@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import shlex
 import shutil
@@ -26,7 +27,7 @@ from ..calls.yardstick import WORK
 from ..claims.model import Claim
 from ..machine.places import published
 from ..store.sitting_schema import SideEnvironment
-from .options import CALL, CALM, CHECK, COMPARE, ENV, STATISTIC, PlanError, Request
+from .options import CALL, CALM, CHECK, COMPARE, ENV, SIZES, STATISTIC, PlanError, Request
 from .selection import added_sources
 
 
@@ -91,24 +92,26 @@ def functions_of(request: Request, claims: Sequence[Claim], *, on_paper: bool = 
     settings = _settings(request, any(not _is_command(side, (IMPORT,)) for side in commands))
     if request.own_environment and not (request.calls or commands):
         raise PlanError(f"{request.own_environment}: only with {CALL}: models run in this environment")
-    if request.calls or len(commands) == 2:
+    if request.sizes and not request.calls:
+        raise PlanError(f"{SIZES}: only with {CALL} FILE:FUNCTION, which is called with a seed and a size")
+    if request.calls or (commands and len(commands) == len(request.compare or ())):
         if request.compare is None:
             raise PlanError(f"{CALL} {request.calls[0]}: only with --compare A B")
-        parsed = [_parsed(side, COMPARE, elsewhere) for side in request.compare]
+        parsed = [_parsed(_beside(side, request.calls), COMPARE, elsewhere) for side in request.compare]
         _check_imports(parsed, request)
         sides = _placed(with_own(named_apart(parsed, taken), request.of_sides), request.environments)
         environments = _environments(sides)
         for side in sides:
             check_begins(side)
         sources += sides
-        request = replace(request, compare=(sides[0].name, sides[1].name))
+        request = replace(request, compare=tuple(side.name for side in sides))
         check = request.check and _parsed(request.check, CHECK, elsewhere)
         payloads = [_parsed(text, CALL, elsewhere) for text in request.calls] or [
             A_PYTHON if any(side.module for side in sides) else NOTHING
         ]
-        for payload in named_apart(payloads):
-            name = f"{_slug(payload.name)}{f'-{request.statistic}' if request.statistic else ''}"
-            made_by[name] = (payload, check or None)
+        for payload, size in itertools.product(named_apart(payloads), request.sizes or [0]):
+            name = "-".join(filter(None, (_slug(payload.name), request.statistic, str(size or ""))))
+            made_by[name] = (replace(payload, size=size), check or None)
             workloads[name] = _workload(
                 name,
                 *made_by[name],
@@ -195,6 +198,13 @@ def _settings(request: Request, has_commands: bool) -> CommandSettings:
     return CommandSettings(request.ignore_failure, request.prepare, request.conclude, str(file or ""))
 
 
+def _beside(side: str | Source, calls: Sequence[str | Source]) -> str | Source:
+    """A side as it was given; a bare name is a function of the file, or module, of the input generator."""
+    if isinstance(side, str) and side.isidentifier() and calls and isinstance(calls[0], str):
+        return f"{calls[0].rpartition(':')[0].rpartition('=')[2]}:{side}"
+    return side
+
+
 def _parsed(what: str | Source, option: str, elsewhere: bool = False) -> Source:
     return what if isinstance(what, Source) else parse_at(what, option=option, elsewhere=elsewhere)
 
@@ -261,6 +271,7 @@ def _workload(
         tokens=1,
         threads=threads,
         payload=payload.shown,
+        size=payload.size or None,
         check=check.shown if check else None,
         statistic=statistic,
         calm=calm,
@@ -292,7 +303,7 @@ def variants_in(request: Request) -> Request:
         named.get(parsed[place], parsed[place]).name if place in parsed else side
         for place, side in enumerate(request.compare)
     ]
-    return replace(request, added=(*added.values(), *named.values()), compare=(sides[0], sides[1]))
+    return replace(request, added=(*added.values(), *named.values()), compare=tuple(sides))
 
 
 def _is_name(side: str | Source) -> bool:

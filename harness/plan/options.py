@@ -7,7 +7,7 @@ is sent, and what a run that goes on keeps. Nothing heavy is imported here: each
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ ADD, CALL, CHECK, COMPARE, ENV, SIDE_ENV = "--add-variant", "--call", "--check",
 """Options that bring a user's code, for messages and for commands that go on."""
 
 STATISTIC, CALM = "--statistic", "--calm"
+SIZES, AGAINST, BEST = "--sizes", "--against", "best"
 CHECKPOINT, CLAIMS, LONG = "--checkpoint", "--claims-dir", "--workbench-"  # what long names begin with
 
 DEFAULT_BUDGET_SECONDS, WHOLE_BUDGET_SECONDS = 390.0, 3600.0
@@ -95,6 +96,19 @@ class Option:
 def words(text: str) -> tuple[str, ...]:
     """NAME,NAME"""
     return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    """Sizes of inputs, the smallest first."""
+    sizes = [int(word) for word in words(text) if word.isdecimal()]
+    if len(sizes) < len(words(text)) or not all(sizes):
+        raise ValueError("expected whole numbers above 0, such as 10,100,1000")
+    return tuple(sorted({*sizes}))
+
+
+def more_sides(after: Sequence[str]) -> list[str]:
+    """Of the words behind both sides of `--compare`: further sides. The others are tests."""
+    return [word for word in after if not Path(word.partition("::")[0]).exists()]
 
 
 def placed(text: str) -> tuple[str, str]:
@@ -181,16 +195,25 @@ class Request:
         "add a variant of your own, named after the function that builds it. Also NAME=FILE:FUNCTION, MODULE:FUNCTION, "
         "and @REV behind it; repeatable. Example: --add-variant mine.py:build_mine",
         again="A variant of your own that the run measured; repeatable.", asks=True, repeated=True)
-    compare: tuple[Any, Any] | None = single(COMPARE,  # baseline, variant: a name, FILE:FUNCTION, or a Source
+    compare: tuple[Any, ...] | None = single(COMPARE,  # the baseline, then others: a name, FILE:FUNCTION, or a Source
         "no claim: is B faster or slower than A (the baseline), or the same within 1 %? Each is the name of a variant, "
         "FILE:FUNCTION or MODULE:FUNCTION (with --call, unless it builds a model), cmd:COMMAND (without a shell: "
-        "cmd:sh -c '...' is one) or import:MODULE. Example: --compare old.py:f new.py:f --call bench.py:texts",
+        "cmd:sh -c '...' is one) or import:MODULE; a bare name is a function of the file of --call. More sides may "
+        "follow. Example: --compare old.py:f new.py:f --call bench.py:texts",
         metavar=("A", "B"), typed=tuple[str, str], sent=True, asks=True,
         again="The functions that the run compares: FILE:FUNCTION each.")
     calls: tuple[str | Source, ...] = several(CALL,
         "with --compare: input generator. It is called with a seed and returns the arguments of one call (a tuple: "
         "several arguments); repeatable. Example: --call bench.py:texts",
         again="Input generator that the run used; repeatable.", repeated=True, also="inputs")
+    sizes: tuple[int, ...] = names(SIZES,
+        "with --call: measure at each of these sizes; the input generator is called with a seed and a size. Prints "
+        "which side is best at which size, where that changes, and how times grow. Example: --sizes 10,100,1000,10000",
+        metavar="N,N", read=_sizes, repeated=True)
+    against: str = single(AGAINST,
+        "with --compare: the side that the others are compared with, by its name, or best: at each size the best one "
+        "(default: the first side)",
+        metavar="NAME", default="", repeated=True)
     check: str | Source | None = single(CHECK,
         "with --call, or of commands (their standard output): output check. It takes both results and says whether "
         "they agree, or it takes one and returns the part to compare (default: tensors and arrays within rounding, "

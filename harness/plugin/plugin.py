@@ -26,7 +26,8 @@ import pytest
 
 from llama_workbench.variants.spelling import did_you_mean
 
-from ..plan.options import COMPARE, LONG, Option, Options, Request, Start, every_option, typed
+from ..plan.options import LONG, Option, Options, Request, Start, every_option, more_sides, typed
+from ..slices import tables
 from ..spec.exits import SessionExit
 from ..suites.asv import AsvModules
 from ..suites.others import leave_out
@@ -34,7 +35,7 @@ from .fixture import Comparisons
 from .suite import SuiteSession
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
 
     from ..plan.experiments import Plan
     from ..report.comparison import Screen
@@ -141,8 +142,8 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     try:
         request, options = typed(Request, _line(config)), options_of(config)
-        if request.compare is not None:
-            _refuse_third_side(request.compare, _paths(config))
+        more = more_sides(_paths(config)) if request.compare is not None else []
+        request = replace(request, compare=(*(request.compare or ()), *more) or None)
         earlier, fleet = None, _fleet(config, start, request, options)
         if fleet is not None:
             plan, options = fleet.plan, fleet.options
@@ -159,7 +160,8 @@ def pytest_configure(config: pytest.Config) -> None:
     compared = {name for pair in plan.ad_hoc for name in pair}
     named = {*request.variants, *plan.added, *plan.functions.sources, *(compared if plan.mode == "compare" else ())}
     config.pluginmanager.register(Session(plan, options, named, earlier, fleet))
-    config.args = [str(BENCHMARKS), *_paths(config)]  # this session measures; tests that are not named have their own
+    tests = [path for path in _paths(config) if path not in more]
+    config.args = [str(BENCHMARKS), *tests]  # this session measures; tests that are not named have their own
 
 
 def _fleet(config: pytest.Config, start: Start, request: Request, options: Options) -> Any:
@@ -199,16 +201,6 @@ def options_of(config: pytest.Config) -> Options:
 def _paths(config: pytest.Config) -> list[str]:
     """The tests that the user named."""
     return list(config.args) if config.args_source is pytest.Config.ArgsSource.ARGS else []
-
-
-def _refuse_third_side(sides: tuple[Any, Any], paths: Sequence[str]) -> None:
-    """Raises UsageError where words are left that are no tests: `--compare` has taken two."""
-    third = [path for path in paths if not Path(path.partition("::")[0]).exists()]
-    if third:
-        problem = f"{COMPARE} takes two names, and {', '.join(third)} is a third"
-        raise pytest.UsageError(
-            f"{problem}: compare it with {sides[0]} in another run, or write a claim about all of them"
-        )
 
 
 def _only_tests(config: pytest.Config) -> bool:
@@ -261,13 +253,14 @@ class Session:
         }
         self.result: Result | None = None
         self.screens: list[Screen] = []
+        self.tables: list[RenderableType] = []
 
     def pytest_report_header(self) -> str:
         plan = self.plan
         claims, effects, workloads = len(plan.claims), len(plan.comparisons()), len(plan.experiments)
         what = f"{claims} claim{'s' * (claims != 1)}"
         if plan.mode == "compare":
-            what = "comparing {} with {}".format(*plan.ad_hoc[0])
+            what = f"comparing {plan.sides[0]} with {', '.join(plan.sides[1:])}"
         goes_on = f"going on with {self.earlier.folder.path.name}, " if self.earlier else ""
         return (
             f"workbench: {goes_on}{what}, {effects} effect{'s' * (effects != 1)} on "
@@ -355,8 +348,9 @@ class Session:
 
         others = session.testsfailed > sum(case.fell for case in self.cases.values())
         only_gates = self.options.gates_only
-        self.screens = [] if only_gates else _screens_of(self.result)
-        if self.screens and not any(
+        self.tables = [] if only_gates else tables(self.result.folder)
+        self.screens = [] if only_gates or self.tables else _screens_of(self.result)
+        if (self.screens or self.tables) and not any(
             str(word).startswith("--benchmark-") for word in session.config.invocation_params.args
         ):
             # pytest-benchmark's own: the screen has the times, so there is no second table of them.
@@ -375,7 +369,12 @@ class Session:
 
         out = _console(config)
         terminalreporter.section("workbench")
-        if self.screens:
+        for table in self.tables:
+            show(table, out)
+        if self.tables:
+            for line in excluded_lines(self.result.manifest):
+                terminalreporter.write_line(f"left out: {line}")
+        elif self.screens:
             for screen in self.screens:
                 show(screen_report(screen, out.width), out)
                 for line in settle_lines(screen.verdict, self.result.manifest):
@@ -392,7 +391,7 @@ class Session:
         failed = self.result.failed_conditions()
         for condition in failed:
             terminalreporter.write_line(f"fails: --fail-if {condition}", red=True)
-        for verdict in self.result.verdicts if self.screens else ():
+        for verdict in self.result.verdicts if self.screens or self.tables else ():
             if verdict.is_condition and verdict.part not in map(str, failed):
                 terminalreporter.write_line(f"{unmet(verdict)}: --fail-if {verdict.part}")
         path, here = self.result.folder.path, Path.cwd()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Iterator, Sequence
+from itertools import takewhile
 
 from ..calls.source import is_command
 from ..machine.places import as_typed
-from ..plan.options import CALL, COMPARE, LONG, every_option
+from ..plan.options import CALL, COMPARE, LONG, every_option, more_sides
 from ..store.schema import Manifest
 from ..store.verdict_schema import Verdict
 
@@ -40,12 +41,13 @@ def command_of(verdict: Verdict, manifest: Manifest) -> str:
 
 
 def _functions(command: Sequence[str]) -> tuple[str, ...]:
-    """Both sides as they were typed where they are functions or commands, whose names lead nowhere; else empty."""
+    """All sides as they were typed where they are functions or commands, whose names lead nowhere; else empty."""
     names = [_short(word.partition("=")[0]) for word in command]
     if COMPARE not in names:
         return ()
     place = names.index(COMPARE) + 1
-    sides = tuple(command[place : place + 2])
+    behind = takewhile(lambda word: not word.startswith("-"), command[place + 2 :])
+    sides = (*command[place : place + 2], *more_sides([*behind]))
     return sides if CALL in names or any(map(is_command, sides)) else ()
 
 

@@ -15,6 +15,7 @@ from ..evidence.numbers import budget
 from ..evidence.verdict import ToSettle, clock_seconds
 from ..machine.places import as_typed, with_folders
 from ..plan.options import ADD, CALL, CHECK, CHECKPOINT, CLAIMS, COMPARE, SIDE_ENV, Options
+from ..spec.comparison import sides_of
 from ..store.schema import Manifest
 from ..store.sitting_schema import CommandsRecord
 from ..store.verdict_schema import Verdict
@@ -106,8 +107,8 @@ def compared_again(manifest: Manifest) -> list[str]:
     if manifest.sources is None or not manifest.sources.calls or manifest.mode != "compare" or not manifest.ad_hoc:
         return []
     known = manifest.sources.variants
-    sides = [known[name].given or name for name in manifest.ad_hoc[0] if name in known]
-    payloads = [each.payload.given for each in manifest.sources.calls.values()]
+    sides = [known[name].given or name for name in sides_of(manifest.ad_hoc) if name in known]
+    payloads = dict.fromkeys(each.payload.given for each in manifest.sources.calls.values())  # of several sizes one
     calls = [word for given in payloads if given for word in (CALL, given)]
     checks = dict.fromkeys(each.check.given or "" for each in manifest.sources.calls.values() if each.check)
     commands = next(iter(manifest.sources.calls.values())).commands

@@ -22,6 +22,7 @@ from ..plan.options import ADD, CALL, CHECK, COMPARE, SIDE_ENV, PlanError, Reque
 from ..plan.selection import added_sources
 from ..report.further import brought_models, compared_again
 from ..report.text import environments_text
+from ..spec.comparison import sides_of
 from ..store.errors import RunError
 from ..store.folder import RunFolder
 from ..store.schema import Manifest
@@ -71,9 +72,10 @@ def functions_again(
         raise _lacks(folder, f"its functions {NOT_HERE}", asked)
     threads = max(entry.workload.threads or 1 for entry in known.experiments)
     [(statistic, calm)] = {(entry.workload.statistic, entry.workload.calm) for entry in known.experiments}
-    again = replace(again, threads=threads, statistic=cast(Statistic, statistic), calm=calm)
+    sizes = tuple(sorted({entry.workload.size for entry in known.experiments if entry.workload.size}))
+    again = replace(again, threads=threads, statistic=cast(Statistic, statistic), calm=calm, sizes=sizes)
     request, functions = functions_of(again, [])
-    if request.compare != known.ad_hoc[0] or functions.made_by.keys() != known.sources.calls.keys():
+    if request.compare != sides_of(known.ad_hoc) or functions.made_by.keys() != known.sources.calls.keys():
         raise _lacks(folder, "it measured other functions, or under other names", asked)
     before, now = known.environments, functions.environment_facts
     if before != now:
@@ -100,12 +102,11 @@ def _here(options: Sequence[str]) -> Request:
         return Request()
     if (
         not all(_is_here(source) for sources in by_option.values() for source in sources)
-        or len(by_option.get(COMPARE, ())) != 2
+        or len(by_option.get(COMPARE, ())) < 2
     ):
         return Request()
-    baseline, variant = by_option[COMPARE]
     return Request(
-        compare=(baseline, variant),
+        compare=tuple(by_option[COMPARE]),
         calls=tuple(by_option.get(CALL, ())),
         check=next(iter(by_option.get(CHECK, ())), None),
     )

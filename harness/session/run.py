@@ -87,7 +87,7 @@ class Result:
         for asked in self.verdicts:
             effects = [effect for effect in asked.effects if not by_numbers or effect.verdict != Word.NOT_EVIDENCE]
             if asked.claim == FAIL_IF and (effects or not by_numbers):
-                answers[asked.part] = [effect.verdict for effect in effects]
+                answers.setdefault(asked.part, []).extend(effect.verdict for effect in effects)
         conditions = [each for each in self.manifest.fail_if if str(each) in answers]
         return [condition for condition in conditions if condition.fails(answers[str(condition)])]
 
@@ -259,7 +259,7 @@ class Run:
             self.progress.note(answer_so_far(self._manifest("running"), self.plan.claims, self.folder))
         look_closer(
             measurement, self.folder, self.progress, apart,
-            causes=not self.options.no_causes,
+            causes=not self.options.no_causes and not self.plan.is_tabled,
             of_models=self.plan.mode == "compare" and self.options.profile,
             profiles=self.options.profile,
             native=self.options.profile_native,

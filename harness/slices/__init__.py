@@ -11,6 +11,7 @@
 | a page of the dashboard | `page.py` | `PAGE` (path in the URL, title, icon, help), `show()` | `dashboard/app.py` |
 | a section of a page of the dashboard | `section.py` | `PAGE` (the page, or the view of a page), `show()` | the page |
 | runs of several machines | `machines.py` | `measured_on`, `verdicts_of`, `judge_fleet` | `session.judging` |
+| the screen of a run, in place of others | `screen.py` | `screen(folder)`, for rich, or None; `svg(folder)` | `tables` |
 
 A run's file that a slice writes keeps its form in `store`, where pages of the core show it.
 """
@@ -21,6 +22,12 @@ import pkgutil
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from ..store.folder import RunFolder
 
 
 def faces(name: str) -> list[ModuleType]:
@@ -30,3 +37,8 @@ def faces(name: str) -> list[ModuleType]:
         for slice_ in pkgutil.iter_modules(__path__)
         if any((Path(folder) / slice_.name / f"{name}.py").is_file() for folder in __path__)
     ]
+
+
+def tables(folder: RunFolder) -> list[RenderableType]:
+    """What slices show of a run, where its screens or verdicts would stand."""
+    return [table for face in faces("screen") if (table := face.screen(folder)) is not None]

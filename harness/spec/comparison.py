@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal, NamedTuple, get_args
 
 Metric = Literal["time", "time_to_first_token", "time_per_output_token"]
@@ -21,3 +22,14 @@ class Comparison(NamedTuple):
     def sides(self) -> frozenset[str]:
         """Both variants, whichever is called the baseline."""
         return frozenset((self.variant, self.baseline))
+
+
+def sides_of(pairs: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """All sides of pairs (baseline, variant) with one baseline, which comes first."""
+    return tuple(dict.fromkeys(name for pair in pairs for name in pair))
+
+
+def held_together(pairs: int, workloads: int, *, sized: bool) -> int:
+    """How many intervals share alpha, so that they hold all at once, where so many sides are compared with one: that of
+    each two sides on each workload. Two sides on inputs without a size are asked about one by one."""
+    return pairs * (pairs + 1) // 2 * workloads if pairs > 1 or sized else 1

@@ -56,6 +56,7 @@ class SideFacts(Shape):
     ] = None
     is_import: Annotated[StrictBool, says("whether it is an import, in a Python that had begun before")] = False
     is_apart: Annotated[StrictBool, says("whether only a part of each of its calls counts")] = False
+    work: Annotated[dict[Text, Amount], says("what a call does by its input generator: items, bytes, flops")] = {}
     collections_per_call: Annotated[Amount | None, says("collections of garbage in a call, of all generations")] = None
     collection_share: Annotated[Amount | None, says("of a call's time, what they take")] = None
     fault_ns: Annotated[Amount | None, says("what a page fault takes there, nanoseconds")] = None

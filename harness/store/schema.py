@@ -75,6 +75,7 @@ class Workload(Shape):
     kind: Annotated[Text | None, says('"prefill", "decode", "generate", "component", "call"')] = None
     calm: Annotated[StrictBool, says("whether freed memory was kept, and no garbage collected in samples")] = True
     payload: Annotated[Text | None, says("the function that makes the arguments of a call")] = None
+    size: Annotated[Some | None, says("size of its inputs (--sizes)")] = None
     check: Annotated[Text | None, says("the function that compares two answers, where not by ==")] = None
     statistic: Annotated[Text | None, says('a percentile of its calls, such as "p99"; null: their median')] = None
     geometry: Annotated[Text | None, says("shape of its model; empty for a component")] = None

@@ -84,7 +84,9 @@ class FunctionsKind(BenchKind):
     def facts(self, bench: Bench, entered: str) -> dict[str, Any]:
         called = bench.called[entered]
         facts: dict[str, Any] = {"first_call_ns": called.first_call_ns, "copies_inputs": called.spoils_inputs}
-        return facts | {"is_import": called.is_import, "is_apart": called.is_apart}
+        work = {what: amount for what, amount in called.work.items() if amount}
+        facts |= {"is_import": called.is_import, "is_apart": called.is_apart}
+        return facts | ({"work": work} if work else {})
 
     def admit(self, worker: Worker, bench: Bench, subject: Subject, entered: str, learnt: Mapping[str, Any]) -> None:
         bench.called[entered].learn(learnt)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..results import find_run
-from .shared import ON_RUNS, Failure, Listed, RunArgument, warn_changed, write
+from .shared import ON_RUNS, Failure, Listed, RunArgument, warn_changed, write, write_file
 
 if TYPE_CHECKING:
     from llama_workbench.harness.spec.dispute import ProfilingForm
@@ -48,7 +48,10 @@ def command(
         Path | None,
         typer.Option(metavar="FILE", help="Write its evidence to this file, as one page that can be read offline."),
     ] = None,
-    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Write its figure to this file, as SVG.")] = None,
+    svg: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write its figure to this file, as SVG; without a claim time against size."),
+    ] = None,
     png: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write its figure to this file, as PNG (needs the extra `export`)."),
@@ -72,6 +75,8 @@ def command(
     if claim is None and part is None and not files:
         _print(find_run(run), profiling=profiling, decision=decision, roofline=roofline)
         return
+    if claim is None and [*files] == ["svg"] and _draw(find_run(run), files["svg"]):
+        return
     if claim is None:
         raise Failure(f"--{next(iter(files), 'part')} needs a claim: add --claim ID")
     if not files:
@@ -81,6 +86,16 @@ def command(
     if len(set(files.values())) < len(files):
         raise Failure("--html, --svg and --png need different files")
     _export(find_run(run), claim, part, files)
+
+
+def _draw(folder: RunFolder, path: Path) -> bool:
+    """Write the picture that the whole run has, where it has one."""
+    from llama_workbench.harness.slices import faces
+
+    drawn = next((svg for face in faces("screen") if (svg := face.svg(folder))), "")
+    if drawn:
+        write_file(path, drawn)
+    return bool(drawn)
 
 
 def _export(folder: RunFolder, claim: str, part: str | None, files: Mapping[str, Path]) -> None:

@@ -99,8 +99,12 @@ def _show(result: Result, options: Options) -> None:
     from llama_workbench.harness.report.causes import explanations_in
     from llama_workbench.harness.report.further import further
     from llama_workbench.harness.report.terminal import verdict_report
+    from llama_workbench.harness.slices import tables
 
-    if result.verdicts:
+    of_slices = tables(result.folder)
+    for table in of_slices:
+        show(table)
+    if result.verdicts and not of_slices:
         show(verdict_report(result.verdicts, result.manifest, explanations_in(result.folder)))
     if command := further(result.folder.path, result.verdicts, result.manifest, options):
         write(f"to continue: {command}\n")

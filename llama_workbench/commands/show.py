@@ -39,10 +39,15 @@ def command(
     from llama_workbench.harness.report.stored import evidence_of
     from llama_workbench.harness.report.terminal import answer_report, console, screen_report
     from llama_workbench.harness.session.judging import rejudge
+    from llama_workbench.harness.slices import tables
     from llama_workbench.harness.suites.run import call_seconds
     from llama_workbench.harness.suites.table import time_table
 
     folder = run_of_one_machine(run)
+    if of_slices := [] if markdown else tables(folder):
+        for table in of_slices:
+            show(table)
+        return
     verdicts, manifest = rejudge(folder)
     asked = [verdict for verdict in verdicts if (verdict.claim == claim if claim else verdict.is_comparison)]
     all_screens = screens(folder, asked, evidence_of(folder, manifest)) if asked else []

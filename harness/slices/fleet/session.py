@@ -291,7 +291,7 @@ class FleetRun:
     def _order(self, fleet: FleetFolder) -> Order:
         request, complete = self.request, [each for each in fleet.machines() if each.status == "complete"]
         if request.compare is not None:  # by their names, for a node has the files elsewhere
-            request = replace(request, compare=self.plan.ad_hoc[0])
+            request = replace(request, compare=self.plan.sides)
         facts = (RunFolder(fleet.machine(each.name)).manifest().machine_facts for each in complete)
         return Order(
             folder=fleet.path.resolve(),

@@ -1,0 +1,229 @@
+"""The table of a run that compares several sides, or at several sizes: all that is known of it, from its folder.
+
+All intervals of times, ratios and crossings hold at once with the run's confidence: those of each two sides at each
+size share alpha, as plan and judge share it. The exponents of all sides do so too, among themselves.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ...evidence.evidence import Evidence
+from ...judge.parts import parts_of
+from ...plan.options import AGAINST, BEST
+from ...report.again import words_of
+from ...report.stored import evidence_of
+from ...spec.comparison import held_together, sides_of
+from ...spec.words import Word
+from ...stats.confidence import Interval, running_interval
+from ...stats.samples import whole_processes
+from ...store.folder import RunFolder
+from ...store.schema import Manifest
+from ...store.verdict_schema import Effect
+from .curves import CrossingPoint, Growth, Point, crossings, growth
+
+TURNED = {Word.FASTER: Word.SLOWER, Word.SLOWER: Word.FASTER}
+SIGNS = {Word.FASTER: 1, Word.SLOWER: -1}
+
+
+@dataclass(frozen=True)
+class SizeTable:
+    """What a run says of its sides at its sizes. sides: the baseline first. sizes: workload → size of its inputs, the
+    smallest first; 0 where it has none. against: a side, BEST, or empty for the baseline."""
+
+    manifest: Manifest
+    evidence: Evidence
+    sides: tuple[str, ...]
+    sizes: Mapping[str, int]
+    against: str = ""
+
+    @property
+    def alpha(self) -> float:
+        """What each interval is at."""
+        sized = any(self.sizes.values())
+        return self.evidence.alpha / held_together(len(self.sides) - 1, len(self.sizes), sized=sized)
+
+    def named(self, workload: str) -> str:
+        """The size, or the name of an input that has none."""
+        return f"{size:,}" if (size := self.sizes[workload]) else workload
+
+    @cached_property
+    def effects(self) -> Mapping[tuple[str, str, str], Effect]:
+        """(workload, baseline, variant) → their ratio, judged as every comparison is; of each two sides, both ways."""
+        effects = {}
+        for baseline, variant in itertools.combinations(self.sides, 2):
+            [part] = parts_of([], [(baseline, variant)])
+            for effect in part.judge(self.evidence, self.alpha).effects:
+                effects[effect.workload, baseline, variant] = effect
+                effects[effect.workload, variant, baseline] = _turned(effect)
+        return effects
+
+    @cached_property
+    def times(self) -> Mapping[tuple[str, str], Interval]:
+        """(workload, side) → log nanoseconds of a call; none of a side that is left out."""
+        intervals = {}
+        for workload, side in itertools.product(self.sizes, self.sides):
+            whole = whole_processes(self.evidence.times(workload, side))
+            if whole.logs.size and (workload, side) not in self.evidence.unusable:
+                plan = self.evidence.design.plan(workload, self.alpha)
+                intervals[workload, side] = running_interval(whole.logs[:, 0], plan)
+        return intervals
+
+    def best(self, workload: str) -> tuple[Word, list[str]]:
+        """FASTER and the side that is proven faster than all others; else SAME or INCONCLUSIVE and those that none is
+        proven faster than."""
+        timed = [side for side in self.sides if (workload, side) in self.times]
+        words = {pair: self.effects[workload, *pair].verdict for pair in itertools.permutations(timed, 2)}
+        left = [
+            side for side in timed if not any(words[side, other] == Word.FASTER for other in timed if other != side)
+        ]
+        if len(timed) > 1 and len(left) == 1:
+            return Word.FASTER, left
+        alike = len(left) > 1 and all(words[pair] == Word.SAME for pair in itertools.combinations(left, 2))
+        return (Word.SAME if alike else Word.INCONCLUSIVE), left
+
+    def reference(self, workload: str) -> str:
+        """The side that the others are compared with there: of several that may be the best the one with the least
+        time."""
+        if self.against != BEST:
+            return self.against or self.sides[0]
+        left = self.best(workload)[1] or [side for side in self.sides if (workload, side) in self.times]
+        return min(left, key=lambda side: self.times[workload, side].centre, default=self.sides[0])
+
+    @cached_property
+    def crossings(self) -> list[tuple[str, str, CrossingPoint]]:
+        """(the side that is faster before, the one that is faster behind, where), of each two sides."""
+        places = []
+        for first, second in itertools.combinations(self.sides, 2):
+            effects = [(size, self.effects.get((name, first, second))) for name, size in self.sizes.items() if size]
+            points = [_point(size, effect) for size, effect in effects if effect is not None and effect.rounds]
+            for crossing in crossings(points):
+                places.append((first, second, crossing) if crossing.after > 0 else (second, first, crossing))
+        return places
+
+    @cached_property
+    def growth(self) -> Mapping[str, Growth]:
+        """Side → how its time grows; none of a side that is left out at some size, nor where no process measured it at
+        all sizes."""
+        sizes = {name: float(size) for name, size in self.sizes.items() if size}
+        alpha = self.evidence.alpha / (2 * len(self.sides))
+        growths: dict[str, Growth] = {}
+        for side in self.sides:
+            logs = [self._by_process(name, side) for name in sizes if (name, side) in self.times]
+            common = sorted(set.intersection(*map(set, logs))) if len(logs) == len(sizes) and logs else []
+            values = np.array([[of_size[process] for of_size in logs] for process in common])
+            plans = [self.evidence.design.plan(name, alpha) for name in sizes]
+            if common and (grown := growth([*sizes.values()], values, plans[0])):
+                growths[side] = grown
+        return growths
+
+    def _by_process(self, workload: str, side: str) -> dict[int, float]:
+        whole = whole_processes(self.evidence.times(workload, side))
+        return {process: float(log) for (process, _), log in zip(whole.starts, whole.logs[:, 0], strict=True)}
+
+    def work(self, workload: str) -> Mapping[str, float]:
+        """What a call does, by its input generator: "items", "bytes"."""
+        [entry] = [each for each in self.manifest.experiments if each.workload.name == workload]
+        return next((facts.work for facts in entry.facts.values() if facts.work), {})
+
+    def curves(self) -> dict[str, list[tuple[float, float, float, float]]]:
+        """Side → (size, nanoseconds of a call, both ends of its interval), for a picture."""
+        return {
+            side: [
+                (float(size), *(math.exp(log) if math.isfinite(log) else math.nan for log in (t.centre, t.low, t.high)))
+                for name, size in self.sizes.items()
+                if size and (t := self.times.get((name, side)))
+            ]
+            for side in self.sides
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it."""
+        return {
+            "sides": self.sides,
+            "against": self.against or self.sides[0],
+            "confidence": 1 - self.evidence.alpha,
+            "sizes": [{**self._best(name), "sides": [*self._rows(name)]} for name in self.sizes],
+            "crossings": [
+                {"faster_before": before, "faster_after": after, **_json(at), "proven_between": at.between}
+                for before, after, at in self.crossings
+            ],
+            "growth": [
+                {"side": side, "over_all_sizes": _json(grown.whole), "at_the_last": _json(grown.last)}
+                for side, grown in self.growth.items()
+            ],
+        }
+
+    def _best(self, workload: str) -> dict[str, Any]:
+        word, left = self.best(workload)
+        return {"size": self.sizes[workload] or None, "input": workload, "best": left, "verdict": word}
+
+    def _rows(self, workload: str) -> Iterator[dict[str, Any]]:
+        reference, amounts = self.reference(workload), self.work(workload)
+        for side in self.sides:
+            row: dict[str, Any] = {"side": side}
+            if time := self.times.get((workload, side)):
+                ends = {"ms": time.centre, "low_ms": time.low, "high_ms": time.high}
+                row |= {name: _finite(math.exp(log) / 1e6) if log < 99 else None for name, log in ends.items()}
+                row |= {f"{what}_per_second": amount / math.exp(time.centre) * 1e9 for what, amount in amounts.items()}
+                row["processes"] = time.n
+            if effect := self.effects.get((workload, reference, side)):
+                row |= {"ratio": effect.value, "ratio_low": effect.lower, "ratio_high": effect.upper}
+                row |= {"verdict": effect.verdict, "reason": "; ".join(effect.said)}
+            yield row
+
+
+def _json(at: CrossingPoint | Interval) -> dict[str, float | None]:
+    value = {"size": at.size} if isinstance(at, CrossingPoint) else {"exponent": _finite(at.centre)}
+    return {**value, "low": _finite(at.low), "high": _finite(at.high)}
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
+
+
+def _turned(effect: Effect) -> Effect:
+    """The same, the other way round."""
+    ratio, high, low = (1 / end if end else math.inf for end in (effect.ratio, effect.low, effect.high))
+    verdict = TURNED.get(effect.verdict, effect.verdict)
+    sides = {"variant": effect.baseline, "baseline": effect.variant}
+    return replace(effect, **sides, ratio=ratio, low=low, high=high, verdict=verdict)
+
+
+def _point(size: float, effect: Effect) -> Point:
+    low, high = (math.log(end) if 0 < end < math.inf else sign * math.inf for end, sign in _ends(effect))
+    return Point(size, math.log(effect.ratio), low, high, SIGNS.get(effect.verdict, 0))
+
+
+def _ends(effect: Effect) -> tuple[tuple[float, int], tuple[float, int]]:
+    return (effect.low, -1), (effect.high, 1)
+
+
+def is_tabled(manifest: Manifest) -> bool:
+    """Whether a run compares several sides with one, or at several sizes."""
+    sized = any(each.workload.size for each in manifest.experiments)
+    return manifest.mode == "compare" and not manifest.machines and (len(sides_of(manifest.ad_hoc)) > 2 or sized)
+
+
+def table_of(folder: RunFolder, against: str = "") -> SizeTable | None:
+    """The table of a run; None of one that compares two sides on inputs without a size, or claims. against: as
+    `SizeTable` has it; where it is not said, as the command of the run did. Raises RunError, and ValueError for a
+    side that the run does not have."""
+    manifest = folder.manifest()
+    if not is_tabled(manifest):
+        return None
+    sizes = {each.workload.name: each.workload.size or 0 for each in manifest.experiments}
+    sides = sides_of(manifest.ad_hoc)
+    if not against and BEST in words_of(manifest.command, [AGAINST]):
+        against = BEST
+    if against not in ("", BEST, *sides):
+        raise ValueError(f"{AGAINST} {against}: expected {BEST} or a side: {', '.join(sides)}")
+    ordered = dict(sorted(sizes.items(), key=lambda item: item[1]))
+    return SizeTable(manifest, evidence_of(folder, manifest), sides, ordered, against)
