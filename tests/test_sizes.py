@@ -152,6 +152,52 @@ def test_the_loop_settles_at_the_level_of_the_judge(mine: Path, tmp_path: Path) 
     assert [rule.alpha_of(part) for part in rule.parts] == [each.alpha for each in verdicts] == [0.01 / 6] * 2
 
 
+CLAIM = """
+id = "sets-scale"
+title = "The gain of a set grows with the size"
+who = ["somebody"]
+source = [{ document = "a note", section = "one" }]
+statement = "The larger, the more a set gains."
+assumes = []
+decided_by = "Searching in a list and in a set, at two sizes."
+
+[[function]]
+name = "list"
+source = "bench.py:in_list"
+
+[[function]]
+name = "set"
+source = "bench.py:in_set"
+
+[[call]]
+name = "numbers"
+payload = "bench.py:numbers"
+sizes = [10, 1000]
+
+[[hypothesis]]
+metric = "trend"
+variant = "set"
+baseline = "list"
+workloads = ["numbers-10", "numbers-1000"]
+above = 50
+"""
+
+
+def test_sizes_of_a_claim_are_workloads_and_a_trend_goes_over_them(mine: Path, tmp_path: Path) -> None:
+    (mine / "claims").mkdir()
+    (mine / "claims" / "sets-scale.toml").write_text(CLAIM.replace("bench.py", "../bench.py"))
+    plan = plan_run(Request(claims=("sets-scale",)), Options(claims_folder=mine / "claims"))
+    assert {each.workload.name: each.workload.size for each in plan.experiments} == {
+        "numbers-10": 10, "numbers-1000": 1000,
+    }  # fmt: skip
+    folder = a_run(
+        tmp_path / "run", lambda side, size: 900.0 if side == "set" else 500.0 + 2 * size, ("list", "set"), (10, 1000)
+    )
+    [verdict] = judge_claims(plan.claims, evidence_of_run(folder))
+    assert verdict.verdict == Word.SUPPORTED
+    assert verdict.effects[0].low < 100 * (2500 / 520 - 1) < verdict.effects[0].high
+
+
 # -- what a call is given ----------------------------------------------------------------------------------------------
 
 

@@ -66,12 +66,19 @@ class NamedFunction(BaseModel):
 
 
 class NamedCall(BaseModel):
-    """What such functions are called with; a name for `workloads`."""
+    """What such functions are called with; a name for `workloads`. With `sizes` there is one workload for each, called
+    NAME-SIZE."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Slug
     payload: Annotated[Text, Field(description="FILE:FUNCTION of a function that makes the arguments")]
+    sizes: Annotated[
+        tuple[Annotated[int, Field(strict=True, ge=1)], ...],
+        Field(
+            description="a list of whole numbers above 0: what it is given beside the seed, a workload NAME-SIZE each"
+        ),
+    ] = ()
     check: Annotated[Text | None, Field(description="FILE:FUNCTION of a function that compares two answers")] = None
     threads: Annotated[int, Field(strict=True, ge=1, le=1024, description="a number of threads")] = 1
     statistic: Annotated[

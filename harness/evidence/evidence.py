@@ -49,8 +49,8 @@ class Evidence:
 
     measured: workload → participants, controls and excluded ones included. clocks: which clock counts for whom.
     trace_difference: (workload, {baseline, variant}) → "" where the op traces agree, else how they differ; no entry
-    where they were not compared. sizes: tokens of each workload (of a decode: its context); input_sizes: of
-    what functions are called with, where --sizes asked for several; new_tokens: that it
+    where they were not compared. sizes: tokens of each workload (of a decode: its context), or the size of
+    its inputs; input_sizes: the latter alone; new_tokens: that it
     generates; widths and layers: of its model. passes: name of a metric → what its pass left, as the metric
     reads it. queued: (workload, variant) → operations of its longest sample that compute, from its op trace.
     wall_seconds: workload → seconds of the clock that its rounds took, with all that they needed. first_seconds:
@@ -231,7 +231,10 @@ def evidence_from_manifest(
         alpha=manifest.alpha,
         design=Design.of(manifest),
         seed=manifest.seed or 0,
-        sizes={name: float(each.context if each.kind == "decode" else each.tokens) for name, each in workloads.items()},
+        sizes={
+            name: float(each.size or (each.context if each.kind == "decode" else each.tokens))
+            for name, each in workloads.items()
+        },
         input_sizes={name: each.size for name, each in workloads.items() if each.size},
         new_tokens={name: each.new_tokens or 0 for name, each in workloads.items()},
         widths={name: shape.hidden_size for name, shape in shapes.items() if shape.hidden_size},

@@ -48,7 +48,7 @@ def parts_of(
     parts = [_part_of_claim(claim, hypothesis) for claim in claims for hypothesis in claim.hypothesis]
     pairs = [*ad_hoc]
     for pair in pairs:
-        parts.append(_pair(*pair, asked=1 if claims else len(pairs)))
+        parts.append(_pair(*pair, asked=0 if claims else len(pairs)))
         parts += [_condition(*pair, condition) for condition in conditions]
     return parts
 
@@ -96,7 +96,8 @@ def _on_fewer(hypothesis: Hypothesis) -> str:
 
 
 def _pair(baseline: str, variant: str, asked: int) -> Part:
-    """Faster, slower, or the same within a margin, on every workload that has both sides. asked: of how many pairs."""
+    """Faster, slower, or the same within a margin, on every workload that has both sides. asked: of how many pairs
+    that are one question; 0: of none but this."""
 
     def pairs(evidence: Evidence) -> list[Comparison]:
         return ad_hoc_comparisons(evidence.measured, baseline=baseline, variant=variant)

@@ -149,14 +149,15 @@ def _of_claim(
         source = parse_at(function.source, option=option, folder=folder, elsewhere=bool(function.environment))
         source = replace(source, name=function.name, environment=function.environment or "")
         sources.append(replace(source, variables=function.variables))
-    for call in claim.call:
+    for call, size in ((call, size) for call in claim.call for size in call.sizes or [0]):
+        name = f"{call.name}-{size}" if size else call.name
         option = f"claim {claim.id}: call {call.name}:"
-        payload = parse_at(call.payload, option=f"{option} payload =", folder=folder)
+        payload = replace(parse_at(call.payload, option=f"{option} payload =", folder=folder), size=size)
         checked = call.check and parse_at(call.check, option=f"{option} check =", folder=folder)
-        if made_by.setdefault(call.name, (payload, checked or None)) != (payload, checked or None):
-            raise PlanError(f"claim {claim.id}: another claim has a call {call.name!r} of its own: rename one")
-        workloads[call.name] = _workload(
-            call.name,
+        if made_by.setdefault(name, (payload, checked or None)) != (payload, checked or None):
+            raise PlanError(f"claim {claim.id}: another claim has a call {name!r} of its own: rename one")
+        workloads[name] = _workload(
+            name,
             payload,
             checked or None,
             threads=call.threads,

@@ -11,7 +11,7 @@
 | a page of the dashboard | `page.py` | `PAGE` (path in the URL, title, icon, help), `show()` | `dashboard/app.py` |
 | a section of a page of the dashboard | `section.py` | `PAGE` (the page, or the view of a page), `show()` | the page |
 | runs of several machines | `machines.py` | `measured_on`, `verdicts_of`, `judge_fleet` | `session.judging` |
-| the screen of a run, in place of others | `screen.py` | `screen(folder)`, for rich, or None; `svg(folder)` | `tables` |
+| the screen of a run, if not the usual one | `screen.py` | `screen(folder)`, or None; `svg(folder)` | `tables` |
 
 A run's file that a slice writes keeps its form in `store`, where pages of the core show it.
 """
