@@ -149,7 +149,7 @@ def _of_claim(
         source = parse_at(function.source, option=option, folder=folder, elsewhere=bool(function.environment))
         source = replace(source, name=function.name, environment=function.environment or "")
         sources.append(replace(source, variables=function.variables))
-    for call, size in ((call, size) for call in claim.call for size in call.sizes or [0]):
+    for call, size in [(each, size) for each in claim.call for size in each.sizes or [0]]:
         name = f"{call.name}-{size}" if size else call.name
         option = f"claim {claim.id}: call {call.name}:"
         payload = replace(parse_at(call.payload, option=f"{option} payload =", folder=folder), size=size)
