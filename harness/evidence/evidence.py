@@ -232,8 +232,8 @@ def evidence_from_manifest(
         design=Design.of(manifest),
         seed=manifest.seed or 0,
         sizes={
-            name: float(each.size or (each.context if each.kind == "decode" else each.tokens))
-            for name, each in workloads.items()
+            name: float(workload.size or (workload.context if workload.kind == "decode" else workload.tokens))
+            for name, workload in workloads.items()
         },
         input_sizes={name: each.size for name, each in workloads.items() if each.size},
         new_tokens={name: each.new_tokens or 0 for name, each in workloads.items()},

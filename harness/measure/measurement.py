@@ -115,7 +115,9 @@ class Schedule:
         """
         book, chosen = best
         pace = pace_of(open_, seconds_left)
-        if book.own_processes:  # each round begins its own processes
+        if book.own_processes:  # each round begins its own processes, and is none of a life that others share
+            if group.life is not None:
+                self._end_life(group, rule)
             self._measure_once(group, book, chosen, rule, keep, pace)
             rule.end_life(group.processes)
             return

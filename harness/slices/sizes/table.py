@@ -110,17 +110,20 @@ class SizeTable:
 
     @cached_property
     def growth(self) -> Mapping[str, Growth]:
-        """Side → how its time grows; none of a side that is left out at some size, nor where no process measured it at
-        all sizes."""
+        """Side → how its time grows; none of a side that is left out at some size. Where a size has processes of its
+        own, the first of each size are taken together, then the second ones, and so on."""
         sizes = {name: float(size) for name, size in self.sizes.items() if size}
         alpha = self.evidence.alpha / (2 * len(self.sides))
         growths: dict[str, Growth] = {}
         for side in self.sides:
             logs = [self._by_process(name, side) for name in sizes if (name, side) in self.times]
-            common = sorted(set.intersection(*map(set, logs))) if len(logs) == len(sizes) and logs else []
-            values = np.array([[of_size[process] for of_size in logs] for process in common])
-            plans = [self.evidence.design.plan(name, alpha) for name in sizes]
-            if common and (grown := growth([*sizes.values()], values, plans[0])):
+            if len(logs) < max(len(sizes), 1):
+                continue
+            common = sorted(set.intersection(*map(set, logs)))
+            ordered = [[of_size[process] for process in common] or [*of_size.values()] for of_size in logs]
+            values = np.array([*zip(*ordered, strict=False)])
+            plan = self.evidence.design.plan(next(iter(sizes)), alpha)
+            if grown := growth([*sizes.values()], values, plan):
                 growths[side] = grown
         return growths
 
