@@ -232,7 +232,8 @@ def test_a_folder_given_to_an_option_is_not_searched_for_tests(tmp_path):
         (("--fail-if", "slower:5"), "only with --compare"),
         (("--budget", "-3"), "--budget -3"),
         (("--budgt", "3"), "--budgt: no such option; did you mean --budget?"),
-        (("--compare", "fast", "gpt_fast", "candle"), "--compare takes two names, and candle is a third"),
+        (("--compare", "fast", "gpt_fast", "fats"), "did you mean fast"),
+        (("--compare", "fast", "gpt_fast", "fast"), "both sides are the same"),
         (("--threads", "999"), "--threads 999"),
         (
             ("--checkpoint", "no/such/folder"),

@@ -73,8 +73,8 @@ def _crossing(points: Sequence[Point], first: int, last: int) -> CrossingPoint:
     centre = np.interp(grid, sizes, [point.centre for point in points])
     at = int(np.argmax(centre * points[last].sign >= 0))
     start, end = max(min(possible[0], at) - 1, 0), min(max(possible[-1], at) + 1, grid.size - 1)
-    between = points[first].size, points[last].size
-    return CrossingPoint(*np.exp(grid[[at, start, end]]).tolist(), between, points[last].sign)
+    size, least, most = np.exp(grid[[at, start, end]]).tolist()
+    return CrossingPoint(size, least, most, (points[first].size, points[last].size), points[last].sign)
 
 
 def _band(sizes: Ends, lows: Ends, highs: Ends, k: int, grid: Ends) -> tuple[Ends, Ends]:

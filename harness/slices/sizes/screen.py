@@ -85,8 +85,9 @@ def rows(table: SizeTable) -> Iterator[list[str]]:
             yield [*place, "left out", *[""] * (len(works) + 2)]
             continue
         word, left = table.best(name)
-        has_ratio = effect is not None and effect.value is not None
-        ratio = f"{three_digits(effect.ratio)}x {interval_text(effect.lower, effect.upper)}" if has_ratio else ""
+        ratio = ""
+        if effect is not None and effect.value is not None:
+            ratio = f"{three_digits(effect.value)}x {interval_text(effect.lower, effect.upper)}"
         rates = [_rate(what, table.work(name).get(what.removesuffix("/s"), 0.0), time) for what in works]
         best = {Word.FASTER: "best", Word.SAME: "same"}.get(word, "inconclusive") if side in left else ""
         yield [*place, _time(time), ratio, *rates, best]

@@ -140,9 +140,9 @@ class SizeTable:
         """Side → (size, nanoseconds of a call, both ends of its interval), for a picture."""
         return {
             side: [
-                (float(size), *(math.exp(log) if math.isfinite(log) else math.nan for log in (t.centre, t.low, t.high)))
+                (float(size), _ns(time.centre), _ns(time.low), _ns(time.high))
                 for name, size in self.sizes.items()
-                if size and (t := self.times.get((name, side)))
+                if size and (time := self.times.get((name, side)))
             ]
             for side in self.sides
         }
@@ -174,7 +174,7 @@ class SizeTable:
             row: dict[str, Any] = {"side": side}
             if time := self.times.get((workload, side)):
                 ends = {"ms": time.centre, "low_ms": time.low, "high_ms": time.high}
-                row |= {name: _finite(math.exp(log) / 1e6) if log < 99 else None for name, log in ends.items()}
+                row |= {name: _finite(_ns(log) / 1e6) for name, log in ends.items()}
                 row |= {f"{what}_per_second": amount / math.exp(time.centre) * 1e9 for what, amount in amounts.items()}
                 row["processes"] = time.n
             if effect := self.effects.get((workload, reference, side)):
@@ -188,6 +188,11 @@ def _json(at: CrossingPoint | Interval) -> dict[str, float | None]:
     return {**value, "low": _finite(at.low), "high": _finite(at.high)}
 
 
+def _ns(log: float) -> float:
+    """Nanoseconds by their logarithm; NaN for an open end."""
+    return math.exp(log) if math.isfinite(log) else math.nan
+
+
 def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
@@ -196,8 +201,8 @@ def _turned(effect: Effect) -> Effect:
     """The same, the other way round."""
     ratio, high, low = (1 / end if end else math.inf for end in (effect.ratio, effect.low, effect.high))
     verdict = TURNED.get(effect.verdict, effect.verdict)
-    sides = {"variant": effect.baseline, "baseline": effect.variant}
-    return replace(effect, **sides, ratio=ratio, low=low, high=high, verdict=verdict)
+    turned = replace(effect, variant=effect.baseline, baseline=effect.variant, verdict=verdict)
+    return replace(turned, ratio=ratio, low=low, high=high)
 
 
 def _point(size: float, effect: Effect) -> Point:
