@@ -42,7 +42,6 @@ ORDER = (
     "harness.baselines",
     "harness.session",
     "harness.suites",
-    "harness.slices",
     "harness.plugin",
     "harness",
     "dashboard",

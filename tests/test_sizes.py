@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from llama_workbench import ROOT
 from llama_workbench.commands.app import main
 from llama_workbench.dashboard.figures.sizes import picture
 from llama_workbench.datasets.workloads import Workload
@@ -481,6 +482,18 @@ def test_names_are_text_in_the_picture_and_open_ends_have_no_band() -> None:
     assert ElementTree.fromstring(svg) is not None and "&lt;a&gt;&amp;" in svg
     with pytest.raises(ValueError, match="nothing was measured"):
         picture({"a": []}, {})
+
+
+def test_the_page_has_picture_crossing_and_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.dashboard_pages import open_page
+
+    folder = a_run(tmp_path / "runs" / "one", list_and_set)
+    folder.write_json("verdicts.json", judge_claims([], evidence_of_run(folder), ad_hoc=folder.manifest().ad_hoc))
+    page = ROOT / "dashboard" / "page_scripts" / "explore.py"
+    app = open_page(page, monkeypatch, tmp_path, run="one", show="sides")
+    assert not app.exception and any("overtakes" in each.value for each in app.markdown)
+    [frame] = [each.value for each in app.dataframe]
+    assert list(frame["best"]) == ["best", "", "best", "", "", "best", "", "best"]
 
 
 # -- a real run --------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from llama_workbench.dashboard.views.scaling import all_series
 from llama_workbench.harness.metrics.roofline.metric import ROOFLINE
 from llama_workbench.harness.metrics.share.metric import PHASES
 from llama_workbench.harness.profilers.causes import CAUSES
+from llama_workbench.harness.slices import faces
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.pass_schema import MEMORY_SWEEP
 
@@ -48,6 +49,8 @@ def sections(run: data.Run) -> dict[str, Section]:
             Section("sizes", "Sizes", scaling.show, bool(all_series(run)), command("lengths")),
             Section("attribution", "Attribution", attribution.show, due, command("attribution")),
         ]
+    of_slices = [face for face in faces("section") if face.PAGE == "explore" and face.is_there(run)]
+    listed += [Section(face.KEY, face.TITLE, face.show, True, "") for face in of_slices]
     return {section.key: section for section in listed}
 
 

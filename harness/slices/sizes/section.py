@@ -12,8 +12,7 @@ from ...store.folder import RunFolder
 from .screen import crossing_lines, drawn, growth_lines, headings, rows
 from .table import is_tabled, table_of
 
-PAGE, TITLE = "explore", "Sides and sizes"
-COMMAND = "pytest --benchmark --compare A B C --call bench.py:numbers --sizes 10,100,1000"
+PAGE, KEY, TITLE = "explore", "sides", "Sides and sizes"
 
 
 def is_there(run: data.Run) -> bool:
