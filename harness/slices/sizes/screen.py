@@ -137,4 +137,4 @@ def growth_lines(table: SizeTable) -> Iterator[str]:
 
 def _exponent(value: Interval) -> str:
     finite = math.isfinite(value.low) and math.isfinite(value.high)
-    return f"{value.centre:.2f} " + (f"[{value.low:.2f}, {value.high:.2f}]" if finite else "[no interval yet]")
+    return f"{value.centre:.2f} " + (f"[{value.low:.2f}, {value.high:.2f}]" if finite else "[inconclusive]")
