@@ -27,8 +27,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from ..store.folder import RunFolder
-
 
 def faces(name: str) -> list[ModuleType]:
     """The modules of this name of all slices, in the alphabetical order of the slices. Only these are imported."""
@@ -39,6 +37,6 @@ def faces(name: str) -> list[ModuleType]:
     ]
 
 
-def tables(folder: RunFolder) -> list[RenderableType]:
-    """What slices show of a run, where its screens or verdicts would stand."""
+def tables(folder: object) -> list[RenderableType]:
+    """What slices show of a run, where its screens or verdicts would stand. folder: a `RunFolder`."""
     return [table for face in faces("screen") if (table := face.screen(folder)) is not None]
