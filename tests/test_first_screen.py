@@ -163,11 +163,11 @@ def test_the_faster_form_of_the_rewrite_leads() -> None:
     parts = {(each.claim, each.part): each for each in over_both().verdicts}
     led = 0
     for question in (each for each in DISPUTE.question if each.claim == "refactor-2x-3x"):
-        forms = [(each.claim, each.part) for each in question.beside if each.claim == question.claim]
+        forms = [(question.claim, str(each.part)) for each in question.beside if each.claim == question.claim]
         if all(form in parts for form in forms):
             best, *others = (
                 max(effect.ratio for effect in parts[form].effects)
-                for form in ((question.claim, question.part), *forms)
+                for form in ((question.claim, str(question.part)), *forms)
             )
             assert best >= max(others), question.text
             led += 1

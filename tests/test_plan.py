@@ -59,7 +59,8 @@ def test_what_the_first_screen_asks_for_is_wanted_to_a_percent():
     assert [each.workload.name for each in asked_grids] == ["prefill-15m-t128"]
     here = {(claim.id, part.part) for claim in plan.claims for part in claim.hypothesis}
     for question in plan.dispute.question:
-        forms = {(question.claim, each.part) for each in (question, *question.beside) if each.claim == question.claim}
+        beside = {(each.claim, each.part) for each in question.beside if each.claim == question.claim}
+        forms = beside | {(question.claim, question.part)}
         assert forms & here, "every question has a number after `make bench`"
     assert not any(target.question for each in make_plan(Request(), CLAIMS).experiments for target in each.targets)
 

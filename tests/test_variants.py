@@ -37,6 +37,8 @@ from llama_workbench.harness.worker.gates.small import (
 from llama_workbench.harness.worker.reference_logits import reference_model
 from llama_workbench.variants import components, outside
 from llama_workbench.variants.config import LlamaConfig
+from llama_workbench.variants.modular.attention import Attention
+from llama_workbench.variants.modular.model import Llama
 from llama_workbench.variants.phase_map import VIEWS
 from llama_workbench.variants.settings import Settings
 
@@ -245,8 +247,10 @@ def test_parts_of_the_worker_are_as_its_teams_wrote_them():
     model = variants.get("team006_after_in_out").build(
         config, small_weights(config, torch.float32), max_length=SMALL_LENGTH
     )
+    assert isinstance(model, Llama)
     for block in model.blocks:
         attention = block.attention
+        assert isinstance(attention, Attention)
         lies = [each.weight.t().is_contiguous() for each in (attention.q_proj, attention.k_proj, attention.v_proj)]
         assert lies == [True] * 3 and attention.o_proj.weight.is_contiguous()
     assert op_counts(_trace("team006_after", tokens=16), _trace("team006_after_in_out", tokens=16)) == []

@@ -8,12 +8,13 @@ no numbers, is made right.)
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from torch import Tensor
 
 from .config import LlamaConfig
+from .modular.attention import Attention
 from .modular.model import Llama
 from .modular.model import build as layered
 from .modular.rope import inverse_frequencies
@@ -44,8 +45,7 @@ def build(
 ) -> Llama:
     """The layered model with this part."""
     model = layered(config, weights, max_length=max_length, settings=settings)
-    for block in model.blocks:
-        attention = block.attention
+    for attention in (cast(Attention, block.attention) for block in model.blocks):
         if part == "inline_rope":
             attention.rotary.tables = InlineTables(config, weights["model.embed_tokens.weight"])
             continue

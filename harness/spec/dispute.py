@@ -192,7 +192,7 @@ class Dispute(_DisputeTable):
     def headlines(self) -> tuple[tuple[str, str | None], ...]:
         """The rows of the short table: claim and part of each, those of the questions first."""
         beside = [each for question in self.question for each in question.beside]
-        rows = [*self.question, *beside, *self.headline]
+        rows: list[MainQuestion | Beside | Headline] = [*self.question, *beside, *self.headline]
         return tuple(dict.fromkeys((row.claim, row.part) for row in rows if row.claim is not None))
 
     def stored(self) -> dict[str, Any]:
