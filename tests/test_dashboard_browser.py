@@ -264,11 +264,11 @@ def test_click_key_and_back_choose_a_claim_and_keep_the_link(visit: Visit) -> No
 
 
 def test_an_address_of_before_leads_to_the_place_that_has_its_content(visit: Visit) -> None:
-    page = visit("trust?run=plain")
+    page = visit("?run=plain")
+    page.goto(page.url.replace("/?run", "/trust?run"))
     page.wait_for_url("**/runs?**")
-    settled(page)
-    assert parse_qs(urlsplit(page.url).query) == {"run": ["plain"], "show": ["trust"]}
     page.locator('[data-testid="stMain"] h2', has_text="Trusted").first.wait_for()
+    assert parse_qs(urlsplit(page.url).query) == {"run": ["plain"], "show": ["trust"]}
     names = page.locator('[data-testid="stTopNavLink"]').all_inner_texts()
     assert "Trust" not in names and "Runs" in names and "Answer" in names
 

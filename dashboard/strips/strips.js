@@ -5,6 +5,7 @@
 const ROW = 4; // pixels from one interval to the next
 const PAD = 4;
 const HIGHEST = 36; // of a strip
+const FEW = 12; // claims, of which none is folded away
 const NARROW = 640; // pixels: on a small screen a tap goes to what it unfolded
 const apps = new WeakMap();
 
@@ -199,7 +200,7 @@ function head(data) {
 function claims(app, data) {
   app.root.style.setProperty("--columns", data.columns.length + 1);
   const rows = data.rows.map((row) => claim(app, row));
-  const shown = data.whole ? rows.length : data.main;
+  const shown = data.whole || rows.length <= FEW ? rows.length : data.main;
   const more = element("details", "more", element("summary", "", `${rows.length - shown} further claims`), ...rows.slice(shown));
   return [
     legend(data.claimed, data.sure),
