@@ -278,7 +278,7 @@ def test_the_menu_keeps_what_was_chosen_and_the_address_shows_the_same_to_others
     chosen = {"run": ["plain"], "claim": ["mask-caching-6-11"], "part": ["whole prefill"]}
     page = visit("claim?run=plain&claim=mask-caching-6-11&part=whole+prefill")
     page.wait_for_url("**/comparison?**")  # where the claims are now
-    page.locator('[data-testid="stTopNavLink"]', has_text="Verdicts").click()
+    page.locator('[data-testid="stTopNavLink"]', has_text="Answer").click()
     page.wait_for_url("**/?**")
     settled(page)
     assert parse_qs(urlsplit(page.url).query) == chosen
