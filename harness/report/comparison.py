@@ -174,9 +174,10 @@ class Screen:
         margin = f"up to {100 * (SAME_WITHIN - 1):.0f} % counts as the same"
         if most <= math.log(SAME_WITHIN):
             return f"No: at most {high} %; {margin}."
-        return (
-            f"Yes: at least {low} %." if least > math.log(SAME_WITHIN) else f"Not known: {low} to {high} %; {margin}."
-        )
+        if least <= math.log(SAME_WITHIN):
+            return f"Not known: {low} to {high} %; {margin}."
+        more = f"{math.exp(least):.3g} times as long" if least >= math.log(2) else f"{low} % longer"
+        return f"Yes: the slower side takes at least {more}."
 
     @property
     def _ends(self) -> tuple[float, float] | None:
