@@ -15,7 +15,7 @@ step() { # step CODES WHAT COMMAND...: the exit code must be one of CODES, such 
   case " $codes " in
     *" $code "*)
       local expected=0 # 7 where there was too little time for an interval, and only there
-      grep -q 'Inconclusive: no interval yet' said && expected=7
+      grep -q 'No interval yet: inconclusive' said && expected=7
       if [ "$codes" = "0 7" ] && [ $code != $expected ]; then
         echo "$number. $what: exit code $code, expected $expected by what is said: $*"
         cat said

@@ -95,7 +95,7 @@ def test_the_lengths_of_a_trend_share_alpha_in_the_loop_too() -> None:
 
 def test_an_effect_that_page_faults_could_turn_is_not_settled_for_the_loop_either() -> None:
     """The judge calls it confounded. More rounds settle it: the interval then leaves room for what faults cost."""
-    plan = make_plan(Request(claims=("single-file-faster",), workloads=WORKLOADS[:1]), CLAIMS)
+    plan = make_plan(Request(claims=("is-causal-faster",), workloads=WORKLOADS[:1]), CLAIMS)
     rule = stopping_rule(plan, {})
     [[target]] = rule.parts.values()
     pair, random = target.comparison, np.random.default_rng(2)

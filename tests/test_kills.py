@@ -208,7 +208,7 @@ def test_a_tied_command_is_the_command():
 def test_every_process_of_a_run_is_begun_tied():
     """All but short questions to the system, which end by themselves, and commands and imports that are timed: these
     belong to the group of their measuring process, and end with it."""
-    asking = {"command", "cuda", "doctor", "environment", "imports"}
+    asking = {"command", "cuda", "examination", "environment", "imports"}
     begun = 0
     for path in sorted((ROOT / "harness").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -217,7 +217,7 @@ def test_every_process_of_a_run_is_begun_tied():
             if path.stem not in asking:
                 begun += 1
                 assert ast.unparse(node.args[0]).startswith("tied("), f"{path.name}:{node.lineno}"
-    assert begun == 14
+    assert begun == 15
 
 
 # -- signals within one process ----------------------------------------------------------------------------------------

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,24 +35,41 @@ def test_it(ends):
 """
 
 
+PATCHED = """
+from pathlib import Path
+from tests import unchanged
+
+unchanged.ROOT, unchanged.ALWAYS = Path({root!r}), ("environment.txt",)
+"""
+
+
 @pytest.fixture
-def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """The last line of a session of pytest with our conftest, on a repository with one such test."""
     for name in ("part/of.py", "tests/help_of.py", "other/of.py", "environment.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")
-    test = tmp_path / "tests" / f"test_in_{tmp_path.name}.py"  # all are modules of this process
-    test.write_text(TESTS)
+    (tmp_path / "tests" / "test_in_it.py").write_text(TESTS)
+    (tmp_path / "patched.py").write_text(PATCHED.format(root=str(tmp_path)))
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = covers: files\nfilterwarnings = ignore\n")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(unchanged, "ROOT", tmp_path)
-    monkeypatch.setattr(unchanged, "ALWAYS", ("environment.txt",))
+    paths = os.pathsep.join(map(str, (Path(__file__).parents[1], tmp_path)))
 
     def said(*words: str) -> str:
-        unchanged._digest.cache_clear()
-        capsys.readouterr()
-        pytest.main(["-q", "-p", "conftest", "--rootdir", str(tmp_path), str(test), *words])
-        return capsys.readouterr().out.splitlines()[-1]
+        command = [
+            str(Path(sys.executable).with_name("pytest")),
+            "-q",
+            "-p",
+            "patched",
+            "-p",
+            "conftest",
+            "tests",
+            *words,
+        ]
+        environment = os.environ | {"PYTHONPATH": paths}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        print(done.stdout, done.stderr)
+        return done.stdout.splitlines()[-1]
 
     return said
 

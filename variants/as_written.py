@@ -25,13 +25,14 @@ class InlineTables:
     """No tables: cos and sin of the rows that are asked for, computed when they are."""
 
     def __init__(self, config: LlamaConfig, like: Tensor) -> None:
-        self.config, self.device = config, like.device
+        self.frequencies = inverse_frequencies(config).to(like.device)
         self.dtype = like.dtype if like.dtype == torch.float64 else torch.float32
 
     def rows(self, position: int, length: int) -> tuple[Tensor, ...]:
         """As `Tables.rows` of the complex kernel."""
-        angles = torch.outer(torch.arange(position, position + length).float(), inverse_frequencies(self.config))
-        cos, sin = (each.to(self.device, self.dtype) for each in (angles.cos(), angles.sin()))
+        positions = torch.arange(position, position + length, device=self.frequencies.device)
+        angles = torch.outer(positions.to(self.frequencies.dtype), self.frequencies)
+        cos, sin = (each.to(self.dtype) for each in (angles.cos(), angles.sin()))
         return (torch.complex(cos, sin),)
 
 
