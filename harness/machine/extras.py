@@ -18,8 +18,8 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
 
 
 def install(extra: str) -> str:
-    """The line that installs it."""
-    return f"pip install 'llama-workbench[{extra}]'"
+    """The line that installs it. No package index has the name, so it is a place to be filled in, as README has it."""
+    return f"pip install 'path/to/llama-workbench[{extra}]'"
 
 
 def lacking(extra: str) -> str:

@@ -218,7 +218,7 @@ class Screen:
             dear = [each for each in self.memory if each.ratio >= DEAR]
             prices = [each.amount if each.what == KEPT else f"{each.ratio:.3g} times the {each.what}" for each in dear]
             price = " and ".join(prices)
-            return f"Take {variant}{f', if {price} is no matter' if price else ''}."
+            return f"Take {variant}{f', if you can spare {price}' if price else ''}."
         if self.way == Word.SLOWER:
             return f"Keep {baseline}."
         if self.way == Word.SAME:

@@ -119,7 +119,7 @@ def _toggle(worker: Worker) -> Toggle:
     raise CannotCount(
         "this build of torch cannot tell callgrind what to count"
         if worker.torch is not None
-        else "on this machine only torch can tell callgrind what to count: pip install 'llama-workbench[models]'"
+        else "here only torch can tell callgrind what to count: pip install 'path/to/llama-workbench[models]'"
     )
 
 
