@@ -239,3 +239,9 @@ def test_the_page_has_the_number_the_picture_why_and_the_edited_line(
 def given(component: Any) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(component.proto.json)
     return found
+
+
+def test_a_side_that_was_left_out_is_what_to_mend() -> None:
+    effect = an_effect(value=None, low=None, high=None, verdict="not evidence", cause="excluded")
+    screen = Screen(verdicts.a_verdict(effect, alpha=0.01), effect, (2e6, 1e6), (), None)
+    assert screen.advice == "Mend the side that is left out (why stands below), then compare again."

@@ -12,7 +12,7 @@ from ..evidence.effect import ALPHA
 from ..evidence.evidence import Evidence
 from ..slices import faces
 from ..spec.comparison import TIMES, Comparison
-from ..spec.words import Word
+from ..spec.words import Cause, Word
 from ..stats.samples import LifeSpread
 from ..store.folder import RunFolder
 from ..store.schema import ExperimentRecord, Manifest
@@ -225,6 +225,8 @@ class Screen:
             return f"Keep {baseline}, or whichever is simpler: the time is the same."
         if self.way == Word.INCONCLUSIVE:
             return "Measure more, then decide."
+        if self.effect.cause is Cause.EXCLUDED:
+            return "Mend the side that is left out (why stands below), then compare again."
         return "Do not use this result: it is not evidence."
 
     @property
