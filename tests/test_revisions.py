@@ -161,6 +161,7 @@ def test_what_a_revision_does_not_have_is_a_row_and_the_others_stay(
     assert {subject: row["verdict"] for subject, row in rows.items()} == dict.fromkeys(MISSING, "missing")
     markdown = Path("out.md").read_text()
     assert markdown.startswith("### trunk → the working tree: nothing is slower, 3 missing in one revision\n")
+    assert "**What to do:** Nothing: it is not 20 % slower." in markdown and "Measure more" not in markdown
     for subject, told in MISSING.items():
         assert told in rows[subject]["reason"] and rows[subject]["ratio"] is None
         assert told.partition("'")[0] in markdown.replace("\\", "")

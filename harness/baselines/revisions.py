@@ -165,9 +165,11 @@ def revisions_markdown(rows: Sequence[Row], base: str, new: str, percent: float,
     if environments:
         blocks.append(markdown_cell(environments))
     left = MOST_CHARACTERS - sum(map(len, blocks))
-    screens = [(row.subject, row.screen) for row in rows if row.screen is not None]
-    for number, (subject, screen) in enumerate(screens):
-        folded = f"<details><summary>{markdown_cell(subject)}</summary>\n\n{screen_markdown(screen)}\n</details>"
+    screens = [(row, row.screen) for row in rows if row.screen is not None]
+    for number, (row, screen) in enumerate(screens):
+        to_do = f"Nothing: it is not {percent:g} % slower." if row.verdict == NOT_SLOWER else ""
+        text = screen_markdown(screen, to_do)
+        folded = f"<details><summary>{markdown_cell(row.subject)}</summary>\n\n{text}\n</details>"
         left -= len(folded)
         if left < 0:
             blocks.append(f"{len(screens) - number} more do not fit here; `workbench show RUN` prints them.")
