@@ -363,10 +363,10 @@ def screen_markdown(screen: Screen, to_do: str = "") -> str:
     """The screen for a pull request: sentence, costs, causes, and the lines of both sides folded. to_do: in place of
     the screen's advice, where more was asked than which side is faster."""
     effect, explained = screen.effect, screen.explained
-    told = screen.told | ({"What to do": to_do} if to_do else {})
+    sentences = screen.told | ({"What to do": to_do} if to_do else {})
     blocks = [
         f"### {markdown_text(screen.headline)}",
-        *(f"**{name}:** {markdown_text(text)}" for name, text in told.items()),
+        *(f"**{name}:** {markdown_text(text)}" for name, text in sentences.items()),
         *([markdown_text(screen.between)] if screen.between else []),
         markdown_rows(
             ("of a call", markdown_cell(effect.baseline), markdown_cell(effect.variant), "change"),
