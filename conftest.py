@@ -74,10 +74,12 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """The same for what a file's tests left behind: garbage collections are part of every round, and late in a session
-    each of them took longer than the test."""
+    each of them took longer than the test. A `Worker` made in this process switches gradients off, as in its own."""
     if nextitem is None or nextitem.path != item.path:
         gc.collect()
         gc.freeze()
+        if torch := sys.modules.get("torch"):
+            torch.set_grad_enabled(True)
 
 
 @pytest.fixture(scope="session")

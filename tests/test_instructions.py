@@ -505,7 +505,8 @@ def test_a_real_count_repeats_and_an_identical_copy_has_the_same(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     cache = cache_directory()
     folder = synthesize(geometries.get("tiny"), seed=0, cache=cache)
-    names = ("raises", "team005_proposal", "team005_proposal@copy", "team006_before", "hangs", "kills")
+    copies = ("team005_proposal@copy", "team005_proposal@aa")
+    names = ("raises", "team005_proposal", *copies, "team006_before", "hangs", "kills")
     called, functions = of_functions(tmp_path)
     pairs = (*((PREFILL, name) for name in names), *((called.name, name) for name in functions))
     added = {name: source.parse(f"{OUTSIDE}:{name}", option="x") for name in ("raises", "hangs", "kills")}
@@ -527,16 +528,17 @@ def test_a_real_count_repeats_and_an_identical_copy_has_the_same(
         limits={(PREFILL, "hangs"): 5.0},
     )
     print(f"{time.monotonic() - begun:.0f} s for {len(records)} counts")
-    raised, ours, copy, other, hung, killed, *of_call = records
+    raised, ours, copy, third, other, hung, killed, *of_call = records
     assert [record["variant"] for record in records] == [*names, *functions]
-    for record in (ours, copy, other):
+    for record in (ours, copy, third, other):
         assert record["reason"] is None and record["calls"] > 0 and record["instructions"] > 100_000
         assert sum(record["by"].values()) == pytest.approx(record["instructions"])
         assert record["by"][PYTHON] > 0 and record["by"][KERNELS] > 0
         assert record["capability"] and set(record["versions"]) == {"torch", "python", "valgrind"}
-    # mostly the same to the last instruction; on a busy machine a copy once had 0.02 % fewer
+    # mostly the same to the last instruction; on a busy machine one copy of several may have 0.05 % more
     assert ours["again"] == pytest.approx(ours["instructions"], rel=2e-4)  # the first that has a count
-    assert copy["instructions"] == pytest.approx(ours["instructions"], rel=5e-4)
+    apart = sorted(abs(each["instructions"] / ours["instructions"] - 1) for each in (copy, third))
+    assert apart[0] < 5e-4 and apart[1] < 2e-3
     assert other["instructions"] > 1.01 * ours["instructions"] and other["again"] is None
     for record, said in ((raised, "RuntimeError"), (hung, "hangs: no count in 5 s"), (killed, "SIGKILL")):
         assert record["instructions"] is None and said in record["reason"]
