@@ -78,7 +78,7 @@ MADE_ON_THE_HOST = ("fresh", "fresh_or_zeros")  # as the worker made its masks
         name
         for name in OURS
         if variants.get(name).factors.get("mask") not in MADE_ON_THE_HOST
-        and name != "team008_last"  # which makes them so, too, and has no factors
+        and name != "team008_last"  # which makes its tables there, and has no factors
     ],
 )
 def test_a_model_makes_nothing_on_another_device_than_its_weights(name: str) -> None:

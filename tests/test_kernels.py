@@ -188,6 +188,7 @@ def test_the_rewrite_has_half_the_copies_of_the_worker(monkeypatch: pytest.Monke
     # Q and K there and back, Q and K for the scores, V, output: eight; Q, K, V, output: four. Each call has the head's.
     assert copies("candle_worker") - 3 == 8 * chunks * layers
     assert copies("candle_rewrite") - 3 == 4 * chunks * layers
+    assert copies("candle_engine") - 3 == 4 * chunks * layers, "of one token none, as in Candle 0.9"
 
 
 def test_a_mask_is_made_in_each_layer_and_call_or_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,6 +198,9 @@ def test_a_mask_is_made_in_each_layer_and_call_or_kept(monkeypatch: pytest.Monke
     assert sum(line.startswith("copy") for line in before) == 2 * layers  # a prompt and a chunk
     assert sum(line.startswith("zeros") for line in before) == layers  # a token
     assert not any(line.startswith(("copy", "zeros")) for line in after)
+    last = operations("candle_worker_last", monkeypatch)  # TEAM-008's had a mask for prompts alone
+    assert sum(line.startswith("copy") for line in last) == 2 * layers
+    assert not any(line.startswith("zeros") for line in last)
 
 
 def without_mask(length: int, kv_length: int, dtype: Any) -> Any:

@@ -258,6 +258,10 @@ def test_parts_of_the_worker_are_as_its_teams_wrote_them():
     made = {name: after - then for name, then, after in op_counts(before, last)}
     layers = small_geometries()["plain"].num_hidden_layers
     assert made["cos.default"] == made["sin.default"] == made["complex.default"] == layers, "tables at every call"
+    assert made["pow.Scalar"] == made["reciprocal.default"] == layers, "and the frequencies that they are made of"
+    assert made["zeros.default"] == made["add.Tensor"] == -layers, "and no mask at decode"
+    fresh, last = (_trace(name, tokens=16) for name in ("team006_before", "team008_last"))
+    assert {"full.default", "triu_.default", "add.Tensor"}.isdisjoint(name for name, *_ in op_counts(fresh, last))
 
 
 def test_masks_are_vectorised_two_ops_each():

@@ -161,8 +161,8 @@ _AS_WRITTEN = (
     Variant("team006_after_in_out", _Lazy(".as_written", {"settings": _AFTER, "part": "in_out"}),
             "team006_after with its Q, K and V weights as [in, out], as the worker had them", _WORKER,
             memory=replace(policy_of(_AFTER), repacked="qkv")),
-    Variant("team008_last", _Lazy(".as_written", {"settings": _BEFORE, "part": "inline_rope"}),
-            "TEAM-008's last state, its mask mended: masks and RoPE's tables are made at every call", _WORKER,
+    Variant("team008_last", _Lazy(".as_written", {"settings": _BEFORE, "part": "inline"}),
+            "TEAM-008's last state, its mask mended: makes RoPE's tables at every call, masks at every prompt", _WORKER,
             memory=replace(policy_of(_BEFORE), rope="inline")),
 )  # fmt: skip
 
@@ -355,8 +355,9 @@ _THEIR_KERNELS = (
                integrated=True),
     _on_candle("candle_rewrite", "candle_rewrite_added with boolean masks: the rewrite as planned, on Candle's kernels",
                "TEAM-005's refactor plan; never written", file="candle_one_file", integrated=True, boolean=True),
-    _on_candle("candle_worker_last", "candle_worker with RoPE's angles computed in each layer and call; its masks are "
-               "right, which theirs no longer were", "TEAM-008's last state", inline_angles=True),
+    _on_candle("candle_worker_last", "candle_worker without zeros at decode, and with RoPE's angles computed in each "
+               "layer and call; its masks are right, which theirs no longer were", "TEAM-008's last state",
+               masks="prompts", inline_angles=True),
 )  # fmt: skip
 
 # Other people's engines on the same checkpoint: context for the numbers, not evidence on architecture.

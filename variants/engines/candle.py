@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ..config import LlamaConfig
 from .candle_io import Reader, angles, load, type_of
+from .candle_layers.heads import heads_first, tokens_first
 
 
 def rotate_half(x: Any, cos: Any, sin: Any) -> Any:
@@ -82,10 +83,7 @@ class CandleLlama:
             p = f"model.layers.{layer}."
             y = self._norm(x, f"{p}input_layernorm.weight")
             q, k, v = (
-                self._linear(y, f"{p}self_attn.{part}_proj.weight")
-                .reshape((batch, length, count, size))
-                .transpose(1, 2)
-                .contiguous()
+                heads_first(self._linear(y, f"{p}self_attn.{part}_proj.weight").reshape((batch, length, count, size)))
                 for part, count in (("q", heads), ("k", groups), ("v", groups))
             )
             q, k = rotate_half(q, cos, sin), rotate_half(k, cos, sin)  # [B, H, T, D]
@@ -100,8 +98,7 @@ class CandleLlama:
             if length > 1:
                 mask = self._mask(length, end).broadcast_as(scores.shape)
                 scores = mask.where_cond(self.lowest.broadcast_as(scores.shape), scores)
-            y = functional.softmax(scores, 3).matmul(v)
-            y = y.transpose(1, 2).contiguous().reshape((batch * length, heads * size))
+            y = tokens_first(functional.softmax(scores, 3).matmul(v)).reshape((batch * length, heads * size))
             x = x + self._linear(y, f"{p}self_attn.o_proj.weight")
             y = self._norm(x, f"{p}post_attention_layernorm.weight")
             gate = functional.silu(self._linear(y, f"{p}mlp.gate_proj.weight"))

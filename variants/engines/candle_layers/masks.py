@@ -21,7 +21,7 @@ def additive_mask(length: int, kv_length: int, dtype: Any) -> Any:
 
 
 class Masks(Protocol):
-    """Whoever has the masks: FreshMasks, KeptMasks, or the Cache."""
+    """Whoever has the masks: FreshMasks, PromptMasks, KeptMasks, or the Cache."""
 
     def get(self, length: int, kv_length: int) -> Any:
         """The mask for one layer, or None where none is added."""
@@ -45,6 +45,13 @@ class FreshMasks:
         if key not in self.made:
             self.made[key] = additive_mask(*key, self.dtype)
         return self.made[key].copy()
+
+
+class PromptMasks(FreshMasks):
+    """A new mask in each layer and call of a prompt, none at decode (TEAM-008's last state)."""
+
+    def get(self, length: int, kv_length: int) -> Any:
+        return None if length == 1 else super().get(length, kv_length)
 
 
 class KeptMasks:

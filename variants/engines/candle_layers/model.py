@@ -12,7 +12,7 @@ from ...config import LlamaConfig
 from ..candle_io import Reader, load, type_of
 from .attention import Attention
 from .cache import KV, Cache
-from .masks import FreshMasks, KeptMasks, Masks
+from .masks import FreshMasks, KeptMasks, Masks, PromptMasks
 from .mlp import SwiGLU
 from .norm import RMSNorm
 from .rope import InlineAngles, RopeTables, Rotary, Tables
@@ -56,7 +56,7 @@ def build(
     *,
     max_length: int,
     cache: Literal["split", "unified"] = "split",
-    masks: Literal["fresh", "per_layer", "per_model"] = "fresh",
+    masks: Literal["fresh", "prompts", "per_layer", "per_model"] = "fresh",
     inline_angles: bool = False,
 ) -> Llama:
     """A model from the parts that are named. One Cache has all masks, whatever `masks` says."""
@@ -70,7 +70,8 @@ def build(
     else:
         make_tables: Callable[..., Tables] = InlineAngles if inline_angles else RopeTables
         tables = make_tables(config, max_length, dtype)
-        make: Callable[[Any], Masks] = FreshMasks if masks == "fresh" else KeptMasks
+        made_anew: dict[str, Callable[[Any], Masks]] = {"fresh": FreshMasks, "prompts": PromptMasks}
+        make = made_anew.get(masks, KeptMasks)
         masks_of = [make(dtype)] * layers if masks == "per_model" else [make(dtype) for _ in range(layers)]
         kvs = [KV() for _ in range(layers)]
 

@@ -38,7 +38,8 @@ class RopeTables:
 
 
 class InlineAngles:
-    """Computed anew in each layer and call (TEAM-008's last state)."""
+    """Computed anew in each layer and call (TEAM-008's last state), but for the frequencies, which theirs computed anew
+    as well: D/2 powers in a compiled loop, for which Python would take longer."""
 
     def __init__(self, config: LlamaConfig, max_length: int, dtype: Any) -> None:
         self.positions = candle.Tensor([float(at) for at in range(max_length)]).reshape((max_length, 1))
