@@ -153,6 +153,12 @@ def test_intervals_apart_make_an_open_claim_depend_on_the_machine() -> None:
     )
 
 
+def test_an_open_workload_is_not_taken_for_one_whose_name_its_own_begins_with() -> None:
+    """On w both machines settle the claim alike, and only how large the effect is differs."""
+    verdict, rows = over(Told({"w": (1.12, 1.15), "w2": (1.05, 1.2)}), Told({"w": (1.2, 1.3), "w2": (1.05, 1.2)}))
+    assert [row.apart for row in rows] == [True, False] and verdict.verdict == "inconclusive"
+
+
 def test_a_claim_that_is_wrong_everywhere_stays_so_however_large_the_effect_is() -> None:
     verdict, rows = over(Told({"w": (1.0, 1.01)}), Told({"w": (1.05, 1.06)}))
     assert verdict.verdict == "refuted" and verdict.alpha == ALPHA and rows[0].apart

@@ -65,6 +65,11 @@ class Key(NamedTuple):
     baseline: str
     metric: str
 
+    @property
+    def place(self) -> str:
+        """As `Effect.place`."""
+        return self.workload or self.metric
+
 
 def key_of(effect: Effect) -> Key:
     """Which effect it is."""
@@ -202,12 +207,13 @@ def _differ(answers: Mapping[str, Mapping[str, str]], apart: Sequence[Key]) -> b
     settled = {where: words & {*SETTLED, Word.DEPENDS} for where, words in places.items()}
     if any(len(words) > 1 for words in settled.values()):
         return True
-    open_ = " ".join(where for where, words in places.items() if words != settled[where])
-    return any((key.workload or key.metric) in open_ for key in apart)
+    unsettled = [where for where, words in places.items() if words != settled[where]]
+    names = {name for where in unsettled for name in (where, *where.split(", "))}
+    return any({key.place, f"{key.place} against {key.baseline}"} & names for key in apart)
 
 
 def _by_place(answers: Mapping[str, Mapping[str, str]]) -> str:
-    """ "a: refuted on A, B, open on C; b: refuted on all", or without places where there is one."""
+    """ "a: refuted on A, B, inconclusive on C; b: refuted on all", or without places where there is one."""
     places: dict[str, dict[str, str]] = {}
     for machine, by_place in answers.items():
         for where, word in by_place.items():
@@ -217,7 +223,7 @@ def _by_place(answers: Mapping[str, Mapping[str, str]]) -> str:
 
 
 def _listed(words: Mapping[str, str], alone: str) -> str:
-    """ "refuted on a, b, open on c", from words by name; where there is one word for several names, it and `alone`."""
+    """ "refuted on a, b, inconclusive on c", from words by name; of one word for several names, it and `alone`."""
     named: dict[str, list[str]] = {}
     for name, word in words.items():
         named.setdefault(word, []).append(name)
@@ -237,7 +243,7 @@ def _by_machine(reasons: Mapping[str, str]) -> str:
 
 
 def _size(apart: Sequence[Key]) -> str:
-    where = ", ".join(dict.fromkeys(key.workload or key.metric for key in apart))
+    where = ", ".join(dict.fromkeys(key.place for key in apart))
     return f"; how large the effect is differs between machines ({where})" if apart else ""
 
 
@@ -374,7 +380,7 @@ def pooled(by_kind: Mapping[str, OnMachines], alpha: float, *, looks_once: bool)
 
 
 def _word(verdicts: Sequence[Word]) -> Word:
-    """What machines of one kind say together: what they all say; else they are open, or depend."""
+    """What machines of one kind say together: what they all say; else it is inconclusive, or depends."""
     words = set(verdicts)
     if len(words) == 1:
         return verdicts[0]
