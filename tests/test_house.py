@@ -15,7 +15,6 @@ import pytest
 from llama_workbench import variants
 from llama_workbench.harness.claims.dispute import SHIPPED, load_folder
 from llama_workbench.harness.metrics.registry import metrics
-from llama_workbench.harness.slices.check.metric import CheckHypothesis
 from llama_workbench.harness.spec.comparison import TIMES
 from llama_workbench.variants.spelling import did_you_mean
 from tests.test_imports import (
@@ -133,7 +132,8 @@ def test_what_measures_judges_and_shows_names_nothing_of_the_dispute() -> None:
     """No claim, no team and none of its presets: all that is the dispute's stands in the folder of claims. A check may
     be called as the claim that asks for it, and we are no team of it."""
     claims, dispute = load_folder(SHIPPED)
-    checks = {part.quantity for claim in claims for part in claim.hypothesis if isinstance(part, CheckHypothesis)}
+    parts = [part for claim in claims for part in claim.hypothesis]
+    checks = {getattr(part, "quantity", "") for part in parts if part.metric == "check"}
     ids = {claim.id for claim in claims} - checks
     teams = {name for claim in claims for name in claim.who} - {"this workbench"}
     gains = dispute.numbers.gains.values()

@@ -13,6 +13,7 @@ import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.commands import app
+from llama_workbench.harness.claims.dispute import SHIPPED, load_folder
 from llama_workbench.harness.metrics.registry import names
 from llama_workbench.harness.slices import faces
 from tests.test_imports import SLICES, imports_of, module_name, sources
@@ -78,8 +79,9 @@ def names_of(slice_: str) -> tuple[set[str], set[str]]:
 THERE = """
 import json
 from llama_workbench.commands.app import verbs
+from llama_workbench.harness.claims.dispute import SHIPPED, load_folder
 from llama_workbench.harness.metrics.registry import names
-print(json.dumps([[*verbs()], names()]))
+print(json.dumps([[*verbs()], names(), [claim.id for claim in load_folder(SHIPPED)[0]]]))
 """
 
 
@@ -101,7 +103,8 @@ def test_nothing_outside_a_slice_names_it(name: str, whole_tree: Path, tmp_path:
         there = json.loads(python(whole_tree, tmp_path, "-c", THERE))
     finally:
         away.rename(here)
-    for all_names, own, left in zip((app.verbs(), names()), names_of(slice_), there, strict=True):
+    claims = [claim.id for claim in load_folder(SHIPPED)[0]]
+    for all_names, own, left in zip((app.verbs(), names(), claims), (*names_of(slice_), set()), there, strict=True):
         assert {*left} == {*all_names} - own
 
 
