@@ -23,7 +23,6 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from llama_workbench.cache import cache_directory, keep
-from llama_workbench.harness.slices import faces
 from llama_workbench.variants.config import LlamaConfig
 
 from . import tokenizer
@@ -32,7 +31,7 @@ from .files import CONFIG_BYTES, TOKENIZER_BYTES, open_regular, parse_json, read
 from .geometries import CheckpointError, Geometry, Scaling, Shape, fail, parameter_count, stored_shapes
 from .synthetic_files import CONFIG, SINGLE, SYNTHETIC, synthesize
 from .texts import shortened
-from .tokenizer import text_ids
+from .tokenizer import reader_of, text_ids
 
 __all__ = ["Checkpoint", "CheckpointError", "check", "described", "load", "synthesize"]
 
@@ -322,7 +321,8 @@ def check(source: Path | str, *, cache: Path | None = None) -> LlamaConfig:
 
 def _checked(source: Path | str, cache: Path | None) -> Source:
     path = Path(source)
-    files: Source = next((reader.opened for reader in READERS if reader.takes(path)), opened)(path)
+    reader = reader_of(path)
+    files: Source = reader.opened(path) if reader else opened(path)
     files.check(cache or cache_directory())
     return files
 
@@ -364,7 +364,3 @@ def geometry_of(source: Path, origin: str) -> Geometry:
     file = source.resolve().name.lower()
     name = "".join(letter if letter.isalnum() else "-" for letter in file).strip("-") or "checkpoint"
     return Geometry(name, config, description, origin)
-
-
-READERS = faces("checkpoint")
-"""Of other forms of files than a Hugging Face folder; imported here, before any foreign code is."""

@@ -19,12 +19,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from llama_workbench.cache import cache_directory, keep
+from llama_workbench.harness.slices import faces
 
 from .files import TOKENIZER_BYTES, read_bytes
 from .geometries import CheckpointError
 from .texts import shortened
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from numpy.typing import NDArray
     from tokenizers import Tokenizer
 
@@ -123,15 +126,15 @@ class Prompts:
         return np.stack(rows).astype(np.int64)
 
 
-def is_gguf(checkpoint: Path) -> bool:
-    """Whether a checkpoint's path is meant as a GGUF file (and not as a folder)."""
-    return checkpoint.suffix.lower() == ".gguf"
+def reader_of(checkpoint: Path) -> ModuleType | None:
+    """The slice that reads checkpoints of this form; None of a Hugging Face folder."""
+    return next((reader for reader in faces("checkpoint") if reader.takes(checkpoint)), None)
 
 
 def text_ids(checkpoint: Path, *, vocab_size: int, cache: Path | None = None) -> NDArray[np.int32]:
     """The whole text in a checkpoint's own words, without special tokens; all ids are below `vocab_size`. Kept in
-    `cache` under the digest of tokenizer.json, or under a GGUF file's path, size and time: to make a tokenizer of its
-    metadata takes seconds. Where `checkpoint` (a folder, or a .gguf file) has no tokenizer, they are drawn at random,
+    `cache` under the digest of tokenizer.json, or under the path, size and time of a checkpoint that is one file: a
+    tokenizer takes seconds to make from its metadata. Where `checkpoint` has no tokenizer, they are drawn at random,
     the same in every process. Raises `TokenizerError` if it has one that cannot be used."""
     file, content = _identified(checkpoint)
     if not content:
@@ -164,9 +167,9 @@ def text_ids(checkpoint: Path, *, vocab_size: int, cache: Path | None = None) ->
 
 
 def _identified(checkpoint: Path) -> tuple[Path, bytes]:
-    """The file with a checkpoint's tokenizer, and what tells it from others: a tokenizer.json's content, a GGUF file's
-    path, size and time. Empty where there is no file."""
-    if is_gguf(checkpoint):
+    """The file with a checkpoint's tokenizer, and what tells it from others: a tokenizer.json's content, or the path,
+    size and time of a checkpoint that is one file. Empty where there is no file."""
+    if reader_of(checkpoint):
         status = checkpoint.stat()
         return checkpoint, f"{checkpoint.resolve()} {status.st_size} {status.st_mtime_ns}".encode()
     file = checkpoint / FILE
@@ -181,14 +184,12 @@ def _identified(checkpoint: Path) -> tuple[Path, bytes]:
 
 
 def _made(file: Path, content: bytes) -> Tokenizer | None:
-    """The tokenizer of a file; None of a GGUF file that has none."""
+    """The tokenizer of a file; None of a checkpoint that is one file and has none."""
     from tokenizers import Tokenizer
 
     try:
-        if is_gguf(file):
-            from .checkpoints import READERS
-
-            return next(reader.tokenizer_of(file) for reader in READERS if reader.takes(file))
+        if reader := reader_of(file):
+            return reader.tokenizer_of(file)
         return Tokenizer.from_buffer(content)
     except Exception as error:  # the libraries raise plain Exception
         fix = "take the file from the checkpoint's source again"

@@ -66,6 +66,7 @@ def verbs_with_torch() -> dict[str, Callable[..., Any]]:
             verbs |= import_module(module).VERBS
     for face in faces("worker"):
         verbs |= face.VERBS
+    faces("checkpoint")  # imported before any foreign code is
     return verbs
 
 

@@ -25,11 +25,8 @@ from llama_workbench.datasets.faults import faults
 from llama_workbench.datasets.files import short
 from llama_workbench.datasets.geometries import Shape, fail, stored_shapes
 from llama_workbench.datasets.texts import shortened
-from llama_workbench.datasets.tokenizer import is_gguf
 from llama_workbench.variants.config import LlamaConfig, RopeScaling
 from llama_workbench.variants.engines.gguf_file import ARCHITECTURE, NAMES, ROPE_FACTORS, rope_factors, tensor_names
-
-takes = is_gguf
 
 META_CONTEXT = 8192
 """Of Meta's models before their RoPE was scaled; llama.cpp's converter does not write it."""
@@ -69,6 +66,11 @@ class _BoundedReader(GGUFReader):
         else:
             end += count * np.dtype(self.gguf_scalar_to_np[kind]).itemsize
         return end - orig_offs, [self._get(orig_offs, np.uint8, end - orig_offs)], [], [GGUFValueType.ARRAY, kind]
+
+
+def takes(path: Path) -> bool:
+    """Whether a checkpoint's path is meant as a GGUF file (and not as a folder)."""
+    return path.suffix.lower() == ".gguf"
 
 
 def opened(path: Path) -> Source:
