@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
-
-from llama_workbench.variants.spelling import did_you_mean
 
 from ..evidence.effect import TOO_FEW
 from ..evidence.evidence import Evidence
@@ -219,14 +217,6 @@ def in_range(effect: Effect, hypothesis: ValueHypothesis, *notes: str) -> Effect
     crossed = ", ".join(f"{end:.4g}" for end in region.boundaries if effect.low < end < effect.high)
     reason = f"the interval lies on both sides of {crossed} {region.unit}".rstrip()
     return replace(effect, verdict=Word.INCONCLUSIVE, cause=Cause.ACROSS_LIMIT, reason=reason, notes=effect.said)
-
-
-def no_such_quantity(metric: str, quantity: str, known: Collection[str]) -> str:
-    """Why a hypothesis cannot ask for this quantity; empty where it can."""
-    if quantity in known:
-        return ""
-    hint = did_you_mean(quantity, known, f"there are: {', '.join(known)}", quote='"')
-    return f'quantity = "{quantity}" is no {metric}: {hint}'
 
 
 class ExactMetric(ValueMetric[V], Generic[V]):

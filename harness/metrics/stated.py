@@ -11,7 +11,7 @@ from pydantic import Field
 from ..evidence.evidence import Evidence
 from ..spec.hypotheses import Quantity, RangeHypothesis
 from ..store.verdict_schema import Effect
-from .base import ValueMetric, in_range, no_such_quantity, no_value
+from .base import ValueMetric, in_range, no_value
 
 Number = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Stated = Annotated[
@@ -31,6 +31,8 @@ QUANTITIES: Mapping[str, tuple[str, Callable[[float, float], float]]] = {
 class StatedHypothesis(RangeHypothesis):
     """`quantity` of the two `figures`, which a document states."""
 
+    quantities = QUANTITIES
+
     metric: Literal["stated"]
     quantity: Quantity
     figures: tuple[Stated, Stated]
@@ -38,9 +40,6 @@ class StatedHypothesis(RangeHypothesis):
     @property
     def unit(self) -> str:
         return QUANTITIES[self.quantity][0]
-
-    def fault(self) -> str:
-        return no_such_quantity(self.metric, self.quantity, QUANTITIES)
 
 
 class StatedMetric(ValueMetric[StatedHypothesis]):

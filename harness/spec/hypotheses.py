@@ -6,10 +6,12 @@ The description of a field says what it expects: a fault in a claim is told with
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Annotated, ClassVar, Literal, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from llama_workbench.variants.spelling import did_you_mean
 
 from .comparison import Comparison
 from .experiments import Contrast, Target
@@ -62,12 +64,13 @@ class Hypothesis(BaseModel):
     """What would make a claim true. Each metric has a model of its own, with the keys that it needs.
 
     `cpu_only` says why a metric cannot be measured on another device; empty where it can. `least_workloads` is how
-    many workloads a hypothesis needs to mean anything.
+    many workloads a hypothesis needs to mean anything. `quantities`: what its key `quantity` may be, where it has one.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     cpu_only: ClassVar[str] = ""
     least_workloads: ClassVar[int] = 1
+    quantities: ClassVar[Collection[str]] = ()
 
     part: Annotated[Text | None, Field(description="a short label")] = None
     who: Annotated[
@@ -119,7 +122,11 @@ class Hypothesis(BaseModel):
 
     def fault(self) -> str:
         """Why it can never be settled, in words for its author; empty where it can."""
-        return ""
+        quantity: str = getattr(self, "quantity", "")
+        if not self.quantities or quantity in self.quantities:
+            return ""
+        hint = did_you_mean(quantity, self.quantities, f"there are: {', '.join(self.quantities)}", quote='"')
+        return f'quantity = "{quantity}" is no {self.metric}: {hint}'
 
     def elsewhere(self, device: str) -> str:
         """Why a run that measures on this kind of device cannot settle it; empty where it can."""

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 
 from ...machine.environment import child_environment
 from ...machine.lifeline import tied
-from ...metrics.base import ExactMetric, PassContext, no_such_quantity
+from ...metrics.base import ExactMetric, PassContext
 from ...slices import faces
 from ...spec.hypotheses import Quantity, ValueHypothesis
 from ...spec.regions import Range
@@ -128,6 +128,8 @@ CHECKS: Mapping[str, Check] = {
 class CheckHypothesis(ValueHypothesis):
     """Every case of the check `quantity` passes, with `variant` where it is about one."""
 
+    quantities = CHECKS
+
     metric: Literal["check"]
     quantity: Quantity
     variant: str = ""
@@ -142,7 +144,7 @@ class CheckHypothesis(ValueHypothesis):
     def fault(self) -> str:
         if (self.quantity in (LIKE_THE_LIBRARY, BUT_FOR_CHUNKS)) != bool(self.variant):
             return f'quantity = "{LIKE_THE_LIBRARY}" and "{BUT_FOR_CHUNKS}" need a variant, and no other check has one'
-        return no_such_quantity(self.metric, self.quantity, CHECKS)
+        return super().fault()
 
 
 class CheckMetric(ExactMetric[CheckHypothesis]):

@@ -16,7 +16,7 @@ from typing import Literal
 
 from llama_workbench import variants
 
-from ...metrics.base import ExactMetric, PassContext, no_such_quantity
+from ...metrics.base import ExactMetric, PassContext
 from ...spec.hypotheses import Name, Quantity, RangeHypothesis
 from ...store.pass_schema import ExactResult
 
@@ -107,6 +107,8 @@ def count(variant: str, quantity: str) -> tuple[int, str]:
 class CountHypothesis(RangeHypothesis):
     """`quantity` of the source of `variant`; with a `baseline`, how many times that of the baseline's source."""
 
+    quantities = QUANTITIES
+
     metric: Literal["count"]
     variant: Name
     quantity: Quantity
@@ -115,9 +117,6 @@ class CountHypothesis(RangeHypothesis):
     @property
     def unit(self) -> str:
         return "times" if self.baseline else self.quantity
-
-    def fault(self) -> str:
-        return no_such_quantity(self.metric, self.quantity, QUANTITIES)
 
 
 class CountMetric(ExactMetric[CountHypothesis]):

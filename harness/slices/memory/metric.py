@@ -25,7 +25,7 @@ from ...measure.measurement import Measurement
 from ...measure.participants import ExperimentState
 from ...measure.passes import measured_by
 from ...measure.processes import WorkerFailed
-from ...metrics.base import ExactMetric, PassContext, VariantHypothesis, no_such_quantity, subjects
+from ...metrics.base import ExactMetric, PassContext, VariantHypothesis, subjects
 from ...spec.hypotheses import Quantity
 from ...store.pass_schema import MEMORY_SWEEP, ExactResult
 
@@ -150,11 +150,10 @@ def disagreement(step: Mapping[str, Any]) -> str:
 class MemoryHypothesis(VariantHypothesis):
     """`quantity` (one of QUANTITIES) of `variant` on each of `workloads`, in percent."""
 
+    quantities = QUANTITIES
+
     metric: Literal["memory"]
     quantity: Quantity
-
-    def fault(self) -> str:
-        return no_such_quantity(self.metric, self.quantity, QUANTITIES)
 
 
 class MemoryMetric(ExactMetric[MemoryHypothesis]):
