@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -76,10 +75,3 @@ def running_store() -> Iterator[Store]:
             else:
                 os.environ[name] = value
         fsspec.filesystem("s3").clear_instance_cache()
-
-
-def free_port() -> int:
-    """A port where nothing listens."""
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])

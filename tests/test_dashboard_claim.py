@@ -32,7 +32,7 @@ pytest.importorskip("plotly", reason="the dashboard's packages are not installed
 from streamlit.testing.v1 import AppTest
 
 from llama_workbench.dashboard.figures import rounds as paired_rounds
-from llama_workbench.dashboard.views import answers, beside, data, gates, samples, why
+from llama_workbench.dashboard.views import answers, beside, breakdown, data, gates, samples, why
 from llama_workbench.dashboard.views.definitions import Hypothesis
 from llama_workbench.harness.store.schema import Manifest
 from tests.test_dashboard import a_claim, an_effect
@@ -311,16 +311,19 @@ def test_why_says_what_the_change_touches_and_what_it_saved_there(tmp_path: Path
     run = data.read_run(folder.path)
     claims = {claim.claim: claim for claim in run.claims if claim.effects}
     assert why.changed(claims["mask-caching-helps"]) == (("mask_create",), ())
-    told = why.explain_part(run, "mask-caching-helps", "")
+    told = why.explain(run, claims["mask-caching-helps"], breakdown.read(run))
     assert told.startswith(
         "The change touches making masks: 12 to 12 % of team006_before's forward on prefill, 128 tokens, 15M. "
         "Without it a call would be at most 1.136× as fast. On prefill, 128 tokens, 15M a call became "
     )
     assert told.endswith(" shorter; making masks saved 12 % [12, 12].")
     assert why.changed(claims["refactor-2x-3x"]) == (("cache", "mask_create"), ("layout",))
-    assert "It also changes layout, which has no phase of its own." in why.explain_part(run, "refactor-2x-3x", "")
+    assert "It also changes layout, which has no phase of its own." in why.explain(
+        run, claims["refactor-2x-3x"], breakdown.read(run)
+    )
     bare = data.read_run(runs.write_run(tmp_path / "bare", only=["prefill-15m-t128"], rounds=12).path)
-    assert why.explain_part(bare, "mask-caching-helps", "") == ""
+    [claim] = [claim for claim in bare.claims if claim.claim == "mask-caching-helps"]
+    assert why.explain(bare, claim, breakdown.read(bare)) == ""
 
 
 # -- gates and traces --------------------------------------------------------------------------------------------------

@@ -19,128 +19,6 @@ import pytest
 from llama_workbench import ROOT
 from tests.test_metrics import CLAIM as SHORT_NAME
 
-METRIC = '''
-"""How many letters a variant's name has, as a measuring process counts them."""
-
-from typing import Annotated, Literal
-
-from llama_workbench.harness.measure.passes import measured_by
-from llama_workbench.harness.metrics.base import ExactMetric, VariantHypothesis, subjects
-from llama_workbench.harness.store.declared import JsonFile
-from llama_workbench.harness.store.forms import Count, says
-from llama_workbench.harness.store.pass_schema import ExactResult, OfVariant
-
-
-class Letters(OfVariant):
-    """A name."""
-
-    letters: Annotated[Count, says("how long it is")]
-
-
-LETTERS = JsonFile("letters.json", list[Letters])
-
-
-class ToyHypothesis(VariantHypothesis):
-    """At most so many letters."""
-
-    metric: Literal["letters"]
-
-    @property
-    def unit(self):
-        return "letters"
-
-
-class ToyMetric(ExactMetric[ToyHypothesis]):
-    """Letters."""
-
-    names = ("letters",)
-    hypothesis = ToyHypothesis
-    title = "letters"
-    does = "how long names are"
-    files = (LETTERS,)
-
-    def run(self, hypotheses, context):
-        places = measured_by(context.measurement)
-        records = []
-        for workload, variant in subjects(hypotheses):
-            process = context.measurement.gates.standing(places[workload][0])
-            letters = process.ask("letters", 60.0, workload=workload, variant=variant)
-            records.append({"workload": workload, "variant": variant, "letters": letters})
-        context.folder.write_json(LETTERS, records)
-
-    def read(self, folder):
-        read = LETTERS.form.validate_python(folder.records(LETTERS))
-        results = [ExactResult("letters", "", each.workload, each.variant, "", each.letters, 1) for each in read]
-        return {result.subject: result for result in results}
-
-
-def letters(worker, workload, variant):
-    return len(worker.benches[workload].subjects[variant].variant.name)
-
-
-METRIC = ToyMetric()
-VERBS = {"letters": letters}
-'''
-
-PROFILER = '''
-"""In which process a variant was looked at."""
-
-import os
-from typing import Annotated
-
-from llama_workbench.harness.profilers.base import Profiler
-from llama_workbench.harness.store.declared import JsonFile
-from llama_workbench.harness.store.forms import Count, says
-from llama_workbench.harness.store.pass_schema import OfVariant
-
-
-class Number(OfVariant):
-    """A process."""
-
-    process: Annotated[Count, says("its number")]
-
-
-class Numbers(Profiler):
-    """Numbers of processes."""
-
-    file = JsonFile("numbers.json", list[Number])
-
-    def look(self, at):
-        return {"process": at.ask("number")}
-
-
-PROFILER = Numbers()
-VERBS = {"number": lambda worker, workload, variant: os.getpid()}
-'''
-
-VERB = '''
-"""`workbench spell`: what a run's toys wrote."""
-
-from pathlib import Path
-
-from .shared import print_json
-
-
-def command(run: Path) -> None:
-    """Print what the toys wrote into a run."""
-    from llama_workbench.harness.metrics.letters import LETTERS
-    from llama_workbench.harness.store.folder import RunFolder
-
-    print_json(RunFolder(run).records(LETTERS))
-'''
-
-VARIANT = '''
-"""A variant of one's own."""
-
-from llama_workbench.variants.presets import presets
-
-
-def mine(config, weights, *, max_length):
-    return presets()["fast"].build(config, weights, max_length=max_length)
-'''
-
-CLAIM = SHORT_NAME.replace('"toy"', '"letters"')
-
 SWITCHES = '''
 """How often the operating system takes the core from a thread that calls a variant, or the thread gives it away."""
 
@@ -201,6 +79,77 @@ class SwitchesMetric(ExactMetric[SwitchesHypothesis]):
 METRIC = SwitchesMetric()
 '''
 
+LETTERS = SWITCHES.replace("switches", "letters").replace("Switches", "Letters").replace("SWITCHES", "LETTERS")
+LETTERS = LETTERS.replace("5", "1")
+LETTERS += """
+
+def letters(worker, workload, variant, calls):
+    return calls * len(worker.benches[workload].subjects[variant].variant.name)
+
+
+VERBS = {"letters": letters}
+"""
+"""The same of a variant's name, in one call, as a module of `harness/metrics` that has its verb."""
+
+PROFILER = '''
+"""In which process a variant was looked at."""
+
+import os
+from typing import Annotated
+
+from llama_workbench.harness.profilers.base import Profiler
+from llama_workbench.harness.store.declared import JsonFile
+from llama_workbench.harness.store.forms import Count, says
+from llama_workbench.harness.store.pass_schema import OfVariant
+
+
+class Number(OfVariant):
+    """A process."""
+
+    process: Annotated[Count, says("its number")]
+
+
+class Numbers(Profiler):
+    """Numbers of processes."""
+
+    file = JsonFile("numbers.json", list[Number])
+
+    def look(self, at):
+        return {"process": at.ask("number")}
+
+
+PROFILER = Numbers()
+VERBS = {"number": lambda worker, workload, variant: os.getpid()}
+'''
+
+VERB = '''
+"""`workbench spell`: what a run's toys wrote."""
+
+from pathlib import Path
+
+from .shared import print_json
+
+
+def command(run: Path) -> None:
+    """Print what the toys wrote into a run."""
+    from llama_workbench.harness.metrics.letters import LETTERS
+    from llama_workbench.harness.store.folder import RunFolder
+
+    print_json(RunFolder(run).records(LETTERS))
+'''
+
+VARIANT = '''
+"""A variant of one's own."""
+
+from llama_workbench.variants.presets import presets
+
+
+def mine(config, weights, *, max_length):
+    return presets()["fast"].build(config, weights, max_length=max_length)
+'''
+
+CLAIM = SHORT_NAME.replace('"toy"', '"letters"')
+
 SWITCHES_WORKER = '''
 """Context switches, counted in the measuring process."""
 
@@ -258,7 +207,7 @@ print(app.title[0].value, app.dataframe[0].value.to_json(orient="records"))
 """
 
 NEW = {
-    "harness/metrics/letters.py": METRIC,
+    "harness/metrics/letters.py": LETTERS,
     "harness/profilers/numbers.py": PROFILER,
     "llama_workbench/commands/spell.py": VERB,
     "mine.py": VARIANT,

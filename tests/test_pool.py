@@ -46,10 +46,6 @@ def counted(text):
     return len(set(text.split()))
 
 
-def counted_too(text):
-    return len(dict.fromkeys(text.split()))
-
-
 @lru_cache(maxsize=None)
 def remembered(text):
     return len(set(text.split()))

@@ -12,10 +12,8 @@ from dataclasses import replace
 from llama_workbench.harness.machine.environment import device_kind
 from llama_workbench.harness.report.answer import found_words
 from llama_workbench.harness.report.text import gain_text
-from llama_workbench.harness.report.trust import trust_of
 from llama_workbench.harness.spec.regions import ANSWERS, SECOND_MARGIN_PERCENT
 from llama_workbench.harness.spec.words import GIVEN, Cause, Word
-from llama_workbench.harness.store.schema import Noise
 from llama_workbench.harness.store.verdict_schema import Effect
 
 from .. import words
@@ -194,8 +192,3 @@ def _gain(effect: Effect) -> str:
     low, high = effect.lower, effect.upper
     gain = "" if effect.unit or low is None or high is None else gain_text(low, high)
     return gain and f", that is {gain}"
-
-
-def self_check(noise: Noise) -> str:
-    """What came out where the run timed the same code as two sides."""
-    return trust_of(noise).sentence

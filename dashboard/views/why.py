@@ -15,7 +15,7 @@ from llama_workbench.harness.metrics.share.shares import Share
 
 from .. import words
 from . import beside, data
-from .breakdown import NAMES, Phases, read
+from .breakdown import NAMES, Phases
 
 TOUCHED: Mapping[str, tuple[str, ...]] = {
     "mask": ("mask_create",),
@@ -40,12 +40,6 @@ def explain(run: data.Run, claim: data.Claim, phases: Phases) -> str:
     touched, others = changed(claim)
     texts = [_bound(run, claim, phases, touched, others), *_saved(run, claim, phases, touched), _work(run, claim)]
     return " ".join(filter(None, texts))
-
-
-def explain_part(run: data.Run, name: str, part: str) -> str:
-    """The same for the claim of that name and part."""
-    claim = next(each for each in run.claims if (each.claim, each.part) == (name, part))
-    return explain(run, claim, read(run))
 
 
 def changed(claim: data.Claim) -> tuple[tuple[str, ...], tuple[str, ...]]:
