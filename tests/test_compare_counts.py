@@ -145,7 +145,7 @@ def test_the_yardstick_of_functions_is_counted_beside_them(tmp_path: Path) -> No
     one, two, three = run("one", 10e6), run("two", 10e6), run("three", 10.2e6)
     assert rows(compare(one, two, thresholds=COUNTED), "instructions")["team005_hybrid"].verdict == "no regression"
     reason = rows(compare(one, three, thresholds=COUNTED), "instructions")["team005_hybrid"].reason
-    assert "the yardstick, whose code never changes, executes +2.00 % instructions" in reason
+    assert "the reference benchmark, whose code never changes, executes +2.00 % instructions" in reason
 
 
 def test_what_others_are_compared_with_is_counted_as_well(tmp_path: Path) -> None:
@@ -177,8 +177,8 @@ def test_other_inputs_are_no_other_work(tmp_path: Path) -> None:
         ({"team005_hybrid": {"instructions": None, "reason": "hangs"}}, "no count in the new run (hangs)"),
         ({"team005_hybrid": {"calls": None}}, "no count in the new run"),
         ({"team005_hybrid": {"by": {KERNELS: 10e6}}}, "did not count apart what allocators execute"),
-        ({"yardstick": 10.1e6}, "the yardstick, whose code never changes, executes +1.00 % instructions"),
-        ({"yardstick": {"calls": None}}, "the yardstick: no count in the new run; measure both"),
+        ({"yardstick": 10.1e6}, "the reference benchmark, whose code never changes, executes +1.00 % instructions"),
+        ({"yardstick": {"calls": None}}, "the reference benchmark: no count in the new run; measure both"),
     ],
 )
 def test_counts_that_cannot_be_compared_say_why(

@@ -129,7 +129,7 @@ def sampled(
             for count, way in known:
                 numbers = [next(n for n, line in enumerate(lines, 1) if text in line) for text in way]
                 frames = [f"f ({folder / file}:{number})" for number in numbers]
-                turn = f"{side}_turn (harness/worker/alternating.py:9)"
+                turn = f"{side}_turn (harness/worker/looks.py:9)"
                 stacks.append(f"{';'.join([turn, *frames])} {5 * count + draw.randint(-12, 12)}")
         assert reader.take("\n".join(stacks)) == ""
     call_ns = dict(zip(sides, (1e6 * ms for ms in case.call_ms), strict=True))

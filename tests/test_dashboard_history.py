@@ -259,7 +259,7 @@ def test_the_page_shows_course_breaks_changes_verdicts_and_runs(home: Path, monk
     ]
     text = everything(app)
     assert "CPU: Simulated CPU against Another CPU" in text and "the checkpoints differ" in text
-    assert "slower by at least" in text and "frozen yardstick" in text
+    assert "slower by at least" in text and "the reference benchmark, code that is never edited" in text
     assert "1 of 5 runs are slow to read" in text and f"workbench judge {home / 'runs' / 'run-3'}" in text
     assert "5 runs" in alts(app)[0]
     listed = open_in_app("runs", monkeypatch, home).dataframe[0].value

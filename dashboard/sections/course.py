@@ -136,9 +136,9 @@ def show_slow(runs: Sequence[Entry], stamps: Sequence[Stamp]) -> None:
 def show_meaning(points: Sequence[history.Point]) -> None:
     against = points[-1].against
     what = (
-        "the frozen yardstick, code that is never edited"
+        "the reference benchmark, code that is never edited"
         if against in YARDSTICKS
-        else f"{words.markdown(against)}, its own baseline, for this workload has no yardstick"
+        else f"{words.markdown(against)}, its own baseline, for this workload has no reference benchmark"
     )
     last = words.markdown(figures.text(points[-1]))
     st.caption(

@@ -99,7 +99,7 @@ def show_drift(run: data.Run, measured: noise.Noise) -> None:
     text = figures.drift_text(frame)
     whose = "the baseline"
     if not run.is_of_functions:
-        whose = "the baseline or the yardstick (code that is never edited), whichever took part in more rounds"
+        whose = "the baseline or the reference benchmark (code that is never edited), whichever was in more rounds"
     blocks.plot(figures.drift(frame, state.colours()), text, "drift")
     blocks.caption(
         f"{text} A point is one round: the median time of a call of {whose}, over its own median. A step means that "

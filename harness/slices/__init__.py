@@ -1,19 +1,21 @@
-"""Slices: features that can be taken away. Each is one folder here; no module outside this package names one.
+"""Slices: features that can be taken away. Each is one folder here; no module outside this package imports one by name.
 
 | face | module of the slice | what it defines | who finds it |
 |---|---|---|---|
 | what a claim may ask, its pass and its verdict | `metric.py` | `METRIC` (see `metrics.base`) | `metrics.registry` |
 | what runs in a measuring process | `worker.py` | `VERBS`: functions that take the `Worker` first | `worker.main` |
-| another form of checkpoints | `checkpoint.py` | `takes()`, `opened()`, `tokenizer_of()` | `datasets.checkpoints` |
+| another form of checkpoints | `checkpoint.py` | `takes()`, `opened()`, `tokenizer_of()` | `datasets.tokenizer` |
 | what `metric = "check"` may try | `checks.py` | `CHECKS` | the slice `check` |
 | what is counted beside times | `beside.py` | `WHAT`, `FILE`, `measures()`, `rows()` | `report`, `baselines` |
 | a command of `workbench` | `command.py` | `command`, `LISTED`, `VERB` where it is no folder's name | `commands.app` |
 | a page of the dashboard | `page.py` | `PAGE` (path in the URL, title, icon, help), `show()` | `dashboard/app.py` |
-| a section of a page of the dashboard | `section.py` | `PAGE` (the page, or the view of a page), `show()` | the page |
+| a section of the view Trust | `section.py` | `PAGE` (trust), `show()` | `dashboard/sections/trust.py` |
+| a part of Explore | `section.py` | `PAGE` (explore), `KEY`, `TITLE`, `is_there(run)`, `show(opened)` | that page |
 | runs of several machines | `machines.py` | `measured_on`, `verdicts_of`, `judge_fleet` | `session.judging` |
-| the screen of a run, if not the usual one | `screen.py` | `screen(folder)`, or None; `svg(folder)` | `tables` |
+| the screen of a run, if not the usual | `screen.py` | `screen(folder)`, or None; `svg(folder)` | `tables`, `report` |
 
-A run's file that a slice writes keeps its form in `store`, where pages of the core show it.
+Options that only a slice reads are lines of `plan.options` all the same, such as `--on`. A run's file that a slice
+writes keeps its form in `store`, where pages of the core show it. A claim of a metric that is gone says so.
 """
 
 from __future__ import annotations

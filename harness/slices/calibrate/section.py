@@ -21,15 +21,14 @@ def show() -> None:
     st.caption("By measurement. docs/concepts/statistics.md has simulated error rates of the statistics alone.")
     try:
         where = state.results()
-        read = read_trials(where / FILE) if isinstance(where, Path) and (where / FILE).is_file() else None
+        trials = read_trials(where / FILE) if isinstance(where, Path) and (where / FILE).is_file() else None
     except CalibrationError as error:
         blocks.warn(str(error))
         return
-    if read is None:
+    if trials is None:
         st.text("There are no comparisons of known outcome yet. This command makes some, in five minutes:")
         blocks.command("workbench calibrate")
         return
-    trials = read
     blocks.say(rates.in_a_paragraph(trials))
     tables = (
         (rates.RATE_HEADINGS, rates.rows(trials), "Rates of comparisons whose outcome was known"),

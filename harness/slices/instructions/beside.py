@@ -3,7 +3,7 @@
 Does a call of a variant execute more instructions than in the other run?
 
 Where blocks of memory lie is another thing in every process, and what allocators do depends on it. So what lies inside
-them is left out (see `callgrind.ALLOCATORS`); who asks for memory more often still executes more around it. No other
+them is left out (see `counting.ALLOCATORS`); who asks for memory more often still executes more around it. No other
 program changes a count, and nor does the model of the processor, as long as torch chooses the same kernels. Whether
 anything beside the variant did is seen by the yardstick, whose code never changes.
 """
@@ -54,9 +54,9 @@ def change(base: Sequence[Instructions], new: Sequence[Instructions], workload: 
     except ValueError as error:
         if now.inputs:  # runs of functions may be older than their yardstick
             return changed
-        raise ValueError(f"the yardstick: {error}; measure both runs with --count-instructions") from error
+        raise ValueError(f"the reference benchmark: {error}; measure both runs with --count-instructions") from error
     if abs(beside.percent) > beside.half_width:
-        what = f"the yardstick, whose code never changes, executes {beside.percent:+.2f} % instructions"
+        what = f"the reference benchmark, whose code never changes, executes {beside.percent:+.2f} % instructions"
         raise ValueError(f"{what}: something other than the variant changed")
     return changed
 

@@ -1,4 +1,4 @@
-"""The answer to a program that proposes a speed-up: accepted, refused or open, and why."""
+"""The answer to a program that proposes a speed-up: accepted, refused or inconclusive, and why."""
 
 from __future__ import annotations
 

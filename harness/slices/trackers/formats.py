@@ -1,8 +1,8 @@
 """A run as services want it that draw benchmarks over commits: Bencher's metric format, and the list that
 github-action-benchmark reads as `customSmallerIsBetter`.
 
-Each variant on each workload has two figures. Its relative time is that of the yardstick's calls in the same processes
-(or the baseline's, where there is no yardstick), with its interval, once it has one: runs of unlike machines can be
+Each variant on each workload has two figures. Its relative time is against the reference benchmark's calls in the same
+processes (or the baseline's, where there is none), with its interval, once it has one: runs of unlike machines can be
 compared by it. The time of a call in nanoseconds, the median or the percentile that is compared, has no interval: the
 next machine would leave it.
 """
