@@ -21,12 +21,13 @@ COMMENT = ROOT / ".github" / "workflows" / "comment.yml"
 
 # -- the comparison ----------------------------------------------------------------------------------------------------
 
+COVERS = pytest.mark.covers("action.yml", "harness", "llama_workbench", "variants")
 NEEDS = pytest.mark.skipif(not shutil.which("valgrind"), reason=NOT_INSTALLED)
 GIVEN = {"subjects": "work.py:total\n", "call": "inputs.py:numbers\n", "budget": "2", "slower": "100"}
 """Beside other tests a few seconds of time decide nothing: here the counts do. `action_trials` has both."""
 
 
-@pytest.mark.covers("action.yml", "harness/baselines", "harness/session", "harness/slices", "llama_workbench")
+@COVERS
 @pytest.mark.long
 @NEEDS
 def test_five_percent_more_work_in_a_pull_request_fails(tmp_path: Path) -> None:
@@ -43,7 +44,7 @@ def test_five_percent_more_work_in_a_pull_request_fails(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.covers("action.yml", "harness/baselines", "harness/session", "harness/slices", "llama_workbench")
+@COVERS
 @pytest.mark.long
 def test_unchanged_code_of_a_fork_passes(tmp_path: Path) -> None:
     opened = PullRequest.opened(tmp_path, additions=2000, fork=True)
@@ -68,7 +69,7 @@ def test_a_suite_of_a_pull_request_fails_by_test_id_and_needs_no_valgrind(tmp_pa
     assert filled_in(install["env"]["GATE"], known | {"suite": ""}) == "time,instructions"
 
 
-@pytest.mark.covers("action.yml", "harness/baselines", "harness/session", "harness/slices", "llama_workbench")
+@COVERS
 def test_what_cannot_be_measured_fails_and_what_cannot_be_told_is_a_warning(tmp_path: Path) -> None:
     opened = PullRequest.opened(tmp_path, additions=2000)
     done = opened.compare(**GIVEN | {"subjects": "work.py:gone"})

@@ -22,6 +22,9 @@ pytestmark = pytest.mark.covers("part")
 
 if False:
     from tests import help_of
+    from tests import (
+        more_help,
+    )
 
 
 @pytest.fixture
@@ -46,7 +49,7 @@ unchanged.ROOT, unchanged.ALWAYS = Path({root!r}), ("environment.txt",)
 @pytest.fixture
 def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """The last line of a session of pytest with our conftest, on a repository with one such test."""
-    for name in ("part/of.py", "tests/help_of.py", "other/of.py", "environment.txt"):
+    for name in ("part/of.py", "tests/help_of.py", "tests/more_help.py", "other/of.py", "environment.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")
     (tmp_path / "tests" / "test_in_it.py").write_text(TESTS)
@@ -78,7 +81,7 @@ def test_it_is_left_out_until_a_file_changes(session: Callable[..., str]) -> Non
     assert session("--skip-unchanged").startswith("1 passed"), "nobody knows that it passed"
     assert session("--skip-unchanged").startswith("1 skipped") and session().startswith("1 passed")
     [test] = Path("tests").glob("test_in_*.py")
-    for name in ("part/of.py", "tests/help_of.py", test, "environment.txt"):
+    for name in ("part/of.py", "tests/help_of.py", "tests/more_help.py", test, "environment.txt"):
         Path(name).write_text(Path(name).read_text() + "\n")
         assert session("--skip-unchanged").startswith("1 passed"), name
     Path("part/new.py").touch()
@@ -93,6 +96,16 @@ def test_what_failed_runs_again(session: Callable[..., str], name: str, told: st
     Path(name).touch()
     assert session().startswith(told)
     assert session("--skip-unchanged").startswith(told), "its last run did not pass"
+
+
+def test_what_is_edited_during_a_session_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unchanged, "ROOT", tmp_path)
+    monkeypatch.setattr(unchanged, "ALWAYS", ())
+    (part := tmp_path / "part.py").write_text("1")
+    (test := tmp_path / "test_it.py").write_text("")
+    before = unchanged.digest(test, ["part.py"])
+    part.write_text("2")
+    assert unchanged.digest(test, ["part.py"]) != before
 
 
 def test_each_of_ours_names_files_that_there_are() -> None:

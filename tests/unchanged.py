@@ -7,11 +7,10 @@ environment as they are now. CI gives no such option. What passed is known to py
 
 from __future__ import annotations
 
+import ast
 import hashlib
-import re
 import sys
 from collections.abc import Iterable, Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -49,7 +48,7 @@ def digest(test: Path, paths: Iterable[str]) -> str:
     """Of the files that a test covers, its own with the helpers that it imports, and the environment's."""
     found = hashlib.sha256(sys.version.encode())
     for path in sorted({*_covered((*ALWAYS, *paths)), *helpers(test)}):
-        found.update(f"{path.relative_to(ROOT)} {_digest(path)}\n".encode())
+        found.update(f"{path.relative_to(ROOT)} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
     return found.hexdigest()
 
 
@@ -67,17 +66,13 @@ def helpers(test: Path) -> set[Path]:
     found, left = set[Path](), [test]
     while left:
         found.add(path := left.pop())
-        text = path.read_text(encoding="utf-8")
-        names = re.findall(r"^ *from (tests|studies)(\.[\w.]+)? import (.+)", text, re.MULTILINE)
-        modules = {f"{package}{module}" for package, module, _ in names if module}
-        modules |= {
-            f"{package}.{name.split()[0]}" for package, module, each in names if not module for name in each.split(",")
-        }
-        named = {ROOT / f"{module.replace('.', '/')}{end}" for module in modules for end in (".py", "/__init__.py")}
+        modules = set[str]()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                modules |= {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
+            elif isinstance(node, ast.Import):
+                modules |= {each.name for each in node.names}
+        ours = [module.replace(".", "/") for module in modules if module.partition(".")[0] in ("tests", "studies")]
+        named = {ROOT / f"{module}{end}" for module in ours for end in (".py", "/__init__.py")}
         left += [path for path in named if path.is_file() and path not in found]
     return found
-
-
-@cache
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
