@@ -160,6 +160,17 @@ def test_functions_without_either_are_called_as_ever() -> None:
     assert issubclass(PayloadError, Exception)
 
 
+def test_what_is_wrong_with_setup_names_the_input_generator(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(f"{AROUND}\n\ndef words(seed):\n    return seed\n\n\nwords.setup = 3\n")
+    total, rows, words = (parse(f"mine.py:{name}", option="x", folder=tmp_path) for name in ("total", "rows", "words"))
+    command = parse("cmd:echo", option="x", folder=tmp_path)
+    with modules_kept() as turn:
+        with pytest.raises(TypeError, match=r"mine\.py:words: setup = 3: expected a function"):
+            Called.imported(total, Call(total, words), "", turn)
+        with pytest.raises(TypeError, match=r"mine\.py:rows: setup and teardown are for functions; .*--prepare"):
+            Called.imported(command, Call(command, rows), "", turn)
+
+
 def test_parts_are_added_up_and_the_last_call_says_what_did_not_count() -> None:
     called: list[object] = []
 

@@ -10,7 +10,7 @@ from typing import Any, Optional
 from .answers import difference, gives_what_counts, is_of_all_worlds, outputs_differ
 from .apart import TimedPart
 from .awaited import Awaited, Loop
-from .command import AS_THEY_ARE, Command, CommandSettings
+from .command import AS_THEY_ARE, CONCLUDE, PREPARE, Command, CommandSettings
 from .gate import GATED, FirstLook
 from .imports import Import
 from .payload import Arguments, Payload
@@ -125,7 +125,12 @@ class Called:
 
             enter()
             payload = Payload(world.function(call.payload), draw, call.payload.size)
-            around = () if source.command else payload.around()
+            try:
+                around = payload.around()
+                if source.command and any(around):
+                    raise TypeError(f"setup and teardown are for functions; commands have {PREPARE} and {CONCLUDE}")
+            except TypeError as error:
+                raise TypeError(f"{call.payload.shown}: {error}") from None
             made = maker(source, world.function(source, call.commands), *around)
             return Function(made, payload, enter, source.name if source.command else source.shown, any(around))
 
