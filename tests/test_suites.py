@@ -17,8 +17,10 @@ import pytest
 from llama_workbench.harness.machine.environment import child_environment
 from llama_workbench.harness.spec.sample import Round
 from llama_workbench.harness.stats.confidence import LookPlan, first_interval
+from llama_workbench.harness.suites.asv import folder_of_benchmarks
 from llama_workbench.harness.suites.driver import Checkout, Pairs, Places, processes_needed
 from llama_workbench.harness.suites.run import is_suite
+from tests.test_revisions import git
 
 SETTINGS = """
 [pytest]
@@ -410,6 +412,7 @@ class Suite:
         assert len(numbers) == 1000 and os.path.exists("made")
         self.numbers = numbers[:n]
         numbers.clear()
+        CALLS.append("set up")
 
     def teardown(self, numbers, n, kind):
         CALLS.append("teardown")
@@ -440,7 +443,7 @@ class TimeOnce:
 
 
 def time_waits(seconds):
-    assert CALLS.count("teardown") <= 4, "once a benchmark"
+    assert CALLS.count("teardown") == CALLS.count("set up"), "once a benchmark, also of those that raise"
     time.sleep(seconds)
 
 
@@ -481,6 +484,19 @@ def test_benchmarks_of_asv_are_measured_as_they_are(tmp_path: Path) -> None:
     assert why["Suite.time_only_a[n=1000, kind='a']"].endswith("only a")
     assert len(why) == 1 + 1 + 3 + 4  # of peakmem_sum one for each combination
     assert Path.cwd() != tmp_path and not [*side.rglob("made")]
+
+
+@pytest.mark.parametrize(
+    ("text", "folder"),
+    [
+        ('{\n  // "benchmark_dir": "gone",\n  "benchmark_dir": "perf"\n}', "perf"),
+        ('{"repo": "https://example.org/it", "benchmark_dir": "perf"}', "perf"),
+        ("{}", "benchmarks"),
+    ],
+)
+def test_the_folder_of_asv_is_the_one_that_its_settings_name(tmp_path: Path, text: str, folder: str) -> None:
+    (tmp_path / "asv.conf.json").write_text(text)
+    assert folder_of_benchmarks(tmp_path / "within") == (tmp_path / folder).resolve()
 
 
 def test_a_test_of_too_long_calls_is_measured_only_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -553,11 +569,6 @@ def command(folder: Path, *words: str, module: str = "llama_workbench.commands.a
     return done.returncode, done.stdout or done.stderr
 
 
-def git(folder: Path, *words: str) -> None:
-    who = ("-c", "user.name=n", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
-    subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True)
-
-
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository whose working tree is slower in one test, and lacks another."""
@@ -575,7 +586,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.covers("harness/plugin", "harness/suites")
+@pytest.mark.covers("harness", "llama_workbench")
 def test_two_revisions_of_a_suite_have_a_verdict_by_test_id(project: Path) -> None:
     code, text = command(project, "compare-revisions", "main", ".", "test_mine.py", "--budget", "1", "--json")
     assert code == 1, text
@@ -598,7 +609,7 @@ def test_options_of_functions_are_refused(project: Path) -> None:
         assert code == 2 and f"{words[0]}" in text and "not with a suite of tests: test_mine.py" in text
 
 
-@pytest.mark.covers("harness/plugin", "harness/suites")
+@pytest.mark.covers("harness", "llama_workbench")
 def test_a_session_measures_its_benchmarks_in_processes_saves_a_run_and_passes(project: Path) -> None:
     ours = ("-p", "llama_workbench.harness.plugin.plugin") if "llama_workbench" not in _plugins() else ()
     code, text = command(

@@ -34,7 +34,8 @@ def folder_of_benchmarks(folder: Path) -> Path | None:
     """What the next asv.conf.json, here or above, names as the folder of its benchmarks; it is JSON with comments."""
     file = folder / "asv.conf.json"
     if file.is_file():
-        named = re.search(r'^\s*"benchmark_dir"\s*:\s*"([^"]+)"', file.read_text(encoding="utf-8"), re.MULTILINE)
+        text = file.read_text(encoding="utf-8")
+        named = re.search(r'^(?!\s*//).*"benchmark_dir"\s*:\s*"([^"]+)"', text, re.MULTILINE)
         return (folder / (named[1] if named else "benchmarks")).resolve()
     return folder_of_benchmarks(folder.parent) if folder != folder.parent else None
 
@@ -128,8 +129,10 @@ class AsvBenchmark(pytest.Item):
                 measuring.timed_one_by_one(sources[0], arguments, teardown, number)
                 return
             arguments()
-            measuring.timed(sources[0], given, {})
-            teardown(*given)
+            try:
+                measuring.timed(sources[0], given, {})
+            finally:
+                teardown(*given)
         except NotImplementedError as error:
             pytest.skip(f"not for these parameters: NotImplementedError {error}")
         finally:

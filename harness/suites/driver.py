@@ -85,8 +85,8 @@ class Checkout:
 @dataclass
 class Test:
     """What is known of one test of all sides so far. left_out: side → why it has no number there. waits: the least
-    share of wall time over CPU time. rounds: how many it has; seconds: what they took. group, extra: its
-    group, and its extra info."""
+    share of wall time over CPU time. rounds: how many it has; seconds: what they took. group, extra: what it
+    says of itself."""
 
     left_out: dict[str, str] = field(default_factory=dict)
     waits: float = math.inf
