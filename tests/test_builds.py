@@ -107,7 +107,19 @@ def test_a_build_that_fails_is_shown_with_its_end(project: Path) -> None:
         built(project, "main", commit_of(project, "main"), "echo no compiler; exit 3")
 
 
-def test_a_function_of_an_extension_is_compared_as_it_was_built(project: Path) -> None:
+def test_what_failed_is_built_from_the_beginning_and_another_command_apart(project: Path, tmp_path: Path) -> None:
+    commit, tried = commit_of(project, "main"), tmp_path / "tried"
+    second = f"test -e {tried} || {{ touch half {tried}; exit 3; }}"
+    with pytest.raises(SourceError, match="exit code 3"):
+        built(project, "main", commit, second)
+    assert tried.exists()
+    made = built(project, "main", commit, second)
+    assert (made.files / "setup.py").exists() and not (made.files / "half").exists()
+    assert built(project, "main", commit, f"{second} ").files != made.files
+
+
+def test_a_function_of_an_extension_is_compared_as_it_was_built(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(project))  # where the package is not built
     words = ("--call", "bench/test_fast.py:number", "--build", BUILD, "--budget", "12", "--json")
     code, text = command(project, "compare-revisions", "main", ".", "fast:total", *words)
     assert code == 1, text

@@ -12,21 +12,16 @@ import hashlib
 import json
 import os
 import shutil
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 from llama_workbench.cache import cache_directory
 
-from ..machine.lifeline import tied
-from .made_environments import MADE, MOST_SECONDS
-from .revisions import KEPT, git
+from .made_environments import MADE, ended
+from .revisions import git, index_of, keep_newest
 from .source import SourceError
 
 OPTION = "--build"
@@ -48,7 +43,7 @@ class BuiltRevision:
 def built(root: Path, revision: str, commit: str, command: str) -> BuiltRevision:
     """A revision of a repository, built now or before. revision: for people. commit: empty for the files as they are,
     those that git does not ignore. Raises SourceError."""
-    with _index(root, commit) as own:
+    with index_of(root, commit) as own:
         tree = git(root, "write-tree", **own)
         wanted = json.dumps([tree, command, sys.executable, sys.version])
         kept = cache_directory() / "builds"
@@ -66,25 +61,8 @@ def built(root: Path, revision: str, commit: str, command: str) -> BuiltRevision
                 os.utime(folder)
         except OSError as error:
             raise SourceError(f"{OPTION}: {folder} cannot be made ({error.strerror or error})") from error
-    for old in sorted(kept.iterdir(), key=lambda path: path.stat().st_mtime)[:-KEPT]:
-        shutil.rmtree(old, ignore_errors=True)
+    keep_newest(kept)
     return BuiltRevision(folder / "files", str(folder / "env" / "bin" / "python"))
-
-
-@contextmanager
-def _index(root: Path, commit: str) -> Iterator[dict[str, str]]:
-    """What git needs in its environment to know a commit's files, or those of today: no file of the repository
-    changes."""
-    with tempfile.TemporaryDirectory(prefix="workbench-") as scratch:
-        own = {"GIT_INDEX_FILE": f"{scratch}/index"}
-        if not commit:
-            objects = root / git(root, "rev-parse", "--git-path", "objects")
-            Path(scratch, "objects").mkdir()
-            own |= {"GIT_OBJECT_DIRECTORY": f"{scratch}/objects", "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(objects)}
-        git(root, "read-tree", commit or "HEAD", **own)
-        if not commit:
-            git(root, "add", "--all", **own)
-        yield own
 
 
 def _build(folder: Path, revision: str, command: str) -> None:
@@ -108,21 +86,7 @@ def _build(folder: Path, revision: str, command: str) -> None:
 def _run(revision: str, command: list[str], folder: Path) -> None:
     programs = folder.parent / "env" / "bin"
     own = {"PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', '')}", "VIRTUAL_ENV": str(programs.parent)}
-    try:
-        done = subprocess.run(
-            tied(command),
-            cwd=folder,
-            env=NO_HISTORY | os.environ | own,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=MOST_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise SourceError(f"{OPTION}: {revision} is not built in {MOST_SECONDS:.0f} s") from None
+    done = ended(f"{OPTION}: the build of {revision}", command, cwd=folder, env=NO_HISTORY | os.environ | own)
     if done.returncode:
         last = "\n".join(done.stdout.splitlines()[-20:])
         raise SourceError(f"{OPTION}: {revision} cannot be built: exit code {done.returncode}\n{last}")

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
+from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 
@@ -77,8 +78,18 @@ def _make(place: str, python: str, folder: str, requirements: Sequence[str]) -> 
 
 
 def _run(place: str, command: Sequence[str]) -> None:
+    done = ended(f"--env {place}: {command[2]}", command)
+    if done.returncode:
+        lines = [line for line in done.stdout.splitlines() if "error" in line.lower()] or done.stdout.splitlines()
+        reason = lines[-1].strip()[:300] if lines else f"exit code {done.returncode}"
+        raise SourceError(f"--env {place}: {command[2]} could not make it: {reason}")
+
+
+def ended(what: str, command: Sequence[str], **given: Any) -> subprocess.CompletedProcess[str]:
+    """A command that makes an environment, once it has ended: its standard output has its errors too. given: as of
+    `subprocess.run`. Raises SourceError."""
     try:
-        done = subprocess.run(
+        return subprocess.run(
             tied(command),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -87,10 +98,7 @@ def _run(place: str, command: Sequence[str]) -> None:
             errors="replace",
             timeout=MOST_SECONDS,
             check=False,
+            **given,
         )
     except subprocess.TimeoutExpired:
-        raise SourceError(f"--env {place}: {command[2]} has not finished in {MOST_SECONDS:.0f} s") from None
-    if done.returncode:
-        lines = [line for line in done.stdout.splitlines() if "error" in line.lower()] or done.stdout.splitlines()
-        reason = lines[-1].strip()[:300] if lines else f"exit code {done.returncode}"
-        raise SourceError(f"--env {place}: {command[2]} could not make it: {reason}")
+        raise SourceError(f"{what} has not finished in {MOST_SECONDS:.0f} s") from None

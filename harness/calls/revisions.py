@@ -7,6 +7,8 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -76,20 +78,39 @@ def files_of(root: Path, commit: str) -> Path:
         os.utime(folder)
         return folder
     kept.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="partial-", dir=kept) as scratch:
-        index = {"GIT_INDEX_FILE": f"{scratch}/index"}
+    with tempfile.TemporaryDirectory(prefix="partial-", dir=kept) as scratch, index_of(root, commit) as index:
         files = Path(scratch, "files")
         files.mkdir()
-        git(root, "read-tree", commit, **index)
         git(root, "checkout-index", "--all", "--force", f"--prefix={files}/", **index)
         try:
             files.rename(folder)
         except OSError:  # another process was faster
             if not folder.is_dir():
                 raise
+    keep_newest(kept)
+    return folder
+
+
+def keep_newest(kept: Path) -> None:
+    """Remove the oldest of the folders there, where they are more than KEPT."""
     for old in sorted(kept.iterdir(), key=lambda path: path.stat().st_mtime)[:-KEPT]:
         shutil.rmtree(old, ignore_errors=True)
-    return folder
+
+
+@contextmanager
+def index_of(root: Path, commit: str) -> Iterator[dict[str, str]]:
+    """What git needs in its environment to know a commit's files; those of today, without what git ignores, where it is
+    empty. No file of the repository changes. Raises SourceError."""
+    with tempfile.TemporaryDirectory(prefix="workbench-") as scratch:
+        own = {"GIT_INDEX_FILE": f"{scratch}/index"}
+        if not commit:
+            objects = root / git(root, "rev-parse", "--git-path", "objects")
+            Path(scratch, "objects").mkdir()
+            own |= {"GIT_OBJECT_DIRECTORY": f"{scratch}/objects", "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(objects)}
+        git(root, "read-tree", commit or "HEAD", **own)
+        if not commit:
+            git(root, "add", "--all", **own)
+        yield own
 
 
 def commits_between(root: Path, good: str, bad: str) -> list[str]:

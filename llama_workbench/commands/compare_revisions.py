@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -149,6 +150,8 @@ def command(
     compared = _of_suite if any(map(is_suite, subject)) else _of_functions
     if build and env:
         raise Failure(f"--build {build!r}: makes the environments of both revisions; leave out --env")
+    if build and os.environ.pop("PYTHONPATH", ""):
+        typer.echo("workbench: PYTHONPATH is left out: both revisions would import from there", err=True)
     own = {"env": env, "gate": gate, "build": build}
     raise typer.Exit(compared(subject, (base, new), slower, markdown, as_json, {**given, **own}))
 
