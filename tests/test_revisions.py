@@ -189,6 +189,17 @@ def test_a_function_that_the_later_revision_lost_is_missing_too(
     assert "**missing**" in Path("out.md").read_text()
 
 
+def test_of_a_whole_commit_its_beginning_is_shown(grown: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    commit = git(grown, "rev-parse", "trunk")
+    words = ("compare-revisions", commit, ".", "more.py:last", "--call", "bench.py:texts", "--markdown", "out.md")
+    assert code_of(*words) == 2, "nothing could be measured"
+    said, markdown = capsys.readouterr(), Path("out.md").read_text()
+    assert f"not there at {commit[:9]}: " in said.err and commit[:9] in said.out
+    assert markdown.startswith(f"### {commit[:9]} → the working tree: 1 missing")
+    names = ("main~3", "v1.2", "feature/one")
+    assert [*map(files.revision_text, names)] == [*names]
+
+
 def test_what_only_the_later_revision_cannot_import_may_be_slower(
     grown: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,6 +17,9 @@ from llama_workbench.cache import cache_directory
 from ..machine.lifeline import tied
 from .source import Source, SourceError, is_command, parse
 
+WORKING_TREE = "."
+"""Stands for the files as they are now, committed or not."""
+
 KEPT = 20
 """Revisions in the cache; the oldest goes first."""
 
@@ -42,16 +45,23 @@ def source_at(text: str, revision: str, *, option: str, folder: Path | None = No
     root = repository_of(folder)
     commit = commit_of(root, revision)
     tree = files_of(root, commit)
-    source = parse(text, option=f"{option} (at {revision})", folder=tree / folder.relative_to(root))
+    source = parse(text, option=f"{option} (at {revision_text(revision)})", folder=tree / folder.relative_to(root))
     short = revision if PLAIN_NAME.fullmatch(revision) and not COMMIT.fullmatch(revision) else commit[:9]
     name = source.name if "=" in text else f"{source.name}-{short}"
     return replace(source, name=name, revision=short, commit=commit)
 
 
+def revision_text(revision: str) -> str:
+    """A revision for people: as they named it, but of a commit's whole name only the beginning."""
+    if revision == WORKING_TREE:
+        return "the working tree"
+    return revision[:9] if COMMIT.fullmatch(revision) else revision
+
+
 def name_of(revision: str) -> str:
     """A revision in a word, for the name of a side: its own name, or the beginning of its commit; "now" for the working
     tree. Raises SourceError."""
-    if revision == ".":
+    if revision == WORKING_TREE:
         return "now"
     if PLAIN_NAME.fullmatch(revision) and not COMMIT.fullmatch(revision):
         return revision

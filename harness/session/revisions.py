@@ -12,7 +12,17 @@ from llama_workbench.variants.outside import OutsideVariantError, look_for
 
 from ..calls.builds import BuiltRevision, built
 from ..calls.environments import interpreter_at, label_of
-from ..calls.revisions import commit_of, commits_between, files_of, name_of, parse_at, repository_of, source_at
+from ..calls.revisions import (
+    WORKING_TREE,
+    commit_of,
+    commits_between,
+    files_of,
+    name_of,
+    parse_at,
+    repository_of,
+    revision_text,
+    source_at,
+)
 from ..calls.source import Source, SourceError, parse
 from ..spec.conditions import Condition
 from .versus import Disagreement
@@ -22,16 +32,14 @@ if TYPE_CHECKING:
     from ..plan.options import Options
     from .run import Result
 
-WORKING_TREE = "."
-"""Stands for the files as they are now, committed or not."""
-
 
 class MissingAt(SourceError):
     """One of two revisions does not have a subject that the other has. reason: which, and what is there."""
 
-    def __init__(self, subject: str, reason: str) -> None:
-        self.reason = reason
-        super().__init__(f"{subject}: {reason}")
+    def __init__(self, subject: str, revision: str, error: Exception) -> None:
+        at = "in" if revision == WORKING_TREE else "at"
+        self.reason = f"not there {at} {revision_text(revision)}: {error}"
+        super().__init__(f"{subject}: {self.reason}")
 
 
 @dataclass(frozen=True)
@@ -91,8 +99,7 @@ def _sides(subject: str, revisions: tuple[str, str], inputs: Inputs) -> tuple[li
             continue
         if not sides:
             raise error
-        at = "in the working tree" if revision == WORKING_TREE else f"at {revision}"
-        raise MissingAt(subject, f"not there {at}: {error}") from error
+        raise MissingAt(subject, revision, error) from error
     if places:
         sides = _named_after(sides, places)
     if not inputs.payloads and not all(map(builds, sides)):
@@ -107,7 +114,7 @@ def _sides(subject: str, revisions: tuple[str, str], inputs: Inputs) -> tuple[li
 def build_of(revision: str, command: str) -> BuiltRevision:
     """A revision of the repository around the current folder, built. Raises SourceError."""
     root = repository_of(Path.cwd())
-    return built(root, revision, "" if revision == WORKING_TREE else commit_of(root, revision), command)
+    return built(root, revision_text(revision), "" if revision == WORKING_TREE else commit_of(root, revision), command)
 
 
 def _built_sides(
@@ -121,9 +128,11 @@ def _built_sides(
     for revision in revisions:
         made = build_of(revision, inputs.build)
         try:
-            source = parse(subject, option=f"subject (at {revision})", folder=made.files / within, elsewhere=True)
+            source = parse(
+                subject, option=f"subject (at {revision_text(revision)})", folder=made.files / within, elsewhere=True
+            )
         except SourceError as error:
-            raise MissingAt(subject, f"not there at {revision}: {error}") from error
+            raise MissingAt(subject, revision, error) from error
         name = source.name if "=" in subject else f"{source.name}-{name_of(revision)}"
         sides.append(replace(source, name=name, folder=""))
         places.append(made.python)

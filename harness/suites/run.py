@@ -14,14 +14,14 @@ from llama_workbench import ROOT
 from llama_workbench.cache import cache_directory
 from llama_workbench.variants import FUNCTION_YARDSTICK, digests
 
-from ..calls.revisions import commit_of, files_of, name_of, repository_of
+from ..calls.revisions import WORKING_TREE, commit_of, files_of, name_of, repository_of
 from ..evidence.effect import ALPHA
 from ..measure.participants import MeasureError, Progress
 from ..measure.processes import WorkerFailed
 from ..plan.experiments import Plan
 from ..plan.options import Options
 from ..plan.sources import MEASURING
-from ..session.revisions import WORKING_TREE, build_of
+from ..session.revisions import build_of
 from ..session.run import Result, Run
 from ..spec.conditions import Condition
 from ..spec.sample import Round

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from ..baselines.revisions import NOT_SLOWER, SLOWER, RevisionRow, Row, time_text
+from ..baselines.revisions import INCONCLUSIVE, NOT_SLOWER, SLOWER, RevisionRow, Row, time_text
+from ..calls.revisions import revision_text
 from ..evidence.effect import ALPHA
 from ..report.text import call_times
 from ..stats.confidence import fixed_interval
@@ -17,11 +18,11 @@ from .driver import Test
 
 def difference(row: Row, percent: float) -> str:
     """What became of a test, in words. percent: how much more time counts as slower."""
-    if not isinstance(row, RevisionRow) or row.verdict not in (SLOWER, NOT_SLOWER, "inconclusive"):
+    if not isinstance(row, RevisionRow) or row.verdict not in (SLOWER, NOT_SLOWER, INCONCLUSIVE):
         return row.verdict
     effect = row.screen.effect
     if row.screen.is_doubtful or not effect.rounds or math.isinf(effect.high):
-        return "inconclusive"
+        return INCONCLUSIVE
     if effect.high < 1:
         least = 100 * (1 / effect.high - 1)
         return f"slower by at least {least:.2g} %"
@@ -30,7 +31,7 @@ def difference(row: Row, percent: float) -> str:
     largest = 100 * (max(1 / effect.low, effect.high) - 1)
     if largest <= percent:
         return f"no difference beyond {largest:.2g} %"
-    return f"not {percent:g} % slower" if row.verdict == NOT_SLOWER else "inconclusive"
+    return f"not {percent:g} % slower" if row.verdict == NOT_SLOWER else INCONCLUSIVE
 
 
 def by_impact(rows: Sequence[Row]) -> list[Row]:
@@ -56,7 +57,7 @@ def own_words(tests: Mapping[str, Test]) -> dict[str, Mapping[str, str]]:
 
 def suite_table(rows: Sequence[Row], revisions: tuple[str, str], percent: float, tests: Mapping[str, Test]) -> Table:
     """A row for each test of two sides; then why those have no number that have none."""
-    base, new = revisions
+    base, new = map(revision_text, revisions)
     own = own_words(tests)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for head in (f"time in {new} over {base}", f"in {base}", f"in {new}", "verdict", *own, "test"):

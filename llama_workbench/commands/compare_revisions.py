@@ -281,20 +281,19 @@ def _tell(
 ) -> int:
     """Print the rows, unless they are shown already, and write them where that is asked for; the exit code."""
     from llama_workbench.harness.baselines.revisions import exit_code, revisions_markdown
+    from llama_workbench.harness.calls.revisions import revision_text
     from llama_workbench.harness.report.text import environments_text
-    from llama_workbench.harness.session.revisions import WORKING_TREE
     from llama_workbench.harness.store.forms import plain
 
-    base, new = revisions
+    before, after = map(revision_text, revisions)
     code, line = exit_code(rows), environments_text(environments)
     if markdown is not None:
-        before, after = ("the working tree" if each == WORKING_TREE else each for each in revisions)
         write_file(markdown, revisions_markdown(rows, before, after, slower, line))
     if as_json:
-        head = {"format": 1, "base": base, "new": new, "slower_percent": slower, "exit_code": code}
+        head = {"format": 1, "base": revisions[0], "new": revisions[1], "slower_percent": slower, "exit_code": code}
         print_json(head | {"rows": [row.to_json() for row in rows], "environments": plain(environments)})
     elif not is_shown:
-        _show(rows, new, base, slower)
+        _show(rows, after, before, slower)
         if line:
             typer.echo(line)
     return code
@@ -369,7 +368,6 @@ def shown(path: Path) -> Path:
 
 
 def _show(rows: list[Row], new: str, base: str, percent: float) -> None:
-
     from llama_workbench.harness.baselines.revisions import MISSING, UNDECIDED
 
     counted = any(row.counted for row in rows)
