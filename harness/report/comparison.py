@@ -12,6 +12,7 @@ from ..evidence.effect import ALPHA
 from ..evidence.evidence import Evidence
 from ..slices import faces
 from ..spec.comparison import TIMES, Comparison
+from ..spec.regions import MARGIN_PERCENT, SECOND_MARGIN_PERCENT
 from ..spec.words import Cause, Word
 from ..stats.samples import LifeSpread
 from ..store.folder import RunFolder
@@ -133,10 +134,15 @@ class Screen:
             return Word.NOT_EVIDENCE
         if self.is_doubtful:
             return Word.INCONCLUSIVE
+        if effect.verdict == Word.SAME:
+            return Word.SAME
         if effect.low > 1 or effect.high < 1:
-            within = effect.verdict == Word.SAME
-            return Word.SAME if within else Word.FASTER if effect.low > 1 else Word.SLOWER
-        return Word.SAME if effect.low >= 1 / SAME_WITHIN and effect.high <= SAME_WITHIN else Word.INCONCLUSIVE
+            return Word.FASTER if effect.low > 1 else Word.SLOWER
+        return Word.SAME if self._is_within_margin else Word.INCONCLUSIVE
+
+    @property
+    def _is_within_margin(self) -> bool:
+        return self.effect.low >= 1 / SAME_WITHIN and self.effect.high <= SAME_WITHIN
 
     @property
     def is_doubtful(self) -> bool:
@@ -164,17 +170,19 @@ class Screen:
 
     @property
     def relevance(self) -> str:
-        """Whether the difference is large enough to matter, against the margin within which two times are the same."""
+        """Whether the difference is large enough to matter: against the margin that a claim states with its source,
+        else against that within which two times are the same."""
         if self.is_doubtful or self._ends is None:
             return "Not known."
         logs = [abs(math.log(end)) for end in self._ends]
         least, most = (0.0 if self._ends[0] <= 1 <= self._ends[1] else min(logs)), max(logs)
         percents = (100 * math.expm1(end) for end in (least, most))
         low, high = (f"{percent:.2g}" if percent < 99.5 else f"{percent:,.0f}" for percent in percents)
-        margin = f"up to {100 * (SAME_WITHIN - 1):.0f} % counts as the same"
-        if most <= math.log(SAME_WITHIN):
+        matters, source = self.verdict.margin or MARGIN_PERCENT, self.verdict.margin_from
+        margin = f"up to {matters:g} % counts as the same{f' ({source})' if source else ''}"
+        if most <= math.log1p(matters / 100):
             return f"No: at most {high} %; {margin}."
-        if least <= math.log(SAME_WITHIN):
+        if least <= math.log1p(matters / 100):
             return f"Not known: {low} to {high} %; {margin}."
         more = f"{math.exp(least):.3g} times as long" if least >= math.log(2) else f"{low} % longer"
         return f"Yes: the slower side takes at least {more}."
@@ -193,7 +201,8 @@ class Screen:
         at = f" at {self.statistic}" if self.statistic else ""
         times = "" if any(map(math.isnan, self.call_ns)) else f": {before} → {after} a call{at}"
         if self.way == Word.SAME:
-            return f"{variant} takes the same time as {baseline}, within {100 * (SAME_WITHIN - 1):.0f} %{times}"
+            within = MARGIN_PERCENT if self._is_within_margin else SECOND_MARGIN_PERCENT
+            return f"{variant} takes the same time as {baseline}, within {within:g} %{times}"
         if self.way == Word.INCONCLUSIVE:
             return f"{variant} may be faster or slower than {baseline}{times}"
         if not self.is_settled:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..profilers.peak_memory import MEMORY
+from ..spec.regions import MARGIN_PERCENT
 from ..store.folder import RunFolder
 from ..store.verdict_schema import Effect
 from .text import size_text, three_digits
@@ -20,7 +21,7 @@ LEAST_KEPT, LEAST_PEAK = 1 << 20, 1 << 16
 """Bytes. Less memory that is kept is not told: importing the module takes as much. A peak that differs by less is no
 price."""
 
-SAME_WITHIN = 1.01
+SAME_WITHIN = 1 + MARGIN_PERCENT / 100
 """Within this ratio two times are the same, as in a comparison without a claim."""
 
 

@@ -113,7 +113,6 @@ def _answer(verdicts: Sequence[Verdict], manifest: Manifest) -> list[Text]:
 
 
 BAR = 32  # characters of the longest bar
-INDENT = 2
 LEAST_WIDTH = 60  # characters of a line of code with its time and number
 
 
