@@ -17,7 +17,6 @@ from markupsafe import Markup
 from llama_workbench import __version__
 from llama_workbench.harness.machine.environment import one_line
 from llama_workbench.harness.report.causes import changes
-from llama_workbench.harness.report.code_lines import LINES
 from llama_workbench.harness.report.comparison import Screen
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.verdict_schema import Effect
@@ -26,7 +25,7 @@ from llama_workbench.variants.spelling import did_you_mean
 from .. import words
 from ..figures.colours import DARK, LIGHT, Palette
 from ..views import breakdown, data, forest, gates, outcomes, samples, why
-from .screen import code_html, costs_html, css_variables, template
+from .screen import costs_html, css_variables, diff_html, template
 from .svg import FIGURE_PX, forest_svg, verdict_mark
 
 PNG_ZOOM = 2  # pixels of the picture for each of the figure's: sharp on a screen of twice the density, and in print
@@ -110,11 +109,14 @@ def evidence_html(run: data.Run, claim: data.Claim) -> str:
         dark=css_variables(DARK),
         said=" · ".join(filter(None, (f"Said by {words.listing(claim.who)}" if claim.who else "", claim.source))),
         answer=outcomes.sentence(claim),
-        more=[words.capital(outcomes.meaning(claim)), why.explain(run, claim, breakdown.read(run)), claim.reason],
+        more=[
+            words.capital(outcomes.meaning(claim)),
+            why.explain(run, claim, breakdown.read(run)),
+            *outcomes.beside(run, claim),
+        ],
         figure=Markup(forest_svg(claim, run.floors, colours)) if claim.effects else "",
         caption=("" if claim.unit else "Above 1 the variant is faster. ") + forest.caption(claim, run.floors),
         screens=_screens(run, claim),
-        lines=LINES,
         effects=_effect_rows(run, claim),
         numbers=NUMBERS,
         checks=[_checks(run, effect) for effect in claim.effects if effect.variant and effect.workload in known],
@@ -183,7 +185,6 @@ def _screen(screen: Screen) -> dict[str, Any]:
     explained = screen.explained
     causes = changes(explained) if explained else []
     largest = max((abs(each.value) for each in causes), default=0.0) or 1.0
-    sides = {"baseline": screen.effect.baseline, "variant": screen.effect.variant}
     return {
         "headline": screen.headline,
         "told": screen.told,
@@ -193,7 +194,7 @@ def _screen(screen: Screen) -> dict[str, Any]:
              "way": ("less" if cause.value < 0 else "more") if cause.is_told else "open"}
             for cause in causes
         ],
-        "code": [code_html(explained, *side) for side in sides.items()] if explained and explained.division else [],
+        "code": diff_html(explained) if explained else "",
     }  # fmt: skip
 
 

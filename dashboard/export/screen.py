@@ -1,4 +1,4 @@
-"""A comparison as HTML, for its page and for the exported one: what a call costs, and the lines that take its time."""
+"""A comparison as HTML, for its page and for the exported one: what a call costs, and the code of both sides."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from llama_workbench.harness.report.causes import Explanation
-from llama_workbench.harness.report.code_lines import code_of
+from llama_workbench.harness.report.code_lines import DiffLine, diff_of, has_all_code
 from llama_workbench.harness.report.comparison import Screen
-from llama_workbench.harness.report.text import call_time, unit_of
+from llama_workbench.harness.report.text import unit_of
 
 from .. import words
 from ..figures.colours import Palette
 
 STYLE = Path(__file__).with_name("screen.css")
 """What it looks like; its colours are the variables of `css_variables`."""
+
+LEAST_TOLD = 0.002
+"""Of a call: less is not told beside a line."""
 
 
 @cache
@@ -53,13 +56,23 @@ def _shares(ratio: float) -> tuple[float, float]:
     return (0.0, 0.0) if math.isnan(ratio) else (1 / max(1.0, ratio), min(1.0, ratio))
 
 
-def code_html(explained: Explanation, side: str, name: str) -> Markup:
-    """The lines of a side that take time, marked where it is much; bars of both sides have one scale."""
-    longest = max(explained.call_ns)
-    unit_ns, unit = unit_of(longest)
-    lines = [(line, f"{line.ns / unit_ns:.3g}", round(line.ns / longest, 3)) for line in code_of(explained, side)]
-    call = call_time(explained.sampled.call_ns[side])
-    return Markup(template("screen.html").module.code(name, call, unit, lines))  # type: ignore[attr-defined]
+def diff_html(explained: Explanation) -> Markup:
+    """The code of both sides as a diff, with the time of a call beside each line; empty where nothing was sampled.
+    Functions in which the sides are proven to differ come first; marked are the lines that make the difference."""
+    if explained.division is None or not (diffs := diff_of(explained)):
+        return Markup()
+    unit_ns, unit = unit_of(max(explained.call_ns))
+
+    def times(line: DiffLine) -> tuple[str, ...]:
+        ends = zip(line.ns, explained.call_ns, strict=True)
+        return tuple(f"{ns / unit_ns:.3g}" if ns and ns >= LEAST_TOLD * call_ns else "" for ns, call_ns in ends)
+
+    parts = [(diff.name, [(line, times(line)) for line in diff.lines]) for diff in diffs]
+    sides = explained.sampled.baseline, explained.sampled.variant
+    counted = any(line.often for diff in diffs for line in diff.lines)
+    kept = "" if has_all_code(explained) else " This run kept the lines with samples alone: others are not shown."
+    note = f"Marked: where the two differ. − is only in the old code, + only in the new.{kept}"
+    return Markup(template("screen.html").module.diff(parts, unit, sides, counted, note))  # type: ignore[attr-defined]
 
 
 def _breakable(text: str) -> Markup:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from llama_workbench.harness.report.causes import Explanation, changes
-from llama_workbench.harness.report.code_lines import has_all_code
+from llama_workbench.harness.report.causes import changes
 from llama_workbench.harness.report.comparison import Screen
 
 from .. import state, words
-from ..export.diff import diff_html
-from ..export.screen import costs_html, css_variables
+from ..export.screen import costs_html, css_variables, diff_html
 from ..figures import breakdown as figures
 from ..views import data, samples
 from . import blocks
@@ -72,21 +70,13 @@ def show_why(screen: Screen, number: int = 0, *, with_costs: bool = False) -> No
                 drawn = figures.cause_bars(rows, screen.effect.variant, state.colours())
                 blocks.plot(drawn, figures.cause_text(rows), f"causes {number}")
         with right:
-            show_diff(explained)
+            _html(diff_html(explained))
     if with_costs:
         with left:
             show_costs(screen)
 
 
-def show_diff(explained: Explanation) -> None:
-    """The code of both sides that takes time or was edited, with the time of a call beside each line."""
-    if explained.division is None or not (html := diff_html(explained)):
-        return
-    _html(html)
-    kept = "" if has_all_code(explained) else " This run kept the lines with samples alone: others are not shown."
-    blocks.caption(f"Marked: where the two differ. − is only in the old code, + only in the new.{kept}")
-
-
 def _html(text: str) -> None:
     """HTML of ours, in the page's colours."""
-    st.html(f'<div style="{css_variables(state.colours())}">{text}</div>')
+    if text:
+        st.html(f'<div style="{css_variables(state.colours())}">{text}</div>')

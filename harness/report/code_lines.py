@@ -15,7 +15,7 @@ from .text import unit_of
 @dataclass(frozen=True)
 class CodeLine:
     """A line of one side, with the time of a call that is spent there. runs: how often it runs in one; None where that
-    was not counted. is_cause: whether it is where the two sides differ."""
+    was not counted."""
 
     function: str
     file: str
@@ -23,7 +23,6 @@ class CodeLine:
     text: str
     ns: float
     runs: int | None
-    is_cause: bool
 
     @property
     def often(self) -> str:
@@ -56,10 +55,9 @@ def code_of(explained: Explanation, side: str) -> list[CodeLine]:
         place = item[0]
         return -weight[place.function], place.file, place.function, place.line
 
-    causes = {(line.file, line.line, line.function) for cause in explained.causes for line in cause.lines}
     return [
-        CodeLine(p.function, p.file, p.line, p.text, share * call_ns, p.runs, (p.file, p.line, p.function) in causes)
-        for p, share in sorted(shares, key=order)
+        CodeLine(line.function, line.file, line.line, line.text, share * call_ns, line.runs)
+        for line, share in sorted(shares, key=order)
     ]
 
 
@@ -70,7 +68,8 @@ def code_of(explained: Explanation, side: str) -> list[CodeLine]:
 class DiffLine:
     """A line of a function on both sides, or on one. mark: "-" of the baseline alone, "+" of the variant alone.
 
-    ns: time of a call there, of the baseline and of the variant; None on a side that does not have the line.
+    ns: time of a call there, of the baseline and of the variant; None on a side that does not have the line. runs: how
+    often it runs in one call, the same; None too where that was not counted.
     is_cause: whether it is where the two sides differ: an edit of such a function, or of one without edits a line
     whose time changed.
     """
@@ -79,7 +78,13 @@ class DiffLine:
     text: str
     numbers: tuple[int | None, int | None]
     ns: tuple[float | None, float | None]
+    runs: tuple[int | None, int | None]
     is_cause: bool
+
+    @property
+    def often(self) -> str:
+        """ "19,286×", "4,000× → 300×"; empty where it was not counted."""
+        return " → ".join(dict.fromkeys(f"{count:,}×" for count in self.runs if count is not None))
 
 
 @dataclass(frozen=True)
@@ -99,7 +104,8 @@ class FunctionDiff:
 class _Line:
     number: int
     text: str
-    ns: float
+    ns: float = 0.0
+    runs: int | None = None
 
 
 def has_all_code(explained: Explanation) -> bool:
@@ -144,13 +150,13 @@ def _functions(explained: Explanation, side: str) -> dict[str, dict[int, _Line]]
         if function.side == side:
             lines = functions.setdefault(_matched(explained, side, function.function), {})
             kept = enumerate(textwrap.dedent("\n".join(function.code)).splitlines(), function.line)
-            lines |= {number: _Line(number, text, 0.0) for number, text in kept}
+            lines |= {number: _Line(number, text) for number, text in kept}
     unit_ns = sampled.call_ns[side] / sum(sampled.samples[side])
     for line in sampled.lines:
         if line.side == side and line.line:
             lines = functions.setdefault(_matched(explained, side, line.function), {})
-            have = lines.get(line.line, _Line(line.line, line.text, 0.0))
-            lines[line.line] = _Line(line.line, have.text, have.ns + unit_ns * sum(line.samples))
+            have = lines.get(line.line, _Line(line.line, line.text))
+            lines[line.line] = _Line(line.line, have.text, have.ns + unit_ns * sum(line.samples), line.runs)
     if not has_all_code(explained):
         least = LEAST_OF_CALL * sampled.call_ns[side]
         functions = {name: {at: each for at, each in of.items() if each.ns >= least} for name, of in functions.items()}
@@ -181,13 +187,14 @@ def _diff_line(one: _Line | None, other: _Line | None, edited: bool, changed_ns:
         text=shown.text if shown else "",
         numbers=(one.number if one else None, other.number if other else None),
         ns=(one.ns if one else None, other.ns if other else None),
+        runs=(one.runs if one else None, other.runs if other else None),
         is_cause=changed_ns is not None and (alone if edited else moved),
     )
 
 
 LINES = (
     "Time of a call by line, including the libraries that the line calls, and how often the line runs in one call. "
-    "All bars have the same scale. The lines where the two differ are marked."
+    "All bars have the same scale."
 )
 """What stands beside the lines of both sides."""
 
