@@ -25,6 +25,7 @@ from llama_workbench.commands.app import main
 from llama_workbench.harness.claims.dispute import load_dispute
 from llama_workbench.harness.metrics.share.metric import PHASES
 from llama_workbench.harness.report.answer import answer
+from llama_workbench.harness.report.cards import cards_of
 from llama_workbench.harness.store import folder as folders
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
@@ -648,6 +649,32 @@ def test_one_claim_has_one_word_on_its_card_in_its_row_and_with_its_teams() -> N
             stand = outcomes.look_of(run.claims[card["index"]]).word
             assert word.get(card["index"], stand) == stand and stand.lower() in card["said"].lower()
     assert not {each for each in word.values() if each.lower().startswith("mostly")}
+
+
+def test_the_cards_are_the_first_screen_s_own_with_what_stands_beside_them(
+    page: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("reference", "bench-epyc", "h200"):
+        run = data.read_run(ROOT / "results" / "baselines" / name)
+        told = cards_of(run.claims, run.dispute, run.manifest)
+        *answers, change = picture.cards(run, {})
+        assert [each["question"] for each in answers] == [line.question for line in told.answers], name
+        assert [tuple(each["beside"]) for each in answers] == [line.beside for line in told.answers]
+        assert change["question"] == picture.CHANGE
+        if told.change is None:
+            assert change["told"].endswith("pytest --benchmark --claims left-to-gain")
+        else:
+            assert told.change.not_to_take in change["told"] and change["rows"] == told.change.rows()
+    shutil.copytree(ROOT / "results" / "baselines" / "bench-epyc", tmp_path / "baselines" / "bench-epyc")
+    text = everything(page(tmp_path))
+    assert "All 12 answers" in text
+    run = data.read_run(tmp_path / "baselines" / "bench-epyc")
+    for line in outcomes.answer_of(run).lines:
+        assert read(words.markdown(line.told)) in text
+    line = next(line for line in outcomes.answer_of(run).lines if line.beside)
+    link = {"claim": line.verdict.claim, "part": line.verdict.part}
+    evidence = everything(open_in_app("comparison", monkeypatch, tmp_path, **link))
+    assert all(read(words.markdown(text)) in evidence for text in line.beside)
 
 
 def test_what_another_run_has_is_a_link_away(home: Path) -> None:

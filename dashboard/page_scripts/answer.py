@@ -37,6 +37,7 @@ def main() -> None:
     if cards := picture.cards(run, elsewhere(opened)):
         strips.show_cards(opened, cards)
         show_change(opened)
+        show_questions(run)
     else:
         st.header(section.headline(run), anchor="answer")
     blocks.header("All comparisons" if compared else "All claims", anchor="claims", within=True)
@@ -54,6 +55,14 @@ def elsewhere(opened: state.Opened) -> dict[str, str]:
     here = {claim.claim for claim in opened.run.claims}
     listed = sorted(state.all_entries(), key=lambda entry: entry.is_baseline)
     return {name: entry.name for entry in listed for name, _, _ in entry.summary.claims if name not in here}
+
+
+def show_questions(run: data.Run) -> None:
+    """Every question that the run answers, with what stands beside its answer, as in the terminal."""
+    lines = outcomes.answer_of(run).lines
+    with st.expander(f"All {len(lines)} answers"):
+        for line in lines:
+            st.markdown(f"{blocks.verdict_word(outcomes.look_of(line.verdict))} {words.markdown(line.told)}")
 
 
 def show_change(opened: state.Opened) -> None:

@@ -14,8 +14,10 @@ from typing import Any
 
 from llama_workbench.harness.report import outcome as outcomes
 from llama_workbench.harness.report.answer import Line
+from llama_workbench.harness.report.cards import cards_of
 from llama_workbench.harness.report.decision import Picked, decisions_of, picks_of
-from llama_workbench.harness.report.ladder import LadderAdvice, ladder_advice, ladder_of
+from llama_workbench.harness.report.ladder import LadderAdvice
+from llama_workbench.harness.spec.dispute import MainQuestion
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.verdict_schema import Effect
 
@@ -35,7 +37,7 @@ MOST_COLUMNS = 7
 WIDEST = (0.4, 4.0)
 """Ends of the axis: what lies beyond is drawn at the nearer one, so that small effects are seen beside large ones."""
 
-CARDS = 3
+CHANGE = "What should I change?"
 
 Elsewhere = Mapping[str, str]
 """Claims that this run lacks, with the name of a run that has them."""
@@ -51,21 +53,17 @@ def look(shown: words.Appearance) -> Json:
 
 def cards(run: data.Run, elsewhere: Elsewhere) -> list[Json]:
     """The headline questions with their answers, and what to change; nothing where nobody asked a question."""
-    lines = stands.answer_of(run).lines if run.dispute.question else ()
-    first: dict[str, Line] = {}
-    for line in lines:
-        first.setdefault(line.verdict.claim, line)
-    ladder = ladder_of(run.claims, run.dispute, run.manifest)
-    advice = ladder_advice(ladder) if ladder else None
-    asked = list(dict.fromkeys(question.claim for question in run.dispute.question))
-    made = [_card(run, first[claim]) for claim in asked if claim in first]
-    if not made:
+    shown = cards_of(run.claims, run.dispute, run.manifest)
+    answered = {line.verdict.claim for line in shown.answers}
+    if not answered:
         return []
-    lacking = [
-        _lacking(run, claim, elsewhere[claim]) for claim in asked[:2] if claim not in first and claim in elsewhere
-    ]
-    change = [_change(advice)] if advice else []
-    return [*made[: CARDS - len(lacking) - len(change)], *lacking, *change]
+    made = [_card(run, line) for line in shown.answers]
+    for question in run.dispute.question:
+        if question.card and question.claim not in answered and question.claim in elsewhere:
+            made.append(_lacking(question, elsewhere[question.claim]))
+    if shown.to_change:
+        made.append(_change(shown.change) if shown.change else {"question": CHANGE, "told": shown.to_change})
+    return made
 
 
 def _card(run: data.Run, line: Line) -> Json:
@@ -74,26 +72,30 @@ def _card(run: data.Run, line: Line) -> Json:
     who = words.listing([words.clip(name, 60) for name in claim.who]) if claim.who else "Claimed"
     stand = outcomes.outcome(claim)
     return {
+        "short": words.clip(line.card, LONGEST),
         "question": words.clip(line.question, LONGEST),
         "look": {**look(stands.look_of(claim)), "word": words.capital(words.clip(line.word, LONGEST))},
         "text": words.clip(" ".join(filter(None, (line.text, line.scope))), 2 * LONGEST),
         "sentence": words.clip(line.sentence, 4 * LONGEST),
         "said": words.clip(f"{who}: {claim.claimed_here}. {words.capital(stand)}.", 2 * LONGEST),
+        "beside": [words.clip(text, 2 * LONGEST) for text in line.beside],
         "index": place,
     }
 
 
 def _change(advice: LadderAdvice) -> Json:
+    """A table of the steps to take."""
     note = ". In brackets: the model has one layer, so its last is all of it" if advice.all_of_it else ""
     caption = f"How many times as fast (~1: none proven), and how much more memory{note}."
-    return {"question": "What should I change?", "rows": advice.rows(), "told": caption}
+    below = " ".join(filter(None, (caption, advice.not_to_take)))
+    return {"question": CHANGE, "rows": advice.rows(), "told": below}
 
 
-def _lacking(run: data.Run, claim: str, name: str) -> Json:
+def _lacking(question: MainQuestion, name: str) -> Json:
     """A headline question that this run does not answer, with the run that does."""
-    question = next(each for each in run.dispute.question if each.claim == claim)
     asked = question.text.replace("{claimed}", "as fast as claimed")
-    return {"question": words.clip(asked, LONGEST), "elsewhere": {"run": name, "claim": claim}, "name": name}
+    there = {"run": name, "claim": question.claim}
+    return {"question": words.clip(asked, LONGEST), "elsewhere": there, "name": name}
 
 
 # -- the matrix --------------------------------------------------------------------------------------------------------

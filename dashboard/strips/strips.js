@@ -98,11 +98,11 @@ function filter(app, search, text) {
 }
 
 function card(app, each) {
-  if (each.rows) {
-    const heads = Object.keys(each.rows[0]);
+  if (each.told) {
+    const heads = Object.keys(each.rows?.[0] || {});
     const cells = (row, tag) => element("tr", "", ...heads.map((name) => element(tag, "", tag === "th" ? name : row[name])));
-    const table = element("table", "", cells(null, "th"), ...each.rows.map((row) => cells(row, "td")));
-    return element("section", "card change", element("div", "question", each.question), table, element("div", "quiet", each.told));
+    const table = each.rows ? element("table", "", cells(null, "th"), ...each.rows.map((row) => cells(row, "td"))) : null;
+    return element("section", table ? "card change" : "card", element("div", "question", each.question), table, element("div", "quiet", each.told));
   }
   if (each.elsewhere) {
     const there = element("a", "", `The run ${each.name} has it`);
@@ -112,9 +112,11 @@ function card(app, each) {
   const made = element(
     "section",
     "card",
-    element("div", "question", link(app, each.index, "", each.question)),
+    element("div", "question", link(app, each.index, "", each.short || each.question)),
+    element("div", "quiet", each.short && each.question),
     element("div", "answer", verdict(each.look), " ", each.text),
     element("div", "quiet", each.said),
+    each.beside.length ? element("details", "quiet", element("summary", "", "Also measured"), ...each.beside.map((text) => element("div", "", text))) : null,
   );
   made.title = each.sentence;
   return made;

@@ -15,8 +15,8 @@ from .ladder import LadderAdvice, ladder_advice, ladder_of
 
 @dataclass(frozen=True)
 class Cards:
-    """answers: of the questions that have a card, in their order. change: what to change, where the run has measured
-    that; command: what measures it."""
+    """answers: of the questions that have a card, in their order; where none has one, of the first two. change: what to
+    change, where the run has measured that; command: what measures it."""
 
     answers: tuple[Line, ...]
     change: LadderAdvice | None
@@ -32,7 +32,9 @@ class Cards:
 
 def cards_of(verdicts: Sequence[Verdict], dispute: Dispute, manifest: Manifest) -> Cards:
     """The cards of a run, of one session or over both."""
-    lines = tuple(line for line in answer(verdicts, dispute).lines if line.card)
+    asked = {question.claim for question in dispute.question}
+    lines = tuple(line for line in answer(verdicts, dispute).lines if line.verdict.claim in asked)
     ladder = ladder_of(verdicts, dispute, manifest)
     command = f"pytest --benchmark --claims {dispute.ladder.claim}" if dispute.ladder else ""
-    return Cards(lines, ladder_advice(ladder) if ladder else None, command)
+    with_card = tuple(line for line in lines if line.card)
+    return Cards(with_card or lines[:2], ladder_advice(ladder) if ladder else None, command)
