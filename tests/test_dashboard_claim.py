@@ -32,7 +32,7 @@ pytest.importorskip("plotly", reason="the dashboard's packages are not installed
 from streamlit.testing.v1 import AppTest
 
 from llama_workbench.dashboard.figures import rounds as paired_rounds
-from llama_workbench.dashboard.views import answers, beside, breakdown, data, gates, samples, why
+from llama_workbench.dashboard.views import breakdown, data, gates, outcomes, samples, why
 from llama_workbench.dashboard.views.definitions import Hypothesis
 from llama_workbench.harness.store.schema import Manifest
 from tests.test_dashboard import a_claim, an_effect
@@ -236,61 +236,27 @@ def test_few_rounds_are_drawn_without_an_interval() -> None:
 # -- in plain words ----------------------------------------------------------------------------------------------------
 
 
-def the_answer(claim: data.Claim) -> dict[str, str]:
-    manifest = Manifest(alpha=0.01)
-    run = data.Run(Path(), manifest, (), {"a": data.Floor(1.02, 0.99, 1.05, 30, False)}, {}, {}, (), ())
-    return answers.answer(run, claim)
+def a_run(**floors: data.Floor) -> data.Run:
+    return data.Run(Path(), Manifest(alpha=0.01), (), floors, {}, {}, (), ())
 
 
-def test_the_same_by_the_second_margin_alone_is_said_to_be_so() -> None:
-    ends = {"a": (0.995, 1.005), "b": (0.992, 1.015)}
-    effects = [an_effect(name, value=1.0, low=low, high=high, verdict="same") for name, (low, high) in ends.items()]
-    claim = a_claim(*effects, verdict="same", claim="ad-hoc", low=0.9901, high=1.01)
-    assert the_answer(claim)["Who was right"] == "proposal compared with before: same on a; same within 2 % on b."
-
-
-def test_the_answer_says_who_by_how_much_how_sure_and_why() -> None:
+def test_how_sure_a_claim_is_names_its_confidence_its_processes_and_what_identical_code_did() -> None:
     effects = [
         an_effect("a", value=1.02, low=1.01, high=1.03),
         an_effect("b", value=0.9, low=0.8, high=0.95, rounds=90),
     ]
-    told = the_answer(a_claim(*effects, reason="outside the claimed range on a, b"))
-    few = an_effect("c", value=1.5, low=None, high=None, rounds=3)
-    assert the_answer(a_claim(*effects, few))["By how much"].endswith(told["By how much"][-80:]), "no end"
-    assert (
-        told["Who was right"]
-        == "TEAM-005 was not right: on both workloads what was measured lies outside the claimed range (2-3x)."
-    )
-    assert "Lowest (b): 0.900× [0.800, 0.950], that is 5.3 to 25 % slower." in told["By how much"]
-    assert told["By how much"].startswith("Claimed: 2-3x; measured: at most 1.03x. proposal against before. ")
-    assert told["By how much"].endswith("Highest (a): 1.020× [1.010, 1.030], that is 1 to 3 % faster.")
-    assert "Each interval holds with 99 % confidence" in told["How sure"] and "Processes: 84 to 90" in told["How sure"]
-    assert "On these workloads identical code came out within 2 % of 1 (widest interval ±3 %)." in told["How sure"]
-    assert told["Why"] == "On every workload the whole interval lies outside the claimed range (2-3x)."
-
-
-@pytest.mark.parametrize(
-    ("verdicts", "verdict", "says"),
-    [
-        (("supported", "refuted"), "depends", "TEAM-005 was right on a; not right on b."),
-        (("inconclusive", "refuted"), "inconclusive", "TEAM-005 was not right on b; inconclusive on a."),
-        (("not evidence", "not evidence"), "not evidence", "Nobody can say from this run whether TEAM-005 was right"),
-        ((), "not measurable here", "This machine cannot say whether TEAM-005 was right."),
-        (("supported",), "supported", "TEAM-005 was right: what was measured lies within the claimed range (2-3x)."),
-    ],
-)
-def test_who_was_right_follows_from_the_verdict(verdicts: tuple[str, ...], verdict: str, says: str) -> None:
-    effects = [an_effect(name, verdict=word) for name, word in zip("ab", verdicts, strict=False)]
-    assert says in the_answer(a_claim(*effects, verdict=verdict))["Who was right"]
+    sure = outcomes.certainty(a_run(a=data.Floor(1.02, 0.99, 1.05, 30, False)), a_claim(*effects))
+    assert "Each interval holds with 99 % confidence" in sure and "Processes: 84 to 90" in sure
+    assert "On these workloads identical code came out within 2 % of 1 (widest interval ±3 %)." in sure
 
 
 def test_what_was_counted_is_exact_and_what_was_not_measured_has_no_number() -> None:
     counted = an_effect("", unit="lines", value=76.0, low=76.0, high=76.0, baseline="", metric="lines", rounds=1)
-    told = the_answer(a_claim(counted, claimed="at most 60 lines", low=None, high=60.0))
-    assert told["By how much"] == "Claimed: at most 60 lines; measured: 76 lines. lines of proposal: 76 lines."
-    assert told["How sure"].startswith("Exact")
-    nothing = the_answer(a_claim(an_effect(value=None, low=None, high=None, rounds=0), verdict="inconclusive"))
-    assert nothing["By how much"] == "Nothing was measured, so there is no number."
+    claim = a_claim(counted, claimed="at most 60 lines", low=None, high=60.0)
+    assert outcomes.sentence(claim) == "TEAM-005 claimed at most 60 lines; measured: 76 lines."
+    assert outcomes.certainty(a_run(), claim).startswith("Exact")
+    nothing = a_claim(an_effect(value=None, low=None, high=None, rounds=0), verdict="inconclusive")
+    assert outcomes.sentence(nothing) == "TEAM-005 claimed 2-3x; not measured."
 
 
 def test_why_says_what_the_change_touches_and_what_it_saved_there(tmp_path: Path) -> None:
@@ -318,12 +284,10 @@ def test_why_says_what_the_change_touches_and_what_it_saved_there(tmp_path: Path
     )
     assert told.endswith(" shorter; making masks saved 12 % [12, 12].")
     assert why.changed(claims["refactor-2x-3x"]) == (("cache", "mask_create"), ("layout",))
-    assert "It also changes layout, which has no phase of its own." in why.explain(
-        run, claims["refactor-2x-3x"], breakdown.read(run)
-    )
+    told = why.explain(run, claims["refactor-2x-3x"], breakdown.read(run))
+    assert "It also changes layout, which has no phase of its own." in told
     bare = data.read_run(runs.write_run(tmp_path / "bare", only=["prefill-15m-t128"], rounds=12).path)
-    [claim] = [claim for claim in bare.claims if claim.claim == "mask-caching-helps"]
-    assert why.explain(bare, claim, breakdown.read(bare)) == ""
+    assert why.explain(bare, claims["mask-caching-helps"], breakdown.read(bare)) == ""
 
 
 # -- gates and traces --------------------------------------------------------------------------------------------------
@@ -388,10 +352,7 @@ def test_the_bundle_of_a_claim_about_times(page: Any, home: Path) -> None:
     assert not app.exception and not app.warning
     text = everything(app)
     assert app.title[0].value == "Comparison"
-    assert (
-        "TEAM-005 and TEAM-006 were right on prefill, 128 tokens, 15M; not right on prefill, 128 tokens, one 7B layer."
-        in text
-    )
+    assert "TEAM-005 and TEAM-006 claimed more than 1 % faster; measured: " in text
     assert "pytest --benchmark --claims mask-caching-helps" in text
     assert "A document, A section" in text and "By timing both sides in the same rounds." in text
     assert "Simulated CPU (AVX2), 2 cores, 1 thread, torch 2.13.0+cpu" in text
@@ -443,7 +404,7 @@ def test_a_verdict_that_is_no_evidence_says_why(page: Any, tmp_path: Path) -> No
     verdicts[0]["effects"] = [verdicts[0]["effects"][-1] | {"verdict": "not evidence", "ratio": None}]
     run.write_json("verdicts.json", verdicts)
     text = everything(page("claim", tmp_path))
-    assert "Not evidence:" in text and "team005_proposal fails the logits gate." in text
+    assert "Not evidence:" in text and "team005_proposal fails the logits gate" in text
     assert "fail (error 3.0e-01 of 1.0e-04)" in text and "pass (error 1.0e-06 of 1.0e-04)" in text
 
 
@@ -517,8 +478,8 @@ def test_a_condition_is_answered_and_can_be_measured_again(page: Any, tmp_path: 
     app = page("claim", tmp_path, claim="fail-if", part="slower:50")
     assert not app.exception
     text = everything(app)
-    assert "what was measured is not more than 50 % slower." in text and "Asked: more than 50 % slower" in text
-    assert "Whoever said it" not in text and "laimed: " not in text
+    assert f"{pair[1]} is more than 50 % slower than {pair[0]}. Measured: " in text
+    assert any("asked: more than 50 % slower" in told for told in alts(app)) and "laimed: " not in text
     assert f"--compare {pair[0]} {pair[1]} --workloads {','.join(SHORT)} --fail-if slower:50" in text
 
 
@@ -619,16 +580,18 @@ def test_what_clocks_say_stands_beside_what_is_counted(page: Any, tmp_path: Path
     folder.write_json("verdicts.json", verdicts)
     folder.write_json("run.json", manifest)
     for part in ("caching", "work"):
-        text = everything(page("claim", tmp_path, run="counted", claim="mask-caching-helps", part=part))
-        assert re.search(r"Time: refuted, \S+× to \S+×; work: refuted, \+0.025 to \+0.065 % more in the baseline", text)
+        app = page("claim", tmp_path, run="counted", claim="mask-caching-helps", part=part)
+        assert "Time and work" in everything(app)
+        [table] = [each.value for each in app.dataframe if "claimed" in each.value]
+        assert table["part"].tolist() == ["caching", "work"] and table["verdict"].tolist() == ["Refuted", "Refuted"]
+        assert "×" in table["value"][0] and table["value"][1].startswith("0.045 % [0.025, 0.065")
 
 
-def test_an_open_time_says_how_far_and_equal_work_within_what() -> None:
+def test_time_and_work_are_parts_of_one_claim_that_has_both() -> None:
     work = Hypothesis(metric="instructions", part="work")
     timed = a_claim(an_effect(low=0.98, high=1.02), claim="a", part="time", verdict="inconclusive")
     counted = a_claim(an_effect(unit="%", value=0.0, low=-0.02, high=0.02), claim="a", part="work", hypothesis=work)
     other = a_claim(an_effect(), claim="b")
-    found = beside.parts([counted, other, timed], timed)
-    assert [part.kind for part in found] == ["time", "work"]
-    assert beside.sentence(found) == "Time: inconclusive at ±2 % (0.980× to 1.020×); work: refuted, equal within 0.02 %"
-    assert beside.parts([counted, other, timed], other) == beside.parts([timed, other], timed) == []
+    assert outcomes.time_and_work([counted, other, timed], timed) == [timed, counted]
+    assert outcomes.time_and_work([counted, other, timed], other) == []
+    assert outcomes.time_and_work([timed, other], timed) == []

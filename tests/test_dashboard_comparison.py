@@ -18,6 +18,7 @@ from llama_workbench.harness.profilers.causes import SampledPair, _Reader
 from llama_workbench.harness.report.causes import Explanation, changes, explanations_in
 from llama_workbench.harness.report.code_lines import diff_of, has_all_code
 from llama_workbench.harness.report.comparison import Screen
+from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.folder import RunFolder
 from studies.cause_trials import PLANTED, SLOW_LINE, Planted
 from tests import verdicts
@@ -26,10 +27,12 @@ from tests.test_dashboard import an_effect
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
 
-from llama_workbench.dashboard.export.diff import diff_html
+from llama_workbench.dashboard.export.evidence import evidence_html
+from llama_workbench.dashboard.export.screen import diff_html
 from llama_workbench.dashboard.figures.colours import STEPS
 from llama_workbench.dashboard.flames.aligned import aligned
 from llama_workbench.dashboard.flames.picture import KINDS
+from llama_workbench.dashboard.views import data
 from tests.dashboard_pages import alts, everything, open_in_app, read
 from tests.test_dashboard_functions import home as home
 
@@ -183,6 +186,8 @@ def test_the_new_line_is_named_where_an_old_one_runs_less_often(tmp_path: Path) 
     told = Explanation(SampledPair.model_validate(entry))
     assert told.reason.startswith("line 3 (return") and "runs 4,000 times a call in old, line 5 (return" in told.reason
     assert told.reason.endswith("300 times in new; old has no line 3 (if word.isascii():)")
+    often = {line.text.strip(): line.often for diff in diff_of(told) for line in diff.lines}
+    assert often[f"return {SLOW_LINE}"] == "4,000× → 300×" and often["if word.isascii():"] == "500×"
 
 
 def test_an_older_run_has_its_sampled_lines_as_a_diff() -> None:
@@ -214,6 +219,39 @@ def test_significance_and_relevance_are_two_things(
     assert (screen.significance, screen.relevance) == (significant, relevant)
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "relevant"),
+    [
+        (1.02, 1.03, "No: at most 3 %; up to 5 % counts as the same (THEIR PLAN, Limits)."),
+        (1.02, 1.08, "Not known: 2 to 8 %; up to 5 % counts as the same (THEIR PLAN, Limits)."),
+        (1.06, 1.08, "Yes: the slower side takes at least 6 % longer."),
+    ],
+)
+def test_relevance_is_by_the_margin_that_a_claim_states_with_its_source(low: float, high: float, relevant: str) -> None:
+    effect = an_effect(value=low, low=low, high=high, verdict="refuted")
+    verdict = verdicts.a_verdict(effect, alpha=0.01, margin=5.0, margin_from="THEIR PLAN, Limits")
+    assert Screen(verdict, effect, (2e6, 1e6), (), None).relevance == relevant
+
+
+def test_what_was_judged_the_same_within_the_second_margin_is_the_same_on_its_screen() -> None:
+    """The list of runs has the verdict's word: the screen beside it may not call the same interval inconclusive."""
+    near, nearly = (
+        Screen(verdicts.a_verdict(effect, alpha=0.01), effect, (2e6, 2e6), (), None)
+        for high in (1.005, 1.015)
+        for effect in [an_effect(value=1.001, low=0.992, high=high, verdict="same")]
+    )
+    assert near.way is nearly.way is Word.SAME
+    assert "the same time as before, within 1 %" in near.headline and "within 2 %" in nearly.headline
+    assert nearly.relevance == "Not known: 0 to 1.5 %; up to 1 % counts as the same."
+
+
+def test_page_and_exported_page_show_the_code_alike() -> None:
+    run = data.read_run(FIRST.path)
+    [told] = explanations_in(FIRST).values()
+    listing = diff_html(told)
+    assert listing and listing in evidence_html(run, run.claims[0])
+
+
 def test_the_page_has_the_number_the_picture_why_and_the_edited_line(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -230,7 +268,7 @@ def test_the_page_has_the_number_the_picture_why_and_the_edited_line(
     assert told[1].startswith("Where the difference is. strip_marks (before.py:3")
     assert told[2].startswith("Times of a call by process: old.total ")
     assert all(f"**{name}:**" in text for name in ("What to do", "Significant", "Relevant"))
-    diffs = [each.proto.body for each in app.get("html") if "lines diff" in each.proto.body]
+    diffs = [each.proto.body for each in app.get("html") if 'class="lines"' in each.proto.body]
     assert len(diffs) == 1 and re.search(r'class="new cause">.*?if word\.isascii\(\):', diffs[0])
     [canvas] = [each for each in map(given, app.get("bidi_component")) if "pictures" in each]
     assert canvas["pictures"][0]["title"] == "new.total less old.total"

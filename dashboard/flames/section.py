@@ -67,20 +67,21 @@ def explore(opened: state.Opened) -> None:
     with left:
         workload = choose_workload(run, list(names))
     pairs_here = {f"{key[1]} against {key[2]}": each for key, each in explained.items() if key[0] == workload}
+    profiled = [variant for where, variant in run.profiles if where == workload]
     if pairs_here:
         with middle:
             pair = state.choose("Both sides on each other", list(pairs_here), "pair")
         show_aligned(pairs_here[pair], with_sides=True)
-    profiled = [variant for where, variant in run.profiles if where == workload]
-    if not profiled or pairs_here:
-        return
-    first = data.experiment(run, workload).baseline or ""
-    with middle:
-        baseline = state.choose("Baseline", profiled, "baseline", default=first if first in profiled else None)
-    others = [name for name in profiled if name != baseline]
-    with right:
-        variant = state.choose("Variant", others, "variant") if others else baseline
-    show(opened, workload, list(dict.fromkeys([baseline, variant])), baseline)
+        if profiled:
+            _show_raw(run, workload, profiled)
+    elif profiled:
+        first = data.experiment(run, workload).baseline or ""
+        with middle:
+            baseline = state.choose("Baseline", profiled, "baseline", default=first if first in profiled else None)
+        others = [name for name in profiled if name != baseline]
+        with right:
+            variant = state.choose("Variant", others, "variant") if others else baseline
+        show(opened, workload, list(dict.fromkeys([baseline, variant])), baseline)
 
 
 def read_explained(run: data.Run) -> Mapping[Key, Explanation]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -16,8 +16,6 @@ from llama_workbench.dashboard.sections import blocks, comparison, head, machine
 from llama_workbench.dashboard.sections import claim as section
 from llama_workbench.dashboard.views import (
     again,
-    answers,
-    beside,
     breakdown,
     data,
     forest,
@@ -102,10 +100,10 @@ def show_title(claim: data.Claim, screen: Screen | None) -> None:
 
 
 def show_said(opened: state.Opened, claim: data.Claim, screen: Screen | None) -> None:
-    """Who said it and what was claimed; then what to do, of the input that is looked into."""
+    """Who claimed what and what was found, with what a fair reader needs beside that; then what to do, of the input
+    that is looked into."""
     if not claim.is_comparison:
-        blocks.say(answers.answer(opened.run, claim)["Who was right"])
-        blocks.say(answers.claimed_and_found(claim))
+        blocks.say(" ".join((outcomes.sentence(claim), *outcomes.beside(opened.run, claim))))
     if screen is not None:
         if len(claim.effects) > 1:
             blocks.caption(f"On {opened.run.named(screen.effect.workload)}: {screen.headline}")
@@ -120,19 +118,18 @@ def show_because(opened: state.Opened, claim: data.Claim) -> None:
     named.show_cards(run, asked, [effect.workload for effect in claim.effects])
     if text := why.explain(run, claim, state.computed(opened, breakdown.read)):
         blocks.answer("Why", text)
-    if parts := beside.parts(run.claims, claim):
+    if parts := outcomes.time_and_work(run.claims, claim):
         blocks.header("Time and work", anchor="work")
-        st.markdown(f"**{words.markdown(beside.sentence(parts))}**")
         rows = [
             {
-                "part": part.claim.part or part.kind,
-                "verdict": outcomes.look_of(part.claim).word,
+                "part": part.part or part.kind,
+                "verdict": outcomes.look_of(part).word,
                 "workload": effect.where,
                 "value": words.effect(effect),
-                "claimed": part.claim.claimed_here,
+                "claimed": part.claimed_here,
             }
             for part in parts
-            for effect in part.claim.effects
+            for effect in part.effects
         ]
         blocks.table(rows, "Time and work of this claim, one row for each part and workload", {})
 
@@ -289,12 +286,9 @@ def show_how(opened: state.Opened, claim: data.Claim) -> None:
             st.caption("This run was made by")
             blocks.command(shlex.join(run.manifest.command))
     with right:
-        texts: Mapping[str, str] = answers.answer(run, claim)
-        others = again.of_claim(claim, section.sessions(opened))
         facts = {"Said in": claim.source, "It assumes": "; ".join(claim.assumes), "Statement": claim.statement}
-        more = {"How sure": " ".join(filter(None, (texts["How sure"], others))), "Why": texts["Why"]}
-        change = {"What would change it": texts["What would change it"]}
-        blocks.facts(facts | outcomes.how(run, claim) | more | change)
+        others = {"Measured again": again.of_claim(claim, section.sessions(opened))}
+        blocks.facts(facts | outcomes.how(run, claim) | others)
     timed = [effect for effect in section.to_look_inside(run, claim) if effect.variant]
     if timed and not run.is_of_functions:
         st.caption("Checks before timing. A side counts only if its logits match those of the library's model.")

@@ -44,7 +44,7 @@ def show(opened: state.Opened) -> None:
 
 
 def show_answer(opened: state.Opened, claims: Sequence[data.Claim]) -> None:
-    """The answer box of the URL's claim if it is one of these, else of the headline's, else of the first."""
+    """The answer of the URL's claim if it is one of these, else of the headline's, else of the first."""
     known = opened.run.claims
     first = claims[outcomes.main_claim(opened.run, claims)]
     wanted = section.wanted(known)
@@ -53,7 +53,8 @@ def show_answer(opened: state.Opened, claims: Sequence[data.Claim]) -> None:
     st.header(section.titled(look, section.full_title(claim)), anchor="answer")
     blocks.name_tab(f"{look.word}: {section.full_title(claim)}")
     state.add_heading("Answer", "answer")
-    section.show_answer(opened, claim)
+    blocks.say(" ".join((f"Claimed: {claim.claimed}.", *attribution.headline(claim))))
+    blocks.caption(f"{attribution.MEANING} {outcomes.certainty(opened.run, claim)}")
     for other in claims:
         if other is not claim:
             where = words.listing(list(dict.fromkeys(effect.where for effect in other.effects)))

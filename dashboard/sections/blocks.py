@@ -77,13 +77,11 @@ def say(text: object) -> None:
     st.markdown(words.markdown(text))
 
 
-def answers(texts: Mapping[str, str], front: str = "", key: str | None = None) -> None:
-    """A box of answers by question, half of them to the left; those without text are left out. `front`: Markdown."""
+def answers(texts: Mapping[str, str]) -> None:
+    """A box of answers by question, half of them to the left; those without text are left out."""
     texts = {question: text for question, text in texts.items() if text}
     half = (len(texts) + 1) // 2
-    with st.container(border=True, gap="xsmall", key=key):
-        if front:
-            st.markdown(front)
+    with st.container(border=True, gap="xsmall"):
         for column, some in zip(st.columns(2, gap="medium"), ([*texts][:half], [*texts][half:]), strict=True):
             with column:
                 for question in some:

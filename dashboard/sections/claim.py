@@ -1,5 +1,4 @@
-"""What the pages about claims share: which claim the URL means, its headline, its answer box (who was right, by how
-much, how sure that is, and why), its forest plot, links to it."""
+"""What the pages about claims share: which claim the URL means, its headline, its forest plot, links to it."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from llama_workbench.harness.store.verdict_schema import Effect
 
 from .. import state, words
 from ..export import evidence
-from ..views import again, answers, data, outcomes, samples
+from ..views import again, data, outcomes, samples
 from ..views.attribution import SIDES
 from . import blocks, head, named, sides
 
@@ -189,15 +188,6 @@ def names(claims: Sequence[data.Claim]) -> list[str]:
 def full_title(claim: data.Claim) -> str:
     """Its title, with its part where it has several."""
     return f"{claim.title} ({claim.part})" if claim.part else claim.title
-
-
-def show_answer(opened: state.Opened, claim: data.Claim, causes: str = "") -> None:
-    """The box about a claim, or about two variants that a page compares. `causes`: what `why` says of it."""
-    texts = answers.answer(opened.run, claim, causes)
-    told_again = again.of_claim(claim, sessions(opened))
-    texts["How sure"] = " ".join(filter(None, (texts["How sure"], told_again)))
-    who = words.markdown(texts.pop("Who was right"))
-    blocks.answers(texts, f"{blocks.verdict_word(outcomes.look_of(claim))} {who}", key="answer-box")
 
 
 def sessions(opened: state.Opened) -> Mapping[str, again.Answers]:

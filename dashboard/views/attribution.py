@@ -70,9 +70,9 @@ def rows(claim: Claim, workload: str) -> Claim:
 MEANING = (
     "Architecture is file layout and cache ownership. Operations are the mask policy, the copies around RoPE, and "
     "softmax and attention. Every combination of old and new was timed; each side has the mean of changing it first "
-    "and last, so both add up to the total"
+    "and last, so both add up to the total."
 )
-"""What the two sides are, without its last full stop."""
+"""What the two sides are."""
 
 STATES = {
     "faster": "proven",
@@ -83,34 +83,18 @@ STATES = {
 """What a verdict on one side comes to; any other is open."""
 
 
-def standing(claim: Claim) -> list[str]:
-    """A sentence a side without numbers: "Operations: proven on a and b."."""
-    lines = []
-    for side, states in _by_state(claim).items():
-        places = {state: words.listing([one.where for one in of]) for state, of in states.items()}
-        lines.append(f"{side.capitalize()}: {'; '.join(f'{state} on {where}' for state, where in places.items())}.")
-    return lines
-
-
 def headline(claim: Claim) -> list[str]:
     """A sentence a side: what it changes on each workload, and whether that is proven."""
     lines = []
-    for side, states in _by_state(claim).items():
-        changes = {
-            state: words.listing([f"{_change(one)} on {one.where}" for one in of]) for state, of in states.items()
-        }
-        lines.append(f"{side.capitalize()}: {'; '.join(f'{where} ({state})' for state, where in changes.items())}.")
-    return lines
-
-
-def _by_state(claim: Claim) -> dict[str, dict[str, list[Effect]]]:
-    """The effects of each side that has some, by what their verdicts come to."""
-    sides: dict[str, dict[str, list[Effect]]] = {}
     for side in (OPERATIONS, ARCHITECTURE):
+        changes: dict[str, list[str]] = {}
         for effect in claim.effects:
             if effect.factor == side:
-                sides.setdefault(side, {}).setdefault(STATES.get(effect.verdict, "inconclusive"), []).append(effect)
-    return sides
+                state = STATES.get(effect.verdict, "inconclusive")
+                changes.setdefault(state, []).append(f"{_change(effect)} on {effect.where}")
+        sentence = "; ".join(f"{words.listing(where)} ({state})" for state, where in changes.items())
+        lines += [f"{side.capitalize()}: {sentence}."] * bool(sentence)
+    return lines
 
 
 def _change(effect: Effect) -> str:

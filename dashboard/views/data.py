@@ -22,6 +22,7 @@ from llama_workbench.harness.metrics.share.shares import calls_alone
 from llama_workbench.harness.profilers import py_spy
 from llama_workbench.harness.profilers.peak_memory import MEMORY, Memory
 from llama_workbench.harness.report.text import excluded_lines
+from llama_workbench.harness.report.trust import trust_of
 from llama_workbench.harness.spec.comparison import TIMES
 from llama_workbench.harness.spec.comparison import Metric as TimeMetric
 from llama_workbench.harness.spec.dispute import Dispute
@@ -188,8 +189,8 @@ class Run:
         """What is wrong with the run as a whole, and so with all of its numbers."""
         fired = [self.named(name) for name, floor in self.floors.items() if floor.fired]
         doubt = (
-            f"A control fired on {words.listing(fired)}: this machine reports a difference between identical code. "
-            "Trust a verdict there only if it survives a bias of that size."
+            f"A control fired on {words.listing(fired)}: identical code came out as different there. "
+            f"{trust_of(self.noise).means}"
         )
         return [*[doubt] * bool(fired), *(f"Left out: {problem}" for problem in self.problems)]
 

@@ -46,6 +46,11 @@ def answer_of(run: data.Run) -> answers.Answer:
     return answers.answer(run.claims, run.dispute)
 
 
+def beside(run: data.Run, claim: data.Claim) -> tuple[str, ...]:
+    """What a fair reader needs beside the answer to the question that is asked of this claim; empty where none is."""
+    return next((line.beside for line in answer_of(run).lines if line.verdict is claim), ())
+
+
 def main_claim(run: data.Run, claims: Sequence[data.Claim]) -> int:
     """Which of these claims the headline is about; the first where it is about none alone."""
     lines = answers.answer(claims, run.dispute).lines
@@ -63,6 +68,21 @@ def sentence(claim: data.Claim) -> str:
     return words.clip(
         f"{said}; measured: {measured}." if measured else f"{said}; {claim.reason or 'not measured'}.", 300
     )
+
+
+def time_and_work(claims: Sequence[data.Claim], claim: data.Claim) -> list[data.Claim]:
+    """The parts of the claim that `claim` is a part of, what was timed before what was counted; empty unless it has
+    both and is one of them."""
+
+    def kind(part: data.Claim) -> str:
+        if part.metric is None:
+            return "" if part.unit else "time"
+        return part.metric.beside_times
+
+    same = [each for each in claims if each.claim == claim.claim and each.effects and kind(each)]
+    if claim not in same or len({*map(kind, same)}) < 2:
+        return []
+    return sorted(same, key=lambda each: kind(each) != "time")
 
 
 def meaning(claim: data.Claim) -> str:
@@ -101,6 +121,7 @@ def how(run: data.Run, claim: data.Claim) -> dict[str, str]:
     """How a claim was measured: facts by name, empty where there is nothing to say."""
     return {
         "How sure": certainty(run, claim),
+        "Why": claim.reason,
         "Decided by": claim.decided_by,
         "Trust": trust_of(run.noise).sentence,
         "Seed": "not recorded" if run.manifest.seed is None else str(run.manifest.seed),

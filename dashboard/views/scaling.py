@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Literal, get_args
 
 from llama_workbench.harness.metrics.scaling import EffectSweep, crossover
-from llama_workbench.harness.spec.regions import Region
+from llama_workbench.harness.spec.regions import MARGIN_PERCENT, Region
 from llama_workbench.harness.stats.confidence import Interval
 from llama_workbench.harness.store.verdict_schema import Effect
 
@@ -25,15 +25,13 @@ AXES: Mapping[Axis, str] = {
     "length": "prompt length T (tokens)",
     "position": "position of decoding (tokens before)",
 }
-SAME_PERCENT = 1.0
-"""Without a claim over the points, the region asked about is "the same within so many percent"."""
 
 
 @dataclass(frozen=True)
 class Series:
     """One effect over one axis; `name` tells it from others of the same effect.
 
-    effects: by size, ascending. low, high: the region of `claim`, which covers most of them, else ±SAME_PERCENT.
+    effects: by size, ascending. low, high: the region of `claim`, which covers most of them, else ±MARGIN_PERCENT.
     """
 
     axis: Axis
@@ -54,7 +52,7 @@ class Series:
     @property
     def asked(self) -> str:
         """The region in words."""
-        return self.claim.claimed if self.claim and self.claim.claimed else f"same within ±{SAME_PERCENT:g} %"
+        return self.claim.claimed if self.claim and self.claim.claimed else f"same within ±{MARGIN_PERCENT:g} %"
 
     @cached_property
     def sweep(self) -> EffectSweep:
@@ -148,7 +146,7 @@ def _series(
 ) -> Series:
     asked = [claim for workload in sizes.values() for claim, _ in by_workload[workload] if not claim.is_comparison]
     claim = max(asked, key=asked.count) if asked else None  # the first of those that cover most points
-    low, high = (1 / (1 + SAME_PERCENT / 100), 1 + SAME_PERCENT / 100) if claim is None else (claim.low, claim.high)
+    low, high = (1 / (1 + MARGIN_PERCENT / 100), 1 + MARGIN_PERCENT / 100) if claim is None else (claim.low, claim.high)
     effects = {}
     for size, workload in sorted(sizes.items()):
         of_claim = (effect for one, effect in by_workload[workload] if one is claim)

@@ -1,4 +1,4 @@
-"""Why a change gained what it gained: how much of the time it could touch, what it saved there, and what work it saved.
+"""Why a change gained what it gained: how much of the time it could touch, and what it saved there.
 
 Everything is computed from what the run has measured. Which phases a change touches follows from the factors in which
 its two sides differ.
@@ -14,7 +14,7 @@ from llama_workbench.harness.metrics.share import shares
 from llama_workbench.harness.metrics.share.shares import Share
 
 from .. import words
-from . import beside, data
+from . import data
 from .breakdown import NAMES, Phases
 
 TOUCHED: Mapping[str, tuple[str, ...]] = {
@@ -33,12 +33,12 @@ WHOLE = "forward"
 
 
 def explain(run: data.Run, claim: data.Claim, phases: Phases) -> str:
-    """Of a claim about times: the phases that the change touches, what they can save at most, what they did save, and
-    the work. Empty where the run measured none of these."""
+    """Of a claim about times: the phases that the change touches, what they can save at most, and what they did save.
+    Empty where the run measured none of these."""
     if claim.unit or not claim.effects or claim.is_factorial:
         return ""
     touched, others = changed(claim)
-    texts = [_bound(run, claim, phases, touched, others), *_saved(run, claim, phases, touched), _work(run, claim)]
+    texts = [_bound(run, claim, phases, touched, others), *_saved(run, claim, phases, touched)]
     return " ".join(filter(None, texts))
 
 
@@ -104,13 +104,6 @@ def _saved(run: data.Run, claim: data.Claim, phases: Phases, touched: Sequence[s
 def _percent(numbers: Sequence[float]) -> str:
     value, low, high = (f"{100 * number:.2g}" for number in numbers)
     return f"{value} % [{low}, {high}]"
-
-
-def _work(run: data.Run, claim: data.Claim) -> str:
-    """What the counted parts of the same claim say."""
-    counted = [part for part in beside.parts(run.claims, claim) if part.kind != beside.TIME]
-    counts = [f"{part.found}{f' ({part.claim.part})' if len(counted) > 1 else ''}" for part in counted]
-    return f"Instructions of a call: {'; '.join(counts)}." if counts else ""
 
 
 def _share(phases: Phases, workload: str, variant: str, touched: Sequence[str], alpha: float) -> Share | None:

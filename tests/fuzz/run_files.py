@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from llama_workbench.dashboard.export import evidence as export
-from llama_workbench.dashboard.views import answers, breakdown, data, gates, memory, noise, outcomes, samples, scaling
+from llama_workbench.dashboard.views import breakdown, data, gates, memory, noise, outcomes, samples, scaling
 from llama_workbench.harness.baselines.regressions import compare_standings
 from llama_workbench.harness.baselines.text import to_markdown
 from llama_workbench.harness.claims.dispute import load_dispute
@@ -212,7 +212,7 @@ def _shown(run: RunFolder) -> list[object]:
     opened = _opened(run)
     told: list[object] = [summary.claims, summary.machine, summary.noise, opened.claims, opened.floors, opened.left_out]
     for claim in opened.claims:
-        told += [answers.answer(opened, claim), outcomes.meaning(claim), outcomes.sentence(claim)]
+        told += [outcomes.how(opened, claim), outcomes.meaning(claim), outcomes.sentence(claim)]
         told += [gates.row(opened, effect) for effect in claim.effects]
         told += [outcomes.reproduce(opened, claim), export.evidence_html(opened, claim)]
     return told
