@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from llama_workbench.dashboard.figures import breakdown as phase_bars
 from llama_workbench.dashboard.figures import colours
 from llama_workbench.dashboard.sections import published as published_times
 from llama_workbench.dashboard.views import breakdown as phase_shares
-from llama_workbench.dashboard.views import data, masks, noise, samples
+from llama_workbench.dashboard.views import data, noise, samples
 from llama_workbench.harness.claims.published import published, published_shares
 from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.metrics.share.metric import PHASES as PHASES_FILE
@@ -150,31 +149,6 @@ def test_published_shares_are_what_the_claims_are_about() -> None:
     matched = [(line, ends) for line in lines for phases, ends in claimed if phases == set(line.phases)]
     assert len(matched) >= 4
     assert all(ends[0] <= line.percent <= ends[1] for line, ends in matched if ends)
-
-
-def traced_alike(run: data.Run, *kinds: str) -> data.Run:
-    """The run, with the same operations in both variants with and without cached masks on these kinds of calls."""
-    experiments = []
-    for one in run.manifest.experiments:
-        alike = one.traces | {"team006_after": one.traces[BEFORE]} if one.workload.kind in kinds else one.traces
-        experiments.append(one.model_copy(update={"traces": alike}))
-    return replace(run, manifest=run.manifest.model_copy(update={"experiments": experiments}))
-
-
-def test_caching_masks_saves_what_making_them_takes_and_nothing_where_no_operation_goes(run: data.Run) -> None:
-    phases = phase_shares.read(run)
-    assert SPENT["mask_create"] == 10  # of 1000 microseconds in every round: 1 %
-    prefill = f"At most by 1 %: that is all that making them takes ({BEFORE}, prefill, 128 tokens"
-    [(question, told)] = masks.gain(run, phases, "15m").items()
-    assert question == "Would caching masks help a prefill?" and told.startswith(prefill)
-    first, second = masks.gain(traced_alike(run, "decode"), phases, "15m").items()
-    nothing = f"No: team006_after, which caches them, runs the same operations as {BEFORE}."
-    assert first == (question, told)
-    assert second == ("Would caching masks help a decode?", nothing)
-    assert told.count("whole calls") == 1, "the intervals of timed calls say less"
-    both = masks.gain(traced_alike(run, "decode", "prefill"), phases, "15m")
-    assert set(both.values()) == {nothing}
-    assert masks.gain(run, phases, "110m") == {}
 
 
 def test_published_times_stand_beside_ours_with_their_growth(run: data.Run) -> None:

@@ -12,7 +12,7 @@ from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.variants.phase_map import DENOMINATORS, MEANING
 
 from .. import state, words
-from ..views import breakdown, data, masks
+from ..views import breakdown, data
 from . import blocks, named, published
 from .sides import show_phase_bars
 
@@ -57,9 +57,6 @@ def show_phases(opened: state.Opened, phases: breakdown.Phases) -> None:
         blocks.info(f"{variant} has no phases of geometry {geometry} in this run; others have: {others}")
         return
     blocks.header("Time by phase", anchor="phases")
-    ends = rows if len(rows) < 3 else (rows[0], rows[-1])
-    most = {f"Most time, {run.named(one.workload)}": f"{breakdown.largest(one)}." for _, one in ends}
-    blocks.answers(most | state.computed(opened, masks.gain, geometry, _given=(phases,)))
     bars = [(run.named(one.workload), one.shares) for _, one in rows]
     show_phase_bars(bars)
     blocks.caption(

@@ -202,11 +202,6 @@ def interval(share: PhaseShare) -> str:
     return f"{share.percent:.{places}f} % [{share.low:.{places}f}, {share.high:.{places}f}]"
 
 
-def largest(measured: Breakdown) -> str:
-    """The three largest phases: "MLP 45 %, QKV 22 %, RoPE 9 %"."""
-    return ", ".join(f"{share.name} {share.percent:.0f} %" for share in measured.shares[:3])
-
-
 def why_their_share(phases: Phases, workload: str, variant: str, lines: Iterable[Portion], alpha: float) -> str:
     """Why the dispute's table puts its largest line where it does; empty where the phases were not measured apart."""
     table = list(lines)
