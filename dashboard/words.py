@@ -117,7 +117,7 @@ def listing(names: Sequence[str]) -> str:
 MOST_NAMED = 6
 
 
-def some(names: Sequence[str], between: str = ", ") -> str:
+def some(names: Sequence[str], between: str = ", ", most: int = MOST_NAMED) -> str:
     """The first names, and how many more there are."""
-    listed = between.join(clip(name, 80) for name in names[:MOST_NAMED])
-    return f"{listed} and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else listed
+    listed = between.join(clip(name, 80) for name in names[:most])
+    return f"{listed} and {len(names) - most} more" if len(names) > most else listed

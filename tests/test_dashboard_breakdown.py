@@ -166,7 +166,7 @@ def test_growth_is_that_over_the_next_shorter_length(run: data.Run) -> None:
     figures = published()
     first, second, *_ = [name for name in figures if name.startswith("rope-t")]
     rounds = pd.DataFrame([(first, "candle_engine", 1e6), (second, "candle_engine", 2e6)])
-    measured = noise.Noise(rounds.set_axis(["workload", "variant", "ns"], axis=1), {}, 2, "")
+    measured = noise.Noise(rounds.set_axis(["workload", "variant", "ns"], axis=1), 2, "")
     growths = published_times.compared(run, measured, figures).set_index("workload")["growth on Candle"]
     assert (growths[first], growths[second]) == ("", "2.00×")
 

@@ -297,8 +297,6 @@ def show_how(opened: state.Opened, claim: data.Claim) -> None:
             "Logits gates and operation traces of both sides, one row for each comparison",
         )
     blocks.notes("Excluded from this run", run.left_out)
-    if run.environment:
-        blocks.environment(run.environment, "Environment")
 
 
 def read_exact_results(run: data.Run) -> list[ExactResult]:

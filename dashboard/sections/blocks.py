@@ -77,17 +77,6 @@ def say(text: object) -> None:
     st.markdown(words.markdown(text))
 
 
-def answers(texts: Mapping[str, str]) -> None:
-    """A box of answers by question, half of them to the left; those without text are left out."""
-    texts = {question: text for question, text in texts.items() if text}
-    half = (len(texts) + 1) // 2
-    with st.container(border=True, gap="xsmall"):
-        for column, some in zip(st.columns(2, gap="medium"), ([*texts][:half], [*texts][half:]), strict=True):
-            with column:
-                for question in some:
-                    answer(question, texts[question])
-
-
 def answer(question: str, text: str) -> None:
     """A question, or the name of a fact, and what is said of it."""
     st.markdown(f":gray[{words.markdown(question)}{'' if question.endswith('?') else ':'}] {words.markdown(text)}")
@@ -191,9 +180,3 @@ def missing(what: str, how: str) -> None:
     """Says that the run did not measure something, and the command of a run that does."""
     st.text(f"This run has no {what}. This command makes a run with them:")
     command(how)
-
-
-def environment(recorded: Mapping[str, Any], title: str) -> None:
-    """All that a run recorded about its machine."""
-    with st.expander(title):
-        st.json(dict(recorded), expanded=1)

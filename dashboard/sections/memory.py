@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import streamlit as st
 
-from llama_workbench.harness.report.text import ratio_text
 from llama_workbench.harness.store.errors import RunError
 
 from .. import state, words
 from ..figures import memory as figures
 from ..views import data, memory, outcomes, samples
-from ..views.variants import card
 from . import blocks, named, sides
 
 
@@ -64,7 +61,6 @@ def show_functions(opened: state.Opened) -> None:
 
 
 def show_tradeoff(opened: state.Opened, workload: str) -> None:
-    box = st.container()  # the answers stand above the choice that they depend on
     amounts = {field.removesuffix("_bytes"): title for field, title in memory.COUNTED.items()}
     field = state.choose("Memory counted", amounts, "amount") + "_bytes"
     title = memory.COUNTED[field]
@@ -74,8 +70,6 @@ def show_tradeoff(opened: state.Opened, workload: str) -> None:
     if spots:
         baseline = data.experiment(opened.run, workload).baseline or ""
         drawn = figures.tradeoff(spots, title, baseline, state.colours())
-        with box:
-            blocks.answers(_answers(spots, baseline, described=not is_part(opened.run, workload)))
         named.show_cards(opened.run, [spot.variant for spot in spots], [workload])
         blocks.plot(drawn, figures.tradeoff_text(spots, title, baseline), "tradeoff")
         st.caption(
@@ -91,40 +85,6 @@ def show_tradeoff(opened: state.Opened, workload: str) -> None:
     for name, reason in missing.items():
         by_reason.setdefault(reason, []).append(name)
     blocks.notes("Not placed", [f"{reason}: {', '.join(names)}" for reason, names in by_reason.items()])
-
-
-def _answers(spots: Sequence[memory.Spot], baseline: str, *, described: bool) -> dict[str, str]:
-    """Which variant is the cheapest gain, which the fastest, and what they cost, by question. Of a part of a layer they
-    are not `described`, because what is known of a variant is about its whole model."""
-    base = next((spot.amount for spot in spots if spot.variant == baseline), None)
-    faster = [spot for spot in spots if spot.standing == memory.FRONT and (spot.timing.lower or 0) > 1]
-    beaten = [spot.variant for spot in spots if spot.standing == memory.BEATEN]
-    rest = [spot.variant for spot in spots if spot.standing == memory.OPEN]
-    answers = {}
-    if base is None or not faster:
-        answers["Fastest"] = f"None that is timed here is shown to be faster than {baseline}."
-    else:
-        cheapest, fastest = max(faster, key=lambda spot: _worth(spot, base)), faster[0]
-        answers["Most speed per extra MiB"] = _told(cheapest, baseline, base, described)
-        answers["Fastest"] = _told(fastest, baseline, base, described) if fastest is not cheapest else "The same."
-    if beaten:
-        answers["Beaten, with intervals that do not touch"] = f"{words.listing(beaten)}."
-    if rest:
-        answers["Not settled"] = f"{words.listing(rest)}: each may be on the front or beaten."
-    return answers
-
-
-def _worth(spot: memory.Spot, base: float) -> float:
-    """The gain for each byte more than the baseline's; whoever needs no more has the most of it."""
-    gain = math.log(spot.timing.value or 1.0)
-    return gain / (spot.amount - base) if spot.amount > base else math.inf
-
-
-def _told(spot: memory.Spot, baseline: str, base: float, described: bool) -> str:
-    more = spot.amount - base
-    cost = f"{words.size(abs(more))} {'more' if more > 0 else 'less'}" if more else "the same memory"
-    gain = f"{spot.variant}, {ratio_text(spot.timing.value or 1)} as fast as {baseline} for {cost}."
-    return f"{gain} {card(spot.variant).told}" if described else gain
 
 
 def _spot_row(number: int, spot: memory.Spot) -> dict[str, object]:
@@ -145,15 +105,13 @@ def show_policies(here: Sequence[memory.Policy]) -> None:
     kind = state.choose("Held", memory.HELD, "held")
     shown = [one for one in here if any(kind in step.measured for step in one.steps)]
     if shown:
-        text = _policy_sentence(shown, kind)
-        blocks.plot(figures.policies(shown, kind, state.colours()), text, "policies")
+        blocks.plot(figures.policies(shown, kind, state.colours()), _policy_sentence(shown, kind), "policies")
         longest = max(one.longest for one in shown)
         st.caption(
             f"After serving 1, 2, 4, … prompts of different length, evenly spread up to {longest:,} tokens. "
             "Dots are the live tensors of the running model; lines are the memory to expect by the policy alone. Where "
             "dots lie on their line, the policy explains every byte. Counted once, exactly: no interval."
         )
-        blocks.say(text)
     if rows := [_policy_row(one) for one in here if one.steps]:
         st.caption("After the most lengths: measured, and computed from the policy")
         blocks.table(rows, "Bytes held by each variant after the most lengths")

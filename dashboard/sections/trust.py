@@ -10,7 +10,6 @@ import streamlit as st
 
 from llama_workbench.harness.report.trust import trust_of
 from llama_workbench.harness.slices import faces
-from llama_workbench.harness.stats.confidence import Interval
 from llama_workbench.harness.store.verdict_schema import Effect
 
 from .. import state, words
@@ -51,9 +50,7 @@ def show(opened: state.Opened) -> None:
     blocks.say(" ".join(filter(None, (f"{trust.finding}." if trust.finding else "", trust.means))))
     show_controls(run)
     show_drift(run, measured)
-    show_places(run, measured)
     show_gates(run)
-    show_traces(run)
     blocks.notes("Excluded from this run", run.left_out)
     show_warnings(run)
     blocks.header("Environment", anchor="environment")
@@ -62,7 +59,8 @@ def show(opened: state.Opened) -> None:
     if isinstance(memory := run.environment.get("memory_bytes"), int | float):
         facts["memory"] = words.size(memory)
     blocks.facts({title: fact or "cannot be read here" for title, fact in facts.items()})
-    blocks.environment(run.environment, "All that was recorded")
+    with st.expander("All that was recorded"):
+        st.json(dict(run.environment), expanded=1)
     for section in faces("section"):
         if section.PAGE == "trust":
             section.show()
@@ -73,7 +71,8 @@ def show_controls(run: data.Run) -> None:
     if not rows:
         blocks.missing("controls (identical code timed against itself)", CONTROLS_COMMAND)
         return
-    blocks.answers({"How small a difference could be seen?": noise.could_see(run.claims, rows)})
+    if seen := noise.could_see(run.claims):
+        blocks.answer("How small a difference could be seen?", seen)
     unbounded = list(dict.fromkeys(control.workload for control in rows if math.isinf(noise.smallest(control))))
     named = words.markdown(words.some([run.named(name) for name in unbounded], "; "))
     not_drawn = f"Not drawn, because of too few rounds: {named}." if unbounded else ""
@@ -108,46 +107,6 @@ def show_drift(run: data.Run, measured: noise.Noise) -> None:
     )
 
 
-def show_places(run: data.Run, measured: noise.Noise) -> None:
-    if not measured.places:
-        return
-    blocks.header("Order within a round, and page faults", anchor="places")
-    apart = [
-        name
-        for name, spans in measured.places.items()
-        if any(span.n > 1 and not span.low <= 1 <= span.high for span in spans)
-    ]
-    count = len(measured.places)
-    listed = f": {words.listing([run.named(name) for name in apart[:MOST_NAMED]])}" if apart else ""
-    blocks.say(
-        f"On {len(apart)} of {count} workloads it mattered what came first in a round{listed}. Chance alone would "
-        f"give {count * 2 * (1 - noise.LEVEL):.1f}. The order is random and favours nobody: it adds noise, not bias."
-    )
-    faults = noise.faults(measured)
-    rows = [
-        {
-            "workload": run.named(name),
-            "first against the others": ratio(first),
-            "last against the first": ratio(slope),
-            "rounds": first.n,
-            "page faults a call, least": faults.at[name, "least"],
-            "most": faults.at[name, "most"],
-            "most in": faults.at[name, "most in"],
-        }
-        for name, (first, slope) in measured.places.items()
-    ]
-    blocks.table(rows, "Effect of the place within a sub-round, and page faults a call, by workload")
-    st.caption(
-        "Time of the first sample of a sub-round over that of the others, and of the last over the first by a straight "
-        "line through all; 99 % t intervals over rounds, each for itself. Page faults a call are medians over rounds; "
-        "where two sides of a comparison differ in them, the judge says so."
-    )
-
-
-def ratio(span: Interval) -> str:
-    return words.ratio(span.centre, span.low or None, span.high) if span.n > 1 else "too few rounds"
-
-
 def show_gates(run: data.Run) -> None:
     blocks.header("Do both give the same answers?" if run.is_of_functions else "Are the logits right?", anchor="gates")
     worst = gates.worst(run)
@@ -174,31 +133,6 @@ def show_gates(run: data.Run) -> None:
         )
 
 
-def show_traces(run: data.Run) -> None:
-    if run.is_of_functions:
-        return
-    blocks.header("Do both sides run the same operations?", anchor="traces")
-    rows = [
-        {
-            "workload": run.named(experiment.workload.name),
-            "baseline": row.baseline,
-            "variant": row.variant,
-            "operations": "the same" if row.same else "differ",
-            "first difference": row.detail or "",
-        }
-        for experiment in run.manifest.experiments
-        for row in experiment.trace_differences
-    ]
-    if not rows:
-        st.text("This run compared no two variants by their operations.")
-        return
-    same = sum(row["operations"] == "the same" for row in rows)
-    st.markdown(
-        f"{same} of {len(rows)} compared pairs ran the same operations. Only those can speak about architecture alone."
-    )
-    blocks.table(rows, "Pairs of variants whose operation traces were compared")
-
-
 def show_warnings(run: data.Run) -> None:
     blocks.header("Notes on the effects", anchor="notes")
     groups: dict[str, list[tuple[str, Effect]]] = {}  # by the note without its numbers
@@ -213,13 +147,12 @@ def show_warnings(run: data.Run) -> None:
     for group in sorted(groups.values(), key=len, reverse=True):
         where = list(dict.fromkeys(effect.where for _, effect in group))
         verdicts = dict.fromkeys(effect.verdict.look.word.lower() for _, effect in group)
-        more = f" and {len(where) - MOST_NAMED} more" if len(where) > MOST_NAMED else ""
         rows.append(
             {
                 "effects": len(group),
                 "note, as on the first": group[0][0],
                 "their verdicts": ", ".join(verdicts),
-                "where": ", ".join(where[:MOST_NAMED]) + more,
+                "where": words.some(where, most=MOST_NAMED),
             }
         )
     blocks.table(rows, "Notes on effects, those of one kind together")

@@ -41,20 +41,6 @@ def amount_of(row: Memory, field: str) -> float | None:
     return row.cache_bytes + row.peak_transient_bytes
 
 
-def differences(rows: Sequence[Memory], field: str, baseline: str) -> list[str]:
-    """Each other side against the baseline, by one amount: "fast: 1.2 MiB less than before (-30 %)"."""
-    amounts: dict[str, float | None] = {row.variant: getattr(row, field) for row in rows}
-    base = amounts.pop(baseline, None)
-    lines = []
-    for name, amount in amounts.items():
-        if base is None or amount is None:
-            continue
-        change = f"{words.size(abs(amount - base))} {'more' if amount > base else 'less'} than {baseline}"
-        share = f" ({100 * (amount - base) / base:+.3g} %)" if base else ""
-        lines.append(f"{name}: the same as {baseline}" if amount == base else f"{name}: {change}{share}")
-    return lines
-
-
 # -- time against memory -------------------------------------------------------------------------------------------
 
 FRONT = "on the front"

@@ -1,4 +1,4 @@
-"""How noisy a run was: medians of each round, drift, places within a round, page faults; and its controls."""
+"""How noisy a run was: medians of each round, and drift; and its controls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scipy import stats
 from llama_workbench.harness.evidence.controls import checks_text
 from llama_workbench.harness.spec.table import Table
 from llama_workbench.harness.spec.words import Word
-from llama_workbench.harness.stats.confidence import Interval, fixed_interval
+from llama_workbench.harness.stats.confidence import Interval
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import Control
@@ -24,20 +24,18 @@ from .. import words
 from . import data, samples
 
 LEVEL = 0.99
-"""Confidence of each interval of this module, for itself."""
+"""Confidence of the interval of a median."""
 
 
 @dataclass(frozen=True)
 class Noise:
     """Aggregates of a run's samples.
 
-    rounds: a row for each variant in each round: `workload`, `variant`, `seconds` (timed before it in this run), `ns`
-    (median of a call) and `faults` (page faults a call). places: by workload, how much longer, as a ratio, the first
-    sample of a sub-round took than the others, and the last than the first by a straight line.
+    rounds: a row for each variant in each round: `workload`, `variant`, `seconds` (timed before it in this run), and
+    `ns` (median of a call).
     """
 
     rounds: pd.DataFrame
-    places: Mapping[str, tuple[Interval, Interval]]
     samples: int
     problem: str
 
@@ -47,7 +45,7 @@ def read(run: data.Run) -> Noise:
     try:
         return aggregate(RunFolder(run.path).read_samples(), samples.clocks(run))
     except RunError as error:
-        return Noise(_NO_ROUNDS, {}, 0, words.problem(error))
+        return Noise(_NO_ROUNDS, 0, words.problem(error))
 
 
 def aggregate(table: Table, clock: Mapping[str, str]) -> Noise:
@@ -56,45 +54,14 @@ def aggregate(table: Table, clock: Mapping[str, str]) -> Noise:
     Different lengths of one round are taken together.
     """
     if not len(table):
-        return Noise(_NO_ROUNDS, {}, 0, "")
+        return Noise(_NO_ROUNDS, 0, "")
     timed = samples.timed(table, clock)
     grouped = timed.groupby(["workload", "variant", "process", "round"], observed=True, sort=False)
-    rounds = grouped.agg(seconds=("seconds", "first"), ns=("ns", "median"), faults=("faults", "median"))
-    return Noise(rounds[rounds["ns"] > 0].reset_index(), places(timed), len(table), "")
+    rounds = grouped.agg(seconds=("seconds", "first"), ns=("ns", "median"))
+    return Noise(rounds[rounds["ns"] > 0].reset_index(), len(table), "")
 
 
-_NO_ROUNDS = pd.DataFrame(columns=["workload", "variant", "process", "round", "seconds", "ns", "faults"])
-
-
-def places(timed: pd.DataFrame) -> dict[str, tuple[Interval, Interval]]:
-    """Of each workload: the first place against the others, and the last against the first by a straight line.
-
-    A sample's log time has its variant's median at that length taken off, and then the mean of its sub-round. One
-    number a round, so that the interval is a t interval over rounds.
-    """
-    rows = timed.loc[timed["ns"] > 0, ["workload", "variant", "process", "round", "sub_round", "tokens", "position"]]
-    one_round = ["workload", "process", "round"]
-
-    own = np.log(timed.loc[rows.index, "ns"])
-    own -= own.groupby([rows["workload"], rows["variant"], rows["tokens"]], observed=True).transform("median")
-    own -= own.groupby([rows[key] for key in (*one_round, "sub_round")], observed=True).transform("mean")
-    last = rows.groupby([*one_round, "sub_round"], observed=True)["position"].transform("max")
-    place, first = rows["position"] / last.where(last > 0) - 0.5, rows["position"] == 0
-    terms = rows.assign(product=own * place, square=place**2, first=own.where(first), later=own.where(~first))
-    by_round = terms.dropna(subset="product").groupby(one_round, observed=True)  # a sub-round of one has no places
-    sums, means = by_round[["product", "square"]].sum(), by_round[["first", "later"]].mean()
-    logs = pd.DataFrame({"first": means["first"] - means["later"], "slope": sums["product"] / sums["square"]})
-    return {
-        str(workload): (_ratio(here["first"]), _ratio(here["slope"]))
-        for workload, here in logs.groupby("workload", observed=True)
-    }
-
-
-def _ratio(logs: pd.Series) -> Interval:
-    """Mean of log ratios as a ratio with its t interval."""
-    interval = fixed_interval(logs.dropna(), 1 - LEVEL)
-    value, low, high = (math.exp(end) for end in (interval.centre, interval.low, interval.high))
-    return Interval(value, low, high, interval.n)
+_NO_ROUNDS = pd.DataFrame(columns=["workload", "variant", "process", "round", "seconds", "ns"])
 
 
 def median_ns(noise: Noise, workload: str, variant: str) -> Interval | None:
@@ -125,12 +92,6 @@ def drift(noise: Noise, baselines: Mapping[str, str]) -> pd.DataFrame:
     kept = rows[rows["variant"].astype(str) == rows["workload"].astype(str).map(wanted)].copy()
     kept["relative"] = kept["ns"] / kept.groupby(["workload", "variant"], observed=True)["ns"].transform("median")
     return kept.sort_values("seconds")[["workload", "variant", "seconds", "relative"]].reset_index(drop=True)
-
-
-def faults(noise: Noise) -> pd.DataFrame:
-    """Of each workload (the index) the least and the most page faults a call of a variant, and which has the most."""
-    medians = noise.rounds.groupby(["workload", "variant"], observed=True)["faults"].median().unstack()
-    return pd.DataFrame({"least": medians.min(axis=1), "most": medians.max(axis=1), "most in": medians.idxmax(axis=1)})
 
 
 # -- identical code against itself -------------------------------------------------------------------------------------
@@ -175,12 +136,11 @@ def smallest_by_workload(controls: Sequence[Control]) -> dict[str, float]:
     return sizes
 
 
-def could_see(claims: Iterable[data.Claim], controls: Sequence[Control]) -> str:
-    """How small a difference the comparisons of these claims could see, or else the controls; nothing without an
-    interval."""
+def could_see(claims: Iterable[data.Claim]) -> str:
+    """How small a difference the comparisons of these claims could see; nothing without an interval."""
     widths = _half_widths(claims)
     if not widths:
-        return checks_saw(controls)
+        return ""
     widest = f"within ±{_percent(max(widths))}. Where an interval cannot tell, the verdict is inconclusive."
     if len(widths) == 1:
         return f"The comparison is known {widest}"

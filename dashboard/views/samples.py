@@ -332,11 +332,9 @@ def clocks(run: data.Run) -> dict[str, str]:
 
 
 def timed(samples: Table, clock: Mapping[str, str]) -> pd.DataFrame:
-    """Samples in their order with `ns` (a call, by the workload's clock), `faults` (a call) and `seconds` (so far)."""
+    """Samples in their order with `ns` (a call, by the workload's clock) and `seconds` (so far)."""
     workloads, ns = samples.names("workload"), np.full(len(samples), np.nan)
     for known in get_args(Clock):
         here = workloads.are(*(name for name in workloads.values if clock.get(name, "cpu") == known))
         ns[here] = call_times_ns(samples.take(here), clock=known)
-    return samples.frame().assign(
-        ns=ns, faults=samples["faults"] / samples["repeats"], seconds=samples["wall_ns"].cumsum() / 1e9
-    )
+    return samples.frame().assign(ns=ns, seconds=samples["wall_ns"].cumsum() / 1e9)

@@ -224,7 +224,6 @@ def read_manifest(run: RunFolder) -> list[object]:
     opened = _opened(run)
     told += [
         breakdown.order(opened, WORKLOAD),
-        breakdown.length(opened, WORKLOAD),
         scaling.all_series(opened),
         samples.clocks(opened),
         samples.read_evidence(opened).noise,
@@ -286,7 +285,7 @@ def read_samples(run: RunFolder) -> list[object]:
     """The samples, by the judge and on the pages."""
     bare = data.Run(run.path, Manifest(), (), {}, {}, {}, (), ())
     told = [*_judged(run), run.timed_together(), samples.pair(bare, WORKLOAD, AFTER, BEFORE, "time", 0.01)]
-    return [*told, noise.read(_opened(run)).places if (run.path / "verdicts.json").exists() else None]
+    return [*told, noise.read(_opened(run)).samples if (run.path / "verdicts.json").exists() else None]
 
 
 def read_profiles(run: RunFolder) -> list[object]:
