@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import streamlit as st
 
-from llama_workbench.harness.metrics.roofline.metric import ROOFLINE, Estimate, Reached, all_reached
+from llama_workbench.harness.metrics.roofline.metric import ROOFLINE, Reached, all_reached
+from llama_workbench.harness.report.passes import COLUMNS, roofline_rows
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.variants.phase_map import DENOMINATORS, MEANING
 
@@ -43,13 +43,12 @@ def show_phases(opened: state.Opened, phases: breakdown.Phases) -> None:
     run = opened.run
     variant, geometry, of = choose(run, phases)
     workloads = [workload for workload, name in phases.measured if name == variant]
-    rows: list[tuple[str, breakdown.Breakdown]] = []
+    rows: list[breakdown.Breakdown] = []
     for workload in sorted(workloads, key=lambda name: breakdown.order(run, name)):
         if breakdown.geometry(run, workload) == geometry:
             try:
                 asked = workload, variant, of
-                shares = state.computed(opened, breakdown.breakdown_of, *asked, _given=(phases,))
-                rows.append((breakdown.length(run, workload), shares))
+                rows.append(state.computed(opened, breakdown.breakdown_of, *asked, _given=(phases,)))
             except ValueError as error:
                 st.text(str(error))
     if not rows:
@@ -57,13 +56,12 @@ def show_phases(opened: state.Opened, phases: breakdown.Phases) -> None:
         blocks.info(f"{variant} has no phases of geometry {geometry} in this run; others have: {others}")
         return
     blocks.header("Time by phase", anchor="phases")
-    bars = [(run.named(one.workload), one.shares) for _, one in rows]
-    show_phase_bars(bars)
+    show_phase_bars([(run.named(row.workload), row.shares) for row in rows])
     blocks.caption(
         f"Shares of {SHARED[of]}. Each bar is one call and sums to 100 %. Above it stands "
         f"the time of a call. The model has the shape {geometry}."
     )
-    named.show_cards(run, [variant], [one.workload for _, one in rows])
+    named.show_cards(run, [variant], [row.workload for row in rows])
     show_workload(opened, phases, rows)
 
 
@@ -93,16 +91,14 @@ def _other(_: str) -> dict[str, str]:
     return {"workload": ""}
 
 
-def show_workload(
-    opened: state.Opened, phases: breakdown.Phases, rows: Sequence[tuple[str, breakdown.Breakdown]]
-) -> None:
+def show_workload(opened: state.Opened, phases: breakdown.Phases, rows: Sequence[breakdown.Breakdown]) -> None:
     """One length in numbers, against another variant, and beside the dispute's table and rules."""
     run = opened.run
-    names = [one.workload for _, one in rows]
-    profiled = next((name for name in names if (name, rows[0][1].variant) in run.profiles), None)
-    theirs = next((one.workload for label, one in rows if label == "T = 128"), None)  # of the dispute's table
+    names = [row.workload for row in rows]
+    profiled = next((name for name in names if (name, rows[0].variant) in run.profiles), None)
+    theirs = next((name for name in names if data.experiment(run, name).workload.tokens == 128), None)  # in their table
     workload = named.choose_workload(run, names, "Look inside", default=profiled or theirs)
-    chosen = next(one for _, one in rows if one.workload == workload)
+    chosen = next(row for row in rows if row.workload == workload)
     show_table(chosen, run)
     show_difference(opened, phases, chosen)
     published.show_shares(opened, phases, chosen)
@@ -179,22 +175,12 @@ def show_roofline(opened: state.Opened) -> None:
         blocks.missing("roofline fractions", run.dispute.command("roofline"))
         return
     if rows:
+        in_words = [
+            dict(zip(COLUMNS, (run.named(place), *cells), strict=True)) for place, *cells in roofline_rows(rows)
+        ]
+        weights = ({None: "not known", True: "yes", False: "no"}[row.in_cache] for row in rows)
         blocks.table(
-            [
-                {
-                    "workload": run.named(row.workload),
-                    "variant": row.variant,
-                    "roofline fraction": roofline_text(row.share, " %"),
-                    "rounds": row.rounds,
-                    "what binds": row.binds,
-                    "a call": roofline_text(row.call_ms, " ms"),
-                    "matrix product": roofline_text(row.gflops, " GFLOP/s"),
-                    "memory": roofline_text(row.gbytes, " GB/s"),
-                    "FLOP a byte": f"{row.intensity:.3g}",
-                    "weights in the cache": {None: "not known", True: "yes", False: "no"}[row.in_cache],
-                }
-                for row in rows
-            ],
+            [row | {"weights in the cache": fits} for row, fits in zip(in_words, weights, strict=True)],
             "Roofline fraction of each variant: how much of this machine's peak it reaches on each workload",
         )
         st.caption(
@@ -208,8 +194,3 @@ def show_roofline(opened: state.Opened) -> None:
         [f"{one.variant} on {run.named(one.workload)}: {one.above}" for one in rows if one.above],
     )
     blocks.notes("Not measured", missing)
-
-
-def roofline_text(estimate: Estimate, unit: str) -> str:
-    ends = [f"{end:.3g}" if 0 < end < math.inf else "open" for end in (estimate.low, estimate.high)]
-    return f"{estimate.value:.3g}{unit} [{', '.join(ends)}]"

@@ -49,7 +49,7 @@ def _most_points(by_sides: dict[scaling.Sides, list[scaling.Series]]) -> str:
 
 def _show(opened: state.Opened, series: scaling.Series) -> None:
     run = opened.run
-    blocks.say(scaling.crossing_sentence(series))
+    blocks.say(f"Asked: {series.asked}. {words.capital(series.sweep.describe())}.")
     if series.axis == "width":
         blocks.say("Models of different width may also differ in their number of layers.")
     named.show_cards(run, [series.variant, series.baseline], [one.workload for one in series.effects.values()])

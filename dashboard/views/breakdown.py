@@ -151,11 +151,7 @@ def part(phases: Phases, workload: str, variant: str, of: Sequence[str], whole: 
 
     Raises ValueError where they cannot be told apart from other phases.
     """
-    return share_text(shares.share(phases.table, workload, variant, of, whole, alpha=alpha))
-
-
-def share_text(share: Share) -> str:
-    """A share in percent, as `interval` writes it."""
+    share = shares.share(phases.table, workload, variant, of, whole, alpha=alpha)
     return interval(_phase_share("", share, 0.0))
 
 
@@ -184,16 +180,6 @@ def order(run: data.Run, workload: str) -> tuple[int, int, int, str]:
     """Prefills before decodes, short before long."""
     work = data.experiment(run, workload).workload
     return {"prefill": 0, "decode": 1}.get(work.kind or "", 2), work.tokens or 0, work.context or 0, workload
-
-
-def length(run: data.Run, workload: str) -> str:
-    """A workload by its length, where that is all there is to say of it: "T = 128", "1 token after 64"."""
-    work = data.experiment(run, workload).workload
-    if work.chunk or work.batch not in (None, 1) or work.lengths not in (None, "", "repeated"):
-        return workload
-    if work.kind == "prefill" and work.tokens:
-        return f"T = {work.tokens} after {work.context}" if work.context else f"T = {work.tokens}"
-    return f"1 token after {work.context or 0}" if work.kind == "decode" else workload
 
 
 def interval(share: PhaseShare) -> str:

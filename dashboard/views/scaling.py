@@ -16,7 +16,6 @@ from llama_workbench.harness.spec.regions import MARGIN_PERCENT, Region
 from llama_workbench.harness.stats.confidence import Interval
 from llama_workbench.harness.store.verdict_schema import Effect
 
-from .. import words
 from . import data
 
 Axis = Literal["width", "length", "position"]
@@ -164,29 +163,3 @@ def _interval(effect: Effect) -> Interval:
         n=effect.rounds,
         unstable=doubtful,
     )
-
-
-def crossing_sentence(series: Series) -> str:
-    """Where the effect passes the edge of the region asked about, or that this is open."""
-    swept = series.sweep
-    if not swept.crossings:
-        return f"Asked: {series.asked}. {_where_it_stands(swept)}"
-    brackets = [
-        f"between {crossing.low:,.0f} and {crossing.high:,.0f}"
-        f" (by the line between them at about {float(f'{crossing.estimate:.2g}'):,.0f})"
-        f" it goes from {crossing.before} to {crossing.after}"
-        for crossing in swept.crossings
-    ]
-    return f"Asked: {series.asked}. The effect crosses the edge of that: {'; '.join(brackets)}."
-
-
-def _where_it_stands(swept: EffectSweep) -> str:
-    """Of a sweep without a settled crossing: at which sizes it is settled, and which way."""
-    settled = {size: state for size, state in swept.states.items() if state != "open"}
-    unsettled = words.listing([f"{size:,.0f}" for size in swept.states if size not in settled])
-    if not settled:
-        return "That is open at every size."
-    place = "inside that range" if "inside" in settled.values() else f"{next(iter(settled.values()))} it"
-    at = words.listing([f"{size:,.0f}" for size in settled])
-    rest = f"; at {unsettled} it is open whether it stays there" if len(settled) < len(swept.states) else ""
-    return f"At {at} the effect is {place}{rest}."

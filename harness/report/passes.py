@@ -76,11 +76,8 @@ def _bottlenecks(levels_of: Mapping[str, tuple[str, ...]]) -> list[str]:
 def roofline_markdown(rows: Sequence[Reached], missing: Iterable[str], *, alpha: float) -> str:
     """What each variant reaches of this machine's roof, as a Markdown table; `missing` has a line for each without."""
     kernels: dict[str, str] = {}
-    table = []
+    table = [(*map(markdown_cell, cells[:2]), *cells[2:]) for cells in roofline_rows(rows)]
     for row in rows:
-        estimates = [_estimate_text(each) for each in (row.call_ms, row.share, row.gflops, row.gbytes)]
-        facts = [str(row.rounds), row.binds, short(row.intensity)]
-        table.append([markdown_cell(row.workload), markdown_cell(row.variant), *estimates[:2], *facts, *estimates[2:]])
         compute, memory = map(markdown_text, row.kernels)
         by = f"GFLOP/s by a matrix product ({compute}), GB/s by a {memory}; its weights {FITS[row.in_cache]}"
         kernels[markdown_text(row.workload)] = by
@@ -105,6 +102,24 @@ COLUMNS = (
     "workload", "variant", "ms a call", "roofline fraction, %", "rounds", "limited by", "FLOP a byte", "GFLOP/s",
     "GB/s",
 )  # fmt: skip
+
+
+def roofline_rows(rows: Iterable[Reached]) -> list[tuple[str, ...]]:
+    """The cells below COLUMNS, a row for each workload and variant."""
+    return [
+        (
+            row.workload,
+            row.variant,
+            _estimate_text(row.call_ms),
+            _estimate_text(row.share),
+            str(row.rounds),
+            row.binds,
+            short(row.intensity),
+            _estimate_text(row.gflops),
+            _estimate_text(row.gbytes),
+        )
+        for row in rows
+    ]
 
 
 def _estimate_text(estimate: Estimate) -> str:
