@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from llama_workbench.commands.app import main
+from llama_workbench.harness.baselines.course import change_points_of
 from llama_workbench.harness.baselines.regressions import compare
 from llama_workbench.harness.report import standings as standings_module
 from llama_workbench.harness.report.standings import measure_standings, read_standings, write_standings
@@ -174,7 +175,7 @@ def test_runs_of_one_commit_are_one_point_with_their_mean(commits: Path) -> None
 
 
 def test_a_change_point_is_named_by_its_commit_and_drawn(commits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    [step] = histories.change_points_of(pasts(commits), MODEL, "team005_proposal")
+    [step] = change_points_of([past.dated for past in pasts(commits)], (MODEL, "team005_proposal"))
     assert (step.before, step.after, step.first_run) == ("b" * 10, "c" * 10, "run-7")
     points, breaks = histories.points(pasts(commits), MODEL, "team005_proposal")
     figure = timeline.timeline(points, breaks, steps=[step.first_run])

@@ -13,6 +13,7 @@ from llama_workbench.dashboard.views import changes, entries
 from llama_workbench.harness.baselines.rows import Row, RunComparison
 from llama_workbench.harness.baselines.text import change_text, notes_on, side_text
 from llama_workbench.harness.baselines.thresholds import ConfigError
+from llama_workbench.harness.evidence.controls import SUBJECT
 from llama_workbench.harness.store.errors import RunError
 
 VIEWS = {"list": "All runs", "two": "Two runs", "history": "Over time", "trust": "Trust"}
@@ -49,7 +50,7 @@ def show_list(listed: Sequence[entries.Entry]) -> None:
             "compared, and what came out": entries.compared(entry.summary),
             "started (UTC)": entries.when(entry.summary.started),
             "status": entry.summary.status,
-            "identical code": entries.noise_of(entry) or "not checked",
+            "identical code": entry.summary.noise.removeprefix(f"{SUBJECT}: ") or "not checked",
             "machine": entry.summary.machine or "not recorded",
             "commit": entry.summary.commit or "not recorded",
         }

@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import streamlit as st
 
-from llama_workbench.harness.baselines.course import ChangePoint
+from llama_workbench.harness.baselines.course import ChangePoint, change_points_of
 from llama_workbench.harness.baselines.text import change_text
 from llama_workbench.harness.report.standings import read_standings
 from llama_workbench.harness.store.errors import RunError
@@ -69,7 +69,7 @@ def course(
 @st.cache_resource(max_entries=256, show_spinner="Looking for change points …")
 def steps_of(key: str, workload: str, variant: str, _pasts: Sequence[history.Past]) -> list[ChangePoint]:
     """Where the variant changed for good. `key` identifies the runs, as in `course`."""
-    return history.change_points_of(_pasts, workload, variant)
+    return change_points_of([past.dated for past in _pasts], (workload, variant))
 
 
 def show(listed: Sequence[Entry]) -> None:

@@ -76,9 +76,10 @@ def _choose_run(title: str, listed: Sequence[entries.Entry]) -> tuple[DeltaGener
     left = left.container(horizontal=True, vertical_alignment="bottom")
     left.title(title, anchor=False, width="content")
     blocks.name_tab(title)
-    by_name, shown = _readable(listed)
-    if shown is None:
+    by_name = {entry.name: entry for entry in listed if entry.summary.problem is None}
+    if not by_name:
         return left, None
+    shown = entries.first_shown(list(by_name.values()))
     wanted = st.query_params.get("run") or None
     if wanted and (named := entries.asked_for(wanted, by_name)) and named != wanted:
         wanted = st.query_params["run"] = named
@@ -121,34 +122,20 @@ def _show_address() -> None:
             st.code(f"{page}?{urlencode(chosen)}", language=None)
 
 
-def _readable(listed: Sequence[entries.Entry]) -> tuple[dict[str, entries.Entry], entries.Entry | None]:
-    """The runs that can be shown by name, and the one that is shown where the URL names none; None where none can."""
-    by_name = {entry.name: entry for entry in listed if entry.summary.problem is None}
-    if not by_name:
-        return by_name, None
-    return by_name, entries.first_shown(list(by_name.values()))
-
-
 def _show_run(name: str, run: data.Run, place: DeltaGenerator) -> None:
     """One quiet line about the machine, and whether the run can be trusted; loud only where something is wrong."""
     machine = one_line(run.environment) if run.environment else machines.kinds_of(run)
     sides = environments_text(run.manifest.environments)
     with place:
-        show_trust(name, run)
+        if not run.manifest.machines:
+            trust = trust_of(run.noise)
+            icon = "verified" if trust.is_whole else "error"
+            blocks.link("runs", trust.word, icon, {"run": name, "show": "trust"})
         st.caption(words.markdown(" · ".join(filter(None, (machine, sides)))), width="content")
     if run.unfinished:
         st.warning(words.markdown(run.unfinished), icon=":material/hourglass:")
     for line in run.doubts:
         st.warning(words.markdown(line), icon=":material/warning:")
-
-
-def show_trust(name: str, run: data.Run) -> None:
-    """Whether the run can be trusted, in a word that leads to the reasons; nothing for one of several machines."""
-    if run.manifest.machines:
-        return
-    trust = trust_of(run.noise)
-    icon = "verified" if trust.is_whole else "error"
-    blocks.link("runs", trust.word, icon, {"run": name, "show": "trust"})
 
 
 def show_first_run(results: Path | str) -> None:

@@ -37,12 +37,8 @@ def show_rounds_of_claim(opened: state.Opened, claim: data.Claim, effect: Effect
     """The processes behind one effect of a claim, with what was claimed where that is a ratio of times."""
     asked = effect.workload, effect.variant, effect.baseline, claim.time, claim.alpha, effect.one_sided
     paired = blocks.computed(UNREADABLE, opened, samples.pair, *asked)
-    if paired is not None:
-        show_rounds(paired, claim, effect)
-
-
-def show_rounds(paired: samples.Paired, claim: data.Claim, effect: Effect) -> None:
-    """One comparison process by process, against the region of `claim` where that is one of ratios."""
+    if paired is None:
+        return
     if not len(paired.ratios):
         st.text("No process has both sides.")
         return
@@ -164,8 +160,6 @@ def show_memory(run: data.Run, workload: str, sides: Sequence[str], baseline: st
             st.markdown(f"**{title}**")
             drawn = memory_figures.memory(rows, field, title, baseline, state.colours())
             blocks.plot(drawn, f"{title}. {memory_figures.memory_text(rows, field)}", field)
-            for line in memory.differences(rows, field, baseline):
-                blocks.caption(line)
     for name in sides:
         row = run.memory.get((workload, name))
         if reason := row.reason if row else "not measured on this workload":

@@ -216,7 +216,7 @@ def read_run(path: Path) -> Run:
     profiles = read_or_none(folder, py_spy.PROFILES, problems)
     noise = manifest.noise or schema.Noise()
     problems += [f"{MANIFEST}: {problem}" for problem in noise.damaged]
-    names = workloads.all_named(manifest)
+    names = workloads.distinct({one.workload.name: workloads.named(one.workload) for one in manifest.experiments})
     return Run(
         path=path,
         manifest=manifest,

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from llama_workbench.harness.evidence.controls import SUBJECT
 from llama_workbench.harness.machine.locks import is_held
 from llama_workbench.harness.report.text import duration_text, one_text_line
 from llama_workbench.harness.spec.conditions import FAIL_IF
@@ -25,6 +24,8 @@ from llama_workbench.harness.store.folder import RunFolder, RunSummary, describe
 from llama_workbench.harness.store.machine_schema import FLEET, HOME
 from llama_workbench.harness.store.remote import is_url, listed
 from llama_workbench.harness.store.verdict_schema import AD_HOC
+
+from .. import words
 
 RUNNING = "running"
 """Status of a run that goes on, or was killed."""
@@ -95,6 +96,7 @@ Known = dict[Path, tuple[Stamp, RunSummary]]
 """What each run was, by its folder, and the stamp that it was read at."""
 
 _KEPT = TypeAdapter(tuple[Stamp, Known])
+FEW = 3  # names on a line
 MANY = 20  # runs: a list of fewer is read as quickly
 
 
@@ -203,7 +205,9 @@ class GoingOn:
     left_seconds: float = 0.0
 
     def __str__(self) -> str:
-        sides, places = (_few(names) for names in (self.entry.summary.sides, self.entry.summary.workloads))
+        sides, places = (
+            words.some(names, most=FEW) for names in (self.entry.summary.sides, self.entry.summary.workloads)
+        )
         left = f", {duration_text(self.left_seconds)} left" if self.left_seconds else ""
         what = f" ({sides} on {places})" if sides and places else ""
         used = f"{100 * self.share:.0f} % of the time for its rounds is used"
@@ -225,10 +229,6 @@ def _how_far(entry: Entry) -> GoingOn:
     return GoingOn(entry, min(used / budget, 1.0), max(budget - used, 0.0)) if budget else GoingOn(entry)
 
 
-def _few(names: Sequence[str], most: int = 3) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
 def asked_for(wanted: str, names: Collection[str]) -> str | None:
     """The run of these names that a link means: by its name, or as the terminal takes it, a saved one by its name
     alone and any by its folder."""
@@ -240,7 +240,7 @@ def compared(run: RunSummary, most: int = len(Word)) -> str:
     """What a run compared and what came out: "old.f → new.f: faster", "54 claims: 40 supported, 62 refuted". `most`:
     words of verdicts."""
     if not run.claims:
-        return f"{_few(run.sides)}: no verdicts" if run.sides else "no verdicts"
+        return f"{words.some(run.sides, most=FEW)}: no verdicts" if run.sides else "no verdicts"
     pairs = [(part, word) for claim, part, word in run.claims if claim == AD_HOC]
     if pairs and all(claim in (AD_HOC, FAIL_IF) for claim, _, _ in run.claims):
         variant, against, baseline = pairs[0][0].partition(" against ")
@@ -251,11 +251,6 @@ def compared(run: RunSummary, most: int = len(Word)) -> str:
     counts = Counter(word for _, _, word in run.claims)
     tally = ", ".join([f"{counts[word]} {word.look.row or word}" for word in Word if counts[word]][:most])
     return f"{names[0] if len(names) == 1 else f'{len(names)} claims'}: {tally}"
-
-
-def noise_of(entry: Entry) -> str:
-    """What the A/A checks of a run showed; empty where there were none."""
-    return entry.summary.noise.removeprefix(f"{SUBJECT}: ")
 
 
 def label(entry: Entry) -> str:

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import NamedTuple
 
-from llama_workbench.harness.baselines import course
-from llama_workbench.harness.baselines.course import ChangePoint, DatedRun
+from llama_workbench.harness.baselines.course import DatedRun
 from llama_workbench.harness.baselines.regressions import compare_standings, why_not
 from llama_workbench.harness.baselines.rows import Row
 from llama_workbench.harness.claims.dispute import SHIPPED, load_folder
@@ -127,11 +126,6 @@ def _mean(intervals: Sequence[Interval]) -> Interval:
     below = math.hypot(*(each.centre - each.low for each in intervals)) / count
     above = math.hypot(*(each.high - each.centre for each in intervals)) / count
     return Interval(centre, centre - below, centre + above, sum(each.n for each in intervals))
-
-
-def change_points_of(pasts: Sequence[Past], workload: str, variant: str) -> list[ChangePoint]:
-    """Where the variant changed for good, by all runs together."""
-    return course.change_points_of([past.dated for past in pasts], (workload, variant))
 
 
 def changes(pasts: Sequence[Past], workload: str) -> list[Change]:

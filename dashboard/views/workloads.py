@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from llama_workbench.datasets.workloads import Workload as Shipped
 from llama_workbench.datasets.workloads import workloads as shipped
-from llama_workbench.harness.store.schema import Manifest, Workload
+from llama_workbench.harness.store.schema import Workload
 
 PARTS = {
     "mask-get": "get a mask",
@@ -78,13 +78,8 @@ def _geometry(geometry: str) -> tuple[str, str]:
     return geometry.replace("width-", "width "), f": one layer that is {like[1]} wide" if like else ""
 
 
-def all_named(manifest: Manifest) -> dict[str, str]:
-    """The words of every workload of a run by its name; a name beside them where two would have the same."""
-    return distinct({one.workload.name: named(one.workload) for one in manifest.experiments})
-
-
 def shipped_named(names: Iterable[str]) -> dict[str, str]:
-    """The same for names alone: words for those that come with the workbench."""
+    """Workloads in words by their names alone: those that come with the workbench."""
     known = shipped()
     return distinct({name: named(known[name]) if name in known else name for name in names})
 
