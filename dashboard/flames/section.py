@@ -258,7 +258,7 @@ def _difference_sentence(pair: pairs.Pair) -> str:
 
 
 def _difference_caption(pair: pairs.Pair) -> str:
-    after = pair.after.row.variant
+    """What the legend does not say."""
     if pair.unaligned:
         boxes = (
             f"The boxes are functions: no source says which lines of {words.listing(pair.unaligned)} belong to which "
@@ -279,9 +279,7 @@ def _difference_caption(pair: pairs.Pair) -> str:
             "and is left out, so that the outermost boxes look surer than they are."
         )
     return (
-        f"{boxes} Red boxes with + take more milliseconds in {after}, blue ones with − fewer. A box is as wide as the "
-        "mean of both sides, so that what one of them lacks is seen too (striped). The colour is strongest at the "
-        f"largest difference of a box that calls nothing. {sure} Grey (≈) may be chance; of identical "
+        f"{boxes} The colour is strongest at the largest difference of a box that calls nothing. {sure} Of identical "
         "code one box in a hundred would be coloured. How the time divides is sampled, one side after the other."
     )
 
