@@ -70,8 +70,8 @@ class RevisionRow:
 
     @property
     def cells(self) -> tuple[str, str, str, str]:
-        """What it was called with, its time in the later revision over that in the earlier one, how many lives that is
-        known from, and its instructions."""
+        """What it was called with, its time in the later revision over that in the earlier one, from how many processes
+        that is known, and its instructions."""
         effect, counted = self.screen.effect, self.counted
         return effect.workload, time_text(effect), str(effect.rounds), counted.change if counted else ""
 

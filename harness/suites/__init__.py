@@ -1,1 +1,1 @@
-"""Suites that people have already, unchanged: the tests of pytest-benchmark and pytest-codspeed in fresh processes."""
+"""Suites that people have already, unchanged: of pytest-benchmark, pytest-codspeed or asv, in fresh processes."""

@@ -380,8 +380,8 @@ def _show(rows: list[Row], new: str, base: str, percent: float) -> None:
         f"more than {percent:g} % slower?",
     )
     for row in rows:
-        called_with, time, lives, instructions = row.cells
-        columns.add_row(*map(Text, (row.subject, called_with, time, lives, *[instructions] * counted, row.verdict)))
+        called_with, time, processes, instructions = row.cells
+        columns.add_row(*map(Text, (row.subject, called_with, time, processes, *[instructions] * counted, row.verdict)))
     show(columns)
     for row in rows:
         if row.reason and (row.verdict in (*UNDECIDED, MISSING) or row.verdict != row.by_time):
