@@ -272,12 +272,12 @@ def test_the_compiled_functions_are_right() -> None:
         hidden = times * length * (length - 1) / 2
         assert compiled.masks_made(length, times) == compiled.masks_found(length, times) == hidden
     for queries in (compiled.queries_1, compiled.queries_8, compiled.queries_32, compiled.queries_128):
-        x, cos, sin = queries(5)
+        x, cos, sin, times = queries(5)
         turned = torch.complex(*map(torch.from_numpy, (x[..., 0::2].copy(), x[..., 1::2].copy())))
         turned = turned * torch.complex(*map(torch.from_numpy, (cos, sin)))[:, None]
         expected = torch.stack((turned.real, turned.imag), -1).flatten(-2)
         for rotate in (compiled.rope_gathered, compiled.rope_one_pass):
-            torch.testing.assert_close(torch.from_numpy(rotate(x, cos, sin)), expected, rtol=0, atol=1e-5)
+            torch.testing.assert_close(torch.from_numpy(rotate(x, cos, sin, times)), expected, rtol=0, atol=1e-5)
     x, times = compiled.token(7)
     ours, theirs = (torch.from_numpy(pass_on(x, times)) for pass_on in (compiled.layers_called, compiled.layers_in_one))
     torch.testing.assert_close(ours, theirs)

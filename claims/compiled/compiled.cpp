@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <random>
@@ -15,6 +16,8 @@
 using Floats = std::vector<float>;
 
 template <typename Value> void keep(Value* value) { asm volatile("" : : "r"(value) : "memory"); }
+
+#define CALLED __attribute__((noinline))
 
 // --- masks -----------------------------------------------------------------------------------------------------------
 
@@ -89,11 +92,14 @@ extern "C" double masks_found(size_t length, size_t times) {
 
 // --- RoPE: x [T, H, D] → out, neighbours turned; cos and sin [T, D/2] -------------------------------------------------
 
+// Memory that is not filled with zeros first, as Candle takes for what an operation writes all of.
+static std::unique_ptr<float[]> fresh(size_t count) { return std::make_unique_for_overwrite<float[]>(count); }
+
 // TEAM-003's: columns gathered, tables repeated for each head, six passes of arithmetic, columns put back.
-extern "C" void rope_gathered(const float* x, const float* cos, const float* sin, float* out, size_t tokens, size_t heads,
-                              size_t size) {
+CALLED static void gathered(const float* x, const float* cos, const float* sin, float* out, size_t tokens, size_t heads,
+                            size_t size) {
   size_t rows = tokens * heads, half = size / 2, count = rows * half;
-  Floats even(count), odd(count), cosines(count), sines(count);
+  auto even = fresh(count), odd = fresh(count), cosines = fresh(count), sines = fresh(count);
   for (size_t column = 0; column < half; column++)
     for (size_t row = 0; row < rows; row++) {
       even[row * half + column] = x[row * size + 2 * column];
@@ -103,15 +109,14 @@ extern "C" void rope_gathered(const float* x, const float* cos, const float* sin
     std::memcpy(&cosines[row * half], &cos[row / heads * half], half * sizeof(float));
     std::memcpy(&sines[row * half], &sin[row / heads * half], half * sizeof(float));
   }
-  auto times = [count](const Floats& a, const Floats& b) {
-    Floats product(count);
-    for (size_t i = 0; i < count; i++) product[i] = a[i] * b[i];
-    return product;
+  auto pass = [count](const auto& a, const auto& b, auto combine) {
+    auto result = fresh(count);
+    for (size_t i = 0; i < count; i++) result[i] = combine(a[i], b[i]);
+    return result;
   };
-  Floats left = times(even, cosines), right = times(odd, sines), first(count), second(count);
-  for (size_t i = 0; i < count; i++) first[i] = left[i] - right[i];
-  left = times(even, sines), right = times(odd, cosines);
-  for (size_t i = 0; i < count; i++) second[i] = left[i] + right[i];
+  std::multiplies<float> times;
+  auto first = pass(pass(even, cosines, times), pass(odd, sines, times), std::minus<float>());
+  auto second = pass(pass(even, sines, times), pass(odd, cosines, times), std::plus<float>());
   for (size_t column = 0; column < half; column++)
     for (size_t row = 0; row < rows; row++) {
       out[row * size + 2 * column] = first[row * half + column];
@@ -124,22 +129,38 @@ static void swapped(const float* x, float* out, size_t outer, size_t inner, size
     for (size_t j = 0; j < inner; j++) std::memcpy(&out[(j * outer + i) * size], &x[(i * inner + j) * size], size * sizeof(float));
 }
 
-// The library's: one pass in [H, T, D], between a copy there and a copy back.
-extern "C" void rope_one_pass(const float* x, const float* cos, const float* sin, float* out, size_t tokens, size_t heads,
-                              size_t size) {
+// In [H, T, D], over memory that is filled with zeros first.
+static void turn(const float* x, const float* cos, const float* sin, float* out, size_t tokens, size_t heads, size_t size) {
   size_t half = size / 2;
-  Floats there(tokens * heads * size), turned(tokens * heads * size);
-  swapped(x, there.data(), tokens, heads, size);
+  std::memset(out, 0, tokens * heads * size * sizeof(float));
   for (size_t row = 0; row < heads * tokens; row++) {
-    const float *from = &there[row * size], *c = &cos[row % tokens * half], *s = &sin[row % tokens * half];
-    float* to = &turned[row * size];
+    const float *from = &x[row * size], *c = &cos[row % tokens * half], *s = &sin[row % tokens * half];
+    float* to = &out[row * size];
     for (size_t i = 0; i < half; i++) {
       to[2 * i] = from[2 * i] * c[i] - from[2 * i + 1] * s[i];
       to[2 * i + 1] = from[2 * i] * s[i] + from[2 * i + 1] * c[i];
     }
   }
-  swapped(turned.data(), out, heads, tokens, size);
 }
+
+// The library's: one pass, between a copy there and a copy back, of one token none.
+CALLED static void one_pass(const float* x, const float* cos, const float* sin, float* out, size_t tokens, size_t heads,
+                            size_t size) {
+  if (tokens == 1) return turn(x, cos, sin, out, tokens, heads, size);
+  auto there = fresh(tokens * heads * size), turned = fresh(tokens * heads * size);
+  swapped(x, there.get(), tokens, heads, size);
+  turn(there.get(), cos, sin, turned.get(), tokens, heads, size);
+  swapped(turned.get(), out, heads, tokens, size);
+}
+
+// So many times, that what a call from Python costs is lost in it.
+#define REPEATED(name, once)                                                                                          \
+  extern "C" void name(const float* x, const float* cos, const float* sin, float* out, size_t tokens, size_t heads,    \
+                       size_t size, size_t times) {                                                                    \
+    for (size_t i = 0; i < times; i++) once(x, cos, sin, out, tokens, heads, size), keep(out);                         \
+  }
+REPEATED(rope_gathered, gathered)
+REPEATED(rope_one_pass, one_pass)
 
 // --- layers: decode of one token after 64, in the shape of the 15M model, with what the worker had of a layer -----------
 
@@ -147,7 +168,6 @@ constexpr size_t E = 288, H = 6, D = 48, L = 6, S = 65;
 
 // What a function is given is nobody else's (`__restrict`), as Rust's compiler knows of all that may be written.
 #define INLINED static inline __attribute__((always_inline))
-#define CALLED __attribute__((noinline))
 
 struct Weights {
   Floats q, k, v, keys, values;

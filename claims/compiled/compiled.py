@@ -42,7 +42,7 @@ for made in (COMPILED.masks_made, COMPILED.masks_found):
     made.restype, made.argtypes = ctypes.c_double, [ctypes.c_size_t, ctypes.c_size_t]
 FLOATS = np.ctypeslib.ndpointer(np.float32, flags="C_CONTIGUOUS")
 for turned in (COMPILED.rope_gathered, COMPILED.rope_one_pass):
-    turned.restype, turned.argtypes = None, [*[FLOATS] * 4, *[ctypes.c_size_t] * 3]
+    turned.restype, turned.argtypes = None, [*[FLOATS] * 4, *[ctypes.c_size_t] * 4]
 for passed in (COMPILED.layers_called, COMPILED.layers_in_one):
     passed.restype, passed.argtypes = None, [FLOATS, ctypes.c_size_t]
 
@@ -74,40 +74,40 @@ def masks_128(seed: int) -> tuple[int, int]:
     return 128, 2_000 + seed % 97
 
 
-# -- RoPE: x [T, H, D], cos and sin [T, D/2] --------------------------------------------------------------------------
+# -- RoPE: x [T, H, D], cos and sin [T, D/2], and how many times ------------------------------------------------------
 
 
-def rope_gathered(x: Floats, cos: Floats, sin: Floats) -> Floats:
+def rope_gathered(x: Floats, cos: Floats, sin: Floats, times: int) -> Floats:
     out = np.empty_like(x)
-    COMPILED.rope_gathered(x, cos, sin, out, *x.shape)
+    COMPILED.rope_gathered(x, cos, sin, out, *x.shape, times)
     return out
 
 
-def rope_one_pass(x: Floats, cos: Floats, sin: Floats) -> Floats:
+def rope_one_pass(x: Floats, cos: Floats, sin: Floats, times: int) -> Floats:
     out = np.empty_like(x)
-    COMPILED.rope_one_pass(x, cos, sin, out, *x.shape)
+    COMPILED.rope_one_pass(x, cos, sin, out, *x.shape, times)
     return out
 
 
-def queries(seed: int, tokens: int) -> tuple[Floats, Floats, Floats]:
+def queries(seed: int, tokens: int) -> tuple[Floats, Floats, Floats, int]:
     x = np.random.default_rng(seed).standard_normal((tokens, HEADS, SIZE), dtype=np.float32)
     angles = np.outer(np.arange(tokens), 10000.0 ** (-np.arange(0, SIZE, 2) / SIZE))
-    return x, np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+    return x, np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32), 256 // tokens
 
 
-def queries_1(seed: int) -> tuple[Floats, Floats, Floats]:
+def queries_1(seed: int) -> tuple[Floats, Floats, Floats, int]:
     return queries(seed, 1)
 
 
-def queries_8(seed: int) -> tuple[Floats, Floats, Floats]:
+def queries_8(seed: int) -> tuple[Floats, Floats, Floats, int]:
     return queries(seed, 8)
 
 
-def queries_32(seed: int) -> tuple[Floats, Floats, Floats]:
+def queries_32(seed: int) -> tuple[Floats, Floats, Floats, int]:
     return queries(seed, 32)
 
 
-def queries_128(seed: int) -> tuple[Floats, Floats, Floats]:
+def queries_128(seed: int) -> tuple[Floats, Floats, Floats, int]:
     return queries(seed, 128)
 
 
