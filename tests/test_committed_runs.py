@@ -11,8 +11,12 @@ import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.commands.app import main
+from llama_workbench.harness.evidence.evidence import compare_sides
 from llama_workbench.harness.report.sessions import BothSessions, SessionAnswers, agreement_of
+from llama_workbench.harness.report.stored import evidence_of
 from llama_workbench.harness.session.judging import Rejudged, rejudge
+from llama_workbench.harness.spec.comparison import Comparison
+from llama_workbench.harness.spec.regions import Region
 from llama_workbench.harness.store.files import CLAIMS, VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
@@ -120,6 +124,28 @@ def test_what_is_said_of_roofs_and_layers_was_measured(run: str, part: str, digi
         if asked.startswith(part) and not workload.startswith("prefill-15m"):
             value, low, high = (f"{each:.{digits}f}" for each in (effect.ratio, effect.low, effect.high))
             assert f"{value} % [{low}, {high}]" in text, workload
+
+
+def test_what_is_said_of_one_layer_and_of_all_was_measured() -> None:
+    folder = RunFolder(ROOT / "results" / "baselines" / "layers")
+    evidence = evidence_of(folder, folder.manifest())
+    anything = Region(-math.inf, math.inf)
+    one, whole = (
+        compare_sides(evidence, Comparison(name, "fast", "team006_after", "time"), anything, "context", 0.01).ratio
+        for name in ("prefill-tinyllama-1layer-t128", "prefill-tinyllama-t128")
+    )
+    part = "the best code, which leaves out work in the last layer, 128 tokens"
+    [effect] = [each for (asked, _), each in effects_of("layers").items() if asked == part]
+    assert 100 * (whole / one - 1) == pytest.approx(effect.ratio)
+    for name, told in (
+        (
+            DISPUTE,
+            "all steps together make one layer of TinyLlama {:.2f} times as fast, and its 22 layers {:.2f} times.",
+        ),
+        ("results/README.md", "makes one layer {:.2f} times as fast, and all 22 {:.2f} times."),
+    ):
+        text = " ".join((ROOT / name).read_text(encoding="utf-8").split())
+        assert told.format(one, whole) in text, name
 
 
 def test_claims_whose_metric_went_are_put_by_the_command_that_renews_them() -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from llama_workbench import ROOT, variants
@@ -17,10 +21,11 @@ from llama_workbench.harness.claims.faults import ClaimError
 from llama_workbench.harness.claims.reading import check_claim
 from llama_workbench.harness.report.answer import answer
 from llama_workbench.harness.report.cards import cards_of
-from llama_workbench.harness.report.outcome import found_text
+from llama_workbench.harness.report.outcome import found_text, outcome
 from llama_workbench.harness.report.sessions import BothSessions, SessionAnswers
 from llama_workbench.harness.spec.regions import Region
 from llama_workbench.harness.spec.words import Word
+from llama_workbench.harness.stats.samples import call_times_ns
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.verdict_schema import Verdict
@@ -191,9 +196,43 @@ def test_what_is_asked_of_part_of_the_workloads_has_their_numbers_alone() -> Non
         an_effect(workload="decode-15m-c64", low=0.6, high=0.66, verdict="supported"),
     ]
     [line] = answer([a_verdict(*rows, low=None, **claim)], DISPUTE).lines
-    assert line.text.startswith("between 67 % slower and 21 % faster on Candle's own kernels")
-    assert line.beside[0] == "Of this, decode: 52 to 67 % slower."
+    assert line.text.startswith(
+        "between 67 % slower and 21 % faster with the layers in PyTorch and that Llama on Candle's"
+    )
+    assert line.beside[0] == "Of this, decode: 52 to 67 % slower (yes)."
     assert line.told.endswith(f": it depends. {line.beside[0]}")
+
+
+def test_what_stands_beside_an_answer_has_a_verdict_of_its_own() -> None:
+    """Else a reader takes that of the answer for it."""
+    claim = {"claim": "mask-caching-6-11", "claimed": "6-11 % faster", "low": 1.06, "high": 1.11}
+    no = a_verdict(
+        an_effect(low=0.98, high=1.03, verdict="refuted"), part="micro-op on Candle itself", verdict="refuted", **claim
+    )
+    rows = [
+        an_effect(workload="mask-create-apply-t128", low=1.1, high=1.14, verdict="inconclusive"),
+        an_effect(workload="mask-create-apply-t512", low=1.07, high=1.1, verdict="supported"),
+    ]
+    part = a_verdict(*rows, part="micro-op (create + apply)", verdict="inconclusive", **claim)
+    [line] = answer([no, part], DISPUTE).lines
+    assert line.said == "no" and line.beside[0].endswith("TEAM-006's 10.4 %: 10 to 14 % faster (inconclusive).")
+    elsewhere = replace(part, effects=tuple(rows[1:]))
+    assert answer([no, elsewhere], DISPUTE).lines[0].beside == (), "that length was not measured"
+    forms = [
+        a_verdict(
+            an_effect(low=1.0, high=1.02, verdict="refuted"), claim="refactor-2x-3x", part=each, verdict="refuted"
+        )
+        for each in ("usual lengths, with added masks", "usual lengths")
+    ]
+    assert answer(forms, DISPUTE).lines[0].beside[0].endswith(" faster (no).")
+
+
+def test_how_far_an_open_grid_reaches_has_both_of_its_sides() -> None:
+    """Also of a workload where one of them is settled: the table then says what the answer says."""
+    grids = [each for each in over_both().verdicts if each.claim == "arch-or-ops" and each.due_to]
+    assert len(grids) == 2
+    for verdict in grids:
+        assert outcome(verdict) == f"inconclusive: {found_text(verdict)}"
 
 
 def test_more_than_was_claimed_is_no_no() -> None:
@@ -222,7 +261,8 @@ def test_a_condition_of_a_rule_counts_for_no_team() -> None:
 def test_what_is_told_of_the_gpu_was_measured() -> None:
     of_part = {(each.claim, each.part): each for each in verdicts_of("h200")}
     worker = of_part["refactor-2x-3x", "against the worker of TEAM-003"]
-    assert f"On a GPU, by older code of both: {found_text(worker)}." in TOLD
+    [line] = answer([worker], DISPUTE).lines
+    assert f"On a GPU, with older versions of rewrite and worker: {found_text(worker)} ({line.said})." in TOLD
     prefill = [each for each in of_part["refactor-2x-3x", "usual lengths"].effects if "prefill" in each.workload]
     least, most = min(each.low for each in prefill), max(each.high for each in prefill)
     assert f"it gains {100 * (least - 1):.0f} to {100 * (most - 1):.0f} % in a prefill." in TOLD
@@ -232,11 +272,37 @@ def test_what_is_told_of_a_whole_model_was_measured() -> None:
     same = [each for each in verdicts_of("layers") if each.part.startswith("the same work in every layer")]
     ends = [end for verdict in same for effect in verdict.effects for end in (effect.low, effect.high)]
     layers = geometries.get("tinyllama").config.num_hidden_layers
-    assert len(same) == 3
+    assert len(same) == 3 and {each.variant for verdict in same for each in verdict.effects} == {"team005_planned"}
     assert (
-        f"A whole TinyLlama of {layers} layers gains what one layer of it does, within {max(map(abs, ends)):.1f} %."
-        in TOLD
-    )
+        f"The planned rewrite speeds a whole TinyLlama of {layers} layers up as much as one layer of it, "
+        f"within {max(map(abs, ends)):.1f} %."
+    ) in TOLD
+
+
+def test_how_much_of_the_workers_part_is_no_projection_was_measured() -> None:
+    shares = []
+    for run in ("reference", "reference-second"):
+        samples = RunFolder(BASELINES / run).read_samples({"team006_after"})
+        for tokens in (8, 32, 128):
+            part, whole = (
+                np.median(call_times_ns(samples.where(workload=f"{name}-t{tokens}"), clock="cpu"))
+                for name in ("rope-attention", "worker-layer")
+            )
+            shares.append(100 * part / whole)
+    told = f"RoPE, scores, mask, softmax and output alone, {min(shares):.1f} to {max(shares):.1f} % of that part: "
+    assert told in TOLD
+
+
+def test_the_hours_in_the_public_history_follow_from_its_commits() -> None:
+    [claim] = [claim for claim in CLAIMS if claim.id == "refactor-hours"]
+    [history] = [each for each in claim.assumes if each.startswith("the public history")]
+    times = [
+        timedelta(hours=int(h), minutes=int(m), seconds=int(s)) for h, m, s in re.findall(r"(\d+):(\d+):(\d+)", history)
+    ]
+    before, masks, last, handed_off, library = (each.total_seconds() / 60 for each in times)
+    reason = claim.hypothesis[0].model_dump()["reason"]
+    assert f"within {math.ceil(masks - before)} minutes of the commit before" in reason
+    assert f"came {library - last:.0f} to {library - handed_off:.0f} minutes after TEAM-008's hand-off" in reason
 
 
 def test_what_is_told_of_masks_of_a_whole_model_follows_from_its_shape() -> None:

@@ -83,6 +83,7 @@ def test_advice_names_what_gains_and_what_loses() -> None:
     assert advice is not None
     left = advice.not_to_take
     assert lost.name in left and lost.name not in advice.to_take
+    assert len(advice.take) > 3 and all(step.name in advice.to_take for step in advice.take)
     assert advice.together == "All steps together, from team006_after to fast: 1.75 to 1.79 times as fast."
     assert picture._change(advice)["rows"] == advice.rows()
     assert advice.to_take.startswith("Take ") and "(1.09 to 1.11 times" in advice.to_take

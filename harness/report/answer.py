@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ..evidence.verdict import combine
 from ..spec.dispute import FOUND, Beside, Dispute, MainQuestion
 from ..spec.words import Word
 from ..store.verdict_schema import Effect, Verdict
@@ -167,23 +168,32 @@ def _lead(question: MainQuestion, parts: Parts) -> Verdict | None:
 def _line(question: MainQuestion, verdict: Verdict, parts: Parts) -> Line:
     asked = question.text.replace("{claimed}", one_text_line(verdict.claimed))
     so_far = _so_far(verdict) if verdict.is_open else ""
-    more = "Yes, and more" if verdict.verdict is Word.REFUTED and is_understated(verdict) else ""
-    word = question.words.get(verdict.verdict) or more or verdict.verdict.look.answer
+    word = so_far or question.words.get(verdict.verdict) or _word(verdict)
     text = _numbers(verdict, question) if so_far else _found(verdict, question)
     beside = tuple(filter(None, (_beside(each, verdict, parts) for each in question.beside)))
-    return Line(verdict, asked, so_far or word, text, beside=beside, card=question.card)
+    return Line(verdict, asked, word, text, beside=beside, card=question.card)
+
+
+def _word(verdict: Verdict) -> str:
+    more = verdict.verdict is Word.REFUTED and is_understated(verdict)
+    return "Yes, and more" if more else verdict.verdict.look.answer
 
 
 def _beside(beside: Beside, lead: Verdict, parts: Parts) -> str:
-    """The sentence; empty where nothing of it was measured, or it is what leads already."""
+    """The sentence, with its verdict in brackets; empty where nothing of it was measured, or it leads already."""
     if beside.claim is None:
         return beside.text
     verdict = _find(parts, beside.claim, beside.part)
     if verdict is None or (verdict is lead and not beside.workloads):
         return ""
-    rows = [each for each in verdict.effects if not beside.workloads or each.workload in beside.workloads]
-    numbers = found_text(replace(verdict, effects=tuple(rows)))
-    return beside.text.replace(FOUND, numbers) if numbers else ""
+    rows = tuple(each for each in verdict.effects if not beside.workloads or each.workload in beside.workloads)
+    verdict = replace(verdict, effects=rows)
+    if not (numbers := found_text(verdict)):
+        return ""
+    if beside.workloads:
+        verdict = replace(verdict, verdict=combine(rows)[0])
+    word = (_so_far(verdict) if verdict.is_open else "") or _word(verdict)
+    return beside.text.replace(FOUND, f"{numbers} ({word[:1].lower()}{word[1:]})")
 
 
 def _so_far(verdict: Verdict) -> str:

@@ -16,7 +16,7 @@ from llama_workbench.variants.memory_policy import expected
 from ..spec.dispute import Dispute
 from ..store.schema import Manifest
 from ..store.verdict_schema import Effect, Verdict
-from .answer import told_apart
+from .answer import LONGEST, told_apart
 from .markdown import markdown_cell, markdown_rows, markdown_text
 from .text import effect_text
 
@@ -27,7 +27,7 @@ OPEN = "?"
 """A gain that has no interval."""
 
 WORTH, MOST_STEPS = 1.01, 3
-"""A step that gains no more than this is not worth a word, and of those that do so many are told."""
+"""A step that gains no more than this is not worth a word; of those that do so many have a row of the short table."""
 
 
 @dataclass(frozen=True)
@@ -176,10 +176,9 @@ class LadderAdvice:
 
     @property
     def to_take(self) -> str:
-        """The steps that gain most, in a sentence."""
-        texts = [f"{step.name} ({_times(step)}{_price(step)})" for step in self.take[:MOST_STEPS]]
-        more = f" and {len(self.take) - MOST_STEPS} more" if len(self.take) > MOST_STEPS else ""
-        return f"Take {', '.join(texts)}{more}."
+        """The steps that gain, in a sentence."""
+        *texts, last = [f"{step.name} ({_times(step)}{_price(step)})" for step in self.take]
+        return f"Take {', '.join(texts)}{' and ' if texts else ''}{last}."
 
     @property
     def not_to_take(self) -> str:
@@ -280,5 +279,6 @@ def ladder_markdown(ladder: Ladder) -> str:
     table = markdown_rows([markdown_cell(each) for each in ladder_headings(ladder)], cells)
     if (advice := ladder_advice(ladder)) is None:
         return f"{table}\n"
-    text = " ".join(markdown_text(each) for each in (advice.together, advice.to_take, advice.not_to_take) if each)
+    said = (advice.together, advice.to_take, advice.not_to_take)
+    text = " ".join(markdown_text(each, LONGEST) for each in said if each)
     return f"{text}\n\n{table}\n"

@@ -86,7 +86,9 @@ def standing(verdict: Verdict) -> Standing:
         return Standing(UNDERSTATED if verdict.verdict is Word.REFUTED and is_understated(verdict) else verdict.verdict)
     if text := settled_text(counts):
         return Standing(text.replace(Word.REFUTED, UNDERSTATED) if is_understated(verdict) else text)
-    bound = bound_text(verdict, [effect for effect in verdict.effects if effect.verdict == Word.INCONCLUSIVE])
+    by_workload = grid_answers(verdict)  # of a grid both sides of an open workload, whichever of them is open
+    open_ = [each for each in verdict.effects if by_workload.get(each.workload, each.verdict) == Word.INCONCLUSIVE]
+    bound = bound_text(verdict, open_)
     return Standing("inconclusive", bound or "no interval yet")
 
 
