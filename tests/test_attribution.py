@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from llama_workbench import variants
 from llama_workbench.harness.evidence.evidence import Evidence, evidence_from_manifest
 from llama_workbench.harness.judge.stopping import open_contrasts
-from llama_workbench.harness.metrics.attribution import (
+from llama_workbench.harness.slices.attribution.metric import (
     GRID,
     METRIC,
     Attribution,
@@ -317,7 +317,7 @@ def test_verdicts_on_what_was_said() -> None:
 def test_the_share_holds_for_every_truth_that_the_intervals_allow(
     a: float, a_wide: float, o: float, o_wide: float, at: float, there: float
 ) -> None:
-    from llama_workbench.harness.metrics.attribution import _share
+    from llama_workbench.harness.slices.attribution.metric import _share
 
     base = attributed_once()
     ours = replace(base.effects["architecture"], ratio=math.exp(a), low=math.exp(a - a_wide), high=math.exp(a + a_wide))

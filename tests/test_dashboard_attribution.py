@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +17,8 @@ from llama_workbench.datasets import workloads
 from llama_workbench.harness.claims.reading import check_claim
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.judge.verdicts import judge_claims
-from llama_workbench.harness.metrics.attribution import GRID, contrasts
+from llama_workbench.harness.report.ladder import ladder_of, ladder_rows
+from llama_workbench.harness.slices.attribution.metric import GRID, contrasts
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.spec.sides import ARCHITECTURE, OPERATIONS, TOTAL
 from llama_workbench.harness.store.errors import RunError
@@ -33,10 +35,10 @@ pytest.importorskip("plotly", reason="the dashboard's packages are not installed
 
 
 from llama_workbench.dashboard.export.svg import forest_svg
-from llama_workbench.dashboard.views import attribution as grids
-from llama_workbench.dashboard.views import data, forest, samples
+from llama_workbench.dashboard.views import data, forest
+from llama_workbench.harness.slices.attribution import cells
 
-PAGE = ROOT / "dashboard" / "page_scripts" / "explore.py"
+PAGE, ANSWER = (ROOT / "dashboard" / "page_scripts" / f"{name}.py" for name in ("explore", "answer"))
 CELLS = GRID.cells()
 ONLY = ("prefill-15m-t128", "decode-15m-c64")
 
@@ -101,7 +103,7 @@ def a_claim(home: Path) -> data.Claim:
 
 def test_effects_are_those_of_the_verdicts_in_groups(home: Path) -> None:
     claim = a_claim(home)
-    shown = grids.rows(claim, ONLY[0])
+    shown = cells.rows(claim, ONLY[0])
     assert [effect.workload for effect in shown.effects[:3]] == [ARCHITECTURE, OPERATIONS, TOTAL]
     assert len(shown.effects) == len(GRID.terms()) + 4 and shown.effects[-1].baseline == "control"
     judged = {effect.variant: effect for effect in claim.effects if effect.workload == ONLY[0]}
@@ -113,16 +115,16 @@ def test_effects_are_those_of_the_verdicts_in_groups(home: Path) -> None:
             source.high,
             source.verdict,
         )
-    assert list(dict.fromkeys(effect.baseline for effect in shown.effects)) == list(grids.GROUPS)
+    assert list(dict.fromkeys(effect.baseline for effect in shown.effects)) == list(cells.GROUPS)
 
 
 def test_the_share_is_what_the_judge_said(home: Path) -> None:
     claim = a_claim(home)
-    measured = samples.read_grid(data.read_run(home / "runs" / "both"), ONLY[0], claim.alpha)
+    measured = cells.read_grid(data.read_run(home / "runs" / "both"), ONLY[0], claim.alpha)
     share = measured.attribution.share
     assert share is not None and share[1] < 0.25 < share[2]  # 0.03 of 0.12
     assert "architecture's share of the total {:.0%} [{:.0%}, {:.0%}]".format(*share) in claim.reason
-    told = grids.share_sentence(measured)
+    told = cells.share_sentence(measured)
     assert f"of this speed-up, architecture {100 * share[0]:.0f} %" in told and measured.rounds == 60
 
 
@@ -137,14 +139,14 @@ def test_a_sentence_a_side_says_what_it_changes_and_whether_that_is_proven() -> 
         one("decode", ARCHITECTURE, None, 1.2, "not evidence"),
         one("decode", OPERATIONS, 0.8, 0.9, "slower"),
     )
-    assert grids.headline(data.figure("", 0.01, effects)) == [
+    assert cells.headline(data.figure("", 0.01, effects)) == [
         "Operations: +2.8 to +21 % on prefill and -20 to -10 % on decode (proven).",
         "Architecture: -7 to +7 % on prefill (inconclusive); not bounded on decode (no evidence).",
     ]
 
 
 def test_a_cell_is_its_time_against_the_all_old_one(home: Path) -> None:
-    measured = samples.read_grid(data.read_run(home / "runs" / "both"), ONLY[0], 0.01)
+    measured = cells.read_grid(data.read_run(home / "runs" / "both"), ONLY[0], 0.01)
     first, last = measured.cells[0], measured.cells[-1]
     assert (first.ratio, first.low, first.variant) == (1.0, None, CELLS[0])
     assert last.low is not None and last.high is not None and last.low < math.exp(0.12) < last.high
@@ -152,7 +154,7 @@ def test_a_cell_is_its_time_against_the_all_old_one(home: Path) -> None:
 
 
 def test_the_forest_names_groups_and_margin(home: Path) -> None:
-    shown = grids.rows(a_claim(home), ONLY[0])
+    shown = cells.rows(a_claim(home), ONLY[0])
     svg = forest_svg(shown, {}, heading="")
     assert ">the split</text>" in svg and ">layout:cache:mask:ops</text>" in svg and "margin: no effect" in svg
     assert "dummy against control: " in forest.in_words(shown, {})
@@ -177,6 +179,19 @@ def test_a_run_without_a_grid_says_how_to_make_one(tmp_path: Path, monkeypatch: 
     assert not app.exception and "pytest --benchmark --claims arch-or-ops" in everything(app)
 
 
+def test_the_page_answer_leads_to_the_steps_which_need_no_grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    baselines = ROOT / "results" / "baselines"
+    for name in ("reference", "fast-is-level"):
+        shutil.copytree(baselines / name, tmp_path / name / "runs" / name)
+    answer = open_page(ANSWER, monkeypatch, tmp_path / "reference")
+    assert any("show=steps" in link.proto.query_string for link in answer.get("page_link"))
+    run = data.read_run(baselines / "fast-is-level")
+    ladder = ladder_of(run.claims, run.dispute, run.manifest)
+    app = open_page(PAGE, monkeypatch, tmp_path / "fast-is-level", show="steps")
+    assert not app.exception and "the steps give their joint gain" in everything(app)
+    assert ladder is not None and len(app.dataframe[0].value) == len(ladder_rows(ladder))
+
+
 def test_a_lost_cell_is_told_and_nothing_is_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_grid_run(tmp_path / "runs" / "lost", {"ops": 0.09}, rounds=8, without=CELLS[3])
     app = open_page(PAGE, monkeypatch, tmp_path, show="attribution")
@@ -196,7 +211,7 @@ def test_without_samples_what_was_judged_is_still_shown(
     assert not app.exception and "holds no samples" in everything(app)
     assert len(alts(app)) == 1
     with pytest.raises(RunError, match="no cell"):
-        samples.read_grid(data.read_run(home / "runs" / "both"), "prefill-7b-1layer-t128", 0.01)
+        cells.read_grid(data.read_run(home / "runs" / "both"), "prefill-7b-1layer-t128", 0.01)
 
 
 def test_hostile_names_are_text(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

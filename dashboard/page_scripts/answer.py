@@ -72,7 +72,7 @@ def show_change(opened: state.Opened) -> None:
     advice = ladder_advice(ladder) if ladder else None
     if ladder is not None and advice is not None:
         with st.container(horizontal=True, horizontal_alignment="right", vertical_alignment="center"):
-            blocks.link("explore", "All steps", "arrow_forward", {"run": opened.name, "show": "attribution"})
+            blocks.link("explore", "All steps", "arrow_forward", {"run": opened.name, "show": "steps"})
             named.show_codes(advice.take)
             named.show_cards(run, ladder.names, [*ladder.whole.effects])
 

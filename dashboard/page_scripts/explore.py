@@ -9,12 +9,13 @@ import streamlit as st
 
 from llama_workbench.dashboard import state
 from llama_workbench.dashboard.flames import section as flames
-from llama_workbench.dashboard.sections import attribution, blocks, breakdown, head, memory, scaling
+from llama_workbench.dashboard.sections import blocks, breakdown, head, ladder, memory, scaling
 from llama_workbench.dashboard.views import data, outcomes
 from llama_workbench.dashboard.views.scaling import all_series
 from llama_workbench.harness.metrics.roofline.metric import ROOFLINE
 from llama_workbench.harness.metrics.share.metric import PHASES
 from llama_workbench.harness.profilers.causes import CAUSES
+from llama_workbench.harness.report.ladder import ladder_of
 from llama_workbench.harness.slices import faces
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.pass_schema import MEMORY_SWEEP
@@ -39,18 +40,17 @@ def sections(run: data.Run) -> dict[str, Section]:
     held = Section("memory", "Memory", memory.show, bool(run.memory) or folder.has(MEMORY_SWEEP), record)
     listed = [seen, held]
     if not run.is_of_functions:
-        asked = {*run.dispute.measured_by.get("attribution", ())}
-        asked |= {run.dispute.ladder.claim} if run.dispute.ladder else set()
-        due = any(claim.is_factorial or claim.claim in asked for claim in run.claims)
         timed, command = folder.has(PHASES) or folder.has(ROOFLINE), run.dispute.command
         listed = [
             Section("time", "Time by phase", breakdown.show, timed, command("phases")),
             *listed,
             Section("sizes", "Sizes", scaling.show, bool(all_series(run)), command("lengths")),
-            Section("attribution", "Attribution", attribution.show, due, command("attribution")),
         ]
-    of_slices = [face for face in faces("section") if face.PAGE == "explore" and face.is_there(run)]
-    listed += [Section(face.KEY, face.TITLE, face.show, True, "") for face in of_slices]
+    for face in faces("section"):
+        if face.PAGE == "explore" and ((there := face.is_there(run)) or face.KEY in run.dispute.measured_by):
+            listed.append(Section(face.KEY, face.TITLE, face.show, there, run.dispute.command(face.KEY)))
+    if ladder_of(run.claims, run.dispute, run.manifest):
+        listed.append(Section("steps", "Steps", ladder.show, True, ""))
     return {section.key: section for section in listed}
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import streamlit as st
 
 from llama_workbench.harness.spec.entered import EnteredName
+from llama_workbench.harness.spec.sides import SIDES
 from llama_workbench.harness.store.verdict_schema import Effect
 
 from .. import state, words
 from ..export import evidence
 from ..views import again, data, outcomes, samples
-from ..views.attribution import SIDES
 from . import blocks, head, named, sides
 
 ANY = -1

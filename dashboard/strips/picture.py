@@ -18,13 +18,13 @@ from llama_workbench.harness.report.cards import cards_of
 from llama_workbench.harness.report.decision import Picked, decisions_of, picks_of
 from llama_workbench.harness.report.ladder import LadderAdvice
 from llama_workbench.harness.spec.dispute import MainQuestion
+from llama_workbench.harness.spec.sides import SIDES
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.verdict_schema import Effect
 
 from .. import words
 from ..views import breakdown, data, forest
 from ..views import outcomes as stands
-from ..views.attribution import SIDES
 
 Json = dict[str, Any]
 

@@ -10,20 +10,16 @@ import math
 import warnings
 from collections import Counter
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
 from llama_workbench.harness.evidence.effect import UNSTABLE
 from llama_workbench.harness.evidence.evidence import Evidence, evidence_from_manifest
 from llama_workbench.harness.judge.verdicts import judge_ad_hoc
-from llama_workbench.harness.metrics.attribution import GRID, METRIC, Grid, attribute
 from llama_workbench.harness.metrics.base import Judged
 from llama_workbench.harness.report.causes import explanations_in
 from llama_workbench.harness.report.comparison import Screen, screens
@@ -35,14 +31,13 @@ from llama_workbench.harness.spec.words import Cause, Word
 from llama_workbench.harness.stats.confidence import Interval, LookPlan, running_bounds, running_interval
 from llama_workbench.harness.stats.samples import Clock, call_times_ns
 from llama_workbench.harness.store.errors import RunError, RunWarning
-from llama_workbench.harness.store.files import CLAIMS, JOURNAL, SAMPLES, VERDICTS
+from llama_workbench.harness.store.files import JOURNAL, SAMPLES, VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import Noise
 from llama_workbench.harness.store.verdict_schema import Effect
 from llama_workbench.variants import YARDSTICKS
 
 from . import data
-from .attribution import Cell, Measured
 from .definitions import Definition
 from .entries import Entry
 
@@ -284,42 +279,6 @@ def read_screens(run: data.Run, claim: str, part: str, explained: bool = False) 
         return []
     all_screens = screens(folder, asked, read_evidence(run, sides))
     return [screen for screen in all_screens if screen.explained is not None or not explained]
-
-
-# -- a grid ------------------------------------------------------------------------------------------------------------
-
-
-def _grid_of(run: data.Run, workload: str) -> Grid:
-    """The grid that a claim of the run asks about on a workload; the one that ships where none can be read."""
-    asked = [part for claim in RunFolder(run.path).records(CLAIMS) for part in claim.get("hypothesis", ())]
-    for part in asked:
-        with suppress(ValidationError, TypeError):
-            hypothesis = METRIC.hypothesis.model_validate(part)
-            if workload in hypothesis.workloads:
-                return hypothesis.grid
-    return GRID
-
-
-def read_grid(run: data.Run, workload: str, alpha: float) -> Measured:
-    """The cells of a run's grid on a workload, and how its speed-up divides, judged at `alpha`.
-
-    Raises RunError too where the run has no grid there.
-    """
-    evidence, grid = read_evidence(run), _grid_of(run, workload)
-    if not set(evidence.measured.get(workload, ())) & set(grid.cells()):
-        raise RunError(
-            run.path,
-            f"no cell of a grid was measured on {workload}",
-            f"Measure one: {run.dispute.command('attribution')}",
-        )
-    attribution = attribute(evidence, workload, grid, alpha=alpha)
-    logs, plan = attribution.times.logs, evidence.design.plan(workload, alpha)
-    cells: list[Cell] = []  # none without a round that has them all
-    levels = product(*((factor.old, factor.new) for factor in grid.factors))
-    for variant, chosen, column in zip(grid.cells(), levels, logs.T, strict=True) if len(logs) else ():
-        ratio, low, high = ratios(running_interval(logs[:, 0] - column, plan)) if cells else (1.0, None, None)
-        cells.append(Cell(variant, chosen, math.exp(np.median(column)), ratio or math.nan, low, high))
-    return Measured(grid, tuple(cells), len(logs), attribution)
 
 
 # -- all samples of a run ----------------------------------------------------------------------------------------------

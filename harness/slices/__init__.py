@@ -15,7 +15,8 @@
 | the screen of a run, if not the usual | `screen.py` | `screen(folder)`, or None; `svg(folder)` | `tables`, `report` |
 
 Options that only a slice reads are lines of `plan.options` all the same, such as `--on`. A run's file that a slice
-writes keeps its form in `store`, where pages of the core show it. A claim of a metric that is gone says so.
+writes keeps its form in `store`, where pages of the core show it. A claim of a metric that is gone says so. If
+`measured_by` of the dispute has the `KEY` of a part that a run lacks, Explore shows the command that records it.
 """
 
 from __future__ import annotations

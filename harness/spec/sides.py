@@ -7,6 +7,8 @@ from collections.abc import Iterable
 ARCHITECTURE, OPERATIONS, TOTAL = "architecture", "operations", "total"
 """The two sides of the split, and their sum: from the all-old corner of a grid to the all-new one."""
 
+SIDES = (ARCHITECTURE, OPERATIONS, TOTAL)
+
 
 def due_to(gaining: Iterable[str]) -> str:
     """What a speed-up is due to, by the sides that gain: one of them, both or neither."""

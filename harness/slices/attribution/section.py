@@ -1,4 +1,4 @@
-"""Attribution: what a speed-up is due to: layout, cache ownership, masks or operations."""
+"""A part of the page Explore: what a speed-up is due to: layout, cache ownership, masks or operations."""
 
 from __future__ import annotations
 
@@ -6,26 +6,34 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from llama_workbench.harness.metrics.attribution import DUMMY, MARGIN_PERCENT
-from llama_workbench.harness.report.ladder import ladder_headings, ladder_of, ladder_rows
+from llama_workbench.dashboard import state, words
+from llama_workbench.dashboard.sections import blocks, named
+from llama_workbench.dashboard.sections import claim as section
+from llama_workbench.dashboard.views import data, outcomes
 
-from .. import state, words
-from ..views import attribution, data, outcomes, samples
-from . import blocks, named
-from . import claim as section
+from . import cells
+from .metric import DUMMY, MARGIN_PERCENT
+
+PAGE, KEY, TITLE = "explore", "attribution", "Attribution"
+
+
+def asked_for(run: data.Run) -> list[data.Claim]:
+    """The claims of a run that ask what a speed-up is due to, judged or refused."""
+    return [claim for claim in run.claims if claim.is_factorial or claim.claim in run.dispute.measured_by.get(KEY, ())]
+
+
+def is_there(run: data.Run) -> bool:
+    """Whether a claim of the run asks for it."""
+    return bool(asked_for(run))
 
 
 def show(opened: state.Opened) -> None:
-    """What the grids of the run say, and what is left to gain."""
+    """What the grids of the run say."""
     claims = [claim for claim in opened.run.claims if claim.is_factorial]
-    if not claims and show_ladder(opened.run):
-        return
     if not claims:
-        refused = [
-            claim for claim in opened.run.claims if claim.claim in opened.run.dispute.measured_by.get("attribution", ())
-        ]
-        blocks.notes("Why there is nothing to show", [claim.reason for claim in refused if claim.reason])
-        command = opened.run.dispute.command("attribution")
+        reasons = [claim.reason for claim in asked_for(opened.run) if claim.reason]
+        blocks.notes("Why there is nothing to show", reasons)
+        command = opened.run.dispute.command(KEY)
         blocks.missing("factorial (every combination of old and new, timed in the same rounds)", command)
         return
     show_answer(opened, claims)
@@ -33,14 +41,13 @@ def show(opened: state.Opened) -> None:
     workload = named.choose_workload(opened.run, workloads)
     asked = [claim for claim in claims if any(effect.workload == workload for effect in claim.effects)]
     lost = "The cells cannot be shown; what was judged is below."
-    measured = blocks.computed(lost, opened, samples.read_grid, workload, asked[0].alpha)
+    measured = blocks.computed(lost, opened, cells.read_grid, workload, asked[0].alpha)
     named.show_cards(opened.run, [], [workload])
     if measured is not None:
-        st.text(f"On {opened.run.named(workload)}: {attribution.share_sentence(measured)}")
+        st.text(f"On {opened.run.named(workload)}: {cells.share_sentence(measured)}")
     show_effects(opened.run, asked[0], workload, measured)
     if measured is not None:
         show_cells(measured, opened.run.named(workload))
-    show_ladder(opened.run)
 
 
 def show_answer(opened: state.Opened, claims: Sequence[data.Claim]) -> None:
@@ -53,8 +60,8 @@ def show_answer(opened: state.Opened, claims: Sequence[data.Claim]) -> None:
     st.header(section.titled(look, section.full_title(claim)), anchor="answer")
     blocks.name_tab(f"{look.word}: {section.full_title(claim)}")
     state.add_heading("Answer", "answer")
-    blocks.say(" ".join((f"Claimed: {claim.claimed}.", *attribution.headline(claim))))
-    blocks.caption(f"{attribution.MEANING} {outcomes.certainty(opened.run, claim)}")
+    blocks.say(" ".join((f"Claimed: {claim.claimed}.", *cells.headline(claim))))
+    blocks.caption(f"{cells.MEANING} {outcomes.certainty(opened.run, claim)}")
     for other in claims:
         if other is not claim:
             where = words.listing(list(dict.fromkeys(effect.where for effect in other.effects)))
@@ -62,27 +69,9 @@ def show_answer(opened: state.Opened, claims: Sequence[data.Claim]) -> None:
             st.markdown(f"{blocks.verdict_word(outcomes.look_of(other))}: {words.markdown(claimed)}")
 
 
-def show_ladder(run: data.Run) -> bool:
-    """What is left to gain, step by step; False where the run did not measure it."""
-    ladder = ladder_of(run.claims, run.dispute, run.manifest)
-    if ladder is None:
-        return False
-    blocks.header("What is left to gain, step by step", anchor="ladder")
-    with st.container(horizontal=True):
-        named.show_codes([*ladder.steps, *ladder.beyond])
-        named.show_cards(run, ladder.names, [])
-    headings = ladder_headings(ladder)
-    blocks.table([dict(zip(headings, row, strict=True)) for row in ladder_rows(ladder)], "Gain and memory of each step")
-    st.caption(
-        "Each step is measured against the one before it. Multiplied, the steps give their joint gain, which is also "
-        "measured as one. Memory: what a model holds more (or less) after a prompt, in percent of its weights."
-    )
-    return True
-
-
-def show_effects(run: data.Run, claim: data.Claim, workload: str, measured: attribution.Measured | None) -> None:
+def show_effects(run: data.Run, claim: data.Claim, workload: str, measured: cells.MeasuredGrid | None) -> None:
     blocks.header("Effects", anchor="effects")
-    shown = attribution.rows(claim, workload)
+    shown = cells.rows(claim, workload)
     blocks.forest_plot(shown, "forest", front=f"Factorial on {run.named(workload)}. ", heading="")
     factors = measured.grid.factors if measured else ()
     steps = "; ".join(f"{factor.name}: {factor.change()}" for factor in factors)
@@ -101,7 +90,7 @@ def show_effects(run: data.Run, claim: data.Claim, workload: str, measured: attr
             blocks.notes("What is open, and how long it would take", shown.notes)
 
 
-def show_cells(measured: attribution.Measured, workload: str) -> None:
+def show_cells(measured: cells.MeasuredGrid, workload: str) -> None:
     blocks.header("Every combination", anchor="cells")
     if not measured.rounds:
         st.text("No round has all cells.")

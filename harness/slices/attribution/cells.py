@@ -1,20 +1,26 @@
-"""The factorial of a run: effects as they were judged, in the groups of the page, and what they say.
-
-Effects come from verdicts.json. What it does not hold (the share as a number, the times of cells) `samples` computes.
-"""
+"""The factorial of a run for its page: effects as judged, in groups and in sentences; from samples cells and share."""
 
 from __future__ import annotations
 
+import math
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import product
 
-from llama_workbench.harness.metrics.attribution import DUMMY, MARGIN_PERCENT, Attribution, Grid
-from llama_workbench.harness.spec.sides import ARCHITECTURE, OPERATIONS, TOTAL
-from llama_workbench.harness.store.verdict_schema import AD_HOC, Effect, Ends
+import numpy as np
+from pydantic import ValidationError
 
-from .. import words
-from .data import Claim
+from llama_workbench.dashboard import words
+from llama_workbench.dashboard.views.data import Claim, Run
+from llama_workbench.dashboard.views.samples import ratios, read_evidence
 
-SIDES = (ARCHITECTURE, OPERATIONS, TOTAL)
+from ...spec.sides import ARCHITECTURE, OPERATIONS, SIDES
+from ...stats.confidence import running_interval
+from ...store.errors import RunError
+from ...store.files import CLAIMS
+from ...store.folder import RunFolder
+from ...store.verdict_schema import AD_HOC, Effect, Ends
+from .metric import DUMMY, GRID, MARGIN_PERCENT, METRIC, Attribution, Grid, attribute
 
 GROUPS = ("the split", "each factor alone", "two together", "three together", "all four together", "control")
 """Headings of the forest plot, in order."""
@@ -33,7 +39,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredGrid:
     """A grid on one workload, from samples. rounds: how many have all cells."""
 
     grid: Grid
@@ -64,6 +70,50 @@ def rows(claim: Claim, workload: str) -> Claim:
         effects=tuple(
             replace(each, workload=each.factor, named="", variant="", baseline=_group(each)) for each in chosen
         ),
+    )
+
+
+def _grid_of(run: Run, workload: str) -> Grid:
+    """The grid that a claim of the run asks about on a workload; the one that ships where none can be read."""
+    asked = [part for claim in RunFolder(run.path).records(CLAIMS) for part in claim.get("hypothesis", ())]
+    for part in asked:
+        with suppress(ValidationError, TypeError):
+            hypothesis = METRIC.hypothesis.model_validate(part)
+            if workload in hypothesis.workloads:
+                return hypothesis.grid
+    return GRID
+
+
+def read_grid(run: Run, workload: str, alpha: float) -> MeasuredGrid:
+    """The cells of a run's grid on a workload, and how its speed-up divides, judged at `alpha`.
+
+    Raises RunError too where the run has no grid there.
+    """
+    evidence, grid = read_evidence(run), _grid_of(run, workload)
+    if not set(evidence.measured.get(workload, ())) & set(grid.cells()):
+        raise RunError(
+            run.path,
+            f"no cell of a grid was measured on {workload}",
+            f"Measure one: {run.dispute.command('attribution')}",
+        )
+    attribution = attribute(evidence, workload, grid, alpha=alpha)
+    logs, plan = attribution.times.logs, evidence.design.plan(workload, alpha)
+    cells: list[Cell] = []  # none without a round that has them all
+    levels = product(*((factor.old, factor.new) for factor in grid.factors))
+    for variant, chosen, column in zip(grid.cells(), levels, logs.T, strict=True) if len(logs) else ():
+        ratio, low, high = ratios(running_interval(logs[:, 0] - column, plan)) if cells else (1.0, None, None)
+        cells.append(Cell(variant, chosen, math.exp(np.median(column)), ratio or math.nan, low, high))
+    return MeasuredGrid(grid, tuple(cells), len(logs), attribution)
+
+
+def share_sentence(measured: MeasuredGrid) -> str:
+    """Which part of the speed-up either side has."""
+    if measured.attribution.share is None:
+        return "No share: by these intervals the total may be no gain or a loss, so there is nothing to divide."
+    value, low, high = (100 * part for part in measured.attribution.share)
+    return (
+        f"Operations have {100 - value:.0f} % [{100 - high:.0f}, {100 - low:.0f}] of this speed-up, architecture "
+        f"{value:.0f} % [{low:.0f}, {high:.0f}], as parts of its logarithm."
     )
 
 
@@ -103,14 +153,3 @@ def _change(effect: Effect) -> str:
         return "not bounded" if effect.value else "not measured"
     low, high = (100 * (end - 1) for end in (effect.lower, effect.upper))
     return f"{low:+.2g} to {high:+.2g} %" if high < 100 else f"{low:+.0f} to {high:+,.0f} %"
-
-
-def share_sentence(measured: Measured) -> str:
-    """Which part of the speed-up either side has."""
-    if measured.attribution.share is None:
-        return "No share: by these intervals the total may be no gain or a loss, so there is nothing to divide."
-    value, low, high = (100 * part for part in measured.attribution.share)
-    return (
-        f"Operations have {100 - value:.0f} % [{100 - high:.0f}, {100 - low:.0f}] of this speed-up, architecture "
-        f"{value:.0f} % [{low:.0f}, {high:.0f}], as parts of its logarithm."
-    )

@@ -42,19 +42,19 @@ from pydantic import ConfigDict, Field
 
 from llama_workbench import variants
 
-from ..evidence.effect import INVALID_SHARE_LIMIT, Further, judge_effect
-from ..evidence.evidence import Evidence
-from ..evidence.verdict import time_to_settle
-from ..spec.comparison import Comparison
-from ..spec.experiments import Contrast
-from ..spec.hypotheses import Names, ValueHypothesis
-from ..spec.regions import Region
-from ..spec.sides import ARCHITECTURE, OPERATIONS, TOTAL, due_to
-from ..spec.words import Word
-from ..stats.confidence import LookPlan, running_interval
-from ..stats.samples import Differences, WholeProcesses, whole_processes
-from ..store.verdict_schema import Effect
-from .base import Judged, Metric
+from ...evidence.effect import INVALID_SHARE_LIMIT, Further, judge_effect
+from ...evidence.evidence import Evidence
+from ...evidence.verdict import time_to_settle
+from ...metrics.base import Judged, Metric
+from ...spec.comparison import Comparison
+from ...spec.experiments import Contrast
+from ...spec.hypotheses import Names, ValueHypothesis
+from ...spec.regions import Region
+from ...spec.sides import ARCHITECTURE, OPERATIONS, TOTAL, due_to
+from ...spec.words import Word
+from ...stats.confidence import LookPlan, running_interval
+from ...stats.samples import Differences, WholeProcesses, whole_processes
+from ...store.verdict_schema import Effect
 
 DUMMY = "dummy"
 
