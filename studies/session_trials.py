@@ -135,23 +135,14 @@ def measured(kind: str, busy: bool) -> object:
 def of_kind(known: Sequence[Session], kind: str, *, same_code: bool = True) -> list[Session]:
     """The sessions of a kind on the machine, and by the measuring code, of the last one, the earliest first. Not
     same_code: by any code, on the machine that has most of them."""
-    machines: list[list[Session]] = []
     of_it = [session for session in known if session.kind == kind]
-    last = of_it[-1] if of_it else None
-    for session in of_it:
-        now = session.standings
 
-        def is_like(one: Session, now: Standings = now) -> bool:
-            alike = not same_code or measured_alike((one.standings, now))
-            return alike and not comparable(one.standings.environment, now.environment)
+    def like(one: Session) -> list[Session]:
+        return [each for each in of_it if not comparable(each.standings.environment, one.standings.environment)]
 
-        there = next((one for one in machines if is_like(one[0])), None)
-        if there is None:
-            machines.append([session])
-        else:
-            there.append(session)
-    latest = next((one for one in machines if one[-1] is last), []) if same_code else []
-    return latest or max(machines, key=len, default=[])
+    if not same_code:
+        return max(map(like, of_it), key=len, default=[])
+    return [each for each in like(of_it[-1]) if measured_alike((each.standings, of_it[-1].standings))] if of_it else []
 
 
 ALONE, BESIDE = "left alone", "beside other programs"

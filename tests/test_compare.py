@@ -317,6 +317,13 @@ def test_functions_of_other_conditions_are_held_to_a_tolerance(
     assert said is None or any(said in note for note in found.notes)
 
 
+def test_models_beside_other_programs_are_told_of_nothing_that_would_not_help_them(tmp_path: Path) -> None:
+    base = a_run(tmp_path / "base", seed=1, **LIVES | {"manifest": beside(0.01)})
+    busy = a_run(tmp_path / "busy", seed=2, **LIVES | {"manifest": beside(0.43)})
+    found = compare(base, busy)
+    assert times(found) and not any("other programs" in note for note in found.notes)
+
+
 def test_functions_of_another_python_are_other_work(tmp_path: Path) -> None:
     base = of_functions(tmp_path / "base", seed=1)
     patch = of_functions(tmp_path / "patch", seed=2, environment={"python": "3.11.9"})

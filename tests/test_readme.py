@@ -46,6 +46,7 @@ def test_the_committed_sessions_are_those_of_the_page() -> None:
     assert not update_file(ROOT / session_trials.PAGE, session_trials.in_document(known), check=True)
     pooled = re.search(r"all functions .*\| ([\d.]+) % \| [\d.]+ % \|", session_trials.shift_table(known))
     assert pooled is not None
+    assert f"between sessions ({BETWEEN_PERCENT:g} %)" in (ROOT / session_trials.PAGE).read_text(encoding="utf-8")
     assert 0 <= BETWEEN_PERCENT - float(pooled[1]) < 0.05, "what `compare` allows for is this, rounded up"
 
 

@@ -10,8 +10,8 @@ in it, too, where it was measured for this variant and kind of workload (`variat
 regression must lie beyond a tolerance: 9 % on one machine configuration, 19 % where the variant's call is more than
 twice as long or as short as the yardstick's, 50 % where it takes less than a twentieth of that; on another machine at
 least 20 %, and even then only "inconclusive". Of functions that one version of the workbench measured, while other
-programs left the machine alone, it is known what sessions differ by (BETWEEN_PERCENT). `python -m
-studies.session_trials` measured it, and the first two tolerances.
+programs left the machine alone, sessions are taken to differ by what they did on one machine (BETWEEN_PERCENT).
+`python -m studies.session_trials` measured it, and the first two tolerances.
 
 The answer is
 
@@ -129,7 +129,7 @@ def compare_standings(old: Standings, now: Standings, *, thresholds: Thresholds 
         rows=tuple(rows),
         only_in_base=tuple(" on ".join(reversed(key)) for key in here if key not in compared),
         only_in_new=tuple(" on ".join(reversed(key)) for key in there if key not in here),
-        notes=(*(note for run in (old, now) for note in _notes_on(run)), *_of_code(old, now), *_unlike(cautious)),
+        notes=(*_notes_on(old), *_notes_on(now), *_of_code(old, now, cautious), *_unlike(cautious)),
     )
 
 
@@ -197,10 +197,12 @@ def _unlike(tolerances: Mapping[Key, float]) -> Iterator[str]:
             yield f"tolerance {percent:g} % for {', '.join(names)}: {why}"
 
 
-def _of_code(old: Standings, now: Standings) -> Iterator[str]:
-    """What to do where different code measured the two, or other programs ran beside one."""
+def _of_code(old: Standings, now: Standings, cautious: Iterable[Key]) -> Iterator[str]:
+    """What to do where different code measured the two, or other programs ran beside one. cautious: what is held to a
+    tolerance; of functions alone a quiet machine would need none."""
+    of_functions = any(old.workloads[workload].workload.get("kind") == "call" for workload, _ in cautious)
     for run in (old, now):
-        if now.rows and run.others is not None and not left_alone(run):
+        if of_functions and run.others is not None and not left_alone(run):
             yield (
                 f"other programs used {run.others:.0%} of the machine while {run.name} was measured, so small changes "
                 "cannot be found: measure it again without them, or both in one job (workbench compare-revisions)"

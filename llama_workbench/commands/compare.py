@@ -46,9 +46,9 @@ Exit codes:
 
 A time is a regression if the whole interval of the slow-down is above the threshold of 2.5 %. The interval includes
 the run-to-run variation of unchanged code, if that was measured (see below), by the same version of the
-workbench or by different ones. Of functions it is known: 0.25 % (standard deviation), if one version measured both runs
-and other programs left the machine alone. Else the interval must also be above a tolerance: 9 %, or 19 % for a call
-that is more than twice as long or as short as the reference benchmark, or 50 % for one less than a twentieth as long.
+workbench or by different ones. If one version measured both runs of a function, and other programs left the machine
+alone, it is taken as on our machine: 0.25 % (standard deviation). Else the interval must also be above a tolerance:
+9 %, or 19 % for a call more than twice as long or as short as the reference benchmark, or 50 % below a twentieth of it.
 To detect less, time old and new code in one run:
 pytest --benchmark --compare OLD NEW --fail-if slower:5
 
