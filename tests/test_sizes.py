@@ -123,6 +123,10 @@ def test_against_names_the_baseline(mine: Path) -> None:
     [
         (Request(compare=("fast", "good"), sizes=(1, 2)), "--sizes: only with --call FILE:FUNCTION"),
         (asked("in_list", "in_set", against="list"), "--against list: expected best or a side: in_list, in_set"),
+        (
+            Request(compare=("in_list", "in_set"), calls=("bench.py:numbers", "also=bench.py:numbers"), sizes=(1, 2)),
+            "--sizes: only with --call FILE:FUNCTION, and one alone",
+        ),
         (Request(against="best"), "--against best: only with --compare"),
         (asked("in_list", "nobody"), "no function 'nobody'"),
     ],
@@ -150,6 +154,16 @@ def test_the_loop_settles_at_the_level_of_the_judge(mine: Path, tmp_path: Path) 
     written = a_run(tmp_path / "run", lambda side, size: 1000 + 5 * size * (side == "in_list"), plan.sides, (10, 1000))
     verdicts = judge_claims([], evidence_of_run(written), ad_hoc=plan.ad_hoc)
     assert [rule.alpha_of(part) for part in rule.parts] == [each.alpha for each in verdicts] == [0.01 / 6] * 2
+
+
+def test_all_sides_share_alpha_where_one_is_enough_to_fail(mine: Path, tmp_path: Path) -> None:
+    conditions = tuple(map(Condition.parse, ("slower:5", "maybe-slower:5")))
+    plan = plan_run(asked("in_list", "in_set", "in_sorted", fail_if=conditions), Options())
+    rule = stopping_rule(plan, {})
+    written = a_run(tmp_path / "run", lambda side, size: 1000.0, plan.sides, (10, 1000))
+    verdicts = judge_claims([], evidence_of_run(written), ad_hoc=plan.ad_hoc, conditions=conditions)
+    assert [each.alpha for each in verdicts] == [0.01 / 6, 0.01 / 4, 0.01] * 2
+    assert [rule.alpha_of(part) for part in rule.parts] == [each.alpha for each in verdicts]
 
 
 CLAIM = """
@@ -543,8 +557,10 @@ def test_the_end_of_a_session_is_the_table(
     monkeypatch.setenv("COLUMNS", "200")
     words = ("--benchmark", "--compare", "in_list", "in_set", "in_sorted", "--call", "bench.py:numbers")
     result = run_pytest(
-        *words, "--sizes", "10,200", "--against", "in_set", "--budget", "4", f"--run-dir={mine / 'out'}"
-    )
+        *words, "--sizes", "10,200", "--against", "in_set", "--budget", "4", f"--run-dir={mine / 'out'}",
+        "--fail-if", "slower:100000",
+    )  # fmt: skip
+    assert len(re.findall(r"(?m)^(passes|inconclusive): --fail-if slower:100000$", result.stdout)) == 1
     assert "comparing in_set with in_list, in_sorted" in result.stdout
     assert "times as fast as in_set" in result.stdout and "items/s" in result.stdout
     assert result.returncode in (0, 7), result.stdout
@@ -564,6 +580,7 @@ def test_the_command_of_a_verdict_has_all_sides_and_sizes(tmp_path: Path, mine: 
         "pytest --benchmark --compare in_list in_set in_sorted --call bench.py:numbers --sizes=10,100"
     )
     folder = a_run(tmp_path / "run", list_and_set, ("in_list", "in_set", "in_sorted"), (10, 100), command=command)
+    (mine / "in_sorted").touch()  # what lies here today says nothing of the command
     [first, _] = judge_claims([], evidence_of_run(folder), ad_hoc=folder.manifest().ad_hoc)
     assert command_of(first, folder.manifest()) == " ".join(command).replace("--sizes=", "--sizes ")
 

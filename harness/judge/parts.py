@@ -49,7 +49,7 @@ def parts_of(
     pairs = [*ad_hoc]
     for pair in pairs:
         parts.append(_pair(*pair, asked=0 if claims else len(pairs)))
-        parts += [_condition(*pair, condition) for condition in conditions]
+        parts += [_condition(*pair, condition, len(pairs)) for condition in conditions]
     return parts
 
 
@@ -129,8 +129,8 @@ def _is_within(effect: Effect) -> bool:
     return ANSWERS[1].low <= math.log(effect.lower) and math.log(effect.upper) <= ANSWERS[1].high
 
 
-def _condition(baseline: str, variant: str, condition: Condition) -> Part:
-    """Whether what a condition is about is so, on every workload that has both sides."""
+def _condition(baseline: str, variant: str, condition: Condition, asked: int) -> Part:
+    """Whether what a condition is about is so, on every workload that has both sides. asked: of how many pairs."""
 
     def pairs(evidence: Evidence) -> list[Comparison]:
         return ad_hoc_comparisons(evidence.measured, baseline=baseline, variant=variant)
@@ -139,10 +139,10 @@ def _condition(baseline: str, variant: str, condition: Condition) -> Part:
         region = condition.region
         judged = _on_all([compare_sides(evidence, pair, region, "operations", alpha) for pair in pairs(evidence)])
         # Where all share alpha from the start, they do so where they lie on different sides.
-        return replace(judged, answers=1) if condition.at_once(len(judged.effects)) > 1 else judged
+        return replace(judged, answers=1) if at_once([evidence]) > 1 else judged
 
     def at_once(evidence: Sequence[Evidence]) -> int:
-        return condition.at_once(max(sum(len(pairs(each)) for each in evidence), 1))
+        return condition.at_once(asked * max(sum(len(pairs(each)) for each in evidence), 1))
 
     title = f"{variant} against {baseline}"
     statement = f"{variant} is {condition.region.describe()} than {baseline}."

@@ -22,7 +22,7 @@ from ..calls.source import Source
 from ..claims.model import Claim
 from ..claims.reading import select
 from ..metrics.unmeasurable import UnmeasurableHypothesis
-from ..spec.comparison import Comparison, held_together, sides_of
+from ..spec.comparison import Comparison, held_together, is_one_table, sides_of
 from ..spec.conditions import Condition
 from ..spec.dispute import Dispute
 from ..spec.entered import AA, COPY, EnteredName
@@ -77,8 +77,9 @@ class Plan:
 
     @property
     def is_tabled(self) -> bool:
-        """Whether it compares several sides with one, or at several sizes: that is one table."""
-        return self.mode == "compare" and (len(self.ad_hoc) > 1 or any(each.workload.size for each in self.experiments))
+        """Whether all that it compares is one table."""
+        sized = any(each.workload.size for each in self.experiments)
+        return self.mode == "compare" and is_one_table(len(self.ad_hoc), sized=sized)
 
     @property
     def threads(self) -> int:
@@ -274,7 +275,8 @@ def _targets(
                     part = f"{variant} against {baseline}"
                     targets[name].append(Target(comparison, ANSWERS, evidence, part=part, at_once=together))
                 for condition in plan.conditions:
-                    part, at_once = f"{condition}: {variant} against {baseline}", condition.at_once(len(workloads))
+                    part = f"{condition}: {variant} against {baseline}"
+                    at_once = condition.at_once(len(plan.ad_hoc) * len(workloads))
                     targets[name].append(Target(comparison, (condition.region,), evidence, part=part, at_once=at_once))
     return targets
 

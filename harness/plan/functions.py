@@ -92,8 +92,8 @@ def functions_of(request: Request, claims: Sequence[Claim], *, on_paper: bool = 
     settings = _settings(request, any(not _is_command(side, (IMPORT,)) for side in commands))
     if request.own_environment and not (request.calls or commands):
         raise PlanError(f"{request.own_environment}: only with {CALL}: models run in this environment")
-    if request.sizes and not request.calls:
-        raise PlanError(f"{SIZES}: only with {CALL} FILE:FUNCTION, which is called with a seed and a size")
+    if request.sizes and len(request.calls) != 1:
+        raise PlanError(f"{SIZES}: only with {CALL} FILE:FUNCTION, and one alone: it is called with a seed and a size")
     if request.calls or (commands and len(commands) == len(request.compare or ())):
         if request.compare is None:
             raise PlanError(f"{CALL} {request.calls[0]}: only with --compare A B")

@@ -391,9 +391,10 @@ class Session:
         failed = self.result.failed_conditions()
         for condition in failed:
             terminalreporter.write_line(f"fails: --fail-if {condition}", red=True)
-        for verdict in self.result.verdicts if self.screens or self.tables else ():
-            if verdict.is_condition and verdict.part not in map(str, failed):
-                terminalreporter.write_line(f"{unmet(verdict)}: --fail-if {verdict.part}")
+        asked = [verdict for verdict in self.result.verdicts if verdict.is_condition]
+        for condition in self.result.manifest.fail_if if self.screens or self.tables else ():
+            if condition not in failed and (of_it := [each for each in asked if each.part == str(condition)]):
+                terminalreporter.write_line(f"{unmet(*of_it)}: --fail-if {condition}")
         path, here = self.result.folder.path, Path.cwd()
         local = path.resolve().relative_to(here) if path.resolve().is_relative_to(here) else path
         shown = self.result.published or local

@@ -8,7 +8,7 @@ from itertools import takewhile
 
 from ..calls.source import is_command
 from ..machine.places import as_typed
-from ..plan.options import CALL, COMPARE, LONG, every_option, more_sides
+from ..plan.options import CALL, COMPARE, LONG, every_option
 from ..store.schema import Manifest
 from ..store.verdict_schema import Verdict
 
@@ -27,7 +27,7 @@ def command_of(verdict: Verdict, manifest: Manifest) -> str:
     effects = verdict.effects
     measured = list(dict.fromkeys(effect.workload for effect in effects))
     if (verdict.is_comparison or verdict.is_condition) and effects:
-        functions = _functions(command)
+        functions = _functions(command, max(len(manifest.ad_hoc) + 1, 2))
         words += ["--compare", *(functions or (effects[0].baseline, effects[0].variant))]
         words += [] if functions else ["--workloads", ",".join(measured)]
         words += ["--fail-if", verdict.part] if verdict.is_condition else []
@@ -40,14 +40,13 @@ def command_of(verdict: Verdict, manifest: Manifest) -> str:
     return shlex.join(words)
 
 
-def _functions(command: Sequence[str]) -> tuple[str, ...]:
-    """All sides as they were typed where they are functions or commands, whose names lead nowhere; else empty."""
+def _functions(command: Sequence[str], count: int) -> tuple[str, ...]:
+    """So many sides as they were typed where they are functions or commands, whose names lead nowhere; else empty."""
     names = [_short(word.partition("=")[0]) for word in command]
     if COMPARE not in names:
         return ()
     place = names.index(COMPARE) + 1
-    behind = takewhile(lambda word: not word.startswith("-"), command[place + 2 :])
-    sides = (*command[place : place + 2], *more_sides([*behind]))
+    sides = tuple(takewhile(lambda word: not word.startswith("-"), command[place : place + count]))
     return sides if CALL in names or any(map(is_command, sides)) else ()
 
 

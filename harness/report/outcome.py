@@ -56,9 +56,10 @@ def tally_text(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{word} on {count}" for word, count in counts.items())
 
 
-def unmet(verdict: Verdict) -> str:
-    """What to say of a condition of --fail-if that is not met: it passes only where its verdict is decided."""
-    return "passes" if verdict.verdict in GIVEN else "inconclusive"
+def unmet(*asked: Verdict) -> str:
+    """What to say of a condition of --fail-if that is not met, by its verdicts on each two sides: it passes only where
+    all are decided."""
+    return "passes" if all(verdict.verdict in GIVEN for verdict in asked) else "inconclusive"
 
 
 @dataclass(frozen=True)

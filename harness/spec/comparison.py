@@ -29,7 +29,12 @@ def sides_of(pairs: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for pair in pairs for name in pair))
 
 
+def is_one_table(pairs: int, *, sized: bool) -> bool:
+    """Whether so many pairs with one baseline are one question: several sides are, and inputs of several sizes."""
+    return pairs > 1 or (sized and pairs == 1)
+
+
 def held_together(pairs: int, workloads: int, *, sized: bool) -> int:
     """How many intervals share alpha, so that they hold all at once, where so many sides are compared with one: that of
     each two sides on each workload. Two sides on inputs without a size are asked about one by one."""
-    return pairs * (pairs + 1) // 2 * workloads if pairs > 1 or sized else 1
+    return pairs * (pairs + 1) // 2 * workloads if is_one_table(pairs, sized=sized) else 1

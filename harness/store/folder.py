@@ -294,8 +294,8 @@ class RunSummary:
 
     verdicts: number of verdicts by word. claims: (claim, part, verdict); a part without a name is "", and an "ad-hoc"
     comparison has its title there. machine: CPU, cores, threads and versions in one line. commit: of the code.
-    noise: what its controls showed, in one line. timed: each workload with each
-    variant that was timed on it, without controls.
+    noise: what its controls showed, in one line. timed: each workload with each variant that was timed on it, without
+    controls.
     """
 
     path: Path
