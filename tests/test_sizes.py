@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -28,7 +29,7 @@ from llama_workbench.harness.report.further import compared_again
 from llama_workbench.harness.session.judging import stopping_rule
 from llama_workbench.harness.session.run import Run, plan_run
 from llama_workbench.harness.slices.sizes.curves import Point, crossings, growth
-from llama_workbench.harness.slices.sizes.screen import crossing_lines, growth_lines, rows
+from llama_workbench.harness.slices.sizes.screen import crossing_lines, growth_lines, rows, sentences
 from llama_workbench.harness.slices.sizes.table import SizeTable, table_of
 from llama_workbench.harness.spec.comparison import held_together, sides_of
 from llama_workbench.harness.spec.conditions import Condition
@@ -255,6 +256,13 @@ def test_on_a_straight_line_the_interval_is_as_wide_as_the_band() -> None:
     assert 30 * math.exp(0.1) < crossing.high < 30 * math.exp(0.35)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_intervals_narrower_than_the_grid_have_a_crossing_too(sign: int) -> None:
+    curve = {size: sign * 2 * math.log(size / 30) for size in (1, 100, 10_000)}
+    [crossing] = crossings([point(size, log - 1e-4, log + 1e-4) for size, log in curve.items()])
+    assert crossing.low < 30 < crossing.high < 1.05 * crossing.low
+
+
 @pytest.mark.parametrize("bend", [1.0, -1.0])
 def test_a_curve_that_bends_crosses_within_the_interval_though_the_line_between_its_points_misses(bend: float) -> None:
     def curve(size: float) -> float:
@@ -317,14 +325,17 @@ def a_run(
     experiment: Mapping[str, Any] | None = None,
     **manifest: Any,
 ) -> RunFolder:
-    """A run folder with drawn samples: every process measures all sides at all sizes."""
+    """A run folder with drawn samples: every process measures all sides at all sizes. By the wall all takes twice as
+    long."""
     folder_, rng = RunFolder.create(folder), np.random.default_rng(seed)
     names = {f"numbers-{size}": size for size in sizes} if all(sizes) else {"numbers": 0}
     for process in range(1, processes + 1):
         slow = rng.normal(0, 0.05)
         for name, size in names.items():
             samples = [
-                Sample(side, number, place, 1, 100, int(100 * times(side, size) * math.exp(drawn)), 1, 0)
+                Sample(
+                    side, number, place, 1, 100, total := int(100 * times(side, size) * math.exp(drawn)), 2 * total, 0
+                )
                 for number in range(3)
                 for place, (side, drawn) in enumerate(
                     (side, slow + rng.normal(0, noise)) for side in map(str, rng.permutation(sides))
@@ -442,6 +453,48 @@ def test_throughput_is_what_the_input_generator_states_over_the_time(tmp_path: P
     assert [row[4].endswith("M") for row in rows(table)] == [True] * 4
 
 
+def test_all_times_are_by_one_clock(tmp_path: Path) -> None:
+    """A side that computes in threads of its own at one size has wall time there."""
+    folder = a_run(tmp_path / "run", list_and_set)
+    by_thread = shown(folder)
+    content = folder.read_json("run.json")
+    content["experiments"][3]["clock"] = {"default": "cpu", "wall_variants": ["in_set"]}
+    folder.write_json("run.json", content)
+    by_wall = shown(folder)
+    for place, time in by_thread.times.items():
+        assert by_wall.times[place].centre == pytest.approx(time.centre + math.log(2), abs=1e-3)
+    assert by_wall.growth["in_set"].last.centre == pytest.approx(by_thread.growth["in_set"].last.centre, abs=1e-3)
+
+
+def test_what_is_not_independent_leaves_the_crossing_open(tmp_path: Path) -> None:
+    """At 20 both take as long, and one of them becomes slower from process to process."""
+    calls = itertools.count()
+
+    def drifting(side: str, size: int) -> float:
+        by = next(calls) // 3 - 15 if (side, size) == ("in_set", 20) else 0
+        return list_and_set(side, size) * math.exp(0.004 * by)
+
+    [(*_, steady)] = shown(a_run(tmp_path / "steady", list_and_set, sizes=(1, 20, 400))).crossings
+    [(*_, drifts)] = shown(a_run(tmp_path / "drifts", drifting, sizes=(1, 20, 400))).crossings
+    assert [steady.between, drifts.between] == [(1, 400)] * 2
+    assert 10 < steady.low < 20 < steady.high < 40
+    assert drifts.low < 1.1 and drifts.high > 350
+
+
+def test_how_it_ran_and_how_sure_it_is_stand_below(tmp_path: Path) -> None:
+    facts = {"in_list": {"inputs": 12}, "in_set": {"inputs": 30, "children_share": 0.5}}
+    said = [*sentences(shown(a_run(tmp_path / "run", list_and_set, sizes=(10, 1000), experiment={"facts": facts})))]
+    assert [each.startswith("At 1,000: in_set starts child processes") for each in said].count(True) == 1
+    assert "Each process generated at least 12 inputs of each size and gave each of them to several calls." in said
+    assert said[-1] == (
+        "In brackets: intervals. With 99 % confidence, all those of times, ratios and crossings hold at once, and so "
+        "do all those of exponents."
+    )
+    times = {"a": 100.0, "b": 90.0, "c": 95.0}
+    [alone] = sentences(shown(a_run(tmp_path / "one", lambda side, size: times[side], ("a", "b", "c"), (0,))))
+    assert alone.endswith("all those of times and ratios hold at once.")
+
+
 def test_json_has_all_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = a_run(tmp_path / "run", list_and_set)
     with pytest.raises(SystemExit) as ended:
@@ -452,6 +505,7 @@ def test_json_has_all_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert [(each["size"], each["best"]) for each in content["sizes"]] == [
         (1, ["in_list"]), (10, ["in_list"]), (100, ["in_set"]), (1000, ["in_set"])
     ]  # fmt: skip
+    assert [each["against"] for each in content["sizes"]] == ["in_list"] * 4
     row = content["sizes"][3]["sides"][1]
     assert row["low_ms"] < 0.002 < row["high_ms"] and row["ratio_low"] < 25.5 < row["ratio_high"]
     [crossing] = content["crossings"]
@@ -492,10 +546,16 @@ def test_the_picture_has_a_line_a_band_and_a_strip(tmp_path: Path, capsys: pytes
 
 
 def test_names_are_text_in_the_picture_and_open_ends_have_no_band() -> None:
-    svg = picture({"<a>&": [(1, 10.0, math.nan, math.nan), (10, 20.0, 18.0, 22.0)]}, {})
+    svg = picture({"<a>&": [(1, 10.0, math.nan, math.nan), (10, 20.0, 18.0, 22.0)]}, ())
     assert ElementTree.fromstring(svg) is not None and "&lt;a&gt;&amp;" in svg
     with pytest.raises(ValueError, match="nothing was measured"):
-        picture({"a": []}, {})
+        picture({"a": []}, ())
+
+
+def test_a_crossing_that_happens_twice_is_drawn_twice() -> None:
+    twice = [("b overtakes a", 2.0, 3.0), ("b overtakes a", 6.0, 7.0)]
+    svg = picture({"a": [(1, 10.0, 9.0, 11.0), (10, 20.0, 18.0, 22.0)]}, twice)
+    assert svg.count("b overtakes a") == 2
 
 
 def test_the_page_has_picture_crossing_and_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -506,6 +566,7 @@ def test_the_page_has_picture_crossing_and_table(tmp_path: Path, monkeypatch: py
     page = ROOT / "dashboard" / "page_scripts" / "explore.py"
     app = open_page(page, monkeypatch, tmp_path, run="one", show="sides")
     assert not app.exception and any("overtakes" in each.value for each in app.markdown)
+    assert any("hold at once" in each.value for each in app.markdown)
     [frame] = [each.value for each in app.dataframe]
     assert list(frame["best"]) == ["best", "", "best", "", "", "best", "", "best"]
 

@@ -27,10 +27,10 @@ Scale = Callable[[float], float]
 
 def picture(
     curves: Mapping[str, Sequence[Point]],
-    crossings: Mapping[str, tuple[float, float]],
+    crossings: Sequence[tuple[str, float, float]],
     colours: Palette = LIGHT,
 ) -> str:
-    """One `<svg>` element. curves: by side, each in the order of its sizes. crossings: what happens there → between
+    """One `<svg>` element. curves: by side, each in the order of its sizes. crossings: what happens, and between
     which sizes. Raises ValueError where there is no point."""
     points = [point for curve in curves.values() for point in curve]
     if not points:
@@ -43,7 +43,7 @@ def picture(
     inks = dict(zip(curves, itertools.cycle(colours.verdict.values()), strict=False))
     dashes = dict(zip(curves, itertools.cycle(DASHES), strict=False))
     drawn = [f'<rect width="{WIDTH}" height="{HEIGHT + top}" style="fill:{colours.page}"/>']
-    for number, (name, (low, high)) in enumerate(crossings.items(), start=len(curves)):
+    for number, (name, low, high) in enumerate(crossings, start=len(curves)):
         left, right = x(low), max(x(high), x(low) + 2)
         box = f'x="{left:.1f}" y="{top}" width="{right - left:.1f}" height="{HEIGHT - BOTTOM}"'
         drawn.append(f'<rect {box} style="fill:{colours.band}"/>')

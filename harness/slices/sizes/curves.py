@@ -69,10 +69,13 @@ def _crossing(points: Sequence[Point], first: int, last: int) -> CrossingPoint:
     grid = np.concatenate([np.linspace(sizes[k], sizes[k + 1], STEPS) for k in range(first, last)])
     bands = [_band(sizes, lows, highs, k, grid[(k - first) * STEPS :][:STEPS]) for k in range(first, last)]
     low, high = (np.concatenate(ends) for ends in zip(*bands, strict=True))
-    possible = np.flatnonzero((low <= 0) & (high >= 0))
+    if points[last].sign < 0:
+        low, high = -high, -low
     centre = np.interp(grid, sizes, [point.centre for point in points])
     at = int(np.argmax(centre * points[last].sign >= 0))
-    start, end = max(min(possible[0], at) - 1, 0), min(max(possible[-1], at) + 1, grid.size - 1)
+    # Where the curve may have crossed already, and where it may not have yet. A narrow one crosses between two places.
+    may_have, may_not = int(np.argmax(high >= 0)), int(np.flatnonzero(low <= 0)[-1])
+    start, end = max(min(may_have, at) - 1, 0), min(max(may_not, at) + 1, grid.size - 1)
     size, least, most = np.exp(grid[[at, start, end]]).tolist()
     return CrossingPoint(size, least, most, (points[first].size, points[last].size), points[last].sign)
 

@@ -14,7 +14,7 @@ from rich.text import Text
 from llama_workbench.dashboard.figures.colours import LIGHT, Palette
 from llama_workbench.dashboard.figures.sizes import picture
 
-from ...plan.options import BEST
+from ...report.side_facts import CALM, import_text, side_facts_text
 from ...report.text import call_time, interval_text, size_text, three_digits, unit_of
 from ...spec.words import Word
 from ...stats.confidence import Interval
@@ -22,11 +22,6 @@ from ...store.errors import RunError
 from ...store.folder import RunFolder
 from .curves import CrossingPoint
 from .table import SizeTable, table_of
-
-BRACKETS = (
-    "In brackets: intervals. With {:.4g} % confidence all of this table hold at once, and with the same confidence all "
-    "exponents."
-)
 
 
 def screen(folder: RunFolder) -> RenderableType | None:
@@ -46,28 +41,24 @@ def svg(folder: RunFolder) -> str:
 
 def drawn(table: SizeTable, colours: Palette = LIGHT) -> str:
     """The picture."""
-    marks = {f"{after} overtakes {before}": (at.low, at.high) for before, after, at in table.crossings}
+    marks = [(f"{after} overtakes {before}", at.low, at.high) for before, after, at in table.crossings]
     return picture(table.curves(), marks, colours)
 
 
 def report(table: SizeTable) -> Group:
-    """The table, then a sentence for each crossing and each growth."""
+    """The table, then its sentences."""
     grid = Table(box=None, padding=(0, 2, 0, 0), show_header=True, header_style="bold")
     for heading in headings(table):
         grid.add_column(Text(heading), overflow="fold")
     for before, row in pairwise(([""], *rows(table))):
         grid.add_row(*map(Text, row if row[0] != before[0] else ["", *row[1:]]))
-    lines = [*crossing_lines(table), *growth_lines(table), BRACKETS.format(100 * (1 - table.evidence.alpha))]
-    return Group(grid, Text(), *map(Text, lines))
+    return Group(grid, Text(), *map(Text, sentences(table)))
 
 
 def headings(table: SizeTable) -> list[str]:
     """Of the columns."""
-    against = "best" if table.against == BEST else table.against or table.sides[0]
-    sized = any(table.sizes.values())
-    return [
-        "size" if sized else "input", "side", "time a call", f"times as fast as {against}", *_works(table), "best",
-    ]  # fmt: skip
+    place = "size" if any(table.sizes.values()) else "input"
+    return [place, "side", "time a call", f"times as fast as {table.against}", *_works(table), "best"]
 
 
 def _works(table: SizeTable) -> list[str]:
@@ -109,6 +100,17 @@ def _time(time: Interval) -> str:
     return f"{call_time(math.exp(time.centre))} [{low}, {high}]"
 
 
+def sentences(table: SizeTable) -> Iterator[str]:
+    """What follows from the table, how its calls ran, and how sure all that is."""
+    yield from crossing_lines(table)
+    yield from growth_lines(table)
+    yield from ran_lines(table)
+    what = "times, ratios and crossings" if any(table.sizes.values()) else "times and ratios"
+    exponents = ", and so do all those of exponents" if table.growth else ""
+    sure = f"{100 * (1 - table.evidence.alpha):.4g} %"
+    yield f"In brackets: intervals. With {sure} confidence, all those of {what} hold at once{exponents}."
+
+
 def crossing_lines(table: SizeTable) -> list[str]:
     """A sentence for each crossing; or that there is none."""
     lines = [_crossing_line(*crossing) for crossing in table.crossings]
@@ -133,6 +135,24 @@ def growth_lines(table: SizeTable) -> Iterator[str]:
             f"Time of {side} grows with the size to the power of {_exponent(grown.whole)} over all sizes, of "
             f"{_exponent(grown.last)} from {sizes[-2]:,} to {sizes[-1]:,}."
         )
+
+
+def ran_lines(table: SizeTable) -> Iterator[str]:
+    """What a reader should know of how the calls ran at a size, as it is told of two sides."""
+    again: dict[str, int] = {}
+    for name in table.sizes:
+        record, place = table.record(name), table.named(name)
+        facts = {side: record.facts[side] for side in table.sides if side in record.facts}
+        if inputs := [each.inputs for each in facts.values() if each.inputs]:
+            again[f"size {place}" if table.sizes[name] else place] = min(inputs)
+        others = {side: each.model_copy(update={"inputs": None}) for side, each in facts.items()}
+        calm = CALM if record.workload.kind == "call" and record.workload.calm else ""
+        if said := " ".join(filter(None, (import_text(facts.values()), side_facts_text(others, table.sides), calm))):
+            yield f"{'At' if table.sizes[name] else 'On'} {place}: {said}"
+    if again:
+        of = "each size" if len(again) == len(table.sizes) > 1 else " and ".join(again)
+        least = f"{min(again.values()):,}"
+        yield f"Each process generated at least {least} inputs of {of} and gave each of them to several calls."
 
 
 def _exponent(value: Interval) -> str:

@@ -9,7 +9,7 @@ from llama_workbench.dashboard.sections import blocks
 from llama_workbench.dashboard.views import data
 
 from ...store.folder import RunFolder
-from .screen import crossing_lines, drawn, growth_lines, headings, rows
+from .screen import drawn, headings, rows, sentences
 from .table import is_tabled, table_of
 
 PAGE, KEY, TITLE = "explore", "sides", "Sides and sizes"
@@ -26,6 +26,6 @@ def show(opened: state.Opened) -> None:
     assert table is not None
     if any(table.sizes.values()):
         st.image(drawn(table, state.colours()), width="stretch")
-    for line in (*crossing_lines(table), *growth_lines(table)):
+    for line in sentences(table):
         blocks.say(line)
     blocks.table([dict(zip(headings(table), row, strict=True)) for row in rows(table)], "Times by size and side")

@@ -20,12 +20,12 @@ from ...judge.parts import parts_of
 from ...plan.options import AGAINST, BEST
 from ...report.again import words_of
 from ...report.stored import evidence_of
-from ...spec.comparison import held_together, sides_of
+from ...spec.comparison import Comparison, held_together, is_one_table, sides_of
 from ...spec.words import Word
 from ...stats.confidence import Interval, running_interval
-from ...stats.samples import whole_processes
+from ...stats.samples import Clock, whole_processes
 from ...store.folder import RunFolder
-from ...store.schema import Manifest
+from ...store.schema import ExperimentRecord, Manifest
 from ...store.verdict_schema import Effect
 from .curves import CrossingPoint, Growth, Point, crossings, growth
 
@@ -36,13 +36,13 @@ SIGNS = {Word.FASTER: 1, Word.SLOWER: -1}
 @dataclass(frozen=True)
 class SizeTable:
     """What a run says of its sides at its sizes. sides: the baseline first. sizes: workload → size of its inputs, the
-    smallest first; 0 where it has none. against: a side, BEST, or empty for the baseline."""
+    smallest first; 0 where it has none. against: a side, or BEST."""
 
     manifest: Manifest
     evidence: Evidence
     sides: tuple[str, ...]
     sizes: Mapping[str, int]
-    against: str = ""
+    against: str
 
     @property
     def alpha(self) -> float:
@@ -70,10 +70,9 @@ class SizeTable:
         """(workload, side) → log nanoseconds of a call; none of a side that is left out."""
         intervals = {}
         for workload, side in itertools.product(self.sizes, self.sides):
-            whole = whole_processes(self.evidence.times(workload, side))
-            if whole.logs.size and (workload, side) not in self.evidence.unusable:
-                plan = self.evidence.design.plan(workload, self.alpha)
-                intervals[workload, side] = running_interval(whole.logs[:, 0], plan)
+            logs = [*self._by_process(workload, side).values()]
+            if logs and (workload, side) not in self.evidence.unusable:
+                intervals[workload, side] = running_interval(logs, self.evidence.design.plan(workload, self.alpha))
         return intervals
 
     def best(self, workload: str) -> tuple[Word, list[str]]:
@@ -93,7 +92,7 @@ class SizeTable:
         """The side that the others are compared with there: of several that may be the best the one with the least
         time."""
         if self.against != BEST:
-            return self.against or self.sides[0]
+            return self.against
         left = self.best(workload)[1] or [side for side in self.sides if (workload, side) in self.times]
         return min(left, key=lambda side: self.times[workload, side].centre, default=self.sides[0])
 
@@ -102,11 +101,19 @@ class SizeTable:
         """(the side that is faster before, the one that is faster behind, where), of each two sides."""
         places = []
         for first, second in itertools.combinations(self.sides, 2):
-            effects = [(size, self.effects.get((name, first, second))) for name, size in self.sizes.items() if size]
-            points = [_point(size, effect) for size, effect in effects if effect is not None and effect.rounds]
-            for crossing in crossings(points):
+            timed = [name for name in self.sizes if {(name, first), (name, second)} <= self.times.keys()]
+            points = [self._point(self.effects[name, first, second]) for name in timed if self.sizes[name]]
+            for crossing in crossings([point for point in points if math.isfinite(point.centre)]):
                 places.append((first, second, crossing) if crossing.after > 0 else (second, first, crossing))
         return places
+
+    def _point(self, effect: Effect) -> Point:
+        """Its interval is open where it cannot be taken for what is true."""
+        comparison = Comparison(effect.workload, effect.variant, effect.baseline)
+        doubtful = effect.cause.is_doubtful or self.evidence.is_dependent(comparison)
+        low, high = (math.log(end) if end else -math.inf for end in (effect.low, effect.high))
+        ends = (-math.inf, math.inf) if doubtful else (low, high)
+        return Point(self.sizes[effect.workload], math.log(effect.ratio), *ends, SIGNS.get(effect.verdict, 0))
 
     @cached_property
     def growth(self) -> Mapping[str, Growth]:
@@ -128,13 +135,19 @@ class SizeTable:
         return growths
 
     def _by_process(self, workload: str, side: str) -> dict[int, float]:
-        whole = whole_processes(self.evidence.times(workload, side))
+        """Log times, all by the clock that serves every side at every size."""
+        clocks = {self.evidence.clocks.of(name, *self.sides) for name in self.sizes}
+        clock: Clock = "wall" if "wall" in clocks else clocks.pop()
+        whole = whole_processes(self.evidence.times(workload, side, clock=clock))
         return {process: float(log) for (process, _), log in zip(whole.starts, whole.logs[:, 0], strict=True)}
+
+    def record(self, workload: str) -> ExperimentRecord:
+        """What run.json has of it."""
+        return next(each for each in self.manifest.experiments if each.workload.name == workload)
 
     def work(self, workload: str) -> Mapping[str, float]:
         """What a call does, by its input generator: "items", "bytes"."""
-        [entry] = [each for each in self.manifest.experiments if each.workload.name == workload]
-        return next((facts.work for facts in entry.facts.values() if facts.work), {})
+        return next((facts.work for facts in self.record(workload).facts.values() if facts.work), {})
 
     def curves(self) -> dict[str, list[tuple[float, float, float, float]]]:
         """Side → (size, nanoseconds of a call, both ends of its interval), for a picture."""
@@ -151,7 +164,7 @@ class SizeTable:
         """All of it."""
         return {
             "sides": self.sides,
-            "against": self.against or self.sides[0],
+            "against": self.against,
             "confidence": 1 - self.evidence.alpha,
             "sizes": [{**self._best(name), "sides": [*self._rows(name)]} for name in self.sizes],
             "crossings": [
@@ -166,7 +179,8 @@ class SizeTable:
 
     def _best(self, workload: str) -> dict[str, Any]:
         word, left = self.best(workload)
-        return {"size": self.sizes[workload] or None, "input": workload, "best": left, "verdict": word}
+        place = {"size": self.sizes[workload] or None, "input": workload}
+        return {**place, "against": self.reference(workload), "best": left, "verdict": word}
 
     def _rows(self, workload: str) -> Iterator[dict[str, Any]]:
         reference, amounts = self.reference(workload), self.work(workload)
@@ -205,19 +219,10 @@ def _turned(effect: Effect) -> Effect:
     return replace(turned, ratio=ratio, low=low, high=high)
 
 
-def _point(size: float, effect: Effect) -> Point:
-    low, high = (math.log(end) if 0 < end < math.inf else sign * math.inf for end, sign in _ends(effect))
-    return Point(size, math.log(effect.ratio), low, high, SIGNS.get(effect.verdict, 0))
-
-
-def _ends(effect: Effect) -> tuple[tuple[float, int], tuple[float, int]]:
-    return (effect.low, -1), (effect.high, 1)
-
-
 def is_tabled(manifest: Manifest) -> bool:
     """Whether a run compares several sides with one, or at several sizes."""
     sized = any(each.workload.size for each in manifest.experiments)
-    return manifest.mode == "compare" and not manifest.machines and (len(sides_of(manifest.ad_hoc)) > 2 or sized)
+    return manifest.mode == "compare" and not manifest.machines and is_one_table(len(manifest.ad_hoc), sized=sized)
 
 
 def table_of(folder: RunFolder, against: str = "") -> SizeTable | None:
@@ -229,9 +234,8 @@ def table_of(folder: RunFolder, against: str = "") -> SizeTable | None:
         return None
     sizes = {each.workload.name: each.workload.size or 0 for each in manifest.experiments}
     sides = sides_of(manifest.ad_hoc)
-    if not against and BEST in words_of(manifest.command, [AGAINST]):
-        against = BEST
-    if against not in ("", BEST, *sides):
+    against = against or (BEST if BEST in words_of(manifest.command, [AGAINST]) else sides[0])
+    if against not in (BEST, *sides):
         raise ValueError(f"{AGAINST} {against}: expected {BEST} or a side: {', '.join(sides)}")
     ordered = dict(sorted(sizes.items(), key=lambda item: item[1]))
     return SizeTable(manifest, evidence_of(folder, manifest), sides, ordered, against)
