@@ -96,15 +96,15 @@ class Begun:
 
 
 @contextmanager
-def begun(place: Path, *words: str, component: bool = False) -> Iterator[Begun]:
+def begun(place: Path, *words: str, component: bool = False, of: Sequence[str] = ()) -> Iterator[Begun]:
     """A small comparison whose run lies in `place`/run; it and all that it began is killed at the end.
 
     Of two models, which goes on for long, and with ENDLESS for as long as it may; or of a component, whose rounds are
-    over in a second or two.
+    over in a second or two. Or what the words `of` ask for.
     """
     variants, workload = (COMPONENTS, "mask-get-t128") if component else (MODELS, "prefill-tiny-t16")
     command = [
-        sys.executable, "-m", "pytest", "--benchmark", "--compare", *variants, f"--workloads={workload}",
+        sys.executable, "-m", "pytest", "--benchmark", *(of or ("--compare", *variants, f"--workloads={workload}")),
         f"--run-dir={place / 'run'}", "-p", "no:cacheprovider", *words,
     ]  # fmt: skip
     mark = uuid.uuid4().hex

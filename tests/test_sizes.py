@@ -7,6 +7,7 @@ import json
 import math
 import re
 import shlex
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ from llama_workbench.harness.stats.confidence import LookPlan
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import FORMAT, LIFE, manifest_of
 from studies.simulated_sizes import PAIRS, rates, truth
+from tests import kills
 from tests.runs import ENVIRONMENT, Quiet
 from tests.test_measure import run
 
@@ -634,6 +636,29 @@ def test_the_end_of_a_session_is_the_table(
     with pytest.raises(SystemExit):
         main(["show", str(mine / "out")])
     assert "times as fast as in_set" in capsys.readouterr().out
+
+
+@pytest.mark.covers("harness/machine", "harness/plugin", "harness/session", "harness/slices/sizes", "harness/worker")
+@pytest.mark.long
+def test_ctrl_c_keeps_what_was_measured(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    sides = [f"{mine / 'bench.py'}:{side}" for side in ("in_list", "in_set", "in_sorted")]
+    words = ("--compare", *sides, "--call", f"{mine / 'bench.py'}:numbers", "--sizes=10,200")
+    with kills.begun(mine, "--budget=600", of=words) as run:
+        run.wait_until(lambda: run.lines() >= 6 and len(RunFolder(run.folder).finished_rounds()) == 2)
+        before = run.lines()
+        run.process.send_signal(signal.SIGINT)
+        assert run.ended() == pytest.ExitCode.INTERRUPTED, run.said()
+        assert not run.orphans()
+    assert "interrupted (SIGINT): what was measured is kept" in run.said() and "Traceback" not in run.said()
+    assert "times as fast as in_list" in run.said(), "its end is the table"
+    folder = RunFolder(run.folder)
+    assert folder.manifest().status == "interrupted" and folder.manifest().sealed and not folder.changed()
+    kept = folder.finished_rounds()
+    assert sum(kept.values()) >= before
+    names = ("numbers-10", "numbers-200"), ("in_list", "in_set", "in_sorted")
+    processes = {place: time.n for place, time in shown(folder).times.items()}
+    assert processes == {(name, side): kept[name] for name, side in itertools.product(*names)}
 
 
 def test_the_command_of_a_verdict_has_all_sides_and_sizes(tmp_path: Path, mine: Path) -> None:
