@@ -147,8 +147,9 @@ def ran_lines(table: SizeTable) -> Iterator[str]:
             again[f"size {place}" if table.sizes[name] else place] = min(inputs)
         others = {side: each.model_copy(update={"inputs": None}) for side, each in facts.items()}
         calm = CALM if record.workload.kind == "call" and record.workload.calm else ""
-        if said := " ".join(filter(None, (import_text(facts.values()), side_facts_text(others, table.sides), calm))):
-            yield f"{'At' if table.sizes[name] else 'On'} {place}: {said}"
+        texts = filter(None, (import_text(facts.values()), side_facts_text(others, table.sides), calm))
+        if text := " ".join(texts):
+            yield f"{'At' if table.sizes[name] else 'On'} {place}: {text}"
     if again:
         of = "each size" if len(again) == len(table.sizes) > 1 else " and ".join(again)
         least = f"{min(again.values()):,}"
