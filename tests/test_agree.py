@@ -101,7 +101,7 @@ def test_a_table_over_two_sessions_says_what_each_says_by_itself(
     pair = agreement_of(*(runs[name].read(VERDICTS) for name in ("first", "second")))
     assert sum(line.endswith("| the same |") for line in rows) == pair.verdicts >= 3
     assert not any(line.endswith("| asked in one session only |") for line in rows)
-    assert "A repeat run, second: " in text and " verdicts that both runs decided differ; " in text
+    assert "A repeat run, second: " in text and " verdicts that both runs decided " in text
     assert "there " not in text
     assert f"--session {runs['second'].path.name}" in text
     with pytest.raises(SystemExit, match="0"):

@@ -268,6 +268,20 @@ def test_what_is_told_of_the_gpu_was_measured() -> None:
     assert f"it gains {100 * (least - 1):.0f} to {100 * (most - 1):.0f} % in a prefill." in TOLD
 
 
+def test_what_is_told_of_candles_kernels_was_measured_in_both_sessions() -> None:
+    sessions = ("candle-kernels", "candle-kernels-second")
+    both = BothSessions(*(SessionAnswers(name, verdicts_of(name), {}) for name in sessions)).verdicts
+    of_part = {(each.claim, each.part): each for each in both}
+    rewrite = of_part["kernels-2x-3x", "one thread"]
+    small = [each for each in rewrite.effects if "-15m-" in each.workload]
+    assert len(small) == 4 and {each.verdict for each in small} == {"refuted"}
+    most = max(each.high for each in small)
+    masks = of_part["kernels-mask-caching-6-11", "whole prefill"]
+    assert masks.verdict == "refuted" and all("-15m-" in each.workload for each in masks.effects)
+    for found in (f"at most {most:.2f}x", found_text(masks)):
+        assert f"On Candle's own kernels, at 15M parameters: {found} (no)." in TOLD
+
+
 def test_what_is_told_of_a_whole_model_was_measured() -> None:
     same = [each for each in verdicts_of("layers") if each.part.startswith("the same work in every layer")]
     ends = [end for verdict in same for effect in verdict.effects for end in (effect.low, effect.high)]
@@ -327,7 +341,8 @@ def test_what_is_told_of_masks_of_a_whole_model_follows_from_its_shape() -> None
 
 
 def test_screen_and_page_answer_every_question_in_the_same_words() -> None:
-    page = " ".join((ROOT / "docs" / "results" / "llama-dispute.md").read_text(encoding="utf-8").split())
+    text = (ROOT / "docs" / "results" / "llama-dispute.md").read_text(encoding="utf-8").replace("**", "")
+    page = " ".join(text.split())
     screen = " ".join(output("show", "reference").split())
     here, both = answer(verdicts_of("reference"), DISPUTE).lines, answer(over_both().verdicts, DISPUTE).lines
     assert len(here) == len(both) == 17

@@ -217,7 +217,7 @@ def test_every_process_of_a_run_is_begun_tied():
             if path.stem not in asking:
                 begun += 1
                 assert ast.unparse(node.args[0]).startswith("tied("), f"{path.name}:{node.lineno}"
-    assert begun == 15
+    assert begun == 14
 
 
 # -- signals within one process ----------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from llama_workbench import ROOT
 from llama_workbench.dashboard.strips import picture
 from llama_workbench.harness.claims.dispute import _unknown, load_folder
-from llama_workbench.harness.report.ladder import ladder_advice, ladder_markdown, ladder_of
+from llama_workbench.harness.report.ladder import advice_markdown, ladder_advice, ladder_markdown, ladder_of
 from llama_workbench.harness.spec.dispute import Dispute, LadderClaim
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
@@ -82,16 +82,15 @@ def test_advice_names_what_gains_and_what_loses() -> None:
     advice = ladder_advice(ladder)
     assert advice is not None
     left = advice.not_to_take
-    assert lost.name in left and lost.name not in advice.to_take
-    assert len(advice.take) > 3 and all(step.name in advice.to_take for step in advice.take)
+    assert lost.change.told in left and lost.change.told not in advice.to_take
+    assert len(advice.take) > 3 and all(step.change.told.lower() in advice.to_take.lower() for step in advice.take)
     assert advice.together == "All steps together, from team006_after to fast: 1.75 to 1.79 times as fast."
     assert picture._change(advice)["rows"] == advice.rows()
-    assert advice.to_take.startswith("Take ") and "(1.09 to 1.11 times" in advice.to_take
-    first = ladder_markdown(ladder).splitlines()[0]
-    assert first == f"{advice.together} {advice.to_take} {left}"
+    assert advice.to_take[0].isupper() and "(1.09 to 1.11 times" in advice.to_take
+    assert advice_markdown(ladder) == f"{advice.to_take} {left} {advice.together}\n"
     rows = advice.rows()
     assert len(rows) == 4 and {"times as fast", "prefill", "memory"} == {*rows[0]}
-    assert left.startswith(f"Leave out: {lost.name} (0.89 to 0.91 times as fast")
+    assert left.startswith(f"Do not: {lost.change.told} (0.89 to 0.91 times as fast")
     assert lost.change.told not in [row["times as fast"] for row in rows]
     assert rows[2]["prefill"] == "1.10" and rows[3]["times as fast"] == "all steps, from team006_after to fast"
     prices = {row["times as fast"]: row["memory"] for row in rows}

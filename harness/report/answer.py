@@ -66,7 +66,12 @@ class Line:
     def sentence(self) -> str:
         """The effect first, then the word: "Is one file more than 5 % faster than many? No difference beyond 1.6 %:
         no."."""
-        return f"{self.question} {self.effect}{': ' if self.effect else ''}{self.said}."
+        return f"{self.question} {self.answered}"
+
+    @property
+    def answered(self) -> str:
+        """What stands behind the question."""
+        return f"{self.effect}{': ' if self.effect else ''}{self.said}."
 
     @property
     def said(self) -> str:
@@ -127,10 +132,16 @@ def _scope(lines: Iterable[Line], dispute: Dispute) -> str:
 def answer_markdown(verdicts: Iterable[Verdict], dispute: Dispute, *, most: int | None = None) -> str:
     """The same as Markdown: the headline, then the lines that say more. most: how many of these; None for all."""
     conclusion = answer(verdicts, dispute)
-    lines = [markdown_text(line, LONGEST) for line in conclusion.further]
-    listed = "".join(f"- {line}\n" for line in lines[:most])
+    lines = [line for line in conclusion.lines if line.sentence != conclusion.headline]
+    listed = "".join(f"- {_markdown_line(line)}\n" for line in lines[:most])
     headline = " ".join((f"**{markdown_text(conclusion.headline)}**", *map(markdown_text, conclusion.beside)))
     return f"{headline}\n{chr(10) if listed else ''}{listed}"
+
+
+def _markdown_line(line: Line) -> str:
+    """A question with its answer in bold, and what stands beside it."""
+    sentences = (line.question, f"**{line.answered}**", *line.beside)
+    return " ".join(markdown_text(each, LONGEST) for each in sentences)
 
 
 def headlines(verdicts: Iterable[Verdict], dispute: Dispute) -> str:

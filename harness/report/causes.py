@@ -225,7 +225,9 @@ class Explanation:
             at_most, whole = (f"{ns / unit_ns:.2g}" for ns in (self.division.at_most, abs(more)))
             if self.division.at_most < abs(more) and at_most != whole:
                 return f"no single place: none accounts for over {at_most} of the {whole} {unit} {_way(more)} a call"
-            return "no place is proven to differ"
+            return "no place is proven" + (
+                ": the lines show where the time goes, not what differs" if self.sampled.lines else ""
+            )
         first, *others = self.causes[:MOST_NAMED]
         is_most = first.row.ns * more > 0 and first.row.ns / more >= MOSTLY
         if is_most and not any(map(self._is_large, others)):

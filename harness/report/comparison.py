@@ -120,7 +120,7 @@ class Screen:
             return ""
         processes, clock = (f"±{100 * math.expm1(each):.2g} %" for each in (self.spread.processes, self.spread.clock))
         if not self.spread.processes:
-            return f"The ratios of single processes differ by no more than the timing error in each, {clock}."
+            return f"Single processes agree within the timing error of each, {clock}."
         return (
             f"From one process to the next the ratio changes by {processes} (standard deviation); the timing "
             f"error within each is {clock}."

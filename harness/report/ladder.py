@@ -177,14 +177,14 @@ class LadderAdvice:
     @property
     def to_take(self) -> str:
         """The steps that gain, in a sentence."""
-        *texts, last = [f"{step.name} ({_times(step)}{_price(step)})" for step in self.take]
-        return f"Take {', '.join(texts)}{' and ' if texts else ''}{last}."
+        text = "; ".join(f"{step.change.told} ({_times(step)}{_price(step)})" for step in self.take)
+        return f"{text[:1].upper()}{text[1:]}."
 
     @property
     def not_to_take(self) -> str:
         """The steps to leave out, in a sentence; empty where there are none."""
-        lost = [f"{step.name} ({_times(step)} as fast{_price(step)})" for step in self.leave]
-        return f"Leave out: {' and '.join(lost)}." if lost else ""
+        lost = [f"{step.change.told} ({_times(step)} as fast{_price(step)})" for step in self.leave]
+        return f"Do not: {'; '.join(lost)}." if lost else ""
 
     def rows(self) -> list[dict[str, str]]:
         """A row of a table for each step to take, and one for all steps together: what it is, how many times as fast it
@@ -276,9 +276,12 @@ def ladder_headings(ladder: Ladder) -> list[str]:
 def ladder_markdown(ladder: Ladder) -> str:
     """The same as a table in Markdown."""
     cells = [[markdown_cell(cell) for cell in row] for row in ladder_rows(ladder)]
-    table = markdown_rows([markdown_cell(each) for each in ladder_headings(ladder)], cells)
+    return markdown_rows([markdown_cell(each) for each in ladder_headings(ladder)], cells) + "\n"
+
+
+def advice_markdown(ladder: Ladder) -> str:
+    """What to change, as Markdown; that nothing gains, where no step does."""
     if (advice := ladder_advice(ladder)) is None:
-        return f"{table}\n"
-    said = (advice.together, advice.to_take, advice.not_to_take)
-    text = " ".join(markdown_text(each, LONGEST) for each in said if each)
-    return f"{text}\n\n{table}\n"
+        return "No step is shown to gain more than 1 %.\n"
+    said = (advice.to_take, advice.not_to_take, advice.together)
+    return " ".join(markdown_text(each, LONGEST) for each in said if each) + "\n"

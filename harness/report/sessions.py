@@ -166,10 +166,12 @@ class BothSessions:
     def agreement_lines(self) -> list[str]:
         """How far they agree: one line, and one for each difference."""
         pair = agreement_of(self.first.verdicts, self.second.verdicts)
-        changed, disjoint = (len(each) or "none" for each in (pair.changed, pair.disjoint))
+        changed, disjoint = len(pair.changed), len(pair.disjoint)
+        verdicts = f"{changed} of the {pair.verdicts}" if changed else f"all {pair.verdicts}"
+        intervals = f"{disjoint} of the {pair.intervals}" if disjoint else f"all {pair.intervals}"
         lines = [
-            f"{self.second.name}: {changed} of {pair.verdicts} verdicts that both runs decided differ; "
-            f"{disjoint} of {pair.intervals} shared intervals do not overlap."
+            f"{self.second.name}: {verdicts} verdicts that both runs decided {'differ' if changed else 'agree'}; "
+            f"{intervals} shared intervals {'do not ' if disjoint else ''}overlap."
         ]
         if self.differences:
             lines.append(f"{NOT_COMPARABLE}: {'; '.join(self.differences)}")

@@ -36,9 +36,9 @@ A run of several machines (workbench combine) is judged over all of them. A run 
 
 --write fills each pair of lines <!-- NAME:begin --> and <!-- NAME:end --> in the file:
 "answer" (the headline, and a line for each main claim), "answer-short" (the headline and the first lines), "headlines"
-(a row for each), "rules" (what each team's own rule picks), "ladder" (optimisation steps), "verdicts" (every verdict),
-"session" (how far --session agrees), "gallery" (a section for each claim). With --session a verdict is shown only if
-both runs give it, an interval covers both runs, and a column has the verdicts of each run.
+(a row for each), "rules" (what each team's own rule picks), "advice" (what to change), "ladder" (optimisation steps),
+"verdicts" (every verdict), "session" (how far --session agrees), "gallery" (a section for each claim). With --session
+a verdict is shown only if both runs give it, an interval covers both runs, and a column has the verdicts of each run.
 
 \b
 Exit codes:
@@ -162,20 +162,22 @@ def _update(
     """Write or check the files. Exit code 1 where one is out of date."""
     from llama_workbench.harness.report.answer import IN_SHORT, answer_markdown, headlines
     from llama_workbench.harness.report.decision import picks_markdown, picks_of
-    from llama_workbench.harness.report.ladder import ladder_markdown, ladder_of
+    from llama_workbench.harness.report.ladder import advice_markdown, ladder_markdown, ladder_of
     from llama_workbench.harness.report.markdown import markdown_table, sessions_markdown, update_file
 
     manifest, stale = judged.manifest, False
     dispute = manifest.dispute
     shown = sessions or _session(run, judged.verdicts, dispute, manifest.alpha)
     ladder = ladder_of(shown.verdicts, dispute, manifest)
+    not_measured = "This run has not measured it.\n"
     name = sessions.second.name if sessions else None
     for file in targets:
         blocks = {
             "answer": answer_markdown(shown.verdicts, dispute),
             "answer-short": answer_markdown(shown.verdicts, dispute, most=IN_SHORT),
             "headlines": headlines(shown.verdicts, dispute),
-            "ladder": ladder_markdown(ladder) if ladder else "This run has not measured it.",
+            "advice": advice_markdown(ladder) if ladder else not_measured,
+            "ladder": ladder_markdown(ladder) if ladder else not_measured,
             "rules": picks_markdown(picks_of(shown.decisions)),
             **_gallery(file, judged, shown.verdicts, run, claims_dir),
             **({"session": sessions_markdown(sessions, whole=False)} if sessions else {}),
