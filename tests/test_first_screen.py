@@ -269,9 +269,10 @@ def test_what_is_told_of_the_gpu_was_measured() -> None:
 
 
 def test_what_is_told_of_candles_kernels_was_measured_in_both_sessions() -> None:
-    sessions = ("candle-kernels", "candle-kernels-second")
-    both = BothSessions(*(SessionAnswers(name, verdicts_of(name), {}) for name in sessions)).verdicts
-    of_part = {(each.claim, each.part): each for each in both}
+    first, second = (
+        SessionAnswers(name, verdicts_of(name), {}) for name in ("candle-kernels", "candle-kernels-second")
+    )
+    of_part = {(each.claim, each.part): each for each in BothSessions(first, second).verdicts}
     rewrite = of_part["kernels-2x-3x", "one thread"]
     small = [each for each in rewrite.effects if "-15m-" in each.workload]
     assert len(small) == 4 and {each.verdict for each in small} == {"refuted"}
