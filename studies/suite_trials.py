@@ -167,14 +167,16 @@ def table(known: Sequence[dict[str, Any]]) -> str:
         same, slower = [each for each in mine if not each["passes"]], [each for each in mine if each["passes"]]
         wrong = sum(len(each["alarms"]) + len(each["faster"]) for each in same)
         widths = [width for each in same for width in each["half_widths"]]
-        lines += [
-            f"| {suite.name} {suite.version} | {each['tests']} | {len(same)}"
+        if not same:
+            continue
+        found = "yes" if any(suite.slowed in each["alarms"] for each in slower) else "no"
+        lines.append(
+            f"| {suite.name} {suite.version} | {same[0]['tests']} | {len(same)}"
             f" | {wrong} of {sum(one['tests'] for one in same)}"
             f" | ±{100 * statistics.median(widths):.1f} % | {statistics.median(one['seconds'] for one in mine):.0f} s"
             f" | {100 * statistics.median(one['others'] for one in mine):.0f} %"
-            f" | {slowed_text(each)} | {'yes' if suite.slowed in each['alarms'] else 'no'} |"
-            for each in slower
-        ]
+            f" | {', '.join(map(slowed_text, slower)) or 'not measured'} | {found if slower else ''} |"
+        )
     return "\n".join(lines) + "\n"
 
 
