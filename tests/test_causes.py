@@ -537,7 +537,7 @@ def test_the_screen_has_all_of_it(measured: RunFolder) -> None:
     manifest = measured.manifest()
     [screen] = screens(measured, measured.read(VERDICTS), evidence_of(measured, manifest))
     if screen.way != Word.INCONCLUSIVE:  # beside other tests there may be too few lives
-        assert re.match(r"new takes [\d.]+ times as long as old: ", screen.headline)
+        assert re.match(r"new takes [\d.]+ \[[\d.]+, [\d.]+\] times as long as old: ", screen.headline)
         assert screen.advice == "Keep old." and re.match(r"new takes [\d.]+ times the time", screen.price)
         assert screen.told["What to do"] == f"Keep old. {screen.price}"
         sure = r'99 % that new takes [\d.]+ to [\d.]+ times as long as old, on the input "\w+"\. '

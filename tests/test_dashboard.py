@@ -581,7 +581,8 @@ def test_the_newest_run_opens_with_its_answer(page: Any, home: Path) -> None:
     judged = RunFolder(home / "runs" / "ad-hoc").read(VERDICTS)
     assert answer(judged, load_dispute()).headline.startswith("Is team006_after faster than team006_before? ")
     assert re.match(
-        r"team006_after is [\d.]+ (% faster than|times as fast as) team006_before: ", shown_text(app.header[0].value)
+        r"team006_after is [\d.]+ (% )?\[[\d.]+, [\d.]+\] (faster than|times as fast as) team006_before: ",
+        shown_text(app.header[0].value),
     )
 
 
@@ -634,6 +635,22 @@ def test_a_row_has_true_places_on_one_axis_and_the_teams_stand_below(page: Any, 
     assert ("Refuted", "refactor 2x 3x") in [
         (said["look"]["word"], said["text"]) for said in columns["TEAM-005"]["said"]
     ]
+
+
+def test_what_is_true_and_more_has_a_mark_of_its_own_and_its_numbers_beyond_the_axis() -> None:
+    run = data.read_run(ROOT / "results" / "baselines" / "reference")
+    rows = {row["title"]: row for row in picture.matrix(run, range(len(run.claims)))["rows"]}
+    more = rows["The library's RoPE is three to five times as fast"]
+    wrong = rows["Caching causal masks gains 6 to 11 %"]
+    [cell] = more["rest"]
+    marks = [(shown["icon"], shown["colour"]) for shown in (more["look"], cell, wrong["look"], wrong["rest"][0])]
+    assert marks == [("add_circle", "green")] * 2 + [("cancel", "red")] * 2
+    assert {each["colour"] for each in more["picture"]["rows"]} == {"green"} and "understated" in cell["told"]
+    assert (cell["places"], wrong["rest"][0]["places"]) == ("8 workloads", "1 workload")
+    below, above = more["picture"]["beyond"]
+    assert below == "" and re.fullmatch(r"7\.\d\d to \d\d×", above) and wrong["picture"]["beyond"] == ["", ""]
+    counted = next(each for row in rows.values() for each in row["rest"] if not each["workload"])
+    assert counted["places"] == counted["text"], "a value without a workload is the number"
 
 
 def test_one_claim_has_one_word_on_its_card_in_its_row_and_with_its_teams() -> None:
@@ -793,7 +810,7 @@ def test_a_saved_run_opens_by_its_name_alone_and_by_its_folder(page: Any, home: 
 def test_the_list_of_runs_says_what_was_compared_and_what_came_out(page: Any, home: Path) -> None:
     options = page(home).selectbox(key="run").options
     assert options[0].startswith("team006_before → team006_after: ") and options[0].endswith(" · ad-hoc")
-    assert options[1].startswith("6 claims: 1 supported, 3 refuted · ") and options[1].endswith(" · all")
+    assert options[1].startswith("6 claims, 7 verdicts: 1 supported, 3 refuted · ") and options[1].endswith(" · all")
     app = open_in_app("runs", pytest.MonkeyPatch(), home)
     assert not app.exception
     table = app.dataframe[0].value

@@ -53,6 +53,7 @@ def test_every_page_says_the_same_of_how_far_a_run_is_trusted(
     for page in ("answer", PAGE, "two_runs", "trust"):
         app = open_in_app(page, monkeypatch, home, run=run)
         assert trust_words(app) == [trust.word], page
+        assert trust.short in [read(each.value) for each in app.caption] or trust.is_whole, page
     assert app.header[0].value == trust.word and trust.finding in seen(app)
     listed = open_in_app("runs", monkeypatch, home).dataframe[0].value.set_index("run")
     assert trust.finding.endswith(str(listed.loc[f"./?run=baselines/{run}", "identical code"]))

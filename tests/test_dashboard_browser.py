@@ -350,6 +350,7 @@ def test_names_that_are_markup_stay_text(visit: Visit) -> None:
         "What to do:",
         "Significant:",
         "Relevant:",
+        "Correct:",
         "Time of a call",
         "Peak memory of a call",
         "Memory kept after a call",

@@ -4,6 +4,7 @@ flamegraph."""
 from __future__ import annotations
 
 import json
+import math
 import random
 import re
 from dataclasses import dataclass
@@ -204,10 +205,12 @@ def test_an_older_run_has_its_sampled_lines_as_a_diff() -> None:
 @pytest.mark.parametrize(
     ("low", "high", "significant", "relevant"),
     [
-        (1.002, 1.03, "Yes: the 99 % interval leaves out 1.", "Not known: 0.2 to 3 %; up to 1 % counts as the same."),
-        (0.996, 1.009, "No: the 99 % interval has 1 in it.", "No: at most 0.9 %; up to 1 % counts as the same."),
-        (1.4, 1.6, "Yes: the 99 % interval leaves out 1.", "Yes: the slower side takes at least 40 % longer."),
-        (0.2, 0.25, "Yes: the 99 % interval leaves out 1.", "Yes: the slower side takes at least 4 times as long."),
+        (1.002, 1.03, "Yes: even the lower end is 0.2 % faster.",
+         "Not known: 0.2 to 3 %; up to 1 % counts as the same."),
+        (0.996, 1.009, "No: with 99 % confidence it is between 0.4 % slower and 0.9 % faster.",
+         "No: at most 0.9 %; up to 1 % counts as the same."),
+        (1.4, 1.6, "Yes: even the lower end is 1.40 times as fast.", "Yes: only up to 1 % counts as the same."),
+        (0.2, 0.25, "Yes: even the lower end is 4.00 times as long.", "Yes: only up to 1 % counts as the same."),
         (None, None, "Not known.", "Not known."),
     ],
 )  # fmt: skip
@@ -224,7 +227,7 @@ def test_significance_and_relevance_are_two_things(
     [
         (1.02, 1.03, "No: at most 3 %; up to 5 % counts as the same (THEIR PLAN, Limits)."),
         (1.02, 1.08, "Not known: 2 to 8 %; up to 5 % counts as the same (THEIR PLAN, Limits)."),
-        (1.06, 1.08, "Yes: the slower side takes at least 6 % longer."),
+        (1.06, 1.08, "Yes: only up to 5 % counts as the same (THEIR PLAN, Limits)."),
     ],
 )
 def test_relevance_is_by_the_margin_that_a_claim_states_with_its_source(low: float, high: float, relevant: str) -> None:
@@ -243,6 +246,29 @@ def test_what_was_judged_the_same_within_the_second_margin_is_the_same_on_its_sc
     assert near.way is nearly.way is Word.SAME
     assert "the same time as before, within 1 %" in near.headline and "within 2 %" in nearly.headline
     assert nearly.relevance == "Not known: 0 to 1.5 %; up to 1 % counts as the same."
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        ((2.93, 3.38), "proposal is 3.15 [2.93, 3.38] times as fast as before: "),
+        ((0.4, 0.5), "proposal takes 2.24 [2.00, 2.50] times as long as before: "),
+        ((1.012, 1.031), "proposal is 2.1 % [1.2, 3.1] faster than before: "),
+        ((2.93, None), "proposal is 3.15 times as fast as before: "),
+    ],
+)
+def test_the_headline_has_the_interval(ends: tuple[float, float | None], said: str) -> None:
+    low, high = ends
+    value = math.sqrt(low * high) if high else 3.15
+    effect = an_effect(value=value, low=low, high=high, verdict="faster")
+    assert Screen(verdicts.a_verdict(effect, alpha=0.01), effect, (2e6, 1e6), (), None).headline.startswith(said)
+
+
+def test_the_line_that_takes_most_stands_out_and_code_is_indented(tmp_path: Path) -> None:
+    listing = diff_html(explained(tmp_path, CASES["a guard that returns early"]))
+    [most] = re.findall(r'<tr class="[^"]*\bmost\b.*', listing)
+    assert f"<td>    {escape(f'return {SLOW_LINE}')}</td>" in most
+    assert "<td>        return word</td>" in listing, "of a deeper block"
 
 
 def test_page_and_exported_page_show_the_code_alike() -> None:
@@ -267,7 +293,7 @@ def test_the_page_has_the_number_the_picture_why_and_the_edited_line(
     assert told[0].startswith("Speed-up per workload")
     assert told[1].startswith("Where the difference is. strip_marks (before.py:3")
     assert told[2].startswith("Times of a call by process: old.total ")
-    assert all(f"**{name}:**" in text for name in ("What to do", "Significant", "Relevant"))
+    assert all(f"**{name}:**" in text for name in ("What to do", "Significant", "Relevant", "Correct"))
     diffs = [each.proto.body for each in app.get("html") if 'class="lines"' in each.proto.body]
     assert len(diffs) == 1 and re.search(r'class="new cause">.*?if word\.isascii\(\):', diffs[0])
     [canvas] = [each for each in map(given, app.get("bidi_component")) if "pictures" in each]

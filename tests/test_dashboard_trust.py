@@ -104,7 +104,9 @@ def test_the_self_check_says_in_how_many_controls_the_same_code_showed_no_differ
     assert in_part.finding.endswith("1 more had too few rounds") and in_part.means.startswith(
         "On 1 workload a verdict "
     )
+    assert in_part.short == "identical code differed on 1 workload"
     together = trust_of(Noise((passed, passed), "", typical=0.0024))
+    assert together.short == "identical code differed by 0.24 %"
     assert together.word == "Trusted in part", "no check fired alone, and a verdict is held against what they show"
     assert "2 checks together show a difference, typically 0.24 %" in together.finding and "0.24 %" in together.means
     assert (

@@ -126,6 +126,17 @@ def test_a_step_without_an_interval_leaves_the_product_open() -> None:
     assert advice is not None and "inf" not in f"{advice.together} {advice.to_take} {advice.rows()}"
 
 
+def test_the_table_calls_workloads_as_the_matrix_does_where_they_have_words() -> None:
+    words = {"prefill-15m-t128": "prefill, 128 tokens, 15M", "decode-15m-c64": "decode, after 64 tokens, 15M"}
+    effects = {name: an_effect(workload=name, named=words[name]) for name in words}
+    ladder = ladder_of(verdicts(), DISPUTE, MANIFEST)
+    assert ladder is not None
+    advice = ladder_advice(ladder)
+    assert advice is not None
+    row, *_ = replace(advice, whole=replace(ladder.whole, effects=effects)).rows()
+    assert [*row] == ["times as fast", "prefill, 15M", "decode, 15M", "memory"]
+
+
 def test_the_steps_that_were_measured_multiply_to_the_whole_within_their_intervals() -> None:
     """In the first session on all workloads, in the second wherever each step has an interval."""
     for name in ("reference", "reference-second"):

@@ -71,8 +71,9 @@ def diff_html(explained: Explanation) -> Markup:
     sides = explained.sampled.baseline, explained.sampled.variant
     counted = any(line.often for diff in diffs for line in diff.lines)
     kept = "" if has_all_code(explained) else " This run kept the lines with samples alone: others are not shown."
-    note = f"Marked: where the two differ. − is only in the old code, + only in the new.{kept}"
-    return Markup(template("screen.html").module.diff(parts, unit, sides, counted, note))  # type: ignore[attr-defined]
+    note = f"Marked: where the two differ. Bold: what takes most. − is only in the old code, + only in the new.{kept}"
+    most = max(ns for diff in diffs for line in diff.lines for ns in line.ns if ns is not None)
+    return Markup(template("screen.html").module.diff(parts, unit, sides, counted, note, most))  # type: ignore[attr-defined]
 
 
 def _breakable(text: str) -> Markup:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
@@ -39,17 +41,21 @@ def show(screen: Screen, number: int = 0) -> DeltaGenerator:
 
 
 def show_advice(screen: Screen, *, decided: bool = False) -> None:
-    """What to do, and apart from each other whether there is a difference and whether it matters. `decided`: whether
-    what was asked needs no more of this comparison."""
-    sentences = dict(screen.told)
-    first = {} if decided and not screen.is_known else {"What to do": sentences["What to do"]}
-    for name, text in {**first, "Significant": screen.significance, "Relevant": screen.relevance}.items():
-        st.markdown(f"**{name}:** {words.markdown(text)}")
+    """What to do, apart from each other whether there is a difference and whether it matters, and that the answers are
+    right. `decided`: whether what was asked needs no more of this comparison."""
+    first = {} if decided and not screen.is_known else {"What to do": screen.advice}
+    judged = {"Significant": screen.significance, "Relevant": screen.relevance, "Correct": screen.same}
+    _tell(first | judged)
     with st.expander("How sure, and how it ran"):
-        for name in ("How sure", "As it ran", "What is measured"):
-            if text := sentences.get(name, ""):
-                st.markdown(f"**{name}:** {words.markdown(text)}")
+        sentences = screen.told | {"How sure": screen.certainty}
+        _tell({name: sentences.get(name, "") for name in ("How sure", "As it ran", "What is measured")})
         blocks.say(screen.between)
+
+
+def _tell(sentences: Mapping[str, str]) -> None:
+    for name, text in sentences.items():
+        if text:
+            st.markdown(f"**{name}:** {words.markdown(text)}")
 
 
 def show_costs(screen: Screen) -> None:

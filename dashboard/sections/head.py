@@ -72,7 +72,7 @@ def show_going_on() -> None:
 
 def _choose_run(title: str, listed: Sequence[entries.Entry]) -> tuple[DeltaGenerator, entries.Entry | None]:
     """The place below the title, and the run of `?run=`, else `entries.first_shown`; None where there is none."""
-    left, box = st.columns([6, 7], gap="large", vertical_alignment="center")
+    left, box = st.columns([3, 4], gap="medium", vertical_alignment="center")
     left = left.container(horizontal=True, vertical_alignment="bottom")
     left.title(title, anchor=False, width="content")
     blocks.name_tab(title)
@@ -131,6 +131,8 @@ def _show_run(name: str, run: data.Run, place: DeltaGenerator) -> None:
             trust = trust_of(run.noise)
             icon = "verified" if trust.is_whole else "error"
             blocks.link("runs", trust.word, icon, {"run": name, "show": "trust"})
+            if reason := trust.short or trust.means:
+                st.caption(words.markdown(reason), width="content")
         st.caption(words.markdown(" · ".join(filter(None, (machine, sides)))), width="content")
     if run.unfinished:
         st.warning(words.markdown(run.unfinished), icon=":material/hourglass:")

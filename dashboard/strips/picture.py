@@ -179,8 +179,8 @@ def _numbers(grid: Grid, claim: data.Claim) -> Json:
     rest = [effect for effect in effects if effect.workload not in here]
     shown = replace(claim, effects=effects, region=None) if claim.is_factorial else claim
     return {
-        "cells": [_cell(some) for some in here.values()],
-        "rest": [_cell([effect for effect in rest if effect.verdict == word]) for word in _words_of(rest)],
+        "cells": [_cell(claim, some) for some in here.values()],
+        "rest": [_cell(claim, [effect for effect in rest if effect.verdict == word]) for word in _words_of(rest)],
         "picture": _strip(grid, shown),
     }
 
@@ -189,24 +189,35 @@ def _words_of(effects: Iterable[Effect]) -> list[Word]:
     return list(dict.fromkeys(effect.verdict for effect in effects))
 
 
-def _cell(effects: Sequence[Effect]) -> Json | None:
-    """A mark and the number, of several the span; None where nothing was asked."""
+def _cell(claim: data.Claim, effects: Sequence[Effect]) -> Json | None:
+    """A mark and the number, of several the span; None where nothing was asked. places: how many workloads they are
+    on, in words; of a value without one the number."""
     if not effects:
         return None
-    kinds = _words_of(effects)
-    shown = kinds[0].look if len(kinds) == 1 else Word.DEPENDS.look
-    known = sorted(effect.value for effect in effects if effect.value is not None)
-    ends = list(dict.fromkeys(map(_number, known[:1] + known[-1:])))
-    unit = "" if not ends else "×" if not effects[0].unit else f" {words.clip(effects[0].unit, 12)}"
-    lines = (f"{one.sides} on {one.where}: {words.effect(one)}, {one.verdict.look.word.lower()}" for one in effects)
+    looks = [stands.look_of_row(claim, one.verdict) for one in effects]
+    lines = (
+        f"{effect.sides} on {effect.where}: {words.effect(effect)}, {look.word.lower()}"
+        for effect, look in zip(effects, looks, strict=True)
+    )
+    shown = looks[0] if len(_words_of(effects)) == 1 else Word.DEPENDS.look
+    text, places = _span(effects), len({effect.workload for effect in effects if effect.workload})
     return {
         "icon": shown.icon,
         "colour": shown.colour,
-        "text": f"{' to '.join(ends)}{unit}" if ends else "–",
+        "text": text,
+        "places": f"{places} workload{'s' * (places != 1)}" if places else text,
         "count": len(effects),
         "told": words.clip("; ".join(lines), 12 * LONGEST),
         "workload": effects[0].workload,
     }
+
+
+def _span(effects: Sequence[Effect]) -> str:
+    """The least and the largest number, "7.40 to 20×"; a dash where there is none."""
+    known = sorted(effect.value for effect in effects if effect.value is not None)
+    ends = " to ".join(dict.fromkeys(map(_number, known[:1] + known[-1:])))
+    unit = f" {words.clip(effects[0].unit, 12)}" if effects[0].unit else "×"
+    return f"{ends}{unit}" if ends else "–"
 
 
 def _number(value: float) -> str:
@@ -215,21 +226,25 @@ def _number(value: float) -> str:
 
 
 def _strip(grid: Grid, claim: data.Claim) -> Json | None:
-    """The intervals of a part on the axis, with the claimed range; None of what is no ratio, or was not measured."""
+    """The intervals of a part on the axis, with the claimed range and the numbers beyond either end; None of what is no
+    ratio, or was not measured."""
     if claim.unit or not any(effect.value for effect in claim.effects):
         return None
+    known = [effect for effect in claim.effects if effect.value is not None]
+    beyond = ([each for each in known if each.ratio < grid.left], [each for each in known if each.ratio > grid.right])
     region = forest.region(claim)
     low, high = region or (None, None)
     return {
         "same": _share(grid, 1.0),
         "claimed": [_share(grid, low or grid.left), _share(grid, high or grid.right)] if region else None,
-        "rows": [_interval(grid, effect) for effect in claim.effects if effect.value is not None],
+        "rows": [_interval(grid, claim, effect) for effect in known],
+        "beyond": [_span(some) if some else "" for some in beyond],
         "alt": words.clip(forest.in_words(claim, {}), 1000),
     }
 
 
-def _interval(grid: Grid, effect: Effect) -> Json:
-    shown, side = effect.verdict.look, f"{effect.factor}, " if effect.factor else ""
+def _interval(grid: Grid, claim: data.Claim, effect: Effect) -> Json:
+    shown, side = stands.look_of_row(claim, effect.verdict), f"{effect.factor}, " if effect.factor else ""
     return {
         "at": _share(grid, effect.value or 1.0),
         "low": _share(grid, effect.lower or grid.left),

@@ -144,6 +144,12 @@ function picture(drawn) {
     group.dataset.colour = row.colour;
     svg.append(group);
   });
+  drawn.beyond.forEach((text, right) => {
+    const label = shape("text", { class: "beyond", x: right ? "100%" : 0, dx: right ? -8 : 8, y: height / 2 });
+    label.setAttribute("text-anchor", right ? "end" : "start");
+    label.textContent = text;
+    svg.append(label);
+  });
   return element("div", "picture", svg);
 }
 
@@ -166,20 +172,20 @@ function legend(claimed, sure) {
 
 function cell(app, index, each) {
   if (!each) return element("span", "cell");
-  const many = each.count > 1 ? element("span", "quiet", ` ${each.count}`) : null;
+  const many = each.count > 1 ? element("div", "quiet", `${each.count} values`) : null;
   const made = link(app, index, each.workload, icon(each.icon, each.colour), each.text, many);
   made.title = each.told;
   return element("span", "cell", made);
 }
 
-// Marks alone, of workloads without a column.
+// Marks, and on how many workloads, of those without a column.
 function others(app, index, some) {
   const marks = some.map((each) => {
-    const made = link(app, index, each.workload, icon(each.icon, each.colour), `${each.count}`);
+    const made = link(app, index, each.workload, icon(each.icon, each.colour), each.places);
     made.title = each.told;
     return made;
   });
-  return element("span", "cell", ...marks);
+  return element("span", "cell others", ...marks);
 }
 
 const numbers = (app, row) => [
@@ -200,7 +206,7 @@ function head(data) {
 }
 
 function claims(app, data) {
-  app.root.style.setProperty("--columns", data.columns.length + 1);
+  app.root.style.setProperty("--columns", "minmax(0, 7fr) ".repeat(data.columns.length));
   const rows = data.rows.map((row) => claim(app, row));
   const shown = data.whole || rows.length <= FEW ? rows.length : data.main;
   const more = element("details", "more", element("summary", "", `${rows.length - shown} further claims`), ...rows.slice(shown));

@@ -237,8 +237,8 @@ def asked_for(wanted: str, names: Collection[str]) -> str | None:
 
 
 def compared(run: RunSummary, most: int = len(Word)) -> str:
-    """What a run compared and what came out: "old.f → new.f: faster", "54 claims: 40 supported, 62 refuted". `most`:
-    words of verdicts."""
+    """What a run compared and what came out: "old.f → new.f: faster", "54 claims, 180 verdicts: 40 supported, 62
+    refuted". `most`: words of verdicts."""
     if not run.claims:
         return f"{words.some(run.sides, most=FEW)}: no verdicts" if run.sides else "no verdicts"
     pairs = [(part, word) for claim, part, word in run.claims if claim == AD_HOC]
@@ -250,7 +250,7 @@ def compared(run: RunSummary, most: int = len(Word)) -> str:
     names = list(dict.fromkeys(claim for claim, _, _ in run.claims))
     counts = Counter(word for _, _, word in run.claims)
     tally = ", ".join([f"{counts[word]} {word.look.row or word}" for word in Word if counts[word]][:most])
-    return f"{names[0] if len(names) == 1 else f'{len(names)} claims'}: {tally}"
+    return f"{names[0] if len(names) == 1 else f'{len(names)} claims, {len(run.claims)} verdicts'}: {tally}"
 
 
 def label(entry: Entry) -> str:

@@ -6,7 +6,7 @@ The words are those of `harness.report.outcome`.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from llama_workbench.harness.report import answer as answers
@@ -21,7 +21,13 @@ from llama_workbench.harness.store.verdict_schema import Verdict
 from .. import words
 from . import data
 
-LEANS: Mapping[str, str] = {Word.SUPPORTED: "green", Word.REFUTED: "red"}
+UNDERSTATED = replace(Word.REFUTED.look, word="Understated", icon="add_circle", colour="green")
+"""Of what is true, and more than that: a plus in a circle."""
+
+
+def look_of_row(verdict: Verdict, word: Word) -> words.Appearance:
+    """How those rows of a verdict are shown that came out as `word`."""
+    return UNDERSTATED if word == Word.REFUTED and outcomes.is_understated(verdict) else word.look
 
 
 def look_of(verdict: Verdict) -> words.Appearance:
@@ -30,15 +36,11 @@ def look_of(verdict: Verdict) -> words.Appearance:
     if verdict.is_open:
         counts = outcomes.tally(verdict)
         sides = outcomes.by_side(verdict.effects) if outcomes.leaning(counts) == Word.SUPPORTED else {}
-        return _open_look(answers.words_of_sides(sides) if sides else word, counts)
-    shown = verdict.verdict.look
+        colour = look_of_row(verdict, Word(outcomes.leaning(counts))).colour
+        word = answers.words_of_sides(sides) if sides else word
+        return replace(Word.INCONCLUSIVE.look, word=words.capital(word), colour=colour)
+    shown = look_of_row(verdict, verdict.verdict)
     return shown if word == verdict.verdict else replace(shown, word=words.capital(word))
-
-
-def _open_look(word: str, counts: Mapping[str, int]) -> words.Appearance:
-    shown = Word.INCONCLUSIVE.look
-    colour = LEANS.get(outcomes.leaning(counts), shown.colour)
-    return replace(shown, word=f"{word[0].upper()}{word[1:]}", colour=colour)
 
 
 def answer_of(run: data.Run) -> answers.Answer:

@@ -100,18 +100,23 @@ class Screen:
         again = f"That holds for another run of this command on this machine too ({timed})."
         return f"{100 * (1 - self.alpha):.4g} % that {difference}, on {self.place}. {again}"
 
-    def _by(self, *ratios: float) -> str:
+    def _by(self, *ratios: float, ends: Iterable[float] = ()) -> str:
         """By how much the variant is faster or slower, up to where the other name follows: "is 4.7 times as fast as",
         "takes 2.1 times as long as", "is 1.2 to 3.1 % slower than"; of ends on both sides of 1 "is between 2 % slower
-        and 3 % faster than"."""
+        and 3 % faster than". ends: of an interval, in brackets: "is 4.7 [4.5, 4.9] times as fast as"."""
         fast = ratios[0] > 1
-        by = sorted(ratio if fast else 1 / ratio for ratio in ratios)
+        by, interval = (sorted(each if fast else 1 / each for each in some) for some in (ratios, ends))
         if by[0] < 1:
             return f"is {gain_text(min(ratios), max(ratios))} than"
-        if max(self.effect.ratio, 1 / self.effect.ratio) >= PLAIN_RATIO:
-            times = f"{' to '.join(map(three_digits, by))} times as"
-            return f"is {times} fast as" if fast else f"takes {times} long as"
-        return f"is {' to '.join(f'{100 * (each - 1):.2g}' for each in by)} % {'faster' if fast else 'slower'} than"
+        in_times = max(self.effect.ratio, 1 / self.effect.ratio) >= PLAIN_RATIO
+
+        def told(some: Iterable[float], between: str) -> str:
+            return between.join(three_digits(each) if in_times else f"{100 * (each - 1):.2g}" for each in some)
+
+        size, brackets = told(by, " to "), f" [{told(interval, ', ')}]" if interval else ""
+        if in_times:
+            return f"is {size}{brackets} times as fast as" if fast else f"takes {size}{brackets} times as long as"
+        return f"is {size} %{brackets} {'faster' if fast else 'slower'} than"
 
     @property
     def between(self) -> str:
@@ -165,8 +170,11 @@ class Screen:
         """Whether there is any difference, however small."""
         if self.is_doubtful or self._ends is None:
             return "Not known."
-        sure, apart = f"{100 * (1 - self.alpha):.4g} %", self._ends[0] > 1 or self._ends[1] < 1
-        return f"Yes: the {sure} interval leaves out 1." if apart else f"No: the {sure} interval has 1 in it."
+        low, high = self._ends
+        if low <= 1 <= high:
+            return f"No: with {100 * (1 - self.alpha):.4g} % confidence it is {gain_text(low, high)}."
+        least = " ".join(self._by(low if low > 1 else high).split()[1:-1])  # "is 2.93 times as fast as"
+        return f"Yes: even the lower end is {least}."
 
     @property
     def relevance(self) -> str:
@@ -184,8 +192,7 @@ class Screen:
             return f"No: at most {high} %; {margin}."
         if least <= math.log1p(matters / 100):
             return f"Not known: {low} to {high} %; {margin}."
-        more = f"{math.exp(least):.3g} times as long" if least >= math.log(2) else f"{low} % longer"
-        return f"Yes: the slower side takes at least {more}."
+        return f"Yes: only {margin}."
 
     @property
     def _ends(self) -> tuple[float, float] | None:
@@ -195,7 +202,7 @@ class Screen:
 
     @property
     def headline(self) -> str:
-        """Who is faster and by how much, in one sentence with the times of a call."""
+        """Who is faster and by how much, with the interval, in one sentence with the times of a call."""
         variant, baseline = self.effect.variant, self.effect.baseline
         before, after = call_times(self.call_ns)
         at = f" at {self.statistic}" if self.statistic else ""
@@ -207,7 +214,7 @@ class Screen:
             return f"{variant} may be faster or slower than {baseline}{times}"
         if not self.is_settled:
             return f"{variant} against {baseline}: {self.way.look.word.lower()}{times}"
-        return f"{variant} {self._by(self.effect.ratio)} {baseline}{times}"
+        return f"{variant} {self._by(self.effect.ratio, ends=self._ends or ())} {baseline}{times}"
 
     @property
     def instructions(self) -> Measure | None:

@@ -197,7 +197,10 @@ class LadderAdvice:
             for workload in self.whole.effects
             if any(_times_on(step.effects.get(workload)) != OPEN for _, step in (*steps, ("", self.whole)))
         ]
-        places = dict(zip(workloads, told_apart(workloads), strict=True))
+        named = [self.whole.effects[each].named.split(", ") for each in workloads]
+        short = [", ".join(dict.fromkeys((each[0], each[-1]))) for each in named]
+        heads = short if all(short) and len({*short}) == len(short) else told_apart(workloads)
+        places = dict(zip(workloads, heads, strict=True))
         return [
             {
                 "times as fast": change,

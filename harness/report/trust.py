@@ -12,11 +12,13 @@ from ..store.schema import Noise
 
 @dataclass(frozen=True)
 class Trust:
-    """`finding`: what the checks found, in the words of the terminal. `means`: what follows for the verdicts."""
+    """`finding`: what the checks found, in the words of the terminal. `means`: what follows for the verdicts. `short`:
+    why, in a few words."""
 
     word: str
     finding: str
     means: str = ""
+    short: str = ""
 
     @property
     def is_whole(self) -> bool:
@@ -42,10 +44,12 @@ def trust_of(noise: Noise) -> Trust:
     if fired:
         places = len({control.workload for control in fired})
         where = f"{places} workload{'s' * (places != 1)}"
-        return Trust(IN_PART, line, f"On {where} a verdict counts only if it survives twice that difference.")
+        means = f"On {where} a verdict counts only if it survives twice that difference."
+        return Trust(IN_PART, line, means, f"identical code differed on {where}")
     if noise.typical:
         size = percent(math.expm1(noise.typical))
-        return Trust(IN_PART, line, f"A verdict counts only if it survives twice that difference ({size}).")
+        means = f"A verdict counts only if it survives twice that difference ({size})."
+        return Trust(IN_PART, line, means, f"identical code differed by {size}")
     able = sum(math.isfinite(control.shift) for control in controls)
     if not able:
         return Trust(NOT_KNOWN, line, f"{checks_text(len(controls)).capitalize()} had too few rounds.")
