@@ -159,7 +159,7 @@ def table(known: Sequence[dict[str, Any]]) -> str:
     """In Markdown: what was said of each suite."""
     lines = [
         "| suite | benchmarks | runs of unchanged code | called slower or faster | half of the intervals within"
-        " | a run takes | other programs | 5 % added: time over before | called slower |",
+        " | a run takes | other programs | about 5 % added: time over before | called slower |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for suite in SUITES:
