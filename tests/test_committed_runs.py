@@ -142,6 +142,7 @@ def test_what_is_said_of_one_layer_and_of_all_was_measured() -> None:
             DISPUTE,
             "all steps together make one layer of TinyLlama {:.2f} times as fast, and its 22 layers {:.2f} times.",
         ),
+        (DISPUTE, "all steps together make a TinyLlama of 22 layers {1:.2f} times as fast in a prefill"),
         ("results/README.md", "makes one layer {:.2f} times as fast, and all 22 {:.2f} times."),
     ):
         text = " ".join((ROOT / name).read_text(encoding="utf-8").split())
