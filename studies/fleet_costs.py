@@ -23,10 +23,9 @@ def on_paper() -> str:
     measured = [
         claim for claim in stored_claims(reference) if claim.hypothesis[0].metric != "check" and _is_asked(claim)
     ]
-    everything = Request(everything=True)
-    plan, manifest = make_plan(everything, measured), reference.read_manifest()
+    plan, manifest = make_plan(Request(everything=True), measured), reference.read_manifest()
     took = {each["workload"]["name"]: float(each["seconds"]) for each in manifest["experiments"]}
-    timed = [unit.workloads for unit in units_of(plan, everything) if unit.workloads]
+    timed = [unit.workloads for unit in units_of(plan) if unit.workloads]
     units = sorted((sum(took[name] for name in names) for names in timed), reverse=True)
     counts = (*NODES, len(units))
     cells = [str(round(_longest(units, count))) for count in counts]

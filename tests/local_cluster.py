@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import signal
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,11 +15,9 @@ from typing import Any
 import psutil
 
 from llama_workbench import ROOT
+from llama_workbench.harness.slices.fleet.node import HOME_PREFIX
 
 STORE_BYTES = 80_000_000
-HOME = Path(tempfile.gettempdir()) / f"nodes-of-{os.getpid()}"
-"""Where nodes have their folders: another session may have a cluster on this machine too."""
-
 WAIT_SECONDS = 180.0
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
 
@@ -40,7 +37,6 @@ class LocalCluster:
 
     def __init__(self) -> None:
         os.environ.update(QUIET)
-        HOME.mkdir(exist_ok=True)
         from ray.cluster_utils import Cluster
 
         head = {"num_cpus": 0, "object_store_memory": STORE_BYTES, "include_dashboard": False}
@@ -52,10 +48,7 @@ class LocalCluster:
         """A node with one processor, its environment beside that of this process."""
         with _signals_kept():
             return self._cluster.add_node(
-                num_cpus=1,
-                object_store_memory=STORE_BYTES,
-                include_dashboard=False,
-                env_vars=environment | {"TMPDIR": str(HOME)},
+                num_cpus=1, object_store_memory=STORE_BYTES, include_dashboard=False, env_vars=environment or None
             )
 
     def kill(self, node: Any) -> None:
@@ -64,7 +57,6 @@ class LocalCluster:
 
     def close(self) -> None:
         self._cluster.shutdown()
-        shutil.rmtree(HOME)
 
 
 def raylet_of(node: Any) -> int:
@@ -86,7 +78,7 @@ def measuring(machine: str = "") -> dict[int, list[int]]:
         if "pytest" in (words := process.info["cmdline"] or []) and "--benchmark" in words:
             try:
                 folder = Path(process.cwd())
-                if folder.parent.parent == HOME and (not machine or folder.name == machine):
+                if folder.parent.name.startswith(HOME_PREFIX) and (not machine or folder.name == machine):
                     found[process.pid] = [each.pid for each in process.parents()]
             except psutil.Error:
                 continue

@@ -17,7 +17,7 @@ from llama_workbench.harness.judge.parts import Part
 from llama_workbench.harness.metrics.base import Judged
 from llama_workbench.harness.report.machines import machine_lines
 from llama_workbench.harness.report.outcome import outcome
-from llama_workbench.harness.slices.fleet.kinds import key_of, labels, names
+from llama_workbench.harness.slices.fleet.kinds import key_of, labels, names, slug
 from llama_workbench.harness.slices.fleet.verdicts import (
     LEAST_KINDS,
     MachineEvidence,
@@ -215,7 +215,7 @@ def test_five_kinds_of_machines_say_something_of_others() -> None:
 
 def test_processors_of_one_name_are_told_apart_by_their_instruction_sets() -> None:
     plain_, more = dict(ENVIRONMENT), {**ENVIRONMENT, "cpu_flags": [*ENVIRONMENT["cpu_flags"], "avx_vnni", "zzz"]}
-    assert key_of(plain_) != key_of(more)
+    assert key_of(plain_) != key_of(more) and slug(plain_) != slug(more)
     assert labels([plain_, more, more]) == [
         "Simulated CPU (no avx_vnni)", "Simulated CPU (avx_vnni) #1", "Simulated CPU (avx_vnni) #2",
     ]  # fmt: skip
@@ -244,4 +244,4 @@ def test_what_makes_a_kind(change: dict[str, Any], name: str | None) -> None:
 
 
 def test_what_a_machine_does_not_say_breaks_nothing() -> None:
-    assert labels([{}, {}]) == ["unknown processor #1", "unknown processor #2"]
+    assert labels([{}, {}]) == ["unknown processor #1", "unknown processor #2"] and slug({})

@@ -3,16 +3,18 @@ are lost, fail or differ."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import socket
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -23,7 +25,7 @@ from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.machine.places import published
 from llama_workbench.harness.plan.experiments import Plan, make_plan
 from llama_workbench.harness.plan.options import Options, PlanError, Request
-from llama_workbench.harness.slices.fleet import driver, node, session
+from llama_workbench.harness.slices.fleet import driver, session
 from llama_workbench.harness.slices.fleet.driver import (
     LEAST_SECONDS,
     MOST_TRIES,
@@ -39,7 +41,7 @@ from llama_workbench.harness.slices.fleet.driver import (
 )
 from llama_workbench.harness.slices.fleet.folder import FleetFolder
 from llama_workbench.harness.slices.fleet.kinds import key_of
-from llama_workbench.harness.slices.fleet.node import about, packed, unpack, version
+from llama_workbench.harness.slices.fleet.node import NodeWorker, code, packed, unpack
 from llama_workbench.harness.store.machine_schema import Machine
 from studies.fleet_costs import on_paper
 from tests.runs import ENVIRONMENT, write_run
@@ -64,8 +66,8 @@ def named(piece: Piece) -> dict[str, Any]:
 
 @pytest.mark.parametrize("nodes", [1, 2, 5, 100])
 def test_pieces_hold_every_experiment_once(register: Plan, nodes: int) -> None:
-    units = session.units_of(register, EVERYTHING)
-    pieces = pieces_of(units, nodes, 60.0)
+    units = session.units_of(register)
+    pieces = pieces_of(units, 3 * nodes)
     names = [name for piece in pieces for name in named(piece).get("workloads", ())]
     assert sorted(names) == sorted(each.workload.name for each in register.experiments)
     assert len(units) < len(names) and len(pieces) == min(3 * nodes, len(units) - 1) + 1
@@ -79,9 +81,9 @@ def test_pieces_hold_every_experiment_once(register: Plan, nodes: int) -> None:
 def test_the_commands_of_nodes_measure_together_what_one_does(request_: Request) -> None:
     """What is named or asked for as a whole is measured once; of the quick ones no less than on one machine."""
     claims = load_claims(CLAIMS)
-    whole = make_plan(request_, claims)
-    pieces = pieces_of(session.units_of(whole, request_), 2, 60.0)
-    plans = [make_plan(replace(request_, **named(piece)), claims) for piece in pieces]
+    whole, run = make_plan(request_, claims), session.FleetRun
+    fleet = run("ray", False, whole, request_, Options())
+    plans = [make_plan(replace(request_, **named(piece)), claims) for piece in pieces_of(fleet.units(), 4)]
     measured = {each.workload.name: each for plan in plans for each in plan.experiments}
     assert measured.keys() == {each.workload.name for each in whole.experiments}
     assert sum(len(plan.experiments) for plan in plans) == len(measured)
@@ -101,7 +103,7 @@ def test_the_commands_of_nodes_measure_together_what_one_does(request_: Request)
 
 def test_what_is_measured_already_is_left_out(register: Plan) -> None:
     done = {each.workload.name for each in register.experiments[::2]} | {""}
-    left = [unit for unit in session.units_of(register, EVERYTHING) if not unit.is_in(done)]
+    left = [unit for unit in session.units_of(register) if not unit.is_in(done)]
     names = {name for unit in left for name in unit.workloads}
     assert names >= {each.workload.name for each in register.experiments} - done and all(
         unit.workloads for unit in left
@@ -159,7 +161,7 @@ def test_what_lies_in_no_file_of_today_is_not_sent(tmp_path: Path) -> None:
 def test_functions_are_not_sent() -> None:
     with pytest.raises(PlanError, match=r"--call mine\.py:texts: functions are compared on one machine"):
         request = Request(compare=("a.py:f", "b.py:f"), calls=("mine.py:texts",))
-        session.spread(request, Options(), on="ray")
+        session.spread(request, Options(), on="ray", on_each_kind=False)
 
 
 def test_a_variant_without_a_claim_is_not_divided(tmp_path: Path) -> None:
@@ -167,7 +169,7 @@ def test_a_variant_without_a_claim_is_not_divided(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("def mine(): ...\n", encoding="utf-8")
     request = Request(added=(f"{tmp_path}/mine.py:mine",))
     with pytest.raises(PlanError, match="no claim is about"):
-        session.spread(request, Options(), on="ray")
+        session.spread(request, Options(), on="ray", on_each_kind=False)
 
 
 @pytest.mark.parametrize("address", ["", "localhost", "ray:/x", "ray://", "http://x"])
@@ -190,7 +192,7 @@ def test_a_claim_about_functions_is_not_spread(tmp_path: Path) -> None:
     (tmp_path / "single-file-faster.toml").write_text(claim, encoding="utf-8")
     options = Options(claims_folder=tmp_path)
     with pytest.raises(PlanError, match=r"--on ray: a claim is about the function old, .* on one machine only"):
-        session.spread(Request(), options, on="ray")
+        session.spread(Request(), options, on="ray", on_each_kind=False)
 
 
 def test_the_plan_on_paper_is_that_of_the_reference_run() -> None:
@@ -214,64 +216,89 @@ def test_a_run_that_comes_back_is_the_same(tmp_path: Path) -> None:
     assert not (tmp_path / "empty").exists()
 
 
-def test_a_node_says_what_it_is() -> None:
-    facts = node.about(1, False, "cpu")
-    assert facts["version"] == version() and version().startswith(f"{llama_workbench.__version__} (code ")
-    assert facts["environment"]["threads"] == 1 and facts["problem"] is None
+@pytest.mark.parametrize(
+    "name", ["../run.json", "/etc/passwd", "log/../../x.log", "x.py", "profiles/../../x.folded", ".lock", "log/.log/x"]
+)
+def test_a_file_that_no_run_has_is_refused(tmp_path: Path, name: str) -> None:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("run.json", "{}")
+        archive.writestr(name, "x")
+    with pytest.raises(ValueError, match="no run has"):
+        unpack(content.getvalue(), tmp_path / "run")
+    with pytest.raises(ValueError, match="sent no run"):
+        unpack(b"x", tmp_path / "run")
+    assert not list(tmp_path.iterdir())
 
 
-def test_a_node_runs_a_command_in_a_folder(capfd: pytest.CaptureFixture[str]) -> None:
-    words = ["--compare", "nobody", "fast", "--workloads-file=here/x.toml"]
-    code, lines, files = node.measure("m1", words, {"here/x.toml": ""})
-    assert code == 4 and "nobody" in "\n".join(lines) and files == {}
+def test_a_node_runs_a_command_in_a_folder_and_says_what_it_is(tmp_path: Path) -> None:
+    worker = NodeWorker()
+    facts = json.loads(worker.about(1, False, "cpu"))
+    assert facts["version"] == llama_workbench.__version__ and facts["environment"]["threads"] == 1
+    assert "cannot say what it is: ValueError" in worker.about(cast(Any, "many"), False, "cpu")
+    worker.begin("m1", ["--compare", "nobody", "fast", "--workloads-file=here/x.toml"], {"here/x.toml": ""})
+    lines, code = list[str](), None
+    while code is None:
+        more, code, content = worker.look(5.0)
+        lines += more
+    assert code == 4 and "nobody" in "\n".join(lines)
+    unpack(content, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 # -- what becomes of it ------------------------------------------------------------------------------------------------
 
 WORKLOADS = ("prefill-15m-t128", "decode-15m-c64")
-Came = tuple[int, list[str], dict[str, bytes]]
-Say = Callable[[list[str]], Came]
-"""To a command, what `node.measure` returns; or it raises."""
+Say = Callable[[list[str]], tuple[list[str], int | None, bytes]]
 
 
 class FakeNode:
-    """A node: what it says it is, and what it says to each command."""
+    """A node and its worker: says what it is, and to each command what `say` returns or raises."""
 
     def __init__(self, name: str, say: Say, **facts: Any) -> None:
-        self.node = Node(name, f"at-{name}", 1, 0)
+        self.node = Node(name, f"at-{name}", 1, 0, False)
         self.say = say
-        self.facts = {"version": version(), "environment": dict(ENVIRONMENT), "problem": None} | facts
+        known = {
+            "version": llama_workbench.__version__,
+            "code": code(),
+            "environment": dict(ENVIRONMENT),
+            "niceness": 0,
+        }
+        self.facts = known | facts
         self.commands: list[list[str]] = []
+        self.killed = False
+
+    def ask(self, method: str, *arguments: Any) -> tuple[FakeNode, str]:
+        if method == "begin":
+            self.commands.append(arguments[1])
+        return self, method
+
+    def answer(self, asked: tuple[FakeNode, str]) -> Any:
+        return {"about": lambda: json.dumps(self.facts), "begin": lambda: None, "stop": lambda: None,
+                "look": lambda: self.say(self.commands[-1])}[asked[1]]()  # fmt: skip
+
+    def kill(self) -> None:
+        self.killed = True
 
 
 class FakeCluster(Cluster):
     def __init__(self, *nodes: FakeNode) -> None:
         self.all = list(nodes)
-        self.stopped: list[object] = []
 
     def nodes(self) -> list[Node]:
         return [each.node for each in self.all]
 
-    def begin(self, node: Node, task: Callable[..., object], *arguments: Any, gpu: bool) -> Any:
-        there = next(each for each in self.all if each.node == node)
-        if task is about:
-            return lambda: there.facts
-        there.commands.append(arguments[1])
-        return lambda: there.say(arguments[1])
+    def worker(self, node: Node, *, gpu: bool) -> Any:
+        return next(each for each in self.all if each.node == node)
 
-    def wait(self, tasks: Sequence[Any], seconds: float) -> list[Any]:
-        return list(tasks)
-
-    def answer(self, task: Any) -> Any:
-        return task()
-
-    def stop(self, task: Any) -> None:
-        self.stopped.append(task)
+    def wait(self, answers: Sequence[Any], seconds: float) -> list[Any]:
+        return list(answers)
 
 
 @pytest.fixture
 def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FleetFolder:
-    monkeypatch.setattr(driver, "NO_NODE_SECONDS", 0.0)
+    for name in ("NEW_NODES_SECONDS", "NO_NODE_SECONDS", "AFTER_LOSS_SECONDS"):
+        monkeypatch.setattr(driver, name, 0.0)
     made = FleetFolder.create(tmp_path / "fleet")
     made.write([], claims=[], status="running", spending="split")
     return made
@@ -281,12 +308,12 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FleetFolder:
 def measured(tmp_path: Path) -> Say:
     """A command that ends well."""
 
-    def say(words: list[str]) -> Came:
+    def say(words: list[str]) -> tuple[list[str], int | None, bytes]:
         names = [word.partition("=")[2].split(",") for word in words if word.startswith("--workloads=")]
         run = write_run(
             tmp_path / f"node{len(list(tmp_path.iterdir()))}", only=names[0] if names else WORKLOADS, rounds=12
         )
-        return 0, ["1 passed"], packed(run.path)
+        return ["workbench: rounds", "1 passed"], 0, packed(run.path)
 
     return say
 
@@ -314,9 +341,9 @@ def test_work_is_shared_and_kept(fleet: FleetFolder, measured: Say) -> None:
     nodes = [FakeNode("a", measured), FakeNode("b", measured)]
     status, machines, told = driven(fleet, *nodes)
     assert status == "complete" and workloads_of(machines.values()) == sorted(WORKLOADS)
-    assert {*machines} == {"m1", "m2"} and f"m1 at at-a: measures --workloads={WORKLOADS[0]}" in told
+    assert {*machines} == {"m1", "m2"} and "m1 at at-a: rounds" in told and not any("passed" in line for line in told)
     assert [words[:2] for node in nodes for words in node.commands] == [["--seed=1", "--budget=60"]] * 2
-    assert len(fleet.runs()) == 2
+    assert len(fleet.runs()) == 2 and not any(node.killed for node in nodes)
 
 
 def test_seconds_are_shared_by_weight(fleet: FleetFolder, measured: Say) -> None:
@@ -330,7 +357,8 @@ def test_seconds_are_shared_by_weight(fleet: FleetFolder, measured: Say) -> None
 @pytest.mark.parametrize(
     ("facts", "reason"),
     [
-        ({"version": "0.0.1 (code 12)"}, "has version 0.0.1 (code 12) of the workbench"),
+        ({"version": "0.0.1"}, "has version 0.0.1 of the workbench"),
+        ({"code": "x"}, "its code is another one than here"),
         ({"problem": "no GPU"}, "no GPU"),
     ],
 )
@@ -340,25 +368,32 @@ def test_a_node_that_differs_is_left_out_and_named(
     odd = FakeNode("odd", measured, **facts)
     status, machines, _ = driven(fleet, odd, FakeNode("b", measured))
     assert status == "complete" and machines["m1"].status == "left out" and reason in machines["m1"].reason
-    assert not odd.commands and machines["m1"].folder is None
+    assert odd.killed and not odd.commands and machines["m1"].folder is None
     assert workloads_of(machines.values()) == sorted(WORKLOADS)
 
 
-@pytest.mark.parametrize("with_node", [True, False])
-def test_what_a_lost_node_had_is_measured_by_another(fleet: FleetFolder, measured: Say, with_node: bool) -> None:
+def test_what_a_lost_node_had_is_measured_by_another(fleet: FleetFolder, measured: Say) -> None:
     def lost(words: list[str]) -> Any:
-        return Lost("the node was lost", with_node)
+        cluster.remove(weak)
+        raise Lost("the node was lost", with_node=True)
 
     weak = FakeNode("weak", lost)
-    status, machines, told = driven(fleet, weak, FakeNode("b", measured))
+    cluster = [weak, FakeNode("b", measured)]
+    work = FakeCluster()
+    work.all = cluster
+    order = Order(folder=fleet.path, units=[Unit(workloads=(name,)) for name in WORKLOADS], each_kind=False,
+                  kinds_done=[], seconds=60.0, words=[], files={}, about=(1, False, "cpu"), gpu=False)  # fmt: skip
+    told: list[str] = []
+    Driver(work, order, told.append, Event()).run()
+    machines = {each.name: each for each in fleet.machines()}
     assert machines["m1"].status == "interrupted" and machines["m1"].reason == "the node was lost"
-    assert "m1 at at-weak: the node was lost" in told and len(weak.commands) == 1 + (not with_node)
-    assert status == "complete" and workloads_of(machines.values()) == sorted(WORKLOADS)
+    assert "m1 at at-weak: the node was lost" in told
+    assert fleet.run.manifest().status == "complete" and workloads_of(machines.values()) == sorted(WORKLOADS)
 
 
 def test_a_piece_that_no_node_can_do_is_given_up(fleet: FleetFolder, measured: Say) -> None:
     def say(words: list[str]) -> Any:
-        return (-9, ["ERROR: no memory"], {}) if WORKLOADS[0] in words[-1] else measured(words)
+        return (["ERROR: no memory"], -9, packed(Path("nothing"))) if WORKLOADS[0] in words[-1] else measured(words)
 
     nodes = [FakeNode(str(number), say) for number in range(MOST_TRIES)]
     status, machines, told = driven(fleet, *nodes)
@@ -369,9 +404,9 @@ def test_a_piece_that_no_node_can_do_is_given_up(fleet: FleetFolder, measured: S
 
 
 def test_a_node_that_only_fails_is_left_out(fleet: FleetFolder) -> None:
-    status, machines, told = driven(fleet, FakeNode("a", lambda words: (3, ["broken"], {})))
+    status, machines, told = driven(fleet, FakeNode("a", lambda words: (["broken"], 3, packed(Path("nothing")))))
     assert status == "failed" and told[-1].startswith("no node is left that can measure (2 commands on it came to")
-    assert [each.status for each in machines.values()] == ["interrupted", "interrupted"]
+    assert [each.status for each in machines.values()] == ["interrupted", "interrupted", "left out"]
 
 
 def test_each_kind_of_machine_measures_everything_once(fleet: FleetFolder, measured: Say) -> None:
@@ -389,9 +424,11 @@ def test_each_kind_of_machine_measures_everything_once(fleet: FleetFolder, measu
 def test_what_nodes_have_when_it_is_stopped_is_kept(fleet: FleetFolder, tmp_path: Path, measured: Say) -> None:
     stopped = Event()
 
-    def say(words: list[str]) -> Came:
+    def say(words: list[str]) -> Any:
+        if stopped.is_set():
+            return [], 2, packed(write_run(tmp_path / "node", only=WORKLOADS[:1], rounds=12, status="interrupted").path)
         stopped.set()
-        return 2, [], packed(write_run(tmp_path / "node", only=WORKLOADS[:1], rounds=12, status="interrupted").path)
+        return [], None, b""
 
     status, machines, _ = driven(fleet, FakeNode("a", say), stopped=stopped)
     assert status == "interrupted" and [each.status for each in machines.values()] == ["interrupted"]

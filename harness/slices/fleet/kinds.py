@@ -25,7 +25,7 @@ _TOLD_FIRST = ("amx", "avx", "sve", "asimd", "bf16", "vnni", "fma", "sse", "neon
 UNKNOWN = "unknown processor"
 
 PIECE_FOLDER = re.compile(r"(m[0-9]+)(?:\.([0-9]+))?")
-"""The folder of a run: which machine, and of a piece of the work its number there from the second on."""
+"""The folder of a piece of the work: which node of a cluster, and its number there from the second on."""
 
 
 def facts(environment: Environment) -> dict[str, Any]:
@@ -59,6 +59,13 @@ def processor(environment: Environment) -> str:
     if device_kind(environment) != "cpu":
         return str(environment["device"].get("name") or "unknown GPU")
     return " ".join(_NOISE.sub(" ", str(environment.get("cpu_model") or "")).split()) or UNKNOWN
+
+
+def slug(environment: Environment) -> str:
+    """A folder name for this kind: its processor, cores, and the beginning of `key_of`."""
+    cores = facts(environment)["cores"]
+    words = re.sub(r"[^a-z0-9]+", "-", processor(environment).lower()).strip("-")[:60]
+    return f"{words}-{f'{cores}c-' if cores else ''}{key_of(environment)[:6]}"
 
 
 def names(environments: Sequence[Environment]) -> list[str]:

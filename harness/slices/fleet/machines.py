@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...baselines.saved import copied
+from ...baselines.saved import left_out
 from ...claims.reading import stored_claims
 from ...evidence.controls import SUBJECT, found_text
 from ...evidence.verdict import how_many
@@ -26,17 +26,28 @@ from ...store.machine_schema import FLEET, HOME, Machine, OverMachines
 from ...store.schema import Manifest, Noise
 from ...store.verdict_schema import Verdict
 from .folder import FleetFolder
-from .kinds import PIECE_FOLDER, labels, names
+from .kinds import PIECE_FOLDER, labels, names, slug
 from .verdicts import MachineEvidence, judge_machines
 
+if TYPE_CHECKING:
+    from .session import FleetRun
 
-def measured_on(on: str, request: Request, options: Options, *, earlier: RunFolder | None = None, **how: Any) -> Any:
+
+def measured_on(
+    on: str,
+    request: Request,
+    options: Options,
+    *,
+    on_each_kind: bool = False,
+    earlier: RunFolder | None = None,
+    budget: float | None = None,
+) -> FleetRun:
     """A new run over a cluster, or `earlier`, which goes on (see `session.spread` and `session.again`)."""
-    from . import session
+    from .session import again, spread
 
     if earlier is not None:
-        return session.again(earlier, request, options, on=on, budget=how["budget"])
-    return session.spread(request, options, on=on, on_each_kind=how["on_each_kind"])
+        return again(earlier, request, options, on=on, budget=budget)
+    return spread(request, options, on=on, on_each_kind=on_each_kind)
 
 
 @dataclass(frozen=True)
@@ -149,11 +160,10 @@ class _Member:
         return [name for name in names if self.counts is None or name in self.counts]
 
     @property
-    def node(self) -> tuple[int, str]:
-        """The machine that measured it: a node of a cluster has a run for each piece of the work."""
-        name = self.folder.path.name
-        piece = PIECE_FOLDER.fullmatch(name) if self.counts is not None else None
-        return self.source, piece[1] if piece else name
+    def node(self) -> tuple[int, str] | None:
+        """The node of a cluster that measured it; None for a machine with one run."""
+        piece = PIECE_FOLDER.fullmatch(self.folder.path.name) if self.counts is not None else None
+        return (self.source, piece[1]) if piece else None
 
 
 def combine(runs: Sequence[RunFolder], into: Path | None) -> FleetFolder:
@@ -171,16 +181,15 @@ def combine(runs: Sequence[RunFolder], into: Path | None) -> FleetFolder:
     for index, later in enumerate(members):
         for earlier in members[:index]:
             _check(earlier, later)
-    for source in (member.folder.path.resolve() for member in members if into):
-        there = Path(into or "").resolve()
-        if there == source or source in there.parents or there in source.parents:
-            raise RunError(there, f"this is where {source} lies", "Name a folder of its own with --into.")
+    here = (into or Path("results/runs")).resolve()
+    for source in (member.folder.path.resolve() for member in members):
+        if into is not None and (here == source or source in here.parents or here in source.parents):
+            raise RunError(into, f"this is where {source} lies", "Name a folder of its own with --into.")
     fleet = FleetFolder.create(into)
     names = _names(members)
     fleet.write([Machine(name=name, status="waiting") for name in names], **_facts(members))
     for name, member in zip(names, members, strict=True):
-        copied(member.folder, here := fleet.machine(name))
-        shutil.rmtree(here / HOME, ignore_errors=True)  # runs of other machines, which a baseline may have
+        _copy(member.folder.path, fleet.machine(name))
     machines = [
         Machine(name=name, status=member.manifest.status or "", experiments=member.workloads)
         for name, member in zip(names, members, strict=True)
@@ -258,13 +267,27 @@ def _rests_on(member: _Member) -> dict[str, Any]:
 
 
 def _names(members: Sequence[_Member]) -> list[str]:
-    """A folder name for each, as the nodes of a cluster have them."""
-    nodes = [member.node for member in members]
-    numbers, made = list(dict.fromkeys(nodes)), []
-    for index, node in enumerate(nodes):
-        pieces = nodes[: index + 1].count(node)
-        made.append(f"m{numbers.index(node) + 1}" + (f".{pieces}" if pieces > 1 else ""))
+    """A folder name for each; pieces of one node keep saying so."""
+    made: list[str] = []
+    nodes = list(dict.fromkeys(member.node for member in members if member.node))
+    for member in members:
+        node, facts = member.node, member.manifest.machine_facts
+        name, mark = (f"m{nodes.index(node) + 1}", ".") if node else (slug(facts), "_")
+        count = sum(each == name or each.startswith(name + mark) for each in made)
+        made.append(f"{name}{mark}{count + 1}" if count else name)
     return made
+
+
+def _copy(source: Path, target: Path) -> None:
+    try:
+        target.parent.mkdir(exist_ok=True)
+        # Not what no copy gets, nor runs of other machines: a baseline may have some.
+        shutil.copytree(source, target, ignore=lambda folder, names: [*left_out(folder, names), HOME])
+    except OSError as error:
+        problem = f"cannot be written ({error.strerror or error})"
+        raise RunError(target, problem, "Check the folder and the space on its disk.") from error
+    for changed in RunFolder(target).changed():
+        raise changed
 
 
 def _facts(members: Sequence[_Member]) -> dict[str, Any]:

@@ -9,7 +9,10 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+import threading
+import time
+from collections import deque
+from collections.abc import Collection, Iterable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -42,12 +45,12 @@ from . import kinds
 from .driver import READY, Order, Unit, check_address
 from .folder import FleetFolder
 from .machines import judge_fleet
-from .node import OURS
 
+LOOK_SECONDS = 0.2
 WORKLOADS = "workloads.toml"
 
 
-def spread(request: Request, options: Options, *, on: str, on_each_kind: bool = False) -> FleetRun:
+def spread(request: Request, options: Options, *, on: str, on_each_kind: bool) -> FleetRun:
     """A new run over a cluster. Raises PlanError where it cannot be planned, or what it needs cannot be sent."""
     check_address(on)
     if options.gates_only:
@@ -63,7 +66,7 @@ def spread(request: Request, options: Options, *, on: str, on_each_kind: bool = 
     if plan.ad_hoc and request.compare is None and not on_each_kind:  # a part of the plan would choose another baseline
         problem = f"no claim is about {plan.ad_hoc[0][1]}; name what it is compared with: --compare A B"
         raise PlanError(f"--on {on}: {problem}, or add --on-each-kind")
-    return FleetRun(on, on_each_kind, plan, units_of(plan, request), request, options)
+    return FleetRun(on, on_each_kind, plan, request, options)
 
 
 def again(folder: RunFolder, given: Request, options: Options, *, on: str, budget: float | None) -> FleetRun:
@@ -92,22 +95,21 @@ def again(folder: RunFolder, given: Request, options: Options, *, on: str, budge
     complete = [machine for machine in machines if machine.status == "complete"]
     done = {name for machine in complete for name in machine.experiments or [""]}
     each_kind = folder.manifest().spending == "replicate"
-    units = units_of(plan, request)
+    units = units_of(plan)
     left = [unit for unit in units if not unit.is_in(done)]
     if not left and not each_kind:
         raise PlanError(f"{folder.path}: every experiment was measured; more rounds need a new run")
     share = 1.0 if each_kind else sum(unit.weight for unit in left) / sum(unit.weight for unit in units)
     options = replace(options, budget_seconds=earlier.budget_seconds * share if budget is None else budget)
-    return FleetRun(on, each_kind, plan, units if each_kind else left, request, options, fleet)
+    return FleetRun(on, each_kind, plan, request, options, fleet, () if each_kind else frozenset(done))
 
 
 # -- what is sent ------------------------------------------------------------------------------------------------------
 
 
-def units_of(plan: Plan, request: Request) -> list[Unit]:
+def units_of(plan: Plan) -> list[Unit]:
     """What one machine must measure together: a trend, or a share of a sum, is a value of several workloads. Last what
-    needs no workload. A claim that is named is measured as a whole; where none was, only what is quick."""
-    is_whole = request.claims or request.everything
+    needs no workload."""
     home = {each.workload.name: each.workload.name for each in plan.experiments}
     for part in plan.hypotheses():
         names = [name for name in part.workload_names() if name in home]
@@ -120,7 +122,7 @@ def units_of(plan: Plan, request: Request) -> list[Unit]:
     units = []
     for experiments in together.values():
         workloads = tuple(each.workload.name for each in experiments)
-        about = [claim.id for claim in plan.claims if is_whole and {*workloads} & {*claim.workloads()}]
+        about = [claim.id for claim in plan.claims if {*workloads} & {*claim.workloads()}]
         weight = sum(1 + len(each.targets) + len(each.contrasts) for each in experiments)
         units.append(Unit(workloads=workloads, claims=tuple(about), weight=weight))
     looked_at = {name for metric in metrics() if metric.title for name in metric.names}
@@ -179,23 +181,23 @@ def typed_again(section: Request | Options) -> list[str]:
 
 @dataclass
 class FleetRun:
-    """One run over a cluster. units: that are left to measure. options: of the whole, whose budget it is. earlier: its
-    folder where it goes on."""
+    """One run over a cluster. options: of the whole, whose budget it is. earlier: its folder where it goes on; done:
+    workloads that are measured ("" for what needs none)."""
 
     on: str
     on_each_kind: bool
     plan: Plan
-    units: list[Unit]
     request: Request
     options: Options
     earlier: FleetFolder | None = None
+    done: Collection[str] = ()
 
     def __post_init__(self) -> None:
         self.files, self.words = files_and_words(self.plan, self.request, self.options)
 
     def measure(self, progress: Progress) -> Result:
-        """Everything. Ctrl-C and SIGTERM end it in order, and what was measured until then is judged. Raises
-        `run.USER_ERRORS`."""
+        """Everything. Ctrl-C and SIGTERM end it in order, and what was measured until then is judged; after a second
+        one it is left to `workbench judge`. Raises `run.USER_ERRORS`."""
         with tempfile.TemporaryFile("w+") as errors, ExitStack() as stack:
             # A session of its own, for Ctrl-C on a terminal goes to all processes of one.
             driver = stack.enter_context(subprocess.Popen(
@@ -211,33 +213,58 @@ class FleetRun:
             driver.stdin.write(f"{self._order(fleet).model_dump_json()}\n")
             driver.stdin.flush()
             progress.phase(f"measuring on {self.on}")
+            last_line = deque[str](maxlen=1)
+            reader = threading.Thread(target=_tell, args=(driver.stdout, progress, last_line), daemon=True)
+            reader.start()
             with Interrupts() as interrupts:
                 try:
-                    last = _told(driver.stdout, progress)
+                    self._wait(driver, interrupts, progress)
+                    reader.join(timeout=5.0)
+                    status = fleet.run.manifest().status
+                    if status == "failed" and not fleet.runs():
+                        raise MeasureError(f"--on {self.on}: {last_line[0]}")
+                    if status == "running" and not interrupts.name:
+                        progress.note(f"the process that speaks to Ray ended ({driver.returncode}): {_last_of(errors)}")
+                    if status != "complete":
+                        fleet.update(fleet.machines(), "interrupted")
+                        progress.note(f"to continue: pytest --benchmark --on {self.on} --continue {fleet.path}")
+                    if not interrupts.again:
+                        verdicts = judge_fleet(fleet.path) if fleet.runs() else ()
+                        return Result(fleet.run, fleet.run.manifest(), verdicts)
                 except KeyboardInterrupt:
-                    progress.note(f"interrupted ({interrupts.name}): what was measured is kept")
-                    driver.terminate()
-                    last = _told(driver.stdout, progress)
-            status = fleet.run.manifest().status
-            if status == "failed" and not fleet.runs():
-                raise MeasureError(f"--on {self.on}: {last}")
-            if status == "running":
-                progress.note(f"the process that speaks to Ray ended ({driver.wait()}): {_last_of(errors)}")
-            if status != "complete":
-                fleet.update(fleet.machines(), "interrupted")
-                progress.note(f"to continue: pytest --benchmark --on {self.on} --continue {fleet.path}")
-            verdicts = judge_fleet(fleet.path) if fleet.runs() else ()
-            return Result(fleet.run, fleet.run.manifest(), verdicts)
+                    fleet.update(fleet.machines(), "interrupted")
+                progress.note(f"there are no verdicts yet; to compute them: workbench judge {fleet.path}")
+                return Result(fleet.run, fleet.run.manifest(), ())
+
+    def _wait(self, driver: subprocess.Popen[str], interrupts: Interrupts, progress: Progress) -> None:
+        """Until the driver has ended, which a signal brings about; after a second one at once."""
+        try:
+            while driver.poll() is None:
+                interrupts.raise_lost()
+                time.sleep(LOOK_SECONDS)
+        except KeyboardInterrupt:
+            progress.note(f"interrupted ({interrupts.name or 'Ctrl-C'}): what was measured is kept")
+            driver.terminate()
+            while driver.poll() is None and not interrupts.again:
+                time.sleep(LOOK_SECONDS)
+            driver.kill()
+            driver.wait()
 
     def _folder(self, lock: Lock) -> FleetFolder:
-        """The folder, with run.json and claims.json."""
-        fleet, before = self.earlier or FleetFolder.create(self.options.run_dir, lock=lock), Manifest()
+        """The folder, with run.json and claims.json. What an earlier driver did not live to close is closed."""
+        fleet = self.earlier or FleetFolder.create(self.options.run_dir, lock=lock)
+        machines, before = [], Manifest()
         if self.earlier is not None:
             fleet.run.hold(lock)
             before = fleet.run.manifest()
             fleet.run.reopen(before)
+            for machine in fleet.machines():
+                cut_off = {"status": "interrupted", "reason": "the whole run was cut off"}
+                machines.append(machine.model_copy(update=cut_off if machine.status == "running" else {}))
+        sources = sources_of(self.plan)
+        assert sources is not None  # no functions are sent
         fleet.write(
-            before.machines,
+            machines,
             claims=self.plan.claims,
             started=before.started or datetime.now(UTC).isoformat(timespec="seconds"),
             finished=None,
@@ -249,13 +276,17 @@ class FleetRun:
             fail_if=[str(condition) for condition in self.plan.conditions],
             dispute=(before.dispute if "dispute" in before.model_fields_set else self.plan.dispute).stored(),
             spending="replicate" if self.on_each_kind else "split",
-            request={
-                "asked": sent(self.request),
-                "options": sent(self.options),
-                "sources": plain(sources_of(self.plan)),
-            },
+            request={"asked": sent(self.request), "options": sent(self.options), "sources": plain(sources)},
         )
         return fleet
+
+    def units(self) -> list[Unit]:
+        """What is left to measure."""
+        units = [unit for unit in units_of(self.plan) if not unit.is_in(self.done)]
+        if self.request.claims or self.request.everything:
+            return units
+        # A claim that is named is measured as a whole; where none was, only what is quick.
+        return [unit.model_copy(update={"claims": ()}) if unit.workloads else unit for unit in units]
 
     def _order(self, fleet: FleetFolder) -> Order:
         request, complete = self.request, [each for each in fleet.machines() if each.status == "complete"]
@@ -264,7 +295,7 @@ class FleetRun:
         facts = (RunFolder(fleet.machine(each.name)).manifest().machine_facts for each in complete)
         return Order(
             folder=fleet.path.resolve(),
-            units=self.units,
+            units=self.units(),
             each_kind=self.on_each_kind,
             kinds_done=[kinds.key_of(each) for each in facts] if self.on_each_kind else [],
             seconds=self.options.budget_seconds,
@@ -275,15 +306,11 @@ class FleetRun:
         )
 
 
-def _told(lines: Iterable[str], progress: Progress) -> str:
-    """Hand on what the driver and the nodes say, until the driver has ended: the last of it. Ray has its own lines
-    among them, and puts words before those of nodes."""
-    last = ""
+def _tell(lines: Iterable[str], progress: Progress, last_line: deque[str]) -> None:
+    """Hand on what the driver says."""
     for line in lines:
-        _, is_ours, text = line.strip().partition(OURS)
-        if is_ours:
-            progress.note(last := text)
-    return last
+        last_line.append(line.strip())
+        progress.note(line.strip())
 
 
 def _last_of(errors: IO[str]) -> str:
