@@ -281,6 +281,13 @@ def test_what_is_told_of_candles_kernels_was_measured_in_both_sessions() -> None
     assert masks.verdict == "refuted" and all("-15m-" in each.workload for each in masks.effects)
     for found in (f"at most {most:.2f}x", found_text(masks)):
         assert f"On Candle's own kernels, at 15M parameters: {found} (no)." in TOLD
+    runs = [RunFolder(BASELINES / name) for name in ("candle-kernels", "candle-kernels-second")]
+    assert all((run.manifest().sittings[-1].others or 1) < 0.02 for run in runs), "nothing else was running"
+    wide = [
+        each.rounds for run in runs for one in run.read(VERDICTS) for each in one.effects if "-7b-" in each.workload
+    ]
+    page = (ROOT / "docs" / "results" / "candle-kernels.md").read_text(encoding="utf-8")
+    assert (min(wide), max(wide)) == (4, 8) and "four to eight processes" in page
 
 
 def test_what_is_told_of_a_whole_model_was_measured() -> None:
