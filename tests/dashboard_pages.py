@@ -45,7 +45,6 @@ VIEWS: dict[str, tuple[str, dict[str, str]]] = {
     "compare": ("comparison", {}),
     "breakdown": ("explore", {"show": "time"}),
     "memory": ("explore", {"show": "memory"}),
-    "scaling": ("explore", {"show": "sizes"}),
     "attribution": ("explore", {"show": "attribution"}),
     "two_runs": ("runs", {"show": "two"}),
     "history": ("runs", {"show": "history"}),

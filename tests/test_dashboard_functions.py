@@ -25,8 +25,8 @@ OF_MODELS = re.compile(r"(?i)llama|logits|token|forward|layer|prefill|decode|ope
 
 
 NAMES = {"team006_before": "old.total", "team006_after": "new.total", "decode-15m-c64": "numbers"}
-PAGES = ("answer", "claim", "compare", "attribution", "breakdown", "memory", "scaling", "runs", "two_runs", "trust")
-EXPLORED = ("attribution", "breakdown", "memory", "scaling")
+PAGES = ("answer", "claim", "compare", "attribution", "breakdown", "memory", "runs", "two_runs", "trust")
+EXPLORED = ("attribution", "breakdown", "memory")
 
 
 def renamed(text: str) -> str:

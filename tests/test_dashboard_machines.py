@@ -73,7 +73,7 @@ def test_the_claim_has_a_row_a_kind_of_machine_and_one_for_the_mean(page: Callab
     assert "Process by process" in inside and "Machine by machine" not in inside
 
 
-@pytest.mark.parametrize("name", ["breakdown", "attribution", "memory", "scaling", "trust"])
+@pytest.mark.parametrize("name", ["breakdown", "attribution", "memory", "trust"])
 def test_what_lies_with_the_machines_is_a_link_away(page: Callable[..., AppTest], name: str) -> None:
     app = page(name, run="fleet")
     assert "This run is of several machines" in everything(app) and not app.warning

@@ -184,7 +184,7 @@ def test_the_answer_stands_in_a_title_with_its_verdict(reader: Opener, page: str
         ("compare", {"baseline": "team005_hybrid", "variant": "team006_after"}),
         ("where_time_goes", {"show": "time"}),
         ("memory", {"show": "memory"}),
-        ("crossover", {"show": "sizes"}),
+        ("crossover", {}),
         ("attribution", {"show": "attribution"}),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llama_workbench.harness.metrics.scaling import trend
+from llama_workbench.harness.metrics.trend import trend
 from llama_workbench.harness.spec.regions import Region
 from llama_workbench.harness.stats.confidence import Interval
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from llama_workbench.harness.metrics.scaling import crossover, interval_of
+from llama_workbench.harness.metrics.trend import crossover, interval_of
 from llama_workbench.harness.spec.regions import Region
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.confidence import Interval

@@ -1,4 +1,4 @@
-"""Explore: where time and memory go in one run: phases, flamegraphs, memory, sizes, and what a speed-up is due to."""
+"""Explore: where time and memory go in one run: phases, flamegraphs, memory, and what a speed-up is due to."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import streamlit as st
 
 from llama_workbench.dashboard import state
 from llama_workbench.dashboard.flames import section as flames
-from llama_workbench.dashboard.sections import blocks, breakdown, head, ladder, memory, scaling
+from llama_workbench.dashboard.sections import blocks, breakdown, head, ladder, memory
 from llama_workbench.dashboard.views import data, outcomes
-from llama_workbench.dashboard.views.scaling import all_series
 from llama_workbench.harness.metrics.roofline.metric import ROOFLINE
 from llama_workbench.harness.metrics.share.metric import PHASES
 from llama_workbench.harness.profilers.causes import CAUSES
@@ -41,11 +40,7 @@ def sections(run: data.Run) -> dict[str, Section]:
     listed = [seen, held]
     if not run.is_of_functions:
         timed, command = folder.has(PHASES) or folder.has(ROOFLINE), run.dispute.command
-        listed = [
-            Section("time", "Time by phase", breakdown.show, timed, command("phases")),
-            *listed,
-            Section("sizes", "Sizes", scaling.show, bool(all_series(run)), command("lengths")),
-        ]
+        listed = [Section("time", "Time by phase", breakdown.show, timed, command("phases")), *listed]
     for face in faces("section"):
         if face.PAGE == "explore" and ((there := face.is_there(run)) or face.KEY in run.dispute.measured_by):
             listed.append(Section(face.KEY, face.TITLE, face.show, there, run.dispute.command(face.KEY)))
@@ -70,7 +65,7 @@ def main() -> None:
         blocks.command("\n".join(f"{command}  # {title}" for title, command in missing.items()))
 
 
-_ELSEWHERE = {"time": "time by phase", "sizes": "sizes", "attribution": "attribution"}
+_ELSEWHERE = {"time": "time by phase", "attribution": "attribution"}
 """Of models alone: of a run of functions an old link may ask for them."""
 
 main()

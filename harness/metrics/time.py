@@ -21,7 +21,7 @@ from ..spec.regions import Region
 from ..spec.words import SETTLED, Word
 from ..store.verdict_schema import Effect
 from .base import Judged, Metric
-from .scaling import crossover, interval_of
+from .trend import crossover, interval_of
 
 EXPECTATIONS = (
     "faster_than_percent",

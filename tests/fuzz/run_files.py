@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from llama_workbench.dashboard.export import evidence as export
-from llama_workbench.dashboard.views import breakdown, data, gates, memory, noise, outcomes, samples, scaling
+from llama_workbench.dashboard.views import breakdown, data, gates, memory, noise, outcomes, samples
 from llama_workbench.harness.baselines.regressions import compare_standings
 from llama_workbench.harness.baselines.text import to_markdown
 from llama_workbench.harness.claims.dispute import load_dispute
@@ -224,7 +224,6 @@ def read_manifest(run: RunFolder) -> list[object]:
     opened = _opened(run)
     told += [
         breakdown.order(opened, WORKLOAD),
-        scaling.all_series(opened),
         samples.clocks(opened),
         samples.read_evidence(opened).noise,
         samples.pair(opened, WORKLOAD, AFTER, BEFORE, "time", 0.01).effect.value,

@@ -172,7 +172,7 @@ def _passed(
     return math.exp(math.log(low) + part * (math.log(high) - math.log(low)))
 
 
-class ScalingHypothesis(GainHypothesis):
+class TrendHypothesis(GainHypothesis):
     """The gain of `variant` over `baseline` rises from the smallest workload to the largest: by their lengths, or by
     the layers of their models where all lengths are the same. `evidence` is "context" where both are code of one
     engine."""
@@ -189,16 +189,15 @@ class ScalingHypothesis(GainHypothesis):
         return (replace(target, at_once=at_once, evidence=self.evidence) for target in super().targets())
 
 
-class ScalingMetric(Metric[ScalingHypothesis]):
+class TrendMetric(Metric[TrendHypothesis]):
     """Computed from timed effects; there is no pass."""
 
     names = ("trend",)
     about = "How the gain rises from the smallest to the largest workload, and the gain at each of them."
-    page = "sizes"
     inside = "workloads"
-    hypothesis = ScalingHypothesis
+    hypothesis = TrendHypothesis
 
-    def judge(self, hypothesis: ScalingHypothesis, evidence: Evidence, *, alpha: float) -> Judged:
+    def judge(self, hypothesis: TrendHypothesis, evidence: Evidence, *, alpha: float) -> Judged:
         """One verdict from the gains on all workloads together."""
         gains = _gains(hypothesis, evidence, alpha / len(hypothesis.workloads))
         if isinstance(gains, Judged):
@@ -215,7 +214,7 @@ class ScalingMetric(Metric[ScalingHypothesis]):
         return Judged(rising.verdict, rising.reason, (effect,))
 
 
-def _gains(hypothesis: ScalingHypothesis, evidence: Evidence, alpha: float) -> list[Effect] | Judged:
+def _gains(hypothesis: TrendHypothesis, evidence: Evidence, alpha: float) -> list[Effect] | Judged:
     """The gain on each workload; or the verdict, where one of them has no interval.
 
     Each interval is as wide as page faults and a control that fired may make it, and holds with 1 - alpha.
@@ -241,4 +240,4 @@ def _gains(hypothesis: ScalingHypothesis, evidence: Evidence, alpha: float) -> l
     return gains
 
 
-METRIC = ScalingMetric()
+METRIC = TrendMetric()
