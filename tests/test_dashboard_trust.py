@@ -154,7 +154,7 @@ def test_the_forest_says_in_words_what_fired_and_draws_no_open_interval() -> Non
     run = data.Run(Path("run"), Manifest(), (), {}, {}, {}, (), (), noise=Noise(controls=found))
     shown = noise.as_claim(run)
     svg = forest_svg(shown, {}, heading="")
-    assert len({word.look.symbol for word in forest.forest(shown, {}).verdicts}) == 2
+    assert len({look.symbol for look in forest.forest(shown, {}).looks}) == 2
     assert "v@copy: a difference of 1 % could have been seen" in svg
     for name in ("fired", "passed", "bad", "good", "entered twice", "identical copy"):
         assert f">{name}</text>" in svg

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from torch.nn import functional as F
 
 from llama_workbench import ROOT
 from llama_workbench.dashboard.strips import picture
+from llama_workbench.dashboard.views import data
 from llama_workbench.harness.claims.dispute import _unknown, load_folder
 from llama_workbench.harness.report.ladder import advice_markdown, ladder_advice, ladder_markdown, ladder_of
 from llama_workbench.harness.spec.dispute import Dispute, LadderClaim
@@ -85,7 +87,6 @@ def test_advice_names_what_gains_and_what_loses() -> None:
     assert lost.change.told in left and lost.change.told not in advice.to_take
     assert len(advice.take) > 3 and all(step.change.told.lower() in advice.to_take.lower() for step in advice.take)
     assert advice.together == "All steps together, from team006_after to fast: 1.75 to 1.79 times as fast."
-    assert picture._change(advice)["rows"] == advice.rows()
     assert advice.to_take[0].isupper() and "(1.09 to 1.11 times" in advice.to_take
     assert advice_markdown(ladder) == f"{advice.to_take} {left} {advice.together}\n"
     rows = advice.rows()
@@ -112,7 +113,8 @@ def test_what_the_last_layer_gains_is_in_brackets_where_there_is_no_other() -> N
         assert advice is not None
         taken = replace(advice, take=(ladder.steps[-1], *ladder.steps[:2]))
         shown[name] = [row["prefill"] for row in taken.rows()]
-        assert ("In brackets" in picture._change(taken)["told"]) == (name == "one layer")
+        run = data.Run(Path("run"), manifest, (), {}, {}, {}, (), ())
+        assert ("In brackets" in picture._change(run, taken)["told"]) == (name == "one layer")
     assert shown["one layer"] == ["(1.10)", "1.10", "1.10", "(1.77)"]
     assert shown["six layers"] == ["1.10", "1.10", "1.10", "1.77"]
 
@@ -126,15 +128,26 @@ def test_a_step_without_an_interval_leaves_the_product_open() -> None:
     assert advice is not None and "inf" not in f"{advice.together} {advice.to_take} {advice.rows()}"
 
 
-def test_the_table_calls_workloads_as_the_matrix_does_where_they_have_words() -> None:
-    words = {"prefill-15m-t128": "prefill, 128 tokens, 15M", "decode-15m-c64": "decode, after 64 tokens, 15M"}
-    effects = {name: an_effect(workload=name, named=words[name]) for name in words}
+@pytest.mark.parametrize(
+    ("second", "heads"),
+    [
+        ({"name": "decode-15m-c64", "kind": "decode", "geometry": "15m"}, ["prefill, 15M", "decode, 15M"]),
+        ({"name": "prefill-15m-t8", "kind": "prefill", "geometry": "15m"}, ["prefill-15m-t128", "prefill-15m-t8"]),
+    ],
+)
+def test_the_table_calls_workloads_by_kind_and_model_where_that_tells_them_apart(
+    second: dict[str, str], heads: list[str]
+) -> None:
+    first = {"name": "prefill-15m-t128", "kind": "prefill", "geometry": "15m"}
+    manifest = manifest_of({"experiments": [{"workload": each, "variants": []} for each in (first, second)]})
     ladder = ladder_of(verdicts(), DISPUTE, MANIFEST)
     assert ladder is not None
     advice = ladder_advice(ladder)
     assert advice is not None
-    row, *_ = replace(advice, whole=replace(ladder.whole, effects=effects)).rows()
-    assert [*row] == ["times as fast", "prefill, 15M", "decode, 15M", "memory"]
+    effects = {name: an_effect(workload=name) for name in (first["name"], second["name"])}
+    taken = replace(advice, whole=replace(ladder.whole, effects=effects))
+    row, *_ = picture._change(data.Run(Path("run"), manifest, (), {}, {}, {}, (), ()), taken)["rows"]
+    assert [*row] == ["times as fast", *heads, "memory"]
 
 
 def test_the_steps_that_were_measured_multiply_to_the_whole_within_their_intervals() -> None:

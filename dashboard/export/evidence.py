@@ -97,6 +97,7 @@ def evidence_png(run: data.Run, claim: data.Claim) -> bytes:
 def evidence_html(run: data.Run, claim: data.Claim) -> str:
     """One HTML page with all that the verdict rests on: figure, numbers, checks, environment, and the command."""
     colours = _variables()
+    mark = verdict_mark(outcomes.look_of_row(claim, claim.verdict), colours)
     known = {experiment.workload.name for experiment in run.manifest.experiments}
     page = template("evidence.html").render(
         run=run,
@@ -104,7 +105,7 @@ def evidence_html(run: data.Run, claim: data.Claim) -> str:
         look=outcomes.look_of(claim),
         headline=outcomes.answer_of(run).headline,
         cost=outcomes.cost(claim),
-        mark=Markup(f'<svg class="mark" viewBox="-8 -8 16 16">{verdict_mark(claim.verdict, colours)}</svg>'),
+        mark=Markup(f'<svg class="mark" viewBox="-8 -8 16 16">{mark}</svg>'),
         light=css_variables(LIGHT),
         dark=css_variables(DARK),
         said=" · ".join(filter(None, (f"Said by {words.listing(claim.who)}" if claim.who else "", claim.source))),
@@ -206,7 +207,7 @@ def _effect_rows(run: data.Run, claim: data.Claim) -> list[dict[str, str]]:
             "machine": effect.machine,
             "variant": effect.variant,
             "baseline": effect.baseline,
-            "verdict": effect.verdict.look.word,
+            "verdict": outcomes.look_of_row(claim, effect.verdict).word,
             "what": effect.metric,
             "value [interval]": words.effect(effect),
             "identical code": "" if claim.unit else floor.text if floor else "not measured",

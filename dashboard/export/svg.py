@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from llama_workbench.harness.report.text import duration_text
-from llama_workbench.harness.spec.words import Word
 
 from .. import words
 from ..figures.colours import LIGHT, Palette
@@ -39,6 +38,7 @@ MARKERS = {
     "triangle-left": '<path d="M4-6L-6 0L4 6Z" style="fill:{0}"/>',
     "star": '<path d="M0-7L2-2L7-2L3 1.5L4.5 6.5L0 3.5L-4.5 6.5L-3 1.5L-7-2L-2-2Z" style="fill:{0}"/>',
     "cross": '<path d="M-2-6H2V-2H6V2H2V6H-2V2H-6V-2H-2Z" style="fill:{0}"/>',
+    "cross-thin": '<path d="M-6 0H6M0-6V6" style="fill:none;stroke:{0};stroke-width:2.5"/>',
     "x-thin": '<path d="M-5-5L5 5M-5 5L5-5" style="fill:none;stroke:{0};stroke-width:2.5"/>',
 }
 """Plotly's names of the markers in `words.LOOKS` as shapes around 0, 0; {0} is the ink and {1} the page."""
@@ -133,7 +133,7 @@ def _whole(name: str, drawn: Sequence[str], width: float | None, height: float, 
 def _legend(plot: Plot, y: float) -> tuple[list[str], float]:
     """What marks and fills mean, broken into lines; and the height below it."""
     plan, colours = plot.forest, plot.colours
-    items = [(verdict_mark(verdict, colours), verdict.look.word.lower()) for verdict in plan.verdicts]
+    items = [(verdict_mark(look, colours), look.word.lower()) for look in plan.looks]
     if plan.region is not None:
         items.append((SWATCH.format(colours.region, colours.region_edge), region_name(plan.claim)))
     if any(row.floor for row in plan.rows):
@@ -159,7 +159,7 @@ def _row(plot: Plot, row: Row, y: float) -> list[str]:
     where = words.clip(effect.where, max(12, plot.letters - len(row.told) - 2) if plot.width else 36)
     over = f"paint-order:stroke;stroke:{colours.page};stroke-width:6px"
     above = [plot.text(0, y - half - 6, where), plot.text(1, y - half - 6, row.told, more=over)]
-    drawn = ["<g>", f"<title>{_hover(row, plan.claim)}</title>", *above]
+    drawn = ["<g>", f"<title>{_hover(row, plan)}</title>", *above]
     drawn.append(_box(plot, plan.left, plan.right, y, half, colours.track))
     if plan.region:
         drawn.append(_box(plot, *plan.ends(*plan.region), y, half, colours.region))
@@ -172,26 +172,27 @@ def _row(plot: Plot, row: Row, y: float) -> list[str]:
         drawn.append(_upright(plot.at(1), y, half, colours.muted))
     if effect.value is None:
         return [*drawn, "</g>"]
-    ink = colours.verdict[effect.verdict.look.colour]
+    look = plan.look(effect)
+    ink = colours.verdict[look.colour]
     start, end = map(plot.at, plan.ends(effect.lower, effect.upper))
     drawn.append(_level(start, end, y, ink, wide=2))
     # An open end has no cap.
     drawn += [_upright(plot.at(end), y, 5, ink, wide=2) for end in (effect.lower, effect.upper) if end is not None]
     # Only a nested <svg> has a place in per cent; a <g> would need pixels.
-    mark = verdict_mark(effect.verdict, colours)
+    mark = verdict_mark(look, colours)
     drawn.append(f'<svg x="{plot.at(effect.value)}" y="{y:.1f}" style="overflow:visible">{mark}</svg>')
     return [*drawn, "</g>"]
 
 
-def _hover(row: Row, claim: Claim) -> str:
+def _hover(row: Row, plan: Forest) -> str:
     """What a row tells where the mouse lies on it."""
     effect, floor = row.effect, row.floor
     lines = [
         effect.where,
         effect.sides,
-        f"{words.effect(effect)} · {effect.verdict.look.word.lower()}",
+        f"{words.effect(effect)} · {plan.look(effect).word.lower()}",
         f"{effect.rounds} rounds, {duration_text(effect.seconds or 0)}",
-        region_name(claim) if claim.claimed else "",
+        region_name(plan.claim) if plan.claim.claimed else "",
         f"{FLOOR}: {floor.text}, {floor.rounds} rounds" if floor else "",
         *effect.said,
     ]
@@ -211,9 +212,8 @@ def _axis(plot: Plot, base: float) -> list[str]:
     return drawn
 
 
-def verdict_mark(verdict: Word, colours: Palette) -> str:
+def verdict_mark(shown: words.Appearance, colours: Palette) -> str:
     """The marker of a verdict as an SVG shape around 0, 0, twelve pixels wide."""
-    shown = verdict.look
     return MARKERS[shown.symbol].format(colours.verdict[shown.colour], colours.page)
 
 

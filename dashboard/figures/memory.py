@@ -183,7 +183,7 @@ def policies(sweeps: Sequence[Policy], kind: str, colours: Palette = LIGHT) -> g
                 name=f"{name}, measured",
                 hovertext=[
                     f"<b>{name}</b><br>{lengths} lengths: {words.size(size)} ({size:,.0f} bytes)<br>"
-                    f"{percent_of(size, sweep.row.weights_bytes)}"
+                    f"{percent_of(size, sweep.row.weights_bytes)} of the weights"
                     for lengths, size in measured.items()
                 ],
                 hoverinfo="text",

@@ -22,7 +22,7 @@ from .drawing import ABOVE, SMALL, Layout, area, axis, figure, line, log_span, m
 def paired_rounds(
     paired: Paired,
     *,
-    verdict: Word = Word.NOT_ASKED,
+    look: words.Appearance = Word.NOT_ASKED.look,
     claimed: str = "",
     low: float | None = None,
     high: float | None = None,
@@ -30,7 +30,8 @@ def paired_rounds(
 ) -> go.Figure:
     """A dot a process, the interval as it closed in, and where it ended. Raises ValueError without processes.
 
-    `low` to `high`: the claimed region of ratios, if any. Far from all processes, an arrow says so instead.
+    look: of the verdict. `low` to `high`: the claimed region of ratios, if any. Far from all processes, an arrow says
+    so instead.
     """
     if not len(paired.ratios):
         raise ValueError("no processes to draw")
@@ -50,7 +51,6 @@ def paired_rounds(
         )
     )
     if (settled := paired.effect).value is not None:
-        look = verdict.look
         colour, ends = colours.verdict[look.colour], (settled.lower or bottom, settled.upper or top)
         traces.append(
             marks(

@@ -22,7 +22,6 @@ from llama_workbench.dashboard.views import (
     gates,
     outcomes,
     samples,
-    scaling,
     why,
 )
 from llama_workbench.harness.metrics.base import FINDINGS, Metric
@@ -150,14 +149,14 @@ def show_inputs(run: data.Run, claim: data.Claim, screens: Sequence[Screen]) -> 
                 "machine": effect.machine,
                 "variant": effect.variant,
                 "baseline": effect.baseline,
-                "verdict": effect.verdict.look.word,
+                "verdict": outcomes.look_of_row(claim, effect.verdict).word,
                 value: effect.value,
                 "low": effect.lower,
                 "high": effect.upper,
                 "baseline, here": before,
                 "variant, here": after,
                 **{each.what: each.change for each in (screen.measures[1:] if screen else ())},
-                "relevant": screen.relevance.partition(":")[0] if screen else "",
+                "relevant": screen.relevant[0] if screen else "",
                 "baseline, tokens/s": throughput(run, effect.workload, before * 1e6),
                 "variant, tokens/s": throughput(run, effect.workload, after * 1e6),
                 "rounds": effect.rounds,
@@ -213,9 +212,6 @@ def show_elsewhere(opened: state.Opened, claim: data.Claim) -> None:
 
 def place_elsewhere(run: data.Run, claim: data.Claim, metric: Metric) -> dict[str, str]:
     """Which choices lead to the value there, as far as they are known."""
-    if metric.page == "sizes":
-        asked = claim.hypothesis
-        return scaling.link_to(run, asked.variant, ", ".join(asked.baseline), asked.workloads)
     query = {"workload": next((effect.workload for effect in claim.effects if effect.workload), "")}
     if metric.looks_once and metric.page == "memory":  # by checkpoint
         query = {"geometry": data.experiment(run, query["workload"]).workload.geometry or ""}

@@ -125,7 +125,8 @@ def _policy_sentence(shown: Sequence[memory.Policy], kind: str) -> str:
         first, last = steps[0].measured[kind], steps[-1].measured[kind]
         grown = f", {last / first:.3g} times what one length needs" if first > 0 else ""
         parts.append(
-            f"{policy.row.variant} {words.size(last)} ({memory.percent_of(last, policy.row.weights_bytes)}{grown})"
+            f"{policy.row.variant} {words.size(last)} "
+            f"({memory.percent_of(last, policy.row.weights_bytes)} of the weights{grown})"
         )
     return f"{memory.HELD[kind]} after {max(policy.steps[-1].lengths for policy in shown)} lengths: {'; '.join(parts)}."
 
@@ -146,6 +147,6 @@ def _policy_row(policy: memory.Policy) -> dict[str, object]:
         "masks": cell("mask"),
         "keys and values": cell("kv"),
         "RoPE tables": cell("rope"),
-        "together, of the weights": total.removesuffix(" of the weights"),
+        "together, of the weights": total,
         "weights": words.size(policy.row.weights_bytes),
     }

@@ -9,6 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from llama_workbench.datasets.geometries import DataError
+from llama_workbench.datasets.workloads import workloads
 from llama_workbench.harness.claims.published import Figure, Portion, published, published_shares
 from llama_workbench.harness.report.decision import Decision, decisions_of, picked
 from llama_workbench.harness.stats.confidence import Interval
@@ -190,6 +191,7 @@ def compared(run: data.Run, measured: noise.Noise, published: Mapping[str, Figur
             }
         )
     times = pd.DataFrame(times_ns, columns=["their growth", "our growth", "growth on Candle"])
-    parts = pd.Series([workload.rpartition("-t")[0] for workload in published])
+    known = workloads()
+    parts = pd.Series([known[name].component if name in known else name for name in published])
     growths = times / times.groupby(parts).shift()
     return pd.DataFrame(rows).join(growths.map(lambda growth: f"{growth:.2f}×" if growth > 0 else ""))

@@ -45,7 +45,7 @@ def show_rounds_of_claim(opened: state.Opened, claim: data.Claim, effect: Effect
     ratio = not claim.unit and claim.kind == "time"
     drawn = round_figures.paired_rounds(
         paired,
-        verdict=effect.verdict,
+        look=outcomes.look_of_row(claim, effect.verdict),
         claimed=f"{claim.range_word}: {claim.claimed}",
         low=claim.low if ratio else None,
         high=claim.high if ratio else None,

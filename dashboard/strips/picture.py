@@ -25,6 +25,7 @@ from llama_workbench.harness.store.verdict_schema import Effect
 from .. import words
 from ..views import breakdown, data, forest
 from ..views import outcomes as stands
+from ..views.workloads import kind_and_model, parts_of
 
 Json = dict[str, Any]
 
@@ -62,7 +63,7 @@ def cards(run: data.Run, elsewhere: Elsewhere) -> list[Json]:
         if question.card and question.claim not in answered and question.claim in elsewhere:
             made.append(_lacking(question, elsewhere[question.claim]))
     if shown.to_change:
-        made.append(_change(shown.change) if shown.change else {"question": CHANGE, "told": shown.to_change})
+        made.append(_change(run, shown.change) if shown.change else {"question": CHANGE, "told": shown.to_change})
     return made
 
 
@@ -83,12 +84,13 @@ def _card(run: data.Run, line: Line) -> Json:
     }
 
 
-def _change(advice: LadderAdvice) -> Json:
+def _change(run: data.Run, advice: LadderAdvice) -> Json:
     """A table of the steps to take."""
     note = ". In brackets: the model has one layer, so its last is all of it" if advice.all_of_it else ""
     caption = f"How many times as fast (~1: none proven), and how much more memory{note}."
     below = " ".join(filter(None, (caption, advice.not_to_take)))
-    return {"question": CHANGE, "rows": advice.rows(), "told": below}
+    short = {one.workload.name: kind_and_model(one.workload) for one in run.manifest.experiments}
+    return {"question": CHANGE, "rows": advice.rows(short), "told": below}
 
 
 def _lacking(question: MainQuestion, name: str) -> Json:
@@ -135,7 +137,7 @@ def matrix(run: data.Run, places: Sequence[int], refuted_first: bool = False) ->
     first = _first(run)
     ticks = forest.ratio_ticks(grid.left, grid.right)
     return {
-        "columns": [run.named(name).split(", ") for name in grid.columns],
+        "columns": [parts_of(data.experiment(run, name).workload) for name in grid.columns],
         "ticks": [(_share(grid, value), text) for value, text in ticks.items()],
         "rows": [_row(run, grid, [run.claims[place] for place in group], group) for group in groups],
         "main": len(groups) if refuted_first else sum(run.claims[group[0]].claim in first for group in groups),

@@ -243,8 +243,7 @@ def compared(run: RunSummary, most: int = len(Word)) -> str:
         return f"{words.some(run.sides, most=FEW)}: no verdicts" if run.sides else "no verdicts"
     pairs = [(part, word) for claim, part, word in run.claims if claim == AD_HOC]
     if pairs and all(claim in (AD_HOC, FAIL_IF) for claim, _, _ in run.claims):
-        variant, against, baseline = pairs[0][0].partition(" against ")
-        sides = f"{baseline} → {variant}" if against else variant
+        sides = " → ".join(run.pairs[0]) if run.pairs else pairs[0][0]
         more = f", and {len(pairs) - 1} more" if len(pairs) > 1 else ""
         return f"{sides}: {pairs[0][1].look.word.lower()}{more}"
     names = list(dict.fromkeys(claim for claim, _, _ in run.claims))

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.verdict_schema import Effect
 
 from .. import words
+from . import outcomes
 from .data import Claim, Floor, identical_code
 
 # Heights in pixels. The y axis counts pixels, so that a row is as high on a phone as on a wall.
@@ -84,9 +84,13 @@ class Forest:
         return (ratio_ticks if self.is_ratio else linear_ticks)(self.left, self.right)
 
     @property
-    def verdicts(self) -> list[Word]:
-        """The verdicts that have a mark, each once."""
-        return list(dict.fromkeys(row.effect.verdict for row in self.rows if row.effect.value is not None))
+    def looks(self) -> list[words.Appearance]:
+        """How the verdicts look that have a mark, each once."""
+        return list(dict.fromkeys(self.look(row.effect) for row in self.rows if row.effect.value is not None))
+
+    def look(self, effect: Effect) -> words.Appearance:
+        """How an effect of this claim is shown."""
+        return outcomes.look_of_row(self.claim, effect.verdict)
 
     def ends(self, low: float | None, high: float | None) -> tuple[float, float]:
         """An interval on the axis: an open end runs to the edge."""
@@ -170,7 +174,8 @@ def in_words(claim: Claim, floors: Mapping[str, Floor]) -> str:
         floor = floors.get(effect.workload)
         beside = f", {FLOOR} {floor.text}" if floor else ""
         against = f" against {effect.baseline}" if effect.baseline else ""
-        lines.append(f"{effect.where}{against}: {words.effect(effect)}, {effect.verdict.look.word.lower()}{beside}")
+        word = outcomes.look_of_row(claim, effect.verdict).word.lower()
+        lines.append(f"{effect.where}{against}: {words.effect(effect)}, {word}{beside}")
     what = "Value" if claim.unit else "Speed-up"
     return f"{what} per workload, {region_name(claim)}. {'. '.join(lines or ['No rows'])}."
 

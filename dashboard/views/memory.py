@@ -164,5 +164,5 @@ def _held(kinds: Mapping[str, int]) -> dict[str, float]:
 
 
 def percent_of(size: float | None, weights: float | None) -> str:
-    """How much of the weights' bytes."""
-    return "–" if size is None or not weights else f"{100 * size / weights:.3g} % of the weights"
+    """How much of the weights' bytes, in percent."""
+    return "–" if size is None or not weights else f"{100 * size / weights:.3g} %"

@@ -36,30 +36,35 @@ KINDS = {
 
 def named(workload: Workload | Shipped) -> str:
     """A workload in words; its own name where nothing is known of it, or it is no task for a model."""
+    return ", ".join(parts_of(workload))
+
+
+def parts_of(workload: Workload | Shipped) -> list[str]:
+    """The same, part by part: "prefill", "8 tokens", "one 7B layer"."""
     tokens, batch = f"{workload.tokens:,}", workload.batch or 1
     plural = "s" * (workload.tokens != 1)
     match workload.kind:
         case "prefill" if workload.lengths == "trace":
-            what = "prefill, lengths of a trace"
+            what = ["prefill", "lengths of a trace"]
         case "prefill":
             about = "about " if workload.lengths == "distinct" else ""
             many = f"{batch} × " if batch > 1 else ""
-            what = f"prefill, {about}{many}{tokens} token{plural}"
-            what += f" in chunks of {workload.chunk}" if workload.chunk else ""
-            what += ", all lengths different" if about else ""
+            chunks = f" in chunks of {workload.chunk}" if workload.chunk else ""
+            what = ["prefill", f"{about}{many}{tokens} token{plural}{chunks}"]
+            what += ["all lengths different"] if about else []
         case "decode":
             many = f"{batch} × " if batch > 1 else ""
-            what = f"decode, {many}after {workload.context:,} token{'s' * (workload.context != 1)}"
+            what = ["decode", f"{many}after {workload.context:,} token{'s' * (workload.context != 1)}"]
         case "generate" if workload.new_tokens:
             many = f"{batch} × " if batch > 1 else ""
-            what = f"generate, {many}{workload.new_tokens:,} after {tokens}"
+            what = ["generate", f"{many}{workload.new_tokens:,} after {tokens}"]
         case "component" if workload.component:
-            return f"{PARTS.get(workload.component, workload.component)}, {tokens} token{plural}"
+            return [PARTS.get(workload.component, workload.component), f"{tokens} token{plural}"]
         case _:
-            return workload.name
+            return [workload.name]
     dtype, threads = workload.dtype or "float32", workload.threads or 1
     how = (dtype * (dtype != "float32"), f"{threads} threads" * (threads > 1))
-    return ", ".join(filter(None, (what, _geometry(workload.geometry or "")[0], *how)))
+    return [*what, *filter(None, (_geometry(workload.geometry or "")[0], *how))]
 
 
 def _geometry(geometry: str) -> tuple[str, str]:
@@ -76,6 +81,11 @@ def _geometry(geometry: str) -> tuple[str, str]:
         )
     like = re.fullmatch(r"width-(\d+)", geometry)
     return geometry.replace("width-", "width "), f": one layer that is {like[1]} wide" if like else ""
+
+
+def kind_and_model(workload: Workload) -> str:
+    """The same without its lengths: "prefill, one 7B layer"."""
+    return ", ".join(filter(None, (workload.kind, _geometry(workload.geometry or "")[0])))
 
 
 def shipped_named(names: Iterable[str]) -> dict[str, str]:

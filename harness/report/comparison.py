@@ -104,10 +104,14 @@ class Screen:
         """By how much the variant is faster or slower, up to where the other name follows: "is 4.7 times as fast as",
         "takes 2.1 times as long as", "is 1.2 to 3.1 % slower than"; of ends on both sides of 1 "is between 2 % slower
         and 3 % faster than". ends: of an interval, in brackets: "is 4.7 [4.5, 4.9] times as fast as"."""
+        return " ".join(self._gain(*ratios, ends=ends))
+
+    def _gain(self, *ratios: float, ends: Iterable[float] = ()) -> tuple[str, str, str]:
+        """The same in three parts: the verb, by how much, and what the other name follows."""
         fast = ratios[0] > 1
         by, interval = (sorted(each if fast else 1 / each for each in some) for some in (ratios, ends))
         if by[0] < 1:
-            return f"is {gain_text(min(ratios), max(ratios))} than"
+            return "is", gain_text(min(ratios), max(ratios)), "than"
         in_times = max(self.effect.ratio, 1 / self.effect.ratio) >= PLAIN_RATIO
 
         def told(some: Iterable[float], between: str) -> str:
@@ -115,8 +119,9 @@ class Screen:
 
         size, brackets = told(by, " to "), f" [{told(interval, ', ')}]" if interval else ""
         if in_times:
-            return f"is {size}{brackets} times as fast as" if fast else f"takes {size}{brackets} times as long as"
-        return f"is {size} %{brackets} {'faster' if fast else 'slower'} than"
+            verb, way = ("is", "fast") if fast else ("takes", "long")
+            return verb, f"{size}{brackets} times as {way}", "as"
+        return "is", f"{size} %{brackets} {'faster' if fast else 'slower'}", "than"
 
     @property
     def between(self) -> str:
@@ -173,15 +178,20 @@ class Screen:
         low, high = self._ends
         if low <= 1 <= high:
             return f"No: with {100 * (1 - self.alpha):.4g} % confidence it is {gain_text(low, high)}."
-        least = " ".join(self._by(low if low > 1 else high).split()[1:-1])  # "is 2.93 times as fast as"
+        _, least, _ = self._gain(low if low > 1 else high)
         return f"Yes: even the lower end is {least}."
 
     @property
     def relevance(self) -> str:
         """Whether the difference is large enough to matter: against the margin that a claim states with its source,
         else against that within which two times are the same."""
+        return f"{': '.join(filter(None, self.relevant))}."
+
+    @property
+    def relevant(self) -> tuple[str, str]:
+        """The same as a word, and why."""
         if self.is_doubtful or self._ends is None:
-            return "Not known."
+            return "Not known", ""
         logs = [abs(math.log(end)) for end in self._ends]
         least, most = (0.0 if self._ends[0] <= 1 <= self._ends[1] else min(logs)), max(logs)
         percents = (100 * math.expm1(end) for end in (least, most))
@@ -189,10 +199,10 @@ class Screen:
         matters, source = self.verdict.margin or MARGIN_PERCENT, self.verdict.margin_from
         margin = f"up to {matters:g} % counts as the same{f' ({source})' if source else ''}"
         if most <= math.log1p(matters / 100):
-            return f"No: at most {high} %; {margin}."
+            return "No", f"at most {high} %; {margin}"
         if least <= math.log1p(matters / 100):
-            return f"Not known: {low} to {high} %; {margin}."
-        return f"Yes: only {margin}."
+            return "Not known", f"{low} to {high} %; {margin}"
+        return "Yes", f"only {margin}"
 
     @property
     def _ends(self) -> tuple[float, float] | None:

@@ -186,10 +186,10 @@ class LadderAdvice:
         lost = [f"{step.change.told} ({_times(step)} as fast{_price(step)})" for step in self.leave]
         return f"Do not: {'; '.join(lost)}." if lost else ""
 
-    def rows(self) -> list[dict[str, str]]:
+    def rows(self, short: Mapping[str, str] | None = None) -> list[dict[str, str]]:
         """A row of a table for each step to take, and one for all steps together: what it is, how many times as fast it
         is on each workload, and what it costs in memory. In brackets where it gains by the last layer, and the model
-        has no other."""
+        has no other. short: workloads in a word or two; where these tell them apart, they are headings."""
         steps = [(step.change.told, step) for step in self.take[:MOST_STEPS]]
         last = [step for step in self.take if step.all_of_it]
         workloads = [
@@ -197,9 +197,9 @@ class LadderAdvice:
             for workload in self.whole.effects
             if any(_times_on(step.effects.get(workload)) != OPEN for _, step in (*steps, ("", self.whole)))
         ]
-        named = [self.whole.effects[each].named.split(", ") for each in workloads]
-        short = [", ".join(dict.fromkeys((each[0], each[-1]))) for each in named]
-        heads = short if all(short) and len({*short}) == len(short) else told_apart(workloads)
+        heads = [(short or {}).get(each, "") for each in workloads]
+        if not all(heads) or len({*heads}) < len(heads):
+            heads = told_apart(workloads)
         places = dict(zip(workloads, heads, strict=True))
         return [
             {

@@ -295,7 +295,7 @@ class RunSummary:
     verdicts: number of verdicts by word. claims: (claim, part, verdict); a part without a name is "", and an "ad-hoc"
     comparison has its title there. machine: CPU, cores, threads and versions in one line. commit: of the code.
     noise: what its controls showed, in one line. timed: each workload with each variant that was timed on it, without
-    controls.
+    controls. pairs: (baseline, variant) of what it compares without a claim.
     """
 
     path: Path
@@ -311,6 +311,7 @@ class RunSummary:
     commit: str = ""
     noise: str = ""
     timed: tuple[tuple[str, str], ...] = ()
+    pairs: tuple[tuple[str, str], ...] = ()
 
     @property
     def sides(self) -> tuple[str, ...]:
@@ -386,6 +387,7 @@ def _of_manifest(run: RunFolder, manifest: Manifest) -> RunSummary:
         machine=one_line(environment) if environment else _machines(manifest),
         commit=f"{commit.get('id') or ''}"[:10] + " with changes" * bool(commit.get("dirty")),
         noise=manifest.noise.line if manifest.noise else "",
+        pairs=tuple((baseline, variant) for baseline, variant in manifest.ad_hoc),
         timed=tuple(
             dict.fromkeys(
                 (experiment.workload.name, EnteredName(name).original)
