@@ -15,7 +15,13 @@ import pytest
 from llama_workbench.harness.calls.payload import Payload
 from llama_workbench.harness.judge.stopping import OpenLives
 from llama_workbench.harness.measure.choosing import LEAST_LIVES, MOST_LIVES, set_horizons
-from llama_workbench.harness.measure.durations import LEAST_SIDE_SECONDS, MOST_SIDE_SECONDS, LifePace
+from llama_workbench.harness.measure.durations import (
+    FIRST_LIVES,
+    FIRST_SIDE_SECONDS,
+    LEAST_SIDE_SECONDS,
+    MOST_SIDE_SECONDS,
+    LifePace,
+)
 from llama_workbench.harness.measure.groups import Group
 from llama_workbench.harness.measure.measurement import Schedule
 from llama_workbench.harness.measure.participants import ExperimentState
@@ -331,11 +337,21 @@ def test_who_fails_in_a_life_of_a_pass_is_left_out_and_the_others_have_all_their
 
 
 def test_a_life_of_functions_samples_for_what_is_left_beside_all_else_that_it_takes() -> None:
-    pace = LifePace(life_seconds=0.5, sides=2)
+    pace = LifePace(life_seconds=0.5, sides=2, lives=FIRST_LIVES)
     assert pace.side_seconds == pytest.approx(0.125)
     pace.note(0.1)
     assert pace.side_seconds == pytest.approx(0.2)
     pace.note(0.5)
     assert pace.side_seconds == pytest.approx(0.1), "one life that took long moves it half of the way"
     assert LifePace(0.1, 2, beside_seconds=0.4).side_seconds == LEAST_SIDE_SECONDS
-    assert LifePace(9.0, 2, beside_seconds=0.4).side_seconds == MOST_SIDE_SECONDS
+    assert LifePace(9.0, 2, beside_seconds=0.4, lives=FIRST_LIVES).side_seconds == MOST_SIDE_SECONDS
+
+
+def test_the_first_lives_of_functions_are_short_so_that_a_large_difference_is_seen_soon() -> None:
+    pace, seconds = LifePace(life_seconds=9.0, sides=2, beside_seconds=0.4), []
+    saved = pace.saved(12)
+    for _ in range(6):
+        seconds.append(pace.side_seconds)
+        pace.note(0.4)
+    assert seconds == [FIRST_SIDE_SECONDS] * FIRST_LIVES + [MOST_SIDE_SECONDS] * 2
+    assert saved == pytest.approx(FIRST_LIVES * (MOST_SIDE_SECONDS - FIRST_SIDE_SECONDS)) and pace.saved(12) == 0

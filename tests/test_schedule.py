@@ -32,7 +32,7 @@ from llama_workbench.harness.measure.participants import ExperimentState
 from llama_workbench.harness.measure.remaining import Remaining, Wait
 from llama_workbench.harness.plan.experiments import Plan, make_plan
 from llama_workbench.harness.plan.options import Options, Request
-from llama_workbench.harness.session.judging import stopping_rule
+from llama_workbench.harness.session.judging import FirstAnswers, stopping_rule
 from llama_workbench.harness.session.run import Run, plan_run
 from llama_workbench.harness.spec.comparison import Comparison
 from llama_workbench.harness.spec.experiments import Experiment, Target
@@ -300,6 +300,21 @@ def test_a_verdict_that_always_needs_a_little_more_gives_way_to_one_that_had_lit
     assert next_to_measure([(edge, waiting(NAMES[0], 40, 5)), (other, waiting(NAMES[1], 12, 20))], 100)[0] is other
     # Not if the other is hopeless in the time that is left.
     assert next_to_measure([(edge, waiting(NAMES[0], 40, 5)), (other, waiting(NAMES[1], 12, 20))], 19)[0] is edge
+
+
+def test_a_pair_is_told_once_when_one_side_is_proven_faster(plan: Plan) -> None:
+    """Three quarters more time are seen after four processes; no difference is never told."""
+    workload, told, rng = "prefill-15m-t128", list[str](), random.Random(1)
+    rule = stopping_rule(plan, {}, plans={workload: (None, True)})
+    twofold, same = Comparison(workload, "new", "old"), Comparison(workload, "twin", "old")
+    answers = FirstAnswers(rule, [twofold, same], told.append)
+    for _ in range(15):
+        for pair, centre in ((twofold, -0.7), (same, 0.0)):
+            rule.series.setdefault(pair, []).append(centre + rng.uniform(-0.01, 0.01))
+        answers.look()
+    [text] = told
+    assert text.startswith(f"after 4 processes, new against old on {workload}: 15 to ") and " % slower; " in text
+    assert answers.pairs == [same]
 
 
 def test_wide_intervals_of_known_verdicts_come_after_open_ones_and_controls() -> None:

@@ -358,11 +358,16 @@ def _is_known(interval: Interval, precision: float) -> bool:
     return (interval.high - interval.low) / 2 <= precision or interval.n >= ENOUGH_ROUNDS
 
 
+def proven(rule: StoppingRule, pair: Comparison) -> Interval | None:
+    """A pair's interval of the log ratio, where it leaves out that both sides take the same time. Else None."""
+    interval = rule._interval(pair, rule.alpha)
+    return None if interval.unstable or interval.low <= 0 <= interval.high else interval
+
+
 def differing(rule: StoppingRule, pair: Comparison) -> tuple[float, float] | None:
     """Where a pair's interval leaves out that both sides take the same time: typical times of a call of baseline and
     variant, which fit the ratio. Else None."""
-    interval = running_interval(rule.series.get(pair, ()), rule.design.plan(pair.workload, rule.alpha))
-    if interval.low <= 0 <= interval.high:
+    if (interval := proven(rule, pair)) is None:
         return None
     baseline = float(np.median([lives.call_baseline_ns for lives in rule.found[pair]]))
     return baseline, baseline / math.exp(interval.centre)

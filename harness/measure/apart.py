@@ -127,13 +127,23 @@ def round_seconds(book: ExperimentState, pair: Comparison | None = None) -> floa
         calls = 2 * least_calls(book.experiment.workload.statistic) or 3
         sampled = max(
             calls * sum(book.call_ns.values()) / 1e9,
-            BESIDE_SIDES * len(book.remaining().variants) * book.side_seconds,
+            BESIDE_SIDES * len(book.remaining().variants) * book.usual_side_seconds,
         )
         return book.together.each(sampled + 2 * book.start_seconds + once)
     if is_sliced(book, pair):
         return book.apart.each(1.8 * block_seconds(book, pair.sides) + once)
     calls_seconds = 6 * sum(book.call_ns.get(name, 0.0) for name in pair.sides) / 1e9
     return book.apart.each(calls_seconds + 2 * book.start_seconds + once)
+
+
+def seconds_of_rounds(book: ExperimentState, pair: Comparison | None, rounds: float) -> float:
+    """About how long the next so many of them take: the first ones of functions are shorter."""
+    return max(rounds * round_seconds(book, pair) - saved_seconds(book, rounds), 0.0)
+
+
+def saved_seconds(book: ExperimentState, rounds: float = 1.0) -> float:
+    """How much less time the next so many rounds take than usual ones."""
+    return book.pace.saved(rounds) * len(book.remaining().variants) if book.pace is not None else 0.0
 
 
 def once_seconds(book: ExperimentState, pair: Comparison | None = None) -> float:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ..evidence.numbers import budget, duration
 from ..spec.comparison import Comparison
 from ..stats.confidence import EARLY, FIRST_LOOK
-from .apart import can_be_apart, round_seconds
+from .apart import can_be_apart, round_seconds, seconds_of_rounds
 from .durations import Begin
 from .groups import Group
 from .participants import ExperimentState
@@ -104,7 +104,7 @@ class FirstIntervals:
         """The same with one more."""
         (book, remaining), group = what, id(what[0].begin)
         rounds, (_, before) = remaining.rounds_next, self.processes.get(group, (book.begin, 0.0))
-        more = rounds * round_seconds(book, remaining.pair)
+        more = seconds_of_rounds(book, remaining.pair, rounds)
         return FirstIntervals(
             self.processes | {group: (book.begin, max(rounds, before))},
             self.rounds | {group: self.rounds.get(group, 0.0) + more},
@@ -159,12 +159,13 @@ def first_answer_text(open_: Sequence[Open], seconds: float, given: float) -> st
     for (book, _), until in costs:
         book.first_seconds = (book.first_seconds or 0.0) + until - before
         before = until
-    (_, remaining), first = costs[0]
+    (book, remaining), first = costs[0]
     count, whole = remaining.rounds_next, costs[-1][1]
     text = f"first answer after about {duration(first)} ({count:.0f} processes of {first / count:.2g} s)"
     (early, least_shown), *_ = EARLY
     if count == early:
-        times, later = math.exp(least_shown), duration(first * FIRST_LOOK / count)
+        more = max(first / count, round_seconds(book, remaining.pair))
+        times, later = math.exp(least_shown), duration(first + (FIRST_LOOK - count) * more)
         text += f" if one side takes {times:.3g} times as long, otherwise after about {later} ({FIRST_LOOK} processes)"
     if len(costs) > 1:
         text += f"; all {len(costs)} first answers after {duration(whole)}"

@@ -6,20 +6,30 @@ from dataclasses import dataclass
 
 LEAST_SIDE_SECONDS, MOST_SIDE_SECONDS = 0.03, 0.25
 
+FIRST_LIVES, FIRST_SIDE_SECONDS = 4, 0.1
+"""So many lives of functions are short: after them a large difference is seen (`stats.confidence.EARLY`)."""
+
 
 @dataclass
 class LifePace:
     """How long a life of functions samples each of so many sides: for a quarter of a second, or for what is left of
     `life_seconds` beside all else that a life takes, by the lives so far. What beginning one takes is then a small part
-    of it, and what is left of the noise within it little beside what lives differ by."""
+    of it, and what is left of the noise within it little beside what lives differ by. The first ones are shorter.
+    lives: how many there were."""
 
     life_seconds: float
     sides: int
     beside_seconds: float | None = None
+    lives: int = 0
 
     @property
     def side_seconds(self) -> float:
         """Of samples of each side, in the next life."""
+        return min(self.usual_seconds, FIRST_SIDE_SECONDS) if self.lives < FIRST_LIVES else self.usual_seconds
+
+    @property
+    def usual_seconds(self) -> float:
+        """The same, of one that is not short."""
         beside = self.life_seconds / 2 if self.beside_seconds is None else self.beside_seconds
         least, most = LEAST_SIDE_SECONDS, MOST_SIDE_SECONDS
         return min(max((self.life_seconds - beside) / max(self.sides, 1), least), most)
@@ -28,6 +38,12 @@ class LifePace:
         """What a life took beside the samples of what is compared."""
         before = beside_seconds if self.beside_seconds is None else self.beside_seconds
         self.beside_seconds = (before + beside_seconds) / 2
+        self.lives += 1
+
+    def saved(self, lives: float) -> float:
+        """How many seconds less the next so many lives sample each side than usual ones."""
+        short = min(lives, max(FIRST_LIVES - self.lives, 0))
+        return short * max(self.usual_seconds - FIRST_SIDE_SECONDS, 0.0)
 
 
 @dataclass

@@ -31,6 +31,7 @@ from .apart import (
     is_sliced,
     pace_of,
     round_seconds,
+    saved_seconds,
 )
 from .choosing import first_answer_text, in_time, nearly_settled, next_to_measure
 from .crews import blamed, inputs_told
@@ -73,7 +74,8 @@ class Schedule:
             self.processes.end(group)  # what passed the gates is warm, and its sides were imported in a fixed order
         of_functions = [book for book in books if book.experiment.workload.kind == "call"]
         for book in of_functions:
-            book.pace = LifePace(seconds / len(of_functions) / WANTED_LIVES, len(book.remaining().variants))
+            sides, lives = len(book.remaining().variants), book.lives_of(None)
+            book.pace = LifePace(seconds / len(of_functions) / WANTED_LIVES, sides, lives=lives)
         if any(book.pairs_apart is None for book in books):  # else an earlier sitting decided
             choose_apart(books, rule, seconds)
             self.participants.changed()
@@ -229,7 +231,8 @@ class Schedule:
         keep(finished)
         rule.add(finished)
         tally = book.together if chosen.pair is None else book.apart
-        tally.add(spent := time.monotonic() - begun)
+        spent = time.monotonic() - begun
+        tally.add(spent + saved_seconds(book))
         if group.life is not None:
             group.life.had.add((finished.workload, chosen.pair))
             group.life.measured_seconds += spent

@@ -225,6 +225,11 @@ class ExperimentState:
         """For how long a life samples each side at least; 0 of models."""
         return self.pace.side_seconds if self.pace is not None else 0.0
 
+    @property
+    def usual_side_seconds(self) -> float:
+        """The same, of a life that is not one of the first, short ones."""
+        return self.pace.usual_seconds if self.pace is not None else 0.0
+
     def lives_of(self, name: str | None) -> int:
         """In how many lives a variant was timed; without a name, any of them."""
         return len(self.timed_in.get(name, ()) if name else set().union(*self.timed_in.values()))

@@ -24,7 +24,7 @@ from llama_workbench.variants.presets import presets
 from ..claims.dispute import load_folder
 from ..claims.faults import ClaimError
 from ..evidence.effect import ALPHA
-from ..judge.stopping import differing
+from ..judge.stopping import differing, proven
 from ..machine.environment import available_bytes, fingerprint, usable_cores
 from ..machine.extras import lacking
 from ..machine.interrupts import Interrupts
@@ -60,7 +60,7 @@ from ..store.gate_schema import Excluded
 from ..store.schema import FORMAT, LIFE, Checkpoint, Environment, Manifest
 from ..store.sitting_schema import Sitting
 from ..store.verdict_schema import Verdict
-from .judging import answer_so_far, judge_run, stopping_rule
+from .judging import FirstAnswers, answer_so_far, judge_run, stopping_rule
 from .unfinished import Unfinished
 
 SNAPSHOT_SECONDS = 15.0
@@ -244,9 +244,11 @@ class Run:
                 rule.add(finished)
                 books[finished.workload].note_life(finished)
             rule.end_life()
-            begun_rounds = Since.now()
+            pairs = self.plan.comparisons() if self.plan.mode == "compare" and not self.plan.is_tabled else []
+            open_ = [pair for pair in pairs if proven(rule, pair) is None]
+            answers, begun_rounds = FirstAnswers(rule, open_, self.progress.note), Since.now()
             try:
-                measurement.schedule.run(rule, self._keep, seconds=seconds)
+                measurement.schedule.run(rule, partial(self._keep, answers=answers), seconds=seconds)
             finally:
                 self.others = begun_rounds.busy()
             hold_to_roof(measurement, self.folder, self.configs)
@@ -311,9 +313,11 @@ class Run:
                 self.checkpoint_facts[name] = {"facts": real.description}
         return folders, parameters, without_room
 
-    def _keep(self, finished: Round) -> None:
+    def _keep(self, finished: Round, answers: FirstAnswers | None = None) -> None:
         """Store a finished round; a snapshot in Parquet now and then, so that other tools can look at a live run."""
         self.folder.append_round(finished)
+        if answers is not None:
+            answers.look()
         self.interrupts.raise_lost()
         if time.monotonic() - self.last_snapshot > SNAPSHOT_SECONDS:
             self.folder.snapshot()
