@@ -216,6 +216,9 @@ def test_what_stands_beside_an_answer_has_a_verdict_of_its_own() -> None:
     part = a_verdict(*rows, part="micro-op (create + apply)", verdict="inconclusive", **claim)
     [line] = answer([no, part], DISPUTE).lines
     assert line.said == "no" and line.beside[0].endswith("TEAM-006's 10.4 %: 10 to 14 % faster (inconclusive).")
+    early = [replace(each, low=0.57, high=1.77, rounds=4, verdict=Word.INCONCLUSIVE) for each in rows]
+    [line] = answer([no, replace(part, effects=tuple(early))], DISPUTE).lines
+    assert line.beside[0].endswith("TEAM-006's 10.4 %: not known yet (inconclusive)."), "an early look tells no bound"
     elsewhere = replace(part, effects=tuple(rows[1:]))
     assert answer([no, elsewhere], DISPUTE).lines[0].beside == (), "that length was not measured"
     forms = [

@@ -56,9 +56,10 @@ def heads_first(x: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Seeded normal inputs at T tokens, and what each part must make of them: the same for ours and for an engine's.
+    """Seeded inputs at T tokens, and what each part must make of them: the same for ours and for an engine's.
 
-    Shapes: q, k, v [1, T, H, D], scores [1, H, T, T], x [1, T, E]. Weights of the projections are [out, in].
+    Shapes: q, k, v [1, T, H, D], scores [1, H, T, T], x [1, T, E], all normal. Weights of the projections are [in, out]
+    and uniform: every process draws them for each side, and this takes a third of the time.
     """
 
     config: LlamaConfig
@@ -91,8 +92,12 @@ class Inputs:
     def projections(self) -> tuple[Tensor, Tensor, Tensor]:
         """Weights of the three projections, all to H heads, scaled so that a result is about 1."""
         c = self.config
-        rows, scale = c.num_attention_heads * c.head_dim, c.hidden_size**-0.5
-        q, k, v = (self._drawn(salt, rows, c.hidden_size) * scale for salt in (5, 6, 7))
+        columns, reach = c.num_attention_heads * c.head_dim, (3 / c.hidden_size) ** 0.5
+        generators = (torch.Generator().manual_seed(self.seed * 16 + salt) for salt in (5, 6, 7))
+        q, k, v = (
+            torch.empty(c.hidden_size, columns).uniform_(-reach, reach, generator=each).to(self.device)
+            for each in generators
+        )
         return q, k, v
 
     def forbidden(self) -> Tensor:
@@ -125,7 +130,7 @@ class Inputs:
 
     def projected(self) -> Tensor:
         """The three projections of x beside each other, [1, T, 3 · H · D] float64."""
-        return torch.cat([self.x().double() @ weight.double().T for weight in self.projections()], -1)
+        return torch.cat([self.x().double() @ weight.double() for weight in self.projections()], -1)
 
     def scored(self) -> Tensor:
         """Q K^T over the root of D, [1, H, T, T] float64."""
@@ -161,7 +166,7 @@ class Inputs:
 def build(
     name: str, settings: Settings, config: LlamaConfig, *, tokens: int, seed: int, device: str = "cpu"
 ) -> Component:
-    """The part `name` at T = `tokens`, batch 1, float32, on `device`, with seeded normal inputs.
+    """The part `name` at T = `tokens`, batch 1, float32, on `device`, with seeded inputs.
 
     Shapes as in `Inputs`; Q and K of RoPE are [1, T, H, D] for a bthd boundary, else [1, H, T, D]. A mask policy that
     caches is warm from the first call on.
@@ -179,7 +184,7 @@ def build(
             q, k, expected_q = q.transpose(1, 2), k.transpose(1, 2), expected_q.transpose(1, 2)
         return Component(lambda: rotary(q, k, 0)[0], lambda: expected_q)
     if name == "qkv":
-        x, projections = given.x(), [Linear(weight) for weight in given.projections()]
+        x, projections = given.x(), [Linear(weight.t().contiguous()) for weight in given.projections()]
         return Component(lambda: [each(x) for each in projections], given.projected, lambda out: torch.cat(out, -1))
     if name == "scores":
         q, k, scale = given.q(), given.k(), config.head_dim**-0.5
@@ -261,7 +266,7 @@ def _worker_layer(
     if name == ROPE_ATTENTION:
         drawn = given.q(), given.k(), given.v()
         return Component(lambda: turn_and_attend(*drawn), lambda: given.turned_and_attended(settings.interleaved))
-    x, weights = given.x(), [weight.t().contiguous() for weight in given.projections()]
+    x, weights = given.x(), given.projections()
 
     def layer() -> Tensor:
         q, k, v = (torch.matmul(x, weight).unflatten(-1, (-1, head_dim)) for weight in weights)  # [1, T, H, D]

@@ -29,10 +29,9 @@ def build(name: str, config: LlamaConfig, *, tokens: int, seed: int, device: str
     if name == ROPE_ATTENTION:
         drawn = [part.flatten(2) for part in (given.q(), given.k(), given.v())]
         return Component(lambda: turn_and_attend(*drawn), lambda: given.turned_and_attended(interleaved=True))
-    x, weights = given.x(), list(given.projections())
+    x, matrices = given.x(), list(given.projections())  # [E, H·D] each
     if tokens == 1:
-        weights = [torch.cat(weights)]
-    matrices = [weight.t().contiguous() for weight in weights]  # [E, H·D] each, or one [E, 3·H·D]
+        matrices = [torch.cat(matrices, 1)]  # [E, 3·H·D]
 
     def layer() -> Tensor:
         projected = (torch.matmul(x, matrix) for matrix in matrices)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from ..evidence.verdict import combine
 from ..spec.dispute import FOUND, Beside, Dispute, MainQuestion
 from ..spec.words import Word
+from ..stats.confidence import FIRST_LOOK
 from ..store.verdict_schema import Effect, Verdict
 from .markdown import markdown_cell, markdown_rows, markdown_text
 from .outcome import by_side, found_text, is_understated, leaning, outcome, standing, tally, tally_text
@@ -26,6 +27,8 @@ UNDECIDED = (Word.INCONCLUSIVE, Word.NOT_EVIDENCE)
 
 UNMEASURED = (Word.NOT_EVIDENCE, Word.NOT_MEASURABLE, Word.NOT_TESTED)
 """Verdicts that give a question no answer, where another part of its claim may."""
+
+NOT_YET = "not known yet"
 
 MOST_LINES = 6
 
@@ -201,6 +204,8 @@ def _beside(beside: Beside, lead: Verdict, parts: Parts) -> str:
     verdict = replace(verdict, effects=rows)
     if not (numbers := found_text(verdict)):
         return ""
+    if verdict.verdict is Word.INCONCLUSIVE and max(each.rounds for each in rows) < FIRST_LOOK:
+        numbers = NOT_YET  # an early look is for large differences: what it leaves open, it tells nothing of
     if beside.workloads:
         verdict = replace(verdict, verdict=combine(rows)[0])
     word = (_so_far(verdict) if verdict.is_open else "") or _word(verdict)

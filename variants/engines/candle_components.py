@@ -101,7 +101,7 @@ def build(
         return Component(lambda: apply_mask(scores, get()), given.masked, to_torch)
     if name == "qkv":
         # Theirs multiply by [in, out] as it lies, without a transposed view.
-        weights = dict(zip("qkv", (weight.T for weight in given.projections()), strict=True))
+        weights = dict(zip("qkv", given.projections(), strict=True))
         inputs = to_candle({"x": given.x()[0], **weights})
         x, projections = inputs["x"], [inputs[part] for part in "qkv"]
         shape = (1, tokens, config.num_attention_heads, config.head_dim)
