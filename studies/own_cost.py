@@ -1,10 +1,11 @@
-"""What measuring itself costs, here and with other tools: `python -m studies.own_cost` prints the table.
+"""What measuring itself costs, here and with other tools: `python -m studies.own_cost` prints two tables; with the name
+of a document (docs/validation.md) behind the number of repetitions they are also written there, between its markers.
 
 Of each tool: what it says a call of a function takes that does nothing, which is what its loop costs a call (a bare
 loop between two readings of the clock has it too); seconds from the command until it says which of two functions of a
 millisecond is slower, the one that does a fifth more; and the most memory that one of its processes held meanwhile. Of
-this workbench also how much of twenty seconds lies inside samples of what is compared. Each is the median of some
-repetitions, the tools by turns.
+this workbench also how much of a comparison with a budget of ten seconds lies inside samples of what is compared, for
+calls of several lengths. Each is the median of some repetitions, the tools by turns.
 """
 
 from __future__ import annotations
@@ -20,19 +21,26 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
+from threading import Thread
+from typing import IO
 
 import psutil
 
-from llama_workbench.harness.report.markdown import markdown_rows
+from llama_workbench.harness.report.markdown import markdown_rows, update_file
 from llama_workbench.harness.store.folder import RunFolder
-from studies.versus_tools import BENCH, PYPERF, TORCH, interpreter, pyperf_mean, saved_stats
+from studies.versus_tools import BENCH, COMMAND_SECONDS, PYPERF, SCRIPT, TORCH, interpreter, pyperf_mean, saved_stats
 
 REPETITIONS = 5
 
 NOTHING = "def call(*ignored):\n    pass\n"
 SPINS = "def call(*ignored):\n    sum(range({upto}))\n"
-"""About a millisecond for 60,000."""
+MILLISECOND = 60_000
+"""Upto for about a millisecond."""
+
+BUDGET = 10
+"""Seconds of the comparisons whose share inside samples is told."""
 
 INPUTS = "def made(seed):\n    return (seed,)\n"
 
@@ -57,34 +65,42 @@ print(least())
 
 @dataclass(frozen=True)
 class Spent:
-    """What a tool's commands printed, how long they took, and the most bytes that one process held. first_sample:
-    seconds until a file of samples had something in it, where one was watched."""
+    """What a tool's commands printed, how long they took, and the most bytes that one process held. first_answer:
+    seconds until a line began as it was waited for; 0 where none did."""
 
     said: str
     seconds: float
     peak_bytes: int
-    first_sample: float = 0.0
+    first_answer: float = 0.0
 
 
-def spent(folder: Path, *commands: Sequence[str], samples: str = "", **more: str) -> Spent:
-    """Run commands one after the other. samples: the file to watch. Raises CalledProcessError."""
-    begun, said, peak, first = time.monotonic(), "", 0, 0.0
+def spent(folder: Path, *commands: Sequence[str], awaited: str = "", **more: str) -> Spent:
+    """Run commands one after the other. awaited: how the line begins that is waited for. Raises CalledProcessError."""
+    begun, lines, peak, first = time.monotonic(), list[str](), 0, 0.0
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+
+    def read(stream: IO[str]) -> None:
+        nonlocal first
+        for line in stream:
+            lines.append(line)
+            if awaited and line.startswith(awaited):
+                first = first or time.monotonic() - begun
+
     for command in commands:
         with subprocess.Popen(
             command, cwd=folder, env=os.environ | {"PATH": path} | more, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         ) as process:  # fmt: skip
+            assert process.stdout is not None
+            reader = Thread(target=read, args=(process.stdout,))
+            reader.start()
             while process.poll() is None:
                 peak = max(peak, _largest(process.pid))
-                if samples and not first and (folder / samples).exists() and (folder / samples).stat().st_size:
-                    first = time.monotonic() - begun
                 time.sleep(0.02)
-            assert process.stdout is not None
-            said += process.stdout.read()
+            reader.join()
         if process.returncode:
-            raise subprocess.CalledProcessError(process.returncode, command, said)
-    return Spent(said, time.monotonic() - begun, peak, first)
+            raise subprocess.CalledProcessError(process.returncode, command, "".join(lines))
+    return Spent("".join(lines), time.monotonic() - begun, peak, first)
 
 
 def _largest(process: int) -> int:
@@ -96,11 +112,11 @@ def _largest(process: int) -> int:
         return 0
 
 
-def ours(folder: Path) -> tuple[Spent, float]:
+def ours(folder: Path, budget: int = 20) -> tuple[Spent, float]:
     """This workbench's command for a comparison, and ns a call of the first side."""
     words = ["-p", "no:cacheprovider", "--compare", "old=side_old.py:call", "new=side_new.py:call"]
-    words += ["--call", "inputs.py:made", "--budget", "20", "--no-causes", "--run-dir", "run"]
-    found = spent(folder, (sys.executable, "-m", "pytest", "--benchmark", *words), samples="run/samples.jsonl")
+    words += ["--call", "inputs.py:made", "--budget", str(budget), "--no-causes", "--run-dir", "run"]
+    found = spent(folder, (sys.executable, "-m", "pytest", "--benchmark", *words), awaited="workbench: after ")
     samples = RunFolder(folder / "run").read_samples()
     mine = samples.where(variant="old")
     return found, statistics.median((mine["cpu_ns"] / mine["repeats"]).tolist())
@@ -124,6 +140,16 @@ def pyperf(folder: Path) -> tuple[Spent, float]:
     ]
     last = spent(folder, (interpreter(), "-m", "pyperf", "compare_to", "old.json", "new.json"))
     return _together(*sides, last), pyperf_mean(folder / "old.json") * 1e9
+
+
+def hyperfine(folder: Path) -> tuple[Spent, float]:
+    """Two scripts that make as many calls; its usual number of runs. Its time of a call is that of the script."""
+    calls = round(COMMAND_SECONDS * 1000)  # of a millisecond
+    for side in ("old", "new"):
+        (folder / f"run_{side}.py").write_text(SCRIPT.format(module=f"side_{side}", calls=calls), encoding="utf-8")
+    scripts = [f"{interpreter()} run_{side}.py" for side in ("old", "new")]
+    found = spent(folder, ("hyperfine", "--style=none", "--export-json=both.json", *scripts))
+    return found, json.loads((folder / "both.json").read_text(encoding="utf-8"))["results"][0]["mean"] / calls * 1e9
 
 
 def torch_timer(folder: Path) -> tuple[Spent, float]:
@@ -165,6 +191,7 @@ TOOLS: dict[str, Tool] = {
     "this workbench": ours,
     "pytest-benchmark": pytest_benchmark,
     "pyperf": pyperf,
+    "hyperfine": hyperfine,
     "torch.utils.benchmark": torch_timer,
     "timeit": timeit,
 }
@@ -185,47 +212,57 @@ def measured(tool: Tool, old: str, new: str) -> tuple[Spent, float]:
         return tool(folder)
 
 
-def inside(text: str) -> tuple[float, float]:
-    """Of a comparison of a function with itself in twenty seconds, the share inside samples of the two: of the time of
-    the rounds, and of that from return to answer."""
+def inside(text: str) -> tuple[float, float, float]:
+    """Of a comparison of a function with itself, the share inside samples of the two: of the time of the rounds, and of
+    that from return to answer; and those seconds."""
     with folder_with(text, text) as folder:
-        found, _ = ours(folder)
+        found, _ = ours(folder, BUDGET)
         [experiment] = RunFolder(folder / "run").read_manifest()["experiments"]
         compared = float(experiment["compared_seconds"])
-        return compared / experiment["seconds"], compared / found.seconds
+        return compared / experiment["seconds"], compared / found.seconds, found.seconds
 
 
-def main(repetitions: int = REPETITIONS) -> None:
-    """Measure by turns and print the table."""
+def main(repetitions: int = REPETITIONS, *into: Path) -> None:
+    """Measure by turns, print the tables, and write them into documents."""
     interpreter()
-    empty: dict[str, list[float]] = {name: [] for name in ("a bare loop", *TOOLS)}
-    seconds: dict[str, list[float]] = {name: [] for name in TOOLS}
-    peaks: dict[str, list[int]] = {name: [] for name in TOOLS}
-    first: list[float] = []
-    slow, slower = (SPINS.format(upto=upto) for upto in (60_000, 72_000))
+    tools = {name: tool for name, tool in TOOLS.items() if tool is not torch_timer or find_spec("torch")}
+    empty: dict[str, list[float]] = {name: [] for name in ("a bare loop", *tools)}
+    seconds: dict[str, list[float]] = {name: [] for name in tools}
+    peaks: dict[str, list[int]] = {name: [] for name in tools}
+    slow, slower, twice = (SPINS.format(upto=MILLISECOND * fifths // 5) for fifths in (5, 6, 10))
     for number in range(repetitions):
         empty["a bare loop"].append(measured(bare, NOTHING, NOTHING)[1])
-        for name, tool in TOOLS.items():
-            empty[name].append(measured(tool, NOTHING, NOTHING)[1])
+        for name, tool in tools.items():
+            if tool is not hyperfine:  # it times whole programs
+                empty[name].append(measured(tool, NOTHING, NOTHING)[1])
             found, _ = measured(tool, slow, slower)
             seconds[name].append(found.seconds)
             peaks[name].append(found.peak_bytes)
-            first += [found.first_sample] if found.first_sample else []
             sys.stderr.write(f"{number + 1} of {repetitions}: {name}\n")
-    shares = [inside(slow) for _ in range(repetitions)]
     head = ("tool", "an empty call, ns", "two functions of 1 ms, seconds until its answer", "largest process, MB")
-    lines = [("a bare loop", f"{statistics.median(empty['a bare loop']):.0f}", "", "")]
-    for name in TOOLS:
-        times = (statistics.median(empty[name]), statistics.median(seconds[name]), statistics.median(peaks[name]) / 1e6)
-        lines.append((name, f"{times[0]:.0f}", f"{times[1]:.1f}", f"{times[2]:.0f}"))
-    of_rounds, of_all = (100 * statistics.median(each) for each in zip(*shares, strict=True))
-    said = (
-        f"The first round of this workbench is kept after {statistics.median(first):.1f} s. Of the time of its rounds "
-        f"{of_rounds:.0f} % lies inside samples of the two that are compared; of all, from return to answer, "
-        f"{of_all:.0f} %."
-    )
-    sys.stdout.write(f"{markdown_rows(head, lines)}\n\n{said}\n")
+    lines = [("a bare loop", _median(empty["a bare loop"]), "", "")]
+    for name in tools:
+        peak = _median([each / 1e6 for each in peaks[name]])
+        lines.append((name, _median(empty[name]), f"{statistics.median(seconds[name]):.1f}", peak))
+    table = markdown_rows(head, lines) + "\n"
+    first = statistics.median(measured(ours, slow, twice)[0].first_answer for _ in range(repetitions))
+    told = f"That one of them takes twice as long, this workbench says after {first:.1f} s, and measures on.\n"
+    head = ("a call takes", "of the time of its processes", "of all, from return to answer", "seconds in all")
+    of_calls: list[tuple[str, ...]] = []
+    for ms in (0.1, 1, 10):
+        text = SPINS.format(upto=round(MILLISECOND * ms))
+        of_rounds, of_all, took = zip(*(inside(text) for _ in range(repetitions)), strict=True)
+        shares = (f"{100 * statistics.median(each):.0f} %" for each in (of_rounds, of_all))
+        of_calls.append((f"{ms:g} ms", *shares, f"{statistics.median(took):.1f}"))
+    blocks = {"own-cost": table, "own-cost-first": told, "own-cost-shares": markdown_rows(head, of_calls) + "\n"}
+    sys.stdout.write("\n".join(blocks.values()))
+    for path in into:
+        update_file(path, blocks)
+
+
+def _median(values: Sequence[float]) -> str:
+    return f"{statistics.median(values):.0f}" if values else ""
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else REPETITIONS, *map(Path, sys.argv[2:]))

@@ -1,5 +1,5 @@
 """What tools call different and what they find, as a picture: a row for each of their rules, in each column a share of
-the trials with its exact interval, for each processor by itself."""
+the trials with its exact interval."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ ROW_PX, COLUMN_PX = 18, 190
 class Place:
     """A dot of the picture. ours: of this workbench."""
 
-    cpu: str
     column: str
     row: str
     rate: Rate
@@ -29,7 +28,7 @@ class Place:
 def picture(places: Sequence[Place]) -> str:
     """As SVG: rows and columns in the order in which they come."""
     values = [
-        {"cpu": place.cpu, "column": place.column, "row": place.row, "ours": place.ours}
+        {"column": place.column, "row": place.row, "ours": place.ours}
         | {"share": place.rate.count / place.rate.of, "low": place.rate.ends[0], "high": place.rate.ends[1]}
         for place in places
         if place.rate.of
@@ -44,11 +43,10 @@ def picture(places: Sequence[Place]) -> str:
     chart = (
         drawn.properties(width=COLUMN_PX, height={"step": ROW_PX})
         .facet(
-            row=altair.Row("cpu:N", title=None),
             column=altair.Column("column:N", sort=list(dict.fromkeys(place.column for place in places)), title=None),
             data=altair.Data(values=values),
         )
-        .configure(background=LIGHT.page)
+        .configure(background=LIGHT.page, padding={"left": 60, "top": 5, "right": 5, "bottom": 5})
         .configure_view(stroke=None)
         .configure_axis(labelColor=LIGHT.text)
         .configure_header(labelColor=LIGHT.text, labelFontWeight="bold")

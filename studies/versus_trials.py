@@ -1,11 +1,13 @@
 """How often are other tools wrong, and this one? `python -m studies.versus_trials 200` goes on until there are so many
 trials and prints the table; `make versus` does the same. With the names of documents (README.md docs/validation.md
 docs/results/trials.md) it is also written there, between its markers, and the picture is drawn (results/versus.svg).
+`python -m studies.versus_trials ours 200` goes on until this workbench alone, by its code of today, has so many.
 
 A trial is a comparison of two functions whose outcome is known (`slices.calibrate.known`): identical texts, the same
 work in other clothes, or a known share more of it in `new`. All tools measure it one after the other, in drawn order,
 each for as many seconds, every second trial beside a busy neighbour for each core; a third of the trials measures a
-comparison a second time. What each said is kept in a file, a line a trial, which the next call continues.
+comparison a second time. What each said is kept in a file, a line a trial, which the next call continues. The other
+tools stay as they are while this workbench changes: of its own answers, those by its last code count.
 
 Two things are counted: what each tool says as its users ask it, and what its figures could tell at best, with the
 threshold that turns out to suit them.
@@ -21,7 +23,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from itertools import combinations
 from pathlib import Path
@@ -62,8 +64,8 @@ LONG_CALLS = ("decode", "spelling")  # kinds of work with calls of some ten mill
 
 @dataclass(frozen=True)
 class Trial:
-    """What all tools said of one comparison. answers: tool → rule → reading; seconds: tool → of its commands; failed:
-    tool → why it said nothing."""
+    """What tools said of one comparison. answers: tool → rule → reading; seconds: tool → of its commands; failed: tool
+    → why it said nothing; code: of this workbench, in a few letters (not known of the oldest trials)."""
 
     work: str
     case: str
@@ -76,6 +78,7 @@ class Trial:
     seconds: dict[str, float]
     failed: dict[str, str]
     cpu: str  # the processor's name
+    code: str = ""
 
     @classmethod
     def read(cls, line: str) -> Trial:
@@ -93,24 +96,46 @@ class Trial:
         return KnownComparison(FUNCTIONS, self.work, self.case, self.percent, self.number)
 
 
-def main(trials: int, *into: Path, file: Path = KEPT, seconds: float = SECONDS) -> None:
-    """Go on until there are so many, print the table, and write it into documents."""
-    if len(read(file)) < trials:
+def main(
+    trials: int, *into: Path, file: Path = KEPT, seconds: float = SECONDS, tools: Sequence[str] = (OURS, *TOOLS)
+) -> None:
+    """Go on until there are so many by all of these tools, print the table, and write it into documents."""
+    known, draw, cpu, code = read(file), random.Random(), fingerprint(1)["cpu_model"], rule()
+    made = [trial for trial in known if is_of(trial, tools, code)]
+    if len(made) < trials and len(tools) > 1:
         sys.stderr.write(f"the tools are those of {Path(interpreter()).parent.parent}\n")
-    known = read(file)
-    draw, cpu = random.Random(), fingerprint(1)["cpu_model"]
-    while len(known) < trials:
-        here = [trial for trial in known if trial.cpu == cpu]
-        trial = one(following(here, draw), busy=bool(len(here) % 2), seconds=seconds, cpu=cpu, draw=draw)
+    while len(made) < trials:
+        here = [trial for trial in made if trial.cpu == cpu]
+        comparison, busy = following(here, draw), bool(len(here) % 2)
+        trial = one(comparison, busy=busy, seconds=seconds, cpu=cpu, code=code, draw=draw, tools=tools)
         with file.open("a", encoding="utf-8") as out:
             out.write(json.dumps(asdict(trial)) + "\n")
         known.append(trial)
-        sys.stderr.write(f"trial {len(known)} of {trials}: {trial.work} +{trial.percent} % {trial.failed or ''}\n")
+        made.append(trial)
+        sys.stderr.write(f"trial {len(made)} of {trials}: {trial.work} +{trial.percent} % {trial.failed or ''}\n")
+    known = counted(known)
     sys.stdout.write(tables(known))
     for path in into:
         update_file(path, blocks(known, record.read_trials(ALONE)))
     if into:
         PICTURE.write_text(drawing(known), encoding="utf-8")
+
+
+def is_of(trial: Trial, tools: Sequence[str], code: str) -> bool:
+    """Whether these tools were asked; where this workbench alone is, by this code of it."""
+    return {*trial.answers, *trial.failed} >= {*tools} and (len(tools) > 1 or trial.code == code)
+
+
+def counted(known: Sequence[Trial]) -> list[Trial]:
+    """The trials without the answers of this workbench by other code than its last."""
+    last = next((trial.code for trial in reversed(known) if OURS in trial.answers), "")
+    return [
+        replace(
+            trial,
+            answers={tool: told for tool, told in trial.answers.items() if tool != OURS or trial.code == last},
+        )
+        for trial in known
+    ]
 
 
 def read(file: Path) -> list[Trial]:
@@ -135,8 +160,11 @@ def following(known: Sequence[Trial], draw: random.Random) -> KnownComparison:
             return comparison
 
 
-def one(comparison: KnownComparison, *, busy: bool, seconds: float, cpu: str, draw: random.Random) -> Trial:
-    """Let all tools measure a comparison, on the processor of this name."""
+def one(
+    comparison: KnownComparison, *, busy: bool, seconds: float, cpu: str, code: str, draw: random.Random,
+    tools: Sequence[str] = (OURS, *TOOLS),
+) -> Trial:  # fmt: skip
+    """Let tools measure a comparison, on the processor of this name."""
     begun = datetime.now(UTC).isoformat(timespec="seconds")
     answers: dict[str, dict[str, Reading]] = {}
     spent: dict[str, float] = {}
@@ -144,7 +172,7 @@ def one(comparison: KnownComparison, *, busy: bool, seconds: float, cpu: str, dr
     with ExitStack() as stack:
         if busy:
             stack.enter_context(busy_neighbours())
-        for tool in draw.sample([OURS, *TOOLS], 1 + len(TOOLS)):
+        for tool in draw.sample(tools, len(tools)):
             started = time.monotonic()
             try:
                 answers[tool] = dict(asked(tool, comparison, seconds))
@@ -153,7 +181,7 @@ def one(comparison: KnownComparison, *, busy: bool, seconds: float, cpu: str, dr
             spent[tool] = round(time.monotonic() - started, 1)
     return Trial(
         comparison.work, comparison.case, comparison.percent, comparison.number, busy, begun, seconds,
-        answers, spent, failed, cpu,
+        answers, spent, failed, cpu, code,
     )  # fmt: skip
 
 
@@ -276,7 +304,8 @@ def alone(trials: Sequence[record.Trial]) -> Rate:
 def with_alone(known: Sequence[Trial], trials: Sequence[record.Trial]) -> str:
     """The trials of this workbench alone, and together with those of all tools."""
     ours, more = next(rows(known)).alarms, alone(trials)
-    both, states = Rate(ours.count + more.count, ours.of + more.of), [each.rule for each in trials]
+    both = Rate(ours.count + more.count, ours.of + more.of)
+    states = [each.rule for each in trials if (each.kind, each.percent) == (FUNCTIONS, 0)]
     return (
         f"By itself this workbench was asked more often (`{ALONE.name}`): of functions that do the same it called "
         f"{more.counted} different; by the last of {len({*states})} states of its code "
@@ -302,7 +331,11 @@ def in_short(known: Sequence[Trial], trials: Sequence[record.Trial]) -> str:
         f"- Of these, calls of some ten milliseconds: {_found(*rows(of_long))}.",
         f"- With the threshold that suits each best, chosen afterwards so that at most {100 * ALLOWED:.0f} % of the "
         "same code is called different:",
-        *(f"  - {best_in_hindsight(there)}" for _, there in by_cpu(known)),
+        *(
+            f"  - {best_in_hindsight(there)}"
+            for _, there in by_cpu(known)
+            if any(OURS in each.answers for each in there)
+        ),
     )
     return "\n".join(lines)
 
@@ -351,12 +384,11 @@ def _between(rates: Iterable[Rate]) -> str:
 def drawing(known: Sequence[Trial]) -> str:
     """The picture of them, as SVG."""
     places = []
-    for cpu, there in by_cpu(known):
-        for row in rows(there):
-            columns = {"called different, though it is the same": row.alarms}
-            columns |= {f"+{more} % found": rate for more, rate in row.found.items()}
-            name = f"{row.tool}, {row.rule}"
-            places += [Place(cpu, column, name, rate, row.tool == OURS) for column, rate in columns.items()]
+    for row in rows(known):
+        columns = {"called different, though it is the same": row.alarms}
+        columns |= {f"+{more} % found": rate for more, rate in row.found.items()}
+        name = f"{row.tool}, {row.rule}"
+        places += [Place(column, name, rate, row.tool == OURS) for column, rate in columns.items()]
     return picture(places)
 
 
@@ -405,4 +437,7 @@ def blocks(known: Sequence[Trial], trials: Sequence[record.Trial]) -> dict[str, 
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 200, *map(Path, sys.argv[2:]))
+    given = sys.argv[1:]
+    alone_asked = given[:1] == ["ours"]
+    number, *documents = given[1:] if alone_asked else given or ["200"]
+    main(int(number), *map(Path, documents), tools=(OURS,) if alone_asked else (OURS, *TOOLS))

@@ -17,7 +17,18 @@ from llama_workbench.harness.slices.calibrate.known import CASES, FUNCTIONS, IDE
 from llama_workbench.harness.slices.calibrate.rates import Rate, read_trials
 from studies import versus_tools, versus_trials
 from studies.versus_tools import FASTER, NOTHING, SLOWER, TOOLS, Reading, Readings, ToolFailed, apart, told
-from studies.versus_trials import OURS, Trial, best_in_hindsight, following, halves, in_hindsight, rows, table
+from studies.versus_trials import (
+    OURS,
+    Trial,
+    best_in_hindsight,
+    counted,
+    following,
+    halves,
+    in_hindsight,
+    is_of,
+    rows,
+    table,
+)
 
 
 def trial(percent: int, number: int, *answers: str, log_ratios: Sequence[float] = (0.0, 0.0)) -> Trial:
@@ -71,6 +82,13 @@ def test_the_later_half_of_the_trials_is_put_against_the_earlier_one() -> None:
     assert halves([*early, *late]) == f"- A: of 2 shares, 1 with intervals that do not overlap ({apart}).\n"
 
 
+def test_of_this_workbench_the_answers_by_its_last_code_count() -> None:
+    old, new = replace(trial(0, 1, SLOWER, SLOWER), code="a"), replace(trial(0, 2, NOTHING), code="b")
+    assert [{*each.answers} for each in counted([old, new])] == [{"timeit"}, {OURS}]
+    assert is_of(new, (OURS,), "b") and not is_of(old, (OURS,), "b")
+    assert is_of(old, (OURS, "timeit"), "b") and not is_of(new, (OURS, "timeit"), "b")
+
+
 def test_every_rule_says_what_its_figure_is() -> None:
     known = versus_trials.read(ROOT / versus_trials.KEPT)
     assert {rule for each in known for rules in each.answers.values() for rule in rules} == versus_tools.FIGURES.keys()
@@ -115,13 +133,13 @@ def test_who_fails_is_named_and_a_line_of_the_file_is_read_as_it_was_written(mon
 
     monkeypatch.setattr(versus_trials, "asked", asked)
     comparison = KnownComparison("functions", IDENTICAL, "words", 0, 7)
-    made = versus_trials.one(comparison, busy=False, seconds=0.5, cpu="A", draw=random.Random(1))
+    made = versus_trials.one(comparison, busy=False, seconds=0.5, cpu="A", code="c", draw=random.Random(1))
     assert made.failed == {"asv": "ToolFailed: asv: no such commit"} and made.answers.keys() == {OURS, *TOOLS} - {"asv"}
     assert Trial.read(json.dumps(asdict(made))) == made and made.comparison == comparison
 
 
 def test_the_committed_table_is_that_of_the_committed_trials() -> None:
-    known = versus_trials.read(ROOT / versus_trials.KEPT)
+    known = counted(versus_trials.read(ROOT / versus_trials.KEPT))
     wanted = versus_trials.blocks(known, read_trials(ROOT / versus_trials.ALONE))
     places = {"versus-short": "README.md", "versus": "docs/validation.md"}
     for name in wanted:
