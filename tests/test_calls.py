@@ -826,6 +826,7 @@ def test_sources_are_read_from_text_and_nothing_is_run(mine: Path) -> None:
     ("text", "told"),
     [
         ("mine.py", "expected FILE:FUNCTION or MODULE:FUNCTION"),
+        ("tests/bench", "there is no file or folder of this name; expected FILE:FUNCTION"),
         ("mine.py:", "expected FILE:FUNCTION"),
         ("mine.py:f(1)", "expected FILE:FUNCTION"),
         ("other.py:f", "there is no file 'other.py'"),

@@ -348,7 +348,8 @@ def _answer(low: float, high: float, limits: _Limits, slack: float, *, pair: str
         )
     return (
         "inconclusive",
-        f"a slow-down of up to {_percent(high + slack):.1f} % is not excluded; measure longer (--to-compare)",
+        f"a slow-down of up to {_percent(high + slack):.1f} % is not excluded; measure longer: --to-compare with a "
+        "larger --budget",
     )
 
 

@@ -132,7 +132,8 @@ def parse(text: str, *, option: str, folder: Path | None = None, elsewhere: bool
     function = function.removesuffix("()")
     given = f"{option} {text!r}"
     if not where or not colon or not function.isidentifier():
-        raise SourceError(f"{given}: expected FILE:FUNCTION or MODULE:FUNCTION, {EXAMPLE}")
+        missing = "" if colon or (folder / rest).exists() else "there is no file or folder of this name; "
+        raise SourceError(f"{given}: {missing}expected FILE:FUNCTION or MODULE:FUNCTION, {EXAMPLE}")
     if where.endswith(".py"):
         path = folder / Path(where).expanduser()
         if not path.is_file():
