@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from llama_workbench import variants
 from llama_workbench.datasets import workloads as workload_data
@@ -98,8 +99,25 @@ class Plan:
         return [part for claim in self.claims for part in claim.hypothesis if not part.elsewhere(self.device)]
 
     def asks(self, claim: Claim, part: Hypothesis) -> bool:
-        """Whether the first screen asks for this part of a claim."""
-        return any((each.claim, each.part) == (claim.id, part.part) for each in self.dispute.question)
+        """Whether the first screen asks for this part of a claim: it is that of a question; or, where nobody can
+        measure that one here, the first beside it, which then leads the answer."""
+        return (claim.id, part.part) in self._asked
+
+    @cached_property
+    def _asked(self) -> set[tuple[str, str]]:
+        """(claim, part) of these."""
+        parts = [(claim.id, part) for claim in self.claims for part in claim.hypothesis]
+        here = {
+            (claim, part.part)
+            for claim, part in parts
+            if not (isinstance(part, UnmeasurableHypothesis) or part.elsewhere(self.device))
+        }
+        asked = set()
+        for question in self.dispute.question:
+            beside = [each.part for each in question.beside if each.claim == question.claim]
+            forms = [(question.claim, part or "") for part in (question.part, *beside)]
+            asked |= {*[form for form in forms if form in here][:1]}
+        return asked
 
     def profiled_headlines(self) -> list[tuple[str, str]]:
         """(workload, variant) of what the first questions of the first HEADLINES claims compare that are asked about,
