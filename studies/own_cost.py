@@ -246,7 +246,10 @@ def main(repetitions: int = REPETITIONS, *into: Path) -> None:
         lines.append((name, _median(empty[name]), f"{statistics.median(seconds[name]):.1f}", peak))
     table = markdown_rows(head, lines) + "\n"
     first = statistics.median(measured(ours, slow, twice)[0].first_answer for _ in range(repetitions))
-    told = f"That one of them takes twice as long, this workbench says after {first:.1f} s, and measures on.\n"
+    told = (
+        f"If one does twice as much, this workbench reports it after {first:.1f} s, and continues until the interval "
+        "is narrow.\n"
+    )
     head = ("a call takes", "of the time of its processes", "of all, from return to answer", "seconds in all")
     of_calls: list[tuple[str, ...]] = []
     for ms in (0.1, 1, 10):

@@ -59,7 +59,7 @@ class Inputs:
     """Seeded inputs at T tokens, and what each part must make of them: the same for ours and for an engine's.
 
     Shapes: q, k, v [1, T, H, D], scores [1, H, T, T], x [1, T, E], all normal. Weights of the projections are [in, out]
-    and uniform: every process draws them for each side, and this takes a third of the time.
+    and uniform: every process draws them for each side, which takes half as long as normal ones.
     """
 
     config: LlamaConfig

@@ -53,8 +53,8 @@ def answer_so_far(manifest: Manifest, claims: Sequence[Claim], folder: RunFolder
 
 @dataclass
 class FirstAnswers:
-    """Tells of each of these pairs once which side is faster, as soon as that is proven. Measuring goes on for a
-    narrower interval."""
+    """Tells of each of these pairs once which side is faster, as soon as that is proven. The run continues until the
+    interval is narrow enough."""
 
     rule: StoppingRule
     pairs: list[Comparison]
@@ -68,9 +68,7 @@ class FirstAnswers:
             self.pairs.remove(pair)
             gain = gain_text(math.exp(interval.low), math.exp(interval.high))
             where = f" on {pair.workload}" if len(self.rule.pairs) > 1 else ""
-            self.tell(
-                f"after {interval.n} processes, {pair.variant} against {pair.baseline}{where}: {gain}; it measures on"
-            )
+            self.tell(f"after {interval.n} processes, {pair.variant} against {pair.baseline}{where}: {gain} so far")
 
 
 def stopping_rule(
