@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,19 +19,20 @@ from llama_workbench.harness.calls.pool import (
     LEAST_INPUTS,
     MOST_INPUTS,
     NEW,
+    GainAgain,
     InputCosts,
     Pool,
     copier,
     copies_are_alike,
     pool_size,
-    way_of,
 )
+from llama_workbench.harness.measure.crews import gains_over, way_of
 from llama_workbench.harness.plan.options import Request
 from llama_workbench.harness.report.side_facts import side_facts_text
 from llama_workbench.harness.session.run import Result
 from tests.test_measure import run
 
-ALIKE = (0.02, 0.001)
+ALIKE = GainAgain(1000, 20, 1, 9)
 
 SIDES = """
 import random
@@ -92,13 +94,25 @@ def costs(make: float, copy: float = 0.0, **more: Any) -> InputCosts:
         ([costs(5000, 900)] * 2, AGAIN),  # a copy costs as much as a call: nobody gains without
         ([costs(5000, 900), costs(5000, 900, changes=True)], COPIED),
         ([costs(5000), costs(5000, changes=True)], NEW),  # nothing is known to copy it
-        ([costs(5000, 900), costs(5000, 900, again=(0.2, 0.001))], NEW),  # the second remembers
-        ([costs(5000, 900), costs(5000, 900, again=(0.06, 0.02))], AGAIN),  # or does it? By two errors, no
+        ([costs(5000, 900), costs(5000, 900, again=ALIKE._replace(gain_ns=200))], NEW),  # the second remembers
+        ([costs(5000, 900), costs(5000, 900, again=ALIKE._replace(gain_ns=60, error_ns=20))], AGAIN),  # by two errors
+        ([costs(5000, 900), costs(5000, 900, again=GainAgain(1000, 120, 15, 2))], AGAIN),  # by six, of three batches
+        ([costs(5000, 900), costs(5000, 900, again=ALIKE._replace(gain_ns=45))], AGAIN),  # so much a cache may save
+        ([costs(5000, 900), costs(5000, 900, again=GainAgain(9000, 45, 1, 9))], AGAIN),  # as much, of a longer call
         ([costs(5000, 900), costs(5000, 900, again=None)], NEW),  # nobody knows
     ],
 )
 def test_how_calls_are_given_inputs_is_one_way_for_all_sides(sides: Sequence[InputCosts], way: str) -> None:
     assert way_of(sides, 1000.0) == way
+
+
+def test_what_a_side_gains_is_told_of_its_own_call() -> None:
+    remembers = costs(5000, again=GainAgain(1000, 520, 1, 9))
+    assert gains_over(remembers, costs(5000), 1000.0) == pytest.approx(math.log(2))
+    assert gains_over(costs(5000), remembers, 1000.0) == pytest.approx(-math.log(2))
+    assert gains_over(costs(5000, again=None), remembers, 1000.0) == 0
+    whole = costs(5000, again=GainAgain(1000, 1400, 1, 9))
+    assert gains_over(whole, costs(5000), 1000.0) == pytest.approx(math.log(1000)), "more than all is a thousandth"
 
 
 def test_a_process_makes_inputs_for_a_quarter_of_its_time_and_eight_at_least() -> None:
@@ -211,4 +225,5 @@ def test_calls_that_change_their_inputs_are_given_copies(tmp_path: Path, monkeyp
     result = measured(tmp_path, monkeypatch, ("in_place", "also_in_place"), "hundred")
     [experiment] = result.manifest.experiments
     assert not experiment.excluded
-    assert all(facts.inputs for name, facts in experiment.facts.items() if "yardstick" not in name)
+    given = {name: facts.inputs for name, facts in experiment.facts.items() if "yardstick" not in name}
+    assert all(given.values()), given

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from statistics import median_low
 from time import perf_counter_ns  # bound before any foreign code is imported
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -254,15 +255,22 @@ class FirstLook:
         except Exception:  # whatever copying an object of a class raises
             return
         if copies is not None:
-            begun = perf_counter_ns()
-            for _ in range(TIMED_AGAIN):
-                copies()
-            self._called.copy_ns = max((perf_counter_ns() - begun) // TIMED_AGAIN, 1)
+            self._called.copy_ns = max(_median_ns(copies), 1)
 
     def _time_making(self) -> None:
+        payload = self._called.payload
+        self._called.make_ns = max(_median_ns(lambda: payload.batch(0, TIMED_AGAIN)) // TIMED_AGAIN, 1)
+
+
+def _median_ns(act: Callable[[], object]) -> int:
+    """What it takes: the median of TIMED_AGAIN times, since other programs interrupt some of them; of fewer where these
+    have taken a fifth of SLOW_NS."""
+    times: list[int] = []
+    while len(times) < TIMED_AGAIN and sum(times) < SLOW_NS // TIMED_AGAIN:
         begun = perf_counter_ns()
-        self._called.payload.batch(0, TIMED_AGAIN)
-        self._called.make_ns = max((perf_counter_ns() - begun) // TIMED_AGAIN, 1)
+        act()
+        times.append(perf_counter_ns() - begun)
+    return median_low(times)
 
 
 def _is_read_once(value: Any) -> bool:

@@ -8,12 +8,11 @@ where an input is given again: where one gains more than another, each call has 
 from __future__ import annotations
 
 import marshal
-import math
 import random
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from .inputs import Seen, copied
 from .payload import Arguments, Payload
@@ -32,25 +31,32 @@ LEAST_INPUTS, MOST_INPUTS = 8, 1 << 12
 TIME_SHARE = 0.25
 """Of a side's time in a process, for making its inputs."""
 
-LEAST_GAIN, GAIN_ERRORS = 0.01, 4.0
-"""A side remembers its inputs if it gains so much more than the baseline where they are given again (log units), and so
-many standard errors."""
-
 NUMBERS = (int, float, complex, bool, type(None))
+
+
+class GainAgain(NamedTuple):
+    """How much less time second calls with the same inputs take than first ones."""
+
+    first_ns: float
+    """What a first call takes."""
+    gain_ns: float
+    error_ns: float
+    """Of the gain, a standard error."""
+    freedom: int
+    """Degrees of freedom of the error."""
 
 
 @dataclass(frozen=True)
 class InputCosts:
     """What a gate found out of a side's inputs. copy_ns: what a copy takes; 0 where it is not known how to make one.
     changes: whether calls change them. is_plain: whether they are numbers and arrays of them, which remember
-    nothing. again: what a side gains where it is given an input again, and the error of that (log units); None where
-    nobody knows."""
+    nothing. again: what a side gains where it is given an input again; None where nobody knows."""
 
     make_ns: float
     copy_ns: float
     changes: bool
     is_plain: bool
-    again: Sequence[float] | None = None
+    again: GainAgain | None = None
 
     def is_copied(self, call_ns: float) -> bool:
         """Whether calls need copies, or cost little more with them."""
@@ -60,28 +66,8 @@ class InputCosts:
     def of(cls, learnt: Mapping[str, Any]) -> InputCosts:
         """By what a gate learnt."""
         changes = learnt["changes_inputs"] or learnt["spoils_inputs"]
-        return cls(learnt["make_ns"], learnt["copy_ns"], changes, learnt["has_plain_inputs"], learnt.get("again"))
-
-    def gains_over(self, baseline: InputCosts) -> float:
-        """How much more (log units) this side gains than the baseline where an input is given again; 0 where that may
-        be chance, or nobody knows."""
-        if self.again is None or baseline.again is None:
-            return 0.0
-        (gained, error), (base, base_error) = self.again, baseline.again
-        more = gained - base
-        return more if abs(more) > max(LEAST_GAIN, GAIN_ERRORS * math.hypot(error, base_error)) else 0.0
-
-
-def way_of(sides: Sequence[InputCosts], call_ns: float) -> str:
-    """How calls are given their inputs, the same on all sides, of which the first is the baseline and the fastest takes
-    `call_ns`."""
-    if all(each.make_ns <= CHEAP_SHARE * call_ns for each in sides):
-        return NEW
-    if any(each.again is None or each.gains_over(sides[0]) for each in sides):
-        return NEW
-    if any(each.is_copied(call_ns) for each in sides):
-        return COPIED if all(0 < each.copy_ns < each.make_ns for each in sides) else NEW
-    return AGAIN
+        again = None if learnt.get("again") is None else GainAgain(*learnt["again"])
+        return cls(learnt["make_ns"], learnt["copy_ns"], changes, learnt["has_plain_inputs"], again)
 
 
 def pool_size(make_ns: float, side_ns: float) -> int:

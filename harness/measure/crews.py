@@ -9,6 +9,7 @@ core; the other waits idle.
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import secrets
@@ -22,10 +23,11 @@ from typing import Any, TypeVar
 from llama_workbench.datasets.lengths import least_calls
 from llama_workbench.variants import FUNCTION_YARDSTICK
 
-from ..calls.pool import AGAIN, COPIED, NEW, InputCosts, pool_size, way_of
+from ..calls.pool import AGAIN, CHEAP_SHARE, COPIED, NEW, InputCosts, pool_size
 from ..calls.yardstick import SELDOM
 from ..spec.answer import RoundAnswer
 from ..spec.sample import Sample
+from ..stats.distributions import student_quantile
 from ..worker.channel import INTRUDES
 from .participants import ExperimentState, Setting
 from .processes import ASKING_SECONDS, WorkerFailed, WorkerProcess
@@ -39,6 +41,12 @@ TURN_SECONDS = 30.0
 """A side that has not answered after this long, and 20 times what its calls should take, hangs."""
 
 SEEDS = 1 << 32
+
+LEAST_GAIN, GAIN_CHANCE, LEAST_LEFT = 0.03, 0.001, 0.001
+"""A side remembers its inputs if an input given again saves it so much more of a call of the fastest side than it saves
+the baseline, and by chance that much is seen no more often than the second. Less is the processor's: a mean of a
+hundred floats takes 20 to 45 ns more where it is the first that reads them. The third is the least part of a call that
+is told to be left."""
 
 Name = TypeVar("Name")
 
@@ -198,9 +206,38 @@ def beside_ns(book: ExperimentState, name: str) -> int:
 def note_remembering(book: ExperimentState) -> None:
     """Keep of each function by how much more it gains than the baseline where an input is given again."""
     costs = _costs(book)
+    call_ns = min((book.call_ns[name] for name in costs), default=0.0)
     for name, side in costs.items():
-        if more := side.gains_over(costs.get(book.experiment.baseline, side)):
+        if more := gains_over(side, costs.get(book.experiment.baseline, side), call_ns):
             book.note_facts({name: {"gains_again": more}})
+
+
+def gains_over(side: InputCosts, baseline: InputCosts, call_ns: float) -> float:
+    """How much more (log units) a side gains than the baseline where an input is given again; 0 where that may be
+    chance or the processor's doing, or nobody knows. call_ns: of the fastest side."""
+    mine, other = side.again, baseline.again
+    if mine is None or other is None:
+        return 0.0
+    squares = [(each.error_ns**2, each.freedom) for each in (mine, other)]
+    whole = sum(square for square, _ in squares)
+    freedom = whole**2 / sum(square**2 / free for square, free in squares) if whole else math.inf  # Welch's
+    more = mine.gain_ns - other.gain_ns
+    if abs(more) <= max(LEAST_GAIN * call_ns, student_quantile(freedom, 1 - GAIN_CHANCE / 2) * math.sqrt(whole)):
+        return 0.0
+    first_ns = mine.first_ns if more > 0 else other.first_ns
+    return math.copysign(-math.log(max(1 - abs(more) / first_ns, LEAST_LEFT)), more)
+
+
+def way_of(sides: Sequence[InputCosts], call_ns: float) -> str:
+    """How calls are given their inputs, the same on all sides, of which the first is the baseline and the fastest takes
+    `call_ns`."""
+    if all(each.make_ns <= CHEAP_SHARE * call_ns for each in sides):
+        return NEW
+    if any(each.again is None or gains_over(each, sides[0], call_ns) for each in sides):
+        return NEW
+    if any(each.is_copied(call_ns) for each in sides):
+        return COPIED if all(0 < each.copy_ns < each.make_ns for each in sides) else NEW
+    return AGAIN
 
 
 def _way(book: ExperimentState) -> str:
