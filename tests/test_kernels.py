@@ -137,12 +137,14 @@ def operations(name: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     import candle
     from candle import functional, utils
 
+    from llama_workbench.variants.engines import candle_io
+
     log: list[str] = []
     config = small_geometries()["grouped"]
     weights = small_weights(config, torch.float32)
     with monkeypatch.context() as patch:
         load = utils.load_safetensors
-        patch.setattr(utils, "load_safetensors", lambda path: {k: Recorded(v, log) for k, v in load(path).items()})
+        patch.setattr(candle_io, "read", lambda path: {k: Recorded(v, log) for k, v in load(str(path)).items()})
         patch.setattr(utils, "save_safetensors", recorded("save", utils.save_safetensors, []))
         for module, called in ((candle, ("cat", "zeros", "Tensor")), (functional, ("softmax", "silu"))):
             for function in called:
@@ -176,6 +178,22 @@ def test_layout_and_ownership_change_no_operation_and_all_else_does(
     first, second = operations(one, monkeypatch), operations(other, monkeypatch)
     assert len(first) > 100
     assert (first == second) is alike
+
+
+def test_models_of_a_process_share_their_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    needs("candle_engine")
+    from candle import utils
+
+    read: list[str] = []
+    load = utils.load_safetensors
+    monkeypatch.setattr(utils, "load_safetensors", lambda path: read.append(path) or load(path))
+    config = small_geometries()["grouped"]
+    weights = {
+        name: weight + 0.001 for name, weight in small_weights(config, torch.float32).items()
+    }  # read by no other
+    for name in ("candle_engine", *NAMES):
+        variants.get(name).build(config, weights, max_length=SMALL_LENGTH)
+    assert len(read) == 2, "all, and Q, K and V as the worker had them"
 
 
 def test_the_rewrite_has_half_the_copies_of_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import candle
@@ -23,17 +25,29 @@ QKV = ("q_proj.weight", "k_proj.weight", "v_proj.weight")
 
 def load(config: LlamaConfig, weights: Mapping[str, Tensor], *, worker: bool) -> dict[str, Any]:
     """The weights by their names, all as [out, in]; `worker`: but Q, K and V as [in, out], as the worker kept them.
+    What is alike is one tensor for all models of a process, as torch's models have it; Candle's tensors do not change.
     Raises EngineError where the threads are not those of the run."""
     files.check_threads()
-
-    def write(folder: Any) -> None:
-        turned = {name: weight.t() if worker and name.endswith(QKV) else weight for name, weight in weights.items()}
-        files.write_safetensors(folder / "model.safetensors", config, turned)
-
-    path = files.folder("worker-1" if worker else "safetensors-1", config, weights, write) / "model.safetensors"
-    loaded: dict[str, Any] = utils.load_safetensors(str(path))
+    loaded = dict(read(_file("safetensors-1", config, weights)))
+    if worker:
+        turned = {name: weight.t() for name, weight in weights.items() if name.endswith(QKV)}
+        loaded |= read(_file("worker-2", config, turned))
     if config.tie_word_embeddings:
         loaded["lm_head.weight"] = loaded["model.embed_tokens.weight"]
+    return loaded
+
+
+def _file(kind: str, config: LlamaConfig, weights: Mapping[str, Tensor]) -> Path:
+    def write(folder: Path) -> None:
+        files.write_safetensors(folder / "model.safetensors", config, weights)
+
+    return files.folder(kind, config, weights, write) / "model.safetensors"
+
+
+@lru_cache(maxsize=2)  # both files of the model that a process measures
+def read(path: Path) -> Mapping[str, Any]:
+    """Candle's tensors of a file, by name: the same ones for all models."""
+    loaded: dict[str, Any] = utils.load_safetensors(str(path))
     return loaded
 
 
