@@ -1,4 +1,5 @@
-"""Is the planted cause found, and none where there is none? `python -m studies.cause_trials 20 100` prints a table.
+"""Is the planted cause found and its line marked, and none where there is none? `python -m studies.cause_trials 20 100`
+prints a table.
 
 Each trial is a pair of functions in a folder of its own, measured as `--compare` does, and sampled whether they differ
 or not. Planted are causes of several kinds; twenty of each, and a hundred of identical code. Trials are kept in a file,
@@ -24,6 +25,7 @@ import pytest
 from llama_workbench.harness.judge import stopping
 from llama_workbench.harness.judge.stopping import StoppingRule
 from llama_workbench.harness.report.causes import explanations_in
+from llama_workbench.harness.report.code_lines import diff_of
 from llama_workbench.harness.session import run
 from llama_workbench.harness.session.versus import FunctionQuestion
 from llama_workbench.harness.slices.calibrate.rates import Rate
@@ -37,11 +39,21 @@ SLOW_LINE = '"".join(letter for letter in word if letter.isalpha())'
 
 @dataclass(frozen=True)
 class Planted:
-    """Both codes of a pair, and the function in which the new one does more; empty where it does not."""
+    """Both codes of a pair."""
 
     old: str
     new: str
     function: str
+    """In which the new one does more or less; empty where it does not."""
+
+    unedited: str = ""
+    """Its line that runs more often, where the edit is in another function."""
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines to be marked: those of the new code that the old one does not have."""
+        old = self.old.splitlines()
+        return [self.unedited or line.strip() for line in self.new.splitlines() if line not in old]
 
 
 WORK = """
@@ -119,10 +131,16 @@ def tensor(seed):
     return (torch.randn(192, 192, generator=torch.Generator().manual_seed(seed), dtype=torch.float64),)
 """
 
+UNGUARDED = WORK.replace('return word.strip(".,")', f"return {SLOW_LINE}")
+GUARD = '    if word.isalpha():\n        return word\n'
+
 PLANTED = {
     "a helper three calls deep": Planted(WORK, WORK.replace('word.strip(".,")', SLOW_LINE), "cleaned"),
     "an allocation in a loop": Planted(WORK,
         WORK.replace("    for word in words:\n", "    for word in words:\n        _ = [None] * 400\n"), "counted"
+    ),
+    "a guard that returns early": Planted(
+        UNGUARDED, UNGUARDED.replace("    return \"\".join", f"{GUARD}    return \"\".join"), "cleaned"
     ),
     "an extra copy of a tensor": Planted(TENSORS, TENSORS.replace("    y = x * 0.5\n", (
         "    x = x.clone().clone().clone().clone().clone().clone().clone().clone()\n    y = x * 0.5\n"
@@ -131,7 +149,8 @@ PLANTED = {
         TENSORS, TENSORS.replace("return x @ x", "return (x[:, :, None] * x[None]).sum(1)"), "product"
     ),
     "a mask made in each layer": Planted(
-        LAYERS, LAYERS.replace("= attended(x, mask)", "= attended(x, mask_of(len(x)))"), "mask_of"
+        LAYERS, LAYERS.replace("= attended(x, mask)", "= attended(x, mask_of(len(x)))"), "mask_of",
+        "return torch.ones(length, length, dtype=torch.float64).tril_().log_()",
     ),
     "identical code": Planted(WORK, WORK, ""),
 }  # fmt: skip
@@ -176,22 +195,26 @@ def one(kind: str) -> dict[str, Any]:
     if found.division is None:
         return {"kind": kind, "reason": found.sentence}
     more = found.call_ns[0] - found.call_ns[1]
+    diffs = diff_of(found)
     first = found.causes[0] if found.causes else None
     return {
         "kind": kind,
         "first": first and first.name,
         "carries": first and round(first.row.ns / more, 3),
         "told": len(found.causes),
+        "marked": [line.text.strip() for line in diffs[0].lines if line.is_cause and line.mark != "-"] if diffs else [],
         "seconds": round(found.sampled.seconds, 1),
     }
 
 
 def right(trial: dict[str, Any]) -> bool:
-    """Whether the planted function comes first with four fifths of the difference or more; or nothing where nothing
-    was planted."""
-    if not PLANTED[trial["kind"]].function:
+    """Whether the planted function comes first with four fifths of the difference or more, and the first code that is
+    shown has the planted lines marked and no other; or nothing where nothing was planted."""
+    planted = PLANTED[trial["kind"]]
+    if not planted.function:
         return trial.get("told") == 0
-    return trial.get("first") == PLANTED[trial["kind"]].function and (trial["carries"] or 0.0) >= 0.8
+    is_first = trial.get("first") == planted.function and (trial["carries"] or 0.0) >= 0.8
+    return is_first and trial["marked"] == planted.lines
 
 
 def table(known: list[dict[str, Any]]) -> str:

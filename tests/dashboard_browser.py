@@ -41,16 +41,16 @@ def installed_chromium() -> str | None:
 
 
 @contextmanager
-def serving(results: Path) -> Iterator[str]:
+def serving(results: Path, script: Path = ROOT / "dashboard" / "app.py") -> Iterator[str]:
     """A dashboard of `results` on a free port, started as people start it; gives its address.
 
-    Raises RuntimeError with what it printed if it stops while starting.
+    script: of another Streamlit app. Raises RuntimeError with what it printed if it stops while starting.
     """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [sys.executable, "-m", "streamlit", "run", "--server.headless=true", "--server.address=127.0.0.1"]
-    command += [f"--server.port={port}", str(ROOT / "dashboard" / "app.py"), "--", "--results", str(results)]
+    command += [f"--server.port={port}", str(script), "--", "--results", str(results)]
     environment = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "WORKBENCH_RESULTS"}}
     log = (results / "server.log").open("w+")
     process = subprocess.Popen(command, cwd=results, env=environment, stdout=log, stderr=subprocess.STDOUT)

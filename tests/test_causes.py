@@ -468,12 +468,16 @@ def test_the_committed_trials_are_those_of_the_page() -> None:
     assert cause_trials.table(kept) in (ROOT / "docs" / "validation.md").read_text(encoding="utf-8")
 
 
-def test_right_is_the_planted_function_first_with_four_fifths_of_the_difference() -> None:
-    kind = "an allocation in a loop"
-    assert cause_trials.right({"kind": kind, "first": "counted", "carries": 0.8})
-    assert not cause_trials.right({"kind": kind, "first": "counted", "carries": 0.79})
-    assert not cause_trials.right({"kind": kind, "first": "cleaned", "carries": 0.99})
-    assert not cause_trials.right({"kind": kind, "first": None, "carries": None})
+def test_right_is_the_planted_function_first_with_four_fifths_of_the_difference_and_its_line_marked() -> None:
+    right: dict[str, Any] = {"first": "counted", "carries": 0.8, "marked": ["_ = [None] * 400"]}
+    right["kind"] = "an allocation in a loop"
+    assert cause_trials.right(right)
+    wrong: list[dict[str, Any]] = [
+        {"carries": 0.79}, {"first": "cleaned"}, {"first": None, "carries": None}, {"marked": []},
+        {"marked": [*right["marked"], "return counts"]},
+    ]  # fmt: skip
+    assert not any(cause_trials.right(right | each) for each in wrong)
+    kind = right["kind"]
     assert cause_trials.right({"kind": "identical code", "told": 0})
     assert not cause_trials.right({"kind": "identical code", "told": 1}) and not cause_trials.right({"kind": kind})
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 import streamlit as st
@@ -15,8 +14,7 @@ from llama_workbench.dashboard.strips import section as strips
 from llama_workbench.dashboard.views import again, data, outcomes
 from llama_workbench.harness.report.comparison import Screen
 from llama_workbench.harness.report.ladder import ladder_advice, ladder_of
-from llama_workbench.harness.report.text import call_times
-from llama_workbench.harness.spec.words import Word
+from llama_workbench.harness.report.text import call_times, verdict_counts
 
 MOST_COMPARED = 3
 """Comparisons that are each shown whole; of more there is a list."""
@@ -122,7 +120,13 @@ def filtered(claims: Sequence[data.Claim]) -> list[data.Claim]:
         args=("search",),
         label_visibility="collapsed",
     )
-    counts = dict.fromkeys(count(claims), 0) | count([claim for claim in claims if _matches(claim, search.lower())])
+    found = [claim for claim in claims if _matches(claim, search.lower())]
+    counts = dict.fromkeys(verdict_counts(claims), 0) | verdict_counts(found)
+
+    def pill(word: str) -> str:
+        look = outcomes.look_of_word(word)
+        return f":material/{look.icon}: {counts[word]} {words.markdown(look.word.lower())}"
+
     asked = st.query_params.get_all("verdict")
     for kind in asked:
         if kind not in counts:
@@ -133,13 +137,13 @@ def filtered(claims: Sequence[data.Claim]) -> list[data.Claim]:
         list(counts),
         key="verdict",
         selection_mode="multi",
-        format_func=lambda kind: f":material/{kind.look.icon}: {counts[kind]} {words.markdown(kind.look.word.lower())}",
+        format_func=pill,
         on_change=_keep,
         args=("verdict",),
         label_visibility="collapsed",
         wrap=True,
     )
-    return [claim for claim in claims if (not chosen or claim.verdict in chosen) and _matches(claim, search.lower())]
+    return [claim for claim in found if not chosen or claim.word in chosen]
 
 
 def _matches(claim: data.Claim, search: str) -> bool:
@@ -159,12 +163,6 @@ def _keep(name: str) -> None:
         st.query_params[name] = chosen
     else:
         st.query_params.pop(name, None)
-
-
-def count(claims: Sequence[data.Claim]) -> dict[Word, int]:
-    """How many there are of each verdict, in the order of the words."""
-    counts = Counter(claim.verdict for claim in claims)
-    return {kind: counts[kind] for kind in words.LOOKS if counts[kind]}
 
 
 main()

@@ -363,8 +363,8 @@ def _claims_of(run: data.Run, name: str) -> list[data.Claim]:
 def _tally_of(run: data.Run, name: str) -> str:
     """How all of a team's claims stand, on one line: "18 claims: 5 refuted, 3 supported, 10 inconclusive"."""
     theirs = sorted(_claims_of(run, name), key=_rank)
-    counts = Counter(claim.verdict for claim in theirs)
-    tally = ", ".join(f"{count} {word.look.row or word}" for word, count in counts.items())
+    counts = Counter(claim.word for claim in theirs)
+    tally = ", ".join(f"{count} {stands.look_of_word(word).row or word}" for word, count in counts.items())
     return f"{len(theirs)} claim{'s' * (len(theirs) != 1)}: {tally}"
 
 

@@ -21,13 +21,18 @@ from llama_workbench.harness.store.verdict_schema import Verdict
 from .. import words
 from . import data
 
-UNDERSTATED = replace(Word.REFUTED.look, word="Understated", icon="add_circle", colour="green", symbol="cross-thin")
+UNDERSTATED = replace(Word.REFUTED.look, word="Understated", icon="add_circle", colour="green", symbol="cross-thin", row="understated")
 """Of what is true, and more than that: a plus in a circle."""
 
 
 def look_of_row(verdict: Verdict, word: Word) -> words.Appearance:
     """How those rows of a verdict are shown that came out as `word`."""
-    return UNDERSTATED if word == Word.REFUTED and outcomes.is_understated(verdict) else word.look
+    return UNDERSTATED if word == Word.REFUTED and verdict.is_understated else word.look
+
+
+def look_of_word(word: str) -> words.Appearance:
+    """How verdicts with this word are shown (see `Verdict.word`)."""
+    return UNDERSTATED if word == UNDERSTATED.word.lower() else Word(word).look
 
 
 def look_of(verdict: Verdict) -> words.Appearance:

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 
 from ..evidence.verdict import combine
 from ..spec.dispute import FOUND, Beside, Dispute, MainQuestion
-from ..spec.words import Word
+from ..spec.words import UNDERSTATED, Word
 from ..stats.confidence import FIRST_LOOK
 from ..store.verdict_schema import Effect, Verdict
 from .markdown import markdown_cell, markdown_rows, markdown_text
-from .outcome import by_side, found_text, is_understated, leaning, outcome, standing, tally, tally_text
+from .outcome import by_side, found_text, leaning, outcome, standing, tally, tally_text
 from .text import claim_text, hull, one_text_line, short
 
 SO_FAR: Mapping[str, str] = {Word.SUPPORTED: "Yes", Word.REFUTED: "No"}
@@ -189,7 +189,7 @@ def _line(question: MainQuestion, verdict: Verdict, parts: Parts) -> Line:
 
 
 def _word(verdict: Verdict) -> str:
-    more = verdict.verdict is Word.REFUTED and is_understated(verdict)
+    more = verdict.word == UNDERSTATED
     return "Yes, and more" if more else verdict.verdict.look.answer
 
 

@@ -14,14 +14,11 @@ from dataclasses import dataclass
 
 from ..evidence.verdict import ON_THE_MACHINE, ToSettle, about, clock_seconds, machine_of
 from ..spec.sides import ARCHITECTURE, OPERATIONS, due_to
-from ..spec.words import GIVEN, SETTLED, Cause, Word
+from ..spec.words import GIVEN, SETTLED, UNDERSTATED, Cause, Word
 from ..store.verdict_schema import Effect, Verdict
 from .text import Bounds, hull, span_text
 
 UNSETTLED = ("inconclusive", "no evidence", "not measurable")
-
-UNDERSTATED = "understated"
-"""Of a claim that is wrong because the truth is more than it says."""
 
 
 def row_words(verdict: Verdict) -> list[str]:
@@ -84,23 +81,13 @@ def standing(verdict: Verdict) -> Standing:
     if verdict.verdict == Word.DEPENDS and verdict.is_comparison:
         return Standing(tally_text(counts) if counts.keys().isdisjoint(UNSETTLED) else settled_text(counts))
     if not verdict.is_open:
-        return Standing(UNDERSTATED if verdict.verdict is Word.REFUTED and is_understated(verdict) else verdict.verdict)
+        return Standing(verdict.word)
     if text := settled_text(counts):
-        return Standing(text.replace(Word.REFUTED, UNDERSTATED) if is_understated(verdict) else text)
+        return Standing(text.replace(Word.REFUTED, UNDERSTATED) if verdict.is_understated else text)
     by_workload = grid_answers(verdict)  # of a grid both sides of an open workload, whichever of them is open
     open_ = [each for each in verdict.effects if by_workload.get(each.workload, each.verdict) == Word.INCONCLUSIVE]
     bound = bound_text(verdict, open_)
     return Standing("inconclusive", bound or "no interval yet")
-
-
-def is_understated(verdict: Verdict) -> bool:
-    """Whether a range of gains was claimed, and every effect that is refuted lies above it. "The same within 1 %" is no
-    gain."""
-    lows = [effect.lower for effect in verdict.effects if effect.verdict is Word.REFUTED]
-    nothing = 0.0 if verdict.unit else 1.0
-    if verdict.low is None or verdict.high is None or verdict.low <= nothing or not lows:
-        return False
-    return all(low is not None and low > verdict.high for low in lows)
 
 
 def outcome(verdict: Verdict) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from ..calls.own import in_words
 from ..machine.environment import one_line
 from ..spec.entered import EnteredName
-from ..spec.words import GIVEN, LOOKS, Word
+from ..spec.words import GIVEN, LOOKS, UNDERSTATED, Word
 from ..store.schema import Manifest
 from ..store.sitting_schema import SideEnvironment
 from ..store.verdict_schema import Effect, Verdict
@@ -259,7 +259,7 @@ UNFINISHED = {"running": "still goes on or was killed", "interrupted": "was inte
 def run_notes(verdicts: Sequence[Verdict], manifest: Manifest) -> list[str]:
     """What stands below the verdicts of a run: how many there are, how sure they are, and on what machine."""
     lines = []
-    if counts := _counts(verdicts):
+    if counts := ", ".join(f"{count} {word}" for word, count in verdict_counts(verdicts).items()):
         lines.append(f"{len(verdicts)} verdict{'s' * (len(verdicts) != 1)}: {counts}")
     if how := UNFINISHED.get(manifest.status or ""):
         lines.append(f"This run {how}: only its finished rounds are judged.")
@@ -328,6 +328,8 @@ def _how_sure(verdicts: Sequence[Verdict], alpha: float) -> str:
     return f"{text}."
 
 
-def _counts(verdicts: Iterable[Verdict]) -> str:
-    counts = Counter(verdict.verdict for verdict in verdicts)
-    return ", ".join(f"{counts[word]} {word}" for word in LOOKS if word in counts)
+def verdict_counts(verdicts: Iterable[Verdict]) -> dict[str, int]:
+    """How many there are of each word, in the order of words; understated ones stand behind refuted ones."""
+    counts = Counter(verdict.word for verdict in verdicts)
+    order = [name for word in LOOKS for name in ([word.value, UNDERSTATED] if word is Word.REFUTED else [word.value])]
+    return {name: counts[name] for name in order if counts[name]}

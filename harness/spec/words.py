@@ -32,6 +32,9 @@ class Word(StrEnum):
         return LOOKS[self]
 
 
+UNDERSTATED = "understated"
+"""Of a refuted claim that is wrong because the truth is more than it says."""
+
 SETTLED = (Word.SUPPORTED, Word.REFUTED, Word.FASTER, Word.SLOWER, Word.SAME)
 """What one effect can settle; the last three are of a comparison without a claim."""
 

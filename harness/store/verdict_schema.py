@@ -15,7 +15,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from ..spec.conditions import FAIL_IF
 from ..spec.sides import ARCHITECTURE, OPERATIONS, factor_of
-from ..spec.words import Cause, Word
+from ..spec.words import UNDERSTATED, Cause, Word
 from ..stats.confidence import LookPlan
 from .forms import ABSENT, Alpha, Amount, Count, HighEnd, LowEnd, Number, SecondsMore, Some, Text, Value, null_is, says
 
@@ -185,6 +185,21 @@ class Verdict:
     def is_open(self) -> bool:
         """Whether it is not settled."""
         return self.verdict is Word.INCONCLUSIVE
+
+    @property
+    def is_understated(self) -> bool:
+        """Whether a range of gains was claimed, and every effect that is refuted lies above it. "The same within 1 %"
+        is no gain."""
+        lows = [effect.lower for effect in self.effects if effect.verdict is Word.REFUTED]
+        nothing = 0.0 if self.unit else 1.0
+        if self.low is None or self.high is None or self.low <= nothing or not lows:
+            return False
+        return all(low is not None and low > self.high for low in lows)
+
+    @property
+    def word(self) -> str:
+        """Its word; of a refuted claim that is understated that one."""
+        return UNDERSTATED if self.verdict is Word.REFUTED and self.is_understated else self.verdict.value
 
     @property
     def is_factorial(self) -> bool:
