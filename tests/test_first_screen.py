@@ -23,6 +23,7 @@ from llama_workbench.harness.report.answer import answer
 from llama_workbench.harness.report.cards import cards_of
 from llama_workbench.harness.report.outcome import found_text, outcome
 from llama_workbench.harness.report.sessions import BothSessions, SessionAnswers
+from llama_workbench.harness.report.text import hull, span_text
 from llama_workbench.harness.spec.regions import Region
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.samples import call_times_ns
@@ -200,7 +201,7 @@ def test_what_is_asked_of_part_of_the_workloads_has_their_numbers_alone() -> Non
         "between 67 % slower and 21 % faster with the layers in PyTorch and that Llama on Candle's"
     )
     assert line.beside[0] == "Of this, decode: 52 to 67 % slower (yes)."
-    assert line.told.endswith(f": it depends. {line.beside[0]}")
+    assert line.told.endswith(f": it depends. {line.beside[0]} {line.beside[1]}")
 
 
 def test_what_stands_beside_an_answer_has_a_verdict_of_its_own() -> None:
@@ -276,21 +277,30 @@ def test_what_is_told_of_candles_kernels_was_measured_in_both_sessions() -> None
         SessionAnswers(name, verdicts_of(name), {}) for name in ("candle-kernels", "candle-kernels-second")
     )
     of_part = {(each.claim, each.part): each for each in BothSessions(first, second).verdicts}
-    rewrite = of_part["kernels-2x-3x", "one thread"]
-    small = [each for each in rewrite.effects if "-15m-" in each.workload]
-    assert len(small) == 4 and {each.verdict for each in small} == {"refuted"}
-    most = max(each.high for each in small)
-    masks = of_part["kernels-mask-caching-6-11", "whole prefill"]
+    rewrite, masks = of_part["kernels-2x-3x", "one thread"], of_part["kernels-mask-caching-6-11", "whole prefill"]
+    small, wide = ([each for each in rewrite.effects if size in each.workload] for size in ("-15m-", "-7b-"))
+    assert rewrite.verdict == "refuted" and len(small) == len(wide) == 4
+    most, most_wide = (max(each.high for each in some) for some in (small, wide))
+    assert f"On Candle's own kernels: at most {most:.2f}x, at 7B width {most_wide:.2f}x (no)." in TOLD
     assert masks.verdict == "refuted" and all("-15m-" in each.workload for each in masks.effects)
-    for found in (f"at most {most:.2f}x", found_text(masks)):
-        assert f"On Candle's own kernels, at 15M parameters: {found} (no)." in TOLD
+    assert f"On Candle's own kernels, at 15M parameters: {found_text(masks)} (no)." in TOLD
+    layers = [each for each in of_part["kernels-own-layers-slower", "masks cached"].effects if "-15m-" in each.workload]
+    prefill, decode = ([each for each in layers if kind in each.workload] for kind in ("prefill", "decode"))
+    assert {each.verdict for each in prefill} == {"refuted"} and {each.verdict for each in decode} == {"inconclusive"}
+    told = f"{span_text(hull(prefill), 'between')} in a prefill (no), {span_text(hull(decode), 'between')} in decode"
+    assert f"With both on Candle's own kernels, at 15M parameters: {told} (inconclusive)." in TOLD
     runs = [RunFolder(BASELINES / name) for name in ("candle-kernels", "candle-kernels-second")]
-    assert all((run.manifest().sittings[-1].others or 1) < 0.02 for run in runs), "nothing else was running"
-    wide = [
+    others = [sitting.others or 1 for run in runs for sitting in run.manifest().sittings]
+    assert len(others) == 4 and max(others) < 0.02, "nothing else was running, and each was continued"
+    rounds = [
         each.rounds for run in runs for one in run.read(VERDICTS) for each in one.effects if "-7b-" in each.workload
     ]
     page = (ROOT / "docs" / "results" / "candle-kernels.md").read_text(encoding="utf-8")
-    assert (min(wide), max(wide)) == (4, 8) and "four to eight processes" in page
+    assert f"a session has {min(rounds)} to {max(rounds)} for each" in page
+    assert f"at most {most:.2f}x at 15M parameters, at most {most_wide:.2f}x at 7B width.**" in page
+    alike = [of_part["kernels-one-file", ""], of_part["kernels-one-cache", "ownership alone"]]
+    there = [each for verdict in alike for each in verdict.effects if "-15m-" in each.workload]
+    assert len(there) == 8 and all(1 / 1.05 < each.low <= each.high < 1.05 for each in there)
 
 
 def test_what_is_told_of_a_whole_model_was_measured() -> None:
