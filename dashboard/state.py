@@ -45,7 +45,7 @@ LOOK_SECONDS = 60
 @st.cache_resource(max_entries=4, show_spinner="Reading the list of runs …")
 def _run_list(results: Path | str) -> entries.RunList:
     try:
-        kept = cache_directory() / "runs.json"
+        kept = cache_directory() / "runs-2.json"
     except CacheError:
         kept = None
     return entries.RunList(results, kept)

@@ -132,7 +132,7 @@ def tensor(seed):
 """
 
 UNGUARDED = WORK.replace('return word.strip(".,")', f"return {SLOW_LINE}")
-GUARD = '    if word.isalpha():\n        return word\n'
+GUARD = "    if word.isalpha():\n        return word\n"
 
 PLANTED = {
     "a helper three calls deep": Planted(WORK, WORK.replace('word.strip(".,")', SLOW_LINE), "cleaned"),

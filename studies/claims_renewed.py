@@ -1,5 +1,6 @@
-"""Puts claims of stored runs as `claims/` has them now, where their metric has gone, or where a document's own limit
-is theirs now (`margin`): `python -m studies.claims_renewed RUN ...`; then `workbench judge RUN` gives their verdicts.
+"""Puts claims of stored runs as `claims/` has them now, where their metric has gone, where a document's own limit
+is theirs now (`margin`), or where a part counted for a team that did not say it: `python -m studies.claims_renewed RUN
+...`; then `workbench judge RUN` gives their verdicts.
 What a run had of a claim stays: its parts, and for each of them its workloads. Of a claim whose parts are others now,
 all of today's are taken.
 
@@ -19,6 +20,9 @@ from llama_workbench.harness.store.files import CLAIMS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
 
+BOOKED_ANEW = ("mask-caching-10-30-overall", "mask-time-halved", "own-rules", "rope-3x-5x")
+"""Of which a part counted for a team that did not say it."""
+
 RENEWED = ("claims-inflated-20-50x", "layers-add-up", "weight-loading-bottleneck")
 AS_THE_RUN_HAD = ("part", "quick", "workloads", "left_out")
 
@@ -26,7 +30,8 @@ AS_THE_RUN_HAD = ("part", "quick", "workloads", "left_out")
 def renewed(stored: Sequence[Mapping[str, Any]], now: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The claims of a run, those of RENEWED and those with a margin as they are now. now: id → the claim as a run would
     store it today."""
-    return [_renewed(claim, now[claim["id"]]) if _is_renewed(now.get(claim["id"])) else claim for claim in stored]
+    claims = [_renewed(claim, now[claim["id"]]) if _is_renewed(now.get(claim["id"])) else claim for claim in stored]
+    return [_booked_anew(claim, now[claim["id"]]) if claim["id"] in BOOKED_ANEW else claim for claim in claims]
 
 
 def _is_renewed(today: Mapping[str, Any] | None) -> bool:
@@ -44,6 +49,15 @@ def _renewed(claim: Mapping[str, Any], today: Mapping[str, Any]) -> Mapping[str,
             parts.append({key: value for key, value in hypothesis.items() if key not in AS_THE_RUN_HAD or key in had})
             parts[-1] |= as_had
     return {**today, "source": claim["source"], "hypothesis": parts or today["hypothesis"]}
+
+
+def _booked_anew(claim: Mapping[str, Any], today: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same, said by whom it is said today."""
+    parts = []
+    for had in claim["hypothesis"]:
+        same = next((each for each in today["hypothesis"] if _is_same_part(had, each)), {})
+        parts.append(had | ({"who": same["who"]} if "who" in same else {}))
+    return {**claim, "who": today["who"], "hypothesis": parts}
 
 
 def _is_same_part(had: Mapping[str, Any], today: Mapping[str, Any]) -> bool:

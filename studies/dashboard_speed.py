@@ -1,7 +1,8 @@
-"""How long a reader waits for each page of the dashboard, in a real browser: `make dashboard-speed`. Nothing is asserted.
+"""How long a reader waits for each page of the dashboard, in a real browser: `make dashboard-speed`. Nothing is
+asserted.
 
-It writes a results folder of many runs and starts the dashboard on it as people do. Chromium then opens each view by its
-address, in turns, and each page of the menu by a click on another one. Two moments count, from the beginning of the
+It writes a results folder of many runs and starts the dashboard on it as people do. Chromium then opens each view by
+its address, in turns, and each page of the menu by a click on another one. Two moments count, from the beginning of the
 navigation or from the click: when the page has its first words, and when nothing in it changes any more. Opened for the
 first time on this server, a view reads its files; after that it is warm. A Streamlit page with one line stands beside
 them: what that takes is not the dashboard's. So do the steps of a flamegraph of 20,000 boxes.

@@ -155,5 +155,6 @@ def test_claims_whose_metric_went_are_put_by_the_command_that_renews_them() -> N
         stored = RunFolder(run).records(CLAIMS) if (run / CLAIMS).exists() else []
         for claim, again in zip(stored, claims_renewed.renewed(stored, now), strict=True):
             assert plain(again["hypothesis"]) == claim["hypothesis"], (run.name, claim["id"])
+            assert again["who"] == claim["who"], (run.name, claim["id"])
         seen |= {claim["id"] for claim in stored}
-    assert seen >= {*claims_renewed.RENEWED}
+    assert seen >= {*claims_renewed.RENEWED, *claims_renewed.BOOKED_ANEW}

@@ -26,6 +26,7 @@ from llama_workbench.harness.claims.dispute import load_dispute
 from llama_workbench.harness.metrics.share.metric import PHASES
 from llama_workbench.harness.report.answer import answer
 from llama_workbench.harness.report.cards import cards_of
+from llama_workbench.harness.report.text import verdict_counts
 from llama_workbench.harness.store import folder as folders
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.folder import RunFolder
@@ -712,6 +713,23 @@ def test_what_another_run_has_is_a_link_away(home: Path) -> None:
     [lacking] = [card for card in picture.cards(only, {"mask-caching-6-11": "baselines/main"}) if "elsewhere" in card]
     assert lacking["elsewhere"] == {"run": "baselines/main", "claim": "mask-caching-6-11"}
     assert not [card for card in picture.cards(only, {}) if "elsewhere" in card]
+    fresh = data.read_run(ROOT / "results" / "baselines" / "bench-epyc")
+    change = picture.cards(fresh, {"left-to-gain": "baselines/main"})[-1]
+    assert change["question"] == picture.CHANGE and change["told"].startswith(
+        "This run has not measured what to change"
+    )
+    assert change["elsewhere"] == {"run": "baselines/main", "claim": "left-to-gain"}
+
+
+def test_understated_claims_are_counted_apart_alike_in_the_menu_the_filter_and_a_teams_line() -> None:
+    folder = ROOT / "results" / "baselines" / "reference"
+    run, summary = data.read_run(folder), folders.describe(RunFolder(folder), light=True)
+    counts = verdict_counts(run.claims)
+    assert counts["understated"] >= 1 and sum(counts.values()) == len(run.claims)
+    assert counts == summary.verdicts and f"{counts['refuted']} refuted, {counts['understated']} understated" in (
+        entries.compared(summary)
+    )
+    assert sum("understated" in team["all"] for team in picture.teams(run)) >= 1
 
 
 def test_what_each_team_s_own_rule_picks_is_told_in_words(tmp_path: Path) -> None:

@@ -266,10 +266,14 @@ def test_what_is_told_of_the_gpu_was_measured() -> None:
     of_part = {(each.claim, each.part): each for each in verdicts_of("h200")}
     worker = of_part["refactor-2x-3x", "against the worker of TEAM-003"]
     [line] = answer([worker], DISPUTE).lines
-    assert f"On a GPU, with older versions of rewrite and worker: {found_text(worker)} ({line.said})." in TOLD
+    assert f"On a GPU, with older versions of both: {found_text(worker)} ({line.said})." in TOLD
     prefill = [each for each in of_part["refactor-2x-3x", "usual lengths"].effects if "prefill" in each.workload]
     least, most = min(each.low for each in prefill), max(each.high for each in prefill)
-    assert f"it gains {100 * (least - 1):.0f} to {100 * (most - 1):.0f} % in a prefill." in TOLD
+    masks = [each for each in of_part["mask-caching-10-30-overall", ""].effects if "prefill" in each.workload]
+    assert masks and all(each.low is None or not math.isfinite(each.high) for each in masks), "no interval yet"
+    alone = f"{100 * (np.median([each.ratio for each in masks]) - 1):.0f} %"
+    gains = f"it gains {100 * (least - 1):.0f} to {100 * (most - 1):.0f} % in a prefill"
+    assert f"{gains}; cached masks alone about {alone} (no interval)." in TOLD
 
 
 def test_what_is_told_of_candles_kernels_was_measured_in_both_sessions() -> None:
@@ -281,14 +285,25 @@ def test_what_is_told_of_candles_kernels_was_measured_in_both_sessions() -> None
     small, wide = ([each for each in rewrite.effects if size in each.workload] for size in ("-15m-", "-7b-"))
     assert rewrite.verdict == "refuted" and len(small) == len(wide) == 4
     most, most_wide = (max(each.high for each in some) for some in (small, wide))
-    assert f"On Candle's own kernels: at most {most:.2f}x, at 7B width {most_wide:.2f}x (no)." in TOLD
+    two_cores = of_part["kernels-2x-3x", "two cores"]
+    assert two_cores.verdict == "refuted"
+    most_two = max(each.high for each in two_cores.effects if "-15m-" in each.workload)
+    told = f"at most {most:.2f}x, on two cores {most_two:.2f}x, at 7B width {most_wide:.2f}x (no)."
+    assert f"On Candle's own kernels: {told}" in TOLD
     assert masks.verdict == "refuted" and all("-15m-" in each.workload for each in masks.effects)
-    assert f"On Candle's own kernels, at 15M parameters: {found_text(masks)} (no)." in TOLD
-    layers = [each for each in of_part["kernels-own-layers-slower", "masks cached"].effects if "-15m-" in each.workload]
+    on_two = of_part["kernels-mask-caching-6-11", "whole prefill, two cores"]
+    assert on_two.verdict == "refuted"
+    told = f"{found_text(masks)} on one thread, {found_text(on_two).removeprefix('at most ').removesuffix(' faster')}"
+    assert f"On Candle's own kernels, at 15M parameters: {told} on two (no)." in TOLD
+    all_layers = of_part["kernels-own-layers-slower", "masks cached"].effects
+    layers = [each for each in all_layers if "-15m-" in each.workload]
+    [decode_wide] = [each for each in all_layers if each.workload == "decode-7b-1layer-c64"]
     prefill, decode = ([each for each in layers if kind in each.workload] for kind in ("prefill", "decode"))
     assert {each.verdict for each in prefill} == {"refuted"} and {each.verdict for each in decode} == {"inconclusive"}
     told = f"{span_text(hull(prefill), 'between')} in a prefill (no), {span_text(hull(decode), 'between')} in decode"
-    assert f"With both on Candle's own kernels, at 15M parameters: {told} (inconclusive)." in TOLD
+    wider = span_text(hull([decode_wide]), "between").removesuffix(" slower")
+    assert decode_wide.verdict == "inconclusive"
+    assert f"With both on Candle's own kernels, at 15M parameters: {told} (inconclusive; at 7B width {wider})." in TOLD
     runs = [RunFolder(BASELINES / name) for name in ("candle-kernels", "candle-kernels-second")]
     others = [sitting.others or 1 for run in runs for sitting in run.manifest().sittings]
     assert len(others) == 4 and max(others) < 0.02, "nothing else was running, and each was continued"
@@ -297,7 +312,11 @@ def test_what_is_told_of_candles_kernels_was_measured_in_both_sessions() -> None
     ]
     page = (ROOT / "docs" / "results" / "candle-kernels.md").read_text(encoding="utf-8")
     assert f"a session has {min(rounds)} to {max(rounds)} for each" in page
-    assert f"at most {most:.2f}x at 15M parameters, at most {most_wide:.2f}x at 7B width.**" in page
+    text = " ".join(page.split())
+    small_text = f"at most {most:.2f}x on one thread and {most_two:.2f}x on two cores"
+    assert f"at 15M parameters {small_text}, at most {most_wide:.2f}x at 7B width.**" in text
+    slower = span_text(hull(decode), "between")
+    assert f"In decode the layers are {slower} at 15M parameters and {wider} at 7B width, which" in text
     alike = [of_part["kernels-one-file", ""], of_part["kernels-one-cache", "ownership alone"]]
     there = [each for verdict in alike for each in verdict.effects if "-15m-" in each.workload]
     assert len(there) == 8 and all(1 / 1.05 < each.low <= each.high < 1.05 for each in there)

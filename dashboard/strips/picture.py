@@ -17,7 +17,6 @@ from llama_workbench.harness.report.answer import Line
 from llama_workbench.harness.report.cards import cards_of
 from llama_workbench.harness.report.decision import Picked, decisions_of, picks_of
 from llama_workbench.harness.report.ladder import LadderAdvice
-from llama_workbench.harness.spec.dispute import MainQuestion
 from llama_workbench.harness.spec.sides import SIDES
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.verdict_schema import Effect
@@ -61,9 +60,13 @@ def cards(run: data.Run, elsewhere: Elsewhere) -> list[Json]:
     made = [_card(run, line) for line in shown.answers]
     for question in run.dispute.question:
         if question.card and question.claim not in answered and question.claim in elsewhere:
-            made.append(_lacking(question, elsewhere[question.claim]))
-    if shown.to_change:
-        made.append(_change(run, shown.change) if shown.change else {"question": CHANGE, "told": shown.to_change})
+            asked = words.clip(question.text.replace("{claimed}", "as fast as claimed"), LONGEST)
+            made.append({"question": asked, **_there(question.claim, elsewhere)})
+    if shown.change:
+        made.append(_change(run, shown.change))
+    elif shown.to_change and run.dispute.ladder:
+        there = _there(run.dispute.ladder.claim, elsewhere)
+        made.append({"question": CHANGE, "told": shown.to_change, **there})
     return made
 
 
@@ -93,11 +96,10 @@ def _change(run: data.Run, advice: LadderAdvice) -> Json:
     return {"question": CHANGE, "rows": advice.rows(short), "told": below}
 
 
-def _lacking(question: MainQuestion, name: str) -> Json:
-    """A headline question that this run does not answer, with the run that does."""
-    asked = question.text.replace("{claimed}", "as fast as claimed")
-    there = {"run": name, "claim": question.claim}
-    return {"question": words.clip(asked, LONGEST), "elsewhere": there, "name": name}
+def _there(claim: str, elsewhere: Elsewhere) -> Json:
+    """The run that has a claim which this one lacks; empty where none has it."""
+    name = elsewhere.get(claim)
+    return {"elsewhere": {"run": name, "claim": claim}, "name": name} if name else {}
 
 
 # -- the matrix --------------------------------------------------------------------------------------------------------

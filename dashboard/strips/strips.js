@@ -98,15 +98,15 @@ function filter(app, search, text) {
 }
 
 function card(app, each) {
+  const there = element("a", "", `The run ${each.name} has it`);
+  if (each.elsewhere) there.href = `?${new URLSearchParams(each.elsewhere)}`;
   if (each.told) {
     const heads = Object.keys(each.rows?.[0] || {});
     const cells = (row, tag) => element("tr", "", ...heads.map((name) => element(tag, "", tag === "th" ? name : row[name])));
     const table = each.rows ? element("table", "", cells(null, "th"), ...each.rows.map((row) => cells(row, "td"))) : null;
-    return element("section", table ? "card change" : "card", element("div", "question", each.question), table, element("div", "quiet", each.told));
+    return element("section", table ? "card change" : "card", element("div", "question", each.question), table, element("div", "quiet", each.told, each.elsewhere ? ". " : "", each.elsewhere ? there : null));
   }
   if (each.elsewhere) {
-    const there = element("a", "", `The run ${each.name} has it`);
-    there.href = `?${new URLSearchParams(each.elsewhere)}`;
     return element("section", "card", element("div", "question", each.question), element("div", "quiet", "Not asked in this run. ", there));
   }
   const made = element(

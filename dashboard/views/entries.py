@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import os
 import tempfile
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from pydantic import TypeAdapter
 from llama_workbench.harness.machine.locks import is_held
 from llama_workbench.harness.report.text import duration_text, one_text_line
 from llama_workbench.harness.spec.conditions import FAIL_IF
-from llama_workbench.harness.spec.words import Word
+from llama_workbench.harness.spec.words import COUNTED
 from llama_workbench.harness.store import files, folder
 from llama_workbench.harness.store.errors import RunError
 from llama_workbench.harness.store.files import JOURNAL, MANIFEST, SAMPLES, STANDINGS, SUMS, VERDICTS, data_files
@@ -26,6 +25,7 @@ from llama_workbench.harness.store.remote import is_url, listed
 from llama_workbench.harness.store.verdict_schema import AD_HOC
 
 from .. import words
+from .outcomes import look_of_word
 
 RUNNING = "running"
 """Status of a run that goes on, or was killed."""
@@ -236,7 +236,7 @@ def asked_for(wanted: str, names: Collection[str]) -> str | None:
     return next((name for name in (wanted, f"{BASELINES}{wanted}", inside) if name in names), None)
 
 
-def compared(run: RunSummary, most: int = len(Word)) -> str:
+def compared(run: RunSummary, most: int = len(COUNTED)) -> str:
     """What a run compared and what came out: "old.f → new.f: faster", "54 claims, 180 verdicts: 40 supported, 62
     refuted". `most`: words of verdicts."""
     if not run.claims:
@@ -247,8 +247,8 @@ def compared(run: RunSummary, most: int = len(Word)) -> str:
         more = f", and {len(pairs) - 1} more" if len(pairs) > 1 else ""
         return f"{sides}: {pairs[0][1].look.word.lower()}{more}"
     names = list(dict.fromkeys(claim for claim, _, _ in run.claims))
-    counts = Counter(word for _, _, word in run.claims)
-    tally = ", ".join([f"{counts[word]} {word.look.row or word}" for word in Word if counts[word]][:most])
+    counts = [(run.verdicts[word], look_of_word(word).row or word) for word in COUNTED if word in run.verdicts]
+    tally = ", ".join(f"{count} {word}" for count, word in counts[:most])
     return f"{names[0] if len(names) == 1 else f'{len(names)} claims, {len(run.claims)} verdicts'}: {tally}"
 
 

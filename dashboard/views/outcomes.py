@@ -21,7 +21,9 @@ from llama_workbench.harness.store.verdict_schema import Verdict
 from .. import words
 from . import data
 
-UNDERSTATED = replace(Word.REFUTED.look, word="Understated", icon="add_circle", colour="green", symbol="cross-thin", row="understated")
+UNDERSTATED = replace(
+    Word.REFUTED.look, word="Understated", icon="add_circle", colour="green", symbol="cross-thin", row="understated"
+)
 """Of what is true, and more than that: a plus in a circle."""
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from ..calls.own import in_words
 from ..machine.environment import one_line
 from ..spec.entered import EnteredName
-from ..spec.words import GIVEN, LOOKS, UNDERSTATED, Word
+from ..spec.words import COUNTED, GIVEN, Word
 from ..store.schema import Manifest
 from ..store.sitting_schema import SideEnvironment
 from ..store.verdict_schema import Effect, Verdict
@@ -331,5 +331,4 @@ def _how_sure(verdicts: Sequence[Verdict], alpha: float) -> str:
 def verdict_counts(verdicts: Iterable[Verdict]) -> dict[str, int]:
     """How many there are of each word, in the order of words; understated ones stand behind refuted ones."""
     counts = Counter(verdict.word for verdict in verdicts)
-    order = [name for word in LOOKS for name in ([word.value, UNDERSTATED] if word is Word.REFUTED else [word.value])]
-    return {name: counts[name] for name in order if counts[name]}
+    return {word: counts[word] for word in COUNTED if counts[word]}

@@ -106,6 +106,11 @@ LOOKS: Mapping[Word, Appearance] = {
 }  # fmt: skip
 """By verdict, in the order in which they are counted; the last four are no verdicts."""
 
+COUNTED = tuple(
+    name for word in LOOKS for name in ((word.value, UNDERSTATED) if word is Word.REFUTED else (word.value,))
+)
+"""Words of verdicts in the order in which it is said how many there are of each."""
+
 
 class Cause(StrEnum):
     """Why an effect or a verdict is as it is, where its interval does not say it. For code; people read the reason."""

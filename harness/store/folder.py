@@ -304,7 +304,7 @@ class RunSummary:
     mode: str = ""
     started: str = ""
     workloads: tuple[str, ...] = ()
-    verdicts: Mapping[Word, int] = field(default_factory=dict)
+    verdicts: Mapping[str, int] = field(default_factory=dict)
     problem: str | None = None
     claims: tuple[tuple[str, str, Word], ...] = ()
     machine: str = ""
@@ -364,7 +364,7 @@ def describe(run: RunFolder, *, whole: bool = False, light: bool = False) -> Run
             claims = tuple(
                 (each.claim, each.part or each.title * each.is_comparison, each.verdict) for each in verdicts
             )
-            summary = replace(summary, claims=claims, verdicts=Counter(verdict for _, _, verdict in claims))
+            summary = replace(summary, claims=claims, verdicts=Counter(each.word for each in verdicts))
         changed = run.changed() if whole else []
         problem = "; ".join(error.brief for error in changed)
         if not light and not run.has(JOURNAL) and run.has(SAMPLES):

@@ -60,12 +60,13 @@ def rows(claim: Claim, workload: str) -> Claim:
         (effect for effect in claim.effects if effect.workload == workload and effect.factor),
         key=lambda effect: GROUPS.index(_group(effect)),
     )
-    margin = 1 + MARGIN_PERCENT / 100
+    percent = claim.margin or MARGIN_PERCENT
+    margin = 1 + percent / 100
     return replace(
         claim,
         claim=AD_HOC,  # nobody claims anything of a single factor: the region is a margin
         part="",
-        claimed=f"no effect (±{MARGIN_PERCENT:g} %)",
+        claimed=f"no effect (±{percent:g} %)",
         region=Ends(1 / margin, margin),
         effects=tuple(
             replace(each, workload=each.factor, named="", variant="", baseline=_group(each)) for each in chosen
@@ -73,15 +74,16 @@ def rows(claim: Claim, workload: str) -> Claim:
     )
 
 
-def _grid_of(run: Run, workload: str) -> Grid:
-    """The grid that a claim of the run asks about on a workload; the one that ships where none can be read."""
+def _grid_of(run: Run, workload: str) -> tuple[Grid, float]:
+    """The grid that a claim of the run asks about on a workload, and its margin; those that ship where none can be
+    read."""
     asked = [part for claim in RunFolder(run.path).records(CLAIMS) for part in claim.get("hypothesis", ())]
     for part in asked:
         with suppress(ValidationError, TypeError):
             hypothesis = METRIC.hypothesis.model_validate(part)
             if workload in hypothesis.workloads:
-                return hypothesis.grid
-    return GRID
+                return hypothesis.grid, hypothesis.within_percent
+    return GRID, MARGIN_PERCENT
 
 
 def read_grid(run: Run, workload: str, alpha: float) -> MeasuredGrid:
@@ -89,14 +91,14 @@ def read_grid(run: Run, workload: str, alpha: float) -> MeasuredGrid:
 
     Raises RunError too where the run has no grid there.
     """
-    evidence, grid = read_evidence(run), _grid_of(run, workload)
+    evidence, (grid, within) = read_evidence(run), _grid_of(run, workload)
     if not set(evidence.measured.get(workload, ())) & set(grid.cells()):
         raise RunError(
             run.path,
             f"no cell of a grid was measured on {workload}",
             f"Measure one: {run.dispute.command('attribution')}",
         )
-    attribution = attribute(evidence, workload, grid, alpha=alpha)
+    attribution = attribute(evidence, workload, grid, alpha=alpha, within_percent=within)
     logs, plan = attribution.times.logs, evidence.design.plan(workload, alpha)
     cells: list[Cell] = []  # none without a round that has them all
     levels = product(*((factor.old, factor.new) for factor in grid.factors))
@@ -127,7 +129,7 @@ MEANING = (
 STATES = {
     "faster": "proven",
     "slower": "proven",
-    "same": f"none: within ±{MARGIN_PERCENT:g} %",
+    "same": "none: within the margin",
     "not evidence": "no evidence",
 }
 """What a verdict on one side comes to; any other is open."""

@@ -48,7 +48,7 @@ from ...evidence.verdict import time_to_settle
 from ...metrics.base import Judged, Metric
 from ...spec.comparison import Comparison
 from ...spec.experiments import Contrast
-from ...spec.hypotheses import Names, ValueHypothesis
+from ...spec.hypotheses import Margin, Names, ValueHypothesis
 from ...spec.regions import Region
 from ...spec.sides import ARCHITECTURE, OPERATIONS, TOTAL, due_to
 from ...spec.words import Word
@@ -122,9 +122,7 @@ def contrasts(grid: Grid = GRID) -> dict[str, NDArray[np.float64]]:
 
 
 MARGIN_PERCENT = 1.0
-"""An effect within this much either way counts as none."""
-
-_SAME = Region.same_within_percent(MARGIN_PERCENT)
+"""An effect within this much either way counts as none, where a claim says no margin."""
 
 
 def dummy_series(times: WholeProcesses, seed: int) -> NDArray[np.float64]:
@@ -146,11 +144,11 @@ class Attribution:
     """What the grid says on one workload.
 
     effects: by name: architecture, operations and total (about their product), main effects, interactions by order, and
-    the dummy. Ratios are t_old / t_new: above 1 the new one is faster. Verdicts: faster, slower, same (within 1 %
-    either way), inconclusive or not evidence; of the dummy passed or fired.
+    the dummy. Ratios are t_old / t_new: above 1 the new one is faster. Verdicts: faster, slower, same (within the
+    margin either way), inconclusive or not evidence; of the dummy passed or fired.
     times: of the cells, process by process.
     share: architecture's part of the total, a fraction with its interval (outside 0 to 1 where one side gains and the
-    other loses); None where the total may be 0 or a loss. answer: which side gains more than 1 %: architecture,
+    other loses); None where the total may be 0 or a loss. answer: which side gains more than the margin: architecture,
     operations, both, neither, inconclusive or not evidence.
     """
 
@@ -188,11 +186,14 @@ def refusal(evidence: Evidence, workload: str, grid: Grid = GRID) -> str | None:
     return None
 
 
-def attribute(evidence: Evidence, workload: str, grid: Grid = GRID, *, alpha: float) -> Attribution:
+def attribute(
+    evidence: Evidence, workload: str, grid: Grid = GRID, *, alpha: float, within_percent: float = MARGIN_PERCENT
+) -> Attribution:
     """All effects of the grid, and how the total speed-up divides between architecture and operations.
 
-    alpha: of each interval. The answer says something of two effects, architecture and operations, so that it is wrong
-    with twice that probability at most. The share follows from those two.
+    within_percent: either way counts as no effect. alpha: of each interval. The answer says something of two effects,
+    architecture and operations, so that it is wrong with twice that probability at most. The share follows from those
+    two.
     """
     cells, weights = grid.cells(), contrasts(grid)
     times, bias = whole_processes(evidence.times(workload, *cells)), evidence.bias(workload)
@@ -208,7 +209,7 @@ def attribute(evidence: Evidence, workload: str, grid: Grid = GRID, *, alpha: fl
     for name in (ARCHITECTURE, OPERATIONS, TOTAL, *grid.terms()):
         effect = judge_effect(
             _differences(times, weights[name]),
-            _SAME,
+            Region.same_within_percent(within_percent),
             alpha=plan,
             workload=workload,
             variant=f"{name} new",
@@ -328,6 +329,15 @@ class AttributionHypothesis(ValueHypothesis):
             '"operations"'
         ),
     ] = GRID
+    margin: Annotated[
+        Margin | None,
+        Field(description='the difference that matters, { percent = 5, document = "...", section = "..." }'),
+    ] = None
+
+    @property
+    def within_percent(self) -> float:
+        """An effect within so much either way counts as none."""
+        return self.margin.percent if self.margin else MARGIN_PERCENT
 
     @property
     def unit(self) -> str:
@@ -347,8 +357,8 @@ class AttributionHypothesis(ValueHypothesis):
         return super().selected(variants, workloads, anywhere=anywhere)
 
     def contrasts(self) -> tuple[Contrast, ...]:
-        weights, cells = contrasts(self.grid), self.grid.cells()
-        return tuple(Contrast(name, cells, tuple(weights[name]), _SAME) for name in (ARCHITECTURE, OPERATIONS))
+        weights, cells, same = contrasts(self.grid), self.grid.cells(), Region.same_within_percent(self.within_percent)
+        return tuple(Contrast(name, cells, tuple(weights[name]), same) for name in (ARCHITECTURE, OPERATIONS))
 
 
 class AttributionMetric(Metric[AttributionHypothesis]):
@@ -364,7 +374,9 @@ class AttributionMetric(Metric[AttributionHypothesis]):
     def judge(self, hypothesis: AttributionHypothesis, evidence: Evidence, *, alpha: float) -> Judged:
         """One verdict from the answers on all workloads."""
         answers = {
-            workload: attribute(evidence, workload, hypothesis.grid, alpha=alpha)
+            workload: attribute(
+                evidence, workload, hypothesis.grid, alpha=alpha, within_percent=hypothesis.within_percent
+            )
             for workload in hypothesis.workloads
             if workload in evidence.measured
         }

@@ -82,8 +82,8 @@ def show_effects(run: data.Run, claim: data.Claim, workload: str, measured: cell
         control = f" The dummy is a factor without any meaning, drawn anew for every round: {answer}."
     st.caption(
         f"Speed-up of new over old, on the mean over the settings of the other factors{means}. "
-        f"Blue is the margin of ±{MARGIN_PERCENT:g} % within which an effect counts as none. An interaction above 1: "
-        f"both together gain more than each alone predicts.{control}"
+        f"Blue is the margin of ±{claim.margin or MARGIN_PERCENT:g} % within which an effect counts as none. An "
+        f"interaction above 1: both together gain more than each alone predicts.{control}"
     )
     if shown.notes:
         with st.expander("Notes on effects that are open"):
