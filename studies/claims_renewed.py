@@ -55,7 +55,7 @@ def _booked_anew(claim: Mapping[str, Any], today: Mapping[str, Any]) -> Mapping[
     """The same, said by whom it is said today."""
     parts = []
     for had in claim["hypothesis"]:
-        same = next((each for each in today["hypothesis"] if _is_same_part(had, each)), {})
+        same: Mapping[str, Any] = next((each for each in today["hypothesis"] if _is_same_part(had, each)), {})
         parts.append(had | ({"who": same["who"]} if "who" in same else {}))
     return {**claim, "who": today["who"], "hypothesis": parts}
 

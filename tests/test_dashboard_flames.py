@@ -24,6 +24,9 @@ from llama_workbench.dashboard.flames import viewer as speedscope
 from llama_workbench.harness.machine import places
 from llama_workbench.harness.profilers import py_spy
 from llama_workbench.harness.profilers.base import ProfiledVariant
+from llama_workbench.harness.profilers.causes import SIDES
+from llama_workbench.harness.report.causes import explanations_in
+from llama_workbench.harness.report.code_lines import code_of
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.worker.looks import median_error
 from tests import runs
@@ -37,6 +40,7 @@ from streamlit.testing.v1 import AppTest
 from llama_workbench.dashboard.flames import picture as flamegraphs
 from llama_workbench.dashboard.flames import picture as frame_difference
 from llama_workbench.dashboard.flames import tree as frames
+from llama_workbench.dashboard.flames.aligned import alone
 from llama_workbench.dashboard.views import data
 from llama_workbench.harness.profilers.py_spy import Profile
 from tests.dashboard_pages import read
@@ -510,3 +514,23 @@ def test_the_document_has_all_in_it_and_names_stay_data(tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text("<html></html>")
     with pytest.raises(speedscope.SpeedscopeError, match=r"index\.html names no"):
         speedscope.document(tmp_path, "f 1\n", "x")
+
+
+def test_a_line_takes_the_same_time_in_the_flamegraph_of_its_side_and_beside_its_code() -> None:
+    seen = 0
+    for run in ("first-comparison", "public"):
+        for explained in explanations_in(RunFolder(ROOT / "results" / "baselines" / run)).values():
+            if explained.division is None:
+                continue
+            for side, picture in zip(SIDES, alone(explained), strict=True):
+                drawn = picture.drawn
+                lines = {
+                    drawn["names"][name]: time
+                    for name, time, level in zip(drawn["name"], drawn["time"], drawn["level"], strict=True)
+                    if level == 2
+                }
+                for line in code_of(explained, side):
+                    if f"line {line.line}" in lines and line.function == explained.sampled.roots.get(side):
+                        assert lines[f"line {line.line}"] == pytest.approx(line.ns / 1e6, rel=1e-9), (run, line)
+                        seen += 1
+    assert seen >= 4

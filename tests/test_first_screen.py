@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import cache
@@ -29,7 +29,7 @@ from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.samples import call_times_ns
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.verdict_schema import Verdict
+from llama_workbench.harness.store.verdict_schema import Effect, Verdict
 from llama_workbench.variants.memory_policy import expected, served_lengths
 from tests.runs import a_claim, write_run
 from tests.test_cli import output
@@ -276,6 +276,13 @@ def test_what_is_told_of_the_gpu_was_measured() -> None:
     assert f"{gains}; cached masks alone about {alone} (no interval)." in TOLD
 
 
+def between(effects: Sequence[Effect]) -> str:
+    """The hull of their intervals in words."""
+    bounds = hull(effects)
+    assert bounds is not None
+    return span_text(bounds, "between")
+
+
 def test_what_is_told_of_candles_kernels_was_measured_in_both_sessions() -> None:
     first, second = (
         SessionAnswers(name, verdicts_of(name), {}) for name in ("candle-kernels", "candle-kernels-second")
@@ -300,8 +307,8 @@ def test_what_is_told_of_candles_kernels_was_measured_in_both_sessions() -> None
     [decode_wide] = [each for each in all_layers if each.workload == "decode-7b-1layer-c64"]
     prefill, decode = ([each for each in layers if kind in each.workload] for kind in ("prefill", "decode"))
     assert {each.verdict for each in prefill} == {"refuted"} and {each.verdict for each in decode} == {"inconclusive"}
-    told = f"{span_text(hull(prefill), 'between')} in a prefill (no), {span_text(hull(decode), 'between')} in decode"
-    wider = span_text(hull([decode_wide]), "between").removesuffix(" slower")
+    told = f"{between(prefill)} in a prefill (no), {between(decode)} in decode"
+    wider = between([decode_wide]).removesuffix(" slower")
     assert decode_wide.verdict == "inconclusive"
     assert f"With both on Candle's own kernels, at 15M parameters: {told} (inconclusive; at 7B width {wider})." in TOLD
     runs = [RunFolder(BASELINES / name) for name in ("candle-kernels", "candle-kernels-second")]
@@ -315,7 +322,7 @@ def test_what_is_told_of_candles_kernels_was_measured_in_both_sessions() -> None
     text = " ".join(page.split())
     small_text = f"at most {most:.2f}x on one thread and {most_two:.2f}x on two cores"
     assert f"at 15M parameters {small_text}, at most {most_wide:.2f}x at 7B width.**" in text
-    slower = span_text(hull(decode), "between")
+    slower = between(decode)
     assert f"In decode the layers are {slower} at 15M parameters and {wider} at 7B width, which" in text
     alike = [of_part["kernels-one-file", ""], of_part["kernels-one-cache", "ownership alone"]]
     there = [each for verdict in alike for each in verdict.effects if "-15m-" in each.workload]

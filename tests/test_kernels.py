@@ -186,7 +186,12 @@ def test_models_of_a_process_share_their_weights(monkeypatch: pytest.MonkeyPatch
 
     read: list[str] = []
     load = utils.load_safetensors
-    monkeypatch.setattr(utils, "load_safetensors", lambda path: read.append(path) or load(path))
+
+    def loaded(path: str) -> dict[str, Any]:
+        read.append(path)
+        return load(path)
+
+    monkeypatch.setattr(utils, "load_safetensors", loaded)
     config = small_geometries()["grouped"]
     weights = {
         name: weight + 0.001 for name, weight in small_weights(config, torch.float32).items()

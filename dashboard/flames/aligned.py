@@ -89,7 +89,8 @@ def alone(explained: Explanation) -> list[Picture]:
             "".join(f"{';'.join(way)} {sum(at.samples)}\n" for way, at in zip(stacks, here, strict=True))
         )
         name = sampled.baseline if side == SIDES[0] else sampled.variant
-        profile = Profile(ProfileRow(workload=sampled.workload, variant=name, median_ns=ns), root, "")
+        seen_ns = ns * root.samples / sum(sampled.samples[side])  # samples without a line are a part of the call too
+        profile = Profile(ProfileRow(workload=sampled.workload, variant=name, median_ns=seen_ns), root, "")
         pictures += [flamegraph(profile, max(explained.call_ns))] if root.samples else []
     return pictures
 

@@ -122,7 +122,7 @@ def show_because(opened: state.Opened, claim: data.Claim) -> None:
         rows = [
             {
                 "part": part.part or part.kind,
-                "verdict": outcomes.look_of(part).word,
+                "verdict": outcomes.look_of_row(part, effect.verdict).word,
                 "workload": effect.where,
                 "value": words.effect(effect),
                 "claimed": part.claimed_here,

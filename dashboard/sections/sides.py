@@ -155,6 +155,7 @@ def show_memory(run: data.Run, workload: str, sides: Sequence[str], baseline: st
     if run.is_of_functions:
         has_kept = any(row.kept_bytes is not None for row in rows)
         amounts = {field: title for field, title in memory.OF_FUNCTIONS.items() if has_kept or field != "kept_bytes"}
+    amounts = {field: title for field, title in amounts.items() if any(getattr(row, field) for row in rows)} or amounts
     for column, (field, title) in zip(st.columns(len(memory.AMOUNTS)), amounts.items(), strict=False):
         with column:
             st.markdown(f"**{title}**")

@@ -18,7 +18,7 @@ from ..stats.confidence import FIRST_LOOK
 from ..store.verdict_schema import Effect, Verdict
 from .markdown import markdown_cell, markdown_rows, markdown_text
 from .outcome import by_side, found_text, leaning, outcome, standing, tally, tally_text
-from .text import claim_text, hull, one_text_line, short
+from .text import claim_text, hull, one_text_line, short, verdict_counts
 
 SO_FAR: Mapping[str, str] = {Word.SUPPORTED: "Yes", Word.REFUTED: "No"}
 
@@ -328,8 +328,7 @@ def found_words(verdict: Verdict) -> str:
 def _summary(verdicts: Sequence[Verdict]) -> str:
     """How the claims of a run stand, where none of them is a main one."""
     words: dict[str, str] = {Word.DEPENDS: "supported in some places only"}
-    counts = Counter(words.get(verdict.verdict, verdict.verdict.value) for verdict in verdicts)
-    text = ", ".join(f"{count} {word}" for word, count in counts.items())
+    text = ", ".join(f"{count} {words.get(word, word)}" for word, count in verdict_counts(verdicts).items())
     return f"Of {len(verdicts)} verdicts: {text}."
 
 

@@ -48,7 +48,9 @@ def trust_of(noise: Noise) -> Trust:
         return Trust(IN_PART, line, means, f"identical code differed on {where}")
     if noise.typical:
         size = percent(math.expm1(noise.typical))
-        means = f"A verdict counts only if it survives twice that difference ({size})."
+        means = (
+            f"A verdict counts only if it survives twice that difference ({percent(math.expm1(2 * noise.typical))})."
+        )
         return Trust(IN_PART, line, means, f"identical code differed by {size}")
     able = sum(math.isfinite(control.shift) for control in controls)
     if not able:
