@@ -91,7 +91,7 @@ def show_title(claim: data.Claim, screen: Screen | None) -> None:
     if claim.is_comparison and screen is not None:
         look, shown = screen.way.look, screen.headline
         title = f"{look.word}: {shown}"
-    elif measured := found_text(claim):
+    elif (measured := found_text(claim)) and measured not in look.word:  # of an open claim the word has it
         shown = f"{shown}: {measured}"
     st.header(section.titled(look, shown), anchor="answer")
     blocks.name_tab(title)
@@ -106,7 +106,8 @@ def show_said(opened: state.Opened, claim: data.Claim, screen: Screen | None) ->
     if screen is not None:
         if len(claim.effects) > 1:
             blocks.caption(f"On {opened.run.named(screen.effect.workload)}: {screen.headline}")
-        comparison.show_advice(screen, decided=not claim.is_comparison and not claim.is_open)
+        decided = not claim.is_comparison and not claim.is_open
+        comparison.show_advice(screen, decided=decided, there=len(claim.effects) > 1)
 
 
 def show_because(opened: state.Opened, claim: data.Claim) -> None:

@@ -40,10 +40,10 @@ def show(screen: Screen, number: int = 0) -> DeltaGenerator:
     return left
 
 
-def show_advice(screen: Screen, *, decided: bool = False) -> None:
+def show_advice(screen: Screen, *, decided: bool = False, there: bool = False) -> None:
     """What to do, apart from each other whether there is a difference and whether it matters, and that the answers are
-    right. `decided`: whether what was asked needs no more of this comparison."""
-    first = {} if decided and not screen.is_known else {"What to do": screen.advice}
+    right. `decided`: whether what was asked needs no more of this comparison. `there`: whether it is one of several."""
+    first = {} if decided and not screen.is_known else {"What to do there" if there else "What to do": screen.advice}
     judged = {"Significant": screen.significance, "Relevant": screen.relevance, "Correct": screen.same}
     _tell(first | judged)
     with st.expander("How sure, and how it ran"):
