@@ -189,43 +189,48 @@ def one(kind: str) -> dict[str, Any]:
     """A trial: the first row, what it carries of the difference, and how many rows are told."""
     with tempfile.TemporaryDirectory(prefix="cause-trials-") as folder:
         run = measure(Path(folder), PLANTED[kind])
-        found = next(iter(explanations_in(run).values()), None)
-        if found is None:
+        told = next(iter(explanations_in(run).values()), None)
+        if told is None:
             return {"kind": kind, "reason": "; ".join(each["reason"] for each in run.read_manifest()["excluded"])}
-    if found.division is None:
-        return {"kind": kind, "reason": found.sentence}
-    more = found.call_ns[0] - found.call_ns[1]
-    diffs = diff_of(found)
-    first = found.causes[0] if found.causes else None
+    if told.division is None:
+        return {"kind": kind, "reason": told.sentence}
+    more = told.call_ns[0] - told.call_ns[1]
+    diffs = diff_of(told)
+    first = told.causes[0] if told.causes else None
     return {
         "kind": kind,
         "first": first and first.name,
         "carries": first and round(first.row.ns / more, 3),
-        "told": len(found.causes),
+        "told": len(told.causes),
         "marked": [line.text.strip() for line in diffs[0].lines if line.is_cause and line.mark != "-"] if diffs else [],
-        "seconds": round(found.sampled.seconds, 1),
+        "seconds": round(told.sampled.seconds, 1),
     }
 
 
-def right(trial: dict[str, Any]) -> bool:
-    """Whether the planted function comes first with four fifths of the difference or more, and the first code that is
-    shown has the planted lines marked and no other; or nothing where nothing was planted."""
+def found(trial: dict[str, Any]) -> bool:
+    """Whether the planted function comes first, and the first code that is shown has the planted lines marked and no
+    other; or nothing where nothing was planted."""
     planted = PLANTED[trial["kind"]]
     if not planted.function:
         return trial.get("told") == 0
-    is_first = trial.get("first") == planted.function and (trial["carries"] or 0.0) >= 0.8
-    return is_first and trial["marked"] == planted.lines
+    return trial.get("first") == planted.function and trial["marked"] == planted.lines
+
+
+def right(trial: dict[str, Any]) -> bool:
+    """Whether the planted function also makes up four fifths of the difference or more."""
+    return found(trial) and (not PLANTED[trial["kind"]].function or trial["carries"] >= 0.8)
 
 
 def table(known: list[dict[str, Any]]) -> str:
-    """In Markdown: how often each kind was told rightly, and what it took."""
-    lines = ["| injected | found | seconds |", "|---|---|---|"]
+    """In Markdown: how often each kind was found, how often with most of the difference too, and what it took."""
+    lines = ["| injected | first row and marked lines | and 80 % of the difference | seconds |", "|---|---|---|---|"]
     for kind in PLANTED:
         here = [trial for trial in known if trial["kind"] == kind]
         if here:
-            rate = Rate(sum(map(right, here)), len(here))
             seconds = np.median([trial.get("seconds", np.nan) for trial in here])
-            lines.append(f"| {kind} | {rate.count} of {rate.of}: {rate} | {seconds:.1f} |")
+            rates = [Rate(sum(map(told, here)), len(here)) for told in (found, right)]
+            cells = " | ".join(f"{rate.count} of {rate.of}: {rate}" for rate in rates)
+            lines.append(f"| {kind} | {cells} | {seconds:.1f} |")
     return "\n".join(lines) + "\n"
 
 

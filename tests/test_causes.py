@@ -472,11 +472,13 @@ def test_right_is_the_planted_function_first_with_four_fifths_of_the_difference_
     right: dict[str, Any] = {"first": "counted", "carries": 0.8, "marked": ["_ = [None] * 400"]}
     right["kind"] = "an allocation in a loop"
     assert cause_trials.right(right)
+    assert cause_trials.found(right | {"carries": 0.3}) and not cause_trials.right(right | {"carries": 0.3})
     wrong: list[dict[str, Any]] = [
-        {"carries": 0.79}, {"first": "cleaned"}, {"first": None, "carries": None}, {"marked": []},
+        {"first": "cleaned"}, {"first": None, "carries": None}, {"marked": []},
         {"marked": [*right["marked"], "return counts"]},
     ]  # fmt: skip
-    assert not any(cause_trials.right(right | each) for each in wrong)
+    assert not any(cause_trials.found(right | each) or cause_trials.right(right | each) for each in wrong)
+    assert not cause_trials.right(right | {"carries": 0.79})
     kind = right["kind"]
     assert cause_trials.right({"kind": "identical code", "told": 0})
     assert not cause_trials.right({"kind": "identical code", "told": 1}) and not cause_trials.right({"kind": kind})
