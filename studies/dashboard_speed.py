@@ -166,14 +166,12 @@ def page_times(chromium: str, results: Path, run: str, *, times: int = 7) -> dic
             for name, view in VIEWS.items():
                 page.goto(address + view.format(run=run))
                 found[name].append(_seen(page))
-        for number in range(times + 1):
-            for place, name in enumerate(MENU):
-                if number or place:
-                    page.locator('[data-testid="stTopNavLink"]', has_text=name).click()
-                    found.setdefault(f"{name}, by a click in the menu", []).append(_seen(page))
-                else:
-                    page.goto(f"{address}?run={run}")
-                    _seen(page)
+        page.goto(f"{address}runs?run={run}")
+        _seen(page)
+        for _ in range(times + 1):
+            for name in MENU:
+                page.locator('[data-testid="stTopNavLink"]', has_text=name).click()
+                found.setdefault(f"{name}, by a click in the menu", []).append(_seen(page))
     return found
 
 

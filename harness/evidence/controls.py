@@ -68,8 +68,7 @@ def noise_line(controls: Sequence[Control], typical: float) -> str:
     if bounded:
         shift = max(abs(control.interval.centre) for control in bounded)
         widest = max((control.interval.high - control.interval.low) / 2 for control in bounded)
-        reach = f"±{percent(math.expm1(widest))}" if widest < math.log(2) else "over ±100 %"
-        line += f"; all within {percent(math.expm1(shift))} of 1 (widest interval {reach})"
+        line += f"; all within {percent(math.expm1(shift))} of 1 (widest interval ±{percent(math.expm1(widest))})"
     short = len(controls) - _able(controls)
     return f"{line}; {short} more had too few rounds" if 0 < short < len(controls) else line
 
