@@ -273,6 +273,7 @@ def test_an_address_of_before_leads_to_the_place_that_has_its_content(visit: Vis
     assert parse_qs(urlsplit(page.url).query) == {"run": ["plain"], "show": ["trust"]}
     names = page.locator('[data-testid="stTopNavLink"]').all_inner_texts()
     assert [name.split()[-1] for name in names] == ["Answer", "Comparison", "Explore", "Runs"]
+    page.wait_for_load_state("networkidle")  # the viewer of what was recorded comes after the words
 
 
 @pytest.mark.long
@@ -350,7 +351,7 @@ def test_names_that_are_markup_stay_text(visit: Visit) -> None:
         "Parameters",
         "Kept: caches, copies of weights",
         "Not compared.",
-        "What to do:",
+        "What to do there:",
         "Significant:",
         "Relevant:",
         "Correct:",
