@@ -69,20 +69,26 @@ VIEWS: Mapping[str, str] = {
 MENU = ("Answer", "Comparison", "Explore", "Runs")
 
 WATCH = """
-window.seen = {begin: 0, first: null, last: null};
-addEventListener('click', () => { window.seen = {begin: performance.now(), first: null, last: null}; }, true);
+const PARTS = '[data-testid=stMainBlockContainer] [data-testid=stElementContainer]';
+const words = () => [...document.querySelectorAll(PARTS)].map((each) => each.textContent).join(' ');
+window.seen = {begin: 0, first: null, last: null, before: ''};
+addEventListener('click', () => {
+  window.seen = {begin: performance.now(), first: null, last: null, before: words()};
+}, true);
 new MutationObserver((changes) => {
   const main = document.querySelector('[data-testid=stMainBlockContainer]');
   const here = changes.filter((each) => main && (main.contains(each.target) || each.target.contains(main)
     && [...each.addedNodes].some((node) => node.contains(main))));
   if (!here.length) return;
   window.seen.last = performance.now();
-  const added = here.flatMap((each) => [...each.addedNodes]);
-  if (window.seen.first === null && added.some((node) => /\\p{L}{2}/u.test(node.textContent)))
-    window.seen.first = window.seen.last;
+  if (window.seen.first === null) {
+    const now = words();
+    if (now !== window.seen.before && /\\p{L}{2}/u.test(now)) window.seen.first = window.seen.last;
+  }
 }).observe(document, {subtree: true, childList: true, characterData: true});
 """
-"""Keeps when the page had its first words since the navigation or the last click, and when it last changed."""
+"""Keeps when the page had its first words since the navigation, or other ones than at the last click, and when it last
+changed."""
 
 IS_SETTLED = f"""() => {{
   const app = document.querySelector('[data-testid=stApp]');
