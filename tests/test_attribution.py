@@ -94,6 +94,17 @@ def attributed(gains: Mapping[str, float], **arguments: Any) -> Attribution:
     return attribute(evidence(frame(log_times(gains, **arguments)), seed=3), "w", alpha=ALPHA)
 
 
+@pytest.mark.parametrize(("margin", "answer"), [(None, "operations"), (5.0, "neither")])
+def test_a_claim_s_margin_decides_which_gain_matters(margin: float | None, answer: str) -> None:
+    given = {"margin": {"percent": margin, "document": "A document", "section": "A section"}} if margin else {}
+    asked: dict[str, Any] = {"part": "w", "metric": "attribution", "workloads": ["w"], "quantity": answer}
+    hypothesis = METRIC.hypothesis.model_validate(asked | given)
+    seen = evidence(frame(log_times({"ops": 0.025}, rounds=24)), seed=3)
+    assert METRIC.judge(hypothesis, seen, alpha=ALPHA).verdict == "supported"
+    region = hypothesis.contrasts()[0].region
+    assert -region.low == pytest.approx(region.high) == math.log1p((margin or 1.0) / 100)
+
+
 # -- the grid and its contrasts ----------------------------------------------------------------------------------------
 
 

@@ -26,7 +26,7 @@ from llama_workbench.dashboard.views import (
 )
 from llama_workbench.harness.metrics.base import FINDINGS, Metric
 from llama_workbench.harness.report.comparison import Screen
-from llama_workbench.harness.report.outcome import found_text
+from llama_workbench.harness.report.outcome import found_text, standing
 from llama_workbench.harness.stats.samples import tokens_per_second
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.pass_schema import ExactResult
@@ -91,7 +91,7 @@ def show_title(claim: data.Claim, screen: Screen | None) -> None:
     if claim.is_comparison and screen is not None:
         look, shown = screen.way.look, screen.headline
         title = f"{look.word}: {shown}"
-    elif (measured := found_text(claim)) and measured not in look.word:  # of an open claim the word has it
+    elif (measured := found_text(claim)) and measured != standing(claim).bound:  # which the word of an open claim has
         shown = f"{shown}: {measured}"
     st.header(section.titled(look, shown), anchor="answer")
     blocks.name_tab(title)

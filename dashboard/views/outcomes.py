@@ -15,13 +15,13 @@ from llama_workbench.harness.report.again import command_of
 from llama_workbench.harness.report.further import further
 from llama_workbench.harness.report.text import duration_text
 from llama_workbench.harness.report.trust import trust_of
-from llama_workbench.harness.spec.words import GIVEN, Word
+from llama_workbench.harness.spec.words import GIVEN, UNDERSTATED, Word
 from llama_workbench.harness.store.verdict_schema import Verdict
 
 from .. import words
 from . import data
 
-UNDERSTATED = replace(
+UNDERSTATED_LOOK = replace(
     Word.REFUTED.look, word="Understated", icon="add_circle", colour="green", symbol="cross-thin", row="understated"
 )
 """Of what is true, and more than that: a plus in a circle."""
@@ -29,12 +29,12 @@ UNDERSTATED = replace(
 
 def look_of_row(verdict: Verdict, word: Word) -> words.Appearance:
     """How those rows of a verdict are shown that came out as `word`."""
-    return UNDERSTATED if word == Word.REFUTED and verdict.is_understated else word.look
+    return UNDERSTATED_LOOK if word == Word.REFUTED and verdict.is_understated else word.look
 
 
 def look_of_word(word: str) -> words.Appearance:
     """How verdicts with this word are shown (see `Verdict.word`)."""
-    return UNDERSTATED if word == UNDERSTATED.word.lower() else Word(word).look
+    return UNDERSTATED_LOOK if word == UNDERSTATED else Word(word).look
 
 
 def look_of(verdict: Verdict) -> words.Appearance:

@@ -264,9 +264,9 @@ class FirstLook:
 
 def _median_ns(act: Callable[[], object]) -> int:
     """What it takes: the median of TIMED_AGAIN times, since other programs interrupt some of them; of fewer where these
-    have taken a fifth of SLOW_NS."""
+    have taken a twentieth of SLOW_NS."""
     times: list[int] = []
-    while len(times) < TIMED_AGAIN and sum(times) < SLOW_NS // TIMED_AGAIN:
+    while len(times) < TIMED_AGAIN and sum(times) < SLOW_NS // 20:
         begun = perf_counter_ns()
         act()
         times.append(perf_counter_ns() - begun)

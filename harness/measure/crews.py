@@ -45,8 +45,8 @@ SEEDS = 1 << 32
 LEAST_GAIN, GAIN_CHANCE, LEAST_LEFT = 0.03, 0.001, 0.001
 """A side remembers its inputs if an input given again saves it so much more of a call of the fastest side than it saves
 the baseline, and by chance that much is seen no more often than the second. Less is the processor's: a mean of a
-hundred floats takes 20 to 45 ns more where it is the first that reads them. The third is the least part of a call that
-is told to be left."""
+hundred floats takes some tens of nanoseconds more where it is the first that reads them. The third is the least part of
+a call that is told to be left."""
 
 Name = TypeVar("Name")
 

@@ -7,7 +7,7 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 from functools import partial
-from time import thread_time_ns  # bound before any foreign code is imported
+from time import perf_counter_ns, thread_time_ns  # bound before any foreign code is imported
 from typing import Any
 
 from ..calls.payload import Arguments
@@ -15,8 +15,8 @@ from ..calls.pool import CHEAP_SHARE, MOST_INPUTS, GainAgain, InputCosts, copier
 from .state import Bench, Subject, Worker
 
 BATCH_NS, WHOLE_NS, LONGEST_NS = 10_000_000, 100_000_000, 300_000_000
-"""So many inputs are tried at once as take so long, with both calls of each, and batches until the second is over, in
-CPU time. Where LEAST_INPUTS of them would take longer than the third, nothing is tried."""
+"""So many inputs are tried at once as take so long, with both calls of each, and batches until the second is over.
+Where LEAST_INPUTS of them would take longer than the third, nothing is tried."""
 
 LEAST_INPUTS, LEAST_BATCHES = 3, 3
 
@@ -36,9 +36,9 @@ def gained_again(worker: Worker, bench: Bench, subject: Subject, entered: str) -
     firsts: list[float] = []
     gains: list[float] = []
     with worker.modes_of(bench):
-        function, begun = called.make(), thread_time_ns()
+        function, begun = called.make(), perf_counter_ns()
         copies = InputCosts.of(called.learnt()).is_copied(call_ns)
-        while len(gains) <= LEAST_BATCHES or thread_time_ns() - begun < WHOLE_NS:
+        while len(gains) <= LEAST_BATCHES or perf_counter_ns() - begun < WHOLE_NS:
             called.side.enter()
             inputs = called.payload.batch(bench.take(count), count)
             given = [copier(each) if copies else partial(_same, each) for each in inputs]
