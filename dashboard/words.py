@@ -16,7 +16,7 @@ from llama_workbench.harness.report.text import byte_unit as byte_unit
 from llama_workbench.harness.report.text import effect_text, measured_text, one_text_line, short, size_text
 from llama_workbench.harness.spec.words import LOOKS as LOOKS
 from llama_workbench.harness.spec.words import Appearance as Appearance
-from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.files import RunError
 from llama_workbench.harness.store.verdict_schema import Effect
 
 WORD_JOINER = "\u2060"  # has no width and breaks no line

@@ -26,11 +26,9 @@ from llama_workbench.cache import cache_directory, keep
 from llama_workbench.variants.config import LlamaConfig
 
 from . import tokenizer
-from .faults import faults
-from .files import CONFIG_BYTES, TOKENIZER_BYTES, open_regular, parse_json, read_bytes, short
+from .files import CONFIG_BYTES, TOKENIZER_BYTES, faults, open_regular, parse_json, read_bytes, short, shortened
 from .geometries import CheckpointError, Geometry, Scaling, Shape, fail, parameter_count, stored_shapes
 from .synthetic_files import CONFIG, SINGLE, SYNTHETIC, synthesize
-from .texts import shortened
 from .tokenizer import reader_of, text_ids
 
 __all__ = ["Checkpoint", "CheckpointError", "check", "described", "load", "synthesize"]

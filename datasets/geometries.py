@@ -19,9 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from llama_workbench import ROOT
 from llama_workbench.variants.config import LlamaConfig, RopeScaling
 
-from .faults import faults, impossible
-from .files import SMALL_BYTES, nearest, parse_toml, read_bytes, short, shown
-from .texts import shortened
+from .files import SMALL_BYTES, faults, impossible, nearest, parse_toml, read_bytes, short, shortened, shown
 
 GEOMETRIES_FILE = ROOT / "datasets" / "geometries.toml"
 

@@ -21,9 +21,8 @@ import numpy as np
 from llama_workbench.cache import cache_directory, keep
 from llama_workbench.harness.slices import faces
 
-from .files import TOKENIZER_BYTES, read_bytes
+from .files import TOKENIZER_BYTES, read_bytes, shortened
 from .geometries import CheckpointError
-from .texts import shortened
 
 if TYPE_CHECKING:
     from types import ModuleType

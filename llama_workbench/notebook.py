@@ -13,13 +13,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from llama_workbench.harness.calls.source import in_no_file, written
+from llama_workbench.harness.claims.model import ClaimError
+from llama_workbench.harness.store.files import RESTORE, RunError
+
 from .harness.calls.source import Source
-from .harness.calls.written import in_no_file, written
-from .harness.claims.faults import ClaimError
 from .harness.plugin.progress import progress_on
 from .harness.session.judging import rejudge
 from .harness.session.versus import FunctionQuestion, Given, Outcome
-from .harness.store.errors import RESTORE, RunError
 from .harness.store.files import CLAIMS, VERDICTS
 from .harness.store.folder import RunFolder
 from .harness.store.verdict_schema import Verdict

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from llama_workbench import ROOT
-from llama_workbench.harness.measure import apart
+from llama_workbench.harness.measure import choosing
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder
 
@@ -26,7 +26,7 @@ SECONDS = 30.0
 
 
 def pytest_configure() -> None:
-    apart.CAN_SLICE = False
+    choosing.CAN_SLICE = False
 
 
 def measured(workload: str, seconds: float, folder: Path, *, blocks: bool) -> str:

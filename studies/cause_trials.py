@@ -24,8 +24,7 @@ import pytest
 
 from llama_workbench.harness.judge import stopping
 from llama_workbench.harness.judge.stopping import StoppingRule
-from llama_workbench.harness.report.causes import explanations_in
-from llama_workbench.harness.report.code_lines import diff_of
+from llama_workbench.harness.report.causes import diff_of, explanations_in
 from llama_workbench.harness.session import run
 from llama_workbench.harness.session.versus import FunctionQuestion
 from llama_workbench.harness.slices.calibrate.rates import Rate

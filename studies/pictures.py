@@ -18,7 +18,7 @@ from rich.console import Console
 
 from llama_workbench import ROOT
 from llama_workbench.harness.report.comparison import screens
-from llama_workbench.harness.report.stored import evidence_of
+from llama_workbench.harness.report.standings import evidence_of
 from llama_workbench.harness.report.terminal import screen_report
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.folder import RunFolder

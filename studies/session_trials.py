@@ -40,8 +40,7 @@ from llama_workbench.harness.report.markdown import update_file
 from llama_workbench.harness.slices.calibrate.known import FUNCTIONS, MODELS, PLANTED, KnownComparison
 from llama_workbench.harness.slices.calibrate.rates import Rate
 from llama_workbench.harness.slices.calibrate.trials import busy_neighbours
-from llama_workbench.harness.stats.distributions import chi_squared_quantile, root
-from llama_workbench.harness.stats.means import scatter
+from llama_workbench.harness.stats.means import chi_squared_quantile, root, scatter
 from llama_workbench.harness.store.files import STANDINGS
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import STANDINGS as FORM

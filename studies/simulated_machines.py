@@ -24,8 +24,7 @@ from llama_workbench.harness.slices.fleet.verdicts import MachineEvidence, judge
 from llama_workbench.harness.spec.regions import Region
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.confidence import looks_reached, running_interval
-from llama_workbench.harness.store.machine_schema import OverMachines, Pooled
-from llama_workbench.harness.store.verdict_schema import Effect, Verdict
+from llama_workbench.harness.store.verdict_schema import Effect, OverMachines, Pooled, Verdict
 
 MACHINES = (2, 3, 5, 10)
 BETWEEN = (0.0, 0.02, 0.05, 0.10)

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from llama_workbench.harness.evidence.effect import ALPHA
-from llama_workbench.harness.judge.verdicts import shared_alpha
+from llama_workbench.harness.judge.parts import shared_alpha
 from llama_workbench.harness.spec.regions import Region
 from llama_workbench.harness.stats.confidence import Level, LookPlan, looks_reached, running_interval
-from llama_workbench.harness.stats.dependence import is_dependent
+from llama_workbench.harness.stats.means import is_dependent
 
 ROUNDS = 300
 Noise = Callable[[np.random.Generator, tuple[int, int]], NDArray[np.float64]]

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from llama_workbench.harness.evidence.effect import ALPHA
-from llama_workbench.harness.slices.sizes.curves import CrossingPoint, Point, crossings, growth
+from llama_workbench.harness.slices.sizes.table import CrossingPoint, Point, crossings, growth
 from llama_workbench.harness.spec.comparison import held_together
 from llama_workbench.harness.stats.confidence import LookPlan, running_interval
 

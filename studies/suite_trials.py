@@ -24,8 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from llama_workbench.harness.machine.environment import child_environment
-from llama_workbench.harness.machine.neighbours import Since
+from llama_workbench.harness.machine.environment import Since, child_environment
 from llama_workbench.harness.report.markdown import update_file
 from llama_workbench.harness.store.folder import RunFolder
 from tests.action import git

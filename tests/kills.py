@@ -26,7 +26,7 @@ import psutil
 from llama_workbench import ROOT
 from llama_workbench.harness.session.judging import rejudge
 from llama_workbench.harness.stats.confidence import RESOLUTION
-from llama_workbench.harness.store.errors import RunError, RunWarning
+from llama_workbench.harness.store.files import RunError, RunWarning
 from llama_workbench.harness.store.folder import RunFolder
 
 MODELS = ("team005_hybrid", "team005_proposal")

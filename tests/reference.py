@@ -16,8 +16,8 @@ from llama_workbench.harness.claims.model import Citation, Claim, NamedCall, Nam
 from llama_workbench.harness.metrics.registry import metrics
 from llama_workbench.harness.plan.options import every_option
 from llama_workbench.harness.report.markdown import markdown_cell, markdown_rows, update_file
-from llama_workbench.harness.spec.exits import SessionExit, VerbExit
 from llama_workbench.harness.spec.hypotheses import Hypothesis
+from llama_workbench.harness.spec.words import SessionExit, VerbExit
 
 PAGES = [
     ROOT / "docs" / "reference" / f"{name}.md" for name in ("exit-codes", "commands", "options", "claims", "python")

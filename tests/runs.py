@@ -17,12 +17,11 @@ import numpy as np
 import pytest
 
 from llama_workbench.datasets import workloads
-from llama_workbench.harness.claims.dispute import load_dispute
 from llama_workbench.harness.claims.model import Claim
-from llama_workbench.harness.claims.reading import check_claim
+from llama_workbench.harness.claims.reading import check_claim, load_dispute
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
-from llama_workbench.harness.judge.verdicts import judge_ad_hoc, judge_claims
-from llama_workbench.harness.measure import durations
+from llama_workbench.harness.judge.parts import judge_ad_hoc, judge_claims
+from llama_workbench.harness.measure import participants
 from llama_workbench.harness.measure.groups import Processes
 from llama_workbench.harness.measure.measurement import Measurement
 from llama_workbench.harness.measure.participants import Setting
@@ -356,7 +355,7 @@ def short_sessions() -> Iterator[None]:
     """Functions are sampled for as short in each process as where there is little time, and where a difference is, is
     looked for in three: a second and not twenty for what is twice as slow. Of sessions within this process."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(durations, "MOST_SIDE_SECONDS", durations.LEAST_SIDE_SECONDS)
+        patch.setattr(participants, "MOST_SIDE_SECONDS", participants.LEAST_SIDE_SECONDS)
         # One round a process, however long the next one takes to begin: a busy machine has as many as a free one.
         patch.setattr(Processes, "should_wait", lambda self, group: False)
         patch.setattr(causes, "LIVES", 3)

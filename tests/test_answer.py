@@ -6,9 +6,8 @@ import json
 
 import pytest
 
-from llama_workbench.harness.spec.answer import RoundAnswer
-from llama_workbench.harness.spec.entered import AA, COPY, EnteredName
-from llama_workbench.harness.spec.sample import Sample
+from llama_workbench.harness.spec.comparison import AA, COPY, EnteredName
+from llama_workbench.harness.spec.sample import RoundAnswer, Sample
 
 
 def test_an_answer_comes_through_the_pipe_as_it_was() -> None:

@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 
 import llama_workbench as wb
-from llama_workbench.harness.calls.apart import TimedPart
 from llama_workbench.harness.calls.called import Call, Called, Function
-from llama_workbench.harness.calls.gate import PayloadError
-from llama_workbench.harness.calls.payload import Payload
+from llama_workbench.harness.calls.gate import PayloadError, TimedPart
+from llama_workbench.harness.calls.inputs import Payload
 from llama_workbench.harness.calls.source import parse
 from llama_workbench.harness.calls.world import modules_kept
 from llama_workbench.harness.plan.options import Request
-from llama_workbench.harness.report.side_facts import import_text
+from llama_workbench.harness.report.text import import_text
 from llama_workbench.harness.session.run import Result
 from llama_workbench.harness.worker.functions import CallRunner, PartRunner
 from tests.test_measure import run

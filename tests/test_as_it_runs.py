@@ -19,8 +19,8 @@ from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import Options, PlanError, Request
 from llama_workbench.harness.profilers.peak_memory import MEMORY
 from llama_workbench.harness.report.comparison import screens
-from llama_workbench.harness.report.side_facts import CALM, faults_text, side_facts_text
-from llama_workbench.harness.report.stored import evidence_of
+from llama_workbench.harness.report.standings import evidence_of
+from llama_workbench.harness.report.text import CALM, faults_text, side_facts_text
 from llama_workbench.harness.session import run as session
 from llama_workbench.harness.session.run import plan_run
 from llama_workbench.harness.store.gate_schema import SideFacts

@@ -15,7 +15,7 @@ import pytest
 from llama_workbench.commands.app import main
 from llama_workbench.harness.baselines.saved import baselines_of, matching, save
 from llama_workbench.harness.machine.environment import comparable
-from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.files import RunError
 from llama_workbench.harness.store.folder import RunFolder, describe
 from tests.runs import ENVIRONMENT, write_run
 from tests.test_cli import command, output

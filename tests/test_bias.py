@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from llama_workbench import ROOT
-from llama_workbench.harness.claims.dispute import load_folder
+from llama_workbench.harness.claims.reading import load_folder
 
 PAGE = ROOT / "docs" / "results" / "statements.md"
 TEXT = PAGE.read_text(encoding="utf-8").partition("## What they said, and where it is judged")[2]

@@ -23,12 +23,13 @@ from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.evidence.effect import ALPHA
 from llama_workbench.harness.evidence.evidence import Evidence
 from llama_workbench.harness.judge.stopping import ENOUGH_ROUNDS, LIVES_OF_CONTROL, StoppingRule
-from llama_workbench.harness.measure import apart
-from llama_workbench.harness.measure.apart import (
+from llama_workbench.harness.measure import choosing
+from llama_workbench.harness.measure.choosing import (
     LEAST_BLOCK_SECONDS,
     LEAST_CALL_NS,
     MOST_BLOCK_SECONDS,
     MOST_CALL_NS,
+    Remaining,
     block_seconds,
     can_be_apart,
     choose_apart,
@@ -36,19 +37,17 @@ from llama_workbench.harness.measure.apart import (
     in_parts,
     is_sliced,
     pace_of,
-)  # fmt: skip
+)
 from llama_workbench.harness.measure.participants import ExperimentState
 from llama_workbench.harness.measure.processes import Examination, WorkerProcess
-from llama_workbench.harness.measure.remaining import Remaining
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import Options, Request
 from llama_workbench.harness.report.standings import _relative_time
 from llama_workbench.harness.session.judging import stopping_rule
 from llama_workbench.harness.session.run import Run, plan_run
-from llama_workbench.harness.spec.answer import RoundAnswer
 from llama_workbench.harness.spec.comparison import Comparison
 from llama_workbench.harness.spec.experiments import Experiment
-from llama_workbench.harness.spec.sample import Round, Sample
+from llama_workbench.harness.spec.sample import Round, RoundAnswer, Sample
 from llama_workbench.harness.stats.confidence import first_interval
 from llama_workbench.harness.worker.blocks import TimedSample, cores_to_build_on, in_common
 from tests.runs import Quiet
@@ -418,9 +417,9 @@ def test_a_round_in_which_nothing_could_be_timed_tells_nothing() -> None:
 
 @pytest.mark.long
 def test_a_run_measures_its_pairs_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apart, "MOST_UNLIKE", 10.0)  # gates time calls badly on a busy machine
-    monkeypatch.setattr(apart, "MOST_CALL_NS", 10**9)
-    monkeypatch.setattr(apart, "LEAST_CALL_NS", 0)  # however fast the machine is
+    monkeypatch.setattr(choosing, "MOST_UNLIKE", 10.0)  # gates time calls badly on a busy machine
+    monkeypatch.setattr(choosing, "MOST_CALL_NS", 10**9)
+    monkeypatch.setattr(choosing, "LEAST_CALL_NS", 0)  # however fast the machine is
     request = Request(compare=("team006_before", "team006_after"), workloads=("decode-15m-c64",))
     options = Options(budget_seconds=6.0, run_dir=tmp_path / "run")
     result = Run(plan_run(request, options), options, Quiet()).measure()

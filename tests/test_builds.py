@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from llama_workbench.harness.calls.builds import built
-from llama_workbench.harness.calls.revisions import commit_of
+from llama_workbench.harness.calls.revisions import built, commit_of
 from llama_workbench.harness.calls.source import SourceError
 from tests.test_revisions import git
 from tests.test_suites import command

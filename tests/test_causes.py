@@ -22,11 +22,9 @@ from llama_workbench.dashboard.export.screen import costs_html, diff_html
 from llama_workbench.harness.profilers import causes, py_spy
 from llama_workbench.harness.profilers.causes import SampledLine, SampledPair, _Reader, function_at
 from llama_workbench.harness.profilers.peak_memory import MEMORY
-from llama_workbench.harness.report.causes import Explanation, changes, explanations_in
-from llama_workbench.harness.report.code_lines import code_of, code_text
-from llama_workbench.harness.report.comparison import Screen, screens
-from llama_workbench.harness.report.measures import Measure
-from llama_workbench.harness.report.stored import evidence_of
+from llama_workbench.harness.report.causes import Explanation, changes, code_of, code_text, explanations_in
+from llama_workbench.harness.report.comparison import Measure, Screen, screens
+from llama_workbench.harness.report.standings import evidence_of
 from llama_workbench.harness.spec.comparison import Comparison
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.causes import divide

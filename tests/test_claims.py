@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from llama_workbench import ROOT
-from llama_workbench.harness.claims.faults import ClaimError
-from llama_workbench.harness.claims.model import Claim
+from llama_workbench.harness.claims.model import Claim, ClaimError
 from llama_workbench.harness.claims.reading import (
     DISPUTE_FILE,
     check_claim,

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from llama_workbench.harness.slices.fleet.folder import FleetFolder
-from llama_workbench.harness.spec.conditions import FAIL_IF, Condition
+from llama_workbench.harness.spec.regions import FAIL_IF, Condition
 from llama_workbench.harness.store.folder import RunFolder
 from tests import kills
 from tests.local_cluster import LocalCluster, another_version, measuring, on_one_core, raylet_of, until

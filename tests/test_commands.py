@@ -19,10 +19,9 @@ from llama_workbench.harness.measure.gating import Gates, seconds_of_calls
 from llama_workbench.harness.measure.participants import ExperimentState
 from llama_workbench.harness.plan.functions import NOTHING
 from llama_workbench.harness.plan.options import PlanError, Request, typed
-from llama_workbench.harness.report.again import command_of
-from llama_workbench.harness.report.further import compared_again
-from llama_workbench.harness.spec.exits import SessionExit
-from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.report.outcome import command_of, compared_again
+from llama_workbench.harness.spec.words import SessionExit
+from llama_workbench.harness.store.files import RunError
 from tests.test_measure import run
 
 pytestmark = pytest.mark.usefixtures("warm")
@@ -170,7 +169,7 @@ def test_how_commands_were_run_is_kept_and_given_again(tmp_path: Path, monkeypat
 
 
 def test_a_bare_ignore_failure_is_given_again_as_any() -> None:
-    from llama_workbench.harness.report.again import REPEATED, words_of
+    from llama_workbench.harness.report.outcome import REPEATED, words_of
 
     assert [*words_of(["--ignore-failure", "--budget", "5"], REPEATED)] == ["--ignore-failure=any"]
     assert [*words_of(["--ignore-failure=1"], REPEATED)] == ["--ignore-failure=1"]
@@ -178,7 +177,7 @@ def test_a_bare_ignore_failure_is_given_again_as_any() -> None:
 
 def test_a_session_without_causes_is_repeated_and_goes_on_without_them() -> None:
     from llama_workbench.harness.plan.options import Options, going_on
-    from llama_workbench.harness.report.again import REPEATED, words_of
+    from llama_workbench.harness.report.outcome import REPEATED, words_of
 
     assert [*words_of(["--workbench-no-causes", "--budget", "5"], REPEATED)] == ["--no-causes"]
     assert going_on(Options(), Options(no_causes=True)).no_causes, "a run keeps it"

@@ -13,7 +13,7 @@ from llama_workbench import ROOT
 from llama_workbench.commands.app import main
 from llama_workbench.harness.evidence.evidence import compare_sides
 from llama_workbench.harness.report.sessions import BothSessions, SessionAnswers, agreement_of
-from llama_workbench.harness.report.stored import evidence_of
+from llama_workbench.harness.report.standings import evidence_of
 from llama_workbench.harness.session.judging import Rejudged, rejudge
 from llama_workbench.harness.spec.comparison import Comparison
 from llama_workbench.harness.spec.regions import Region

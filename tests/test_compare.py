@@ -23,7 +23,7 @@ from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.report.standings import measure_standings
 from llama_workbench.harness.report.terminal import console, show
 from llama_workbench.harness.spec.comparison import Comparison
-from llama_workbench.harness.store.errors import RunError, RunWarning
+from llama_workbench.harness.store.files import RunError, RunWarning
 from llama_workbench.harness.store.folder import RunFolder
 from tests.runs import ENVIRONMENT, FACTORS, write_run
 from tests.tables import table_of

@@ -6,8 +6,7 @@ import pytest
 
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import PlanError, Request, typed
-from llama_workbench.harness.spec.conditions import Condition
-from llama_workbench.harness.spec.regions import ANSWERS, Region
+from llama_workbench.harness.spec.regions import ANSWERS, Condition, Region
 from llama_workbench.harness.spec.words import Word
 
 PAIR = ("team006_before", "fast")

@@ -27,7 +27,7 @@ from llama_workbench.harness.baselines.regressions import compare
 from llama_workbench.harness.claims.model import Claim
 from llama_workbench.harness.claims.reading import load_claims, select
 from llama_workbench.harness.evidence.evidence import QUEUEING, evidence_from_manifest
-from llama_workbench.harness.judge.verdicts import judge_claims
+from llama_workbench.harness.judge.parts import judge_claims
 from llama_workbench.harness.machine.environment import comparable, fingerprint, one_line
 from llama_workbench.harness.metrics.base import subjects
 from llama_workbench.harness.plan.experiments import Plan, make_plan

@@ -18,8 +18,7 @@ from llama_workbench.harness.metrics.share.metric import PHASES
 from llama_workbench.harness.report.standings import measure_standings, read_standings
 from llama_workbench.harness.session.judging import rejudge
 from llama_workbench.harness.store import forms, schema
-from llama_workbench.harness.store.errors import RunError, RunWarning
-from llama_workbench.harness.store.files import VERDICTS
+from llama_workbench.harness.store.files import VERDICTS, RunError, RunWarning
 from llama_workbench.harness.store.folder import RunFolder, describe
 from tests.fuzz.run_files import AFTER, BEFORE, READERS, WORKLOAD, claims, write_whole_run
 from tests.test_cli import Done, command, output
@@ -177,7 +176,7 @@ def test_one_command_writes_the_checksums_of_files_that_were_changed_by_hand(run
         (run.path / name).write_text(json.dumps(json.loads((run.path / name).read_text())))
     (run.path / "memory.json").unlink()
     assert [error.path.name for error in run.changed()] == ["run.json"]
-    subprocess.run([sys.executable, "-m", "llama_workbench.harness.store.sums", run.path], check=True)
+    subprocess.run([sys.executable, "-m", "llama_workbench.harness.store.files", run.path], check=True)
     assert run.changed() == []
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from llama_workbench import ROOT
-from llama_workbench.harness.report.trust import trust_of
+from llama_workbench.harness.report.outcome import trust_of
 from tests.dashboard_pages import alts, everything, open_in_app, read, strips
 
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")

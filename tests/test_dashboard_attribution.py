@@ -16,12 +16,12 @@ from llama_workbench import ROOT
 from llama_workbench.datasets import workloads
 from llama_workbench.harness.claims.reading import check_claim
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
-from llama_workbench.harness.judge.verdicts import judge_claims
+from llama_workbench.harness.judge.parts import judge_claims
 from llama_workbench.harness.report.ladder import ladder_of, ladder_rows
 from llama_workbench.harness.slices.attribution.metric import GRID, contrasts
 from llama_workbench.harness.spec.sample import Round, Sample
-from llama_workbench.harness.spec.sides import ARCHITECTURE, OPERATIONS, TOTAL
-from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.spec.words import ARCHITECTURE, OPERATIONS, TOTAL
+from llama_workbench.harness.store.files import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import manifest_of
 from llama_workbench.harness.store.verdict_schema import Effect

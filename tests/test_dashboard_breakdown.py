@@ -20,8 +20,7 @@ from llama_workbench.dashboard.figures import colours
 from llama_workbench.dashboard.sections import published as published_times
 from llama_workbench.dashboard.views import breakdown as phase_shares
 from llama_workbench.dashboard.views import data, noise, samples
-from llama_workbench.harness.claims.published import published, published_shares
-from llama_workbench.harness.claims.reading import load_claims
+from llama_workbench.harness.claims.reading import load_claims, published, published_shares
 from llama_workbench.harness.metrics.share.metric import PHASES as PHASES_FILE
 from llama_workbench.harness.metrics.share.metric import ShareHypothesis
 from llama_workbench.harness.metrics.share.shares import Share

@@ -17,7 +17,7 @@ from llama_workbench import ROOT
 from llama_workbench.harness.metrics.share.metric import PHASES
 from llama_workbench.harness.session.judging import rejudge
 from llama_workbench.harness.spec.words import Word
-from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.files import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
 from llama_workbench.harness.store.schema import Noise

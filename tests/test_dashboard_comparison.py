@@ -16,8 +16,7 @@ from markupsafe import escape
 
 from llama_workbench import ROOT
 from llama_workbench.harness.profilers.causes import SampledPair, _Reader
-from llama_workbench.harness.report.causes import Explanation, changes, explanations_in
-from llama_workbench.harness.report.code_lines import diff_of, has_all_code
+from llama_workbench.harness.report.causes import Explanation, changes, diff_of, explanations_in, has_all_code
 from llama_workbench.harness.report.comparison import Screen
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.folder import RunFolder

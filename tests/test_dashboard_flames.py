@@ -24,8 +24,7 @@ from llama_workbench.dashboard.flames import viewer as speedscope
 from llama_workbench.harness.machine import places
 from llama_workbench.harness.profilers import py_spy
 from llama_workbench.harness.profilers.base import ProfiledVariant
-from llama_workbench.harness.report.causes import explanations_in
-from llama_workbench.harness.report.code_lines import code_of
+from llama_workbench.harness.report.causes import code_of, explanations_in
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.worker.looks import median_error
 from tests import runs

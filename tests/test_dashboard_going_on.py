@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from llama_workbench.harness.machine.locks import Lock, is_held
+from llama_workbench.harness.machine.lifeline import Lock, is_held
 from llama_workbench.harness.store.files import MANIFEST
 from tests import runs
 

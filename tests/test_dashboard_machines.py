@@ -10,7 +10,7 @@ import pytest
 
 from llama_workbench.harness.slices.fleet.folder import FleetFolder
 from llama_workbench.harness.slices.fleet.machines import combine, judge_fleet
-from llama_workbench.harness.store.machine_schema import Machine
+from llama_workbench.harness.store.verdict_schema import Machine
 from tests.dashboard_pages import alts, everything, open_in_app, strips
 from tests.dashboard_runs import HOSTILE, MARKUP
 from tests.runs import CLAIMS, write_run

@@ -20,7 +20,7 @@ from streamlit.testing.v1 import AppTest
 from llama_workbench.dashboard.export.svg import forest_svg
 from llama_workbench.dashboard.figures import rounds as charts
 from llama_workbench.dashboard.views import data, forest, noise
-from llama_workbench.harness.report.trust import trust_of
+from llama_workbench.harness.report.outcome import trust_of
 from llama_workbench.harness.slices.calibrate.rates import FILE, append, begin
 from llama_workbench.harness.store.parquet import COLUMNS
 from llama_workbench.harness.store.schema import Control, Manifest, Noise

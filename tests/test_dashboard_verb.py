@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from llama_workbench.commands import dashboard
-from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.files import RunError
 from tests.runs import write_run
 
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")

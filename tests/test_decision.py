@@ -8,18 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llama_workbench.harness.claims.dispute import load_dispute
+from llama_workbench.harness.claims.reading import load_dispute
 from llama_workbench.harness.metrics.share.shares import Share
-from llama_workbench.harness.report.decision import (
-    CANNOT_TELL,
-    Decision,
-    Measured,
-    decide,
-    picked,
-    picks_of,
-    thresholds,
-)
-from llama_workbench.harness.report.passes import profiling_markdown
+from llama_workbench.harness.report.answer import CANNOT_TELL, Decision, Measured, decide, picked, picks_of, thresholds
+from llama_workbench.harness.report.markdown import profiling_markdown
 
 DISPUTE = load_dispute()
 

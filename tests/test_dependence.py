@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from llama_workbench.harness.stats.dependence import LEVEL, dependence, is_dependent, mid_ranks
+from llama_workbench.harness.stats.means import LEVEL, dependence, is_dependent, mid_ranks
 from studies.simulated_rates import HORIZON, PLANS, normal, settled, stops, wandering
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from llama_workbench.harness.stats.distributions import (
+from llama_workbench.harness.stats.means import (
     chi_squared_quantile,
     exact_ends,
     normal_chances,

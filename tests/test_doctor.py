@@ -11,15 +11,8 @@ from typing import Any
 import pytest
 
 from llama_workbench.commands.app import main
-from llama_workbench.harness.slices.doctor import examination as doctor
-from llama_workbench.harness.slices.doctor.examination import (
-    Check,
-    DoctorTrial,
-    aa_trial,
-    examine,
-    examine_aa,
-    read_facts,
-)
+from llama_workbench.harness.slices.doctor import command as doctor
+from llama_workbench.harness.slices.doctor.command import Check, DoctorTrial, aa_trial, examine, examine_aa, read_facts
 from llama_workbench.harness.stats.confidence import Interval
 from tests.runs import ENVIRONMENT
 

@@ -10,7 +10,7 @@ import torch
 from llama_workbench import variants
 from llama_workbench.datasets import geometries, workloads
 from llama_workbench.datasets.geometries import DataError
-from llama_workbench.harness.claims import published
+from llama_workbench.harness.claims import reading
 from llama_workbench.harness.claims.reading import check_claim
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import PlanError, Request
@@ -200,7 +200,7 @@ def test_an_engine_with_other_threads_than_the_run_is_refused(monkeypatch):
 
 
 def test_published_figures_stand_beside_workloads_of_the_same_part():
-    figures = published.published()
+    figures = reading.published()
     for name, figure in figures.items():
         work = workloads.get(name)
         assert work.kind == "component" and work.tokens == int(figure.bench.split("/")[1].split()[0])
@@ -216,7 +216,7 @@ def test_a_mistake_among_the_published_figures_says_where(tmp_path):
         'source = { document = "A", section = "B" }\n'
     )
     with pytest.raises(DataError, match=r"\[\[figure\]\] 1: interval = .*expected ends around 5"):
-        published.published(path)
+        reading.published(path)
 
 
 # -- with them ---------------------------------------------------------------------------------------------------------

@@ -29,8 +29,7 @@ from conftest import Said
 from llama_workbench.commands.app import main
 from llama_workbench.harness.calls import carried, environments
 from llama_workbench.harness.calls.answers import difference
-from llama_workbench.harness.calls.environments import environments_at, facts_of, interpreter_at, label_of
-from llama_workbench.harness.calls.made_environments import MADE
+from llama_workbench.harness.calls.environments import MADE, environments_at, facts_of, interpreter_at, label_of
 from llama_workbench.harness.calls.source import SourceError
 from llama_workbench.harness.machine import bootstrap
 from llama_workbench.harness.measure import measurement, processes

@@ -16,11 +16,10 @@ import pytest
 
 from llama_workbench import ROOT, variants
 from llama_workbench.datasets import geometries
-from llama_workbench.harness.claims.dispute import load_folder
-from llama_workbench.harness.claims.faults import ClaimError
-from llama_workbench.harness.claims.reading import check_claim
+from llama_workbench.harness.claims.model import ClaimError
+from llama_workbench.harness.claims.reading import check_claim, load_folder
 from llama_workbench.harness.report.answer import answer
-from llama_workbench.harness.report.cards import cards_of
+from llama_workbench.harness.report.ladder import cards_of
 from llama_workbench.harness.report.outcome import found_text, outcome
 from llama_workbench.harness.report.sessions import BothSessions, SessionAnswers
 from llama_workbench.harness.report.text import hull, span_text

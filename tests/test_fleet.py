@@ -17,10 +17,9 @@ from llama_workbench.harness.report.text import run_notes
 from llama_workbench.harness.slices.fleet.folder import FleetFolder
 from llama_workbench.harness.slices.fleet.kinds import labels
 from llama_workbench.harness.slices.fleet.machines import combine, judge_fleet
-from llama_workbench.harness.store.errors import RunError, RunWarning
-from llama_workbench.harness.store.files import VERDICTS
+from llama_workbench.harness.store.files import VERDICTS, RunError, RunWarning
 from llama_workbench.harness.store.folder import RunFolder, describe
-from llama_workbench.harness.store.machine_schema import Machine
+from llama_workbench.harness.store.verdict_schema import Machine
 from tests.runs import CLAIMS, ENVIRONMENT, write_run
 from tests.test_cli import command, fails, output
 from tests.test_functions import MINE

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from llama_workbench.datasets.faults import MOST_FAULTS
-from llama_workbench.datasets.files import SMALL_BYTES
-from llama_workbench.harness.claims.faults import ClaimError
+from llama_workbench.datasets.files import MOST_FAULTS, SMALL_BYTES
+from llama_workbench.harness.claims.model import ClaimError
 from llama_workbench.harness.claims.reading import check_claim, read_claim
 from tests.fuzz.foreign import CLAIM
 

@@ -19,7 +19,7 @@ from llama_workbench.datasets.checkpoints import CheckpointError, check, describ
 from llama_workbench.datasets.files import open_regular
 from llama_workbench.datasets.geometries import DataError
 from llama_workbench.datasets.tokenizer import TokenizerError, text_ids
-from llama_workbench.harness.claims.faults import ClaimError
+from llama_workbench.harness.claims.model import ClaimError
 from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.slices.gguf import cases as gguf_checks
 from tests.test_gguf import changed_file

@@ -14,18 +14,17 @@ from typing import Any
 import pytest
 
 import llama_workbench as wb
-from llama_workbench.harness.claims.faults import ClaimError
+from llama_workbench.harness.claims.model import ClaimError
 from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.measure.measurement import Measurement
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import Options, PlanError, Request
 from llama_workbench.harness.plugin.benchmarks import exit_of
-from llama_workbench.harness.report.side_facts import side_facts_text
 from llama_workbench.harness.report.standings import measure_standings
+from llama_workbench.harness.report.text import side_facts_text
 from llama_workbench.harness.session.judging import stopping_rule
 from llama_workbench.harness.session.run import Result, plan_run
-from llama_workbench.harness.spec.exits import SessionExit, VerbExit, of_left_out
-from llama_workbench.harness.spec.words import Cause
+from llama_workbench.harness.spec.words import Cause, SessionExit, VerbExit, of_left_out
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.gate_schema import SideFacts
 from llama_workbench.harness.store.schema import Manifest

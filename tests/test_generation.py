@@ -20,8 +20,7 @@ from llama_workbench.harness.examiner.main import Examiner
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import Request
 from llama_workbench.harness.session.judging import stopping_rule
-from llama_workbench.harness.spec.answer import RoundAnswer
-from llama_workbench.harness.spec.sample import Round, Sample
+from llama_workbench.harness.spec.sample import Round, RoundAnswer, Sample
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import manifest_of
 from llama_workbench.harness.worker import gating, models, reference_logits

@@ -18,7 +18,7 @@ from llama_workbench.harness.plan.options import Options, PlanError, Request
 from llama_workbench.harness.plugin.resume import go_on
 from llama_workbench.harness.session import run as session
 from llama_workbench.harness.store import files
-from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.files import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from tests.runs import Quiet
 from tests.test_resume import measured

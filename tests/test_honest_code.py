@@ -19,11 +19,11 @@ from llama_workbench.harness.measure import gating
 from llama_workbench.harness.measure.measurement import ask_for_round
 from llama_workbench.harness.measure.participants import ExperimentState
 from llama_workbench.harness.plan.options import Options, Request, kept, typed
-from llama_workbench.harness.report.again import command_of
-from llama_workbench.harness.report.side_facts import side_facts_text
+from llama_workbench.harness.report.outcome import command_of
+from llama_workbench.harness.report.text import side_facts_text
 from llama_workbench.harness.session.run import plan_run
-from llama_workbench.harness.spec.answer import RoundAnswer
-from llama_workbench.harness.spec.exits import SessionExit
+from llama_workbench.harness.spec.sample import RoundAnswer
+from llama_workbench.harness.spec.words import SessionExit
 from llama_workbench.harness.store.gate_schema import ChangedSetting, SideFacts
 from llama_workbench.harness.store.schema import manifest_of
 from llama_workbench.harness.worker.devices import Spent

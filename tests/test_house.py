@@ -13,7 +13,7 @@ from typing import cast
 import pytest
 
 from llama_workbench import variants
-from llama_workbench.harness.claims.dispute import SHIPPED, load_folder
+from llama_workbench.harness.claims.reading import SHIPPED, load_folder
 from llama_workbench.harness.metrics.registry import metrics
 from llama_workbench.harness.spec.comparison import TIMES
 from llama_workbench.variants.spelling import did_you_mean
@@ -51,7 +51,8 @@ def test_names_of_controls_are_put_together_and_taken_apart_at_one_place() -> No
     found = [
         f"{path.relative_to(REPOSITORY)}:{node.lineno}"
         for path in sources(*PACKAGES, "llama_workbench")
-        if module_name(path) not in ("llama_workbench.harness.spec.entered", "llama_workbench.harness.calls.revisions")
+        if module_name(path)
+        not in ("llama_workbench.harness.spec.comparison", "llama_workbench.harness.calls.revisions")
         for node in nodes_of(path)
         if isinstance(node, ast.expr) and _handles_controls(node)
     ]
@@ -280,7 +281,7 @@ AS_WRITTEN = {
         harness.worker.channel.serve harness.worker.functions.open_functions harness.worker.gates.op_trace.noting
         harness.worker.gating.admit harness.worker.gating.gate harness.worker.looks.loop
         harness.worker.torch_verbs.open_workload
-        harness.worker.turns.answers""",
+        harness.worker.looks.answers""",
     "options as they are typed, kept in run.json, or sent to a machine of a cluster": """
         commands.compare_revisions.inputs_of harness.plan.options.kept harness.plan.options.sent
         harness.plan.options.typed""",

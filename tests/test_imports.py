@@ -226,7 +226,7 @@ def test_no_code_from_data_and_no_raw_html() -> None:
     """Run folders, claims and checkpoints may come from strangers: nothing is unpickled, evaluated or shown raw."""
     paths = sources(*PACKAGES, "llama_workbench")
     assert not offences(paths, {"pickle", "cloudpickle", "dill", "joblib"})
-    copies = REPOSITORY / "harness/calls/pool.py"  # of what the same process made, in memory
+    copies = REPOSITORY / "harness/calls/inputs.py"  # of what the same process made, in memory
     assert not offences([path for path in paths if path != copies], {"marshal"})
     assert not [f"{path.relative_to(REPOSITORY)} {what}" for path in paths for what in runs_or_shows_data(path)]
 

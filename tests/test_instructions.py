@@ -25,11 +25,10 @@ from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.datasets.workloads import Workload
 from llama_workbench.harness.calls import source
 from llama_workbench.harness.calls.called import Call
-from llama_workbench.harness.claims.faults import ClaimError
-from llama_workbench.harness.claims.model import Claim
+from llama_workbench.harness.claims.model import Claim, ClaimError
 from llama_workbench.harness.claims.reading import check_claim, load_claims
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
-from llama_workbench.harness.judge.verdicts import judge_claims
+from llama_workbench.harness.judge.parts import judge_claims
 from llama_workbench.harness.measure.measurement import Measurement
 from llama_workbench.harness.metrics.base import PassContext
 from llama_workbench.harness.plan.experiments import make_plan
@@ -56,7 +55,7 @@ from llama_workbench.harness.slices.instructions.counting import (
     read,
 )
 from llama_workbench.harness.slices.instructions.metric import METRIC, everything, run_instructions
-from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.files import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.parquet import COLUMNS, no_rows
 from llama_workbench.harness.store.schema import manifest_of

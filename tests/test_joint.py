@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from llama_workbench.harness.stats.joint import EqualSides, chance_of_no_difference, typical_difference
+from llama_workbench.harness.stats.confidence import EqualSides, chance_of_no_difference, typical_difference
 
 
 def drawn(values: NDArray[np.float64], *, shared: bool = False) -> list[EqualSides]:

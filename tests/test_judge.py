@@ -31,12 +31,11 @@ from llama_workbench.harness.evidence.effect import (
 )
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
 from llama_workbench.harness.evidence.verdict import AT_A_LIMIT, combine
-from llama_workbench.harness.judge.verdicts import all_together, judge_ad_hoc, judge_claims
+from llama_workbench.harness.judge.parts import all_together, judge_ad_hoc, judge_claims
 from llama_workbench.harness.report.outcome import outcome
 from llama_workbench.harness.report.text import run_notes
 from llama_workbench.harness.spec.comparison import Metric
-from llama_workbench.harness.spec.conditions import Condition
-from llama_workbench.harness.spec.regions import ANSWERS, Region
+from llama_workbench.harness.spec.regions import ANSWERS, Condition, Region
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.spec.words import Cause, Word
 from llama_workbench.harness.stats import samples as stats

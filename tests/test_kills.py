@@ -21,15 +21,13 @@ import pytest
 from llama_workbench import ROOT
 from llama_workbench.commands.app import main
 from llama_workbench.harness.machine.environment import granted_cores
-from llama_workbench.harness.machine.interrupts import Interrupts
-from llama_workbench.harness.machine.lifeline import tied
-from llama_workbench.harness.machine.locks import LOCK, Lock
+from llama_workbench.harness.machine.lifeline import LOCK, Interrupts, Lock, tied
 from llama_workbench.harness.plan.options import Options, Request
 from llama_workbench.harness.plugin.benchmarks import ReplayedCase, load
 from llama_workbench.harness.session import run as session
 from llama_workbench.harness.session.judging import rejudge
 from llama_workbench.harness.store import files
-from llama_workbench.harness.store.errors import RunError, RunWarning
+from llama_workbench.harness.store.files import RunError, RunWarning
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import Manifest, manifest_of
 from tests import kills, runs
@@ -409,7 +407,7 @@ def test_the_lock_of_a_killed_run_holds_nobody_up(tmp_path):
     program = textwrap.dedent(
         """
         import os, sys
-        from llama_workbench.harness.machine.locks import Lock
+        from llama_workbench.harness.machine.lifeline import Lock
         from llama_workbench.harness.store.folder import RunFolder
         lock = Lock()
         RunFolder.create(sys.argv[1], lock=lock)

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from llama_workbench import ROOT
 from llama_workbench.dashboard.strips import picture
 from llama_workbench.dashboard.views import data
-from llama_workbench.harness.claims.dispute import _unknown, load_folder
+from llama_workbench.harness.claims.reading import _unknown, load_folder
 from llama_workbench.harness.report.ladder import advice_markdown, ladder_advice, ladder_markdown, ladder_of
 from llama_workbench.harness.spec.dispute import Dispute, LadderClaim
 from llama_workbench.harness.store.files import VERDICTS

@@ -12,19 +12,19 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from llama_workbench.harness.calls.payload import Payload
+from llama_workbench.harness.calls.inputs import Payload
 from llama_workbench.harness.judge.stopping import OpenLives
 from llama_workbench.harness.measure.choosing import LEAST_LIVES, MOST_LIVES, set_horizons
-from llama_workbench.harness.measure.durations import (
+from llama_workbench.harness.measure.groups import Group
+from llama_workbench.harness.measure.measurement import Schedule
+from llama_workbench.harness.measure.participants import (
     FIRST_LIVES,
     FIRST_SIDE_SECONDS,
     LEAST_SIDE_SECONDS,
     MOST_SIDE_SECONDS,
+    ExperimentState,
     LifePace,
 )
-from llama_workbench.harness.measure.groups import Group
-from llama_workbench.harness.measure.measurement import Schedule
-from llama_workbench.harness.measure.participants import ExperimentState
 from llama_workbench.harness.measure.passes import Asked, ask_in_lives
 from llama_workbench.harness.measure.processes import WorkerFailed, WorkerProcess
 from llama_workbench.harness.plan.options import Options, Request

@@ -28,8 +28,7 @@ from llama_workbench.harness.slices.fleet.verdicts import (
 )
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.means import CentredInterval, between_variance
-from llama_workbench.harness.store.machine_schema import OverMachines
-from llama_workbench.harness.store.verdict_schema import Effect, Verdict
+from llama_workbench.harness.store.verdict_schema import Effect, OverMachines, Verdict
 from studies.simulated_machines import simulate, told
 from tests.runs import ENVIRONMENT
 

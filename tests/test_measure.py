@@ -24,18 +24,17 @@ from llama_workbench.datasets import geometries
 from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.harness.measure import gating
 from llama_workbench.harness.measure import measurement as measure
-from llama_workbench.harness.measure.durations import Tally
+from llama_workbench.harness.measure.choosing import Remaining, Stopping
 from llama_workbench.harness.measure.groups import Group
-from llama_workbench.harness.measure.participants import ExperimentState
+from llama_workbench.harness.measure.participants import ExperimentState, Tally
 from llama_workbench.harness.measure.processes import PendingAnswer, WorkerFailed
-from llama_workbench.harness.measure.remaining import Remaining, Stopping
 from llama_workbench.harness.plan.options import Options, Request
 from llama_workbench.harness.report.standings import read_standings
 from llama_workbench.harness.session import run as session
 from llama_workbench.harness.spec.comparison import Comparison
 from llama_workbench.harness.spec.experiments import Experiment, Target
 from llama_workbench.harness.spec.sample import Round
-from llama_workbench.harness.spec.sides import ARCHITECTURE
+from llama_workbench.harness.spec.words import ARCHITECTURE
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.gate_schema import TraceDifference
 from tests import kills

@@ -11,7 +11,7 @@ import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.harness import metrics as package
-from llama_workbench.harness.claims.faults import ClaimError
+from llama_workbench.harness.claims.model import ClaimError
 from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.metrics.registry import metric_of, metrics, names
 from llama_workbench.harness.plan.experiments import make_plan

@@ -11,7 +11,7 @@ from typing import Any, cast
 import psutil
 import pytest
 
-from llama_workbench.harness.machine.neighbours import Since
+from llama_workbench.harness.machine.environment import Since
 from llama_workbench.harness.metrics.share.metric import ANOTHER_SESSION, METRIC, SHORT, TimedPhases
 from tests.tables import table_of
 from tests.test_dashboard import an_effect

@@ -26,7 +26,7 @@ from typing import Annotated, Literal
 
 from llama_workbench.harness.measure.passes import measured_by
 from llama_workbench.harness.metrics.base import ExactMetric, VariantHypothesis, subjects
-from llama_workbench.harness.store.declared import JsonFile
+from llama_workbench.harness.store.pass_schema import JsonFile
 from llama_workbench.harness.store.forms import Count, says
 from llama_workbench.harness.store.pass_schema import ExactResult, OfVariant
 
@@ -98,7 +98,7 @@ import os
 from typing import Annotated
 
 from llama_workbench.harness.profilers.base import Profiler
-from llama_workbench.harness.store.declared import JsonFile
+from llama_workbench.harness.store.pass_schema import JsonFile
 from llama_workbench.harness.store.forms import Count, says
 from llama_workbench.harness.store.pass_schema import OfVariant
 
@@ -308,7 +308,7 @@ def test_damage_to_a_file_of_ones_own_is_told(tree: Tree, tmp_path: Path, old: s
     file = run / "letters.json"
     file.write_text(file.read_text().replace(f'"letters": {old}', f'"letters": {new}'))
     if new == '"x"':
-        tree.python("llama_workbench.harness.store.sums", run)
+        tree.python("llama_workbench.harness.store.files", run)
     told = tree.workbench("judge", run)
     assert told.returncode == 2 and said in told.stderr
 

@@ -19,8 +19,8 @@ from typing import Any, cast
 import pytest
 
 import llama_workbench
-from llama_workbench.harness.calls.digest import digest_of
 from llama_workbench.harness.calls.source import Source, parse
+from llama_workbench.harness.calls.world import digest_of
 from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.machine.places import published
 from llama_workbench.harness.plan.experiments import Plan, make_plan
@@ -42,7 +42,7 @@ from llama_workbench.harness.slices.fleet.driver import (
 from llama_workbench.harness.slices.fleet.folder import FleetFolder
 from llama_workbench.harness.slices.fleet.kinds import key_of
 from llama_workbench.harness.slices.fleet.node import NodeWorker, code, packed, unpack
-from llama_workbench.harness.store.machine_schema import Machine
+from llama_workbench.harness.store.verdict_schema import Machine
 from studies.fleet_costs import on_paper
 from tests.runs import ENVIRONMENT, write_run
 

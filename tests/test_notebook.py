@@ -19,7 +19,7 @@ from llama_workbench.dashboard.export.svg import FIGURE_PX, forest_svg
 from llama_workbench.dashboard.views.data import claim_of
 from llama_workbench.dashboard.views.definitions import Definition
 from llama_workbench.harness.session.versus import Outcome
-from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.files import RunError
 from llama_workbench.notebook import Compared
 from tests.dashboard_runs import MARKUP, deface
 from tests.runs import write_run

@@ -25,8 +25,8 @@ from llama_workbench.harness.plan.options import (
     typed,
 )
 from llama_workbench.harness.plugin import plugin
-from llama_workbench.harness.report.again import words_of
-from llama_workbench.harness.spec.conditions import Condition
+from llama_workbench.harness.report.outcome import words_of
+from llama_workbench.harness.spec.regions import Condition
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 FOLDERS = ("harness", "llama_workbench", "dashboard")

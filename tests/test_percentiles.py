@@ -10,17 +10,16 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from llama_workbench.datasets.lengths import PERCENTILES, Statistic, least_calls
-from llama_workbench.datasets.workloads import Workload
-from llama_workbench.harness.claims.faults import ClaimError
+from llama_workbench.datasets.workloads import PERCENTILES, Statistic, Workload, least_calls
+from llama_workbench.harness.claims.model import ClaimError
 from llama_workbench.harness.claims.reading import load_claims
-from llama_workbench.harness.evidence.design import Design
-from llama_workbench.harness.measure.apart import can_be_apart, round_seconds
+from llama_workbench.harness.evidence.evidence import Design
+from llama_workbench.harness.measure.choosing import can_be_apart, round_seconds
 from llama_workbench.harness.measure.participants import ExperimentState
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import Options, Request
 from llama_workbench.harness.plugin.resume import go_on
-from llama_workbench.harness.report.again import command_of
+from llama_workbench.harness.report.outcome import command_of
 from llama_workbench.harness.stats.samples import LogTimes, differences
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import manifest_of

@@ -22,16 +22,25 @@ from llama_workbench.datasets import geometries, workloads
 from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.harness.metrics.base import PassContext
 from llama_workbench.harness.metrics.share import phases, shares, worker
-from llama_workbench.harness.metrics.share.marking import MARK, Marker, Name, PhaseError, with_comments
 from llama_workbench.harness.metrics.share.metric import METRIC
 from llama_workbench.harness.metrics.share.metric import PHASES as PHASES_FILE
-from llama_workbench.harness.metrics.share.phases import Instrumented, check_ops, instrument, ops_of_phases
+from llama_workbench.harness.metrics.share.phases import (
+    MARK,
+    Instrumented,
+    Marker,
+    Name,
+    PhaseError,
+    check_ops,
+    instrument,
+    ops_of_phases,
+    with_comments,
+)
 from llama_workbench.harness.plan.options import Options, Request
 from llama_workbench.harness.profilers import py_spy
 from llama_workbench.harness.profilers.base import ProfiledVariant
 from llama_workbench.harness.session import run as session
-from llama_workbench.harness.stats.distributions import exact_ends
-from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.stats.means import exact_ends
+from llama_workbench.harness.store.files import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.worker.gates.small import small_weights
 from llama_workbench.harness.worker.model_gating import ComponentsKind

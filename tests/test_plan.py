@@ -10,9 +10,8 @@ import pytest
 from llama_workbench import ROOT, variants
 from llama_workbench.datasets import geometries, workloads
 from llama_workbench.datasets.geometries import DataError, Geometry
-from llama_workbench.harness.claims.dispute import load_dispute
-from llama_workbench.harness.claims.faults import ClaimError
-from llama_workbench.harness.claims.reading import load_claims, select
+from llama_workbench.harness.claims.model import ClaimError
+from llama_workbench.harness.claims.reading import load_claims, load_dispute, select
 from llama_workbench.harness.metrics.time import TimeHypothesis
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import PlanError, Request

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llama_workbench.harness.calls.payload import Payload
-from llama_workbench.harness.calls.pool import (
+from llama_workbench.harness.calls.inputs import (
     AGAIN,
     COPIED,
     LEAST_INPUTS,
@@ -21,6 +20,7 @@ from llama_workbench.harness.calls.pool import (
     NEW,
     GainAgain,
     InputCosts,
+    Payload,
     Pool,
     copier,
     copies_are_alike,
@@ -28,7 +28,7 @@ from llama_workbench.harness.calls.pool import (
 )
 from llama_workbench.harness.measure.crews import gains_over, way_of
 from llama_workbench.harness.plan.options import Request
-from llama_workbench.harness.report.side_facts import side_facts_text
+from llama_workbench.harness.report.text import side_facts_text
 from llama_workbench.harness.session.run import Result
 from tests.test_measure import run
 

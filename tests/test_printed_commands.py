@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from llama_workbench.harness.machine.places import published, with_folders
-from llama_workbench.harness.spec.exits import SessionExit, VerbExit
+from llama_workbench.harness.spec.words import SessionExit, VerbExit
 from tests.runs import code_by_intervals
 from tests.test_revisions import git
 

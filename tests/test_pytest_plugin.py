@@ -17,8 +17,8 @@ from llama_workbench import ROOT
 from llama_workbench.harness.plan.options import every_option
 from llama_workbench.harness.profilers import py_spy
 from llama_workbench.harness.session.judging import rejudge
-from llama_workbench.harness.slices.doctor import examination as doctor
-from llama_workbench.harness.spec.exits import SessionExit
+from llama_workbench.harness.slices.doctor import command as doctor
+from llama_workbench.harness.spec.words import SessionExit
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
 from tests.runs import code_by_intervals, short_sessions

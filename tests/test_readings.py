@@ -13,11 +13,10 @@ import pandas as pd
 import pytest
 
 from llama_workbench import ROOT
-from llama_workbench.harness.claims.faults import ClaimError
-from llama_workbench.harness.claims.model import Claim
+from llama_workbench.harness.claims.model import Claim, ClaimError
 from llama_workbench.harness.claims.reading import check_claim, load_claims
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
-from llama_workbench.harness.judge.verdicts import judge_claims
+from llama_workbench.harness.judge.parts import judge_claims
 from llama_workbench.harness.metrics.base import FINDINGS, PassContext, subjects
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import Options, PlanError, Request

@@ -9,7 +9,7 @@ import pytest
 from llama_workbench import ROOT
 from llama_workbench.harness.baselines.regressions import BETWEEN_PERCENT
 from llama_workbench.harness.report.markdown import update_file
-from llama_workbench.harness.report.stored import evidence_of
+from llama_workbench.harness.report.standings import evidence_of
 from llama_workbench.harness.session.judging import rejudge
 from llama_workbench.harness.slices.calibrate.rates import FILE, in_documents, read_trials
 from llama_workbench.harness.store.folder import RunFolder

@@ -17,7 +17,7 @@ from fsspec.core import url_to_fs
 from llama_workbench.harness.baselines.saved import copied
 from llama_workbench.harness.report.standings import read_standings, write_standings
 from llama_workbench.harness.store import remote
-from llama_workbench.harness.store.errors import RunError, RunWarning
+from llama_workbench.harness.store.files import RunError, RunWarning
 from llama_workbench.harness.store.folder import RunFolder, describe
 from llama_workbench.harness.store.remote import UPLOADING, RemoteError, files_of, get, is_url, listed, put
 from tests.object_store import Store, running_store

@@ -16,9 +16,9 @@ pytest.importorskip("s3fs", reason="the extra `remote` is not installed")
 import llama_workbench as wb
 from llama_workbench.commands.app import main
 from llama_workbench.harness.plan.options import Options
-from llama_workbench.harness.session import away
+from llama_workbench.harness.session.run import kept_at, published
 from llama_workbench.harness.store import remote
-from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.files import RunError
 from llama_workbench.harness.store.folder import RunFolder, describe
 from llama_workbench.harness.store.remote import RemoteError, get
 from tests.object_store import Store, running_store
@@ -156,14 +156,14 @@ def test_what_fails_before_the_end_leaves_no_mark() -> None:
         def note(self, text: str) -> None:
             assert "measured" in text
 
-    options = away.kept_at(Options(), "memory://failed/one/")
+    options = kept_at(Options(), "memory://failed/one/")
     with pytest.raises(RunError, match="no space"):
-        away.published(fails, options, Told())  # type: ignore[arg-type]
+        published(fails, options, Told())  # type: ignore[arg-type]
     assert not files_at("memory://failed/one")
 
 
 @pytest.mark.usefixtures("own_cache")
 def test_where_a_run_is_kept(own_cache: Path) -> None:
-    far = away.kept_at(Options(), "s3://bucket/runs/a/b/")
+    far = kept_at(Options(), "s3://bucket/runs/a/b/")
     assert far.publish_to == "s3://bucket/runs/a/b" and far.run_dir is not None
     assert far.run_dir.name == "b" and far.run_dir.is_relative_to(own_cache)

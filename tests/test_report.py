@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from llama_workbench.harness.claims.dispute import load_dispute
+from llama_workbench.harness.claims.reading import load_dispute
 from llama_workbench.harness.evidence.verdict import AT_A_LIMIT, TOO_LONG
 from llama_workbench.harness.report import answer as answers
-from llama_workbench.harness.report.again import command_of
 from llama_workbench.harness.report.answer import Answer, told_apart, words_of_sides
 from llama_workbench.harness.report.markdown import ReadmeError, markdown_table, update_file
 from llama_workbench.harness.report.outcome import (
+    command_of,
     cost_text,
     counted,
     found_text,

@@ -17,17 +17,17 @@ from llama_workbench.commands.app import main
 from llama_workbench.dashboard.export import evidence
 from llama_workbench.dashboard.views import data, outcomes
 from llama_workbench.harness.judge.stopping import StoppingRule
-from llama_workbench.harness.machine.locks import Lock
+from llama_workbench.harness.machine.lifeline import Lock
 from llama_workbench.harness.measure import measurement as measure
 from llama_workbench.harness.measure.gating import Gates
 from llama_workbench.harness.plan.options import Options, PlanError, Request
 from llama_workbench.harness.plugin.resume import go_on
-from llama_workbench.harness.report.further import further
+from llama_workbench.harness.report.outcome import further
 from llama_workbench.harness.session import run as session
-from llama_workbench.harness.session.given import _here
-from llama_workbench.harness.spec.conditions import Condition
+from llama_workbench.harness.session.unfinished import _here
+from llama_workbench.harness.spec.regions import Condition
 from llama_workbench.harness.store import files
-from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.files import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from tests import runs
 from tests.runs import Quiet

@@ -16,18 +16,17 @@ from torch.utils.flop_counter import FlopCounterMode
 from llama_workbench import ROOT, variants
 from llama_workbench.commands.app import main
 from llama_workbench.datasets import geometries, workloads
-from llama_workbench.harness.claims.faults import ClaimError
-from llama_workbench.harness.claims.model import Claim
+from llama_workbench.harness.claims.model import Claim, ClaimError
 from llama_workbench.harness.claims.reading import check_claim
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
-from llama_workbench.harness.judge.verdicts import judge_claims
+from llama_workbench.harness.judge.parts import judge_claims
 from llama_workbench.harness.machine.environment import last_level_cache_bytes
 from llama_workbench.harness.measure.processes import WorkerFailed
 from llama_workbench.harness.metrics.base import PassContext
 from llama_workbench.harness.metrics.roofline import metric as roofline
 from llama_workbench.harness.metrics.roofline import worker as kernels
 from llama_workbench.harness.metrics.roofline.metric import ROOFLINE, Reached
-from llama_workbench.harness.metrics.roofline.work import (
+from llama_workbench.harness.metrics.roofline.roof import (
     ForwardWork,
     least_seconds,
     products,
@@ -37,7 +36,7 @@ from llama_workbench.harness.metrics.roofline.work import (
 )
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import Options, Request
-from llama_workbench.harness.report.passes import roofline_markdown
+from llama_workbench.harness.report.markdown import roofline_markdown
 from llama_workbench.harness.session import run as session
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain

@@ -14,22 +14,23 @@ import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.harness.claims.reading import load_claims
-from llama_workbench.harness.evidence.design import Design
 from llama_workbench.harness.evidence.effect import ALPHA
+from llama_workbench.harness.evidence.evidence import Design
 from llama_workbench.harness.judge.stopping import ENOUGH_ROUNDS, StoppingRule
-from llama_workbench.harness.measure.apart import once_seconds, round_seconds
 from llama_workbench.harness.measure.choosing import (
     FirstIntervals,
+    Remaining,
+    Wait,
     first_answer_text,
     first_intervals,
     in_time,
     nearly_settled,
     next_to_measure,
+    once_seconds,
+    round_seconds,
 )
-from llama_workbench.harness.measure.durations import Begin, Tally
 from llama_workbench.harness.measure.measurement import charge
-from llama_workbench.harness.measure.participants import ExperimentState
-from llama_workbench.harness.measure.remaining import Remaining, Wait
+from llama_workbench.harness.measure.participants import Begin, ExperimentState, Tally
 from llama_workbench.harness.plan.experiments import Plan, make_plan
 from llama_workbench.harness.plan.options import Options, Request
 from llama_workbench.harness.session.judging import FirstAnswers, stopping_rule

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from llama_workbench.harness.claims.dispute import load_dispute
-from llama_workbench.harness.report.decision import Measured, decide, picks_of
+from llama_workbench.harness.claims.reading import load_dispute
+from llama_workbench.harness.report.answer import Measured, decide, picks_of
 from llama_workbench.harness.report.sessions import DIFFER, BothSessions, SessionAnswers
 from llama_workbench.harness.spec.words import Cause, Word
 from llama_workbench.harness.store.verdict_schema import Effect, Ends, Verdict

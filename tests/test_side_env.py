@@ -11,21 +11,20 @@ from typing import Any
 import pytest
 from _pytest.config import get_config
 
-from llama_workbench.harness.calls.imports import FreshPython, Import
-from llama_workbench.harness.calls.own import OwnSetting, check_begins, with_own
+from llama_workbench.harness.calls.command import FreshPython, Import
+from llama_workbench.harness.calls.environments import OwnSetting, check_begins, with_own
 from llama_workbench.harness.calls.source import SourceError, parse
-from llama_workbench.harness.claims.faults import ClaimError
+from llama_workbench.harness.claims.model import ClaimError
 from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.machine.environment import comparable
 from llama_workbench.harness.plan.functions import functions_of
 from llama_workbench.harness.plan.options import Options, PlanError, Request, own_setting, typed
 from llama_workbench.harness.plugin import plugin
 from llama_workbench.harness.plugin.resume import go_on
-from llama_workbench.harness.report.again import command_of
 from llama_workbench.harness.report.comparison import screen_markdown, screens
-from llama_workbench.harness.report.further import compared_again
-from llama_workbench.harness.report.stored import evidence_of
-from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.report.outcome import command_of, compared_again
+from llama_workbench.harness.report.standings import evidence_of
+from llama_workbench.harness.store.files import RunError
 from tests.test_measure import run
 
 SEEN = """

@@ -20,20 +20,18 @@ from llama_workbench import ROOT
 from llama_workbench.commands.app import main
 from llama_workbench.dashboard.figures.sizes import picture
 from llama_workbench.datasets.workloads import Workload
-from llama_workbench.harness.calls.payload import Payload
+from llama_workbench.harness.calls.inputs import Payload
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
-from llama_workbench.harness.judge.verdicts import judge_claims
+from llama_workbench.harness.judge.parts import judge_claims
 from llama_workbench.harness.plan.options import Options, Request, more_sides
 from llama_workbench.harness.plugin.resume import go_on
-from llama_workbench.harness.report.again import command_of
-from llama_workbench.harness.report.further import compared_again
+from llama_workbench.harness.report.outcome import command_of, compared_again
 from llama_workbench.harness.session.judging import stopping_rule
 from llama_workbench.harness.session.run import Run, plan_run
-from llama_workbench.harness.slices.sizes.curves import Point, crossings, growth
 from llama_workbench.harness.slices.sizes.screen import crossing_lines, growth_lines, rows, sentences
-from llama_workbench.harness.slices.sizes.table import SizeTable, table_of
+from llama_workbench.harness.slices.sizes.table import Point, SizeTable, crossings, growth, table_of
 from llama_workbench.harness.spec.comparison import held_together, sides_of
-from llama_workbench.harness.spec.conditions import Condition
+from llama_workbench.harness.spec.regions import Condition
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.confidence import LookPlan

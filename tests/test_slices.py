@@ -13,7 +13,7 @@ import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.commands import app
-from llama_workbench.harness.claims.dispute import SHIPPED, load_folder
+from llama_workbench.harness.claims.reading import SHIPPED, load_folder
 from llama_workbench.harness.metrics.registry import names
 from llama_workbench.harness.slices import faces
 from tests.test_imports import SLICES, imports_of, module_name, sources
@@ -79,7 +79,7 @@ def names_of(slice_: str) -> tuple[set[str], set[str]]:
 THERE = """
 import json
 from llama_workbench.commands.app import verbs
-from llama_workbench.harness.claims.dispute import SHIPPED, load_folder
+from llama_workbench.harness.claims.reading import SHIPPED, load_folder
 from llama_workbench.harness.metrics.registry import names
 print(json.dumps([[*verbs()], names(), [claim.id for claim in load_folder(SHIPPED)[0]]]))
 """

@@ -22,7 +22,7 @@ import pytest
 
 from llama_workbench.harness.machine import environment
 from llama_workbench.harness.spec.sample import Round, Sample
-from llama_workbench.harness.store.errors import RunError, RunWarning
+from llama_workbench.harness.store.files import RunError, RunWarning
 from llama_workbench.harness.store.folder import RunFolder, describe, list_runs
 from llama_workbench.harness.store.parquet import COLUMNS, data_base, read_table, table_of, write_table
 from llama_workbench.harness.store.schema import FORMAT, LIFE
@@ -221,7 +221,7 @@ def test_kill_9_keeps_every_finished_round(tmp_path: Path) -> None:
 FILL = """
 import json, sys
 from tests.test_store import a_round
-from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.files import RunError
 from llama_workbench.harness.store.folder import RunFolder
 run = RunFolder(sys.argv[1])
 said = {}

@@ -12,7 +12,7 @@ import pytest
 
 from llama_workbench.harness.plan.options import Request
 from llama_workbench.harness.report.standings import read_standings
-from llama_workbench.harness.slices.trackers.formats import FORMATS, bencher
+from llama_workbench.harness.slices.trackers.command import FORMATS, bencher
 from llama_workbench.harness.store.folder import RunFolder
 from tests.runs import write_run
 from tests.test_cli import fails, output

@@ -18,7 +18,7 @@ from llama_workbench.datasets.checkpoints import load
 from llama_workbench.datasets.geometries import parameter_count
 from llama_workbench.datasets.synthetic_files import synthesize
 from llama_workbench.harness.evidence.evidence import evidence_from_manifest
-from llama_workbench.harness.judge.verdicts import judge_claims
+from llama_workbench.harness.judge.parts import judge_claims
 from llama_workbench.harness.plan.options import Options, Request
 from llama_workbench.harness.session import run as session
 from llama_workbench.harness.spec.experiments import Experiment

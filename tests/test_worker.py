@@ -16,8 +16,7 @@ import torch
 
 from llama_workbench.cache import cache_directory
 from llama_workbench.datasets import workloads
-from llama_workbench.datasets.lengths import DECODE_ROOM
-from llama_workbench.datasets.workloads import Workload
+from llama_workbench.datasets.workloads import DECODE_ROOM, Workload
 from llama_workbench.harness.worker import main
 from llama_workbench.harness.worker.rounds import (
     MOST_SUB_ROUNDS,

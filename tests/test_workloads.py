@@ -15,12 +15,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from llama_workbench import ROOT
-from llama_workbench.datasets import geometries, lengths, workloads
+from llama_workbench.datasets import geometries, workloads
 from llama_workbench.datasets.geometries import DataError, parameter_count
-from llama_workbench.datasets.lengths import call_lengths, longest_call, warmup_length
-from llama_workbench.datasets.workloads import Workload
-from llama_workbench.harness.claims.published import published
-from llama_workbench.harness.claims.reading import load_claims
+from llama_workbench.datasets.workloads import Workload, call_lengths, longest_call, pieces, warmup_length
+from llama_workbench.harness.claims.reading import load_claims, published
 
 DISTINCT = workloads.get("prefill-15m-t128-distinct")
 TRACE = workloads.get("prefill-15m-trace")
@@ -138,10 +136,10 @@ def test_the_width_sweep_changes_the_width_alone() -> None:
 
 def test_a_prefill_comes_whole_or_in_chunks() -> None:
     whole = workloads.get("prefill-tiny-t16")
-    assert lengths.pieces(whole, 16) == [16]
-    assert lengths.pieces(workloads.get("prefill-tiny-t16-chunk6"), 16) == [6, 6, 4]
+    assert pieces(whole, 16) == [16]
+    assert pieces(workloads.get("prefill-tiny-t16-chunk6"), 16) == [6, 6, 4]
     values = whole.model_dump() | {"chunk": 8, "lengths": "distinct"}
-    assert lengths.pieces(Workload(**values), 20) == [8, 8, 4]
+    assert pieces(Workload(**values), 20) == [8, 8, 4]
 
 
 def test_nothing_here_imports_torch() -> None:

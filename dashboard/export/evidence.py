@@ -18,7 +18,7 @@ from llama_workbench import __version__
 from llama_workbench.harness.machine.environment import one_line
 from llama_workbench.harness.report.causes import changes
 from llama_workbench.harness.report.comparison import Screen
-from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.files import RunError
 from llama_workbench.harness.store.verdict_schema import Effect
 from llama_workbench.variants.spelling import did_you_mean
 

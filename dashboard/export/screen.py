@@ -10,8 +10,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from llama_workbench.harness.report.causes import Explanation
-from llama_workbench.harness.report.code_lines import DiffLine, diff_of, has_all_code
+from llama_workbench.harness.report.causes import DiffLine, Explanation, diff_of, has_all_code
 from llama_workbench.harness.report.comparison import Screen
 from llama_workbench.harness.report.text import unit_of
 

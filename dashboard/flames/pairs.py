@@ -14,9 +14,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from llama_workbench.harness.metrics.share.shares import Lines, merged_sets, phases_of_stack, stacks_of_calls
-from llama_workbench.harness.metrics.share.source_lines import LIBRARY_FILE, LinesOfFile, lines_in_sources
-from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.metrics.share.shares import (
+    LIBRARY_FILE,
+    Lines,
+    LinesOfFile,
+    lines_in_sources,
+    merged_sets,
+    phases_of_stack,
+    stacks_of_calls,
+)
+from llama_workbench.harness.store.files import RunError
 from llama_workbench.harness.store.verdict_schema import Effect
 from llama_workbench.variants.phase_map import FUSED_PARTS, OTHER, PHASES
 

@@ -13,8 +13,8 @@ from llama_workbench.dashboard.views import changes, entries
 from llama_workbench.harness.baselines.rows import Row, RunComparison
 from llama_workbench.harness.baselines.text import change_text, notes_on, side_text
 from llama_workbench.harness.baselines.thresholds import ConfigError
-from llama_workbench.harness.evidence.controls import SUBJECT
-from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.evidence.evidence import SUBJECT
+from llama_workbench.harness.store.files import RunError
 
 VIEWS = {"list": "All runs", "two": "Two runs", "history": "Over time", "trust": "Trust"}
 

@@ -10,7 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.files import RunError
 
 from .. import state, words
 from ..export.svg import forest_svg

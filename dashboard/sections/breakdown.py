@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from llama_workbench.harness.metrics.roofline.metric import ROOFLINE, Reached, all_reached
-from llama_workbench.harness.report.passes import COLUMNS, roofline_rows
+from llama_workbench.harness.report.markdown import COLUMNS, roofline_rows
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.variants.phase_map import DENOMINATORS, MEANING
 

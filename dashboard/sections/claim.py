@@ -9,8 +9,8 @@ from typing import Any
 
 import streamlit as st
 
-from llama_workbench.harness.spec.entered import EnteredName
-from llama_workbench.harness.spec.sides import SIDES
+from llama_workbench.harness.spec.comparison import EnteredName
+from llama_workbench.harness.spec.words import SIDES
 from llama_workbench.harness.store.verdict_schema import Effect
 
 from .. import state, words

@@ -14,8 +14,7 @@ import streamlit as st
 from llama_workbench.harness.baselines.course import ChangePoint, change_points_of
 from llama_workbench.harness.baselines.text import change_text
 from llama_workbench.harness.report.standings import read_standings
-from llama_workbench.harness.store.errors import RunError
-from llama_workbench.harness.store.files import STANDINGS
+from llama_workbench.harness.store.files import STANDINGS, RunError
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import Standings
 from llama_workbench.variants import YARDSTICKS

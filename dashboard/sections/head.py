@@ -11,10 +11,10 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from llama_workbench.harness.machine.environment import one_line
-from llama_workbench.harness.machine.locks import is_held
+from llama_workbench.harness.machine.lifeline import is_held
+from llama_workbench.harness.report.outcome import trust_of
 from llama_workbench.harness.report.text import environments_text
-from llama_workbench.harness.report.trust import trust_of
-from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.files import RunError
 
 from .. import state, words
 from ..views import data, entries, samples

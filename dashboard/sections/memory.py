@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.files import RunError
 
 from .. import state, words
 from ..figures import memory as figures

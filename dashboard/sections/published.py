@@ -10,8 +10,8 @@ import streamlit as st
 
 from llama_workbench.datasets.geometries import DataError
 from llama_workbench.datasets.workloads import workloads
-from llama_workbench.harness.claims.published import Figure, Portion, published, published_shares
-from llama_workbench.harness.report.decision import Decision, decisions_of, picked
+from llama_workbench.harness.claims.reading import Figure, Portion, published, published_shares
+from llama_workbench.harness.report.answer import Decision, decisions_of, picked
 from llama_workbench.harness.stats.confidence import Interval
 
 from .. import state, words

@@ -8,7 +8,7 @@ import re
 import pandas as pd
 import streamlit as st
 
-from llama_workbench.harness.report.trust import trust_of
+from llama_workbench.harness.report.outcome import trust_of
 from llama_workbench.harness.slices import faces
 from llama_workbench.harness.store.verdict_schema import Effect
 

@@ -13,12 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from llama_workbench.harness.report import outcome as outcomes
-from llama_workbench.harness.report.answer import Line
-from llama_workbench.harness.report.cards import cards_of
-from llama_workbench.harness.report.decision import Picked, decisions_of, picks_of
-from llama_workbench.harness.report.ladder import LadderAdvice
-from llama_workbench.harness.spec.sides import SIDES
-from llama_workbench.harness.spec.words import Word
+from llama_workbench.harness.report.answer import Line, Picked, decisions_of, picks_of
+from llama_workbench.harness.report.ladder import LadderAdvice, cards_of
+from llama_workbench.harness.spec.words import SIDES, Word
 from llama_workbench.harness.store.verdict_schema import Effect
 
 from .. import words

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from llama_workbench.harness.claims.published import Portion
+from llama_workbench.harness.claims.reading import Portion
 from llama_workbench.harness.metrics.share import shares
 from llama_workbench.harness.metrics.share.metric import PHASE_FACTS, PHASES, PhaseFacts
 from llama_workbench.harness.metrics.share.shares import Share

@@ -13,26 +13,24 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-from llama_workbench.harness.evidence.effect import ALPHA
-from llama_workbench.harness.evidence.numbers import exp, percent
-from llama_workbench.harness.machine.locks import is_held
+from llama_workbench.harness.evidence.effect import ALPHA, exp, percent
+from llama_workbench.harness.machine.lifeline import is_held
 from llama_workbench.harness.metrics.base import Metric
 from llama_workbench.harness.metrics.registry import metric_of, names
 from llama_workbench.harness.metrics.share.shares import calls_alone
 from llama_workbench.harness.profilers import py_spy
 from llama_workbench.harness.profilers.peak_memory import MEMORY, Memory
+from llama_workbench.harness.report.outcome import trust_of
 from llama_workbench.harness.report.text import excluded_lines
-from llama_workbench.harness.report.trust import trust_of
 from llama_workbench.harness.spec.comparison import TIMES
 from llama_workbench.harness.spec.comparison import Metric as TimeMetric
 from llama_workbench.harness.spec.dispute import Dispute
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.confidence import Interval
 from llama_workbench.harness.store import schema
-from llama_workbench.harness.store.declared import JsonFile
-from llama_workbench.harness.store.errors import RunError
-from llama_workbench.harness.store.files import MANIFEST, VERDICTS
+from llama_workbench.harness.store.files import MANIFEST, VERDICTS, RunError
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.store.pass_schema import JsonFile
 from llama_workbench.harness.store.verdict_schema import Effect, Verdict
 
 from .. import words

@@ -6,9 +6,9 @@ from typing import Annotated
 
 from pydantic import BeforeValidator
 
-from llama_workbench.harness.store.declared import JsonFile
 from llama_workbench.harness.store.files import CLAIMS
 from llama_workbench.harness.store.forms import Shape, Text
+from llama_workbench.harness.store.pass_schema import JsonFile
 
 
 class Source(Shape):

@@ -12,17 +12,24 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from llama_workbench.harness.machine.locks import is_held
+from llama_workbench.harness.machine.lifeline import is_held
 from llama_workbench.harness.report.text import duration_text, one_text_line
-from llama_workbench.harness.spec.conditions import FAIL_IF
+from llama_workbench.harness.spec.regions import FAIL_IF
 from llama_workbench.harness.spec.words import COUNTED
 from llama_workbench.harness.store import files, folder
-from llama_workbench.harness.store.errors import RunError
-from llama_workbench.harness.store.files import JOURNAL, MANIFEST, SAMPLES, STANDINGS, SUMS, VERDICTS, data_files
+from llama_workbench.harness.store.files import (
+    JOURNAL,
+    MANIFEST,
+    SAMPLES,
+    STANDINGS,
+    SUMS,
+    VERDICTS,
+    RunError,
+    data_files,
+)
 from llama_workbench.harness.store.folder import RunFolder, RunSummary, describe, run_folders
-from llama_workbench.harness.store.machine_schema import FLEET, HOME
 from llama_workbench.harness.store.remote import is_url, listed
-from llama_workbench.harness.store.verdict_schema import AD_HOC
+from llama_workbench.harness.store.verdict_schema import AD_HOC, FLEET, HOME
 
 from .. import words
 from .outcomes import look_of_word

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from llama_workbench.harness.baselines.course import DatedRun
 from llama_workbench.harness.baselines.regressions import compare_standings, why_not
 from llama_workbench.harness.baselines.rows import Row
-from llama_workbench.harness.claims.dispute import SHIPPED, load_folder
-from llama_workbench.harness.claims.faults import ClaimError
+from llama_workbench.harness.claims.model import ClaimError
+from llama_workbench.harness.claims.reading import SHIPPED, load_folder
 from llama_workbench.harness.machine.environment import comparable
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.confidence import Interval

@@ -9,8 +9,7 @@ from llama_workbench.harness.report.machines import general_text, machine_count,
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.files import MACHINES
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.machine_schema import OverMachines, Pooled
-from llama_workbench.harness.store.verdict_schema import Effect
+from llama_workbench.harness.store.verdict_schema import Effect, OverMachines, Pooled
 
 from .data import Claim, Run
 

@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from llama_workbench.harness.evidence.controls import checks_text
+from llama_workbench.harness.evidence.evidence import checks_text
 from llama_workbench.harness.spec.table import Table
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.confidence import Interval
-from llama_workbench.harness.store.errors import RunError
+from llama_workbench.harness.store.files import RunError
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import Control
 from llama_workbench.variants import YARDSTICKS

@@ -11,10 +11,8 @@ from dataclasses import replace
 
 from llama_workbench.harness.report import answer as answers
 from llama_workbench.harness.report import outcome as outcomes
-from llama_workbench.harness.report.again import command_of
-from llama_workbench.harness.report.further import further
+from llama_workbench.harness.report.outcome import command_of, further, trust_of
 from llama_workbench.harness.report.text import duration_text
-from llama_workbench.harness.report.trust import trust_of
 from llama_workbench.harness.spec.words import GIVEN, UNDERSTATED, Word
 from llama_workbench.harness.store.verdict_schema import Verdict
 

@@ -19,19 +19,17 @@ from numpy.typing import NDArray
 
 from llama_workbench.harness.evidence.effect import UNSTABLE
 from llama_workbench.harness.evidence.evidence import Evidence, evidence_from_manifest
-from llama_workbench.harness.judge.verdicts import judge_ad_hoc
+from llama_workbench.harness.judge.parts import judge_ad_hoc
 from llama_workbench.harness.metrics.base import Judged
 from llama_workbench.harness.report.causes import explanations_in
 from llama_workbench.harness.report.comparison import Screen, screens
-from llama_workbench.harness.spec.comparison import Comparison, Metric
-from llama_workbench.harness.spec.entered import EnteredName
+from llama_workbench.harness.spec.comparison import Comparison, EnteredName, Metric
 from llama_workbench.harness.spec.regions import SECOND_MARGIN_PERCENT
 from llama_workbench.harness.spec.table import Table
 from llama_workbench.harness.spec.words import Cause, Word
 from llama_workbench.harness.stats.confidence import Interval, LookPlan, running_bounds, running_interval
 from llama_workbench.harness.stats.samples import Clock, call_times_ns
-from llama_workbench.harness.store.errors import RunError, RunWarning
-from llama_workbench.harness.store.files import JOURNAL, SAMPLES, VERDICTS
+from llama_workbench.harness.store.files import JOURNAL, SAMPLES, VERDICTS, RunError, RunWarning
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import Noise
 from llama_workbench.harness.store.verdict_schema import Effect

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from llama_workbench import variants
-from llama_workbench.harness.spec.entered import AA, COPY, EnteredName
+from llama_workbench.harness.spec.comparison import AA, COPY, EnteredName
 
 COPIES = {
     AA: "The same once more: a control. It shows by how much identical code seems to differ.",

@@ -42,10 +42,10 @@ from ..profilers.peak_memory import MEMORY, Memory
 from ..report.standings import read_standings
 from ..report.text import one_text_line
 from ..slices import faces
-from ..spec.entered import EnteredName
+from ..spec.comparison import EnteredName
 from ..stats.confidence import Interval
 from ..stats.means import CentredInterval, Mean, between_variance, most_between_variance
-from ..store.errors import RunError
+from ..store.files import RunError
 from ..store.folder import RunFolder
 from ..store.schema import Key, RelativeTime, Standings, Workload, WorkloadResult
 from .rows import Answer, Counted, Row, RunComparison, Saved, gated

@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..report.comparison import Screen, screen_markdown
+from ..report.comparison import Measure, Screen, screen_markdown
 from ..report.markdown import markdown_cell, markdown_rows
-from ..report.measures import Measure
 from ..report.text import digits
-from ..spec.exits import VerbExit, of_left_out
-from ..spec.words import Cause, Word
+from ..spec.words import Cause, VerbExit, Word, of_left_out
 from ..store.verdict_schema import Effect
 from .text import MARKER, MOST_CHARACTERS
 from .thresholds import Thresholds

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
-from ..spec.exits import VerbExit
+from ..spec.words import VerbExit
 from .thresholds import What
 
 Answer = Literal["regression", "no regression", "improvement", "inconclusive"]

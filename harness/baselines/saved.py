@@ -20,12 +20,11 @@ from pathlib import Path
 from llama_workbench.variants import YARDSTICK
 
 from ..machine.environment import comparable, device_kind
-from ..machine.locks import Lock
-from ..store.errors import RunError
-from ..store.files import CLAIMS, VERDICTS
+from ..machine.lifeline import Lock
+from ..store.files import CLAIMS, VERDICTS, RunError
 from ..store.folder import RunFolder, run_folders
-from ..store.machine_schema import HOME
 from ..store.remote import changed_in, files_of
+from ..store.verdict_schema import HOME
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 

@@ -28,8 +28,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from llama_workbench.datasets.faults import faults
-from llama_workbench.datasets.files import nearest, short
+from llama_workbench.datasets.files import faults, nearest, short
 from llama_workbench.datasets.geometries import DataError, read_toml
 
 from ..spec.hypotheses import no_repeats

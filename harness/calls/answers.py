@@ -7,12 +7,235 @@ import inspect
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
-from .arrays import NEAR, NEAR_DOUBLE, arrays_differ, relative_text, tensors_differ
 from .command import Written
-from .tables import table_of
-from .unready import why_unready
+
+# Where two arrays, or two tensors, of one type differ: within rounding errors of their type, told with the place.
+
+
+NEAR = {
+    "float16": (1e-3, 1e-5),
+    "bfloat16": (1.6e-2, 1e-5),
+    "float32": (1.3e-6, 1e-5),
+    "complex64": (1.3e-6, 1e-5),
+}
+"""Type of an array → relative and absolute tolerance: those of torch.testing.assert_close."""
+
+NEAR_DOUBLE = (1e-7, 1e-7)
+
+LONGEST_TEXT = 240
+
+Place = tuple[int, ...]
+
+
+def _bracketed(place: Place) -> str:
+    return f"[{', '.join(map(str, place))}]"
+
+
+def arrays_differ(
+    numpy: Any, got: Any, expected: Any, *, kind: str = "", place: Callable[[Place], str] = _bracketed
+) -> Iterator[str]:
+    """What is told of two arrays of one shape and type; nothing where they agree.
+
+    kind: the name of their type, where they come from another library. place: tells where a value is.
+    """
+    kind = kind or expected.dtype.name
+    if expected.dtype.kind == "V":  # types that numpy has none for, such as bfloat16
+        got, expected = got.astype(float), expected.astype(float)
+    missing = numpy.zeros(expected.shape, bool)
+    if expected.dtype.kind in "fcmM":
+        missing = (got != got) & (expected != expected)
+    wrong, allowed = (got != expected) & ~missing, 0.0
+    if expected.dtype.kind in "fc" and wrong.any():
+        allowed, absolute = NEAR.get(kind, NEAR_DOUBLE)
+        wrong = ~numpy.isclose(got, expected, rtol=allowed, atol=absolute, equal_nan=True)
+    if not wrong.any():
+        return
+    at = tuple(int(index) for index in numpy.argwhere(wrong)[0])
+    if allowed:
+        wide = numpy.result_type(expected.dtype, numpy.float64)
+        with numpy.errstate(all="ignore"):
+            apart = numpy.abs(got.astype(wide) - expected.astype(wide))
+        apart = numpy.where(wrong, numpy.where(numpy.isnan(apart), numpy.inf, apart), -1)
+        at = tuple(int(index) for index in numpy.unravel_index(int(apart.argmax()), apart.shape))
+    values = f"{_value(got[at])} for {_value(expected[at])}"
+    if allowed:
+        values += f" (relative {relative_text(float(apart[at]), expected[at])}); allowed {allowed:g}"
+    if not expected.shape:
+        yield values
+    else:
+        which = f"the {'largest' if allowed else 'first'} at {place(at)}"
+        yield f"{int(wrong.sum())} of {expected.size} values differ, {which}: {values}"
+
+
+def tensors_differ(torch: Any, got: Any, expected: Any) -> Iterator[str]:
+    """The same of what should be two tensors."""
+    if not isinstance(got, torch.Tensor):
+        yield f"{type(got).__name__} for a tensor"
+        return
+    try:
+        torch.testing.assert_close(got, expected, equal_nan=True)
+    except AssertionError as error:
+        yield _largest(torch, got, expected) or " ".join(filter(None, str(error).splitlines()))[:LONGEST_TEXT]
+
+
+def _largest(torch: Any, got: Any, expected: Any) -> str:
+    """What is told of the values of two tensors; empty where they are not what differs, or cannot be seen."""
+    if got.shape != expected.shape or got.dtype != expected.dtype or got.layout != torch.strided or got.is_quantized:
+        return ""
+    import numpy  # a process in which somebody asks has torch, which needs it for this
+
+    kind = str(expected.dtype).removeprefix("torch.")
+    plain = [each.detach().cpu().resolve_conj().resolve_neg() for each in (got, expected)]
+    if kind.startswith(("bfloat", "float8")):
+        plain = [each.float() for each in plain]
+    return next(arrays_differ(numpy, *(each.numpy() for each in plain), kind=kind), "")
+
+
+def _value(value: Any) -> str:
+    """A value of an array, without the name of its type."""
+    return repr(value.item()) if value.dtype.kind in "US" else str(value)
+
+
+def relative_text(apart: float, expected: Any) -> str:
+    """So much apart, by the size of what is expected."""
+    size = abs(complex(expected))
+    return f"{apart / size:.2g}" if size else "inf"
+
+
+# Tables of any library as columns of plain values: pandas, polars, Arrow, and what has their methods.
+# None of them is imported: what a value is, its methods say.
+
+
+class FrameColumn(NamedTuple):
+    """kind: the type of its values, as its library writes it. read: gives the values: an array of floating-point
+    numbers, in which what is missing is NaN; or a list, in which it is None. Without numpy all are lists."""
+
+    kind: str
+    read: Callable[[], Any]
+
+
+class Frame(NamedTuple):
+    """names: of the columns; None is that of a column that stands alone. rows: gives what they are called, or
+    nothing where they have no names."""
+
+    names: list[Any]
+    columns: list[FrameColumn]
+    rows: Callable[[], list[Any]] = list
+
+    @property
+    def kinds(self) -> list[str]:
+        """Of its columns."""
+        return [each.kind for each in self.columns]
+
+
+def table_of(value: Any) -> Frame | None:
+    """A frame, or a single column; None where it is neither."""
+    kind = type(value)
+    if hasattr(kind, "iloc") and hasattr(kind, "columns"):  # pandas, and what follows it
+        names = list(value.columns)
+        return Frame(names, [_pandas(value.iloc[:, place]) for place in range(len(names))], value.index.tolist)
+    if hasattr(kind, "iloc"):
+        return Frame([None], [_named(value)], value.index.tolist)
+    if hasattr(kind, "get_indexer"):
+        return Frame([None], [_named(value)])
+    if hasattr(kind, "get_columns") and hasattr(kind, "schema"):  # polars
+        return Frame(list(value.columns), [_polars(each) for each in value.get_columns()])
+    if hasattr(kind, "null_count") and hasattr(kind, "is_null") and hasattr(kind, "to_list"):
+        return Frame([None], [_polars(value)])
+    if hasattr(kind, "itercolumns") and hasattr(kind, "column_names"):  # Arrow
+        return Frame(list(value.column_names), [_arrow(each) for each in value.itercolumns()])
+    return None
+
+
+def _named(column: Any) -> FrameColumn:
+    """One that stands alone: its name belongs to its type."""
+    kind, read = _pandas(column)
+    return FrameColumn(kind if column.name is None else f"{kind} named {column.name!r}", read)
+
+
+def _pandas(column: Any) -> FrameColumn:
+    numpy, dtype = sys.modules["numpy"], column.dtype
+    kind = str(dtype)
+    if hasattr(dtype, "categories"):
+        kind = f"{kind} of {list(dtype.categories)}{', in this order' * bool(dtype.ordered)}"
+    plain = dtype if isinstance(dtype, numpy.dtype) else getattr(dtype, "numpy_dtype", None)
+    if plain is not None and plain.kind in "fc":
+        return FrameColumn(kind, lambda: column.to_numpy(dtype=plain, na_value=numpy.nan))
+
+    def read() -> list[Any]:
+        if getattr(column, "nlevels", 1) > 1:  # an index of several parts, of which nobody asks what is missing
+            return list(column.tolist())
+        return [None if gone else each for each, gone in zip(column.tolist(), column.isna().tolist())]
+
+    return FrameColumn(kind, read)
+
+
+def _polars(column: Any) -> FrameColumn:
+    floats = "numpy" in sys.modules and str(column.dtype) in ("Float32", "Float64")
+    return FrameColumn(_counted(column.dtype, column.null_count()), column.to_numpy if floats else column.to_list)
+
+
+def _arrow(column: Any) -> FrameColumn:
+    floats = "numpy" in sys.modules and str(column.type) in ("float", "double")
+    return FrameColumn(_counted(column.type, column.null_count), column.to_numpy if floats else column.to_pylist)
+
+
+def _counted(kind: Any, missing: int) -> str:
+    """Where a missing value is no NaN, how often one is missing belongs to the type."""
+    return f"{kind}{f' with {missing} missing' if missing else ''}"
+
+
+# Answers that are none yet: their work is done later, and no clock around the call sees it.
+
+
+LATER = (
+    (("collect", "explain"), "collect()"),  # polars' LazyFrame, Spark's tables
+    (("fetchall", "explain"), "fetchall()"),  # relations of DuckDB
+    (("result", "add_done_callback"), "result()"),  # futures
+    (("get", "ready", "successful"), "get()"),  # results of a pool of processes
+)
+"""Methods of a class whose objects only promise an answer, and the call that computes it. It is told by the methods, so
+that no library is imported."""
+
+NESTED = 1
+"""How deep in tuples, lists and tables such answers are looked for."""
+
+
+def why_unready(answer: Any, depth: int = 0) -> str:
+    """Why what came back is no answer yet, and what to return instead; empty where it is one."""
+    kind = type(answer)
+    name = f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}"
+    plan = next((call for methods, call in LATER if all(callable(getattr(kind, each, None)) for each in methods)), "")
+    if callable(getattr(kind, "__dask_graph__", None)) and answer.__dask_graph__() is not None:
+        plan = "compute()"
+    if plan:
+        return f"returns {name}, which is a plan: its work is done later; return its .{plan}"
+    if inspect.isawaitable(answer) or inspect.isasyncgen(answer):
+        return f"returns {name}, and nothing awaits it: give a function that does the work"
+    if isinstance(answer, Iterator) and not hasattr(kind, "getvalue"):  # a stream in memory holds what was written
+        return f"returns {name}: its work is done when it is read; return a list"
+    if _is_computing(answer):
+        return f"returns {name} that is computed after the call: return its .block_until_ready()"
+    if hasattr(kind, "is_meta") and answer.device.type in ("meta", "lazy", "xla"):
+        return f"returns {name} on the device {answer.device.type!r}, which has no values yet: return one that has"
+    if depth < NESTED:
+        return next(filter(None, (why_unready(each, depth + 1) for each in _some(answer))), "")
+    return ""
+
+
+def _is_computing(answer: Any) -> bool:
+    """Whether it is an array of jax that is not there yet."""
+    ready: Callable[[], bool] | None = getattr(answer, "is_ready", None)
+    return hasattr(type(answer), "block_until_ready") and ready is not None and not ready()
+
+
+def _some(answer: Any) -> list[Any]:
+    """One of each type of what a container holds: a million numbers are seen in one step."""
+    held = answer.values() if isinstance(answer, Mapping) else answer if isinstance(answer, (list, tuple)) else ()
+    return list({type(each): each for each in held}.values())
+
 
 PLAIN = {int, float, str, bytes, bool, type(None)}
 

@@ -2,23 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
-from .answers import difference, gives_what_counts, is_of_all_worlds, outputs_differ
-from .apart import TimedPart
-from .awaited import Awaited, Loop
-from .command import AS_THEY_ARE, CONCLUDE, PREPARE, Command, CommandSettings
-from .gate import GATED, FirstLook
-from .imports import Import
-from .payload import Arguments, Payload
-from .pool import COPIED, NEW, Pool
+from llama_workbench import ROOT
+from llama_workbench.variants import FUNCTION_YARDSTICK, YARDSTICKS
+
+from ..spec.comparison import EnteredName
+from .answers import difference, gives_what_counts, is_of_all_worlds, outputs_differ, why_unready
+from .command import AS_THEY_ARE, CONCLUDE, PREPARE, Command, CommandSettings, Import
+from .gate import GATED, FirstLook, TimedPart
+from .inputs import COPIED, NEW, Arguments, Payload, Pool
 from .source import Source
-from .unready import why_unready
 from .world import World, WorldTurn, folders_of
-from .yardstick import INPUTS, WORK
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
+
+# A coroutine function as one that is called: on an event loop of its own, what it awaits included.
+
+
+class Awaited:
+    """Runs the coroutine of each call to its end. `many` begins the loop once: that takes longer than many a call."""
+
+    def __init__(self, function: Callable[..., Coroutine[Any, Any, Any]], loop: AbstractEventLoop) -> None:
+        self._function, self._loop = function, loop
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._loop.run_until_complete(self._function(*arguments))
+
+    def many(self, inputs: Iterable[tuple[Any, ...]]) -> Any:
+        """One call after another; the answer of the last."""
+
+        async def calls() -> Any:
+            out = None
+            for arguments in inputs:
+                out = await self._function(*arguments)
+            return out
+
+        return self._loop.run_until_complete(calls())
+
+
+def is_coroutine(function: Callable[..., Any]) -> bool:
+    """Whether a call of it must be awaited."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+
+
+class Loop:
+    """The event loop of one side, made when it is first needed. It is kept: a loop that is closed closes files, and who
+    does that while it is timed is left out."""
+
+    def __init__(self) -> None:
+        self._loop: AbstractEventLoop | None = None
+
+    def called(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, or what runs it where it is a coroutine function."""
+        if not is_coroutine(function):
+            return function
+        import asyncio  # only where there is a coroutine: it takes 50 ms
+
+        self._loop = self._loop or asyncio.new_event_loop()
+        return Awaited(function, self._loop)
+
+
+# What takes part beside the functions that are compared: the frozen yardstick and controls.
+
+
+_FILE = str(ROOT / "variants" / f"{FUNCTION_YARDSTICK}.py")
+
+WORK = Source(FUNCTION_YARDSTICK, _FILE, "work")
+INPUTS = Source("inputs", _FILE, "inputs")
+
+SELDOM = 4
+"""In one of so many sub-rounds it is sampled; a control in the first of so many parts of them, or in one of so many
+rounds where each side has a process. The time is for what is compared."""
+
+
+def is_beside(name: str) -> bool:
+    """Whether it is a yardstick or a control: not itself what is compared."""
+    return name in YARDSTICKS or EnteredName(name).is_control
+
 
 Make = Callable[[], Callable[..., Any]]
 

@@ -6,21 +6,117 @@ for both sides.
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import json
 import os
 import re
+import shlex
+import shutil
 import subprocess
-from collections.abc import Collection, Iterable, Mapping
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+from llama_workbench.cache import cache_directory
 
 from ..machine import bootstrap
 from ..machine.environment import PACKAGES
 from ..machine.lifeline import tied
-from .made_environments import EXAMPLE, interpreter_with
-from .source import SourceError
+from .source import NAME, Source, SourceError
+
+# Environments that the workbench makes itself: `numpy==2.1`, or `python3.9 numpy==1.26`, each kept in the cache.
+
+
+MADE = "made.json"
+"""Is in the folder of an environment once all is installed in it: Python and requirements."""
+
+MOST_SECONDS = 3600.0
+
+EXAMPLE = "'numpy==2.1', or 'python3.9 numpy==1.26'"
+
+_PYTHON = re.compile(r"python\d(\.\d+t?)?")
+
+
+def interpreter_with(place: str) -> str | None:
+    """The interpreter of the environment that the words of `place` ask for, made where there is none yet; None where
+    they are no such words. Raises SourceError: what they ask for cannot be had."""
+    words = place.split()
+    python = words.pop(0) if words and _PYTHON.fullmatch(words[0]) else ""
+    if not words and not python:
+        return None
+    try:
+        requirements = [Requirement(word) for word in words]
+    except InvalidRequirement:
+        return None
+    if any(not (each.specifier or each.url) for each in requirements):  # a folder with a slip of the pen is no package
+        return None
+    interpreter = shutil.which(python) if python else sys.executable
+    if interpreter is None:
+        raise SourceError(f"--env {place}: there is no {python} on the path")
+    return _made(place, interpreter, sorted(map(str, requirements))) if requirements else interpreter
+
+
+def _made(place: str, python: str, requirements: Sequence[str]) -> str:
+    wanted = json.dumps([python, *requirements])
+    kept = cache_directory() / "environments" / hashlib.sha256(wanted.encode()).hexdigest()[:16]
+    folder = kept / re.sub(r"[^A-Za-z0-9.]+", "-", place).strip("-.")
+    try:
+        kept.mkdir(parents=True, exist_ok=True)
+        with (kept / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (folder / MADE).is_file():
+                sys.stderr.write(f"workbench: making an environment with {place} (once; kept in {folder})\n")
+                shutil.rmtree(folder, ignore_errors=True)
+                _make(place, python, str(folder), requirements)
+                (folder / MADE).write_text(wanted, encoding="utf-8")
+    except OSError as error:
+        raise SourceError(f"--env {place}: {folder} cannot be made ({error.strerror or error})") from error
+    return str(folder / "bin" / "python")
+
+
+def _make(place: str, python: str, folder: str, requirements: Sequence[str]) -> None:
+    inside, install = f"{folder}/bin/python", ["install", "--quiet", *requirements]
+    if find_spec("pip"):  # ours can install there: putting another one in takes longer than most packages
+        _run(place, [python, "-m", "venv", "--without-pip", folder])
+        _run(place, [sys.executable, "-m", "pip", "--python", inside, *install])
+    else:
+        _run(place, [python, "-m", "venv", folder])
+        _run(place, [inside, "-m", "pip", *install])
+
+
+def _run(place: str, command: Sequence[str]) -> None:
+    done = ended(f"--env {place}: {command[2]}", command)
+    if done.returncode:
+        lines = [line for line in done.stdout.splitlines() if "error" in line.lower()] or done.stdout.splitlines()
+        reason = lines[-1].strip()[:300] if lines else f"exit code {done.returncode}"
+        raise SourceError(f"--env {place}: {command[2]} could not make it: {reason}")
+
+
+def ended(what: str, command: Sequence[str], **given: Any) -> subprocess.CompletedProcess[str]:
+    """A command that makes an environment, once it has ended: its standard output has its errors too. given: as of
+    `subprocess.run`. Raises SourceError."""
+    try:
+        return subprocess.run(
+            tied(command),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=MOST_SECONDS,
+            check=False,
+            **given,
+        )
+    except subprocess.TimeoutExpired:
+        raise SourceError(f"{what} has not finished in {MOST_SECONDS:.0f} s") from None
+
 
 LOOK_SECONDS = 180.0
 
@@ -152,3 +248,110 @@ def facts_of(
         }
         for side, environment in environments.items()
     }
+
+
+# What one side of a comparison has of its own: variables of its environment, and options of its interpreter.
+
+
+SIDE_EXAMPLE = "for example new:PYTHONMALLOC=malloc, or 'new:-O -X frozen_modules=off' for options of its Python"
+
+VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
+
+FLAGS, WITH_VALUE = re.compile(r"-[bBdEIOPqsSuv]+"), ("-X", "-W")
+"""Options of an interpreter in which a process can measure. All others begin something else, or print and end."""
+
+START_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class OwnSetting:
+    """A variable that one side has of its own, or options of its Python."""
+
+    side: str
+    variable: str  # its name; empty where `value` is options
+    value: str
+
+    def __str__(self) -> str:
+        """As it is typed."""
+        return f"{self.side}:{self.variable}{'=' * bool(self.variable)}{self.value}"
+
+    @classmethod
+    def parse(cls, text: str) -> OwnSetting:
+        """From NAME:KEY=VALUE or NAME:OPTIONS. Raises ValueError."""
+        side, colon, what = text.partition(":")
+        if not colon or not NAME.fullmatch(side):
+            raise ValueError(f"expected NAME:KEY=VALUE with the name of a side, {SIDE_EXAMPLE}")
+        if what.startswith("-"):
+            return cls(side, "", shlex.join(options_in(what)))
+        variable, equals, value = what.partition("=")
+        if not equals:
+            raise ValueError(f"there is no '=' behind {side}:{what}; expected NAME:KEY=VALUE, {SIDE_EXAMPLE}")
+        if not VARIABLE.fullmatch(variable):
+            raise ValueError(f"{variable!r} is not the name of a variable; expected NAME:KEY=VALUE, {SIDE_EXAMPLE}")
+        if "\0" in value:
+            raise ValueError("a variable cannot hold a null character")
+        return cls(side, variable, value)
+
+
+def options_in(text: str) -> list[str]:
+    """The words of an interpreter's options. Raises ValueError where one is none that a measuring process can have."""
+    words = iter(shlex.split(text))
+    options = []
+    for word in words:
+        options.append(word)
+        if word in WITH_VALUE:
+            value = next(words, "")
+            if not value:
+                raise ValueError(f"there is nothing behind {word}")
+            options.append(value)
+        elif not word.startswith(WITH_VALUE) and not FLAGS.fullmatch(word):
+            raise ValueError(f"{word} is no option with which a Python can measure; expected such as -O, -X or -W")
+    return options
+
+
+def with_own(sides: Sequence[Source], settings: Iterable[OwnSetting]) -> list[Source]:
+    """The sides, each with what it has of its own. Raises SourceError where there is no such side, or where it is a
+    command, whose Python is its own affair."""
+    by_name = {side.name: side for side in sides}
+    for own in settings:
+        if own.side not in by_name:
+            problem = f"no side is called {own.side!r}; they are {' and '.join(by_name)}"
+            raise SourceError(f"--side-env {own}: {problem} ({sides[0].renamed} gives one a name)")
+        side = by_name[own.side]
+        if own.variable:
+            side = replace(side, variables={**side.variables, own.variable: own.value})
+        elif side.command and not side.module:
+            raise SourceError(f"--side-env {own}: {side.name} is a command: write the options into it")
+        else:
+            side = replace(side, options=f"{side.options} {own.value}".strip())
+        by_name[own.side] = side
+    return list(by_name.values())
+
+
+def check_begins(side: Source) -> None:
+    """Begin the Python of a side once with what it has of its own. Raises SourceError where it does not begin, or says
+    that it leaves something out."""
+    if not side.is_alone:
+        return
+    command = [side.environment or sys.executable, *shlex.split(side.options), "-c", "pass"]
+    environment = {**os.environ, **side.variables}
+    try:
+        done = subprocess.run(
+            tied(command), env=environment, capture_output=True, text=True, timeout=START_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise _refused(side, str(error)) from error
+    lines = done.stderr.strip().splitlines()
+    ignored = [line for line in lines if "ld.so" in line]  # what LD_PRELOAD names, and is not there
+    if done.returncode or ignored:
+        raise _refused(side, next(iter(ignored or lines), f"exit code {done.returncode}"))
+
+
+def _refused(side: Source, why: str) -> SourceError:
+    own = in_words(side.variables, side.options)
+    return SourceError(f"--side-env: the Python of {side.name} does not begin with {own}: {why[:300]}")
+
+
+def in_words(variables: Mapping[str, str], options: str) -> str:
+    """Variables and options as they are typed."""
+    return ", ".join([*(f"{name}={value}" for name, value in variables.items()), *[options] * bool(options)])

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny, ValidationError, model_validator
 
-from llama_workbench.datasets.lengths import Statistic
+from llama_workbench.datasets.files import MOST_FAULTS, Location, dotted, faults, model_below, unknown_key
+from llama_workbench.datasets.workloads import Statistic
 
-from ..calls.own import VARIABLE
+from ..calls.environments import VARIABLE
 from ..metrics.registry import metric_of, names
 from ..metrics.time import TimeHypothesis
 from ..spec.comparison import Comparison
@@ -167,3 +168,86 @@ class Claim(BaseModel):
         names = [pair.workload for pair in self.comparisons()]
         names += [name for hypothesis in self.hypothesis for name in hypothesis.workload_names()]
         return tuple(dict.fromkeys(names))
+
+
+# What is wrong with a claim, in words for its author: the key, its value, what is expected, the nearest valid word.
+
+
+NOTED_BY_RUNS = "left_out"
+"""A key of parts that only the claims stored with a run have."""
+
+
+class ClaimError(ValueError):
+    """A claim cannot be used. One line for each fault: file, key, value, what was expected, nearest valid name."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+
+def problems_of(error: ValidationError, table: Mapping[str, Any], where: str) -> list[str]:
+    """What pydantic found wrong with a claim, a line each; `where` stands at the start of every line."""
+
+    def model_at(location: Location) -> type[BaseModel]:
+        match location:
+            case ["hypothesis", int(index), *below] if isinstance(part := table["hypothesis"][index], Mapping):
+                return model_below(hypothesis_model(part.get("metric")), tuple(below))
+        return model_below(Claim, location)
+
+    lines = faults(error, table, model_at, words={"metric": names()}, unlisted=(NOTED_BY_RUNS,))
+    return [f"{where}: {line}" for line in lines]
+
+
+def noted_by_runs(table: Mapping[str, Any], where: str) -> list[str]:
+    """The keys of a claim file that only a run may write, a line each."""
+    parts = table.get("hypothesis")
+    lines = []
+    for index, part in enumerate(parts if isinstance(parts, list) else []):
+        if isinstance(part, Mapping) and NOTED_BY_RUNS in part:
+            keys = [name for name in hypothesis_model(part.get("metric")).model_fields if name != NOTED_BY_RUNS]
+            place = dotted(("hypothesis", index, NOTED_BY_RUNS))
+            lines.append(f"{where}: {unknown_key(place, part[NOTED_BY_RUNS], NOTED_BY_RUNS, keys)}")
+    return lines[:MOST_FAULTS]
+
+
+# A run's claims in the words of today: what a claim says of itself may be mended after it was measured, what it asks
+# may not, or its limits could be moved to where the measurement lies.
+
+
+WORDS = frozenset({"part", "who", "reason", "quick", "left_out"})
+"""Of a hypothesis: what it is called, who says it, why nobody can measure it, and when it is measured. All else is
+what is asked."""
+
+
+def in_words_of(stored: Iterable[Claim], today: Iterable[Claim]) -> list[Claim]:
+    """The stored claims, each with what the claim of the same name says of itself today: title, source, statement,
+    what it assumes, and of its parts the labels and who says them. Where a part asks something else today, or is not
+    there any more, all of the claim stays as it was stored: the words of today would be about another question."""
+    by_name = {claim.id: claim for claim in today}
+    return [_reworded(claim, by_name[claim.id]) if claim.id in by_name else claim for claim in stored]
+
+
+def _reworded(stored: Claim, today: Claim) -> Claim:
+    left, parts = list(today.hypothesis), list[Hypothesis]()
+    for part in stored.hypothesis:
+        alike = [other for other in left if _asks_the_same(part, other)]
+        if not alike:
+            return stored
+        alike.sort(key=lambda other: other.part != part.part)  # of several that ask the same, the one of this label
+        left.remove(alike[0])
+        parts.append(_renamed(part, alike[0]))
+    asked = {"hypothesis": tuple(parts), "function": stored.function, "call": stored.call}
+    return today.model_copy(update=asked)
+
+
+def _renamed(part: Hypothesis, today: Hypothesis) -> Hypothesis:
+    names: dict[str, object] = {
+        name: getattr(today, name) for name in ("part", "who", "reason") if name in type(today).model_fields
+    }
+    return part.model_copy(update=names)
+
+
+def _asks_the_same(stored: Hypothesis, today: Hypothesis) -> bool:
+    """Whether the stored one is the other, of all its workloads or of some (a run may have left some out)."""
+    before, after = (part.model_dump(exclude={*WORDS, "workloads"}) for part in (stored, today))
+    return before == after and set(stored.workload_names()) <= set(today.workload_names())

@@ -5,26 +5,26 @@ CONTRIBUTING.md shows such a file. Whether there is a variant or a workload of t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, ValidationError, model_validator
 
 from llama_workbench import ROOT
-from llama_workbench.datasets.faults import MOST_FAULTS
-from llama_workbench.datasets.files import short
-from llama_workbench.datasets.geometries import DataError, read_toml
-from llama_workbench.datasets.texts import shortened
+from llama_workbench.datasets.files import MOST_FAULTS, faults, impossible, nearest, short, shortened, shown
+from llama_workbench.datasets.geometries import DataError, Text, checked, read_toml
+from llama_workbench.variants.phase_map import DENOMINATORS
 from llama_workbench.variants.spelling import did_you_mean
 
 from ..metrics.registry import names
+from ..spec.dispute import Dispute
 from ..store.files import CLAIMS
-from .faults import ClaimError, noted_by_runs, problems_of
-from .model import Claim
+from .model import Citation, Claim, ClaimError, noted_by_runs, problems_of
 
 if TYPE_CHECKING:
     from ..store.folder import RunFolder
+
 
 DISPUTE_FILE = "dispute.toml"
 """In a folder of claims what is asked about them, and no claim; `dispute` reads it."""
@@ -139,3 +139,137 @@ def select(claims: Sequence[Claim], names: Sequence[str] | None) -> list[Claim]:
         hints = {name: f"; {hint}" if (hint := did_you_mean(name, ids)) else "" for name in unknown}
         raise ClaimError(f"no claim {name!r}{hints[name]} (claims: {', '.join(ids)})" for name in unknown)
     return [claim for claim in claims if claim.id in set(names)]
+
+
+# `dispute.toml` of a folder of claims: which questions are asked about them, and by which rules the teams decide.
+
+
+SHIPPED = ROOT / "claims"
+
+
+def load_dispute(folder: Path = SHIPPED, claims: Sequence[Claim] | None = None) -> Dispute:
+    """What the folder says beside its claims; the empty dispute where it says nothing. claims: those of the folder,
+    where they were read already. Raises ClaimError that names the file, the key and what was expected."""
+    path = Path(folder) / DISPUTE_FILE
+    if not path.is_file():
+        return Dispute()
+    try:
+        table = read_toml(path)
+        dispute = Dispute.model_validate(table)
+    except DataError as error:
+        raise ClaimError([str(error)]) from error
+    except ValidationError as error:
+        raise ClaimError(f"{path}: {fault}" for fault in faults(error, table, Dispute)) from error
+    if problems := list(_unknown(dispute, load_claims(folder) if claims is None else claims)):
+        raise ClaimError(f"{path}: {problem}" for problem in problems)
+    return dispute
+
+
+def load_folder(folder: Path) -> tuple[list[Claim], Dispute]:
+    """The claims of a folder and what is asked about them. Raises ClaimError."""
+    claims = load_claims(folder)
+    return claims, load_dispute(folder, claims)
+
+
+def _unknown(dispute: Dispute, claims: Sequence[Claim]) -> Iterator[str]:
+    """Claims and parts that are named and not there."""
+    parts = {claim.id: [hypothesis.part for hypothesis in claim.hypothesis] for claim in claims}
+    for where, claim, part in _asked(dispute):
+        if claim not in parts:
+            yield f"{where}.claim = {claim!r}, expected a claim here{_hint(claim, parts)}"
+        elif part not in parts[claim]:
+            known = [label for label in parts[claim] if label]
+            expected = f"one of {', '.join(known)}" if known else "none: this claim has one part without a label"
+            yield f"{where}.part = {part!r}, expected {expected}{_hint(part or '', known)}"
+    if (ladder := dispute.ladder) and ladder.whole not in parts.get(ladder.claim, ()):
+        steps = [part for part in parts.get(ladder.claim, ()) if part]
+        named = f"ladder names {ladder.claim!r}, part {ladder.whole!r}"
+        yield f"{named}, expected a claim here and a part of it{_hint(ladder.whole, steps)}"
+    for key, part_names in dispute.measured_by.items():
+        for name in part_names:
+            if name not in parts:
+                yield f"measured_by.{key} names {name!r}, expected a claim here{_hint(name, parts)}"
+
+
+def _asked(dispute: Dispute) -> Iterator[tuple[str, str, str | None]]:
+    """Each place that names a claim and a part of it."""
+    for index, question in enumerate(dispute.question):
+        yield f"question[{index}]", question.claim, question.part
+        for place, beside in enumerate(question.beside):
+            if beside.claim is not None:
+                yield f"question[{index}].beside[{place}]", beside.claim, beside.part
+    for index, row in enumerate(dispute.headline):
+        yield f"headline[{index}]", row.claim, row.part
+
+
+def _hint(name: str, names: Iterable[str]) -> str:
+    hint = did_you_mean(name, names)
+    return f"; {hint}" if hint else ""
+
+
+# What the dispute published of its own measurements, from `datasets/published.toml`, to be shown beside ours.
+# Importing this module does not import torch.
+
+
+M = TypeVar("M", bound=BaseModel)
+
+PUBLISHED_FILE = ROOT / "datasets" / "published.toml"
+
+
+class Figure(BaseModel):
+    """One published time, in microseconds a call: `bench` is its name there, `workload` ours that does the same."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+    workload: Text
+    bench: Text
+    microseconds: PositiveFloat
+    interval: Annotated[list[PositiveFloat], Field(min_length=2, max_length=2)] | None = None
+    source: Citation
+
+    @model_validator(mode="after")
+    def _inside(self) -> Figure:
+        if self.interval is not None and not self.interval[0] <= self.microseconds <= self.interval[1]:
+            raise impossible("interval", self.interval, f"ends around {self.microseconds}")
+        return self
+
+
+class Portion(BaseModel):
+    """One line of the dispute's table of shares: what it calls it, our phases that do the same, and both figures."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+    line: Text
+    phases: Annotated[list[Text], Field(min_length=1)]
+    percent: Annotated[float, Field(gt=0, le=100)]
+    milliseconds: PositiveFloat
+    source: Citation
+
+    @model_validator(mode="after")
+    def _known(self) -> Portion:
+        for phase in self.phases:
+            if phase not in DENOMINATORS["attention-subset"]:
+                raise impossible("phases", phase, nearest(phase, DENOMINATORS["attention-subset"]))
+        return self
+
+
+def published(path: Path = PUBLISHED_FILE) -> dict[str, Figure]:
+    """Figures by workload, in the file's order. Raises `DataError` on a mistake in it or a workload given twice."""
+    figures: dict[str, Figure] = {}
+    for number, figure in enumerate(_entries(path, "figure", Figure), start=1):
+        if figures.setdefault(figure.workload, figure) is not figure:
+            raise DataError(f"{shown(path)}: [[figure]] {number}: workload = {figure.workload!r} occurs twice")
+    return figures
+
+
+def published_shares(path: Path = PUBLISHED_FILE) -> tuple[Portion, ...]:
+    """The lines of the dispute's table of shares, in its order. Raises `DataError` on a mistake in the file."""
+    return tuple(_entries(path, "share", Portion))
+
+
+def _entries(path: Path, name: str, model: type[M]) -> Iterator[M]:
+    tables = read_toml(path)
+    for key in tables.keys() - {"figure", "share"}:
+        raise DataError(f"{shown(path)}: [{key}]: no such table; {nearest(key, ['figure', 'share'])}")
+    for number, row in enumerate(tables.get(name, []), start=1):
+        yield checked(model, row, file=shown(path), table=f"[[{name}]] {number}")

@@ -4,7 +4,7 @@ The method in one paragraph. Each process gives one number, the median over its 
 log t_baseline - log t_variant. `stats.confidence` turns the series into an interval that may be looked at while
 measuring goes on. An effect is *supported* when the whole interval lies inside the region that is claimed, *refuted*
 when none of it does, and *inconclusive* otherwise; "not significant" is never an answer, and "the same" is a region
-like any other. `judge.verdicts` says at which level.
+like any other. `judge.parts` says at which level.
 """
 
 from __future__ import annotations
@@ -30,11 +30,44 @@ from ..stats.confidence import (
     pseudo_median,
     running_interval,
 )
-from ..stats.dependence import is_dependent
 from ..stats.forecast import Ends, Question, values_needed
+from ..stats.means import is_dependent
 from ..stats.samples import Differences
 from ..store.verdict_schema import Effect
-from .numbers import budget, exp, percent
+
+# How numbers are written in reasons.
+
+
+def exp(log_ratio: float) -> float:
+    try:
+        return math.exp(log_ratio)
+    except OverflowError:
+        return math.inf
+
+
+def percent(share: float) -> str:
+    """0.0042 as "0.42 %", with two figures that count."""
+    return f"{share * 100:.2g} %" if share < 0.1 else f"{share * 100:.0f} %"
+
+
+def short_time(seconds: float) -> str:
+    """3.1e-6 as "3.1 µs"."""
+    size, unit = next((each for each in ((1, "s"), (1e-3, "ms"), (1e-6, "µs")) if seconds >= each[0]), (1e-9, "ns"))
+    return f"{seconds / size:.3g} {unit}"
+
+
+def duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{max(seconds, 1):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def budget(seconds: float) -> int:
+    """Seconds that are asked for where these are needed: rounded up to two digits."""
+    whole = max(math.ceil(seconds), 1)
+    unit = 10 ** max(len(str(whole)) - 2, 0)
+    return math.ceil(whole / unit) * unit
+
 
 UNSTABLE = "unstable: the effect drifted while it was measured"
 DEPENDENT = "not independent: successive values are correlated or drift, so the interval is too narrow"

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any, Final
 
 import numpy as np
 
+from llama_workbench.datasets.workloads import PERCENTILES
 from llama_workbench.variants.phase_map import VIEWS
 
-from ..spec.comparison import Comparison, Metric
+from ..spec.comparison import AA, Comparison, EnteredName, Metric
 from ..spec.regions import Region
 from ..spec.table import Table
 from ..spec.words import Cause
-from ..stats.dependence import is_dependent
+from ..stats.confidence import EqualSides, LookPlan, chance_of_no_difference, running_interval, typical_difference
+from ..stats.means import is_dependent
 from ..stats.samples import (
     Clock,
     Clocks,
@@ -28,12 +30,125 @@ from ..stats.samples import (
     spread,
     whole_processes,
 )
-from ..store.schema import Environment, ExperimentRecord, Manifest, Noise
+from ..store.schema import Control, Environment, ExperimentRecord, Manifest, Noise
 from ..store.verdict_schema import Effect
-from .controls import judge_controls
-from .design import Design
-from .effect import ALPHA, FAULT_COST_NS, HUGE_FAULT_COST_NS, Further, fault_stretch, judge_effect
-from .numbers import percent
+from .effect import ALPHA, FAULT_COST_NS, HUGE_FAULT_COST_NS, Further, fault_stretch, judge_effect, percent
+
+# What was fixed about a run's series before any was measured: how many values they will have, and of what.
+
+
+@dataclass(frozen=True)
+class Design:
+    """How the series of a run are looked at. Each value is of a process of its own.
+
+    horizons: workload → how many values its budget is expected to give; none where nobody knows. statistics: workload →
+    the percentile of its calls that is compared, where it is not their median. early: workloads that are looked at
+    early (see `stats.confidence`).
+    """
+
+    horizons: Mapping[str, int] = field(default_factory=dict)
+    statistics: Mapping[str, str] = field(default_factory=dict)
+    early: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> Design:
+        """That of a run, by its run.json."""
+        horizons = {each.workload.name: each.horizon for each in manifest.experiments if each.horizon}
+        workloads = [each.workload for each in manifest.experiments]
+        statistics = {each.name: each.statistic for each in workloads if each.statistic}
+        early = frozenset(each.workload.name for each in manifest.experiments if each.early)
+        return cls(horizons, statistics, early)
+
+    def quantile(self, workload: str) -> float | None:
+        """Of the times of a workload's calls, the one that is compared; None for the median."""
+        return PERCENTILES.get(self.statistics.get(workload, ""))
+
+    def plan(self, workload: str, alpha: float, region: Region | None = None) -> LookPlan:
+        """How a series of this workload is looked at. `region`: about which it is asked; None: for its interval."""
+        one_sided = region is not None and region.one_sided
+        return LookPlan(alpha, self.horizons.get(workload), one_sided, workload in self.early)
+
+
+# What a run knows about its own noise: controls, two sides that are the same.
+
+
+SUBJECT = "Identical code"
+"""What the line about noise begins with."""
+
+
+def judge_controls(
+    measured: Mapping[str, Sequence[str]],
+    differences: Callable[[Comparison], Differences],
+    alpha: float,
+    design: Design,
+    processes: Callable[[Comparison], Sequence[int]],
+) -> Noise:
+    """Judge every `NAME@aa` and `NAME@copy` against NAME, at alpha over the number of controls, and all together.
+
+    measured: workload → participants. processes: the number of the process of each difference. A control fires where
+    its interval leaves out 0, and where its values contradict each other (an empty interval misses 0 as well). A copy
+    that took part in no process is none.
+    """
+    pairs = []
+    for workload, variant in ((workload, variant) for workload, names in measured.items() for variant in names):
+        entered = EnteredName(variant)
+        if entered.is_control and entered.original in measured[workload]:
+            pairs.append((Comparison(workload, variant, entered.original), entered.control))
+    values = {pair: differences(pair).values for pair, _ in pairs}
+    pairs = [(pair, kind) for pair, kind in pairs if kind == AA or len(values[pair])]
+    controls = []
+    for pair, kind in pairs:
+        interval = running_interval(values[pair], design.plan(pair.workload, alpha / len(pairs)))
+        fired = interval.unstable or not interval.low <= 0 <= interval.high
+        ends = interval.centre, interval.low, interval.high, interval.n
+        controls.append(Control(pair.workload, kind, pair.variant, *ends, fired))
+    typical = _typical([EqualSides(processes(pair), values[pair]) for pair, _ in pairs], alpha)
+    return Noise(tuple(controls), noise_line(controls, typical), typical=typical)
+
+
+def _typical(series: Sequence[EqualSides], alpha: float) -> float:
+    """By how much (log units) identical code differs typically, where the controls together show that it does."""
+    return typical_difference(series) if chance_of_no_difference(series) <= alpha else 0.0
+
+
+def noise_line(controls: Sequence[Control], typical: float) -> str:
+    """What the controls showed, in one line. `typical`: by how much all together differ."""
+    if not controls:
+        return f"{SUBJECT}: not checked in this run"
+    fired = [f"{control.variant} on {control.workload}" for control in controls if control.fired]
+    bounded = [control for control in controls if math.isfinite(control.shift)]
+    line = f"{SUBJECT}: {found_text(controls, fired)}"
+    if typical and not fired:
+        together = (
+            f"{checks_text(_able(controls))} together show a difference, typically {percent(math.expm1(typical))}"
+        )
+        line = f"{SUBJECT}: {together}, too small for one alone to show"
+    if bounded:
+        shift = max(abs(control.interval.centre) for control in bounded)
+        widest = max((control.interval.high - control.interval.low) / 2 for control in bounded)
+        line += f"; all within {percent(math.expm1(shift))} of 1 (widest interval ±{percent(math.expm1(widest))})"
+    short = len(controls) - _able(controls)
+    return f"{line}; {short} more had too few rounds" if 0 < short < len(controls) else line
+
+
+def _able(controls: Sequence[Control]) -> int:
+    """How many of them had rounds enough to say something."""
+    return sum(math.isfinite(control.shift) or control.fired for control in controls)
+
+
+def found_text(controls: Sequence[Control], fired: Sequence[str], where: str = "") -> str:
+    """What those of these controls found that can say something. `fired`: the names of what fired. `where`: what the
+    checks were made on."""
+    if not (able := _able(controls)):
+        return f"{checks_text(len(controls))}{where} had too few rounds to say"
+    looked = f"in {checks_text(able)}{where}"
+    return f"{looked} a difference was found: {', '.join(fired)}" if fired else f"no difference found {looked}"
+
+
+def checks_text(count: int) -> str:
+    """How many controls there are, in words."""
+    return f"{count} check{'s' * (count != 1)}"
+
 
 QUEUEING: Final = "launching, not kernels: the GPU waits while the host queues them"
 QUEUEING_SHARE = 0.9

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ..spec.words import LOOKS, SETTLED, Cause, Word
 from ..store.verdict_schema import Effect
-from .numbers import duration
+from .effect import duration
 
 ON_THE_MACHINE = "depends on the machine"
 """What is said where machines differ."""

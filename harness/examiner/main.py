@@ -24,7 +24,7 @@ from llama_workbench.datasets.checkpoints import Checkpoint, load
 from llama_workbench.datasets.tokenizer import Prompts
 from llama_workbench.variants.presets import presets
 
-from ..spec.entered import EnteredName
+from ..spec.comparison import EnteredName
 from ..worker.channel import serve
 from ..worker.gates.logits import tolerance_of
 from . import reference

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from llama_workbench.variants import LlamaConfig
 
-from ..worker.gates.rounding import rounded
+from ..worker.gates.logits import rounded
 
 
 def logits(

@@ -13,17 +13,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from llama_workbench.variants import FUNCTION_YARDSTICK, YARDSTICKS
 
-from ..evidence.design import Design
 from ..evidence.effect import ALPHA, FAULT_COST_NS, NO_STRETCH, Stretch, decided, fault_stretch, rounds_needed
-from ..measure.remaining import Remaining, Wait, WaitsFor
-from ..spec.comparison import Comparison, Metric
-from ..spec.entered import AA, COPY, EnteredName
+from ..evidence.evidence import Design
+from ..measure.choosing import Remaining, Wait, WaitsFor
+from ..spec.comparison import AA, COPY, Comparison, EnteredName, Metric
 from ..spec.experiments import Contrast, Experiment, Target
 from ..spec.regions import Region
 from ..spec.sample import Round
 from ..stats.confidence import Interval, Level, LookPlan, first_interval, next_look, running_interval
 from ..stats.samples import Clocks, Differences, differences, log_times_of_rounds, whole_processes
-from .verdicts import shared_alpha
+from .parts import shared_alpha
 
 ENOUGH_ROUNDS, ENOUGH_OF_QUESTIONS = 24, 60
 """A settled effect goes on until its interval is narrow enough (`Target.precision`), or it had so many rounds."""

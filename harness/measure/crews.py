@@ -20,14 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from llama_workbench.datasets.lengths import least_calls
+from llama_workbench.datasets.workloads import least_calls
 from llama_workbench.variants import FUNCTION_YARDSTICK
 
-from ..calls.pool import AGAIN, CHEAP_SHARE, COPIED, NEW, InputCosts, pool_size
-from ..calls.yardstick import SELDOM
-from ..spec.answer import RoundAnswer
-from ..spec.sample import Sample
-from ..stats.distributions import student_quantile
+from ..calls.called import SELDOM
+from ..calls.inputs import AGAIN, CHEAP_SHARE, COPIED, NEW, InputCosts, pool_size
+from ..spec.sample import RoundAnswer, Sample
+from ..stats.means import student_quantile
 from ..worker.channel import INTRUDES
 from .participants import ExperimentState, Setting
 from .processes import ASKING_SECONDS, WorkerFailed, WorkerProcess
@@ -184,7 +183,7 @@ def shuffled(seed: int, names: Sequence[Name], *what: object) -> list[Name]:
     return random.Random(f"turns {seed} {what}").sample(list(names), len(names))
 
 
-# -- how the calls of functions are given their inputs, by what the gates of all sides learnt (see `calls.pool`) -------
+# -- how the calls of functions are given their inputs, by what the gates of all sides learnt (see `calls.inputs`) ---
 
 
 def inputs_told(book: ExperimentState, side_seconds: float) -> dict[str, Any]:

@@ -8,12 +8,12 @@ from collections.abc import Generator
 from contextlib import closing, suppress
 from dataclasses import dataclass
 
-from llama_workbench.datasets.lengths import least_calls
+from llama_workbench.datasets.workloads import least_calls
 from llama_workbench.variants import FUNCTION_YARDSTICK
 
-from ..evidence.numbers import short_time
+from ..evidence.effect import short_time
 from ..machine.environment import granted_cores
-from ..spec.entered import EnteredName
+from ..spec.comparison import EnteredName
 from ..spec.words import Cause
 from ..stats.confidence import EARLY
 from ..store.gate_schema import Gate, Trace, TraceDifference

@@ -14,11 +14,9 @@ from typing import Any
 
 from ..calls.source import Source
 from ..machine.environment import granted_cores
-from ..spec.comparison import Comparison
-from ..spec.entered import EnteredName
+from ..spec.comparison import Comparison, EnteredName
 from .crews import Crew, blamed, shuffled
-from .durations import Begin
-from .participants import ExperimentState, Setting
+from .participants import Begin, ExperimentState, Setting
 from .processes import ALLOCATOR, ASKING_SECONDS, START_SECONDS, Examination, WorkerFailed, WorkerProcess
 
 THREADS = "OMP_NUM_THREADS"

@@ -14,33 +14,36 @@ from dataclasses import dataclass
 
 from llama_workbench.variants import FUNCTION_YARDSTICK
 
-from ..calls.yardstick import SELDOM, is_beside
-from ..spec.answer import RoundAnswer
-from ..spec.entered import EnteredName
+from ..calls.called import SELDOM, is_beside
+from ..spec.comparison import EnteredName
 from ..spec.experiments import Experiment
-from ..spec.sample import Round
+from ..spec.sample import Round, RoundAnswer
 from ..spec.words import Cause
-from ..store.sitting_schema import LostLife
+from ..store.gate_schema import LostLife
 from ..worker.channel import INTRUDES
-from .apart import (
+from .choosing import (
     MOST_BLOCK_SECONDS,
+    Open,
+    Remaining,
+    Stopping,
     block_seconds,
     choose_apart,
     decide_sliced,
+    first_answer_text,
     in_parts,
+    in_time,
     is_sliced,
+    nearly_settled,
+    next_to_measure,
     pace_of,
     round_seconds,
     saved_seconds,
 )
-from .choosing import first_answer_text, in_time, nearly_settled, next_to_measure
 from .crews import blamed, inputs_told
-from .durations import LifePace
 from .gating import Gates
 from .groups import Group, Processes, begin_crew_ahead, fresh_crew
-from .participants import ExperimentState, MeasureError, Participants, Progress, Setting
+from .participants import ExperimentState, LifePace, MeasureError, Participants, Progress, Setting
 from .processes import WorkerFailed, WorkerProcess
-from .remaining import Open, Remaining, Stopping
 
 OVERTIME_SHARE = 0.1
 """For this share of their time rounds go on beyond it, as long as that should settle an effect: nobody wants to read

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..machine.neighbours import Since
+from ..machine.environment import Since
 from .crews import shuffled
 from .groups import Group
 from .measurement import Measurement

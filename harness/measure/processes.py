@@ -25,8 +25,8 @@ from typing import IO, Any
 from llama_workbench.datasets.workloads import Workload
 
 from ..machine.bootstrap import tied
-from ..machine.clocks import cpu_ns_of
 from ..machine.environment import child_environment, granted_cores, untraced_environment
+from ..machine.lifeline import cpu_ns_of
 from ..worker.channel import CUT_OFF
 from ..worker.watch import tree_of
 

@@ -22,10 +22,9 @@ from ..measure.participants import Progress
 from ..spec.comparison import Comparison
 from ..spec.hypotheses import Hypothesis, Name, Names, RangeHypothesis, ValueHypothesis
 from ..spec.words import Cause, Word
-from ..store.declared import DataFile, JsonFile
 from ..store.folder import RunFolder
 from ..store.forms import once
-from ..store.pass_schema import ExactResult, Subject
+from ..store.pass_schema import DataFile, ExactResult, JsonFile, Subject
 from ..store.verdict_schema import Effect
 
 H = TypeVar("H", bound=Hypothesis)

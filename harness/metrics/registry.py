@@ -10,8 +10,8 @@ from ..machine.modules import defined
 from ..profilers.causes import CAUSES
 from ..profilers.registry import profilers
 from ..slices import faces
-from ..store.declared import DataFile
 from ..store.files import CLAIMS, JOURNAL, MANIFEST, SAMPLES
+from ..store.pass_schema import DataFile
 from .base import Metric
 
 

@@ -15,9 +15,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ..evidence.effect import DEPENDENT, TOO_FEW
+from ..evidence.effect import DEPENDENT, TOO_FEW, exp
 from ..evidence.evidence import Evidence, compare_sides
-from ..evidence.numbers import exp
 from ..evidence.verdict import reasons
 from ..spec.experiments import Target
 from ..spec.hypotheses import Names

@@ -23,13 +23,11 @@ from ..calls.source import Source
 from ..claims.model import Claim
 from ..claims.reading import select
 from ..metrics.unmeasurable import UnmeasurableHypothesis
-from ..spec.comparison import Comparison, held_together, is_one_table, sides_of
-from ..spec.conditions import Condition
+from ..spec.comparison import AA, COPY, Comparison, EnteredName, held_together, is_one_table, sides_of
 from ..spec.dispute import Dispute
-from ..spec.entered import AA, COPY, EnteredName
 from ..spec.experiments import DECODE_PRECISION, QUESTION_PRECISION, Contrast, Experiment, Target, without
 from ..spec.hypotheses import Hypothesis
-from ..spec.regions import ANSWERS
+from ..spec.regions import ANSWERS, Condition
 from .functions import Functions, functions_of, variants_in
 from .options import AGAINST, BEST, PlanError, Request
 from .selection import (

@@ -13,20 +13,17 @@ from functools import cached_property
 from pathlib import Path
 
 from llama_workbench import ROOT, variants
-from llama_workbench.datasets.lengths import Statistic
-from llama_workbench.datasets.workloads import Workload
+from llama_workbench.datasets.workloads import Statistic, Workload
 
-from ..calls.called import Call
+from ..calls.called import WORK, Call
 from ..calls.command import AS_THEY_ARE, CONCLUDE, IGNORE, IMPORT, INPUT, PREFIX, PREPARE, CommandSettings
-from ..calls.digest import packages_of
-from ..calls.environments import PythonEnvironment, environments_at, facts_of
-from ..calls.own import check_begins, with_own
+from ..calls.environments import PythonEnvironment, check_begins, environments_at, facts_of, with_own
 from ..calls.revisions import parse_at
 from ..calls.source import Source, is_command, named_apart
-from ..calls.yardstick import WORK
+from ..calls.world import packages_of
 from ..claims.model import Claim
 from ..machine.places import published
-from ..store.sitting_schema import SideEnvironment
+from ..store.gate_schema import SideEnvironment
 from .options import CALL, CALM, CHECK, COMPARE, ENV, SIZES, STATISTIC, PlanError, Request
 from .selection import added_sources
 

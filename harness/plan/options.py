@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args, get_type_hints
 
 import llama_workbench
-from llama_workbench.datasets.lengths import Statistic
+from llama_workbench.datasets.workloads import Statistic
 
 from ..calls.command import ANY_CODE, CONCLUDE, IGNORE, INPUT, PREPARE
-from ..spec.conditions import Condition
+from ..spec.regions import Condition
 
 if TYPE_CHECKING:
-    from ..calls.own import OwnSetting
+    from ..calls.environments import OwnSetting
     from ..calls.source import Source
 
 ADD, CALL, CHECK, COMPARE, ENV, SIDE_ENV = "--add-variant", "--call", "--check", "--compare", "--env", "--side-env"
@@ -131,7 +131,7 @@ def _exit_codes(text: str) -> str | tuple[int, ...]:
 
 def own_setting(text: str) -> OwnSetting:
     """What a side has of its own, from NAME:KEY=VALUE or NAME:OPTIONS. Raises ValueError."""
-    from ..calls.own import OwnSetting
+    from ..calls.environments import OwnSetting
 
     return OwnSetting.parse(text)
 

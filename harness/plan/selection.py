@@ -12,8 +12,8 @@ from ..calls.revisions import parse_at
 from ..calls.source import Source
 from ..claims.model import Claim
 from ..claims.reading import select
-from ..spec.conditions import Condition
 from ..spec.hypotheses import Hypothesis
+from ..spec.regions import Condition
 from .options import ADD, PlanError, Request
 
 

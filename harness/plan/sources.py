@@ -9,12 +9,12 @@ from pathlib import Path
 from llama_workbench import ROOT
 from llama_workbench.variants import digests
 
+from ..calls.called import WORK
 from ..calls.command import AS_THEY_ARE, CommandSettings
-from ..calls.digest import digest_of
 from ..calls.source import Source as Given
-from ..calls.yardstick import WORK
-from ..spec.entered import EnteredName
-from ..store.sitting_schema import CallSources, CommandsRecord, SourceRecord, Sources
+from ..calls.world import digest_of
+from ..spec.comparison import EnteredName
+from ..store.gate_schema import CallSources, CommandsRecord, SourceRecord, Sources
 from .experiments import Plan
 from .functions import A_PYTHON, NOTHING
 

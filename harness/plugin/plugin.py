@@ -28,11 +28,10 @@ from llama_workbench.variants.spelling import did_you_mean
 
 from ..plan.options import LONG, Option, Options, Request, Start, every_option, more_sides, typed
 from ..slices import tables
-from ..spec.exits import SessionExit
+from ..spec.words import SessionExit
 from ..suites.asv import AsvModules
-from ..suites.others import leave_out
-from .fixture import Comparisons
-from .suite import SuiteSession
+from ..suites.measuring import leave_out
+from .benchmarks import Comparisons, SuiteSession
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -188,7 +187,7 @@ def _budget(config: pytest.Config) -> float | None:
 
 def options_of(config: pytest.Config) -> Options:
     """How a run is made, by the session's options."""
-    from ..session.away import kept_at
+    from ..session.run import kept_at
     from ..store.remote import is_url
 
     line = _line(config)
@@ -269,7 +268,7 @@ class Session:
 
     def _after_rounds(self) -> str:
         """What the options ask for after the rounds, and about how long that takes."""
-        from ..evidence.numbers import duration
+        from ..evidence.effect import duration
         from ..metrics.registry import metrics
         from ..profilers.registry import seconds_each
 
@@ -304,7 +303,7 @@ class Session:
         if config.option.collectonly or session.testsfailed:
             return
         from ..session import run as runs
-        from ..session.away import published
+        from ..session.run import published
         from .benchmarks import ReplayedCase, load
         from .progress import progress_on
 
@@ -362,8 +361,7 @@ class Session:
         if self.result is None:
             return
         from ..report.causes import explanations_in
-        from ..report.further import further
-        from ..report.outcome import unmet
+        from ..report.outcome import further, unmet
         from ..report.terminal import screen_report, settle_lines, show, verdict_report
         from ..report.text import excluded_lines
 
@@ -414,8 +412,8 @@ def _screens_of(result: Result) -> list[Screen]:
     """The screens of a run that compared functions and nothing else, as `workbench show` prints them; none of other
     runs, and of those that have no interval yet."""
     from ..report.comparison import screens
-    from ..report.stored import evidence_of
-    from ..store.errors import RunError
+    from ..report.standings import evidence_of
+    from ..store.files import RunError
 
     asked = [verdict for verdict in result.verdicts if verdict.is_comparison]
     of_functions = all(each.workload.kind == "call" for each in result.manifest.experiments)

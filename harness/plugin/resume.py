@@ -8,9 +8,9 @@ from ..plan.options import Options, PlanError, Request, going_on
 from ..session.run import check as check_options
 from ..session.run import real_geometry
 from ..session.unfinished import Unfinished
-from ..store.errors import RunError
+from ..store.files import RunError
 from ..store.folder import RunFolder
-from ..store.machine_schema import FLEET
+from ..store.verdict_schema import FLEET
 
 NOTHING = Request()
 

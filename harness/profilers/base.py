@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from ..measure.passes import PASS_SECONDS
 from ..measure.processes import WorkerProcess
-from ..store.declared import JsonFile
+from ..store.pass_schema import JsonFile
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,9 @@ from ..measure.participants import ExperimentState, Progress
 from ..measure.passes import PASS_SECONDS, measured_by
 from ..measure.processes import WorkerFailed, WorkerProcess
 from ..spec.comparison import Comparison
-from ..store.declared import JsonFile
 from ..store.folder import RunFolder
 from ..store.forms import Amount, Count, Nanoseconds, Shape, Text, says
+from ..store.pass_schema import JsonFile
 from . import py_spy
 
 LIVES, SECONDS, RATE_HZ = 10, 0.35, 1000

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from ..store.declared import JsonFile
 from ..store.forms import Amount, Text, says
-from ..store.pass_schema import OfVariant
+from ..store.pass_schema import JsonFile, OfVariant
 from .base import ProfiledVariant, Profiler
 
 

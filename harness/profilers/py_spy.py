@@ -28,9 +28,8 @@ from ..machine.lifeline import tied
 from ..machine.places import place
 from ..measure.passes import PASS_SECONDS
 from ..measure.processes import WorkerFailed
-from ..store.declared import JsonFile
 from ..store.forms import Amount, Count, Nanoseconds, Text, says
-from ..store.pass_schema import OfVariant
+from ..store.pass_schema import JsonFile, OfVariant
 from .base import ProfiledVariant, Profiler
 
 RATE_HZ = 250

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from ..evidence.numbers import percent
-from ..store.machine_schema import OverMachines, Pooled
-from ..store.verdict_schema import Verdict
+from ..evidence.effect import percent
+from ..store.verdict_schema import OverMachines, Pooled, Verdict
 from .markdown import markdown_cell, markdown_rows
 from .outcome import verdict_text
 from .text import claim_text, interval_text, measured_text, one_text_line, short

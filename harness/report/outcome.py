@@ -8,13 +8,26 @@ that word alone: `outcome` says which kind it is.
 from __future__ import annotations
 
 import math
+import re
+import shlex
+import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise, takewhile
+from pathlib import Path
 
+from ..calls.command import ANY_CODE, CONCLUDE, IGNORE, INPUT, PREPARE
+from ..calls.source import is_command
+from ..evidence.effect import budget, percent
+from ..evidence.evidence import checks_text, noise_line
 from ..evidence.verdict import ON_THE_MACHINE, ToSettle, about, clock_seconds, machine_of
-from ..spec.sides import ARCHITECTURE, OPERATIONS, due_to
-from ..spec.words import GIVEN, SETTLED, UNDERSTATED, Cause, Word
+from ..machine.places import as_typed, with_folders
+from ..plan.options import ADD, CALL, CHECK, CHECKPOINT, CLAIMS, COMPARE, LONG, SIDE_ENV, Options, every_option
+from ..spec.comparison import sides_of
+from ..spec.words import ARCHITECTURE, GIVEN, OPERATIONS, SETTLED, UNDERSTATED, Cause, Word, due_to
+from ..store.gate_schema import CommandsRecord
+from ..store.schema import Manifest, Noise
 from ..store.verdict_schema import Effect, Verdict
 from .text import Bounds, hull, span_text
 
@@ -258,3 +271,225 @@ def to_settle(verdict: Verdict, command: str) -> str:
     needs, cost = ToSettle.of(verdict.effects), cost_text(verdict)
     does = "to decide it" if needs.settles or needs.begins else "to measure it again"
     return f"{does}{f' ({cost})' if cost else ''}: {command}"
+
+
+# How far a run can be trusted: one answer from its A/A checks, the same on every page and in every export.
+
+
+@dataclass(frozen=True)
+class Trust:
+    """`finding`: what the checks found, in the words of the terminal. `means`: what follows for the verdicts. `short`:
+    why, in a few words."""
+
+    word: str
+    finding: str
+    means: str = ""
+    short: str = ""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing speaks against its numbers."""
+        return self.word == TRUSTED
+
+    @property
+    def sentence(self) -> str:
+        """All of it."""
+        return " ".join(filter(None, (f"{self.word}.", f"{self.finding}." if self.finding else "", self.means)))
+
+
+TRUSTED, IN_PART, NOT_KNOWN, NOT_CHECKED = "Trusted", "Trusted in part", "Trust not known", "Not checked"
+
+
+def trust_of(noise: Noise) -> Trust:
+    """By the checks that timed the same code as two sides."""
+    controls = noise.controls
+    if not controls:
+        return Trust(NOT_CHECKED, "", "No code was timed against itself.")
+    line = (noise.line or noise_line(controls, noise.typical)).removesuffix(".")
+    fired = [control for control in controls if control.fired]
+    if fired:
+        places = len({control.workload for control in fired})
+        where = f"{places} workload{'s' * (places != 1)}"
+        means = f"On {where} a verdict counts only if it survives twice that difference."
+        return Trust(IN_PART, line, means, f"identical code differed on {where}")
+    if noise.typical:
+        size = percent(math.expm1(noise.typical))
+        means = (
+            f"A verdict counts only if it survives twice that difference ({percent(math.expm1(2 * noise.typical))})."
+        )
+        return Trust(IN_PART, line, means, f"identical code differed by {size}")
+    able = sum(math.isfinite(control.shift) for control in controls)
+    if not able:
+        return Trust(NOT_KNOWN, line, f"{checks_text(len(controls)).capitalize()} had too few rounds.")
+    return Trust(TRUSTED, line)
+
+
+# The command that measures a claim's part again, as the run did.
+
+
+REPEATED = frozenset(f"--{each.name}" for each in every_option() if each.repeated)
+"""Options of a run without which the same claim would be another measurement."""
+
+SECOND_NAMES = {second: first for first, *more in (each.names() for each in every_option()) for second in more}
+"""Second name of an option → its first."""
+
+
+def command_of(verdict: Verdict, manifest: Manifest) -> str:
+    """The command for this verdict alone, with what its run chose."""
+    command, words = as_typed(manifest.command), ["pytest", "--benchmark"]
+    if command[:1] == ["workbench"]:  # such as compare-revisions, which made the sides itself
+        return shlex.join(command)
+    effects = verdict.effects
+    measured = list(dict.fromkeys(effect.workload for effect in effects))
+    if (verdict.is_comparison or verdict.is_condition) and effects:
+        functions = _functions(command, max(len(manifest.ad_hoc) + 1, 2))
+        words += ["--compare", *(functions or (effects[0].baseline, effects[0].variant))]
+        words += [] if functions else ["--workloads", ",".join(measured)]
+        words += ["--fail-if", verdict.part] if verdict.is_condition else []
+    else:
+        words += ["--claims", verdict.claim]
+        # Of a claim with several parts only what this one needs; what spans several workloads needs them all.
+        if verdict.part and measured and {*measured} <= {each.workload.name for each in manifest.experiments}:
+            words += ["--workloads", ",".join(measured)]
+    words += words_of(command, REPEATED)
+    return shlex.join(words)
+
+
+def _functions(command: Sequence[str], count: int) -> tuple[str, ...]:
+    """So many sides as they were typed where they are functions or commands, whose names lead nowhere; else empty."""
+    names = [_short(word.partition("=")[0]) for word in command]
+    if COMPARE not in names:
+        return ()
+    place = names.index(COMPARE) + 1
+    sides = tuple(takewhile(lambda word: not word.startswith("-"), command[place : place + count]))
+    return sides if CALL in names or any(map(is_command, sides)) else ()
+
+
+def _short(name: str) -> str:
+    short = f"--{name.removeprefix(LONG)}" if name.startswith(LONG) else name
+    return SECOND_NAMES.get(short, short)
+
+
+def words_of(command: Sequence[str], options: Collection[str]) -> Iterator[str]:
+    """These options, by their short names, as a command has them: with something behind, or flags."""
+    flags = {f"--{each.name}" for each in every_option() if each.typed is bool}
+    bare = {f"--{each.name}": each.bare for each in every_option() if each.bare is not None}
+    for word, after in zip(command, [*command[1:], ""], strict=False):
+        name, separate, value = word.partition("=")
+        short = _short(name)
+        if short not in options:
+            continue
+        if short in flags:
+            yield short
+        elif short in bare:
+            yield f"{short}={value or ('' if after.startswith('-') else after) or bare[short]}"
+        elif value if separate else after:
+            yield from (short, value if separate else after)
+
+
+# The command that goes on with a run until what is open is settled, as far as time can settle it.
+
+
+BUDGET = "--budget"
+
+LEAST_SECONDS = 5
+"""Of the command's budget."""
+
+SLACK = 1.5
+"""For a first interval the command gives so much more than was estimated: the machine may be busier then."""
+
+
+def goes_on(manifest: Manifest) -> bool:
+    """Whether run.json says what a run that goes on must know, and no side was in an environment of its own."""
+    own = any(side.python is not None for side in manifest.environments.values())
+    return manifest.sources is not None and bool(manifest.sittings) and not own
+
+
+def further(run: Path, verdicts: Iterable[Verdict], manifest: Manifest, options: Options | None = None) -> str:
+    """The command; empty where more time would settle nothing, or the run cannot go on. options: of the session that
+    measured, which knows where things lie. A run keeps no paths: without them a comment in the command says what is to
+    be put in."""
+    if manifest.sources is None or not goes_on(manifest):
+        return ""
+    if not (seconds := seconds_to_settle(verdicts)):
+        return ""
+    words = ["pytest", "--benchmark", "--continue", _from_here(run.resolve())]
+    words += ["--budget", str(budget(max(seconds, LEAST_SECONDS)))]
+    given = [word for text in brought_models(manifest).values() for word in (ADD, text)] + compared_again(manifest)
+    words += (given := with_folders(given, sys.argv[1:]))
+    files = dict.fromkeys(re.findall(r"(?m)(?:^|=)([^=:\n]+\.py):[^@\n]*$", "\n".join(given)))
+    places = _named_places(manifest) if options is None else options.places
+    words += [word for option, path in places.items() for word in (option, _from_here(path))]
+    unknown = [f"{path}: its place today" for path in (*files, *places.values()) if not Path(path).exists()]
+    return shlex.join(words) + f"  # {'; '.join(unknown)}" * bool(unknown)
+
+
+def _named_places(manifest: Manifest) -> dict[str, Path]:
+    """The options of a run that say where something lies, as far as it keeps that: a name without folders, or a word
+    in its place."""
+    own = any(facts.synthetic is False for facts in (manifest.checkpoints or {}).values())
+    places = {CHECKPOINT: Path("PATH")} if own else {}
+    for word in words_of(manifest.command, [CLAIMS]):
+        places[CLAIMS] = Path(word)  # of its name and what stands behind it, the last
+    return places
+
+
+def seconds_to_settle(verdicts: Iterable[Verdict]) -> float:
+    """Seconds of the clock with which what is open is settled, or gets its first interval; 0 where none would do."""
+    needs = ToSettle.of(effect for verdict in verdicts if verdict.is_open for effect in verdict.effects)
+    begins = [replace(effect, seconds_more=SLACK * effect.seconds_more) for effect in needs.begins]
+    return clock_seconds((*needs.settles, *begins))
+
+
+def settling(verdict: Verdict, manifest: Manifest) -> str:
+    """The command that measures a verdict anew for long enough to settle it: for as long as its run had, and what it
+    lacks. Where no time is known to settle it, without a budget of its own."""
+    command = command_of(verdict, manifest)
+    if not (more := seconds_to_settle([verdict])):
+        return command
+    had = sum(sitting.budget_seconds for sitting in manifest.sittings)
+    had = had or sum(each.wall_seconds or each.seconds or 0.0 for each in manifest.experiments)
+    words = shlex.split(command)  # of compare-revisions with the budget that it was given
+    words = [each for before, each in pairwise(["", *words]) if BUDGET not in (before, each.partition("=")[0])]
+    return shlex.join([*words, BUDGET, str(budget(had + more))])
+
+
+def _from_here(path: Path) -> str:
+    """A path as it is typed in the current folder."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def brought_models(manifest: Manifest) -> dict[str, str]:
+    """Name of a variant that the user brought → how it is given again."""
+    called = {name for each in manifest.experiments if each.workload.kind == "call" for name in each.variants}
+    sources = manifest.sources.variants if manifest.sources is not None else {}
+    return {
+        name: source.given or f"{source.file}:{name}"
+        for name, source in sources.items()
+        if (source.given or source.file) and name not in called
+    }
+
+
+def compared_again(manifest: Manifest) -> list[str]:
+    """The options that give the functions of a comparison again; none where the run compares none, or claims do."""
+    if manifest.sources is None or not manifest.sources.calls or manifest.mode != "compare" or not manifest.ad_hoc:
+        return []
+    known = manifest.sources.variants
+    sides = [known[name].given or name for name in sides_of(manifest.ad_hoc) if name in known]
+    payloads = dict.fromkeys(each.payload.given for each in manifest.sources.calls.values())  # of several sizes one
+    calls = [word for given in payloads if given for word in (CALL, given)]
+    checks = dict.fromkeys(each.check.given or "" for each in manifest.sources.calls.values() if each.check)
+    commands = next(iter(manifest.sources.calls.values())).commands
+    own = words_of(as_typed(manifest.command), [SIDE_ENV])
+    given = [*sides, *calls, *(word for each in checks for word in (CHECK, each))]
+    return [COMPARE, *given, *_run_again(commands), *own]
+
+
+def _run_again(commands: CommandsRecord | None) -> list[str]:
+    """The options that say how commands are run."""
+    if commands is None:
+        return []
+    codes = ",".join(map(str, commands.ignore_failure)) if commands.ignore_failure != ANY_CODE else ANY_CODE
+    words = {PREPARE: commands.prepare, CONCLUDE: commands.conclude, INPUT: commands.input}
+    return [f"{IGNORE}={codes}"] * bool(codes) + [word for pair in words.items() if pair[1] for word in pair]

@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 from ..evidence.verdict import combine
 from ..machine.environment import comparable
 from ..spec.words import GIVEN, SETTLED, Cause, Word
+from ..store.gate_schema import Sources
 from ..store.schema import Manifest
-from ..store.sitting_schema import Sources
 from ..store.verdict_schema import Effect, Verdict
-from .decision import Decision
+from .answer import Decision
 from .outcome import outcome
 from .text import claim_text, effect_text
 

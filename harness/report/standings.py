@@ -18,15 +18,15 @@ from functools import reduce
 from llama_workbench.variants import YARDSTICKS
 
 from ..evidence.evidence import Evidence, evidence_from_manifest
-from ..spec.comparison import Comparison
-from ..spec.entered import EnteredName
+from ..metrics.registry import metrics
+from ..spec.comparison import Comparison, EnteredName
 from ..stats.confidence import RESOLUTION, running_interval
 from ..stats.means import Mean, trimmed_mean
 from ..stats.samples import Differences
-from ..store.errors import RunError, RunWarning
-from ..store.files import STANDINGS
+from ..store.files import STANDINGS, RunError, RunWarning
 from ..store.folder import RunFolder
 from ..store.forms import plain
+from ..store.parquet import COLUMNS, no_rows
 from ..store.schema import Checkpoint, Key, Manifest, OverLives, RelativeTime, Standings, WorkloadResult
 
 
@@ -134,3 +134,15 @@ def _over_lives(series: Sequence[Differences]) -> OverLives | None:
     means = [trimmed_mean(each.values, resolution=RESOLUTION) for each in series]
     taken = [each for each in means if each is not None]
     return OverLives(**asdict(reduce(Mean.plus, taken))) if len(taken) == len(means) else None
+
+
+# The evidence of a run that lies in its folder.
+
+
+def evidence_of(folder: RunFolder, manifest: Manifest) -> Evidence:
+    """Its samples and what its passes found. Raises RunError where one of its files cannot be read, or the samples are
+    gone that its manifest speaks of."""
+    timed = bool(folder.finished_rounds()) or any(each.rounds for each in manifest.experiments)
+    passes = {metric.names[0]: results for metric in metrics() if (results := metric.read(folder)) is not None}
+    samples = folder.read_samples() if timed else no_rows(COLUMNS)
+    return evidence_from_manifest(manifest, samples, passes=passes)

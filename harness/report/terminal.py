@@ -20,11 +20,9 @@ from ..store.gate_schema import SideFacts
 from ..store.schema import Manifest
 from ..store.verdict_schema import Effect, Verdict
 from .answer import answer
-from .cards import cards_of
-from .further import goes_on, seconds_to_settle, settling
-from .outcome import to_settle, verdict_text
-from .side_facts import side_facts_text
-from .text import by_name, claim_text, effect_text, excluded_lines, one_text_line, run_notes
+from .ladder import cards_of
+from .outcome import goes_on, seconds_to_settle, settling, to_settle, verdict_text
+from .text import by_name, claim_text, effect_text, excluded_lines, one_text_line, run_notes, side_facts_text
 
 if TYPE_CHECKING:
     from .causes import Explanation, Key
@@ -119,9 +117,8 @@ LEAST_WIDTH = 60  # characters of a line of code with its time and number
 def screen_report(screen: Screen, width: int, *, code: bool = True) -> Group:
     """One comparison: who is faster and what to do, its table, and where the difference is. code: with the lines of
     code that take the time. width: characters of a line."""
-    from .causes import changes
-    from .code_lines import code_text
-    from .measures import measure_rows
+    from .causes import changes, code_text
+    from .comparison import measure_rows
 
     effect, explained = screen.effect, screen.explained
     blocks: list[RenderableType] = [Text(screen.headline, style=f"bold {screen.way.look.terminal}".strip())]

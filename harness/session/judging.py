@@ -10,29 +10,24 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from ..claims.dispute import SHIPPED, load_dispute, load_folder
-from ..claims.model import Claim
-from ..claims.reading import stored_claims
-from ..claims.words import in_words_of
-from ..evidence.design import Design
+from ..claims.model import Claim, in_words_of
+from ..claims.reading import SHIPPED, load_dispute, load_folder, stored_claims
 from ..evidence.effect import ALPHA
-from ..evidence.evidence import fault_cost_ns
+from ..evidence.evidence import Design, fault_cost_ns
+from ..judge.parts import judge_claims
 from ..judge.stopping import StoppingRule, proven
-from ..judge.verdicts import judge_claims
 from ..plan.experiments import Plan
 from ..plan.options import PlanError
 from ..report.answer import answer
-from ..report.standings import write_standings
-from ..report.stored import evidence_of
+from ..report.standings import evidence_of, write_standings
 from ..report.text import gain_text
 from ..slices import faces
 from ..spec.comparison import Comparison
 from ..stats.samples import Clocks
 from ..store.files import CLAIMS, VERDICTS
 from ..store.folder import RunFolder
-from ..store.machine_schema import FLEET
 from ..store.schema import Environment, Manifest
-from ..store.verdict_schema import Verdict
+from ..store.verdict_schema import FLEET, Verdict
 
 
 def judge_run(manifest: Manifest, claims: Sequence[Claim], folder: RunFolder) -> tuple[tuple[Verdict, ...], Manifest]:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from llama_workbench.variants.outside import OutsideVariantError, look_for
 
-from ..calls.builds import BuiltRevision, built
 from ..calls.environments import interpreter_at, label_of
 from ..calls.revisions import (
     WORKING_TREE,
+    BuiltRevision,
+    built,
     commit_of,
     commits_between,
     files_of,
@@ -24,7 +25,7 @@ from ..calls.revisions import (
     source_at,
 )
 from ..calls.source import Source, SourceError, parse
-from ..spec.conditions import Condition
+from ..spec.regions import Condition
 from .versus import Disagreement
 
 if TYPE_CHECKING:

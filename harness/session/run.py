@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import shlex
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from llama_workbench.cache import FIX, CacheError, cache_directory, unwritable
 from llama_workbench.datasets import geometries
@@ -21,15 +23,13 @@ from llama_workbench.variants.memory_policy import expected
 from llama_workbench.variants.outside import OutsideVariantError
 from llama_workbench.variants.presets import presets
 
-from ..claims.dispute import load_folder
-from ..claims.faults import ClaimError
+from ..claims.model import ClaimError
+from ..claims.reading import load_folder
 from ..evidence.effect import ALPHA
 from ..judge.stopping import differing, proven
-from ..machine.environment import available_bytes, fingerprint, usable_cores
+from ..machine.environment import Since, available_bytes, fingerprint, usable_cores
 from ..machine.extras import lacking
-from ..machine.interrupts import Interrupts
-from ..machine.locks import Lock
-from ..machine.neighbours import Since
+from ..machine.lifeline import Interrupts, Lock
 from ..machine.places import called_as
 from ..measure.choosing import set_horizons
 from ..measure.confirmation import confirm
@@ -45,23 +45,25 @@ from ..plan.options import Options, PlanError, Request, kept
 from ..plan.sources import sources_of
 from ..profilers.registry import look_closer
 from ..report.standings import write_standings
-from ..spec.comparison import Comparison
-from ..spec.conditions import FAIL_IF, Condition
+from ..spec.comparison import Comparison, EnteredName
 from ..spec.dispute import Dispute
-from ..spec.entered import EnteredName
 from ..spec.experiments import Experiment
 from ..spec.hypotheses import DEVICES
+from ..spec.regions import FAIL_IF, Condition
 from ..spec.sample import Round
 from ..spec.words import Word
-from ..store.errors import RunError
-from ..store.files import CLAIMS, MANIFEST, VERDICTS
+from ..store import remote
+from ..store.files import CLAIMS, MANIFEST, VERDICTS, RunError
 from ..store.folder import RunFolder
-from ..store.gate_schema import Excluded
+from ..store.gate_schema import Excluded, Sitting
 from ..store.schema import FORMAT, LIFE, Checkpoint, Environment, Manifest
-from ..store.sitting_schema import Sitting
 from ..store.verdict_schema import Verdict
 from .judging import FirstAnswers, answer_so_far, judge_run, stopping_rule
 from .unfinished import Unfinished
+
+if TYPE_CHECKING:
+    from ..measure.participants import Progress
+
 
 SNAPSHOT_SECONDS = 15.0
 
@@ -474,3 +476,40 @@ def cache_note(plan: Plan, cache: Path) -> str:
 
 def _gib(size_bytes: int) -> str:
     return f"{size_bytes / 2**30:.2f} GiB"
+
+
+# A run that is kept at a URL (`--run-dir s3://bucket/runs/NAME`): measured into a folder of this machine, for its
+# journal needs a disk, and put there when it has ended, however that was.
+
+
+def kept_at(options: Options, url: str) -> Options:
+    """The options of a run that is kept at `url`. Raises CacheError."""
+    url = url.rstrip("/")
+    own = cache_directory() / "measured" / remote.key_of(url) / url.rpartition("/")[2]
+    return replace(options, run_dir=own, publish_to=url)
+
+
+def published(measuring: Callable[[], Result], options: Options, progress: Progress) -> Result:
+    """Measure into `options.run_dir`, and put what came of it to `options.publish_to`.
+
+    The place is marked first: one that cannot be written costs no measuring. Raises what `run.USER_ERRORS` lists; where
+    only the publishing fails, the result says so as its `trouble`, and the run is whole on this machine.
+    """
+    url = options.publish_to
+    remote.reserve(url)
+    try:
+        result = measuring()
+    except BaseException:
+        progress.note(f"not published; what was measured is in {options.run_dir}")
+        remote.release(url)
+        raise
+    progress.phase(f"publishing: {url}")
+    try:
+        remote.put(result.folder, url)
+        return replace(result, published=url)
+    except (KeyboardInterrupt, Exception) as error:  # stores fail in ways of their own
+        reason = str(error) if isinstance(error, RunError) else f"{url}: {type(error).__name__}: {error}"
+    command = f"workbench publish {shlex.quote(str(result.folder.path))} {shlex.quote(url)}"
+    trouble = f"Not published. {reason} The run is whole on this machine; to publish it: {command}"
+    progress.note(trouble)
+    return replace(result, trouble=trouble)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..calls.called import Call, Called, Function
 from ..calls.gate import PayloadError
-from ..calls.payload import Payload, random_state_kept
+from ..calls.inputs import Payload, random_state_kept
 from ..calls.revisions import parse_at
 from ..calls.source import Source, named_apart, source_of
 from ..calls.world import WorldTurn, modules_kept
-from ..spec.conditions import BETWEEN, FAIL_IF, Condition
+from ..spec.regions import BETWEEN, FAIL_IF, Condition
 from ..spec.words import Word
 
 if TYPE_CHECKING:

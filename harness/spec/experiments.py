@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 from llama_workbench.datasets.workloads import Workload
 
-from .comparison import Comparison
-from .entered import EnteredName
+from .comparison import Comparison, EnteredName
 from .regions import Region
 
 PRECISION = 0.03

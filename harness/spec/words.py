@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import IntEnum, StrEnum
+from types import MappingProxyType
 
 
 class Word(StrEnum):
@@ -150,3 +151,80 @@ class Cause(StrEnum):
     def leaves_out(self) -> bool:
         """Whether a side is left out: for that, or because it is refused or there is no time for it."""
         return self.is_wrong or self in (Cause.BEYOND_ROOF, Cause.REFUSED, Cause.TOO_LITTLE_TIME)
+
+
+# The two sides of the dispute, as effects and claims name them.
+
+
+ARCHITECTURE, OPERATIONS, TOTAL = "architecture", "operations", "total"
+"""The two sides of the split, and their sum: from the all-old corner of a grid to the all-new one."""
+
+SIDES = (ARCHITECTURE, OPERATIONS, TOTAL)
+
+
+def due_to(gaining: Iterable[str]) -> str:
+    """What a speed-up is due to, by the sides that gain: one of them, both or neither."""
+    names = tuple(gaining)
+    return "both" if len(names) == 2 else names[0] if names else "neither"
+
+
+def factor_of(variant: str, baseline: str) -> str:
+    """The factor, interaction or side whose effect is reported as "NAME new" against "NAME old"; "" for other sides."""
+    name = variant.removesuffix(" new")
+    return name if (variant, baseline) == (f"{name} new", f"{name} old") else ""
+
+
+# How commands end: their exit codes, and what each one means. Every help and every document has them from here.
+
+
+class _Meant(IntEnum):
+    """A code with its meaning in a few words."""
+
+    meaning: str
+
+    def __new__(cls, code: int, meaning: str = "") -> _Meant:
+        member = int.__new__(cls, code)
+        member._value_ = code
+        member.meaning = meaning
+        return member
+
+    @classmethod
+    def listed(cls, more: Mapping[int, str] = MappingProxyType({})) -> str:
+        """All of them, one on a line, as a help shows them. more: code → what a command says of it itself."""
+        width = max(len(str(code.value)) for code in cls)
+        return "\n".join(f"  {code.value:<{width}}  {more.get(code, code.meaning)}" for code in cls)
+
+
+WRONG = "code that you named is excluded: its results are wrong, or it raises, hangs or ends its process"
+NO_VERDICT = "no verdict: code is refused (the reason is printed), or the budget is too small"
+
+
+class SessionExit(_Meant):
+    """Of a session of `pytest --benchmark` that measures."""
+
+    DONE = 0, "success, whatever the verdicts are"
+    CONDITION_MET = 1, "a condition of --fail-if is met, or a test of yours failed"
+    INTERRUPTED = 2, "interrupted (Ctrl-C): what was measured is kept, and has verdicts"
+    NOT_MEASURED = 3, "an error: measuring or publishing failed"
+    USAGE = 4, "an option is wrong"
+    NOTHING = 5, "nothing to measure"
+    WRONG = 6, WRONG
+    NO_VERDICT = 7, NO_VERDICT
+
+
+class VerbExit(_Meant):
+    """Of `workbench VERB`. The help of a verb says more of some of them."""
+
+    DONE = 0, "success"
+    AGAINST = 1, "the answer is no, such as slower: proven"
+    COULD_NOT = 2, "inconclusive, or an error: the reason is printed"
+    WRONG = 6, WRONG
+    NO_VERDICT = 7, NO_VERDICT
+    INTERRUPTED = 130, "interrupted (Ctrl-C)"
+
+
+def of_left_out(causes: Collection[Cause]) -> int:
+    """The code of a comparison whose sides were left out for these causes; 0 where none was."""
+    if any(cause.is_wrong for cause in causes):
+        return VerbExit.WRONG
+    return VerbExit.NO_VERDICT if any(cause.leaves_out for cause in causes) else VerbExit.DONE

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .distributions import student_quantile
+from .means import student_quantile
 
 LEAST_SHARE = 0.01
 """Places with less of both sides' time are not looked at one by one: each further row makes all intervals wider."""

@@ -21,24 +21,29 @@ from pathlib import Path
 from typing import Any
 
 from ..machine.environment import one_line
-from ..machine.locks import LOCK, Lock, Taken
-from ..spec.entered import EnteredName
+from ..machine.lifeline import LOCK, Lock, Taken
+from ..spec.comparison import EnteredName
 from ..spec.sample import Round, Sample
 from ..spec.table import Table
 from ..spec.words import Word
 from . import forms, journal, parquet
-from .declared import JsonFile, TableFile
-from .errors import RESTORE, ChangedFile, RunError, RunWarning, as_run_error, fix_for
 from .files import (
     CLAIMS,
     FORMS,
     JOURNAL,
     MANIFEST,
+    RESTORE,
     SAMPLES,
     STANDINGS,
     SUMS,
     VERDICTS,
+    ChangedFile,
+    RunError,
+    RunWarning,
+    Sums,
+    as_run_error,
     check_version,
+    fix_for,
     fix_of,
     json_bytes,
     looks_like_a_run,
@@ -46,8 +51,8 @@ from .files import (
     read_bytes,
     replace_whole,
 )
+from .pass_schema import JsonFile, TableFile
 from .schema import FORMAT, Manifest
-from .sums import Sums
 from .verdict_schema import Verdict
 
 

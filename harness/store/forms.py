@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, Field, PlainSerializer, TypeAdapter, ValidationError, WrapValidator
 
-from llama_workbench.datasets.faults import faults
+from llama_workbench.datasets.files import faults
 
 
 class Shape(BaseModel):

@@ -22,7 +22,7 @@ from llama_workbench.datasets.files import short
 from ..spec.sample import Round, Sample
 from ..spec.table import Table
 from . import parquet
-from .errors import RunError, RunWarning, as_run_error
+from .files import RunError, RunWarning, as_run_error
 
 ROUND = ["workload", "process", "round"]
 _LINE_KEYS = {*ROUND, "samples", "crc"}

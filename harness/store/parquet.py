@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..spec.sample import Column, sample_columns
 from ..spec.table import NameColumn, Table
-from .errors import RESTORE, RunError, first_line
+from .files import RESTORE, RunError, first_line
 
 if TYPE_CHECKING:
     import duckdb

@@ -3,11 +3,55 @@ declared beside its code."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
 
-from .declared import JsonFile
+from pydantic import TypeAdapter
+
+from ..spec.sample import Column, columns
+from ..spec.table import Table
 from .forms import Amount, Count, Shape, Size, Text, Value, says
+
+# A file of a run folder as whoever writes it declares it: its name, which knows the form of what stands in it.
+# A pass declares its files beside its code and hands them to `RunFolder.write_json`, `records`, `write_table` and so
+# on. The store needs no list of them.
+
+
+class JsonFile(str):
+    """The name of a JSON file, with the form of its content: a pydantic type, or a type adapter."""
+
+    form: TypeAdapter[Any]
+
+    def __new__(cls, name: str, form: Any) -> JsonFile:
+        if Path(name).name != name or not name.endswith(".json"):
+            raise ValueError(f"{name!r} is not a plain name ending in .json")
+        file = super().__new__(cls, name)
+        file.form = form if isinstance(form, TypeAdapter) else TypeAdapter(form)
+        return file
+
+
+class TableFile(str):
+    """The name of a Parquet file, with the type of its rows: a NamedTuple of columns (see `spec.sample`).
+
+    fault: what is wrong with a table that has these columns, in words; empty where nothing is.
+    """
+
+    row: type
+    columns: Mapping[str, Column]
+    fault: Callable[[Table], str]
+
+    def __new__(cls, name: str, row: type, fault: Callable[[Table], str] = lambda table: "") -> TableFile:
+        if Path(name).name != name or not name.endswith(".parquet"):
+            raise ValueError(f"{name!r} is not a plain name ending in .parquet")
+        file = super().__new__(cls, name)
+        file.row, file.columns, file.fault = row, columns(row), fault
+        return file
+
+
+DataFile: TypeAlias = JsonFile | TableFile
+
 
 Subject = tuple[str, str, str, str, str]
 """(metric, quantity, workload, variant, baseline), with "" for what does not apply."""

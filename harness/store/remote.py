@@ -22,9 +22,8 @@ from typing import Any
 
 from llama_workbench.cache import cache_directory, partial_folder
 
-from ..machine.locks import Lock
-from .errors import ChangedFile, RunError, first_line
-from .files import CLAIMS, JOURNAL, MANIFEST, SAMPLES, STANDINGS, SUMS, VERDICTS
+from ..machine.lifeline import Lock
+from .files import CLAIMS, JOURNAL, MANIFEST, SAMPLES, STANDINGS, SUMS, VERDICTS, ChangedFile, RunError, first_line
 from .folder import RunFolder, newest_first
 
 UPLOADING = ".uploading"

@@ -22,11 +22,11 @@ from pydantic import (
 )
 from pydantic.json_schema import SkipJsonSchema
 
-from ..calls.own import in_words
+from ..calls.environments import in_words
 from ..machine.environment import device_kind
-from ..spec.conditions import Condition
+from ..spec.comparison import EnteredName
 from ..spec.dispute import Dispute
-from ..spec.entered import EnteredName
+from ..spec.regions import Condition
 from ..stats.confidence import Interval
 from ..stats.means import Mean
 from .forms import (
@@ -53,9 +53,20 @@ from .forms import (
     says,
     without_damaged,
 )
-from .gate_schema import Confirmed, Excluded, Gate, SideFacts, Trace, TraceDifference
-from .machine_schema import Machine, Spending
-from .sitting_schema import Apart, LostLife, SideEnvironment, Sitting, Sources
+from .gate_schema import (
+    Apart,
+    Confirmed,
+    Excluded,
+    Gate,
+    LostLife,
+    SideEnvironment,
+    SideFacts,
+    Sitting,
+    Sources,
+    Trace,
+    TraceDifference,
+)
+from .verdict_schema import Machine, Spending
 
 FORMAT = 1  # of the run folder; a reader refuses any other
 

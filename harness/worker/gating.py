@@ -11,13 +11,12 @@ from typing import Any
 
 from llama_workbench.variants.outside import OutsideVariantError
 
-from ..calls.called import refused
+from ..calls.called import is_beside, refused
 from ..calls.gate import PayloadError
-from ..calls.yardstick import is_beside
-from .again import gained_again
 from .channel import raised_by
 from .collector import Settings, observed
 from .devices import Spent
+from .functions import gained_again
 from .gates.outcome import LogitsGate
 from .runners import Runner, runner_of, takes_requests, variant_of
 from .state import Bench, Subject, Worker

@@ -23,8 +23,8 @@ import llama_workbench
 from .. import metrics, profilers
 from ..machine.modules import mentioning
 from ..slices import faces
-from ..spec.answer import RoundAnswer
-from . import blocks, gating, looks, rounds, turns
+from ..spec.sample import RoundAnswer
+from . import blocks, gating, looks, rounds
 from .channel import Channel, serve
 from .functions import open_functions
 from .state import Worker, stand_ins
@@ -44,13 +44,13 @@ VERBS: Mapping[str, Callable[..., Any]] = {
     "round": rounds.measure_round,
     "block": blocks.measure_block,
     "roof": looks.roof,
-    "turns": turns.measure_in_turns,
+    "turns": looks.measure_in_turns,
     "alternate": looks.alternate,
     "line_runs": looks.line_runs,
     "loop": looks.loop,
     "peak": looks.peak,
-    "answers": turns.answers,
-    "differences_of_answers": turns.differences_of_answers,
+    "answers": looks.answers,
+    "differences_of_answers": looks.differences_of_answers,
 }
 """Those of every process."""
 

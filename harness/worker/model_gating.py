@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from llama_workbench.datasets.lengths import pieces
+from llama_workbench.datasets.workloads import pieces
 from llama_workbench.variants import Build, Model, Variant
 
 from . import models, outputs, reference_logits

@@ -13,14 +13,14 @@ from torch import Tensor
 
 from llama_workbench import variants
 from llama_workbench.datasets import geometries
-from llama_workbench.datasets.lengths import DECODE_ROOM, pieces
+from llama_workbench.datasets.workloads import DECODE_ROOM, pieces
 from llama_workbench.variants import Model, Variant, components
 from llama_workbench.variants.generation import generate
 from llama_workbench.variants.outside import with_private_source
 
 from ..calls.built import Built, imported
 from ..calls.source import Source
-from ..spec.entered import EnteredName
+from ..spec.comparison import EnteredName
 from .cuda import Cuda
 from .runners import PlainRunner, Runner, hide, takes_requests
 from .state import Bench, Worker, WorkerError

@@ -21,7 +21,7 @@ from typing import Any
 
 from llama_workbench.variants import FUNCTION_YARDSTICK
 
-from ..machine.clocks import cpu_ns_of
+from ..machine.lifeline import cpu_ns_of
 from .devices import Spent
 from .watch import OWN_THREADS_NS, THRESHOLDS, Turn, Watch, Watched, children_of, put_back, tree_of
 

@@ -25,8 +25,7 @@ from llama_workbench.cache import CacheError, partial_folder
 from llama_workbench.datasets.checkpoints import Checkpoint, load
 from llama_workbench.variants import LlamaConfig, Model
 
-from .gates.logits import Case, greedy, run_cases
-from .gates.rounding import rounded
+from .gates.logits import Case, greedy, rounded, run_cases
 from .gates.small import SMALL_LENGTH, WEIGHTS, small_cases, small_geometries, small_weights
 from .state import Bench, Worker
 

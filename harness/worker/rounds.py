@@ -14,15 +14,13 @@ from pathlib import Path
 from time import perf_counter_ns  # bound before any foreign code is imported
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from llama_workbench.datasets.lengths import DECODE_ROOM, call_lengths, least_calls, warmup_length
+from llama_workbench.datasets.workloads import DECODE_ROOM, call_lengths, least_calls, warmup_length
 from llama_workbench.variants import FUNCTION_YARDSTICK
 
-from ..calls.called import refused
-from ..calls.pool import NEW
-from ..calls.yardstick import SELDOM, is_beside
-from ..spec.answer import RoundAnswer
-from ..spec.entered import EnteredName
-from ..spec.sample import Sample
+from ..calls.called import SELDOM, is_beside, refused
+from ..calls.inputs import NEW
+from ..spec.comparison import EnteredName
+from ..spec.sample import RoundAnswer, Sample
 from .devices import Spent
 from .runners import Runner, runner_of
 from .state import Bench, DrawnOutputs, Worker
@@ -273,7 +271,7 @@ def measure_round(
 ) -> RoundAnswer:
     """One round: all of `active` rebuilt in random order, then sub-rounds, each with all of them in random order.
 
-    outputs: the file for what the examiner judges. least_ns: see `shape_of_round`. way and pool_size: see `calls.pool`.
+    outputs: the file for what the examiner judges. least_ns: see `shape_of_round`. way, pool_size: see `calls.inputs`.
     """
     bench = worker.benches[workload]
     bench.give_inputs(way, pool_size)

@@ -20,9 +20,9 @@ from llama_workbench.variants import FUNCTION_YARDSTICK, Model, Variant
 from llama_workbench.variants.presets import presets
 
 from ..calls.called import Call, Called
-from ..calls.pool import NEW
+from ..calls.inputs import NEW
 from ..calls.world import WorldTurn
-from ..spec.entered import EnteredName
+from ..spec.comparison import EnteredName
 from .channel import CUT_OFF, Channel
 from .devices import Device, Spent, device_of
 from .gates.outcome import LogitsGate
@@ -132,7 +132,7 @@ class Bench:
     kind: what is compared on it. prompt_tokens: of `gate_prompt`, None where no model is measured. generated: of a
     `generate` workload, the reference's tokens after the gate prompt and their lead, [B, N] each. idle_bytes: least
     memory seen between rounds. source: the checkpoint's folder. call: what functions are compared on; called: each side
-    of that, by the name it was entered under; way and pool_size: how their calls are given inputs (see `calls.pool`).
+    of that, by the name it was entered under; way and pool_size: how their calls are given inputs (see `calls.inputs`).
     """
 
     workload: Workload
@@ -191,7 +191,7 @@ class Bench:
         return self.checkpoint
 
     def give_inputs(self, way: str, pool_size: int) -> None:
-        """From here on the calls of functions are given inputs in this way (see `calls.pool`)."""
+        """From here on the calls of functions are given inputs in this way (see `calls.inputs`)."""
         self.way, self.pool_size = way, pool_size
         compared = [called for name, called in self.called.items() if name != FUNCTION_YARDSTICK]
         for called in compared:

@@ -11,9 +11,8 @@ from torch import Tensor
 
 from llama_workbench.datasets import geometries, tokenizer
 from llama_workbench.datasets.checkpoints import load
-from llama_workbench.datasets.lengths import DECODE_ROOM, longest_call
 from llama_workbench.datasets.tokenizer import Prompts
-from llama_workbench.datasets.workloads import Workload
+from llama_workbench.datasets.workloads import DECODE_ROOM, Workload, longest_call
 
 from . import checking, model_gating
 from .functions import open_functions

@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from llama_workbench.datasets.texts import shortened
+from llama_workbench.datasets.files import shortened
 from llama_workbench.variants import FUNCTION_YARDSTICK
 
-from ..machine.clocks import cpu_ns_of
+from ..machine.lifeline import cpu_ns_of
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -24,7 +24,7 @@ import typer
 
 from llama_workbench.harness.machine import extras
 from llama_workbench.harness.slices import faces
-from llama_workbench.harness.spec.exits import VerbExit
+from llama_workbench.harness.spec.words import VerbExit
 
 from .shared import MACHINE, MODELS, MOST_USED, ON_RUNS, Listed, OutputLost, write
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from llama_workbench.harness.spec.exits import VerbExit
+from llama_workbench.harness.spec.words import VerbExit
 
 from .compare_revisions import INPUTS, Slower, condition, inputs_of, measured
 from .shared import MOST_USED, AsJson, Failure, Listed, ends, print_json, show, takes

@@ -19,7 +19,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from llama_workbench.harness.plan.options import Request, typed
-from llama_workbench.harness.spec.exits import VerbExit
+from llama_workbench.harness.spec.words import VerbExit
 
 from .shared import MODELS, AsJson, Failure, Listed, ends, print_json, show, sources_of, table, takes
 
@@ -242,7 +242,7 @@ def _claim(path: Path, added: tuple[str | Source, ...]) -> tuple[dict[str, Any],
 
 def _dispute(path: Path) -> tuple[dict[str, Any], str]:
     """What is asked about the claims of a folder. Raises ClaimError."""
-    from llama_workbench.harness.claims.dispute import load_dispute
+    from llama_workbench.harness.claims.reading import load_dispute
 
     dispute = load_dispute(path.parent)
     questions, rules = len(dispute.question), len(dispute.rule)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from llama_workbench.harness.spec.exits import VerbExit
+from llama_workbench.harness.spec.words import VerbExit
 
 from ..results import find_run
 from .shared import MOST_USED, AsJson, Failure, Listed, print_json, show, warn_changed, with_exits, write, write_file
@@ -195,8 +195,7 @@ def _compare_repeats(runs: Sequence[RunFolder], as_json: bool) -> None:
     from llama_workbench.harness.baselines.text import render_repeats, variation_toml
     from llama_workbench.harness.report.sessions import agreement_of, unlike_runs
     from llama_workbench.harness.report.standings import read_standings
-    from llama_workbench.harness.store.errors import RunError
-    from llama_workbench.harness.store.files import MANIFEST, STANDINGS, VERDICTS
+    from llama_workbench.harness.store.files import MANIFEST, STANDINGS, VERDICTS, RunError
 
     for run in runs:
         warn_changed(run, read=(MANIFEST, STANDINGS, VERDICTS))

@@ -13,7 +13,7 @@ import typer
 from rich.text import Text
 
 from llama_workbench.harness.plan.options import Options, Request, typed
-from llama_workbench.harness.spec.exits import VerbExit
+from llama_workbench.harness.spec.words import VerbExit
 
 from .shared import MOST_USED, AsJson, Failure, Listed, ends, print_json, show, table, takes, write_file
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from llama_workbench.harness.report.comparison import Screen
     from llama_workbench.harness.session.revisions import Inputs
     from llama_workbench.harness.session.run import Result
-    from llama_workbench.harness.spec.conditions import Condition, Kind
-    from llama_workbench.harness.store.sitting_schema import SideEnvironment
+    from llama_workbench.harness.spec.regions import Condition, Kind
+    from llama_workbench.harness.store.gate_schema import SideEnvironment
 
 Subject = Annotated[
     list[str],
@@ -192,8 +192,7 @@ def _of_suite(
     from llama_workbench.harness.baselines.revisions import MISSING, RevisionRow, UnmeasuredRow
     from llama_workbench.harness.plugin.progress import progress_on
     from llama_workbench.harness.report.terminal import console
-    from llama_workbench.harness.suites.run import compare_suites, is_suite
-    from llama_workbench.harness.suites.table import by_impact, suite_table
+    from llama_workbench.harness.suites.run import by_impact, compare_suites, is_suite, suite_table
 
     functions = [path for path in paths if not is_suite(path)]
     lone = [f"--{name}" for name in ("call", "check", "workloads", "env", "strict") if given[name]]
@@ -312,8 +311,8 @@ def inputs_of(given: Mapping[str, Any], usual_seconds: float, environments: Sequ
 def asked_screens(subject: str, result: Result) -> list[Screen]:
     """What the run says of its condition, on each thing that the subject was called with. Raises Failure."""
     from llama_workbench.harness.report.comparison import screens
-    from llama_workbench.harness.report.stored import evidence_of
-    from llama_workbench.harness.spec.conditions import FAIL_IF
+    from llama_workbench.harness.report.standings import evidence_of
+    from llama_workbench.harness.spec.regions import FAIL_IF
 
     folder, manifest = result.folder, result.manifest
     asked = [verdict for verdict in result.verdicts if verdict.claim == FAIL_IF and verdict.effects]
@@ -325,7 +324,7 @@ def asked_screens(subject: str, result: Result) -> list[Screen]:
 
 def condition(kind: Kind, option: str, percent: float) -> Condition:
     """What is asked of a comparison. option: that gave the percent. Raises Failure."""
-    from llama_workbench.harness.spec.conditions import Condition
+    from llama_workbench.harness.spec.regions import Condition
 
     if not 0 <= percent < float("inf"):
         raise Failure(f"{option} {percent:g}: expected a number of percent, 0 or more")

@@ -66,7 +66,7 @@ def _runs(folder: str) -> Iterator[DatedRun]:
 
     from llama_workbench.harness.baselines.course import DatedRun
     from llama_workbench.harness.report.standings import read_standings
-    from llama_workbench.harness.store.errors import RunError
+    from llama_workbench.harness.store.files import RunError
     from llama_workbench.harness.store.folder import run_folders
     from llama_workbench.harness.store.remote import is_url, listed
 

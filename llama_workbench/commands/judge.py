@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from llama_workbench.harness.spec.exits import VerbExit
+from llama_workbench.harness.spec.words import VerbExit
 
 from ..results import find_run
 from .shared import ON_RUNS, AsJson, Listed, RunArgument, print_json, show, warn_changed, with_exits, write
@@ -130,7 +130,7 @@ def _both_sessions(run: RunFolder, judged: Rejudged, there: RunFolder) -> BothSe
 
 def _session(run: RunFolder, verdicts: Sequence[Verdict], dispute: Dispute, alpha: float) -> SessionAnswers:
     from llama_workbench.harness.metrics.share.metric import PHASES
-    from llama_workbench.harness.report.decision import decisions_of
+    from llama_workbench.harness.report.answer import decisions_of
     from llama_workbench.harness.report.sessions import SessionAnswers
 
     return SessionAnswers(run.path.name, verdicts, decisions_of(dispute, run.read_table(PHASES), verdicts, alpha))
@@ -139,8 +139,8 @@ def _session(run: RunFolder, verdicts: Sequence[Verdict], dispute: Dispute, alph
 def _show(folder: RunFolder, judged: Rejudged) -> None:
     """The report; of a fleet also each effect over its machines, and the command that settles what is open."""
     from llama_workbench.harness.report.causes import explanations_in
-    from llama_workbench.harness.report.further import further
     from llama_workbench.harness.report.machines import machine_lines
+    from llama_workbench.harness.report.outcome import further
     from llama_workbench.harness.report.terminal import verdict_report
     from llama_workbench.harness.store.files import MACHINES
 
@@ -160,8 +160,7 @@ def _update(
     check: bool,
 ) -> None:
     """Write or check the files. Exit code 1 where one is out of date."""
-    from llama_workbench.harness.report.answer import IN_SHORT, answer_markdown, headlines
-    from llama_workbench.harness.report.decision import picks_markdown, picks_of
+    from llama_workbench.harness.report.answer import IN_SHORT, answer_markdown, headlines, picks_markdown, picks_of
     from llama_workbench.harness.report.ladder import advice_markdown, ladder_markdown, ladder_of
     from llama_workbench.harness.report.markdown import markdown_table, sessions_markdown, update_file
 
@@ -203,7 +202,7 @@ def _gallery(
     from llama_workbench.harness.claims.reading import stored_claims
     from llama_workbench.harness.report.comparison import screens
     from llama_workbench.harness.report.gallery import gallery_markdown, times_of
-    from llama_workbench.harness.report.stored import evidence_of
+    from llama_workbench.harness.report.standings import evidence_of
 
     if not file.is_file() or "<!-- gallery:begin -->" not in file.read_text(encoding="utf-8"):
         return {}

@@ -116,12 +116,11 @@ def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool
     from llama_workbench.harness.metrics.registry import judged_files
     from llama_workbench.harness.metrics.roofline.metric import ROOFLINE, all_reached
     from llama_workbench.harness.metrics.share.metric import PHASES
-    from llama_workbench.harness.report.answer import answer_markdown
-    from llama_workbench.harness.report.decision import decision_markdown, decisions_of
+    from llama_workbench.harness.report.answer import answer_markdown, decision_markdown, decisions_of
     from llama_workbench.harness.report.ladder import ladder_markdown, ladder_of
-    from llama_workbench.harness.report.passes import roofline_markdown
+    from llama_workbench.harness.report.markdown import roofline_markdown
     from llama_workbench.harness.session.judging import rejudge
-    from llama_workbench.harness.store.machine_schema import FLEET
+    from llama_workbench.harness.store.verdict_schema import FLEET
 
     warn_changed(folder, read=judged_files())
     everything = not (profiling or decision or roofline)
@@ -183,7 +182,7 @@ def _print_fleet(folder: RunFolder, everything: bool) -> None:
 def _profiling(form: ProfilingForm, table: Table, alpha: float) -> str:
     """The profiling form of each workload and variant in the columns of phases.parquet."""
     from llama_workbench.harness.metrics.share.shares import top_consumers
-    from llama_workbench.harness.report.passes import profiling_markdown
+    from llama_workbench.harness.report.markdown import profiling_markdown
 
     pairs = table.distinct("workload", "variant")
     return profiling_markdown(

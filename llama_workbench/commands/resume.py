@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from llama_workbench.harness.plan.options import Options, Request, Start, every_option, typed
-from llama_workbench.harness.spec.exits import SessionExit, VerbExit, of_left_out
+from llama_workbench.harness.spec.words import SessionExit, VerbExit, of_left_out
 from llama_workbench.harness.store.verdict_schema import too_early
 
 from ..results import run_to_go_on
@@ -97,7 +97,7 @@ def _measured(folder: RunFolder, given: Mapping[str, Any]) -> Result:
 
 def _show(result: Result, options: Options) -> None:
     from llama_workbench.harness.report.causes import explanations_in
-    from llama_workbench.harness.report.further import further
+    from llama_workbench.harness.report.outcome import further
     from llama_workbench.harness.report.terminal import verdict_report
     from llama_workbench.harness.slices import tables
 

@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from llama_workbench.harness.plan.options import Option, every_option
-from llama_workbench.harness.spec.exits import VerbExit
+from llama_workbench.harness.spec.words import VerbExit
 
 from ..results import find_run
 
@@ -121,7 +121,7 @@ def sources_of(variants: Iterable[str | Source]) -> dict[str, Source]:
 
 def run_of_one_machine(name: str) -> RunFolder:
     """A run by its name. Raises Failure for one of several machines, and RunError."""
-    from llama_workbench.harness.store.machine_schema import FLEET
+    from llama_workbench.harness.store.verdict_schema import FLEET
 
     run = find_run(name)
     if run.manifest().mode == FLEET:
@@ -134,7 +134,7 @@ def warn_changed(run: RunFolder, *, read: Collection[str], rewritten: Collection
 
     `read`: files that the command reads anyway, which then fails. `rewritten`: files that the command replaces.
     """
-    from llama_workbench.harness.store.errors import RunWarning
+    from llama_workbench.harness.store.files import RunWarning
 
     for error in run.changed(besides=read):
         replaced = error.path.name in rewritten

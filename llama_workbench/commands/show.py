@@ -36,12 +36,11 @@ def command(
       workbench show reference --claim single-file-faster
     """
     from llama_workbench.harness.report.comparison import screen_markdown, screens
-    from llama_workbench.harness.report.stored import evidence_of
+    from llama_workbench.harness.report.standings import evidence_of
     from llama_workbench.harness.report.terminal import answer_report, console, screen_report
     from llama_workbench.harness.session.judging import rejudge
     from llama_workbench.harness.slices import tables
-    from llama_workbench.harness.suites.run import call_seconds
-    from llama_workbench.harness.suites.table import time_table
+    from llama_workbench.harness.suites.run import call_seconds, time_table
 
     folder = run_of_one_machine(run)
     if of_slices := [] if markdown else tables(folder):

@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from llama_workbench.datasets import checkpoints, geometries, tokenizer, workloads
 from llama_workbench.datasets.geometries import DataError
 from llama_workbench.datasets.tokenizer import TokenizerError
-from llama_workbench.harness.claims.faults import ClaimError
+from llama_workbench.harness.claims.model import ClaimError
 from llama_workbench.harness.claims.reading import read_claim
 from llama_workbench.harness.slices.gguf import cases as gguf_checks
 

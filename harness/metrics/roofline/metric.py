@@ -22,12 +22,12 @@ from ...evidence.evidence import Evidence
 from ...machine.environment import last_level_cache_bytes
 from ...measure.passes import PASS_SECONDS, ask_about, measured_by
 from ...stats.confidence import fixed_interval
-from ...store.declared import JsonFile
 from ...store.folder import RunFolder
 from ...store.forms import MOST, Count, Shape, Some, Text, once, says
+from ...store.pass_schema import JsonFile
 from ...store.verdict_schema import Effect
 from ..base import IntervalMetric, PassContext, VariantHypothesis, subjects
-from .work import ForwardWork, least_seconds
+from .roof import ForwardWork, least_seconds
 
 _Tokens = Annotated[int, Field(ge=0, le=MOST)]
 

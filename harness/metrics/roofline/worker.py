@@ -20,14 +20,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from llama_workbench.datasets.lengths import DECODE_ROOM, call_lengths, warmup_length
+from llama_workbench.datasets.workloads import DECODE_ROOM, call_lengths, warmup_length
 
 from ...machine.environment import last_level_cache_bytes
 from ...spec.sample import Sample
 from ...worker.rounds import FILLED_NS, SHORT_SAMPLE_NS, is_primed, rebuilt
 from ...worker.runners import PlainRunner, Runner, runner_of
 from ...worker.state import Bench, Worker, WorkerError
-from .work import products, weight_bytes, work_of_call
+from .roof import products, weight_bytes, work_of_call
 
 SQUARES = (512, 768, 1024)
 MOST_FLOPS, LEAST_ROWS = 2_000_000_000, 64

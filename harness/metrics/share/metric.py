@@ -17,11 +17,10 @@ from ...measure.passes import Asked, ask_in_lives, measured_by
 from ...spec.hypotheses import Name, no_repeats
 from ...spec.sample import PhaseTime
 from ...spec.table import Table
-from ...store.declared import JsonFile, TableFile
 from ...store.folder import RunFolder
 from ...store.forms import Amount, Count, Text, says
 from ...store.parquet import repeated
-from ...store.pass_schema import OfVariant
+from ...store.pass_schema import JsonFile, OfVariant, TableFile
 from ...store.verdict_schema import Effect
 from ..base import IntervalMetric, PassContext, VariantHypothesis, subjects
 from .shares import share

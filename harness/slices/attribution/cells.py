@@ -14,10 +14,9 @@ from llama_workbench.dashboard import words
 from llama_workbench.dashboard.views.data import Claim, Run
 from llama_workbench.dashboard.views.samples import ratios, read_evidence
 
-from ...spec.sides import ARCHITECTURE, OPERATIONS, SIDES
+from ...spec.words import ARCHITECTURE, OPERATIONS, SIDES
 from ...stats.confidence import running_interval
-from ...store.errors import RunError
-from ...store.files import CLAIMS
+from ...store.files import CLAIMS, RunError
 from ...store.folder import RunFolder
 from ...store.verdict_schema import AD_HOC, Effect, Ends
 from .metric import DUMMY, GRID, MARGIN_PERCENT, METRIC, Attribution, Grid, attribute

@@ -50,8 +50,7 @@ from ...spec.comparison import Comparison
 from ...spec.experiments import Contrast
 from ...spec.hypotheses import Margin, Names, ValueHypothesis
 from ...spec.regions import Region
-from ...spec.sides import ARCHITECTURE, OPERATIONS, TOTAL, due_to
-from ...spec.words import Word
+from ...spec.words import ARCHITECTURE, OPERATIONS, TOTAL, Word, due_to
 from ...stats.confidence import LookPlan, running_interval
 from ...stats.samples import Differences, WholeProcesses, whole_processes
 from ...store.verdict_schema import Effect

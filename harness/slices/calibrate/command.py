@@ -203,7 +203,7 @@ def _measure(
 
 
 def _say(number: int, trial: Trial, left: float) -> None:
-    from llama_workbench.harness.evidence.numbers import duration
+    from llama_workbench.harness.evidence.effect import duration
     from llama_workbench.harness.slices.calibrate.rates import work_text
 
     around = "background load" if trial.busy else "quiet"

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from ...report.markdown import markdown_cell, markdown_rows
 from ...spec.regions import MARGIN_PERCENT, SECOND_MARGIN_PERCENT
 from ...spec.words import Word
-from ...stats.distributions import exact_ends
+from ...stats.means import exact_ends
 from .clothes import CLOTHES
 from .known import IDENTICAL, KINDS, MOVED, PLANTED, TWINS, KnownComparison
 

@@ -25,8 +25,7 @@ from ...measure.processes import ALLOCATOR
 from ...plan.sources import MEASURING
 from ...report.text import excluded_lines, one_text_line
 from ...spec.words import Word
-from ...store.errors import RunError
-from ...store.files import VERDICTS
+from ...store.files import VERDICTS, RunError
 from ...store.folder import RunFolder
 from ...store.schema import Manifest
 from .known import KnownComparison

@@ -30,9 +30,9 @@ import llama_workbench
 from ...machine.extras import install
 from ...machine.places import published
 from ...plan.options import PlanError
-from ...store.errors import RunError
+from ...store.files import RunError
 from ...store.folder import RunFolder
-from ...store.machine_schema import Machine
+from ...store.verdict_schema import Machine
 from . import kinds
 from .folder import FleetFolder
 from .node import NodeWorker, code, unpack

@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from ...claims.model import Claim
-from ...machine.locks import Lock
+from ...machine.lifeline import Lock
 from ...store import schema
-from ...store.errors import RESTORE, RunError
-from ...store.files import CLAIMS, MANIFEST
+from ...store.files import CLAIMS, MANIFEST, RESTORE, RunError
 from ...store.folder import RunFolder
 from ...store.forms import plain
-from ...store.machine_schema import FLEET, HOME, Machine
+from ...store.verdict_schema import FLEET, HOME, Machine
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 

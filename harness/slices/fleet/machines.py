@@ -13,18 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from ...baselines.saved import left_out
 from ...claims.reading import stored_claims
-from ...evidence.controls import SUBJECT, found_text
+from ...evidence.evidence import SUBJECT, found_text
 from ...evidence.verdict import how_many
 from ...judge.parts import parts_of
 from ...plan.options import Options, Request
-from ...report.stored import evidence_of
+from ...report.standings import evidence_of
 from ...spec.dispute import Dispute
-from ...store.errors import RunError
-from ...store.files import CLAIMS, MACHINES, MANIFEST, VERDICTS
+from ...store.files import CLAIMS, MACHINES, MANIFEST, VERDICTS, RunError
 from ...store.folder import RunFolder
-from ...store.machine_schema import FLEET, HOME, Machine, OverMachines
 from ...store.schema import Manifest, Noise
-from ...store.verdict_schema import Verdict
+from ...store.verdict_schema import FLEET, HOME, Machine, OverMachines, Verdict
 from .folder import FleetFolder
 from .kinds import PIECE_FOLDER, labels, names, slug
 from .verdicts import MachineEvidence, judge_machines

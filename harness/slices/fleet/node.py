@@ -29,8 +29,7 @@ import llama_workbench
 from llama_workbench.variants import digests
 
 from ...machine.environment import child_environment, fingerprint
-from ...machine.lifeline import tied
-from ...machine.locks import Lock, Taken
+from ...machine.lifeline import Lock, Taken, tied
 from ...measure.processes import ALLOCATOR
 from ...store.files import JOURNAL, SUMS
 

@@ -23,9 +23,7 @@ from llama_workbench.variants.digests import written_in
 
 from ...evidence.effect import ALPHA
 from ...machine.environment import child_environment
-from ...machine.interrupts import Interrupts
-from ...machine.lifeline import tied
-from ...machine.locks import Lock
+from ...machine.lifeline import Interrupts, Lock, tied
 from ...machine.places import called_as
 from ...measure.participants import MeasureError, Progress
 from ...metrics.registry import metrics
@@ -36,11 +34,11 @@ from ...session.run import Result, check, plan_run
 from ...session.unfinished import UNDO, changed_code
 from ...spec.experiments import Experiment
 from ...store import files
-from ...store.errors import RESTORE, RunError
+from ...store.files import RESTORE, RunError
 from ...store.folder import RunFolder
 from ...store.forms import plain
+from ...store.gate_schema import Sources
 from ...store.schema import Manifest
-from ...store.sitting_schema import Sources
 from . import kinds
 from .driver import READY, Order, Unit, check_address
 from .folder import FleetFolder

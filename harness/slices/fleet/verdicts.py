@@ -34,18 +34,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ...evidence.effect import exp
 from ...evidence.evidence import Evidence
-from ...evidence.numbers import exp
 from ...evidence.verdict import ON_THE_MACHINE, combine, how_many
-from ...judge.parts import Part
-from ...judge.verdicts import all_together, shared_alpha
+from ...judge.parts import Part, all_together, shared_alpha
 from ...metrics.base import Judged
 from ...spec.words import SETTLED, Cause, Word
 from ...stats.confidence import looks_reached
-from ...stats.distributions import student_quantile
-from ...stats.means import CentredInterval, Mean, between_variance, scatter
-from ...store.machine_schema import General, OfKind, OverMachines, Pooled
-from ...store.verdict_schema import Effect, Verdict
+from ...stats.means import CentredInterval, Mean, between_variance, scatter, student_quantile
+from ...store.verdict_schema import Effect, General, OfKind, OverMachines, Pooled, Verdict
 
 
 @dataclass(frozen=True)

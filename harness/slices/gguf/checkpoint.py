@@ -21,10 +21,8 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from llama_workbench.datasets.checkpoints import AGAIN, NO_VARIANT, Source, Stored, open_weights
-from llama_workbench.datasets.faults import faults
-from llama_workbench.datasets.files import short
+from llama_workbench.datasets.files import faults, short, shortened
 from llama_workbench.datasets.geometries import Shape, fail, stored_shapes
-from llama_workbench.datasets.texts import shortened
 from llama_workbench.variants.config import LlamaConfig, RopeScaling
 from llama_workbench.variants.engines.gguf_file import ARCHITECTURE, NAMES, ROPE_FACTORS, rope_factors, tensor_names
 

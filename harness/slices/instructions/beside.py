@@ -18,7 +18,7 @@ from llama_workbench.variants import FUNCTION_YARDSTICK, YARDSTICK
 from ...baselines.regressions import CountedRun, cannot_tell, is_subject, unlike_runs
 from ...baselines.rows import Answer, Counted, Row
 from ...baselines.thresholds import Thresholds, What
-from ...report.measures import Measure
+from ...report.comparison import Measure
 from ...store.folder import RunFolder
 from ...store.verdict_schema import Effect
 from .counting import ALLOCATORS, GROUPS

@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from llama_workbench.commands.shared import MODELS, AsJson, Failure, Listed, ends, print_json, show, sources_of, table
-from llama_workbench.harness.spec.exits import VerbExit
+from llama_workbench.harness.spec.words import VerbExit
 
 if TYPE_CHECKING:
     from llama_workbench.harness.calls.source import Source
@@ -111,7 +111,7 @@ def _counted(names: Sequence[str], added: Mapping[str, Source], workloads: Seque
     from llama_workbench.datasets import geometries
     from llama_workbench.datasets import workloads as workload_data
     from llama_workbench.datasets.synthetic_files import synthesize
-    from llama_workbench.harness.evidence.numbers import duration
+    from llama_workbench.harness.evidence.effect import duration
 
     from .counting import Wanted, cannot_count, count, no_count
 

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ...machine.lifeline import tied
-from ...spec.entered import EnteredName
+from ...spec.comparison import EnteredName
 from ...worker.functions import open_functions
 from ...worker.runners import variant_of
 from ...worker.state import Bench, Worker

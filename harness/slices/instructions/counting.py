@@ -38,7 +38,7 @@ from ...calls.source import Source
 from ...machine.environment import usable_cores
 from ...machine.lifeline import tied
 from ...measure.processes import ALLOCATOR, worker_environment
-from ...spec.entered import EnteredName
+from ...spec.comparison import EnteredName
 
 # -- what callgrind wrote ----------------------------------------------------------------------------------------------
 

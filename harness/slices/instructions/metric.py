@@ -22,13 +22,12 @@ from ...measure.measurement import Measurement
 from ...measure.participants import ExperimentState
 from ...measure.passes import measured_by
 from ...metrics.base import PassContext, ValueMetric, in_range, no_value, subjects
-from ...spec.entered import EnteredName
+from ...spec.comparison import EnteredName
 from ...spec.hypotheses import Name, Names, RangeHypothesis
 from ...spec.words import Cause, Word
-from ...store.declared import JsonFile
 from ...store.folder import RunFolder
 from ...store.forms import Amount, Count, Text, once, says
-from ...store.pass_schema import OfVariant
+from ...store.pass_schema import JsonFile, OfVariant
 from ...store.verdict_schema import Effect
 from .counting import (
     ABOUT_COUNT_SECONDS,

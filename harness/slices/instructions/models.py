@@ -9,7 +9,7 @@ import torch
 
 from llama_workbench import variants
 from llama_workbench.datasets import geometries
-from llama_workbench.datasets.lengths import call_lengths, warmup_length
+from llama_workbench.datasets.workloads import call_lengths, warmup_length
 from llama_workbench.variants import YARDSTICK, Variant
 
 from ...worker.gates.small import small_weights

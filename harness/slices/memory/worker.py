@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from llama_workbench.datasets.lengths import longest_call
+from llama_workbench.datasets.workloads import longest_call
 from llama_workbench.variants import LlamaConfig
 from llama_workbench.variants.memory_policy import KINDS, doublings, expected, kv_bytes, served_lengths
 

@@ -21,7 +21,7 @@ from ...spec.experiments import Target
 from ...spec.hypotheses import Names
 from ...spec.words import Cause, Word
 from ...stats.confidence import Interval, Level, running_interval
-from ...stats.dependence import is_dependent
+from ...stats.means import is_dependent
 from ...stats.samples import call_ns
 from ...store.verdict_schema import Effect
 

@@ -14,14 +14,21 @@ from rich.text import Text
 from llama_workbench.dashboard.figures.colours import LIGHT, Palette
 from llama_workbench.dashboard.figures.sizes import picture
 
-from ...report.side_facts import CALM, import_text, side_facts_text
-from ...report.text import call_time, interval_text, size_text, three_digits, unit_of
+from ...report.text import (
+    CALM,
+    call_time,
+    import_text,
+    interval_text,
+    side_facts_text,
+    size_text,
+    three_digits,
+    unit_of,
+)
 from ...spec.words import Word
 from ...stats.confidence import Interval
-from ...store.errors import RunError
+from ...store.files import RunError
 from ...store.folder import RunFolder
-from .curves import CrossingPoint
-from .table import SizeTable, table_of
+from .table import CrossingPoint, SizeTable, table_of
 
 
 def screen(folder: RunFolder) -> RenderableType | None:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, cast
 
+import numpy as np
 import typer
 
 from llama_workbench.commands.shared import ON_RUNS, Failure, Listed, RunArgument, print_json, run_of_one_machine
+from llama_workbench.datasets.workloads import PERCENTILES
+
+from ...report.standings import read_standings
+from ...stats.samples import Clock, call_times_ns
+from ...store.folder import RunFolder
 
 VERB = "export"
 LISTED = Listed(13, ON_RUNS, {"export results/runs/ID": "its times, for a service that plots them over commits"})
@@ -30,8 +39,83 @@ def command(
     """
     from llama_workbench.variants.spelling import did_you_mean
 
-    from .formats import FORMATS
-
     if as_format not in FORMATS:
         raise Failure(f"--format {as_format}: {did_you_mean(as_format, FORMATS, ' or '.join(FORMATS))}")
     print_json(FORMATS[as_format](run_of_one_machine(run)))
+
+
+# A run as services want it that draw benchmarks over commits: Bencher's metric format, and the list that github-
+# action-benchmark reads as `customSmallerIsBetter`.
+# Each variant on each workload has two figures. Its relative time is against the reference benchmark's calls in the
+# same processes (or the baseline's, where there is none), with its interval, once it has one: runs of unlike machines
+# can be compared by it. The time of a call in nanoseconds, the median or the percentile that is compared, has no
+# interval: the next machine would leave it.
+
+
+@dataclass(frozen=True)
+class Tracked:
+    """The figures of one variant on one workload. relative: its time over the reference's; low, high: the interval of
+    that, infinite where an end is open."""
+
+    name: str
+    relative: float
+    low: float
+    high: float
+    reference: str
+    call_ns: float
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether both ends are known."""
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+
+def tracked(folder: RunFolder) -> Iterator[Tracked]:
+    """Those of a run, in its order. Raises RunError."""
+    standings, samples = read_standings(folder), folder.read_samples()
+    for row in standings.rows:
+        if not row.rounds:
+            continue
+        result = standings.workloads[row.workload]
+        of_row = samples.where(workload=row.workload, variant=row.variant)
+        times = call_times_ns(of_row, clock=cast(Clock, row.clock))
+        yield Tracked(
+            name=f"{row.workload}/{row.variant}",
+            relative=math.exp(-row.log_ratio),
+            low=math.exp(-row.high),
+            high=math.exp(-row.low),
+            reference=result.reference or "",
+            call_ns=float(np.nanquantile(times, PERCENTILES.get(result.workload.get("statistic") or "", 0.5))),
+        )
+
+
+def bencher(folder: RunFolder) -> dict[str, dict[str, dict[str, float]]]:
+    """Bencher Metric Format: benchmark → measure → value, and its bounds (bencher.dev, reference). Raises RunError."""
+    measures: dict[str, dict[str, dict[str, float]]] = {}
+    for figures in tracked(folder):
+        measures[figures.name] = {"latency": {"value": figures.call_ns}}
+        if figures.has_interval:
+            ends = {"lower_value": figures.low, "upper_value": figures.high}
+            measures[figures.name]["relative-time"] = {"value": figures.relative, **ends}
+    return measures
+
+
+def github_action_benchmark(folder: RunFolder) -> list[dict[str, Any]]:
+    """What benchmark-action/github-action-benchmark takes as `customSmallerIsBetter`: name, unit and value of each
+    figure, here with `range` and `extra` (its README). Raises RunError."""
+    entries: list[dict[str, Any]] = []
+    for figures in tracked(folder):
+        half = (figures.high - figures.low) / 2
+        unit = f"times {figures.reference}"
+        if figures.has_interval:
+            entries.append({"name": figures.name, "unit": unit, "value": figures.relative, "range": f"± {half:.4g}"})
+        call = {"unit": "ns", "value": figures.call_ns, "extra": "of this machine"}
+        entries.append({"name": f"{figures.name}, a call", **call})
+    return entries
+
+
+FORMATS: dict[str, Callable[[RunFolder], Any]] = {
+    "bencher": bencher,
+    "github-action-benchmark": github_action_benchmark,
+}
+"""By the name that a user gives."""

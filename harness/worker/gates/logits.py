@@ -179,3 +179,17 @@ def component_error(got: Tensor, expected: Tensor) -> float:
     error = float((got - expected).masked_fill_(got == expected, 0.0).abs_().max())
     largest = float(expected.abs().masked_fill_(expected.isinf(), 0.0).max())
     return error / max(largest, 1e-30) if math.isfinite(error) else math.inf
+
+
+# What a cache of fewer bits keeps: variants that have one are held to a reference that rounds in the same way.
+
+
+def rounded(x: Tensor, how: str) -> Tensor:
+    """Keys or values [..., D] as they are read back; `how`: as `Variant.cache_rounding`, and "" leaves them."""
+    if how == "bfloat16":
+        return x.bfloat16().to(x.dtype)
+    if how == "int8":
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        scale = wide.abs().amax(-1, keepdim=True).clamp(min=1e-20) / 127
+        return (torch.round(wide / scale) * scale).to(x.dtype)
+    return x
