@@ -22,19 +22,10 @@ from llama_workbench.datasets import geometries, workloads
 from llama_workbench.datasets.checkpoints import synthesize
 from llama_workbench.harness.metrics.base import PassContext
 from llama_workbench.harness.metrics.share import phases, shares, worker
+from llama_workbench.harness.metrics.share.marking import MARK, Marker, Name, PhaseError, with_comments
 from llama_workbench.harness.metrics.share.metric import METRIC
 from llama_workbench.harness.metrics.share.metric import PHASES as PHASES_FILE
-from llama_workbench.harness.metrics.share.phases import (
-    MARK,
-    Instrumented,
-    Marker,
-    Name,
-    PhaseError,
-    check_ops,
-    instrument,
-    ops_of_phases,
-    with_comments,
-)
+from llama_workbench.harness.metrics.share.phases import Instrumented, check_ops, instrument, ops_of_phases
 from llama_workbench.harness.plan.options import Options, Request
 from llama_workbench.harness.profilers import py_spy
 from llama_workbench.harness.profilers.base import ProfiledVariant

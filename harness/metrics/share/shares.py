@@ -33,7 +33,7 @@ from llama_workbench.variants.phase_map import (
 from ...evidence.effect import ALPHA
 from ...spec.table import Table
 from ...stats.confidence import fixed_interval
-from .phases import COMMENT, Marker, PhaseError
+from .marking import COMMENT, Marker, PhaseError
 
 CRITICAL, MODERATE = 0.10, 0.05
 """Critical is above the first, minor below the second, moderate from the one to the other."""

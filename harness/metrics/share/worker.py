@@ -22,7 +22,8 @@ from ...worker.model_gating import own_case
 from ...worker.rounds import SHORT_SAMPLE_NS, is_primed, rebuilt
 from ...worker.runners import Runner, runner_of
 from ...worker.state import Bench, Worker, WorkerError
-from .phases import Instrumented, PhaseError, check_ops, durations, instrument, ops_of_phases
+from .marking import PhaseError
+from .phases import Instrumented, check_ops, durations, instrument, ops_of_phases
 
 ROUND_NS, MOST_CALLS = 40_000_000, 9
 """A round calls each variant this long, marked and plain together, within one and so many calls."""
