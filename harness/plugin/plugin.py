@@ -30,8 +30,8 @@ from ..plan.options import LONG, Option, Options, Request, Start, every_option, 
 from ..slices import tables
 from ..spec.words import SessionExit
 from ..suites.asv import AsvModules
-from ..suites.measuring import leave_out
-from .benchmarks import Comparisons, SuiteSession
+from ..suites.others import leave_out
+from .suite import Comparisons, SuiteSession
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
