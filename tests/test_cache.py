@@ -97,8 +97,8 @@ def test_reference_logits_are_had_without(tmp_path: Path) -> None:
         import resource, sys
         from pathlib import Path
         import torch
-        from llama_workbench.harness.worker.gates.logits import Case
-        from llama_workbench.harness.worker.reference_logits import remembered
+        from llama_workbench.harness.worker.correctness import Case
+        from llama_workbench.harness.worker.model_gating import remembered
         case = Case("a", ((torch.zeros(1, 1, dtype=torch.long), 0),))
         logits = [[torch.ones(1, 9999)]]
         for cache in map(Path, sys.argv[1:]):

@@ -17,7 +17,6 @@ import pytest
 import torch
 
 from llama_workbench.commands.shared import Failure
-from llama_workbench.harness.calls.built import imported
 from llama_workbench.harness.calls.source import parse
 from llama_workbench.harness.calls.world import WorldTurn
 from llama_workbench.harness.plan.options import Request
@@ -59,9 +58,15 @@ from llama_workbench.harness.slices.calibrate.rates import (
     row,
     rows,
 )
-from llama_workbench.harness.worker.gates.logits import run_cases
-from llama_workbench.harness.worker.gates.op_trace import trace
-from llama_workbench.harness.worker.gates.small import SMALL_LENGTH, small_cases, small_geometries, small_weights
+from llama_workbench.harness.worker.correctness import (
+    SMALL_LENGTH,
+    run_cases,
+    small_cases,
+    small_geometries,
+    small_weights,
+    trace,
+)
+from llama_workbench.harness.worker.models import variant_from
 from llama_workbench.variants.outside import import_file
 from studies.known_trials import trial
 from tests.test_measure import run as measured
@@ -135,7 +140,7 @@ def test_twins_of_models_do_the_same_operations(tmp_path: Path, case: str, turn:
     builds = []
     for place, text in enumerate(texts):
         (tmp_path / f"side{place}.py").write_text(text)
-        builds.append(imported(parse(f"{tmp_path}/side{place}.py:build", option="x"), turn).build)
+        builds.append(variant_from(parse(f"{tmp_path}/side{place}.py:build", option="x"), turn).build)
     assert len({*texts}) == 3 and {*first.clothes} <= {*CLOTHES, MOVED} - {KEYS}
     config = next(iter(small_geometries().values()))
     weights = small_weights(config, torch.float32)

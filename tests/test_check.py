@@ -15,10 +15,10 @@ import torch
 from llama_workbench import ROOT
 from llama_workbench.cache import cache_directory
 from llama_workbench.harness.calls.source import parse
-from llama_workbench.harness.worker import channel, checking, reference_logits
-from llama_workbench.harness.worker.gates.mistakes import MISTAKES, logits_with
-from llama_workbench.harness.worker.gates.small import small_cases, small_geometries, small_weights
+from llama_workbench.harness.worker import channel, model_gating, torch_verbs
+from llama_workbench.harness.worker.correctness import small_cases, small_geometries, small_weights
 from llama_workbench.harness.worker.state import Worker
+from llama_workbench.harness.worker.torch_verbs import MISTAKES, logits_with
 from tests.test_cli import command, output
 
 pytestmark = pytest.mark.usefixtures("warm")
@@ -109,14 +109,14 @@ def found(path: Path) -> dict:
     worker = Worker(
         {"cache": str(cache_directory()), "threads": 1, "added": {"mine": asdict(parse(f"{path}:mine", option="x"))}}
     )
-    return checking.check(worker, "mine")
+    return torch_verbs.check(worker, "mine")
 
 
 def test_without_a_mistake_it_is_the_reference_and_each_mistake_shows() -> None:
     worker = Worker({"cache": str(cache_directory()), "threads": 1})
     errors = dict.fromkeys(["", *MISTAKES], 0.0)
     for geometry, config in small_geometries().items():
-        right, weights = reference_logits.of_small_gate(worker, geometry, DOUBLE), small_weights(config, DOUBLE)
+        right, weights = model_gating.of_small_gate(worker, geometry, DOUBLE), small_weights(config, DOUBLE)
         for mistake in errors:
             for case, expected in zip(small_cases(config), right, strict=True):
                 for ours, theirs in zip(logits_with(mistake, config, weights, case.steps), expected, strict=True):

@@ -23,9 +23,16 @@ from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import PlanError, Request
 from llama_workbench.harness.slices.memory.metric import disagreement
 from llama_workbench.harness.slices.memory.worker import memory_held
-from llama_workbench.harness.worker.gates.logits import TOLERANCES, judge_logits, run_cases
-from llama_workbench.harness.worker.gates.op_trace import trace
-from llama_workbench.harness.worker.gates.small import SMALL_LENGTH, small_cases, small_geometries, small_weights
+from llama_workbench.harness.worker.correctness import (
+    SMALL_LENGTH,
+    TOLERANCES,
+    judge_logits,
+    run_cases,
+    small_cases,
+    small_geometries,
+    small_weights,
+    trace,
+)
 from llama_workbench.harness.worker.state import Worker
 from llama_workbench.harness.worker.torch_verbs import open_workload
 from llama_workbench.variants import compiling

@@ -38,7 +38,7 @@ from llama_workbench.harness.spec.comparison import Comparison
 from llama_workbench.harness.spec.sample import Round
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.worker import cuda, devices, gating, rounds
-from llama_workbench.harness.worker.gates.small import SMALL_LENGTH, small_geometries, small_weights
+from llama_workbench.harness.worker.correctness import SMALL_LENGTH, small_geometries, small_weights
 from llama_workbench.harness.worker.state import Worker
 from llama_workbench.harness.worker.torch_verbs import open_workload
 from llama_workbench.variants import components

@@ -16,9 +16,9 @@ from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import PlanError, Request
 from llama_workbench.harness.store.gate_schema import Excluded
 from llama_workbench.harness.worker import models
-from llama_workbench.harness.worker.gates.logits import run_cases
-from llama_workbench.harness.worker.gates.small import (
+from llama_workbench.harness.worker.correctness import (
     SMALL_LENGTH,
+    run_cases,
     small_cases,
     small_gate,
     small_geometries,

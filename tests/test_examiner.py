@@ -18,10 +18,14 @@ from llama_workbench.datasets.checkpoints import load, synthesize
 from llama_workbench.datasets.tokenizer import DRAWN, Prompts
 from llama_workbench.harness.examiner import reference
 from llama_workbench.harness.examiner.main import Examiner, wrong_logits, wrong_tokens
-from llama_workbench.harness.worker.gates.logits import run_cases
-from llama_workbench.harness.worker.gates.small import SMALL_LENGTH, small_cases, small_geometries, small_weights
-from llama_workbench.harness.worker.outputs import Drawn
-from llama_workbench.harness.worker.reference_logits import reference_model
+from llama_workbench.harness.worker.correctness import (
+    SMALL_LENGTH,
+    run_cases,
+    small_cases,
+    small_geometries,
+    small_weights,
+)
+from llama_workbench.harness.worker.model_gating import Drawn, reference_model
 
 WORDS = np.arange(10, 400, dtype=np.int32)
 

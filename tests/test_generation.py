@@ -23,14 +23,12 @@ from llama_workbench.harness.session.judging import stopping_rule
 from llama_workbench.harness.spec.sample import Round, RoundAnswer, Sample
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import manifest_of
-from llama_workbench.harness.worker import gating, models, reference_logits
-from llama_workbench.harness.worker.gates.logits import TOLERANCES, greedy, judge_tokens
-from llama_workbench.harness.worker.gates.small import small_geometries, small_weights
+from llama_workbench.harness.worker import gating, model_gating, models
+from llama_workbench.harness.worker.correctness import TOLERANCES, greedy, judge_tokens, small_geometries, small_weights
 from llama_workbench.harness.worker.gating import gate
 from llama_workbench.harness.worker.models import GenerateRunner
 from llama_workbench.harness.worker.rounds import measure_round
-from llama_workbench.harness.worker.runners import runner_of
-from llama_workbench.harness.worker.state import GATE_PROMPT, Worker
+from llama_workbench.harness.worker.state import GATE_PROMPT, Worker, runner_of
 from llama_workbench.harness.worker.torch_verbs import open_workload
 from llama_workbench.variants.generation import generate
 
@@ -279,7 +277,7 @@ def test_the_gate_compares_the_tokens_too(worker, folder, monkeypatch):
         runner.prepare(8, GATE_PROMPT, 1)
         assert torch.equal(runner.call(), tokens)
     other = ((tokens + 1) % 512, margins.fill_(1.0))
-    monkeypatch.setattr(reference_logits, "of_generation", lambda worker, bench: other)
+    monkeypatch.setattr(model_gating, "of_generation", lambda worker, bench: other)
     bench.generated = None
     found = gate(worker, workload, "yardstick")["gate"]
     assert not found["passed"]

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from llama_workbench.commands.app import main
-from llama_workbench.harness.calls.built import Built, imported
 from llama_workbench.harness.calls.revisions import parse_at
 from llama_workbench.harness.calls.world import WorldTurn
 from llama_workbench.harness.plan.options import Options, PlanError, Request
@@ -20,6 +19,7 @@ from llama_workbench.harness.session import run as session
 from llama_workbench.harness.store import files
 from llama_workbench.harness.store.files import RunError
 from llama_workbench.harness.store.folder import RunFolder
+from llama_workbench.harness.worker.models import Built, variant_from
 from tests.runs import Quiet
 from tests.test_resume import measured
 from tests.test_revisions import git
@@ -81,10 +81,10 @@ def planned(folder: Path, **asked: Any) -> session.Run:
 
 
 def test_two_revisions_of_a_model_have_modules_of_their_own(repository: Path, turn: WorldTurn) -> None:
-    from llama_workbench.harness.worker.gates.small import small_geometries, small_weights
+    from llama_workbench.harness.worker.correctness import small_geometries, small_weights
 
     texts = ("mine=pack.model:build@HEAD~1", "pack.model:build@HEAD", "now=pack.model:build")
-    found = [imported(parse_at(text, option="x"), turn) for text in texts]
+    found = [variant_from(parse_at(text, option="x"), turn) for text in texts]
     assert [each.name for each in found] == ["mine", "build-HEAD", "now"]
     assert found[0].description == "One of a package."
     config = next(iter(small_geometries().values()))
@@ -92,7 +92,7 @@ def test_two_revisions_of_a_model_have_modules_of_their_own(repository: Path, tu
     models = [each.build(config, weights, max_length=8) for each in found]
     for each, model in (*zip(found, models, strict=True), *zip(found[::-1], models[::-1], strict=True)):
         assert isinstance(each.build, Built)
-        each.build.enter()
+        each.build.world.enter()
         model.reset()
         assert model.forward(torch.zeros(1, 4, dtype=torch.long), 0).shape == (1, config.vocab_size)
 

@@ -274,7 +274,7 @@ def test_no_file_names_a_machine_or_a_registry() -> None:
 def test_a_trace_does_not_import_the_compiler() -> None:
     """torch's own way to record operations does: 1.7 s of a processor in every measuring process."""
     code = (
-        "import sys, torch; from llama_workbench.harness.worker.gates.op_trace import trace; "
+        "import sys, torch; from llama_workbench.harness.worker.correctness import trace; "
         "print(trace(lambda: torch.ones(2) + 1).ops[-1], 'torch._dynamo' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=REPOSITORY)

@@ -19,7 +19,7 @@ from llama_workbench.harness.metrics.time import TimeHypothesis
 from llama_workbench.harness.metrics.unmeasurable import UnmeasurableHypothesis
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import Request
-from llama_workbench.harness.worker.gates.small import SMALL_LENGTH, small_gate, small_geometries, small_weights
+from llama_workbench.harness.worker.correctness import SMALL_LENGTH, small_gate, small_geometries, small_weights
 from llama_workbench.variants import compiling, outside
 from llama_workbench.variants.presets import Engine
 from tests.test_engines import needs, reference

@@ -37,7 +37,7 @@ from llama_workbench.harness.slices.memory.worker import (
     tensors_since,
 )
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.worker.gates.small import small_weights
+from llama_workbench.harness.worker.correctness import small_weights
 from llama_workbench.harness.worker.models import model_variant
 from llama_workbench.harness.worker.state import Subject, Worker, WorkerError
 from llama_workbench.harness.worker.torch_verbs import open_workload

@@ -155,7 +155,7 @@ SWITCHES_WORKER = '''
 
 from resource import RUSAGE_THREAD, getrusage
 
-from llama_workbench.harness.worker.runners import runner_of
+from llama_workbench.harness.worker.state import runner_of
 
 
 def switches(worker, workload, variant, calls):

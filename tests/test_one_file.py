@@ -11,12 +11,17 @@ import pytest
 import torch
 
 from llama_workbench.commands.app import main
-from llama_workbench.harness.calls.built import imported
 from llama_workbench.harness.calls.source import parse
 from llama_workbench.harness.calls.world import WorldTurn
-from llama_workbench.harness.worker.gates.logits import run_cases
-from llama_workbench.harness.worker.gates.op_trace import trace
-from llama_workbench.harness.worker.gates.small import SMALL_LENGTH, small_cases, small_geometries, small_weights
+from llama_workbench.harness.worker.correctness import (
+    SMALL_LENGTH,
+    run_cases,
+    small_cases,
+    small_geometries,
+    small_weights,
+    trace,
+)
+from llama_workbench.harness.worker.models import variant_from
 from llama_workbench.variants.one_file import cannot_copy, one_file
 from llama_workbench.variants.presets import presets
 
@@ -61,7 +66,7 @@ def traced(build: Callable[..., Any], config: Any, weights: Any) -> list[Any]:
 def test_a_copy_does_what_the_preset_does(tmp_path: Path, name: str, turn: WorldTurn) -> None:
     text = one_file(name, "mine", "A copy.")
     (tmp_path / "mine.py").write_text(text)
-    copy, preset = imported(parse(f"{tmp_path}/mine.py:mine", option="x"), turn).build, presets()[name].build
+    copy, preset = variant_from(parse(f"{tmp_path}/mine.py:mine", option="x"), turn).build, presets()[name].build
     for config in small_geometries().values():
         weights = small_weights(config, torch.float32)
         ours, theirs = (

@@ -10,7 +10,8 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from llama_workbench.datasets.workloads import PERCENTILES, Statistic, Workload, least_calls
+from llama_workbench.datasets.lengths import PERCENTILES, Statistic, least_calls
+from llama_workbench.datasets.workloads import Workload
 from llama_workbench.harness.claims.model import ClaimError
 from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.evidence.evidence import Design

@@ -33,7 +33,7 @@ from llama_workbench.harness.session import run as session
 from llama_workbench.harness.stats.means import exact_ends
 from llama_workbench.harness.store.files import RunError
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.worker.gates.small import small_weights
+from llama_workbench.harness.worker.correctness import small_weights
 from llama_workbench.harness.worker.model_gating import ComponentsKind
 from llama_workbench.harness.worker.state import Bench, Worker, WorkerError
 from llama_workbench.variants.phase_map import PHASES, VIEWS

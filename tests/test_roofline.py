@@ -43,7 +43,7 @@ from llama_workbench.harness.store.forms import plain
 from llama_workbench.harness.store.parquet import COLUMNS, no_rows
 from llama_workbench.harness.store.schema import manifest_of
 from llama_workbench.harness.store.verdict_schema import Verdict
-from llama_workbench.harness.worker.gates.small import small_weights
+from llama_workbench.harness.worker.correctness import small_weights
 from tests.runs import Quiet, measurement_of
 
 pytestmark = pytest.mark.usefixtures("warm")

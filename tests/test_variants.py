@@ -16,25 +16,26 @@ import torch
 from torch.nn import functional as F
 
 from llama_workbench import ROOT, variants
-from llama_workbench.harness.calls.built import imported
 from llama_workbench.harness.calls.source import parse
-from llama_workbench.harness.worker.gates.logits import ROUNDING_TOLERANCE, TOLERANCES, judge_logits, run_cases
-from llama_workbench.harness.worker.gates.op_trace import (
+from llama_workbench.harness.worker.correctness import (
+    ROUNDING_TOLERANCE,
+    SMALL_LENGTH,
+    TOLERANCES,
     OpTrace,
     attention_kernels,
     facts_of,
+    judge_logits,
     op_counts,
-    trace,
-    trace_difference,
-)
-from llama_workbench.harness.worker.gates.small import (
-    SMALL_LENGTH,
+    run_cases,
     small_cases,
     small_gate,
     small_geometries,
     small_weights,
+    trace,
+    trace_difference,
 )
-from llama_workbench.harness.worker.reference_logits import reference_model
+from llama_workbench.harness.worker.model_gating import reference_model
+from llama_workbench.harness.worker.models import variant_from
 from llama_workbench.variants import components, outside
 from llama_workbench.variants.config import LlamaConfig
 from llama_workbench.variants.modular.attention import Attention
@@ -441,14 +442,14 @@ def test_the_yardstick_of_functions_is_frozen():
 
 
 def test_single_file_and_modular_do_not_know_each_other():
-    def imported(path: Path) -> set[str]:
+    def modules_of(path: Path) -> set[str]:
         tree = ast.parse(path.read_text())
         return {f"{'.' * node.level}{node.module or ''}" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
 
-    assert not any("modular" in module for module in imported(FOLDER / "single_file.py"))
-    assert not any("modular" in module for module in imported(FOLDER / "inline.py"))
+    assert not any("modular" in module for module in modules_of(FOLDER / "single_file.py"))
+    assert not any("modular" in module for module in modules_of(FOLDER / "inline.py"))
     for path in (FOLDER / "modular").glob("*.py"):
-        assert not any("single_file" in module for module in imported(path))
+        assert not any("single_file" in module for module in modules_of(path))
 
 
 def test_single_file_refuses_levels_it_has_no_branch_for():
@@ -541,7 +542,7 @@ def test_an_outside_variant_is_named_after_its_function(tmp_path, turn):
         "    '''My own, and fast.'''\n"
         "    return variants.get(helper.BASE).build(config, weights, max_length=max_length)\n"
     )
-    variant = imported(parse(f"{file}:mine", option="x"), turn)
+    variant = variant_from(parse(f"{file}:mine", option="x"), turn)
     assert (variant.name, variant.description) == ("mine", "My own, and fast.")
     assert small_gate(variant.build, reference).passed
 
@@ -562,7 +563,7 @@ def test_a_bad_outside_variant_is_explained(tmp_path, turn, text, body, said):
     file = tmp_path / "mine.py"
     file.write_text(body)
     with pytest.raises(outside.OutsideVariantError, match=said.replace("(", r"\(")):
-        imported(parse(text.format(file=file), option="x"), turn)
+        variant_from(parse(text.format(file=file), option="x"), turn)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from llama_workbench.harness.session import run as session
 from llama_workbench.harness.spec.experiments import Experiment
 from llama_workbench.harness.store.schema import manifest_of
 from llama_workbench.harness.store.verdict_schema import Verdict
-from llama_workbench.harness.worker.reference_logits import _wide
+from llama_workbench.harness.worker.model_gating import _wide
 from tests.runs import Quiet
 from tests.tables import table_of
 from tests.test_readings import a_claim

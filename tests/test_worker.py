@@ -16,7 +16,8 @@ import torch
 
 from llama_workbench.cache import cache_directory
 from llama_workbench.datasets import workloads
-from llama_workbench.datasets.workloads import DECODE_ROOM, Workload
+from llama_workbench.datasets.lengths import DECODE_ROOM
+from llama_workbench.datasets.workloads import Workload
 from llama_workbench.harness.worker import main
 from llama_workbench.harness.worker.rounds import (
     MOST_SUB_ROUNDS,
@@ -26,8 +27,7 @@ from llama_workbench.harness.worker.rounds import (
     rebuilt,
     shape_of_round,
 )
-from llama_workbench.harness.worker.runners import Runner
-from llama_workbench.harness.worker.state import Worker
+from llama_workbench.harness.worker.state import Runner, Worker
 
 MS = 1e6
 

@@ -17,7 +17,8 @@ from pydantic import ValidationError
 from llama_workbench import ROOT
 from llama_workbench.datasets import geometries, workloads
 from llama_workbench.datasets.geometries import DataError, parameter_count
-from llama_workbench.datasets.workloads import Workload, call_lengths, longest_call, pieces, warmup_length
+from llama_workbench.datasets.lengths import call_lengths, longest_call, pieces, warmup_length
+from llama_workbench.datasets.workloads import Workload
 from llama_workbench.harness.claims.reading import load_claims, published
 
 DISTINCT = workloads.get("prefill-15m-t128-distinct")

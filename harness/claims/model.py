@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny, ValidationError, model_validator
 
 from llama_workbench.datasets.files import MOST_FAULTS, Location, dotted, faults, model_below, unknown_key
-from llama_workbench.datasets.workloads import Statistic
+from llama_workbench.datasets.lengths import Statistic
 
 from ..calls.environments import VARIABLE
 from ..metrics.registry import metric_of, names

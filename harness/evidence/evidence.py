@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from llama_workbench.datasets.workloads import PERCENTILES
+from llama_workbench.datasets.lengths import PERCENTILES
 from llama_workbench.variants.phase_map import VIEWS
 
 from ..spec.comparison import AA, Comparison, EnteredName, Metric

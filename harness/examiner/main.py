@@ -26,7 +26,7 @@ from llama_workbench.variants.presets import presets
 
 from ..spec.comparison import EnteredName
 from ..worker.channel import serve
-from ..worker.gates.logits import tolerance_of
+from ..worker.correctness import tolerance_of
 from . import reference
 
 MOST_TOKENS = 4096

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from llama_workbench.variants import LlamaConfig
 
-from ..worker.gates.logits import rounded
+from ..worker.correctness import rounded
 
 
 def logits(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from llama_workbench.datasets.workloads import least_calls
+from llama_workbench.datasets.lengths import least_calls
 
 from ..evidence.effect import budget, duration
 from ..spec.comparison import Comparison, EnteredName

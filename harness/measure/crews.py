@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from llama_workbench.datasets.workloads import least_calls
+from llama_workbench.datasets.lengths import least_calls
 from llama_workbench.variants import FUNCTION_YARDSTICK
 
 from ..calls.called import SELDOM

@@ -8,7 +8,7 @@ from collections.abc import Generator
 from contextlib import closing, suppress
 from dataclasses import dataclass
 
-from llama_workbench.datasets.workloads import least_calls
+from llama_workbench.datasets.lengths import least_calls
 from llama_workbench.variants import FUNCTION_YARDSTICK
 
 from ..evidence.effect import short_time

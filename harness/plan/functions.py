@@ -13,7 +13,8 @@ from functools import cached_property
 from pathlib import Path
 
 from llama_workbench import ROOT, variants
-from llama_workbench.datasets.workloads import Statistic, Workload
+from llama_workbench.datasets.lengths import Statistic
+from llama_workbench.datasets.workloads import Workload
 
 from ..calls.called import WORK, Call
 from ..calls.command import AS_THEY_ARE, CONCLUDE, IGNORE, IMPORT, INPUT, PREFIX, PREPARE, CommandSettings

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args, get_type_hints
 
 import llama_workbench
-from llama_workbench.datasets.workloads import Statistic
+from llama_workbench.datasets.lengths import Statistic
 
 from ..calls.command import ANY_CODE, CONCLUDE, IGNORE, INPUT, PREPARE
 from ..spec.regions import Condition

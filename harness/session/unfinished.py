@@ -18,7 +18,8 @@ from typing import Any, cast
 
 from llama_workbench.datasets import workloads as workload_data
 from llama_workbench.datasets.geometries import DataError, Geometry, geometries
-from llama_workbench.datasets.workloads import Statistic, Workload
+from llama_workbench.datasets.lengths import Statistic
+from llama_workbench.datasets.workloads import Workload
 from llama_workbench.variants.outside import OutsideVariantError
 
 from ..calls.revisions import parse_at

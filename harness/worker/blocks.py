@@ -23,7 +23,7 @@ from secrets import choice, randbelow, token_hex  # not the run's seed, which a 
 from time import perf_counter_ns, sleep  # bound before any foreign code is imported
 from typing import Any, NamedTuple, NoReturn, Union
 
-from llama_workbench.datasets.workloads import call_lengths, warmup_length
+from llama_workbench.datasets.lengths import call_lengths, warmup_length
 
 from ..machine.lifeline import end_with
 from ..spec.sample import RoundAnswer, Sample

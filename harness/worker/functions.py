@@ -23,9 +23,7 @@ from ..calls.inputs import CHEAP_SHARE, MOST_INPUTS, Arguments, GainAgain, Input
 from ..calls.source import Source
 from ..spec.comparison import EnteredName
 from .channel import raised_by
-from .gates.outcome import LogitsGate
-from .runners import Runner, hide
-from .state import Bench, BenchKind, Subject, Worker, WorkerError
+from .state import Bench, BenchKind, LogitsGate, Runner, Subject, Worker, WorkerError, hide
 
 if TYPE_CHECKING:
     from torch import Tensor

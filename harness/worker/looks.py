@@ -23,17 +23,16 @@ from timeit import repeat
 from typing import Any
 from zipfile import BadZipFile
 
-from llama_workbench.datasets.workloads import DECODE_ROOM, call_lengths, warmup_length
+from llama_workbench.datasets.lengths import DECODE_ROOM, call_lengths, warmup_length
 
 from ..calls import carried
 from ..calls.called import refused
 from ..spec.sample import RoundAnswer
 from .channel import in_one_line
-from .collector import Settings
 from .devices import Device
+from .gating import Settings
 from .rounds import MOST_MAKING_NS, OpenRound, Rebuilt, RoundShape, rebuilt, shape_of_round
-from .runners import Runner, runner_of
-from .state import Bench, Worker
+from .state import Bench, Runner, Worker, runner_of
 
 # -- both sides in turns, for a profiler that watches from outside -----------------------------------------------------
 

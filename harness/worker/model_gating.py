@@ -2,34 +2,239 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import hashlib
+import importlib.metadata
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from pathlib import Path
+from secrets import randbelow  # not the run's seed, which a variant could know
+from typing import Any, cast
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
 
-from llama_workbench.datasets.workloads import pieces
-from llama_workbench.variants import Build, Model, Variant
+from llama_workbench import variants
+from llama_workbench.cache import CacheError, partial_folder
+from llama_workbench.datasets.checkpoints import Checkpoint, load
+from llama_workbench.datasets.lengths import pieces
+from llama_workbench.variants import Build, LlamaConfig, Model, Variant
 
-from . import models, outputs, reference_logits
-from .gates.logits import (
+from . import models
+from .correctness import (
+    SMALL_LENGTH,
     TOLERANCE,
+    WEIGHTS,
     Case,
+    OpTrace,
     beyond,
     case_of,
     component_error,
+    facts_of,
+    greedy,
     judge_component,
     judge_logits,
     judge_tokens,
+    op_counts,
+    rounded,
     run_cases,
+    small_cases,
+    small_gate,
+    small_geometries,
+    small_weights,
+    trace,
+    trace_difference,
 )
-from .gates.op_trace import OpTrace, facts_of, op_counts, trace, trace_difference
-from .gates.outcome import LogitsGate
-from .gates.small import small_gate
 from .models import ComponentRunner, GenerateRunner, RequestRunner, component_of
-from .runners import Runner, takes_requests
-from .state import GATE_PROMPT, Bench, BenchKind, DrawnOutputs, Subject, Worker
+from .state import GATE_PROMPT, Bench, BenchKind, DrawnOutputs, LogitsGate, Runner, Subject, Worker, takes_requests
+
+# What the reference gives for the calls of the gates. It is computed once and then kept in the cache directory.
+# Importing the library takes four seconds, longer than most gates. The key of a kept file covers everything that the
+# logits depend on.
+
+
+REFERENCE = "transformers_eager"
+
+WIDE_PARAMETERS = 50_000_000
+"""The reference computes in float64 for models with fewer parameters than this, else in float32."""
+
+OWN_TYPE_PARAMETERS = 2_000_000_000
+"""From so many on, in the type of the weights: a copy of 7B in float32 is 27 GB."""
+
+Logits = list[list[Tensor]]
+"""By case and step."""
+
+
+def of_small_gate(worker: Worker, geometry: str, dtype: torch.dtype, rounding: str = "") -> Logits:
+    """Logits of all cases of the small gate on one of its geometries. `rounding` of the cache: see `rounded`."""
+    config = small_geometries()[geometry]
+    cases = small_cases(config)
+
+    def compute() -> Logits:
+        return run_cases(reference_model(config, small_weights(config, dtype), SMALL_LENGTH, rounding), cases)
+
+    what = f"small {WEIGHTS} {geometry} {dtype} {SMALL_LENGTH}{_also(rounding)}"
+    return remembered(worker.cache, what, cases, compute)
+
+
+def of_case(worker: Worker, bench: Bench, case: Case, rounding: str = "") -> Logits:
+    """Logits of one case on the bench's checkpoint."""
+    name = f"{_name(bench)}{_also(rounding)}"
+    return remembered(worker.cache, name, [case], lambda: run_cases(_model(worker, bench, rounding), [case]))
+
+
+def of_generation(worker: Worker, bench: Bench) -> tuple[Tensor, Tensor]:
+    """What the reference generates after the gate prompt, and by how much each token led: [B, N] each."""
+    count = bench.workload.new_tokens or 0
+    prompt = bench.gate_prompt[:, : bench.workload.tokens].cpu()
+
+    def compute() -> Logits:
+        tokens, margins = greedy(_model(worker, bench), prompt, count)
+        return [[torch.stack([tokens.double(), margins.double()])]]
+
+    name = f"greedy {count} {_name(bench)}"
+    [[both]] = remembered(worker.cache, name, [Case("prompt", ((prompt, 0),))], compute)
+    return both[0].long(), both[1]
+
+
+def _wide(checkpoint: Checkpoint) -> torch.dtype:
+    if checkpoint.parameters >= OWN_TYPE_PARAMETERS:
+        return checkpoint.weights["lm_head.weight"].dtype
+    return torch.float64 if checkpoint.parameters < WIDE_PARAMETERS else torch.float32
+
+
+def _name(bench: Bench) -> str:
+    return f"{bench.loaded.digest} {bench.workload.dtype} {_wide(bench.loaded)}"
+
+
+def _also(rounding: str) -> str:
+    return rounding and f" cache in {rounding}"
+
+
+def _model(worker: Worker, bench: Bench, rounding: str = "") -> Model:
+    """The reference, always on the CPU: variants on every device are held to the same logits."""
+    checkpoint = bench.loaded
+    if worker.device.kind != "cpu":
+        assert bench.source is not None
+        checkpoint = load(bench.source, dtype=bench.dtype, cache=worker.cache)
+    weights = {name: tensor.to(_wide(checkpoint)) for name, tensor in checkpoint.weights.items()}
+    return reference_model(checkpoint.config, weights, bench.max_length, rounding)
+
+
+def reference_model(config: LlamaConfig, weights: Mapping[str, Tensor], max_length: int, rounding: str = "") -> Model:
+    """The library's model. With a `rounding` its cache keeps keys and values rounded, those of the new tokens too."""
+    model: Any = variants.get(REFERENCE).build(config, weights, max_length=max_length)
+    if rounding:
+        from transformers import DynamicCache
+
+        class RoundedCache(DynamicCache):
+            def update(
+                self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
+            ) -> tuple[Tensor, Tensor]:
+                keys, values = (rounded(each, rounding) for each in (key_states, value_states))
+                return super().update(keys, values, layer_idx, *args, **kwargs)
+
+        model._new_cache = RoundedCache
+    return cast(Model, model)
+
+
+def remembered(cache: Path, what: str, cases: Sequence[Case], compute: Callable[[], Logits]) -> Logits:
+    """The logits of `cases` from the cache directory, or computed and left there. `what` names the model."""
+    versions = [importlib.metadata.version(package) for package in ("torch", "transformers")]
+    sizes = [len(case.steps) for case in cases]
+    key = hashlib.sha256(repr((what, versions, sizes)).encode())
+    for case in cases:
+        for tokens, position in case.steps:
+            key.update(tokens.contiguous().numpy().tobytes() + bytes(str((tuple(tokens.shape), position)), "ascii"))
+    path = cache / "reference" / f"{key.hexdigest()[:32]}.safetensors"
+    if os.path.isfile(path):  # Path.is_file would raise where the folder may not be searched
+        try:
+            tensors = load_file(path)
+            return [[tensors[f"{i}.{j}"] for j in range(size)] for i, size in enumerate(sizes)]
+        except Exception as error:  # a damaged file can be computed again
+            print(f"{path.name}: {error}; computed again", file=sys.stderr)
+    logits = compute()
+    named = {f"{i}.{j}": t.contiguous() for i, row in enumerate(logits) for j, t in enumerate(row)}
+    # Without a cache the same work is done next time; the run has warned of that once.
+    with suppress(CacheError, SafetensorError), partial_folder(path.parent, path.name, needed_bytes=0) as folder:
+        save_file(named, folder / path.name)
+        os.replace(folder / path.name, path)
+    return logits
+
+
+# Outputs of timed calls that the examiner will judge: a few, drawn at random, in a file of tensors.
+
+
+@dataclass(frozen=True)
+class Kept:
+    """An output and the prompt that it answers: the fields of `examiner.Output`, and its tensors by part."""
+
+    variant: str
+    prompt: int
+    length: int
+    tensors: dict[str, Tensor]
+
+
+@dataclass
+class Drawn(DrawnOutputs):
+    """`most` sub-rounds of a round, each as likely as any other, and of each sample in them one call."""
+
+    most: int
+    seen: int = 0
+    now: list[Kept] = field(default_factory=list)
+    chosen: list[list[Kept]] = field(default_factory=list)
+
+    def keep(self, variant: str, asked: list[tuple[int, int]], kept: list[Tensor]) -> dict[str, Tensor]:
+        """Copy the output of one of a sample's calls; `asked` and `kept` have an entry for each of them."""
+        call = randbelow(len(kept))
+        prompt, length = asked[call]
+        out = kept[call].clone()
+        part = "logits" if out.is_floating_point() else "tokens"
+        self.now.append(Kept(variant, prompt, length, {part: out}))
+        return self.now[-1].tensors
+
+    def end_sub_round(self) -> None:
+        """Decide whether the outputs of the sub-round that is over will be checked."""
+        self.seen += 1
+        if len(self.chosen) < self.most:
+            self.chosen.append(self.now)
+        elif (place := randbelow(self.seen)) < self.most:
+            self.chosen[place] = self.now
+        self.now = []
+
+    def write(self, path: Path) -> list[dict[str, Any]]:
+        """Leave the drawn outputs in a file. The result is what `Examiner.judge` must know of them."""
+        kept = [one for outputs in self.chosen for one in outputs]
+        tensors = {f"{i}.{part}": t.cpu().contiguous() for i, one in enumerate(kept) for part, t in one.tensors.items()}
+        save_file(tensors, path)
+        return [
+            {"variant": one.variant, "prompt": one.prompt, "length": one.length, "kind": " and ".join(one.tensors)}
+            for one in kept
+        ]
+
+
+def joined(outputs: str, drawn: Iterable[list[dict[str, Any]]], judged: set[str]) -> list[dict[str, Any]]:
+    """Put the outputs of `judged` into one file, in their order; what the examiner must know of them.
+
+    drawn: of each side of a block, what it left in the file `outputs`.PLACE.
+    """
+    tensors: dict[str, Tensor] = {}
+    every: list[dict[str, Any]] = []
+    for place, of_side in enumerate(drawn):
+        file = Path(f"{outputs}.{place}")
+        if judged & {each["variant"] for each in of_side}:
+            for key, tensor in load_file(file).items():
+                number, _, part = key.partition(".")
+                tensors[f"{len(every) + int(number)}.{part}"] = tensor
+            every += of_side
+        file.unlink(missing_ok=True)
+    save_file(tensors, outputs)
+    return every
 
 
 class ModelsKind(BenchKind):
@@ -67,10 +272,10 @@ class ModelsKind(BenchKind):
         return models.model_runner(worker, bench, variant)
 
     def drawn(self, most: int) -> DrawnOutputs:
-        return outputs.Drawn(most)
+        return Drawn(most)
 
     def joined(self, file: str, drawn: Sequence[list[dict[str, Any]]], judged: set[str]) -> list[dict[str, Any]]:
-        return outputs.joined(file, drawn, judged)
+        return joined(file, drawn, judged)
 
 
 class ComponentsKind(BenchKind):
@@ -107,7 +312,7 @@ def _model_gate(worker: Worker, bench: Bench, subject: Subject, entered: str) ->
     engine, device, cannot = subject.variant.engine, worker.device.kind, subject.variant.cannot
 
     rounding = subject.variant.cache_rounding
-    reference = partial(reference_logits.of_small_gate, worker, rounding=rounding)
+    reference = partial(of_small_gate, worker, rounding=rounding)
     build = subject.variant.build
     small = worker.once(("small gate", entered), lambda: small_gate(build, reference, engine, device, cannot, rounding))
     if not small.passed:
@@ -123,7 +328,7 @@ def _model_gate(worker: Worker, bench: Bench, subject: Subject, entered: str) ->
         model = models.model_of(bench, subject.variant)
     else:
         model = _load_once(worker, bench, subject, entered)
-    expected = reference_logits.of_case(worker, bench, case, rounding)
+    expected = of_case(worker, bench, case, rounding)
     requests = takes_requests(subject.variant)
     if requests:  # it computes everything before a step anew: two steps are enough
         case, expected = replace(case, steps=case.steps[:2]), [expected[0][:2]]
@@ -166,7 +371,7 @@ def own_case(worker: Worker, bench: Bench) -> Case:
     lengths = [work.context, *pieces(work, work.tokens), 1]
     if work.kind == "generate":
         if bench.generated is None:
-            bench.generated = reference_logits.of_generation(worker, bench)
+            bench.generated = of_generation(worker, bench)
         tokens = torch.cat((tokens[:, : work.tokens], bench.generated[0]), dim=1)
         lengths = [work.tokens] + [1] * bench.generated[0].shape[-1]
     return case_of(work.name, tokens[:, : bench.max_length], lengths)

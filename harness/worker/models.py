@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from time import perf_counter_ns, thread_time_ns  # bound before any foreign code is imported
 from typing import Any
@@ -13,17 +15,38 @@ from torch import Tensor
 
 from llama_workbench import variants
 from llama_workbench.datasets import geometries
-from llama_workbench.datasets.workloads import DECODE_ROOM, pieces
-from llama_workbench.variants import Model, Variant, components
+from llama_workbench.datasets.lengths import DECODE_ROOM, pieces
+from llama_workbench.variants import LlamaConfig, Model, Variant, components
 from llama_workbench.variants.generation import generate
-from llama_workbench.variants.outside import with_private_source
+from llama_workbench.variants.outside import described, with_private_source
 
-from ..calls.built import Built, imported
+from ..calls.called import maker
 from ..calls.source import Source
+from ..calls.world import World, WorldTurn, folders_of
 from ..spec.comparison import EnteredName
 from .cuda import Cuda
-from .runners import PlainRunner, Runner, hide, takes_requests
-from .state import Bench, Worker, WorkerError
+from .state import Bench, PlainRunner, Runner, Worker, WorkerError, hide, takes_requests
+
+
+@dataclass(frozen=True)
+class Built:
+    """`build` of a variant from outside, whose modules are imported for it alone. Its model must run in the same world,
+    which is entered before what may import more."""
+
+    world: World
+    function: Callable[..., Any]
+
+    def __call__(self, config: LlamaConfig, weights: Mapping[str, Tensor], *, max_length: int) -> Model:
+        self.world.enter()
+        model: Model = self.function(config, weights, max_length=max_length)
+        return model
+
+
+def variant_from(source: Source, turn: WorldTurn) -> Variant:
+    """The variant, imported once more; the code of its file runs here. Raises OutsideVariantError."""
+    world = World(turn, folders_of([source]))
+    function = maker(source, world.function(source))()
+    return described(Variant(source.name, Built(world, function), source.shown, f"outside: {source.shown}"), function)
 
 
 def model_variant(worker: Worker, entered: str) -> Variant:
@@ -34,7 +57,7 @@ def model_variant(worker: Worker, entered: str) -> Variant:
             worker.watch.weights_changed(weights)  # as they are before it is imported
         hide(worker)
     if name in worker.added:
-        return imported(Source(**worker.added[name]), worker.turn)  # anew each time
+        return variant_from(Source(**worker.added[name]), worker.turn)  # anew each time
     variant = variants.get(name)
     if getattr(variant.build, "module", None) == ".library":  # the library's own model cannot be imported twice
         import_module(".library", variants.__name__)  # now: it takes seconds, and a life may begin beside another
@@ -85,7 +108,7 @@ def model_runner(worker: Worker, bench: Bench, variant: Variant) -> Runner:
     worker.turn.end()
     runner = _model_runner(worker, bench, variant)
     if isinstance(variant.build, Built):
-        runner.enter = variant.build.enter
+        runner.enter = variant.build.world.enter
     return runner
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from time import perf_counter_ns  # bound before any foreign code is imported
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from llama_workbench.datasets.workloads import DECODE_ROOM, call_lengths, least_calls, warmup_length
+from llama_workbench.datasets.lengths import DECODE_ROOM, call_lengths, least_calls, warmup_length
 from llama_workbench.variants import FUNCTION_YARDSTICK
 
 from ..calls.called import SELDOM, is_beside, refused
@@ -22,8 +22,7 @@ from ..calls.inputs import NEW
 from ..spec.comparison import EnteredName
 from ..spec.sample import RoundAnswer, Sample
 from .devices import Spent
-from .runners import Runner, runner_of
-from .state import Bench, DrawnOutputs, Worker
+from .state import Bench, DrawnOutputs, Runner, Worker, runner_of
 from .watch import THRESHOLDS
 
 if TYPE_CHECKING:

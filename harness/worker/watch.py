@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from llama_workbench.datasets.files import shortened
 from llama_workbench.variants import FUNCTION_YARDSTICK
 
 from ..machine.lifeline import cpu_ns_of
@@ -378,7 +377,7 @@ def _changed_setting(settings: Iterable[tuple[Watched, Any]]) -> str | None:
     for setting, wanted in settings:
         value = setting.read()
         if value != wanted:
-            before, after = (shortened(str(each), 60) for each in (wanted, value))
+            before, after = (" ".join(str(shown).split())[:60] for shown in (wanted, value))
             change = f"changes {setting.what} for everybody, from {before} to {after}"
             put_back(setting, wanted)
     return change

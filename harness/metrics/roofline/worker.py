@@ -20,13 +20,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from llama_workbench.datasets.workloads import DECODE_ROOM, call_lengths, warmup_length
+from llama_workbench.datasets.lengths import DECODE_ROOM, call_lengths, warmup_length
 
 from ...machine.environment import last_level_cache_bytes
 from ...spec.sample import Sample
 from ...worker.rounds import FILLED_NS, SHORT_SAMPLE_NS, is_primed, rebuilt
-from ...worker.runners import PlainRunner, Runner, runner_of
-from ...worker.state import Bench, Worker, WorkerError
+from ...worker.state import Bench, PlainRunner, Runner, Worker, WorkerError, runner_of
 from .roof import products, weight_bytes, work_of_call
 
 SQUARES = (512, 768, 1024)

@@ -33,7 +33,7 @@ from llama_workbench.variants.outside import import_copy, with_private_source
 from llama_workbench.variants.phase_map import LIBRARY_MODEL, MAPS, MAY_RUN, MUST_RUN, OTHER, PHASES, VIEWS
 
 from ...machine.places import place
-from ...worker.gates.op_trace import noting
+from ...worker.correctness import noting
 from .marking import CLOCK, COMMENT, MARK, Marker, PhaseError
 
 Clock = Callable[[], int]

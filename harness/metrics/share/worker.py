@@ -14,14 +14,13 @@ from typing import Any
 import torch
 
 from llama_workbench import variants
-from llama_workbench.datasets.workloads import call_lengths, warmup_length
+from llama_workbench.datasets.lengths import call_lengths, warmup_length
 
 from ...spec.comparison import EnteredName
 from ...worker.channel import in_one_line
 from ...worker.model_gating import own_case
 from ...worker.rounds import SHORT_SAMPLE_NS, is_primed, rebuilt
-from ...worker.runners import Runner, runner_of
-from ...worker.state import Bench, Worker, WorkerError
+from ...worker.state import Bench, Runner, Worker, WorkerError, runner_of
 from .marking import PhaseError
 from .phases import Instrumented, check_ops, durations, instrument, ops_of_phases
 

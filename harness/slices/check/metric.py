@@ -70,8 +70,14 @@ def _like_the_library(cache: Path, seed: int, variant: str, *, chunks: bool = Tr
 
     from llama_workbench import variants
 
-    from ...worker.gates.logits import judge_logits, run_cases
-    from ...worker.gates.small import SMALL_LENGTH, small_cases, small_geometries, small_weights
+    from ...worker.correctness import (
+        SMALL_LENGTH,
+        judge_logits,
+        run_cases,
+        small_cases,
+        small_geometries,
+        small_weights,
+    )
 
     for geometry, config in small_geometries().items():
         weights = small_weights(config, torch.float64)
@@ -96,7 +102,7 @@ def _streaming(cache: Path, seed: int, variant: str) -> Iterator[CheckedCase]:
     from llama_workbench import variants
     from llama_workbench.variants.generation import generate
 
-    from ...worker.gates.small import SMALL_LENGTH, small_geometries, small_weights
+    from ...worker.correctness import SMALL_LENGTH, small_geometries, small_weights
 
     config = small_geometries()["plain"]
     weights = small_weights(config, torch.float64)

@@ -32,8 +32,7 @@ from typing import Any, NoReturn
 from ...machine.lifeline import tied
 from ...spec.comparison import EnteredName
 from ...worker.functions import open_functions
-from ...worker.runners import variant_of
-from ...worker.state import Bench, Worker
+from ...worker.state import Bench, Worker, variant_of
 
 SMALL_CALLS = 12
 """Calls of a function before the count: Python specialises bytecode from the eighth on."""

@@ -9,12 +9,11 @@ import torch
 
 from llama_workbench import variants
 from llama_workbench.datasets import geometries
-from llama_workbench.datasets.workloads import call_lengths, warmup_length
+from llama_workbench.datasets.lengths import call_lengths, warmup_length
 from llama_workbench.variants import YARDSTICK, Variant
 
-from ...worker.gates.small import small_weights
-from ...worker.runners import runner_of, variant_of
-from ...worker.state import Bench, Worker
+from ...worker.correctness import small_weights
+from ...worker.state import Bench, Worker, runner_of, variant_of
 from .counter import SMALL_CALLS
 
 WARM_CALLS = 1

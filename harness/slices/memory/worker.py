@@ -16,15 +16,14 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from llama_workbench.datasets.workloads import longest_call
+from llama_workbench.datasets.lengths import longest_call
 from llama_workbench.variants import LlamaConfig
 from llama_workbench.variants.memory_policy import KINDS, doublings, expected, kv_bytes, served_lengths
 
 from ...worker.devices import Device
 from ...worker.looks import peak_of_call
 from ...worker.models import PrefillRunner, model_variant
-from ...worker.runners import Runner, runner_of
-from ...worker.state import Bench, Worker, WorkerError
+from ...worker.state import Bench, Runner, Worker, WorkerError, runner_of
 
 
 def memory(worker: Worker, workload: str, variant: str) -> dict[str, Any]:

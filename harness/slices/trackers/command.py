@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from llama_workbench.commands.shared import ON_RUNS, Failure, Listed, RunArgument, print_json, run_of_one_machine
-from llama_workbench.datasets.workloads import PERCENTILES
+from llama_workbench.datasets.lengths import PERCENTILES
 
 from ...report.standings import read_standings
 from ...stats.samples import Clock, call_times_ns

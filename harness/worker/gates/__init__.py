@@ -1,1 +1,0 @@
-"""What a variant must pass before any of its times count."""
