@@ -14,8 +14,8 @@ import pytest
 from conftest import Said
 from llama_workbench import ROOT
 from llama_workbench.harness.baselines import regressions
+from llama_workbench.harness.calls.digest import digest_of
 from llama_workbench.harness.calls.source import parse
-from llama_workbench.harness.calls.world import digest_of
 from llama_workbench.harness.report.markdown import update_file
 from llama_workbench.harness.store.folder import RunFolder
 from studies import first_comparison, pictures

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from llama_workbench import ROOT
 from llama_workbench.harness.machine.extras import EXTRAS, lacking, told
 
 HIDES = """
@@ -71,3 +72,12 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
     assert told(ModuleNotFoundError("no", name="numpy")) == ""
     monkeypatch.setattr("llama_workbench.harness.machine.extras.find_spec", lambda name: None)
     assert lacking("profile") == "memray is not installed: pip install 'path/to/llama-workbench[profile]'"
+
+
+@pytest.mark.parametrize("module", ["plugin.plugin", "worker.main"])
+def test_what_begins_often_imports_little(module: str) -> None:
+    """pytest imports the plugin in every session of a user, and each round of functions begins processes of its own."""
+    heavy = "{'duckdb', 'email', 'numpy', 'pydantic', 'rich', 'torch'}"
+    code = f"import sys, llama_workbench.harness.{module}; print(*sorted({heavy} & {{*sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == ""

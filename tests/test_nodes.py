@@ -19,8 +19,8 @@ from typing import Any, cast
 import pytest
 
 import llama_workbench
+from llama_workbench.harness.calls.digest import digest_of
 from llama_workbench.harness.calls.source import Source, parse
-from llama_workbench.harness.calls.world import digest_of
 from llama_workbench.harness.claims.reading import load_claims
 from llama_workbench.harness.machine.places import published
 from llama_workbench.harness.plan.experiments import Plan, make_plan

@@ -18,10 +18,10 @@ from llama_workbench.datasets.workloads import Workload
 
 from ..calls.called import WORK, Call
 from ..calls.command import AS_THEY_ARE, CONCLUDE, IGNORE, IMPORT, INPUT, PREFIX, PREPARE, CommandSettings
+from ..calls.digest import packages_of
 from ..calls.environments import PythonEnvironment, check_begins, environments_at, facts_of, with_own
 from ..calls.revisions import parse_at
 from ..calls.source import Source, is_command, named_apart
-from ..calls.world import packages_of
 from ..claims.model import Claim
 from ..machine.places import published
 from ..store.gate_schema import SideEnvironment

@@ -11,8 +11,8 @@ from llama_workbench.variants import digests
 
 from ..calls.called import WORK
 from ..calls.command import AS_THEY_ARE, CommandSettings
+from ..calls.digest import digest_of
 from ..calls.source import Source as Given
-from ..calls.world import digest_of
 from ..spec.comparison import EnteredName
 from ..store.gate_schema import CallSources, CommandsRecord, SourceRecord, Sources
 from .experiments import Plan
