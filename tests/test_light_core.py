@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from llama_workbench import ROOT
 from llama_workbench.harness.machine.extras import EXTRAS, lacking, told
 
 HIDES = """
@@ -74,10 +73,15 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
     assert lacking("profile") == "memray is not installed: pip install 'path/to/llama-workbench[profile]'"
 
 
-@pytest.mark.parametrize("module", ["plugin.plugin", "worker.main"])
-def test_what_begins_often_imports_little(module: str) -> None:
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [
+        ("plugin.plugin", {"duckdb", "numpy", "pydantic", "rich", "torch"}),
+        ("worker.main", {"email", "numpy", "pandas", "pydantic", "pytest", "scipy", "torch"}),
+    ],
+)
+def test_what_begins_often_imports_little(module: str, heavy: set[str]) -> None:
     """pytest imports the plugin in every session of a user, and each round of functions begins processes of its own."""
-    heavy = "{'duckdb', 'email', 'numpy', 'pydantic', 'rich', 'torch'}"
     code = f"import sys, llama_workbench.harness.{module}; print(*sorted({heavy} & {{*sys.modules}}))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
