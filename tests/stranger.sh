@@ -115,15 +115,15 @@ step 0 "two commands" pytest $quickly --compare "long=cmd:sleep 0.02" "short=cmd
 step 0 "one screen" workbench show results/runs/first
 step 0 "the answer" workbench report results/runs/first
 step 0 "judged again" workbench judge results/runs/first
-step 0 "a little more time" workbench resume results/runs/first --budget 20
+step 0 "a little more time" workbench resume results/runs/first --budget 8
 step 0 "the runs" workbench runs
 says "first"
 step 0 "for a service that draws times" workbench export results/runs/first
 says "latency"
 step 0 "where others read it" workbench publish results/runs/first "file://$PWD/shared/runs/first"
 step 0 "and back" workbench report "file://$PWD/shared/runs/first"
-step 0 "the same once more" pytest $quickly --compare old=pack.text:words@main~1 new=pack.text:words --call bench.py:texts --budget 20 --run-dir results/runs/second
-step 0 "as it was" pytest $quickly --compare old=pack.text:words@main~1 new=pack.text:words@main~1 --call bench.py:texts --budget 20 --run-dir results/runs/before
+step 0 "the same once more" pytest $quickly --compare old=pack.text:words@main~1 new=pack.text:words --call bench.py:texts --budget 12 --run-dir results/runs/second
+step 0 "as it was" pytest $quickly --compare old=pack.text:words@main~1 new=pack.text:words@main~1 --call bench.py:texts --budget 12 --run-dir results/runs/before
 step 0 "does it say the same?" workbench compare --repeat results/runs/first results/runs/second
 lacks "need not agree"
 step 0 "two runs are one" workbench combine results/runs/first results/runs/second --into results/runs/both
@@ -137,9 +137,9 @@ step 1 "has anything become slower?" workbench compare before results/runs/secon
 says "regression"
 step 0 "what do repeat runs differ by?" workbench compare results/runs/first results/runs/second results/runs/first
 says "between = "
-step 1 "slower in this revision?" workbench compare-revisions main~1 . pack.text:words --call bench.py:texts --budget 20 --json
+step 1 "slower in this revision?" workbench compare-revisions main~1 . pack.text:words --call bench.py:texts --budget 10 --json
 says '"verdict": "slower"'
-step 0 "which commit?" workbench bisect main~1 main pack.text:words --call bench.py:texts --budget 20
+step 0 "which commit?" workbench bisect main~1 main pack.text:words --call bench.py:texts --budget 10
 step 0 "by all runs" workbench history
 
 # -- a claim

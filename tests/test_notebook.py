@@ -141,7 +141,7 @@ CELLS = (
     "def new(text):\n    return list(dict.fromkeys(text.split(SEPARATOR)))",
     "def texts(seed):\n    draw = random.Random(seed)\n"
     "    return SEPARATOR.join(str(draw.randrange(500)) for _ in range(2000))",
-    "result = wb.compare(old, new, payload=texts, budget=30)\nresult",
+    "result = wb.compare(old, new, payload=texts, budget=10)\nresult",
 )
 
 

@@ -148,13 +148,13 @@ def quick(command: str) -> str:
 ELSEWHERE = "--compare new/ways.py:once ways.again=new/ways.py:again --call data/made.py:numbers"
 HERE = "--compare ways.py:once ways.py:again --call ways.py:numbers"
 SESSIONS = {
-    "functions in other folders": f"{ELSEWHERE} --check data/made.py:same --side-env once:SPEED=some/way",
+    "functions in other folders": f"{ELSEWHERE} --check data/made.py:same --side-env once:SPEED=some/way "
+    "--side-env 'again:-X utf8=1'",
     "a percentile": f"{HERE} --statistic p90 --check ways.py:same",
     "commands": "--compare 'one=cmd:sh -c \"sort; exit 3\"' 'two=cmd:sh -c \"sort -s; exit 3\"' --ignore-failure=3 "
     "--prepare 'ls data' --input 'some words.txt'",
     "a folder of claims": "--claims-dir claims",
     "an environment": f"{HERE} --env once=there",
-    "a variable": f"{HERE} --side-env once:SPEED=fast --side-env 'again:-X utf8=1'",
 }
 
 

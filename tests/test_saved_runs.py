@@ -62,15 +62,15 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
 def gone_on(home: Home) -> Home:
     """Where the first run has gone on, by the command that it prints where more time would settle it (a slow machine
     may not know), and by `workbench resume`."""
-    again = ["--continue", "results/runs/first", "--budget", "600", *COMPARED[1:]]  # it ends when it is settled
+    again = ["--continue", "results/runs/first", "--budget", "20", *COMPARED[1:]]
     for line in home.measured.stdout.splitlines():
         if line.startswith("to continue: "):
             words = shlex.split(line.removeprefix("to continue: "))
-            words[words.index("--budget") + 1] = "600"
+            words[words.index("--budget") + 1] = "20"
             assert words == ["pytest", "--benchmark", *again]
     for done in (home.measure(*again), home.workbench("resume", "results/runs/first", "--budget", "1")):
         assert done.returncode == 0, done.stdout + done.stderr
-    done = home.measure("--budget", "600", "--run-dir", "results/runs/second", *COMPARED)
+    done = home.measure("--budget", "20", "--run-dir", "results/runs/second", *COMPARED)
     assert done.returncode == 0, done.stdout + done.stderr
     return home
 
@@ -78,7 +78,7 @@ def gone_on(home: Home) -> Home:
 def test_a_run_without_torch_goes_on_as_one_series(gone_on: Home) -> None:
     run = json.loads((gone_on.folder / "results/runs/first/run.json").read_text())
     assert run["environment"]["torch"] is None and run["status"] == "complete"
-    assert [sitting["budget_seconds"] for sitting in run["sittings"]] == [0.5, 600, 1]
+    assert [sitting["budget_seconds"] for sitting in run["sittings"]] == [0.5, 20, 1]
 
 
 @pytest.mark.parametrize("base", ["results/runs/first", "results/runs/second", "main"])

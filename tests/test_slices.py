@@ -117,7 +117,7 @@ def test_without_all_of_them_a_comparison_is_measured_and_shown_and_every_page_o
     for name, text in FILES.items():
         (mine / name).write_text(text, encoding="utf-8")
     pytest_ = ("-m", "pytest", "-q", "-p", "llama_workbench.harness.plugin.plugin", "-p", "no:cacheprovider")
-    words = ("--compare", "old.py:twice", "new.py:twice", "--inputs", "inputs.py:numbers", "--budget", "30")
+    words = ("--compare", "old.py:twice", "new.py:twice", "--inputs", "inputs.py:numbers", "--budget", "8")
     python(tree, mine, *pytest_, "--benchmark", *words, "--run-dir", "results/runs/run")
     shown = python(tree, mine, "-m", "llama_workbench.commands.app", "show", "results/runs/run")
     assert " times as fast as " in shown
