@@ -31,10 +31,6 @@ UPLOADING = ".uploading"
 LISTED = (MANIFEST, SUMS, VERDICTS, STANDINGS)
 """The files of a run that lists and histories read."""
 
-Facts = tuple[int, str]
-"""Size of a file, and what changes when it is written again, as far as the file system says."""
-
-_VERSIONS = ("ETag", "etag", "md5Hash", "checksum", "created", "updated", "mtime", "LastModified", "last_modified")
 _AT_A_TIME = 16  # runs of a list
 
 
@@ -70,19 +66,14 @@ def put(run: RunFolder, url: str, *, force: bool = False) -> None:
             raise changed
         there, manifest = reserve(url, force=force), {str(MANIFEST): files.pop(MANIFEST)}
         with _opened(url) as (system, root):
-            for name in sorted({*there} - {*files}, key=lambda name: name != MANIFEST):
+            for name in sorted(there - {*files}, key=lambda name: name != MANIFEST):
                 system.rm_file(f"{root}/{name}")
             _write(system, root, files)
-            arrived = _files(url)
-            for name, path in files.items():
-                if (size := arrived.get(name, (0, ""))[0]) != path.stat().st_size:
-                    problem = f"{size:,} bytes arrived of {name}, which has {path.stat().st_size:,} bytes here"
-                    raise RemoteError(url, problem, "Publish the run again.")
             _write(system, root, manifest)
             system.rm_file(f"{root}/{UPLOADING}")
 
 
-def reserve(url: str, *, force: bool = False) -> dict[str, Facts]:
+def reserve(url: str, *, force: bool = False) -> set[str]:
     """Mark a place as about to hold a run, which shows that it can be written. Returns what lies there besides.
 
     Raises RemoteError for no place for a run, a run if `force` is not set, and files that are no run's.
@@ -91,16 +82,15 @@ def reserve(url: str, *, force: bool = False) -> dict[str, Facts]:
     if not folder or name.startswith("."):
         fix = "Name the folder that it gets, in another one: s3://bucket/runs/NAME"
         raise RemoteError(url, "this is no place for a run", fix)
-    there = _files(url)
+    there = {*_files(url)}
     if MANIFEST in there and not force:
         raise RemoteError(url, "there is a run", "Choose another name, or replace it with --force.")
-    if there and not {MANIFEST, UPLOADING} & {*there}:
+    if there and not {MANIFEST, UPLOADING} & there:
         raise RemoteError(url, "this holds files and no run, so nothing is written here", "Choose another name.")
     with _opened(url) as (system, root):
         _make_folders(system, [root])
         system.pipe_file(f"{root}/{UPLOADING}", b"A run is being uploaded here, or its upload broke off.\n")
-    there.pop(UPLOADING, None)
-    return there
+    return there - {UPLOADING}
 
 
 def release(url: str) -> None:
@@ -132,18 +122,17 @@ def listed(url: str) -> dict[str, RunFolder]:
 
     Of each only LISTED is fetched, unless its relative times are to be had from its samples alone. Raises RemoteError.
     """
-    there, url, by_run = _files(url), url.rstrip("/"), dict[str, dict[str, Facts]]()
+    there, url, runs = _files(url), url.rstrip("/"), dict[str, dict[str, Any]]()
     if MANIFEST in there:
         return {url: get(url)}
     for name, facts in there.items():
         run, _, file = name.partition("/")
-        by_run.setdefault(f"{url}/{run}", {})[file] = facts
-    runs = {place: files for place, files in by_run.items() if MANIFEST in files}
+        runs.setdefault(f"{url}/{run}", {})[file] = facts
+    runs = {place: files for place, files in runs.items() if MANIFEST in files}
 
     def light(place: str) -> RunFolder:
         files = runs[place]
-        has_times = STANDINGS in files or not {SAMPLES, JOURNAL} & {*files}
-        return _kept(place, {name: files[name] for name in LISTED if name in files} if has_times else files)
+        return _kept(place, {name: files[name] for name in LISTED if name in files} if STANDINGS in files else files)
 
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         folders = dict(zip(pool.map(light, runs), runs, strict=True))
@@ -169,25 +158,26 @@ def changed_in(folder: Path, names: Iterable[str]) -> Iterator[ChangedFile]:
             yield from RunFolder((folder / name).parent).changed()
 
 
-def _files(url: str) -> dict[str, Facts]:
-    """All files of a folder and below, by their names relative to it; none where there is no such folder."""
+def _files(url: str) -> dict[str, dict[str, Any]]:
+    """All files of a folder and below, by their names relative to it, with what the file system says of each; none
+    where there is no such folder."""
     with _opened(url) as (system, root):
         inside = {path[len(root) :].lstrip("/"): facts for path, facts in system.find(root, detail=True).items()}
-    return {name: (int(facts.get("size") or 0), _version(facts)) for name, facts in inside.items() if name}
+    # sftp has under "time" when a file was last read.
+    return {
+        name: {key: fact for key, fact in facts.items() if key != "time"} for name, facts in inside.items() if name
+    }
 
 
-def _version(facts: Mapping[str, Any]) -> str:
-    return next((str(facts[key]) for key in _VERSIONS if facts.get(key)), "")
-
-
-def _kept(url: str, files: Mapping[str, Facts]) -> RunFolder:
+def _kept(url: str, files: Mapping[str, Mapping[str, Any]]) -> RunFolder:
     """A folder under the cache with these files of a run, fetched unless they are there in this state."""
     files = {name: facts for name, facts in sorted(files.items()) if not name.startswith(".")}
     url = url.rstrip("/")
     home = cache_directory() / "fetched" / key_of(url) / key_of(repr(files)) / url.rpartition("/")[2]
     if home.is_dir():
         return RunFolder(home)
-    with partial_folder(home.parent, home.name, needed_bytes=sum(size for size, _ in files.values())) as partial:
+    size_bytes = sum(int(facts.get("size") or 0) for facts in files.values())
+    with partial_folder(home.parent, home.name, needed_bytes=size_bytes) as partial:
         targets = {name: partial / home.name / name for name in files}
         for name, path in targets.items():
             if not path.resolve().is_relative_to(partial.resolve() / home.name):
@@ -195,9 +185,6 @@ def _kept(url: str, files: Mapping[str, Facts]) -> RunFolder:
             path.parent.mkdir(parents=True, exist_ok=True)
         with _opened(url) as (system, root):
             system.get([f"{root}/{name}" for name in files], [str(path) for path in targets.values()])
-        for name, path in targets.items():
-            if not path.is_file() or path.stat().st_size != files[name][0]:
-                raise RemoteError(url, f"{name} changed or broke off while it was fetched", "Try again.")
         try:
             os.rename(partial / home.name, home)
         except OSError:
@@ -231,27 +218,9 @@ def _opened(url: str) -> Iterator[tuple[Any, str]]:
     except RunError:
         raise
     except Exception as error:  # each library has errors of its own
-        raise RemoteError(url, *_told(error)) from error
-
-
-def _told(error: Exception) -> tuple[str, str]:
-    """The problem and the fix."""
-    text = f"{type(error).__name__}: {first_line(error)}".rstrip(": ").rstrip(".")
-    if isinstance(error, ImportError):
-        cause: BaseException = error  # fsspec raises its advice from the error of the import
-        while cause.__cause__ is not None and not getattr(cause, "name", None):
-            cause = cause.__cause__
-        package = str(getattr(cause, "name", None) or "of this file system").partition(".")[0]
-        return f"needs the package {package}", f"Install it: pip install {package}"
-    if isinstance(error, ValueError) and "rotocol" in text:
-        return text, "Use a URL such as s3://, gs://, az://, sftp:// or file://, or a plain path."
-    kinds = " ".join(kind.__name__ for kind in (*type(error).__mro__, *type(error.__cause__).__mro__))
-    if "Credential" in kinds or "Token" in kinds:
-        return f"no credentials ({text})", "Give them as the store's own tools want them, such as AWS_PROFILE for S3."
-    if isinstance(error, PermissionError) or "Forbidden" in kinds:
-        return f"not allowed ({text})", "Check the credentials, and what they may do at this place."
-    if isinstance(error, FileNotFoundError):
-        return f"not there ({text})", "Check the name; a bucket must exist, the workbench makes none."
-    if isinstance(error, (ConnectionError, TimeoutError)) or re.search("Connection|Timeout|Endpoint", kinds):
-        return f"cannot be reached ({text})", "Check the address and the network."
-    return f"the store refused ({text})", "Check the URL and the store."
+        text = f"{type(error).__name__}: {first_line(error)}".rstrip(": ").rstrip(".")
+        fix = "Check the URL (s3://, gs://, az://, sftp://, file://), the network, and the credentials, which belong "
+        fix += "where the store's own tools look for them (AWS_PROFILE). A bucket must exist: the workbench makes none."
+        if isinstance(error, ImportError):
+            fix = "Install the package that it names with pip, or the extra [remote] of the workbench for s3://."
+        raise RemoteError(url, f"the store cannot be used ({text})", fix) from error
