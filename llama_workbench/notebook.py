@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from llama_workbench.harness.calls.source import in_no_file, written
 from llama_workbench.harness.claims.model import ClaimError
+from llama_workbench.harness.session.questions import FunctionQuestion, Given, Outcome
 from llama_workbench.harness.store.files import RESTORE, RunError
 
 from .harness.calls.source import Source
 from .harness.plugin.progress import progress_on
 from .harness.session.judging import rejudge
-from .harness.session.versus import FunctionQuestion, Given, Outcome
 from .harness.store.files import CLAIMS, VERDICTS
 from .harness.store.folder import RunFolder
 from .harness.store.verdict_schema import Verdict

@@ -26,7 +26,7 @@ from llama_workbench.harness.judge import stopping
 from llama_workbench.harness.judge.stopping import StoppingRule
 from llama_workbench.harness.report.causes import diff_of, explanations_in
 from llama_workbench.harness.session import run
-from llama_workbench.harness.session.versus import FunctionQuestion
+from llama_workbench.harness.session.questions import FunctionQuestion
 from llama_workbench.harness.slices.calibrate.rates import Rate
 from llama_workbench.harness.store.folder import RunFolder
 from tests.runs import Quiet

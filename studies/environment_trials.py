@@ -18,7 +18,7 @@ import pandas as pd
 
 from llama_workbench.harness.evidence.effect import ALPHA
 from llama_workbench.harness.plan.options import Options
-from llama_workbench.harness.session.revisions import Inputs, compare_revisions
+from llama_workbench.harness.session.questions import Inputs, compare_revisions
 from llama_workbench.harness.spec.regions import Condition
 from llama_workbench.harness.stats.confidence import Interval, fixed_interval, running_interval
 from tests.runs import Quiet

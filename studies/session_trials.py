@@ -35,7 +35,7 @@ from llama_workbench.harness.baselines.regressions import (
 )
 from llama_workbench.harness.baselines.text import variation_toml
 from llama_workbench.harness.machine.environment import comparable
-from llama_workbench.harness.plan.sources import MEASURING
+from llama_workbench.harness.plan.experiments import MEASURING
 from llama_workbench.harness.report.markdown import update_file
 from llama_workbench.harness.slices.calibrate.known import FUNCTIONS, MODELS, PLANTED, KnownComparison
 from llama_workbench.harness.slices.calibrate.rates import Rate

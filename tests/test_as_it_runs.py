@@ -23,7 +23,7 @@ from llama_workbench.harness.report.standings import evidence_of
 from llama_workbench.harness.report.text import CALM, faults_text, side_facts_text
 from llama_workbench.harness.session import run as session
 from llama_workbench.harness.session.run import plan_run
-from llama_workbench.harness.store.gate_schema import SideFacts
+from llama_workbench.harness.store.schema import SideFacts
 from studies import plain_pairs
 from studies.plain_pairs import plain_ratio
 from tests.test_measure import run

@@ -11,12 +11,12 @@ from unittest.mock import Mock
 import pytest
 
 from llama_workbench import ROOT
-from llama_workbench.harness.measure import confirmation
+from llama_workbench.harness.measure import passes
 from llama_workbench.harness.measure.processes import WorkerFailed
 from llama_workbench.harness.plan.options import Request
 from llama_workbench.harness.session import run as session
 from llama_workbench.harness.spec.comparison import Comparison
-from llama_workbench.harness.store.gate_schema import Confirmed
+from llama_workbench.harness.store.schema import Confirmed
 from tests import cheats
 from tests.test_measure import run
 
@@ -82,7 +82,7 @@ def cheated(tmp_path_factory: pytest.TempPathFactory) -> session.Result:
         variants=("candle", *names), added=tuple(f"{CHEATS}:{name}" for name in names), workloads=("prefill-tiny-t16",)
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(confirmation, "BLOCK_SECONDS", 0.03)
+        patch.setattr(passes, "BLOCK_SECONDS", 0.03)
         return run(tmp_path_factory.mktemp("cheated"), request, rounds=40)[0]
 
 
@@ -120,7 +120,7 @@ def test_the_run_goes_on_without_it(cheated, name, said):
 )
 def test_a_gain_must_be_there_from_outside(inside: float, outside: float, held: bool) -> None:
     found = Confirmed(variant="a", baseline="b", ratio=outside, inside=inside, calls=9)
-    assert confirmation.holds(found) is held
+    assert passes.holds(found) is held
 
 
 @pytest.mark.parametrize(("failed", "inside"), [("variant", 5.0), ("baseline", 5.0), ("baseline", 0.2)])
@@ -133,11 +133,11 @@ def test_who_fails_when_measured_again_is_left_out_and_not_whoever_is_faster(
     measurement.participants.exclude = lambda name, reason, book: excluded.append((name, reason))
     outcomes = (
         WorkerFailed("runs out of memory", [comparison.variant, comparison.baseline].index(side)),
-        confirmation.Wrong(side, "logits off"),
+        passes.Wrong(side, "logits off"),
     )
     for outcome in outcomes:
-        monkeypatch.setattr(confirmation, "_from_outside", Mock(side_effect=[outcome]))
-        confirmation._confirm_one(measurement, Mock(), Mock(), comparison, inside)
+        monkeypatch.setattr(passes, "_from_outside", Mock(side_effect=[outcome]))
+        passes._confirm_one(measurement, Mock(), Mock(), comparison, inside)
     assert excluded == [
         (side, "measured again in a fresh process, it runs out of memory"),
         (side, "measured again in a fresh process: logits off"),
@@ -152,7 +152,7 @@ def test_a_large_gain_of_an_honest_variant_is_confirmed_and_marked(cheated):
     assert effect.verdict == "faster" and effect.said[-1].startswith("measured again, alone in fresh processes")
     found = {entry.variant: entry for entry in cheated.manifest.experiments[0].confirmations}
     # A busy machine can make the second ratio larger. It must not be smaller by more than the rule allows.
-    assert confirmation.holds(found["honest"]) and found["honest"].inside == pytest.approx(effect.ratio, rel=0.3)
+    assert passes.holds(found["honest"]) and found["honest"].inside == pytest.approx(effect.ratio, rel=0.3)
     assert found["honest"].calls > 100
 
 

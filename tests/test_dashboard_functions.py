@@ -11,7 +11,7 @@ from llama_workbench import ROOT
 from llama_workbench.harness.session.judging import rejudge
 from llama_workbench.harness.spec.table import NameColumn, Table
 from llama_workbench.harness.store.files import MANIFEST, SAMPLES
-from llama_workbench.harness.store.parquet import write_table
+from llama_workbench.harness.store.tables import write_table
 from tests import runs
 
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")

@@ -22,8 +22,8 @@ from llama_workbench.dashboard.figures import rounds as charts
 from llama_workbench.dashboard.views import data, forest, noise
 from llama_workbench.harness.report.outcome import trust_of
 from llama_workbench.harness.slices.calibrate.rates import FILE, append, begin
-from llama_workbench.harness.store.parquet import COLUMNS
 from llama_workbench.harness.store.schema import Control, Manifest, Noise
+from llama_workbench.harness.store.tables import COLUMNS
 from studies.known_trials import trial
 from tests import runs
 from tests.dashboard_pages import alts, everything, open_in_app

@@ -14,7 +14,7 @@ from llama_workbench.harness.claims import reading
 from llama_workbench.harness.claims.reading import check_claim
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import PlanError, Request
-from llama_workbench.harness.store.gate_schema import Excluded
+from llama_workbench.harness.store.schema import Excluded
 from llama_workbench.harness.worker import models
 from llama_workbench.harness.worker.correctness import (
     SMALL_LENGTH,

@@ -26,8 +26,7 @@ from llama_workbench.harness.session.judging import stopping_rule
 from llama_workbench.harness.session.run import Result, plan_run
 from llama_workbench.harness.spec.words import Cause, SessionExit, VerbExit, of_left_out
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.gate_schema import SideFacts
-from llama_workbench.harness.store.schema import Manifest
+from llama_workbench.harness.store.schema import Manifest, SideFacts
 from llama_workbench.harness.store.verdict_schema import AD_HOC
 from llama_workbench.harness.worker import gating, rounds
 from llama_workbench.harness.worker.state import Worker

@@ -24,8 +24,7 @@ from llama_workbench.harness.report.text import side_facts_text
 from llama_workbench.harness.session.run import plan_run
 from llama_workbench.harness.spec.sample import RoundAnswer
 from llama_workbench.harness.spec.words import SessionExit
-from llama_workbench.harness.store.gate_schema import ChangedSetting, SideFacts
-from llama_workbench.harness.store.schema import manifest_of
+from llama_workbench.harness.store.schema import ChangedSetting, SideFacts, manifest_of
 from llama_workbench.harness.worker.devices import Spent
 from llama_workbench.harness.worker.notes import Notes
 from llama_workbench.harness.worker.watch import Watch

@@ -57,8 +57,8 @@ from llama_workbench.harness.slices.instructions.counting import (
 from llama_workbench.harness.slices.instructions.metric import METRIC, everything, run_instructions
 from llama_workbench.harness.store.files import RunError
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.parquet import COLUMNS, no_rows
 from llama_workbench.harness.store.schema import manifest_of
+from llama_workbench.harness.store.tables import COLUMNS, no_rows
 from llama_workbench.harness.store.verdict_schema import Verdict
 from llama_workbench.variants import FUNCTION_YARDSTICK
 from tests.runs import Quiet, measurement_of

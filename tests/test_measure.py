@@ -36,7 +36,7 @@ from llama_workbench.harness.spec.experiments import Experiment, Target
 from llama_workbench.harness.spec.sample import Round
 from llama_workbench.harness.spec.words import ARCHITECTURE
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.gate_schema import TraceDifference
+from llama_workbench.harness.store.schema import TraceDifference
 from tests import kills
 from tests.runs import Quiet, measurement_of, short_sessions
 

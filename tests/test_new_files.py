@@ -26,9 +26,9 @@ from typing import Annotated, Literal
 
 from llama_workbench.harness.measure.passes import measured_by
 from llama_workbench.harness.metrics.base import ExactMetric, VariantHypothesis, subjects
-from llama_workbench.harness.store.pass_schema import JsonFile
+from llama_workbench.harness.store.forms import JsonFile
 from llama_workbench.harness.store.forms import Count, says
-from llama_workbench.harness.store.pass_schema import ExactResult, OfVariant
+from llama_workbench.harness.store.forms import ExactResult, OfVariant
 
 
 class Switches(OfVariant):
@@ -98,9 +98,9 @@ import os
 from typing import Annotated
 
 from llama_workbench.harness.profilers.base import Profiler
-from llama_workbench.harness.store.pass_schema import JsonFile
+from llama_workbench.harness.store.forms import JsonFile
 from llama_workbench.harness.store.forms import Count, says
-from llama_workbench.harness.store.pass_schema import OfVariant
+from llama_workbench.harness.store.forms import OfVariant
 
 
 class Number(OfVariant):

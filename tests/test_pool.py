@@ -26,7 +26,7 @@ from llama_workbench.harness.calls.inputs import (
     copies_are_alike,
     pool_size,
 )
-from llama_workbench.harness.measure.crews import gains_over, way_of
+from llama_workbench.harness.measure.groups import gains_over, way_of
 from llama_workbench.harness.plan.options import Request
 from llama_workbench.harness.report.text import side_facts_text
 from llama_workbench.harness.session.run import Result

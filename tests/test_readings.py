@@ -28,10 +28,9 @@ from llama_workbench.harness.slices.check.metric import CheckedCase, CheckHypoth
 from llama_workbench.harness.slices.count.metric import CountError, count, counted, lines, units
 from llama_workbench.harness.spec.regions import Range
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.forms import plain
-from llama_workbench.harness.store.parquet import COLUMNS, no_rows
-from llama_workbench.harness.store.pass_schema import ExactResult
+from llama_workbench.harness.store.forms import ExactResult, plain
 from llama_workbench.harness.store.schema import manifest_of
+from llama_workbench.harness.store.tables import COLUMNS, no_rows
 from llama_workbench.harness.store.verdict_schema import Verdict
 from tests.runs import Quiet
 from tests.tables import table_of

@@ -12,8 +12,7 @@ import pytest
 from llama_workbench.commands.app import main
 from llama_workbench.harness.calls import revisions as files
 from llama_workbench.harness.calls.source import SourceError
-from llama_workbench.harness.session.revisions import NotSlower, Step, bisect
-from llama_workbench.harness.session.versus import Disagreement
+from llama_workbench.harness.session.questions import Disagreement, NotSlower, Step, bisect
 from llama_workbench.harness.spec.words import VerbExit
 
 pytestmark = pytest.mark.usefixtures("warm", "short_sessions")

@@ -40,8 +40,8 @@ from llama_workbench.harness.report.markdown import roofline_markdown
 from llama_workbench.harness.session import run as session
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
-from llama_workbench.harness.store.parquet import COLUMNS, no_rows
 from llama_workbench.harness.store.schema import manifest_of
+from llama_workbench.harness.store.tables import COLUMNS, no_rows
 from llama_workbench.harness.store.verdict_schema import Verdict
 from llama_workbench.harness.worker.correctness import small_weights
 from tests.runs import Quiet, measurement_of

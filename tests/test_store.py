@@ -24,8 +24,8 @@ from llama_workbench.harness.machine import environment
 from llama_workbench.harness.spec.sample import Round, Sample
 from llama_workbench.harness.store.files import RunError, RunWarning
 from llama_workbench.harness.store.folder import RunFolder, describe, list_runs
-from llama_workbench.harness.store.parquet import COLUMNS, data_base, read_table, table_of, write_table
 from llama_workbench.harness.store.schema import FORMAT, LIFE
+from llama_workbench.harness.store.tables import COLUMNS, data_base, read_table, table_of, write_table
 
 
 def a_round(number: int, workload: str = "prefill-tiny-t16", process: int = 0) -> Round:

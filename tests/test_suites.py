@@ -17,9 +17,8 @@ import pytest
 from llama_workbench.harness.machine.environment import child_environment
 from llama_workbench.harness.spec.sample import Round
 from llama_workbench.harness.stats.confidence import LookPlan, first_interval
-from llama_workbench.harness.suites.asv import folder_of_benchmarks
-from llama_workbench.harness.suites.driver import Checkout, Pairs, Places, processes_needed
-from llama_workbench.harness.suites.run import is_suite
+from llama_workbench.harness.suites.others import folder_of_benchmarks
+from llama_workbench.harness.suites.run import Checkout, Pairs, Places, is_suite, processes_needed
 from tests.test_revisions import git
 
 SETTINGS = """
@@ -500,7 +499,7 @@ def test_the_folder_of_asv_is_the_one_that_its_settings_name(tmp_path: Path, tex
 
 
 def test_a_test_of_too_long_calls_is_measured_only_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llama_workbench.harness.suites.driver.TOO_LONG_NS", 200_000_000)
+    monkeypatch.setattr("llama_workbench.harness.suites.run.TOO_LONG_NS", 200_000_000)
     (folder := tmp_path / "side").mkdir()
     code = "import time\n\ndef test_long(benchmark):\n    benchmark(time.sleep, 0.4)\n\n"
     (folder / "test_it.py").write_text(f"{code}def test_sum(benchmark):\n    benchmark(sum, [1])\n")

@@ -29,7 +29,7 @@ from llama_workbench.harness.report.comparison import Screen
 from llama_workbench.harness.report.outcome import found_text, standing
 from llama_workbench.harness.stats.samples import tokens_per_second
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.pass_schema import ExactResult
+from llama_workbench.harness.store.forms import ExactResult
 from llama_workbench.harness.store.verdict_schema import Effect
 
 

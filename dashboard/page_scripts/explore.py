@@ -17,7 +17,7 @@ from llama_workbench.harness.profilers.causes import CAUSES
 from llama_workbench.harness.report.ladder import ladder_of
 from llama_workbench.harness.slices import faces
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.pass_schema import MEMORY_SWEEP
+from llama_workbench.harness.store.forms import MEMORY_SWEEP
 
 
 @dataclass(frozen=True)

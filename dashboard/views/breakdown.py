@@ -13,7 +13,7 @@ from llama_workbench.harness.metrics.share.metric import PHASE_FACTS, PHASES, Ph
 from llama_workbench.harness.metrics.share.shares import Share
 from llama_workbench.harness.spec.table import Table
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.parquet import no_rows
+from llama_workbench.harness.store.tables import no_rows
 from llama_workbench.variants.phase_map import DENOMINATORS
 
 from .. import words

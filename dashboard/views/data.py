@@ -30,7 +30,7 @@ from llama_workbench.harness.stats.confidence import Interval
 from llama_workbench.harness.store import schema
 from llama_workbench.harness.store.files import MANIFEST, VERDICTS, RunError
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.pass_schema import JsonFile
+from llama_workbench.harness.store.forms import JsonFile
 from llama_workbench.harness.store.verdict_schema import Effect, Verdict
 
 from .. import words

@@ -7,8 +7,7 @@ from typing import Annotated
 from pydantic import BeforeValidator
 
 from llama_workbench.harness.store.files import CLAIMS
-from llama_workbench.harness.store.forms import Shape, Text
-from llama_workbench.harness.store.pass_schema import JsonFile
+from llama_workbench.harness.store.forms import JsonFile, Shape, Text
 
 
 class Source(Shape):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from llama_workbench.harness.store import gate_schema
+from llama_workbench.harness.store import schema
 from llama_workbench.harness.store.verdict_schema import Effect
 
 from . import data
@@ -50,7 +50,7 @@ def traces(run: data.Run, workload: str, baseline: str, variant: str) -> Traces:
     return Traces("the same" if same else "differ", detail, tuple(rows), tuple(counts))
 
 
-def _facts(trace: gate_schema.Trace | None) -> tuple[str, str, str]:
+def _facts(trace: schema.Trace | None) -> tuple[str, str, str]:
     if trace is None:
         return "", "", ""
     kernels = "not recorded" if trace.attention_kernels is None else ", ".join(trace.attention_kernels) or "none"
@@ -73,7 +73,7 @@ def row(run: data.Run, effect: Effect) -> dict[str, str]:
     }
 
 
-def logits(gate: gate_schema.Gate | None) -> str:
+def logits(gate: schema.Gate | None) -> str:
     """The logits gate of one variant in a few words."""
     if gate is None:
         return "not compared"

@@ -9,7 +9,7 @@ from llama_workbench import variants
 from llama_workbench.harness.evidence.evidence import Evidence
 from llama_workbench.harness.profilers.peak_memory import Memory
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.pass_schema import MEMORY_SWEEP, Sweep, SweepStep
+from llama_workbench.harness.store.forms import MEMORY_SWEEP, Sweep, SweepStep
 from llama_workbench.harness.store.verdict_schema import Effect
 
 from .. import words

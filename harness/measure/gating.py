@@ -16,10 +16,9 @@ from ..machine.environment import granted_cores
 from ..spec.comparison import EnteredName
 from ..spec.words import Cause
 from ..stats.confidence import EARLY
-from ..store.gate_schema import Gate, Trace, TraceDifference
+from ..store.schema import Gate, Trace, TraceDifference
 from ..worker.channel import INTRUDES
-from .crews import note_remembering
-from .groups import Group, Processes, fresh_crew
+from .groups import Group, Processes, fresh_crew, note_remembering
 from .participants import ExperimentState, MeasureError, Participants, Setting
 from .processes import AS_AT_FIRST, Job, PendingAnswer, WorkerFailed, WorkerProcess, side_by_side
 

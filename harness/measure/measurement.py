@@ -19,7 +19,7 @@ from ..spec.comparison import EnteredName
 from ..spec.experiments import Experiment
 from ..spec.sample import Round, RoundAnswer
 from ..spec.words import Cause
-from ..store.gate_schema import LostLife
+from ..store.schema import LostLife
 from ..worker.channel import INTRUDES
 from .choosing import (
     MOST_BLOCK_SECONDS,
@@ -39,9 +39,8 @@ from .choosing import (
     round_seconds,
     saved_seconds,
 )
-from .crews import blamed, inputs_told
 from .gating import Gates
-from .groups import Group, Processes, begin_crew_ahead, fresh_crew
+from .groups import Group, Processes, begin_crew_ahead, blamed, fresh_crew, inputs_told
 from .participants import ExperimentState, LifePace, MeasureError, Participants, Progress, Setting
 from .processes import WorkerFailed, WorkerProcess
 

@@ -21,8 +21,19 @@ from ..spec.experiments import Experiment, without
 from ..spec.sample import Round, Sample
 from ..spec.words import ARCHITECTURE, Cause
 from ..store.folder import RunFolder
-from ..store.gate_schema import Apart, Confirmed, Excluded, Gate, LostLife, SideFacts, Trace, TraceDifference
-from ..store.schema import Clock, ExperimentRecord, Workload
+from ..store.schema import (
+    Apart,
+    Clock,
+    Confirmed,
+    Excluded,
+    ExperimentRecord,
+    Gate,
+    LostLife,
+    SideFacts,
+    Trace,
+    TraceDifference,
+    Workload,
+)
 
 # What rounds and the beginning of processes took, and what follows from it for the next ones.
 
@@ -158,7 +169,7 @@ class ExperimentState:
     kept_together: variants that are too dear to load for one pair. beside_seconds: the least that a block took beside
     its samples. lost_blocks: those in which a side did less than a call while all computed; the next ones are longer.
     pace: of functions. own_processes: each side has a process of its own, a fresh one in every round (see
-    `measure.crews`); start_seconds: what starting them takes.
+    `measure.groups`); start_seconds: what starting them takes.
     sliced: of pairs that had a round, whether they are measured in blocks. forgotten: numbers of rounds before these.
     wall_seconds: of the clock, with starting the processes. begin: what that takes, the same of all in a group.
     first_seconds: what its first intervals should take, by an estimate before the first round. earlier: what run.json

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import statistics
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..machine.environment import Since
-from .crews import shuffled
-from .groups import Group
+from ..spec.comparison import Comparison
+from ..spec.words import Cause
+from ..store.schema import Confirmed
+from .groups import Group, blamed, shuffled
 from .measurement import Measurement
 from .participants import ExperimentState, MeasureError, Progress
-from .processes import WorkerFailed
+from .processes import WorkerFailed, WorkerProcess
 
 PASS_SECONDS = 180.0
 """A pass has failed once it takes this much longer than its calls should take."""
@@ -160,3 +164,162 @@ def _blamed_on(failure: WorkerFailed, names: Sequence[str]) -> dict[str, str]:
     """Who is out after a failure, and why: the variant that ran, or all of them where nobody knows."""
     guilty = names if failure.variant_index is None else [names[failure.variant_index]]
     return dict.fromkeys(guilty, failure.reason)
+
+
+# A speed-up that is too good is measured again, another way: both sides alone in fresh processes, timed from outside.
+# The parent reads each process's CPU time before and after a stretch of calls. What happens inside, be it in another
+# thread or with the clocks, cannot change that. Drawn outputs are judged as in rounds. A variant that gains much less
+# from outside is excluded; else the second ratio is shown beside the effect.
+
+
+SUSPICIOUS_RATIO = 10.0
+"""No change of architecture made a whole model so much faster; what did was a mistake of the measuring."""
+
+FOREIGN_RATIO = 1.3
+"""Foreign code is asked from here on: it runs in the process that times it, and may reach what times it."""
+
+BLOCKS, BLOCK_SECONDS = 7, 0.25
+"""Both sides in turns, so many stretches of calls each, of about this length."""
+
+MOST_OVERSTATED = 1.3
+"""The two ratios come from processes with other neighbours in the caches, which do less than this factor; and a
+second try is made before a variant is excluded. A larger gain from outside is no reason: whoever reaches the clock
+makes the gain inside the larger one, and a short call alone finds its caches warm (a tiny model: 10x, alone 14x)."""
+
+STRETCH_SECONDS = 120.0
+
+
+def holds(confirmed: Confirmed) -> bool:
+    """Whether the gain from outside is about as large as the one from inside, or larger."""
+    lost = confirmed.inside / confirmed.ratio
+    return (lost if confirmed.inside >= 1 else 1 / lost) <= MOST_OVERSTATED
+
+
+def suspicious(comparison: Comparison, ratio: float, foreign: Callable[[str], bool]) -> bool:
+    """Whether a measured ratio must be confirmed: a very large one, or a large one in favour of foreign code."""
+    faster = comparison.variant if ratio >= 1 else comparison.baseline
+    least = FOREIGN_RATIO if foreign(faster) else SUSPICIOUS_RATIO
+    return comparison.metric == "time" and max(ratio, 1 / ratio) >= least
+
+
+def confirm(measurement: Measurement, ratios: Mapping[Comparison, float]) -> None:
+    """Measure suspicious ratios of whole models again, and note the results with the state of their experiments.
+
+    `ratios`: what rounds gave, t_baseline / t_variant. Where much of a gain is not there from outside, the faster side
+    is excluded.
+    """
+    places = measured_by(measurement)
+    for comparison, inside in ratios.items():
+        if not suspicious(comparison, inside, measurement.participants.is_outside):
+            continue
+        group, book = places[comparison.workload]
+        if group.folder is not None and comparison in {target.comparison for target in book.remaining().targets}:
+            measurement.processes.end(group)  # its caches and memory are what the fresh ones must not share
+            measurement.setting.progress.phase(f"{inside:.3g}x is measured again, from outside: {comparison.variant}")
+            _confirm_one(measurement, group, book, comparison, inside)
+
+
+def _confirm_one(
+    measurement: Measurement, group: Group, book: ExperimentState, comparison: Comparison, inside: float
+) -> None:
+    try:
+        result = _from_outside(measurement, group, book, comparison, inside)
+        if isinstance(result, Confirmed) and not holds(result):
+            result = _from_outside(measurement, group, book, comparison, inside)
+    except WorkerFailed as failure:
+        side = _sides(comparison)[failure.variant_index or 0]
+        measurement.participants.exclude(side, f"measured again in a fresh process, it {failure.reason}", book)
+        return
+    if isinstance(result, Wrong):
+        text = f"measured again in a fresh process: {result.reason}"
+        measurement.participants.exclude(result.side, text, book)
+        return
+    book.confirmations.append(result)
+    if not holds(result):
+        text = f"{inside:.3g}x timed from inside its process, {result.ratio:.3g}x alone and timed from outside"
+        measurement.participants.exclude(_sides(comparison)[inside < 1], text, book, Cause.REFUSED)
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A side that gave a wrong output, or left something behind, and what that was."""
+
+    side: str
+    reason: str
+
+
+def _sides(comparison: Comparison) -> tuple[str, str]:
+    return comparison.variant, comparison.baseline
+
+
+def _from_outside(
+    measurement: Measurement, group: Group, book: ExperimentState, comparison: Comparison, inside: float
+) -> Confirmed | Wrong:
+    """The ratio as the parent's clock has it, or what is wrong with an output. Raises WorkerFailed with the place of
+    the side that failed, and MeasureError where the process that judges outputs did."""
+    sides = _sides(comparison)
+    workload = book.experiment.workload
+    by_cpu = workload.threads == 1 and measurement.setting.device == "cpu" and not {*sides} & {*book.wall_variants}
+    with ExitStack() as stack:
+        processes: dict[str, WorkerProcess] = {}
+        for side in sides:
+            with blamed(sides, side):
+                fresh = measurement.processes.another(group, book, "confirmation.log")
+            processes[side] = stack.enter_context(closing(fresh))
+        for side, process in processes.items():
+            with blamed(sides, side):
+                measurement.gates.gate_alone(process, group, book, side)
+        call_ns = {side: book.call_ns[side] for side in sides}
+        times: dict[str, list[float]] = {side: [] for side in sides}
+        calls = 0
+
+        def stretch(side: str, seconds: float) -> tuple[int, int]:
+            """Nanoseconds that a stretch took, and its calls."""
+            process = processes[side]
+            limit = STRETCH_SECONDS + 20 * call_ns[side] / 1e9
+            with blamed(sides, side):
+                go = process.ask_in_two("stretch", limit, workload=workload.name, variant=side, seconds=seconds)
+                begun = _spent_ns(process, by_cpu)
+                done = go()
+            return _spent_ns(process, by_cpu) - begun, done["calls"]
+
+        asking_ns = {side: statistics.median(stretch(side, 0.0)[0] for _ in range(3)) for side in sides}
+        for block in range(BLOCKS):
+            for side in sides if block % 2 else sides[::-1]:
+                spent_ns, count = stretch(side, BLOCK_SECONDS)
+                times[side].append(max(spent_ns - asking_ns[side], 1) / count)
+                calls += count
+                if wrong := _wrong(measurement, group, book, processes[side], side, sides):
+                    return Wrong(side, wrong)
+        ratio = statistics.median(times[comparison.baseline]) / statistics.median(times[comparison.variant])
+        names = {"variant": comparison.variant, "baseline": comparison.baseline}
+        return Confirmed(**names, ratio=ratio, inside=inside, calls=calls)
+
+
+def _spent_ns(process: WorkerProcess, by_cpu: bool) -> int:
+    return process.cpu_ns() if by_cpu else time.perf_counter_ns()
+
+
+def _wrong(
+    measurement: Measurement,
+    group: Group,
+    book: ExperimentState,
+    process: WorkerProcess,
+    side: str,
+    sides: tuple[str, str],
+) -> str | None:
+    """What is wrong with an output of the stretch that is over, or with what it left behind; None where nothing is.
+
+    Raises WorkerFailed as `_from_outside` does, and MeasureError."""
+    examination = measurement.processes.examination
+    assert examination is not None and group.folder is not None
+    what = {"workload": book.experiment.workload.name, "variant": side, "outputs": str(examination.file)}
+    with blamed(sides, side):
+        left = process.ask("stretch_outputs", STRETCH_SECONDS, **what)
+    if left["changed"]:
+        return str(left["changed"])
+    try:
+        wrong = examination.judge(group.folder, book.experiment.workload, measurement.setting.draw_of(0), left["drawn"])
+    except WorkerFailed as failure:
+        raise MeasureError(f"the process that judges outputs {failure.reason} (see log/examiner.log)") from failure
+    return wrong.get(side)

@@ -23,8 +23,7 @@ from ..spec.comparison import Comparison
 from ..spec.hypotheses import Hypothesis, Name, Names, RangeHypothesis, ValueHypothesis
 from ..spec.words import Cause, Word
 from ..store.folder import RunFolder
-from ..store.forms import once
-from ..store.pass_schema import DataFile, ExactResult, JsonFile, Subject
+from ..store.forms import DataFile, ExactResult, JsonFile, Subject, once
 from ..store.verdict_schema import Effect
 
 H = TypeVar("H", bound=Hypothesis)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..spec.sample import Column, Sample, columns, sample_columns
 from ..store import files
-from ..store.pass_schema import DataFile, JsonFile
+from ..store.forms import DataFile, JsonFile
 from .registry import declared_files
 
 # -- the page on the file format ---------------------------------------------------------------------------------------

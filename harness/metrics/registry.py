@@ -11,7 +11,7 @@ from ..profilers.causes import CAUSES
 from ..profilers.registry import profilers
 from ..slices import faces
 from ..store.files import CLAIMS, JOURNAL, MANIFEST, SAMPLES
-from ..store.pass_schema import DataFile
+from ..store.forms import DataFile
 from .base import Metric
 
 

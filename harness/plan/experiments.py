@@ -7,19 +7,23 @@ by.
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 
-from llama_workbench import variants
+from llama_workbench import ROOT, variants
 from llama_workbench.datasets import workloads as workload_data
 from llama_workbench.datasets.geometries import Geometry, geometries, parameter_count
 from llama_workbench.datasets.workloads import Workload
-from llama_workbench.variants import FUNCTION_YARDSTICK, YARDSTICK
+from llama_workbench.variants import FUNCTION_YARDSTICK, YARDSTICK, digests
 
-from ..calls.called import Call
+from ..calls.called import WORK, Call
+from ..calls.command import AS_THEY_ARE, CommandSettings
 from ..calls.source import Source
+from ..calls.digest import digest_of
 from ..claims.model import Claim
 from ..claims.reading import select
 from ..metrics.unmeasurable import UnmeasurableHypothesis
@@ -28,17 +32,22 @@ from ..spec.dispute import Dispute
 from ..spec.experiments import DECODE_PRECISION, QUESTION_PRECISION, Contrast, Experiment, Target, without
 from ..spec.hypotheses import Hypothesis
 from ..spec.regions import ANSWERS, Condition
-from .functions import Functions, functions_of, variants_in
-from .options import AGAINST, BEST, PlanError, Request
-from .selection import (
+from ..store.schema import CallSources, CommandsRecord, SourceRecord, Sources
+from .functions import (
+    A_PYTHON,
+    NOTHING,
+    Functions,
     ad_hoc_pairs,
     added_sources,
     check_evidence,
     check_variant,
     conditions,
+    functions_of,
     own_workloads,
     selected,
+    variants_in,
 )
+from .options import AGAINST, BEST, PlanError, Request
 
 COMPARE_WORKLOADS = ("prefill-15m-t128", "decode-15m-c64")
 HEADLINES = 2
@@ -383,3 +392,58 @@ def _experiment(
         controls.append(FUNCTION_YARDSTICK)
     grid_is_asked = is_asked and bool(contrasts)
     return Experiment(workload, names, baseline, tuple(controls), tuple(targets), contrasts, grid_is_asked)
+
+
+# The code that a plan measures, and the code that measures it: digests by which a run that goes on is still one.
+
+
+MEASURING = tuple(ROOT / "harness" / name for name in ("worker", "examiner", "measure", "spec", "calls"))
+"""What the measuring processes run, and what decides what they are told."""
+
+
+def sources_of(plan: Plan) -> Sources | None:
+    """Digests of the source of all variants and functions of a plan, and of what functions are called with and checked
+    by. None where sides have environments of their own: what is installed there is not read.
+
+    Raises OutsideVariantError where a file cannot be read.
+    """
+    if plan.functions.environments:
+        return None
+    names = sorted({name for experiment in plan.experiments for name in experiment.variants})
+    names += [name for name in _controls(plan) if name not in names]
+    given = {**plan.added, **plan.functions.sources}
+    variants = {
+        name: _source(given[name]) if name in given else SourceRecord(digest=digests.digest(name)) for name in names
+    }
+    commands = _commands(plan.functions.commands)
+    calls = {
+        name: CallSources(payload=_source(payload), check=None if check is None else _source(check), commands=commands)
+        for name, (payload, check) in plan.functions.made_by.items()
+        if name in plan.calls()
+    }
+    return Sources(variants=variants, calls=calls, harness=digests.digest_of_folders(MEASURING))
+
+
+def _controls(plan: Plan) -> list[str]:
+    """Controls that are no copy of another variant."""
+    return sorted(
+        {name for experiment in plan.experiments for name in experiment.controls if not EnteredName(name).is_control}
+    )
+
+
+def _commands(settings: CommandSettings) -> CommandsRecord | None:
+    """How commands were run, without folders; None where nothing was said of it."""
+    if settings == AS_THEY_ARE:
+        return None
+    record, file = {**asdict(settings)}, Path(settings.input)
+    if settings.input:
+        record |= {"input": file.name, "input_digest": hashlib.sha256(file.read_bytes()).hexdigest()}
+    return CommandsRecord.model_validate(record)
+
+
+def _source(given: Source) -> SourceRecord:
+    """What run.json says of code that the user brought: no folders, for runs are published."""
+    if given in (WORK, NOTHING, A_PYTHON):
+        return SourceRecord(digest=digest_of(given))
+    file = Path(given.where).name if given.is_file else None
+    return SourceRecord(digest=digest_of(given), file=file, given=given.again, commit=given.commit or None)

@@ -21,8 +21,7 @@ from ..spec.words import Cause, SessionExit, of_left_out
 from ..stats.samples import call_times_ns
 from ..store.files import RunError
 from ..store.folder import RunFolder
-from ..store.gate_schema import Gate
-from ..store.schema import Manifest
+from ..store.schema import Gate, Manifest
 from ..store.verdict_schema import FLEET, HOME, too_early
 
 if TYPE_CHECKING:

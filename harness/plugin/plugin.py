@@ -29,8 +29,7 @@ from llama_workbench.variants.spelling import did_you_mean
 from ..plan.options import LONG, Option, Options, Request, Start, every_option, more_sides, typed
 from ..slices import tables
 from ..spec.words import SessionExit
-from ..suites.asv import AsvModules
-from ..suites.others import leave_out
+from ..suites.others import AsvModules, leave_out
 from .suite import Comparisons, SuiteSession
 
 if TYPE_CHECKING:

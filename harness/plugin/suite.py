@@ -16,9 +16,8 @@ import pytest
 
 if TYPE_CHECKING:
     from ..plan.options import Options
-    from ..session.versus import Given, Outcome
-    from ..suites.driver import Checkout
-    from ..suites.run import SuiteResult
+    from ..session.questions import Given, Outcome
+    from ..suites.run import Checkout, SuiteResult
 
 
 def of_suite(item: pytest.Item) -> bool:
@@ -81,8 +80,7 @@ class SuiteSession:
 
 def _side(config: pytest.Config) -> Checkout:
     """The suite as this session has it: the same settings, plugins and tests."""
-    from ..suites.driver import Checkout
-    from ..suites.run import SUITE
+    from ..suites.run import SUITE, Checkout
 
     given = config.known_args_namespace
     words = [*(["-c", str(config.inipath)] if config.inipath else []), "--rootdir", str(config.rootpath)]
@@ -173,7 +171,7 @@ class Comparisons:
             budget: float = BUDGET_SECONDS,
         ) -> Outcome | None:
             __tracebackhide__ = True
-            from ..session.versus import Disagreement, FunctionQuestion, Outcome  # not before a test asks for it
+            from ..session.questions import Disagreement, FunctionQuestion, Outcome  # not before a test asks for it
 
             question = FunctionQuestion(variant, baseline, payload, check, faster_than, between, threads)
             question.condition()  # a mistake in it is told in every session

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from ..measure.passes import PASS_SECONDS
 from ..measure.processes import WorkerProcess
-from ..store.pass_schema import JsonFile
+from ..store.forms import JsonFile
 
 
 @dataclass(frozen=True)

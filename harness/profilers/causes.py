@@ -28,8 +28,7 @@ from ..measure.passes import PASS_SECONDS, measured_by
 from ..measure.processes import WorkerFailed, WorkerProcess
 from ..spec.comparison import Comparison
 from ..store.folder import RunFolder
-from ..store.forms import Amount, Count, Nanoseconds, Shape, Text, says
-from ..store.pass_schema import JsonFile
+from ..store.forms import Amount, Count, JsonFile, Nanoseconds, Shape, Text, says
 from . import py_spy
 
 LIVES, SECONDS, RATE_HZ = 10, 0.35, 1000

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from ..store.forms import Amount, Text, says
-from ..store.pass_schema import JsonFile, OfVariant
+from ..store.forms import Amount, JsonFile, OfVariant, Text, says
 from .base import ProfiledVariant, Profiler
 
 

@@ -28,8 +28,7 @@ from ..machine.lifeline import tied
 from ..machine.places import place
 from ..measure.passes import PASS_SECONDS
 from ..measure.processes import WorkerFailed
-from ..store.forms import Amount, Count, Nanoseconds, Text, says
-from ..store.pass_schema import JsonFile, OfVariant
+from ..store.forms import Amount, Count, JsonFile, Nanoseconds, OfVariant, Text, says
 from .base import ProfiledVariant, Profiler
 
 RATE_HZ = 250

@@ -17,8 +17,7 @@ from ..spec.regions import MARGIN_PERCENT, SECOND_MARGIN_PERCENT
 from ..spec.words import Cause, Word
 from ..stats.samples import LifeSpread
 from ..store.folder import RunFolder
-from ..store.gate_schema import SideEnvironment
-from ..store.schema import ExperimentRecord, Manifest
+from ..store.schema import ExperimentRecord, Manifest, SideEnvironment
 from ..store.verdict_schema import Effect, Verdict
 from .causes import LINES, Explanation, code_text, explanations_in, of_effect
 from .markdown import markdown_cell, markdown_rows, markdown_text

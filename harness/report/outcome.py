@@ -26,8 +26,7 @@ from ..machine.places import as_typed, with_folders
 from ..plan.options import ADD, CALL, CHECK, CHECKPOINT, CLAIMS, COMPARE, LONG, SIDE_ENV, Options, every_option
 from ..spec.comparison import sides_of
 from ..spec.words import ARCHITECTURE, GIVEN, OPERATIONS, SETTLED, UNDERSTATED, Cause, Word, due_to
-from ..store.gate_schema import CommandsRecord
-from ..store.schema import Manifest, Noise
+from ..store.schema import CommandsRecord, Manifest, Noise
 from ..store.verdict_schema import Effect, Verdict
 from .text import Bounds, hull, span_text
 

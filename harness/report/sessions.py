@@ -16,8 +16,7 @@ from typing import Any, TypeVar
 from ..evidence.verdict import combine
 from ..machine.environment import comparable
 from ..spec.words import GIVEN, SETTLED, Cause, Word
-from ..store.gate_schema import Sources
-from ..store.schema import Manifest
+from ..store.schema import Manifest, Sources
 from ..store.verdict_schema import Effect, Verdict
 from .answer import Decision
 from .outcome import outcome

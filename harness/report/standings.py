@@ -26,8 +26,8 @@ from ..stats.samples import Differences
 from ..store.files import STANDINGS, RunError, RunWarning
 from ..store.folder import RunFolder
 from ..store.forms import plain
-from ..store.parquet import COLUMNS, no_rows
 from ..store.schema import Checkpoint, Key, Manifest, OverLives, RelativeTime, Standings, WorkloadResult
+from ..store.tables import COLUMNS, no_rows
 
 
 def measure_standings(folder: RunFolder, workloads: Collection[str] | None = None) -> Standings:

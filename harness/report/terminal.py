@@ -16,8 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..spec.words import Word
-from ..store.gate_schema import SideFacts
-from ..store.schema import Manifest
+from ..store.schema import Manifest, SideFacts
 from ..store.verdict_schema import Effect, Verdict
 from .answer import answer
 from .ladder import cards_of

@@ -13,8 +13,7 @@ from ..evidence.effect import short_time
 from ..machine.environment import one_line
 from ..spec.comparison import EnteredName
 from ..spec.words import COUNTED, GIVEN, Word
-from ..store.gate_schema import SideEnvironment, SideFacts
-from ..store.schema import Manifest
+from ..store.schema import Manifest, SideEnvironment, SideFacts
 from ..store.verdict_schema import Effect, Verdict
 
 # How the sides of a comparison of functions ran, in words: what a reader must know beside the number.

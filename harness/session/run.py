@@ -32,17 +32,15 @@ from ..machine.extras import lacking
 from ..machine.lifeline import Interrupts, Lock
 from ..machine.places import called_as
 from ..measure.choosing import set_horizons
-from ..measure.confirmation import confirm
 from ..measure.measurement import OVERTIME_SHARE, Measurement
 from ..measure.participants import Instead, MeasureError, Progress, Setting
-from ..measure.passes import kept_apart
+from ..measure.passes import confirm, kept_apart
 from ..measure.processes import ALLOCATOR
 from ..metrics.base import PassContext
 from ..metrics.registry import metric_of, metrics
 from ..metrics.roofline.roof import hold_to_roof
-from ..plan.experiments import Plan, make_plan
+from ..plan.experiments import Plan, make_plan, sources_of
 from ..plan.options import Options, PlanError, Request, kept
-from ..plan.sources import sources_of
 from ..profilers.registry import look_closer
 from ..report.standings import write_standings
 from ..spec.comparison import Comparison, EnteredName
@@ -55,8 +53,7 @@ from ..spec.words import Word
 from ..store import remote
 from ..store.files import CLAIMS, MANIFEST, VERDICTS, RunError
 from ..store.folder import RunFolder
-from ..store.gate_schema import Excluded, Sitting
-from ..store.schema import FORMAT, LIFE, Checkpoint, Environment, Manifest
+from ..store.schema import FORMAT, LIFE, Checkpoint, Environment, Excluded, Manifest, Sitting
 from ..store.verdict_schema import Verdict
 from .judging import FirstAnswers, answer_so_far, judge_run, stopping_rule
 from .unfinished import Unfinished

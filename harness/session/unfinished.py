@@ -32,11 +32,9 @@ from ..machine.lifeline import Lock
 from ..measure.measurement import Measurement
 from ..measure.participants import Earlier
 from ..measure.processes import ALLOCATOR
-from ..plan.experiments import Plan, experiments_of, renaming
-from ..plan.functions import Functions, functions_of
+from ..plan.experiments import Plan, experiments_of, renaming, sources_of
+from ..plan.functions import Functions, added_sources, functions_of
 from ..plan.options import ADD, CALL, CHECK, COMPARE, SIDE_ENV, Options, PlanError, Request, received
-from ..plan.selection import added_sources
-from ..plan.sources import sources_of
 from ..report.outcome import brought_models, compared_again
 from ..report.text import environments_text
 from ..spec.comparison import Comparison, sides_of
@@ -46,8 +44,7 @@ from ..spec.words import Cause
 from ..store.files import JOURNAL, MANIFEST, RESTORE, SAMPLES, RunError, RunWarning, first_line
 from ..store.folder import RunFolder
 from ..store.forms import plain
-from ..store.gate_schema import SideEnvironment, SourceRecord, Sources
-from ..store.schema import ITS_TEST, Manifest
+from ..store.schema import ITS_TEST, Manifest, SideEnvironment, SourceRecord, Sources
 
 # The user's code that a run measured, given again so that the run can go on: runs keep no paths, and nothing of a run
 # is executed.

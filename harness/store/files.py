@@ -23,7 +23,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from . import forms, schema, verdict_schema
-from .pass_schema import JsonFile
+from .forms import JsonFile
 
 # What goes wrong with a run folder: every error names the file, the problem and what to do.
 

@@ -26,7 +26,7 @@ from ..spec.comparison import EnteredName
 from ..spec.sample import Round, Sample
 from ..spec.table import Table
 from ..spec.words import Word
-from . import forms, journal, parquet
+from . import forms, tables
 from .files import (
     CLAIMS,
     FORMS,
@@ -51,7 +51,7 @@ from .files import (
     read_bytes,
     replace_whole,
 )
-from .pass_schema import JsonFile, TableFile
+from .forms import JsonFile, TableFile
 from .schema import FORMAT, Manifest
 from .verdict_schema import Verdict
 
@@ -158,13 +158,13 @@ class RunFolder:
         return looks_like_a_run(self.path)
 
     def append_round(self, record: Round) -> None:
-        """Add one finished round to the journal (see `journal.append`)."""
-        journal.append(self.path / JOURNAL, record)
+        """Add one finished round to the journal (see `tables.append_to_journal`)."""
+        tables.append_to_journal(self.path / JOURNAL, record)
 
     def snapshot(self) -> None:
         """Write everything sampled so far to samples.parquet and keep the journal."""
         table, facts = self.read_samples(), {"llama_workbench.format": str(FORMAT)}
-        replace_whole(self.path, {SAMPLES: lambda temporary: parquet.write_table(table, temporary, facts)})
+        replace_whole(self.path, {SAMPLES: lambda temporary: tables.write_table(table, temporary, facts)})
 
     def finish(self) -> None:
         """Write samples.parquet, and only when it is on disk remove the journal."""
@@ -175,11 +175,11 @@ class RunFolder:
 
     def write_table(self, file: TableFile, rows: Sequence[Sequence[Any]]) -> None:
         """Replace a table of a pass whole."""
-        table = parquet.table_of(file.columns, rows)
-        replace_whole(self.path, {file: lambda temporary: parquet.write_table(table, temporary)})
+        table = tables.table_of(file.columns, rows)
+        replace_whole(self.path, {file: lambda temporary: tables.write_table(table, temporary)})
 
     def read_samples(self, variants: Collection[str] | None = None) -> Table:
-        """All samples, columns as parquet.COLUMNS, in the order they were taken.
+        """All samples, columns as tables.COLUMNS, in the order they were taken.
 
         With `variants` only theirs, which of a long run is a small part and as much faster. Where a journal exists,
         its rounds win over the same rounds in samples.parquet.
@@ -187,31 +187,31 @@ class RunFolder:
         has_journal, has_parquet = self.has(JOURNAL), self.has(SAMPLES)
         if not has_journal:
             if has_parquet:
-                return parquet.read_samples(self._checked(SAMPLES), variants)
+                return tables.read_samples(self._checked(SAMPLES), variants)
             if not self.path.is_dir():
                 raise no_such_folder(self.path)
             problem = f"holds no samples ({SAMPLES} or {JOURNAL})"
             raise RunError(self.path, problem, "No round was finished: measure again.")
-        table, is_whole = journal.read(self.path / JOURNAL)
+        table, is_whole = tables.read_journal(self.path / JOURNAL)
         if has_parquet:
-            table = journal.merged(table, self.path / SAMPLES)
+            table = tables.merged(table, self.path / SAMPLES)
         if is_whole:
             with contextlib.suppress(RunError):
                 counted = {each.workload.name: each.rounds for each in self.manifest().experiments}
-                journal.warn_of_lost_rounds(self.path / JOURNAL, table, counted)
+                tables.warn_of_lost_rounds(self.path / JOURNAL, table, counted)
         return table if variants is None else table.take(table.names("variant").are(*variants))
 
     def rounds(self) -> Iterator[Round]:
         """All finished rounds, in the order they were taken."""
         if self.finished_rounds():
-            rows = self.read_samples().select([*journal.ROUND, *Sample._fields]).rows()
+            rows = self.read_samples().select([*tables.ROUND, *Sample._fields]).rows()
             for (workload, process, number), group in itertools.groupby(rows, lambda row: row[:3]):
                 yield Round(workload, process, number, tuple(Sample(*row[3:]) for row in group))
 
     def timed_together(self) -> dict[str, frozenset[tuple[str, ...]]]:
         """Workload → the groups of variants that shared a round, each in alphabetical order. Reads four columns."""
         groups: dict[tuple[Any, ...], set[str]] = {}
-        for *key, variant in self._distinct([*journal.ROUND, "variant"]):
+        for *key, variant in self._distinct([*tables.ROUND, "variant"]):
             groups.setdefault(tuple(key), set()).add(variant)
         by_workload: dict[str, set[tuple[str, ...]]] = {}
         for (workload, *_), names in groups.items():
@@ -227,19 +227,19 @@ class RunFolder:
             return {}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RunWarning)  # the reader of the samples themselves is warned
-            return dict(Counter(workload for workload, *_ in self._distinct(journal.ROUND)))
+            return dict(Counter(workload for workload, *_ in self._distinct(tables.ROUND)))
 
     def _distinct(self, names: Sequence[str]) -> list[tuple[Any, ...]]:
         """The different rows of these columns of the samples; of a finished run only these columns are read."""
         if self.has(JOURNAL) or not self.has(SAMPLES):
             return self.read_samples().distinct(*names)
-        return parquet.distinct(self._checked(SAMPLES), names)
+        return tables.distinct(self._checked(SAMPLES), names)
 
     def read_table(self, file: TableFile) -> Table:
         """A table of a pass; an empty one where the run made no such pass. Raises RunError."""
         if not self.has(file):
-            return parquet.no_rows(file.columns)
-        table = parquet.read_table(self._checked(file), file.columns)
+            return tables.no_rows(file.columns)
+        table = tables.read_table(self._checked(file), file.columns)
         if problem := file.fault(table):
             raise RunError(self.path / file, problem, RESTORE)
         return table
@@ -373,7 +373,7 @@ def describe(run: RunFolder, *, whole: bool = False, light: bool = False) -> Run
         changed = run.changed() if whole else []
         problem = "; ".join(error.brief for error in changed)
         if not light and not run.has(JOURNAL) and run.has(SAMPLES):
-            parquet.check_whole(run.path / SAMPLES)  # cheap: reads no rows
+            tables.check_whole(run.path / SAMPLES)  # cheap: reads no rows
     except RunError as error:
         problem = problem or error.brief
     return replace(summary, status="damaged", problem=problem) if problem else summary

@@ -164,9 +164,7 @@ def _files(url: str) -> dict[str, dict[str, Any]]:
     with _opened(url) as (system, root):
         inside = {path[len(root) :].lstrip("/"): facts for path, facts in system.find(root, detail=True).items()}
     # sftp has under "time" when a file was last read.
-    return {
-        name: {key: fact for key, fact in facts.items() if key != "time"} for name, facts in inside.items() if name
-    }
+    return {name: {key: fact for key, fact in facts.items() if key != "time"} for name, facts in inside.items() if name}
 
 
 def _kept(url: str, files: Mapping[str, Mapping[str, Any]]) -> RunFolder:

@@ -20,8 +20,7 @@ import pytest
 from llama_workbench.variants import function_yardstick
 
 from ..worker.channel import Channel
-from .asv import PLUGIN, AsvBenchmark, AsvModules
-from .others import LeftOut, leave_out
+from .others import PLUGIN, AsvBenchmark, AsvModules, LeftOut, leave_out
 
 PRIME_NS = 5_000_000
 """A call that is shorter is made once untimed before each sample: the other side's sample left the caches cold."""

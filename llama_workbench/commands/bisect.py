@@ -15,7 +15,7 @@ from .compare_revisions import INPUTS, Slower, condition, inputs_of, measured
 from .shared import MOST_USED, AsJson, Failure, Listed, ends, print_json, show, takes
 
 if TYPE_CHECKING:
-    from llama_workbench.harness.session.revisions import Inputs
+    from llama_workbench.harness.session.questions import Inputs
 
 
 LISTED = Listed(5, MOST_USED, {"bisect v1.2 main m:f": "which commit made it slower?"})
@@ -83,8 +83,7 @@ def _found(
     """What `bisect` found, as plain values, and the commits that are left, in words. Raises Failure."""
     from llama_workbench.harness.calls.revisions import repository_of, subject_of
     from llama_workbench.harness.evidence.effect import ALPHA
-    from llama_workbench.harness.session.revisions import Step, bisect
-    from llama_workbench.harness.session.versus import Disagreement, Outcome
+    from llama_workbench.harness.session.questions import Disagreement, Outcome, Step, bisect
 
     def measure(commit: str, percent: float) -> Step:
         asked = condition("maybe-slower", "--slower", percent)

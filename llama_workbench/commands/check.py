@@ -260,7 +260,7 @@ def _holds_workloads(path: Path) -> bool:
 
 def _workloads(path: Path) -> tuple[dict[str, Any], str]:
     """The names of those in a file. Raises PlanError, DataError."""
-    from llama_workbench.harness.plan.selection import own_workloads
+    from llama_workbench.harness.plan.functions import own_workloads
 
     names = list(own_workloads(Request(workloads_file=path)))
     return {"workloads": names}, f"{path}: right; {_counted(len(names), 'workload')}: {', '.join(names)}"

@@ -20,10 +20,10 @@ from .shared import MOST_USED, AsJson, Failure, Listed, ends, print_json, show, 
 if TYPE_CHECKING:
     from llama_workbench.harness.baselines.revisions import Row
     from llama_workbench.harness.report.comparison import Screen
-    from llama_workbench.harness.session.revisions import Inputs
+    from llama_workbench.harness.session.questions import Inputs
     from llama_workbench.harness.session.run import Result
     from llama_workbench.harness.spec.regions import Condition, Kind
-    from llama_workbench.harness.store.gate_schema import SideEnvironment
+    from llama_workbench.harness.store.schema import SideEnvironment
 
 Subject = Annotated[
     list[str],
@@ -225,7 +225,7 @@ def _rows(
     """What each subject came to, and the environments of the sides. What goes wrong with one takes no other's row away;
     where nothing else happened, that of the first is raised."""
     from llama_workbench.harness.baselines.revisions import INCONCLUSIVE, MISSING, RevisionRow, UnmeasuredRow
-    from llama_workbench.harness.session.revisions import MissingAt
+    from llama_workbench.harness.session.questions import MissingAt
     from llama_workbench.harness.session.run import USER_ERRORS
 
     user_errors: tuple[type[Exception], ...] = (Failure, *USER_ERRORS)
@@ -301,7 +301,7 @@ def _tell(
 def inputs_of(given: Mapping[str, Any], usual_seconds: float, environments: Sequence[str] = ()) -> tuple[Inputs, float]:
     """What the sides are called with, and for how many seconds they are measured; `given`: the options of INPUTS, and
     `budget`, as they were typed."""
-    from llama_workbench.harness.session.revisions import Inputs
+    from llama_workbench.harness.session.questions import Inputs
 
     asked, budget = typed(Request, given), given["budget"]
     inputs = Inputs(asked.calls, asked.check, asked.workloads, tuple(environments))
@@ -348,7 +348,7 @@ def measured(
 
     from llama_workbench.harness.plugin.progress import progress_on
     from llama_workbench.harness.report.terminal import console
-    from llama_workbench.harness.session.revisions import compare_revisions
+    from llama_workbench.harness.session.questions import compare_revisions
 
     if not budget > 0:
         raise Failure(f"--budget {budget:g}: expected a number of seconds above 0")

@@ -109,8 +109,8 @@ class OutputLost(Exception):
 
 def sources_of(variants: Iterable[str | Source]) -> dict[str, Source]:
     """Name → source of variants from outside. Raises Failure, whose text names no option."""
+    from llama_workbench.harness.plan.functions import added_sources
     from llama_workbench.harness.plan.options import PlanError
-    from llama_workbench.harness.plan.selection import added_sources
     from llama_workbench.variants.outside import OutsideVariantError
 
     try:

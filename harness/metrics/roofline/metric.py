@@ -23,8 +23,7 @@ from ...machine.environment import last_level_cache_bytes
 from ...measure.passes import PASS_SECONDS, ask_about, measured_by
 from ...stats.confidence import fixed_interval
 from ...store.folder import RunFolder
-from ...store.forms import MOST, Count, Shape, Some, Text, once, says
-from ...store.pass_schema import JsonFile
+from ...store.forms import MOST, Count, JsonFile, Shape, Some, Text, once, says
 from ...store.verdict_schema import Effect
 from ..base import IntervalMetric, PassContext, VariantHypothesis, subjects
 from .roof import ForwardWork, least_seconds

@@ -18,9 +18,8 @@ from ...spec.hypotheses import Name, no_repeats
 from ...spec.sample import PhaseTime
 from ...spec.table import Table
 from ...store.folder import RunFolder
-from ...store.forms import Amount, Count, Text, says
-from ...store.parquet import repeated
-from ...store.pass_schema import JsonFile, OfVariant, TableFile
+from ...store.forms import Amount, Count, JsonFile, OfVariant, TableFile, Text, says
+from ...store.tables import repeated
 from ...store.verdict_schema import Effect
 from ..base import IntervalMetric, PassContext, VariantHypothesis, subjects
 from .shares import share

@@ -22,7 +22,7 @@ from llama_workbench.variants import digests
 from ...machine.environment import child_environment, fingerprint, one_line, usable_cores
 from ...machine.lifeline import tied
 from ...measure.processes import ALLOCATOR
-from ...plan.sources import MEASURING
+from ...plan.experiments import MEASURING
 from ...report.text import excluded_lines, one_text_line
 from ...spec.words import Word
 from ...store.files import VERDICTS, RunError

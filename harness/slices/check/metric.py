@@ -23,7 +23,7 @@ from ...metrics.base import ExactMetric, PassContext
 from ...slices import faces
 from ...spec.hypotheses import Quantity, ValueHypothesis
 from ...spec.regions import Range
-from ...store.pass_schema import ExactResult
+from ...store.forms import ExactResult
 
 CHECK_SECONDS = 300.0
 

@@ -18,7 +18,7 @@ from llama_workbench import variants
 
 from ...metrics.base import ExactMetric, PassContext
 from ...spec.hypotheses import Name, Quantity, RangeHypothesis
-from ...store.pass_schema import ExactResult
+from ...store.forms import ExactResult
 
 SHARED = {"config", "settings"}
 """Modules of `variants/` that no variant has to itself."""

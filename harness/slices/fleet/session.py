@@ -27,9 +27,8 @@ from ...machine.lifeline import Interrupts, Lock, tied
 from ...machine.places import called_as
 from ...measure.participants import MeasureError, Progress
 from ...metrics.registry import metrics
-from ...plan.experiments import Plan
+from ...plan.experiments import Plan, sources_of
 from ...plan.options import ADD, CLAIMS, Options, PlanError, Request, going_on, options_of, received, sent
-from ...plan.sources import sources_of
 from ...session.run import Result, check, plan_run
 from ...session.unfinished import UNDO, changed_code
 from ...spec.experiments import Experiment
@@ -37,8 +36,7 @@ from ...store import files
 from ...store.files import RESTORE, RunError
 from ...store.folder import RunFolder
 from ...store.forms import plain
-from ...store.gate_schema import Sources
-from ...store.schema import Manifest
+from ...store.schema import Manifest, Sources
 from . import kinds
 from .driver import READY, Order, Unit, check_address
 from .folder import FleetFolder

@@ -26,8 +26,7 @@ from ...spec.comparison import EnteredName
 from ...spec.hypotheses import Name, Names, RangeHypothesis
 from ...spec.words import Cause, Word
 from ...store.folder import RunFolder
-from ...store.forms import Amount, Count, Text, once, says
-from ...store.pass_schema import JsonFile, OfVariant
+from ...store.forms import Amount, Count, JsonFile, OfVariant, Text, once, says
 from ...store.verdict_schema import Effect
 from .counting import (
     ABOUT_COUNT_SECONDS,

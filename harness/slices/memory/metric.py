@@ -27,7 +27,7 @@ from ...measure.passes import measured_by
 from ...measure.processes import WorkerFailed
 from ...metrics.base import ExactMetric, PassContext, VariantHypothesis, subjects
 from ...spec.hypotheses import Quantity
-from ...store.pass_schema import MEMORY_SWEEP, ExactResult
+from ...store.forms import MEMORY_SWEEP, ExactResult
 
 STEP_SECONDS = 120.0
 CALLS = 6 * MOST_LENGTHS
