@@ -22,8 +22,8 @@ from llama_workbench.variants import FUNCTION_YARDSTICK, YARDSTICK, digests
 
 from ..calls.called import WORK, Call
 from ..calls.command import AS_THEY_ARE, CommandSettings
-from ..calls.source import Source
 from ..calls.digest import digest_of
+from ..calls.source import Source
 from ..claims.model import Claim
 from ..claims.reading import select
 from ..metrics.unmeasurable import UnmeasurableHypothesis
