@@ -23,19 +23,18 @@ from llama_workbench.harness.plan.options import Request
 from llama_workbench.harness.report.markdown import ReadmeError
 from llama_workbench.harness.slices.calibrate import command as verb
 from llama_workbench.harness.slices.calibrate import trials as calibrate
-from llama_workbench.harness.slices.calibrate.choice import Selection, following, is_busy, waiting
+from llama_workbench.harness.slices.calibrate.cases import CASES as SOURCES
+from llama_workbench.harness.slices.calibrate.cases import source_of
 from llama_workbench.harness.slices.calibrate.clothes import CLOTHES, KEYS, dressed, offered
 from llama_workbench.harness.slices.calibrate.known import (
     ALLOCATIONS,
     CASES,
-    FOLDER,
     FUNCTIONS,
     IDENTICAL,
     KEPT,
     KINDS,
     MODELS,
     MOVED,
-    PAYLOADS,
     PLANTED,
     REPEATS,
     TWINS,
@@ -58,6 +57,7 @@ from llama_workbench.harness.slices.calibrate.rates import (
     row,
     rows,
 )
+from llama_workbench.harness.slices.calibrate.trials import Selection, following, is_busy, waiting
 from llama_workbench.harness.worker.correctness import (
     SMALL_LENGTH,
     run_cases,
@@ -68,7 +68,7 @@ from llama_workbench.harness.worker.correctness import (
 )
 from llama_workbench.harness.worker.models import variant_from
 from llama_workbench.variants.outside import import_file
-from studies.known_trials import trial
+from tests.known_trials import trial
 from tests.test_measure import run as measured
 
 # -- the files ---------------------------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ def test_twins_of_functions_do_the_same_work(tmp_path: Path, kind: str, case: st
         assert shapes(compile(known.files[old], "old", "exec")) == shapes(compile(known.files[new], "new", "exec"))
         assert answers(tmp_path / str(number) / old) == answers(tmp_path / str(number) / new)
         seen |= {*known.clothes}
-    assert seen == {*offered((FOLDER / f"{case}.py").read_text(), KEPT), MOVED}
+    assert seen == {*offered(source_of(SOURCES[case]), KEPT), MOVED}
 
 
 def test_work_that_differs_has_another_shape() -> None:
@@ -192,20 +192,21 @@ def test_planted_work_is_one_time_more(kind: str, percent: int) -> None:
 
 
 @pytest.mark.covers("harness/slices", "harness/calls", "harness/machine", "harness/measure", "harness/worker")
-@pytest.mark.parametrize("case", CASES[ALLOCATIONS])
-@pytest.mark.parametrize("payload", PAYLOADS)
+@pytest.mark.parametrize(
+    ("kind", "case", "payload"),
+    [(ALLOCATIONS, "blocks", "fixed"), (ALLOCATIONS, "garbage", "mixed"), (FUNCTIONS, "words", "mixed")],
+)
 def test_allocations_are_felt_in_a_process_and_the_other_work_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str, payload: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, case: str, payload: str
 ) -> None:
-    for kind, of_kind in ((ALLOCATIONS, case), (FUNCTIONS, "words")):
-        number = next(n for n in range(99) if KnownComparison(kind, TWINS, of_kind, 0, n).called_with == payload)
-        known = KnownComparison(kind, TWINS, of_kind, 0, number)
-        known.write(folder := tmp_path / kind)
-        monkeypatch.chdir(folder)
-        _, old, new, _, call = known.command
-        result, _ = measured(folder, Request(compare=(old, new), calls=(call,)), rounds=1)
-        [experiment] = result.manifest.experiments
-        assert experiment.own_processes is (kind == ALLOCATIONS) and not experiment.excluded
+    numbers = (KnownComparison(kind, TWINS, case, 0, number) for number in range(99))
+    known = next(each for each in numbers if each.called_with == payload)
+    known.write(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    _, old, new, _, call = known.command
+    result, _ = measured(tmp_path, Request(compare=(old, new), calls=(call,)), rounds=1)
+    [experiment] = result.manifest.experiments
+    assert experiment.own_processes is (kind == ALLOCATIONS) and not experiment.excluded
 
 
 def test_identical_files_are_the_same_to_the_last_letter() -> None:
@@ -218,21 +219,20 @@ def test_identical_files_are_the_same_to_the_last_letter() -> None:
     ]  # fmt: skip
 
 
-def test_definitions_stand_behind_what_they_need() -> None:
+def test_functions_in_another_order_are_defined_before_what_is_executed() -> None:
     text = (
-        "'''Doc.'''\nfrom __future__ import annotations\nimport math\nBASE = 2\nTOP = BASE + 1\n"
-        "class A:\n    first: int = TOP\n    second: A | None = None\n"
-        "class B(A):\n    def f(self):\n        return later()\n"
-        "def later(x=TOP):\n    return B, x\n"
+        "'''Doc.'''\nfrom __future__ import annotations\nimport math\nBASE = 2\n"
+        "def f():\n    return later()\ndef later():\n    return BASE\n"
+        "class A:\n    first: int = f()\n    def g(self):\n        return self.h\n    def h(self):\n        return 3\n"
+        "    @property\n    def k(self):\n        return 1\n    @k.setter\n    def k(self, value):\n        pass\n"
+        "TOP = A().g()\n"
     )
-    orders = set()
-    for seed in range(30):
-        changed = dressed(text, ["order"], random.Random(seed), ())
+    orders = {dressed(text, ["order"], random.Random(seed), ()) for seed in range(30)}
+    for changed in orders:
         scope: dict[str, Any] = {}
         exec(compile(changed, "", "exec"), scope)
-        assert [*scope["A"].__annotations__] == ["first", "second"] and scope["B"]().f()[1] == 3
-        orders.add(changed)
-    assert len(orders) == 3  # B behind A, and the function anywhere
+        assert scope["TOP"]() == 3 and scope["A"].first == 2
+    assert len(orders) == 4  # two functions, and two methods that are not decorated
 
 
 def test_only_names_that_belong_to_the_file_are_changed() -> None:
@@ -337,25 +337,19 @@ def test_a_verdict_is_wrong_where_the_truth_lies_outside(percent: int, answer: s
     assert trial(percent=percent, answer=turned, log_ratio=math.log1p(percent / 100)).is_wrong is is_wrong
 
 
-def test_the_same_means_the_margin_that_holds_the_interval() -> None:
+def test_what_one_interval_says() -> None:
+    """The same means within the margin that holds the interval; found is what says all there is to say."""
     assert trial(percent=2, low=-0.009, high=0.005).is_wrong  # said to be within 1 %
     assert not trial(percent=1, low=-0.0099, high=0.005).is_wrong
     assert not trial(percent=2, low=-0.0198, high=0.005).is_wrong
-
-
-def test_found_is_what_says_all_there_is_to_say() -> None:
     assert trial(percent=3, answer="slower").is_found
     assert not trial(percent=3, answer="faster").is_found and not trial(percent=3).is_found
     assert trial().is_found and not trial(low=-0.015).is_found  # within 2 % only
     assert not trial(answer="inconclusive").is_found and not trial(answer="slower").is_found
-
-
-def test_an_interval_misses_or_not_and_without_one_nothing_is_counted() -> None:
-    assert trial(percent=5).misses is False
-    assert trial(percent=5, low=-0.02, high=0.0).misses is True
-    assert trial(percent=5, low=None, high=None).misses is None
-    found = row("x", [trial(percent=5), trial(percent=5, low=-0.02, high=0.0), trial(low=None, high=None)])
-    assert found.missed == Rate(1, 2) and found.half_width == pytest.approx(0.0095)
+    each = [trial(percent=5), trial(percent=5, low=-0.02, high=0.0), trial(percent=5, low=None, high=None)]
+    assert [one.misses for one in each] == [False, True, None]
+    summed = row("x", each)
+    assert summed.missed == Rate(1, 2) and summed.half_width == pytest.approx(0.0095)
 
 
 def test_rates_have_exact_binomial_intervals() -> None:
@@ -373,7 +367,7 @@ def test_rates_have_exact_binomial_intervals() -> None:
 def test_rates_are_of_verdicts_given_and_by_sort() -> None:
     trials = [
         trial(0, 0, "same"),
-        trial(1, 0, "slower", busy=True, fired=1, clothes=("globals",)),
+        trial(1, 0, "slower", busy=True, clothes=("globals",)),
         trial(2, 5, "slower", case="texts"),
         trial(3, 5, "inconclusive", busy=True),
         trial(4, 0, "inconclusive", work=IDENTICAL, clothes=(), kind=MODELS, case="fast", trouble="raises"),
@@ -387,60 +381,37 @@ def test_rates_are_of_verdicts_given_and_by_sort() -> None:
     assert (found["all"].trials, found["all"].given, found["all"].wrong) == (5, Rate(3, 5), Rate(1, 3))
     assert (found["functions, equivalent rewrite"].wrong, found["rewrite: keys"].wrong) == (Rate(1, 2), Rate(0, 1))
     assert (found["busy"].wrong, found["quiet"].wrong) == (Rate(1, 1), Rate(0, 2))
-    assert found["functions, +5 % work"].found == Rate(1, 2) and found["all"].fired == Rate(1, 5)
-    assert found["models"].seconds is None and found["functions"].seconds == 12.0
+    assert found["functions, +5 % work"].found == Rate(1, 2)
     told = in_a_paragraph(trials)
     assert told.startswith("5 comparisons had a known outcome; 2 of them ran beside other load. 3 got a verdict.")
     assert "Wrong verdicts: 1 of 3: 33.3 % [0.8, 90.6] (95 % interval)." in told
     assert "reported as different: 1 of 2: 50.0 % [1.3, 98.7]." in told
     line = "Of 3 verdicts on comparisons whose outcome was known, 1 was wrong: 33.3 % [0.8, 90.6] (95 % interval)."
     assert in_one_line(trials) == line
-
-
-def test_without_trials_nothing_is_promised() -> None:
     assert in_one_line([]) == in_a_paragraph([]) == in_tables([]) == NONE_YET and not rows([]) and not pair_rows([])
 
 
-def test_a_pair_is_counted_once() -> None:
-    assert len(pairs_of([trial(1, seed=5), trial(1, seed=6), trial(1, seed=7), trial(2, seed=8)])) == 1
-
-
-@pytest.mark.parametrize("change", [{"seed": 5}, {"rule": "other"}, {"files": "other"}, {"number": 2}])
-def test_runs_with_the_same_draws_of_another_rule_or_of_other_files_are_no_pair(change: dict[str, Any]) -> None:
+def test_a_pair_is_two_runs_of_the_same_files_by_the_same_code_with_other_draws() -> None:
     first = trial(1, seed=5)
-    assert pairs_of([first, trial(1, seed=6)]) and not pairs_of([first, trial(**{"number": 1, "seed": 6} | change)])
+    assert len(pairs_of([first, trial(1, seed=6), trial(1, seed=7), trial(2, seed=8)])) == 1
+    for change in ({"seed": 5}, {"rule": "other"}, {"files": "other"}, {"number": 2}, {"machine": "CPU, 4 cores"}):
+        assert not pairs_of([first, trial(**{"number": 1, "seed": 6} | change)])
 
 
-@pytest.mark.parametrize(
-    ("words", "contradicted"),
-    [
-        (("faster", "slower"), True),
-        (("faster", "same"), True),
-        (("same", "slower"), True),
-        (("same", "same"), False),
-        (("slower", "slower"), False),
-        (("slower", "inconclusive"), None),
-        (("not evidence", "inconclusive"), None),
-    ],
-)
-def test_two_verdicts_contradict_each_other_by_their_words(words: tuple[str, str], contradicted: bool | None) -> None:
-    [pair] = pairs_of([trial(answer=word, seed=place) for place, word in enumerate(words)])
-    assert pair.is_contradicted is contradicted
+def test_two_verdicts_contradict_each_other_by_their_words() -> None:
+    for words, contradicted in {
+        ("faster", "slower"): True, ("faster", "same"): True, ("same", "slower"): True,
+        ("same", "same"): False, ("slower", "slower"): False,
+        ("slower", "inconclusive"): None, ("not evidence", "inconclusive"): None,
+    }.items():  # fmt: skip
+        [pair] = pairs_of([trial(answer=word, seed=place) for place, word in enumerate(words)])
+        assert pair.is_contradicted is contradicted
 
 
-@pytest.mark.parametrize(
-    ("other", "apart"),
-    [
-        ((-0.02, -0.0091), True),
-        ((0.0091, 0.02), True),
-        ((-0.02, -0.009), False),
-        ((0.0, 0.001), False),
-        ((None, None), None),
-    ],
-)
-def test_two_intervals_are_apart_without_a_common_point(other: tuple[Any, Any], apart: bool | None) -> None:
-    [pair] = pairs_of([trial(seed=1), trial(seed=2, low=other[0], high=other[1])])
-    assert pair.is_apart is apart
+def test_two_intervals_are_apart_without_a_common_point() -> None:
+    for low, high, apart in ((-0.02, -0.0091, True), (0.0091, 0.02, True), (-0.02, -0.009, False), (None, None, None)):
+        [pair] = pairs_of([trial(seed=1), trial(seed=2, low=low, high=high)])
+        assert pair.is_apart is apart
 
 
 def test_rates_of_pairs_count_those_that_can_say_something() -> None:
@@ -589,8 +560,6 @@ def test_trials_of_another_machine_count_but_are_no_second_runs(
     assert said["machines"] == [there.machine, calibrate.machine()]
     assert 7 not in [known.number for known in pretended.known]
     assert [row["trials"] for row in said["rows"] if row["name"] == "on Another CPU (AVX2)"] == [1]
-    again, here = (trial(7, **facts, machine=machine, seed=99) for machine in (there.machine, "Another CPU, 2 cores"))
-    assert len(pairs_of([there, again])) == 1 and not pairs_of([there, here])
 
 
 # -- real trials -------------------------------------------------------------------------------------------------------

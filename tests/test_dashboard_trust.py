@@ -24,10 +24,10 @@ from llama_workbench.harness.report.outcome import trust_of
 from llama_workbench.harness.slices.calibrate.rates import FILE, append, begin
 from llama_workbench.harness.store.schema import Control, Manifest, Noise
 from llama_workbench.harness.store.tables import COLUMNS
-from studies.known_trials import trial
 from tests import runs
 from tests.dashboard_pages import alts, everything, open_in_app
 from tests.dashboard_runs import HOSTILE, deface
+from tests.known_trials import trial
 from tests.tables import table_of
 from tests.verdicts import an_effect
 

@@ -12,15 +12,17 @@ import keyword
 import random
 import re
 import string
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from graphlib import TopologicalSorter
+from collections.abc import Collection, Mapping
+from itertools import groupby
+
+from .cases import defined_by
 
 KEYS, ATTRIBUTES, GLOBALS = "keys", "attributes", "globals"
 ORDER, IMPORT, DOCS = "order", "unused import", "docs"
 
 CLOTHES = (KEYS, ATTRIBUTES, GLOBALS, ORDER, IMPORT, DOCS)
-"""Renamed keys of dicts, attributes and methods, functions, classes and constants; definitions and imports in another
-order; an unused import; other docstrings and comments."""
+"""Renamed keys of dicts, attributes and methods, functions, classes and constants; functions and imports in another
+order; an unused import; other docstrings."""
 
 UNUSED = ("bisect", "calendar", "colorsys", "heapq", "html", "netrc", "sched", "stringprep", "textwrap", "uuid")
 """Modules of the standard library that no case imports."""
@@ -36,36 +38,58 @@ def plain(tree: ast.Module) -> str:
 def repeating(text: str, repeats: int) -> str:
     """The file with another `REPEATS`."""
     tree = ast.parse(text)
-    [assignment] = [node for node in tree.body if isinstance(node, ast.Assign) and _targets(node) == ["REPEATS"]]
+    [assignment] = [node for node in tree.body if isinstance(node, ast.Assign) and defined_by(node) == ["REPEATS"]]
     assignment.value = ast.Constant(repeats)
     return plain(tree)
 
 
 def offered(text: str, kept: Collection[str]) -> tuple[str, ...]:
     """The clothes that change something of a file. kept: functions that are asked for by their names."""
-    tree = ast.parse(text)
-    named = {KEYS: _keys(tree), ATTRIBUTES: _attributes(tree), GLOBALS: _globals(tree, kept)}
+    named = _changeable(ast.parse(text), kept)
     return tuple(each for each in CLOTHES if named.get(each, True))
 
 
 def dressed(text: str, clothes: Collection[str], draw: random.Random, kept: Collection[str]) -> str:
     """The file in these clothes, with names, order and words that `draw` gives."""
     tree = ast.parse(text)
-    taken = _all_names(tree)
-    named = {KEYS: _keys(tree), ATTRIBUTES: _attributes(tree), GLOBALS: _globals(tree, kept)}
-    names = {
-        kind: {old: _name(draw, taken) for old in sorted(olds)} if kind in clothes else {}
-        for kind, olds in named.items()
-    }
-    tree = _Renamed(names).visit(tree)
+    taken = {*dir(builtins), *keyword.kwlist, *re.findall(r"\w+", ast.unparse(tree))}
+    tree = _Renamed(
+        {
+            kind: {old: _name(draw, taken) for old in sorted(olds)} if kind in clothes else {}
+            for kind, olds in _changeable(tree, kept).items()
+        }
+    ).visit(tree)
     if IMPORT in clothes:
-        tree.body.insert(_first_import(tree), ast.Import([ast.alias(draw.choice(UNUSED))]))
-    if ORDER in clothes:
-        _reorder(tree, draw)
-    if DOCS in clothes:
-        _reword(tree, draw)
-        return _commented(plain(tree), draw)
+        place = next(place for place, node in enumerate(tree.body) if _is_of_the_future(node))
+        tree.body.insert(place + 1, ast.Import([ast.alias(draw.choice(UNUSED))]))
+    for node in ast.walk(tree):
+        if ORDER in clothes and isinstance(node, ast.Module | ast.ClassDef):
+            node.body = _reordered(node.body, draw)
+        if (
+            DOCS in clothes
+            and isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef)
+            and ast.get_docstring(node)
+        ):
+            words = [word(draw) for _ in range(draw.randint(1, MOST_WORDS))]
+            node.body[0] = ast.Expr(ast.Constant(" ".join(words)))
     return plain(tree)
+
+
+def _reordered(body: list[ast.stmt], draw: random.Random) -> list[ast.stmt]:
+    """Functions that stand side by side in random order, for a definition executes nothing, and so with imports.
+    Whatever is executed (decorators, constants) stays where it is."""
+
+    def movable(node: ast.stmt) -> str:
+        if isinstance(node, ast.Import | ast.ImportFrom) and not _is_of_the_future(node):
+            return "import"
+        return "function" if isinstance(node, ast.FunctionDef) and not node.decorator_list else ""
+
+    runs = [(kind, list(nodes)) for kind, nodes in groupby(body, movable)]
+    return [node for kind, nodes in runs for node in (draw.sample(nodes, len(nodes)) if kind else nodes)]
+
+
+def _is_of_the_future(node: ast.stmt) -> bool:
+    return isinstance(node, ast.ImportFrom) and node.module == "__future__"
 
 
 # -- names -------------------------------------------------------------------------------------------------------------
@@ -104,44 +128,32 @@ def _is_name(node: ast.expr | None) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier()
 
 
-def _keys(tree: ast.Module) -> set[str]:
-    """Keys of the dicts that the file writes down."""
-    dicts = [node for node in ast.walk(tree) if isinstance(node, ast.Dict)]
-    return {str(key.value) for node in dicts for key in node.keys if isinstance(key, ast.Constant) and _is_name(key)}
+def _changeable(tree: ast.Module, kept: Collection[str]) -> dict[str, set[str]]:
+    """Names that may be others, by kind of clothes.
 
-
-def _attributes(tree: ast.Module) -> set[str]:
-    """Attributes and methods that the file's own classes have, and that are used through `self` alone: others may
-    belong to something else as well."""
-    bound, own, others = set[str](), set[str](), set[str]()
+    Keys: of the dicts that the file writes down. Attributes: those and methods that the file's own classes have, and
+    that are used through `self` alone, for others may belong to something else as well. Globals: what the file defines
+    at its top, but for names that an argument has, too.
+    """
+    keys, bound, own, others, arguments = set[str](), set[str](), set[str](), set[str](), {*kept}
     for node in ast.walk(tree):
-        if isinstance(node, ast.ClassDef):
+        if isinstance(node, ast.Dict):
+            keys |= {str(key.value) for key in node.keys if isinstance(key, ast.Constant) and _is_name(key)}
+        elif isinstance(node, ast.ClassDef):
             bound |= {child.name for child in node.body if isinstance(child, ast.FunctionDef)}
         elif isinstance(node, ast.Attribute):
             through_self = isinstance(node.value, ast.Name) and node.value.id == "self"
             (own if through_self else others).add(node.attr)
             if through_self and isinstance(node.ctx, ast.Store):
                 bound.add(node.attr)
-    return {name for name in bound & own - others if not name.startswith("__")}
-
-
-def _globals(tree: ast.Module, kept: Collection[str]) -> set[str]:
-    """What the file defines at its top, but for names that an argument has, too."""
-    arguments = {node.arg for node in ast.walk(tree) if isinstance(node, (ast.arg, ast.keyword))}
-    return {name for node in tree.body for name in _targets(node)} - {*kept, *arguments}
-
-
-def _targets(node: ast.stmt) -> list[str]:
-    """The names that a statement defines."""
-    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-        return [node.name]
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-    return [part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)]
-
-
-def _all_names(tree: ast.Module) -> set[str]:
-    """Every word of the file that a new name must not be."""
-    return {*dir(builtins), *keyword.kwlist, *re.findall(r"\w+", ast.unparse(tree))}
+        elif isinstance(node, ast.arg | ast.keyword):
+            arguments.add(node.arg or "")
+    defining = [node for node in tree.body if not isinstance(node, ast.Import | ast.ImportFrom)]
+    return {
+        KEYS: keys,
+        ATTRIBUTES: {name for name in bound & own - others if not name.startswith("__")},
+        GLOBALS: {name for node in defining for name in defined_by(node)} - arguments,
+    }
 
 
 def _name(draw: random.Random, taken: set[str]) -> str:
@@ -155,81 +167,3 @@ def _name(draw: random.Random, taken: set[str]) -> str:
 def word(draw: random.Random) -> str:
     """Letters, of drawn length."""
     return "".join(draw.choices(string.ascii_lowercase, k=draw.randint(2, MOST_LETTERS)))
-
-
-# -- order and words ---------------------------------------------------------------------------------------------------
-
-
-def _first_import(tree: ast.Module) -> int:
-    """Where imports begin, behind the docstring and what must stand first."""
-    places = [place for place, node in enumerate(tree.body) if isinstance(node, ast.ImportFrom)]
-    return 1 + next(place for place in places if getattr(tree.body[place], "module", "") == "__future__")
-
-
-def _reorder(tree: ast.Module, draw: random.Random) -> None:
-    first = _first_import(tree)
-    imports = [node for node in tree.body[first:] if isinstance(node, (ast.Import, ast.ImportFrom))]
-    others = [node for node in tree.body[first:] if node not in imports]
-    for node in others:
-        if isinstance(node, ast.ClassDef):
-            methods = [child for child in node.body if isinstance(child, ast.FunctionDef)]
-            fields = [child for child in node.body if child not in methods]  # their order may be what they mean
-            node.body = [*fields, *_shuffled(methods, draw)]
-    tree.body = [*tree.body[:first], *draw.sample(imports, len(imports)), *_shuffled(others, draw)]
-
-
-def _shuffled(statements: Sequence[ast.stmt], draw: random.Random) -> list[ast.stmt]:
-    """In random order, each after those that it needs while it is executed."""
-    places = {name: place for place, node in enumerate(statements) for name in _targets(node)}
-    needs = {
-        place: {places[name] for name in _needed(node) if places.get(name, place) != place}
-        for place, node in enumerate(statements)
-    }
-    sorter = TopologicalSorter(needs)
-    sorter.prepare()
-    ready, order = list[int](), list[int]()
-    while sorter.is_active():
-        ready += sorter.get_ready()
-        order.append(ready.pop(draw.randrange(len(ready))))
-        sorter.done(order[-1])
-    return [statements[place] for place in order]
-
-
-def _needed(node: ast.AST) -> Iterator[str]:
-    """Names that are read when a statement is executed: not those in the bodies of functions, nor in annotations."""
-    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-        yield node.id
-    if isinstance(node, (ast.FunctionDef, ast.Lambda)):
-        parts: list[ast.AST | None] = [
-            *getattr(node, "decorator_list", ()),
-            *node.args.defaults,
-            *node.args.kw_defaults,
-        ]
-    elif isinstance(node, ast.AnnAssign):
-        parts = [node.value]
-    else:
-        parts = [*ast.iter_child_nodes(node)]
-    for part in parts:
-        if part is not None:
-            yield from _needed(part)
-
-
-def _reword(tree: ast.Module, draw: random.Random) -> None:
-    """Another text for each docstring."""
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef)) and ast.get_docstring(node) is not None:
-            node.body[0] = ast.Expr(ast.Constant(_words(draw)))
-
-
-def _commented(text: str, draw: random.Random) -> str:
-    """With comments before some of the definitions."""
-    lines = list[str]()
-    for line in text.splitlines():
-        if line.startswith(("def ", "class ")) and draw.random() < 0.5:
-            lines += [f"# {_words(draw)}" for _ in range(draw.randint(1, 3))]
-        lines.append(line)
-    return "\n".join(lines) + "\n"
-
-
-def _words(draw: random.Random) -> str:
-    return " ".join(word(draw) for _ in range(draw.randint(1, MOST_WORDS)))

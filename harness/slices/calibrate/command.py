@@ -17,8 +17,8 @@ from rich.text import Text
 from llama_workbench.commands.shared import MACHINE, AsJson, Failure, Listed, print_json, show, table
 
 if TYPE_CHECKING:
-    from llama_workbench.harness.slices.calibrate.choice import Selection
     from llama_workbench.harness.slices.calibrate.rates import Trial
+    from llama_workbench.harness.slices.calibrate.trials import Selection
 
 FILE = Path("results/calibration.jsonl")
 MINUTES = 5.0
@@ -105,11 +105,11 @@ def command(
     \b
     --json prints:
       {"format": 3, "file", "machines", "rows": [{"name", "trials", "given": {"count", "of"}, "wrong": {..},
-       "missed": {..}, "found": {..}, "fired": {..}, "half_width", "seconds", "inside", "wrong_at_most"}],
+       "missed": {..}, "found": {..}, "half_width", "wrong_at_most"}],
        "pairs": [{"name", "pairs", "apart": {..}, "contradicted": {..}}]}
       given: trials with a verdict; wrong: of these. missed: intervals without the true value. found: injected
-      slowdowns that were found, the same work called the same within 1 %. fired: an A/A check failed. wrong_at_most:
-      with 95 % confidence. apart: repeat runs whose intervals do not overlap. contradicted: whose verdicts differ.
+      slowdowns that were found, the same work called the same within 1 %. wrong_at_most: with 95 % confidence.
+      apart: repeat runs whose intervals do not overlap. contradicted: whose verdicts differ.
 
     \b
     Examples:
@@ -118,11 +118,13 @@ def command(
       workbench calibrate --trials 20 --only planted-3 --kinds functions --budget 20 --file three.jsonl
     """
     from llama_workbench.harness.report.markdown import update_file
-    from llama_workbench.harness.slices.calibrate.rates import in_documents
+    from llama_workbench.harness.slices.calibrate.rates import begin, in_documents, read_trials
 
     asked, interrupted = _selection(kinds, only, cases), False
     try:
-        every = _continued(file)
+        if not file.exists():
+            begin(file)
+        every = read_trials(file)
         try:
             _measure(file, every, asked, budget, trials, minutes)
         except KeyboardInterrupt:
@@ -143,8 +145,8 @@ def command(
 def _selection(kinds: str, only: str, cases: str) -> Selection:
     """What is asked for. Raises Failure for an unknown word."""
     from llama_workbench.harness.plan.options import words
-    from llama_workbench.harness.slices.calibrate.choice import WORKS, Selection
     from llama_workbench.harness.slices.calibrate.known import CASES, KINDS
+    from llama_workbench.harness.slices.calibrate.trials import WORKS, Selection
 
     named = {work: [piece for piece in WORKS if piece[0] == work] for work, _ in WORKS}
     named |= {f"{work}-{percent}": [(work, percent)] for work, percent in WORKS if percent}
@@ -160,22 +162,11 @@ def _selection(kinds: str, only: str, cases: str) -> Selection:
     return asked_for
 
 
-def _continued(file: Path) -> list[Trial]:
-    """The trials that the file has already; a new file gets its first line."""
-    from llama_workbench.harness.slices.calibrate.rates import begin, read_trials
-
-    if file.exists():
-        return read_trials(file)
-    begin(file)
-    return []
-
-
 def _measure(
     file: Path, every: list[Trial], asked: Selection, budget: float | None, wanted: int | None, minutes: float | None
 ) -> None:
     """Add trials to the file and to `every`: until there are so many of what is asked, or for some minutes."""
     from llama_workbench.harness.slices.calibrate import trials
-    from llama_workbench.harness.slices.calibrate.choice import following, is_busy
     from llama_workbench.harness.slices.calibrate.rates import CalibrationError, append
 
     draw, by, here, begun = random.Random(), trials.rule(), trials.machine(), time.monotonic()
@@ -187,8 +178,8 @@ def _measure(
         if (left is not None and left <= 0) or (minutes is not None and made and spent >= 60 * minutes):
             return
         mine = [trial for trial in mine if (trial.rule, trial.machine) == (by, here)]
-        comparison = following(mine, asked, draw, left)
-        seconds, busy = budget or BUDGETS[comparison.kind], is_busy(mine, comparison, draw)
+        comparison = trials.following(mine, asked, draw, left)
+        seconds, busy = budget or BUDGETS[comparison.kind], trials.is_busy(mine, comparison, draw)
         trial = trials.measured(comparison, budget=seconds, busy=busy, by=by, on=here)
         append(file, [trial.model_dump_json()])
         every.append(trial)
@@ -217,20 +208,18 @@ def _say(number: int, trial: Trial, left: float) -> None:
 def _show(file: Path, trials: Sequence[Trial], as_json: bool) -> None:
     from llama_workbench.harness.slices.calibrate import rates
 
-    summed, pairs = rates.rows(trials), rates.pair_rows(trials)
     if as_json:
-        content = [asdict(each) | {"wrong_at_most": each.wrong.at_most} for each in summed]
+        summed = [asdict(each) | {"wrong_at_most": each.wrong.at_most} for each in rates.rows(trials)]
+        pairs = [*map(asdict, rates.pair_rows(trials))]
         machines = [*dict.fromkeys(trial.machine for trial in trials)]
-        print_json(
-            {"format": 3, "file": str(file), "machines": machines, "rows": content, "pairs": [*map(asdict, pairs)]}
-        )
+        print_json({"format": 3, "file": str(file), "machines": machines, "rows": summed, "pairs": pairs})
         return
     shown: list[Any] = []
-    for headings, rows in ((rates.RATE_HEADINGS, summed), (rates.PAIR_HEADINGS, pairs)):
+    for headings, rows_of in rates.TABLES:
         lines = table(*headings)
-        for row in rows:
-            lines.add_row(*map(Text, rates.cells(row)))
-        shown += [lines] if rows else []
+        for row in rows_of(trials):
+            lines.add_row(*map(Text, row.cells))
+        shown += [lines] if lines.row_count else []
     notes = [rates.EXPLAINED, f"{file}; measured on {'; '.join(dict.fromkeys(trial.machine for trial in trials))}"]
     if (rules := len({trial.rule for trial in trials})) > 1:
         notes.insert(1, f"Measured by {rules} versions of the code that measures and judges.")

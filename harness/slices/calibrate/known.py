@@ -16,6 +16,8 @@ from pathlib import Path
 
 from llama_workbench.variants.one_file import one_file
 
+from .cases import CASES as SOURCES
+from .cases import source_of
 from .clothes import dressed, offered, repeating, word
 
 FUNCTIONS, ALLOCATIONS, MODELS = "functions", "allocations", "models"
@@ -29,14 +31,13 @@ TWINS, IDENTICAL, PLANTED = "twins", "identical", "planted"
 REPEATS = {1: 100, 2: 50, 3: 33, 5: 20, 10: 10}
 """Percent more work → how often the side with less of it does it; the other does it once more."""
 
-FOLDER = Path(__file__).with_name("cases")
 ALLOCATING = ("blocks", "garbage")
 CASES: Mapping[str, Sequence[str]] = {
-    FUNCTIONS: sorted(path.stem for path in FOLDER.glob("[!_]*.py") if path.stem not in ALLOCATING),
+    FUNCTIONS: [case for case in SOURCES if case not in ALLOCATING],
     ALLOCATIONS: ALLOCATING,
     MODELS: ("fast", "gpt_fast", "single_file_inline"),
 }
-"""Of functions and allocations, files here; of models, presets whose source is written into one file."""
+"""Of models: presets whose source is written into one file."""
 
 PAYLOADS = ("fixed", "mixed")
 WORKLOAD, LONGER = "prefill-tiny-t16", "decode-15m-c64"
@@ -82,7 +83,7 @@ def work(given):
         answer = once(given)
     return answer
 '''
-"""Stands behind each file of `cases`."""
+"""Stands behind the source of each of `cases`."""
 
 KEPT = ("work", "build", *PAYLOADS)
 """Functions that are asked for by their names."""
@@ -149,7 +150,8 @@ class KnownComparison:
         if self.work == TWINS:
             changed = dressed(changed, self.clothes, self._draw("names"), KEPT)
         names = self._draw("modules")
-        name, place = _module(names), f"{_module(names)}/{_module(names)}"
+        name, folder, inner = (f"my_{word(names)}" for _ in range(3))  # that no other module has
+        place = f"{folder}/{inner}"
         sides = [(name, self._base), (place if MOVED in self.clothes else name, changed)]
         old, new = reversed(sides) if self.turned else sides
         made = {f"old/{old[0]}.py": old[1], f"new/{new[0]}.py": new[1]}
@@ -158,10 +160,8 @@ class KnownComparison:
     @cached_property
     def _base(self) -> str:
         if self.kind != MODELS:
-            text = (FOLDER / f"{self.case}.py").read_text(encoding="utf-8") + CASE
-        else:
-            text = one_file(self.case, "once", "A model in one file.") + WRAPPER
-        return repeating(text, self.repeats)
+            return repeating(source_of(SOURCES[self.case]) + CASE, self.repeats)
+        return repeating(one_file(self.case, "once", "A model in one file.") + WRAPPER, self.repeats)
 
     @property
     def digest(self) -> str:
@@ -182,8 +182,3 @@ class KnownComparison:
         for path, text in self.files.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_text(text, encoding="utf-8")
-
-
-def _module(draw: random.Random) -> str:
-    """A name of drawn length that no other module has."""
-    return f"my_{word(draw)}"

@@ -8,9 +8,10 @@ import math
 import os
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -51,15 +52,15 @@ class Trial(BaseModel):
     budget: float  # seconds of rounds
     busy: bool  # beside a busy neighbour on each core
     begun: str  # in UTC
-    seed: int | None  # of the run
+    seed: int | None = None  # of the run
     answer: str  # its word
-    estimate: float | None
-    low: float | None  # ends of the interval; null without one
-    high: float | None
-    rounds: int  # that the interval is over
-    processes: int  # that gave samples
-    fired: int  # controls that called identical code different
-    inside: float | None  # share of the time of rounds that lies in samples
+    estimate: float | None = None
+    low: float | None = None  # ends of the interval; null without one
+    high: float | None = None
+    rounds: int = 0  # that the interval is over
+    processes: int = 0  # that gave samples
+    fired: int = 0  # controls that called identical code different
+    inside: float | None = None  # share of the time of rounds that lies in samples
     seconds: float  # of the whole command
     trouble: str  # why there is no verdict, where something failed; empty otherwise
 
@@ -216,32 +217,28 @@ class RateRow:
     wrong: Rate  # wrong ones of these verdicts
     missed: Rate  # intervals that leave out the truth
     found: Rate  # trials that said all there is to say: see `Trial.is_found`
-    fired: Rate  # trials in which a control fired
     half_width: float | None  # median of the intervals', of log ratios
-    seconds: float | None  # what half of those with a verdict took at most; None without one
-    inside: float | None  # median share of the time of rounds that lies in samples
+
+    @property
+    def cells(self) -> list[str]:
+        """The row of a table, below RATE_HEADINGS."""
+        width = "-" if self.half_width is None else f"±{100 * math.expm1(self.half_width):.2f} %"
+        rates = (self.given, self.wrong, self.missed, self.found)
+        return [self.name, str(self.trials), *(rate.brief for rate in rates), width]
 
 
 def row(name: str, trials: Sequence[Trial]) -> RateRow:
     """Sum up trials."""
-    given = [trial for trial in trials if trial.is_given]
+    widths = [trial.half_width for trial in trials if trial.half_width is not None]
     return RateRow(
         name,
         len(trials),
         Rate.among(trial.is_given for trial in trials),
-        Rate.among(trial.is_wrong for trial in given),
+        Rate.among(trial.is_wrong for trial in trials if trial.is_given),
         Rate.among(trial.misses for trial in trials),
         Rate.among(trial.is_found for trial in trials),
-        Rate.among(trial.fired > 0 for trial in trials),
-        _median(trial.half_width for trial in trials),
-        _median(trial.seconds for trial in given),
-        _median(trial.inside for trial in trials),
+        statistics.median(widths) if widths else None,
     )
-
-
-def _median(values: Iterable[float | None]) -> float | None:
-    numbers = [value for value in values if value is not None]
-    return statistics.median(numbers) if numbers else None
 
 
 # -- two runs of one comparison ----------------------------------------------------------------------------------------
@@ -290,6 +287,11 @@ class PairRow:
     apart: Rate  # of those with two intervals: they have no common point
     contradicted: Rate  # of those with two verdicts: other words
 
+    @property
+    def cells(self) -> list[str]:
+        """The row of a table, below PAIR_HEADINGS."""
+        return [self.name, str(self.pairs), self.apart.brief, self.contradicted.brief]
+
 
 def pair_row(name: str, pairs: Sequence[Pair]) -> PairRow:
     """Sum up pairs of runs."""
@@ -301,6 +303,8 @@ def pair_row(name: str, pairs: Sequence[Pair]) -> PairRow:
 
 Sort = tuple[int, int, int, str]
 """Where a row stands, by three numbers, and its name."""
+
+Item = TypeVar("Item")
 
 
 def work_text(trial: Trial) -> str:
@@ -326,20 +330,21 @@ def _sorts(trial: Trial) -> list[Sort]:
 
 def rows(trials: Sequence[Trial]) -> list[RateRow]:
     """Rates by sort."""
-    of: dict[Sort, list[Trial]] = defaultdict(list)
-    for trial in trials:
-        for sort in _sorts(trial):
-            of[sort].append(trial)
-    return [row(sort[-1], of[sort]) for sort in sorted(of)]
+    return [row(name, some) for name, some in _by_sort(trials, lambda trial: trial).items()]
 
 
 def pair_rows(trials: Sequence[Trial]) -> list[PairRow]:
     """The same of pairs of runs; a pair is beside busy neighbours where its first run is."""
-    of: dict[Sort, list[Pair]] = defaultdict(list)
-    for pair in pairs_of(trials):
-        for sort in _sorts(pair.first):
-            of[sort].append(pair)
-    return [pair_row(sort[-1], of[sort]) for sort in sorted(of)]
+    return [pair_row(name, some) for name, some in _by_sort(pairs_of(trials), lambda pair: pair.first).items()]
+
+
+def _by_sort(items: Sequence[Item], trial_of: Callable[[Item], Trial]) -> dict[str, list[Item]]:
+    """The items of each row, in the order of the rows."""
+    of: dict[Sort, list[Item]] = defaultdict(list)
+    for item in items:
+        for sort in _sorts(trial_of(item)):
+            of[sort].append(item)
+    return {sort[-1]: of[sort] for sort in sorted(of)}
 
 
 RATE_HEADINGS = (
@@ -359,23 +364,20 @@ EXPLAINED = (
 )
 
 
-def cells(row: RateRow | PairRow) -> list[str]:
-    """A row of a table, below RATE_HEADINGS or PAIR_HEADINGS."""
-    if isinstance(row, PairRow):
-        return [row.name, str(row.pairs), row.apart.brief, row.contradicted.brief]
-    width = "-" if row.half_width is None else f"±{100 * math.expm1(row.half_width):.2f} %"
-    rates = [rate.brief for rate in (row.given, row.wrong, row.missed, row.found)]
-    return [row.name, str(row.trials), *rates, width]
+TABLES: tuple[tuple[tuple[str, ...], Callable[[Sequence[Trial]], Sequence[RateRow | PairRow]]], ...] = (
+    (RATE_HEADINGS, rows),
+    (PAIR_HEADINGS, pair_rows),
+)
 
 
 def in_tables(trials: Sequence[Trial]) -> str:
     """Both tables in Markdown."""
     if not trials:
         return NONE_YET
-    tables: list[tuple[Sequence[str], Sequence[RateRow | PairRow]]] = [(RATE_HEADINGS, rows(trials))]
-    tables.append((PAIR_HEADINGS, pair_rows(trials)))
     parts = [
-        markdown_rows(head, [[*map(markdown_cell, cells(each))] for each in table]) for head, table in tables if table
+        markdown_rows(headings, [[*map(markdown_cell, each.cells)] for each in table])
+        for headings, rows_of in TABLES
+        if (table := rows_of(trials))
     ]
     return "\n\n".join([*parts, EXPLAINED])
 

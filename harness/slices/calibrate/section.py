@@ -30,13 +30,10 @@ def show() -> None:
         blocks.command("workbench calibrate")
         return
     blocks.say(rates.in_a_paragraph(trials))
-    tables = (
-        (rates.RATE_HEADINGS, rates.rows(trials), "Rates of comparisons whose outcome was known"),
-        (rates.PAIR_HEADINGS, rates.pair_rows(trials), "How often two runs of one comparison disagree"),
-    )
-    for headings, rows, title in tables:
-        if rows:
-            blocks.table([dict(zip(headings, rates.cells(row), strict=True)) for row in rows], title)
+    titles = ("Rates of comparisons whose outcome was known", "How often two runs of one comparison disagree")
+    for (headings, rows_of), title in zip(rates.TABLES, titles, strict=True):
+        if rows := rows_of(trials):
+            blocks.table([dict(zip(headings, row.cells, strict=True)) for row in rows], title)
     machines = words.one_line("; ".join(dict.fromkeys(trial.machine for trial in trials)))
     st.caption(
         "Made by workbench calibrate, not by this run: two files that do the same work, or one of them a known share "

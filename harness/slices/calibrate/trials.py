@@ -1,4 +1,4 @@
-"""Trials: comparisons of known outcome, each measured as a user would.
+"""Trials: comparisons of known outcome, each measured as a user would; and which one is measured next.
 
 That is `pytest --benchmark --compare OLD NEW`, in a fresh folder and a process of its own. What it said is read from
 its run folder."""
@@ -6,15 +6,18 @@ its run folder."""
 from __future__ import annotations
 
 import math
+import random
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, TypeVar
 
 from llama_workbench import ROOT
 from llama_workbench.variants import digests
@@ -27,14 +30,103 @@ from ...report.text import excluded_lines, one_text_line
 from ...spec.words import Word
 from ...store.files import VERDICTS, RunError
 from ...store.folder import RunFolder
-from ...store.schema import Manifest
-from .known import KnownComparison
+from .known import ALLOCATIONS, CASES, FUNCTIONS, IDENTICAL, KINDS, MODELS, PLANTED, REPEATS, TWINS, KnownComparison
 from .rates import Trial
+
+# -- which one is measured next ----------------------------------------------------------------------------------------
+
+WAITING = 24
+"""Comparisons that wait for their second run, at most: half as many on average, so that the runs of one comparison
+are as many trials and several minutes apart."""
+
+SHARES = {FUNCTIONS: 3, ALLOCATIONS: 1, MODELS: 1}
+"""Comparisons of each kind: one of allocations or models takes several times as long."""
+
+WORKS: dict[tuple[str, int], int] = {(TWINS, 0): 5, (IDENTICAL, 0): 3} | {(PLANTED, percent): 1 for percent in REPEATS}
+"""Comparisons of each: what work, and how much more of it in percent."""
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is measured and summed up: of what kinds, with what work and cases. cases: all where there are none."""
+
+    kinds: Sequence[str] = KINDS
+    works: Sequence[tuple[str, int]] = (*WORKS,)
+    cases: Sequence[str] = ()
+
+    def __contains__(self, trial: Trial) -> bool:
+        asked = trial.kind in self.kinds and (trial.work, trial.percent) in self.works
+        return asked and trial.case in (self.cases or (trial.case,))
+
+    def cases_of(self, kind: str) -> list[str]:
+        """Those of a kind."""
+        return [case for case in CASES[kind] if case in (self.cases or (case,))]
+
+
+def waiting(trials: Sequence[Trial]) -> list[KnownComparison]:
+    """Comparisons with one run, but for the one that was measured last."""
+    runs = Counter(trial.number for trial in trials)
+    return [trial.comparison for trial in trials[:-1] if runs[trial.number] == 1]
+
+
+def following(trials: Sequence[Trial], asked: Selection, draw: random.Random, left: int | None) -> KnownComparison:
+    """What to measure next: one that waits for its second run, or a new one of what there is least of. trials: those
+    that may be one of a pair with it. left: how many will be measured, if that is known: the last ones are second
+    runs."""
+    again = waiting(trials)
+    if again and (draw.random() < len(again) / WAITING or (left is not None and left <= len(again))):
+        return draw.choice(again)
+    made = [*{trial.number: trial for trial in trials}.values()]
+    kinds = [kind for kind in asked.kinds if asked.cases_of(kind)]
+    kind = _scarcest(kinds, (trial.kind for trial in made), draw, lambda kind: SHARES[kind])
+    made = [trial for trial in made if trial.kind == kind]
+    done = ((trial.work, trial.percent) for trial in made)
+    work, percent = _scarcest(asked.works, done, draw, lambda piece: WORKS[piece])
+    made = [trial for trial in made if (trial.work, trial.percent) == (work, percent)]
+    case = _scarcest(asked.cases_of(kind), (trial.case for trial in made), draw)
+    return KnownComparison(kind, work, case, percent, draw.getrandbits(48))
+
+
+def is_busy(trials: Sequence[Trial], comparison: KnownComparison, draw: random.Random) -> bool:
+    """Whether neighbours are busy in the next run: half of the time, also of each kind and work."""
+    alike = [trial for trial in trials if (trial.kind, trial.work) == (comparison.kind, comparison.work)]
+    return _scarcest((False, True), (trial.busy for trial in alike), draw)
+
+
+def _scarcest(
+    items: Sequence[Item], made: Iterable[Item], draw: random.Random, share: Callable[[Item], int] = lambda item: 1
+) -> Item:
+    """The item of which there is least, for its share; a random one of several."""
+    counts = Counter(made)
+    return min(draw.sample(items, len(items)), key=lambda item: counts[item] / share(item))
+
+
+# -- a trial -----------------------------------------------------------------------------------------------------------
 
 JUDGING = tuple(ROOT / "harness" / name for name in ("stats", "evidence", "judge"))
 
 BEYOND_SECONDS = 900.0
 """A run that takes so much longer than its budget hangs."""
+
+RUN = "run"
+"""The folder of a run, beside the files that it compares."""
+
+OF_COMPARISON = ("kind", "work", "case", "percent", "number", "clothes", "called_with", "repeats", "log_ratio")
+"""What a trial keeps of its comparison."""
+
+NEIGHBOUR = """
+import random, time
+import numpy as np
+values = np.ones(4_000_000)
+while True:
+    end = time.perf_counter() + random.uniform(0, 0.3)
+    while time.perf_counter() < end:
+        values *= 1.0
+    time.sleep(random.uniform(0, 0.3))
+"""
+"""Computes in bursts of random length on memory that does not fit into a cache, until it is ended."""
 
 
 def machine() -> str:
@@ -51,29 +143,13 @@ def rule() -> str:
 @contextmanager
 def busy_neighbours() -> Iterator[None]:
     """As many as there are cores."""
-    command = [sys.executable, "-P", "-m", f"{__package__}.neighbour"]
     with ExitStack() as stack:
         for _ in range(usable_cores()):
-            process = subprocess.Popen(tied(command), stdin=subprocess.DEVNULL, env=child_environment())
+            command = tied([sys.executable, "-P", "-c", NEIGHBOUR])
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=child_environment())
             stack.callback(process.wait)
             stack.callback(process.kill)
         yield
-
-
-@dataclass(frozen=True)
-class TrialOutcome:
-    """What a run came to, as in `Trial`."""
-
-    answer: str = Word.INCONCLUSIVE.value
-    estimate: float | None = None
-    low: float | None = None
-    high: float | None = None
-    rounds: int = 0
-    processes: int = 0
-    fired: int = 0
-    inside: float | None = None
-    seed: int | None = None
-    trouble: str = ""
 
 
 def measured(comparison: KnownComparison, *, budget: float, busy: bool, by: str, on: str) -> Trial:
@@ -98,26 +174,17 @@ def measured(comparison: KnownComparison, *, budget: float, busy: bool, by: str,
         busy=busy,
         begun=begun.isoformat(timespec="seconds"),
         seconds=round(time.monotonic() - started, 1),
-        **vars(outcome),
+        **outcome,
     )
-
-
-OF_COMPARISON = ("kind", "work", "case", "percent", "number", "clothes", "called_with", "repeats", "log_ratio")
-"""What a trial keeps of its comparison."""
-
-RUN = "run"
-"""The folder of a run, beside the files that it compares."""
 
 
 def _run(folder: Path, words: list[str], limit: float) -> str:
     """Measure there. The end of what a run said that failed; empty where it did not."""
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--benchmark", "--no-causes", *words]
-    command += ["--run-dir", RUN]
-    environment = {name: value for name, value in child_environment().items() if not name.startswith("PYTEST_")}
     with subprocess.Popen(
-        tied(command),
+        tied([*command, "--run-dir", RUN]),
         cwd=folder,
-        env=environment,
+        env={name: value for name, value in child_environment().items() if not name.startswith("PYTEST_")},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -134,35 +201,24 @@ def _run(folder: Path, words: list[str], limit: float) -> str:
     return one_text_line(" / ".join(lines[-3:])) if process.returncode else ""
 
 
-def _read(run: RunFolder, trouble: str) -> TrialOutcome:
-    """What stands in a run folder. trouble: why the command failed, if it did."""
+def _read(run: RunFolder, trouble: str) -> dict[str, Any]:
+    """What a run came to, as fields of `Trial`. trouble: why the command failed, if it did."""
     try:
         manifest = run.manifest()
         [effect] = [effect for verdict in run.read_json(VERDICTS) for effect in verdict["effects"]]
         samples = run.read_samples()
     except (RunError, ValueError) as error:
-        return TrialOutcome(trouble=trouble or one_text_line(error))
-    excluded = "; ".join(excluded_lines(manifest))
-    return TrialOutcome(
-        answer=effect["verdict"],
-        estimate=_log(effect["ratio"]),
-        low=_log(effect["low"]),
-        high=_log(effect["high"]),
-        rounds=effect["rounds"],
-        processes=len(set(samples["process"].tolist())),
-        fired=sum(control.fired for control in manifest.noise.controls) if manifest.noise else 0,
-        inside=_inside(manifest),
-        seed=manifest.seed,
-        trouble=excluded or ("" if effect["rounds"] else trouble),
-    )
-
-
-def _log(ratio: float | None) -> float | None:
-    return math.log(ratio) if ratio and math.isfinite(ratio) else None
-
-
-def _inside(manifest: Manifest) -> float | None:
-    """The share of the time of rounds that lies in samples."""
+        return {"answer": Word.INCONCLUSIVE.value, "trouble": trouble or one_text_line(error)}
+    ends = {name: effect[key] for name, key in (("estimate", "ratio"), ("low", "low"), ("high", "high"))}
     spent = sum(each.seconds or 0.0 for each in manifest.experiments)
     sampled = sum(each.sampled_seconds or 0.0 for each in manifest.experiments)
-    return round(sampled / spent, 4) if spent else None
+    return {
+        "answer": effect["verdict"],
+        **{name: math.log(end) for name, end in ends.items() if end and math.isfinite(end)},
+        "rounds": effect["rounds"],
+        "processes": len(set(samples["process"].tolist())),
+        "fired": sum(control.fired for control in manifest.noise.controls) if manifest.noise else 0,
+        "inside": round(sampled / spent, 4) if spent else None,
+        "seed": manifest.seed,
+        "trouble": "; ".join(excluded_lines(manifest)) or ("" if effect["rounds"] else trouble),
+    }
