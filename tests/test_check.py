@@ -66,28 +66,11 @@ PLANTED = {
 }
 
 # The same in its code: what is written wrong in a copy of the reference benchmark's, and how.
-KEYS_TURNED = "torch.cat((k1 * cos - k2 * sin, k2 * cos + k1 * sin), -1)"
 EDITED = {
     "epsilon 1e-5": ("c.rms_norm_eps", "1e-5"),
     "epsilon 1e-6": ("c.rms_norm_eps", "1e-6"),
-    "no epsilon": (", c.rms_norm_eps)", ")"),
-    "keys restart": (KEYS_TURNED, KEYS_TURNED.replace("cos", "self.cos[:length]").replace("sin", "self.sin[:length]")),
-    "keys at start": (KEYS_TURNED, KEYS_TURNED.replace("cos", "cos[:1]").replace("sin", "sin[:1]")),
-    "keys unturned": (KEYS_TURNED, "k"),
-    "keys again": ("for i, (k_all, v_all) in enumerate(self.kvs):", """for i, (k_all, v_all) in enumerate(self.kvs):
-            if position:
-                old, c0, s0 = k_all[:, :, :position].chunk(2, -1), self.cos[:position], self.sin[:position]
-                again = torch.cat((old[0] * c0 - old[1] * s0, old[1] * c0 + old[0] * s0), -1)
-                k_all[:, :, :position] = again"""),
-    "queries unturned": ("q = torch.cat((q1 * cos - q2 * sin, q2 * cos + q1 * sin), -1)", "pass"),
     "mask without past": ("triu_(position + 1)", "triu_(1)"),
-    "mask at decode": ("if mask is not None:", "mask = torch.full((length, end), -torch.inf).triu_(1)\n"
-                       "            if 1:"),
-    "no mask later": ("if length > 1:", "if length > 1 and position == 0:"),
-    "chunks apart": ("cos, sin = self.cos", "if mask is not None:\n            mask[:, :position] = -torch.inf\n"
-                     "        cos, sin = self.cos"),
-    "mask one late": ("triu_(position + 1)", "triu_(position + 2)"),
-}  # fmt: skip
+}
 
 
 @pytest.fixture

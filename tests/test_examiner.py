@@ -175,9 +175,9 @@ def test_any_call_of_any_sub_round_may_be_judged(tmp_path: Path) -> None:
             kept = [torch.full((1, 2), float(10 * sub_round + call)) for call in range(3)]
             drawn.keep("x", [(100 * sub_round + call, 16) for call in range(3)], kept)
             drawn.end_sub_round()
-        [[one]] = drawn.chosen
-        sub_round, call = divmod(int(one.tensors["logits"][0, 0]), 10)
-        assert (one.prompt, one.length) == (100 * sub_round + call, 16)
+        [[(asked, tensors)]] = drawn.chosen
+        sub_round, call = divmod(int(tensors["logits"][0, 0]), 10)
+        assert (asked["prompt"], asked["length"]) == (100 * sub_round + call, 16)
         seen[sub_round, call] += 1
     assert len(seen) == 12 and min(seen.values()) > 100  # 167 expected: five standard deviations below
 

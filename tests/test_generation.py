@@ -28,7 +28,7 @@ from llama_workbench.harness.worker.correctness import TOLERANCES, greedy, judge
 from llama_workbench.harness.worker.gating import gate
 from llama_workbench.harness.worker.models import GenerateRunner
 from llama_workbench.harness.worker.rounds import measure_round
-from llama_workbench.harness.worker.state import GATE_PROMPT, Worker, runner_of
+from llama_workbench.harness.worker.state import GATE_PROMPT, Worker
 from llama_workbench.harness.worker.torch_verbs import open_workload
 from llama_workbench.variants.generation import generate
 
@@ -271,7 +271,7 @@ def test_the_gate_compares_the_tokens_too(worker, folder, monkeypatch):
     tokens, margins = bench.generated
     assert tokens.shape == margins.shape == (1, 6)
     assert bool((margins > 0).all())
-    runner = runner_of(worker, bench, variants.get("yardstick"))
+    runner = bench.kind.runner(worker, bench, variants.get("yardstick"))
     assert isinstance(runner, GenerateRunner)
     with torch.inference_mode():
         runner.prepare(8, GATE_PROMPT, 1)

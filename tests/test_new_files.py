@@ -155,13 +155,12 @@ SWITCHES_WORKER = '''
 
 from resource import RUSAGE_THREAD, getrusage
 
-from llama_workbench.harness.worker.state import runner_of
 
 
 def switches(worker, workload, variant, calls):
     bench = worker.benches[workload]
     with worker.modes_of(bench):
-        runner = runner_of(worker, bench, bench.subjects[variant].variant)
+        runner = bench.kind.runner(worker, bench, bench.subjects[variant].variant)
         runner.prepare(bench.workload.tokens, bench.take(calls), calls)
         before = getrusage(RUSAGE_THREAD)
         for _ in range(calls):

@@ -141,7 +141,7 @@ class Block:
         return Side(
             samples=samples,
             prompts=bench.take(0) - first_prompt,
-            drawn=drawn.write(Path(f"{self.outputs}.{place}")) if self.outputs and bench.checkpoint is not None else [],
+            drawn=drawn.write(Path(f"{self.outputs}.{place}")) if self.outputs and drawn is not None else [],
             changed=this.changed,
             **worker.seen([name]),
         )

@@ -6,9 +6,8 @@ import gc
 import mmap
 import resource
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from time import (  # bound before any foreign code is imported
     perf_counter_ns,  # bound before any foreign code is imported
     process_time_ns,
@@ -23,7 +22,7 @@ from ..calls.gate import PayloadError
 from .channel import raised_by
 from .devices import Spent
 from .functions import gained_again
-from .state import Bench, LogitsGate, Runner, Subject, Worker, runner_of, takes_requests, variant_of
+from .state import Bench, LogitsGate, Runner, Subject, Worker, takes_requests
 from .watch import OWN_THREADS_SHARE, WAITING_SHARE, queued_ns, waits
 
 # What a function does to the process that it runs in: what it leaves of the garbage collector's settings, how much of
@@ -47,7 +46,6 @@ LEAST_FAULTS = 4
 that is freed raises the size from which on the system is asked; the processes of gates hold it.) A block of 128 KiB has
 32 of them, and one of many MiB few, where pages are huge."""
 
-TOLD = ("collections_per_call", "collection_share", "fault_ns")
 TRIED_BYTES = 1 << 21
 
 LEAST_ALIVE = 20_000
@@ -69,85 +67,50 @@ class Settings(NamedTuple):
         (gc.enable if self.is_on else gc.disable)()
 
 
-@dataclass
-class Collections:
-    """How many collections there were, and what they took, while `seen`."""
+def observed(worker: Worker, bench: Bench, subject: Subject) -> dict[str, Any]:
+    """Call a function, with the collector on or off as it has it, and see what that does. `disturbs`: whether another
+    function that shares the process would be timed with what this one did. `facts`: as in `SideFacts`."""
+    collections = collecting_ns = collecting_since_ns = 0
 
-    count: int = 0
-    ns: int = 0
-    _begun_ns: int = field(default=0, repr=False)
-
-    @contextmanager
-    def seen(self) -> Iterator[None]:
-        """Collections in this block count."""
-        gc.callbacks.append(self._note)
-        try:
-            yield
-        finally:
-            gc.callbacks.remove(self._note)
-
-    def _note(self, phase: str, info: Mapping[str, int]) -> None:
+    def note(phase: str, info: Mapping[str, int]) -> None:
+        nonlocal collections, collecting_ns, collecting_since_ns
         if phase == "start":
-            self._begun_ns = perf_counter_ns()
-        elif self._begun_ns:
-            self.ns += perf_counter_ns() - self._begun_ns
-            self.count += 1
+            collecting_since_ns = perf_counter_ns()
+        elif collecting_since_ns:
+            collecting_ns += perf_counter_ns() - collecting_since_ns
+            collections += 1
 
-
-@dataclass(frozen=True)
-class Observed:
-    """What calls of a function did. collections_per_call; collection_share: of its time; faults_per_call: where each
-    block of 128 KiB or more is asked of the system. kept_alive: objects that it keeps from one call to the next.
-    fault_ns: what a page fault takes in this process."""
-
-    collections_per_call: float
-    collection_share: float
-    faults_per_call: float
-    kept_alive: int
-    fault_ns: float
-
-    @property
-    def disturbs(self) -> bool:
-        """Whether another function that shares the process would be timed with what this one did."""
-        return (
-            self.collection_share >= LEAST_SHARE
-            or self.faults_per_call >= LEAST_FAULTS
-            or self.kept_alive >= LEAST_ALIVE
-        )
-
-    def facts(self) -> dict[str, Any]:
-        """As in `SideFacts`."""
-        return {name: value for name, value in asdict(self).items() if name in TOLD}
-
-
-def observed(worker: Worker, bench: Bench, subject: Subject) -> Observed:
-    """Call a function, with the collector on or off as it has it, and see what that does."""
     with worker.modes_of(bench):
         gc.collect()
         alive = len(gc.get_objects())
-        runner = runner_of(worker, bench, subject.variant)
+        runner = bench.kind.runner(worker, bench, subject.variant)
         length, call_ns = bench.workload.tokens, max(subject.call_ns, 1.0)
         batch = max(1, round(min(BATCH_NS / call_ns, MOST_MAKING_NS / max(bench.make_ns, 1))))
-        warm = 0 if call_ns > LONG_OBSERVED_NS else 1
-        collections, calls, spent_ns, faults, begun = Collections(), 0, 0, 0, perf_counter_ns()
+        is_warm = call_ns > LONG_OBSERVED_NS
+        calls, spent_ns, faults, begun = 0, 0, 0, perf_counter_ns()
         while not calls or perf_counter_ns() - begun < OBSERVED_NS:
             runner.prepare(length, bench.take(batch), batch)
-            if warm:
-                warm -= 1
+            if not is_warm:
+                is_warm = True
                 runner.many(batch)
                 continue
             faults -= _faults()
-            with collections.seen():
+            gc.callbacks.append(note)
+            try:
                 begun_ns = perf_counter_ns()
                 runner.many(batch)
                 spent_ns += perf_counter_ns() - begun_ns
+            finally:
+                gc.callbacks.remove(note)
             faults += _faults()
             calls += batch
         runner.finish()
         gc.collect()
         alive = len(gc.get_objects()) - alive
-    share = min(collections.ns / max(spent_ns, 1), 1.0)
-    return Observed(collections.count / calls, share, max(faults, 0) / calls, max(alive, 0), fault_ns())
+    share = min(collecting_ns / max(spent_ns, 1), 1.0)
+    facts = {"collections_per_call": collections / calls, "collection_share": share, "fault_ns": fault_ns()}
+    disturbs = share >= LEAST_SHARE or faults / calls >= LEAST_FAULTS or alive >= LEAST_ALIVE
+    return {"disturbs": disturbs, "facts": facts}
 
 
 def fault_ns() -> float:
@@ -198,7 +161,7 @@ def gate(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
 def _gated(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
     bench, begun = worker.benches[workload], perf_counter_ns()
     try:
-        subject = Subject(variant_of(worker, variant, bench))
+        subject = Subject(bench.kind.variant(worker, bench, variant))
         import_ns = perf_counter_ns() - begun
     except OutsideVariantError as error:
         return {"gate": asdict(LogitsGate(False, str(error))), "cause": "not imported"}
@@ -226,19 +189,14 @@ def _gated(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
         if bench.call is not None and not is_beside(variant):
             answer["learnt"]["again"] = gained_again(worker, bench, subject, variant)
         answer["facts"] |= bench.kind.facts(bench, variant)
-        if _is_observed(worker, variant):
+        # The yardstick does nothing to its process, a control what its original does, and a command has another one.
+        if not (worker.calm or is_beside(variant) or worker.functions.get(variant, {}).get("command")):
             seen = observed(worker, bench, subject)
-            answer |= {"disturbs": seen.disturbs, "facts": answer["facts"] | seen.facts()}
+            answer |= {"disturbs": seen["disturbs"], "facts": answer["facts"] | seen["facts"]}
     except Exception as error:
         return {"gate": asdict(replace(result, passed=False, detail=raised_by(error)))}
     bench.subjects[variant] = subject
     return answer
-
-
-def _is_observed(worker: Worker, entered: str) -> bool:
-    """Whether what a side does to its process is looked at: the yardstick does nothing to it, a control what its
-    original does, and a command has another."""
-    return not (worker.calm or is_beside(entered) or worker.functions.get(entered, {}).get("command"))
 
 
 def admit(worker: Worker, workload: str, variant: str, learnt: Mapping[str, Any]) -> None:
@@ -247,7 +205,7 @@ def admit(worker: Worker, workload: str, variant: str, learnt: Mapping[str, Any]
     What it answers is checked in every round, as ever. Raises where it cannot be imported or built.
     """
     bench = worker.benches[workload]
-    subject = Subject(variant_of(worker, variant, bench), call_ns=learnt["call_ns"])
+    subject = Subject(bench.kind.variant(worker, bench, variant), call_ns=learnt["call_ns"])
     bench.kind.admit(worker, bench, subject, variant, learnt)
     bench.subjects[variant] = subject
     if learnt["own_threads"]:
@@ -269,7 +227,7 @@ def calibrate(worker: Worker, bench: Bench, subject: Subject, entered: str) -> d
     """Fill in the subject's `call_ns` and `output`; the answer is what `admit` must know in later processes."""
     worker.turn_of("")
     with worker.modes_of(bench):
-        runner = runner_of(worker, bench, subject.variant)
+        runner = bench.kind.runner(worker, bench, subject.variant)
         length = bench.workload.tokens
         calls_ns: list[int] = []
         waited_ns: list[int] = []
@@ -323,8 +281,7 @@ class ClockReadings:
         self._process_ns = process_time_ns()
 
     def elsewhere(self, calls: int, *, waiting: bool) -> bool:
-        """Whether these calls computed in other threads since, so that this one's time says little; `waiting`: or
-        waited for something else, all of them."""
+        """Whether these calls computed in other threads since; `waiting`: or waited for something else, all of them."""
         process_ns = process_time_ns() - self._process_ns
         thread_ns = thread_time_ns() - self._thread_ns
         if process_ns > OWN_THREADS_NS and process_ns - thread_ns > OWN_THREADS_SHARE * process_ns:

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
-from time import (
-    perf_counter,  # bound before any foreign code is imported
-    perf_counter_ns,  # bound before any foreign code is imported
+from time import (  # bound before any foreign code is imported
+    perf_counter,
+    perf_counter_ns,
     thread_time_ns,
 )
 from timeit import repeat
@@ -32,7 +32,7 @@ from .channel import in_one_line
 from .devices import Device
 from .gating import Settings
 from .rounds import MOST_MAKING_NS, OpenRound, Rebuilt, RoundShape, rebuilt, shape_of_round
-from .state import Bench, Runner, Worker, runner_of
+from .state import Bench, Runner, Worker
 
 # -- both sides in turns, for a profiler that watches from outside -----------------------------------------------------
 
@@ -75,7 +75,7 @@ def built_sides(worker: Worker, workload: str, shape: RoundShape) -> Iterator[tu
     """The sides that a shape names, built and warm: with the round that has their inputs, and the tokens of a call."""
     bench, sides = worker.benches[workload], [*shape.repeats]
     [length] = call_lengths(bench.workload, round_index=0, count=1, seed=bench.seed)
-    this = OpenRound(worker, bench, sides, shape, bench.kind.drawn(1), warmup_length(bench.workload, lengths=[length]))
+    this = OpenRound(worker, bench, sides, shape, None, warmup_length(bench.workload, lengths=[length]))
     rng = random.Random(f"alternate {bench.seed} {workload} {worker.process}")
     with rebuilt(worker, rng, {name: index for index, name in enumerate(sides)}, this.build, bench) as built:
         yield this, length, built
@@ -108,9 +108,6 @@ MOST_EVENTS = 3_000_000
 
 OURS = str(Path(__file__).resolve().parents[1])
 
-Line = tuple[str, int]
-"""A file, and a number of a line."""
-
 
 def line_runs(worker: Worker, workload: str, baseline: str, variant: str) -> dict[str, list[tuple[str, int, int]]]:
     """By side: (file, line, how often it ran in one call). Both get the same input; none of a side whose call has more
@@ -127,9 +124,9 @@ def line_runs(worker: Worker, workload: str, baseline: str, variant: str) -> dic
     return counts
 
 
-def counted(call: Callable[[], Any]) -> dict[Line, int]:
-    """How often each line ran, in the thread that calls; empty where there were too many."""
-    runs: Counter[Line] = Counter()
+def counted(call: Callable[[], Any]) -> dict[tuple[str, int], int]:
+    """How often each line (file, number) ran, in the thread that calls; empty where there were too many."""
+    runs: Counter[tuple[str, int]] = Counter()
     events = 0
 
     def on_line(frame: Any, event: str, argument: Any) -> Any:
@@ -156,19 +153,13 @@ def counted(call: Callable[[], Any]) -> dict[Line, int]:
 @cache
 def is_watched(file: str) -> bool:
     """Whether a file is neither Python's own nor ours, and a package only where it is not torch's or numpy's."""
-    library, packages = _folders()
-    if file.startswith(packages):  # which may lie within the library
-        return not any(file.startswith((f"{folder}/torch/", f"{folder}/numpy/")) for folder in packages)
-    return not file.startswith((*library, OURS, "<"))
-
-
-@cache
-def _folders() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Where Python's library lies, and where packages do."""
     import sysconfig  # here, for every process of a run imports this module, and few count lines
 
     paths = sysconfig.get_paths()
-    return (paths["stdlib"], paths["platstdlib"]), (paths["purelib"], paths["platlib"])
+    packages = paths["purelib"], paths["platlib"]
+    if file.startswith(packages):  # which may lie within the library
+        return not any(file.startswith((f"{folder}/torch/", f"{folder}/numpy/")) for folder in packages)
+    return not file.startswith((paths["stdlib"], paths["platstdlib"], OURS, "<"))
 
 
 # -- calls that a profiler watches from outside ------------------------------------------------------------------------
@@ -183,7 +174,7 @@ def loop(worker: Worker, workload: str, variant: str, lead_seconds: float, secon
     tokens = bench.workload.tokens
     calls_ns: list[int] = []
     with worker.modes_of(bench):
-        runner = runner_of(worker, bench, bench.subjects[variant].variant)
+        runner = bench.kind.runner(worker, bench, bench.subjects[variant].variant)
 
         def call() -> None:
             runner.prepare(tokens, bench.take(), 1)
@@ -235,16 +226,12 @@ def peak(worker: Worker, workload: str, variant: str, keeps: bool) -> dict[str, 
     for the next one."""
     bench, settings = worker.benches[workload], Settings.now()
     try:
-        return _peak(worker, bench, variant, keeps)
+        with worker.modes_of(bench):
+            runner = bench.kind.runner(worker, bench, bench.subjects[variant].variant)
+            most = peak_of_call(runner, bench, bench.workload.tokens, worker.device)
+            return {"peak_transient_bytes": most, "kept_bytes": kept(worker, bench, variant) if keeps else None}
     finally:
         settings.restore()
-
-
-def _peak(worker: Worker, bench: Bench, variant: str, keeps: bool) -> dict[str, int | None]:
-    with worker.modes_of(bench):
-        runner = runner_of(worker, bench, bench.subjects[variant].variant)
-        most = peak_of_call(runner, bench, bench.workload.tokens, worker.device)
-        return {"peak_transient_bytes": most, "kept_bytes": kept(worker, bench, variant) if keeps else None}
 
 
 def kept(worker: Worker, bench: Bench, variant: str) -> int:
@@ -295,9 +282,8 @@ def roof(worker: Worker) -> dict[str, float]:
     buffer = np.ones((BUFFER_BYTES // (4 * SQUARE), SQUARE), np.float32)
 
     def rate(amount: int, *factors: Any) -> float:
-        return (
-            amount * 1e9 / max(min(repeat(lambda: np.dot(*factors), timer=thread_time_ns, number=1, repeat=TRIES)), 1)
-        )
+        times = repeat(lambda: np.dot(*factors), timer=thread_time_ns, number=1, repeat=TRIES)
+        return amount * 1e9 / max(min(times), 1)
 
     return {"flops": rate(2 * SQUARE**3, matrix, matrix), "bytes": rate(buffer.nbytes, buffer, matrix[0])}
 
@@ -338,9 +324,7 @@ def measure_in_turns(
     whole = shape_of_round(bench.workload, call_ns, once=bench.once, **times)
     [length] = call_lengths(bench.workload, round_index=round_index, count=1, seed=bench.seed)
     shape = RoundShape(1, {variant: whole.repeats[variant]}, whole.prime, whole.warm_ns)
-    this = OpenRound(
-        worker, bench, [variant], shape, bench.kind.drawn(1), warmup_length(bench.workload, lengths=[length])
-    )
+    this = OpenRound(worker, bench, [variant], shape, None, warmup_length(bench.workload, lengths=[length]))
     rng = random.Random(f"turns {bench.seed} {workload} {worker.process}")
     with rebuilt(worker, rng, {variant: 0}, this.build, bench) as built:
         sub_round = 0
@@ -366,16 +350,13 @@ def answers(worker: Worker, workload: str, variant: str, seeds: Sequence[int], f
     bench = worker.benches[workload]
     with worker.modes_of(bench):
         returned, inputs = bench.called[variant].answers(seeds)
-        digests = [carried.digest(each) for each in inputs]
+        digests = [carried.digest(arguments) for arguments in inputs]
         refused = ""
         try:
             carried.write(Path(file), returned)
         except carried.NotCarried as error:
             refused = str(error)
-    return {
-        "inputs": digests,
-        "refused": refused,
-    }
+    return {"inputs": digests, "refused": refused}
 
 
 def differences_of_answers(worker: Worker, workload: str, variant: str, file: str, expected: str) -> list[str]:

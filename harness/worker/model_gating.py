@@ -6,7 +6,7 @@ import hashlib
 import importlib.metadata
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -51,7 +51,7 @@ from .correctness import (
     trace_difference,
 )
 from .models import ComponentRunner, GenerateRunner, RequestRunner, component_of
-from .state import GATE_PROMPT, Bench, BenchKind, DrawnOutputs, LogitsGate, Runner, Subject, Worker, takes_requests
+from .state import GATE_PROMPT, Bench, BenchKind, LogitsGate, Runner, Subject, Worker, takes_requests
 
 # What the reference gives for the calls of the gates. It is computed once and then kept in the cache directory.
 # Importing the library takes four seconds, longer than most gates. The key of a kept file covers everything that the
@@ -78,13 +78,13 @@ def of_small_gate(worker: Worker, geometry: str, dtype: torch.dtype, rounding: s
     def compute() -> Logits:
         return run_cases(reference_model(config, small_weights(config, dtype), SMALL_LENGTH, rounding), cases)
 
-    what = f"small {WEIGHTS} {geometry} {dtype} {SMALL_LENGTH}{_also(rounding)}"
+    what = f"small {WEIGHTS} {geometry} {dtype} {SMALL_LENGTH}" + (rounding and f" cache in {rounding}")
     return remembered(worker.cache, what, cases, compute)
 
 
 def of_case(worker: Worker, bench: Bench, case: Case, rounding: str = "") -> Logits:
     """Logits of one case on the bench's checkpoint."""
-    name = f"{_name(bench)}{_also(rounding)}"
+    name = _name(bench) + (rounding and f" cache in {rounding}")
     return remembered(worker.cache, name, [case], lambda: run_cases(_model(worker, bench, rounding), [case]))
 
 
@@ -110,10 +110,6 @@ def _wide(checkpoint: Checkpoint) -> torch.dtype:
 
 def _name(bench: Bench) -> str:
     return f"{bench.loaded.digest} {bench.workload.dtype} {_wide(bench.loaded)}"
-
-
-def _also(rounding: str) -> str:
-    return rounding and f" cache in {rounding}"
 
 
 def _model(worker: Worker, bench: Bench, rounding: str = "") -> Model:
@@ -170,33 +166,26 @@ def remembered(cache: Path, what: str, cases: Sequence[Case], compute: Callable[
 # Outputs of timed calls that the examiner will judge: a few, drawn at random, in a file of tensors.
 
 
-@dataclass(frozen=True)
-class Kept:
-    """An output and the prompt that it answers: the fields of `examiner.Output`, and its tensors by part."""
-
-    variant: str
-    prompt: int
-    length: int
-    tensors: dict[str, Tensor]
-
-
 @dataclass
-class Drawn(DrawnOutputs):
-    """`most` sub-rounds of a round, each as likely as any other, and of each sample in them one call."""
+class Drawn:
+    """`most` sub-rounds of a round, each as likely as any other, and of each sample in them one call.
+
+    Of each it holds variant, prompt and length, the fields of `examiner.Output`, and the output's tensors by part.
+    """
 
     most: int
     seen: int = 0
-    now: list[Kept] = field(default_factory=list)
-    chosen: list[list[Kept]] = field(default_factory=list)
+    now: list[tuple[dict[str, Any], dict[str, Tensor]]] = field(default_factory=list)
+    chosen: list[list[tuple[dict[str, Any], dict[str, Tensor]]]] = field(default_factory=list)
 
     def keep(self, variant: str, asked: list[tuple[int, int]], kept: list[Tensor]) -> dict[str, Tensor]:
         """Copy the output of one of a sample's calls; `asked` and `kept` have an entry for each of them."""
         call = randbelow(len(kept))
         prompt, length = asked[call]
         out = kept[call].clone()
-        part = "logits" if out.is_floating_point() else "tokens"
-        self.now.append(Kept(variant, prompt, length, {part: out}))
-        return self.now[-1].tensors
+        tensors = {"logits" if out.is_floating_point() else "tokens": out}
+        self.now.append(({"variant": variant, "prompt": prompt, "length": length}, tensors))
+        return tensors
 
     def end_sub_round(self) -> None:
         """Decide whether the outputs of the sub-round that is over will be checked."""
@@ -209,32 +198,10 @@ class Drawn(DrawnOutputs):
 
     def write(self, path: Path) -> list[dict[str, Any]]:
         """Leave the drawn outputs in a file. The result is what `Examiner.judge` must know of them."""
-        kept = [one for outputs in self.chosen for one in outputs]
-        tensors = {f"{i}.{part}": t.cpu().contiguous() for i, one in enumerate(kept) for part, t in one.tensors.items()}
-        save_file(tensors, path)
-        return [
-            {"variant": one.variant, "prompt": one.prompt, "length": one.length, "kind": " and ".join(one.tensors)}
-            for one in kept
-        ]
-
-
-def joined(outputs: str, drawn: Iterable[list[dict[str, Any]]], judged: set[str]) -> list[dict[str, Any]]:
-    """Put the outputs of `judged` into one file, in their order; what the examiner must know of them.
-
-    drawn: of each side of a block, what it left in the file `outputs`.PLACE.
-    """
-    tensors: dict[str, Tensor] = {}
-    every: list[dict[str, Any]] = []
-    for place, of_side in enumerate(drawn):
-        file = Path(f"{outputs}.{place}")
-        if judged & {each["variant"] for each in of_side}:
-            for key, tensor in load_file(file).items():
-                number, _, part = key.partition(".")
-                tensors[f"{len(every) + int(number)}.{part}"] = tensor
-            every += of_side
-        file.unlink(missing_ok=True)
-    save_file(tensors, outputs)
-    return every
+        kept = [output for outputs in self.chosen for output in outputs]
+        every = {f"{i}.{part}": t.cpu().contiguous() for i, (_, parts) in enumerate(kept) for part, t in parts.items()}
+        save_file(every, path)
+        return [{**asked, "kind": " and ".join(tensors)} for asked, tensors in kept]
 
 
 class ModelsKind(BenchKind):
@@ -244,7 +211,41 @@ class ModelsKind(BenchKind):
         return models.model_variant(worker, entered)
 
     def gate(self, worker: Worker, bench: Bench, subject: Subject, entered: str) -> LogitsGate:
-        return _model_gate(worker, bench, subject, entered)
+        """The small gate once for all workloads, then the workload's own calls, then the tokens of a generation."""
+        engine, device, cannot = subject.variant.engine, worker.device.kind, subject.variant.cannot
+        build, rounding = subject.variant.build, subject.variant.cache_rounding
+        reference = partial(of_small_gate, worker, rounding=rounding)
+        small = worker.once(
+            ("small gate", entered), lambda: small_gate(build, reference, engine, device, cannot, rounding)
+        )
+        if not small.passed:
+            return small
+        if rounding and bench.workload.kind == "generate":
+            why = f"a cache in {rounding} may choose other tokens than the reference, and nothing says which are right"
+            return replace(small, passed=False, unable=True, detail=why)
+        case = own_case(worker, bench)
+        if (what := beyond(case, bench.loaded.config, cannot)) is not None:
+            why = f"cannot do this workload ({what}: {cannot[what]})"
+            return replace(small, passed=False, unable=True, detail=why)
+        if engine is None or not engine.loads_once:
+            model = models.model_of(bench, subject.variant)
+        else:
+            model = _load_once(worker, bench, subject, entered)
+        expected = of_case(worker, bench, case, rounding)
+        requests = takes_requests(subject.variant)
+        if requests:  # it computes everything before a step anew: two steps are enough
+            case, expected = replace(case, steps=case.steps[:2]), [expected[0][:2]]
+        got = run_cases(model, [case], device)
+        result = judge_logits([case], got, expected, bench.dtype, engine=engine, rounding=rounding)
+        if result.passed and bench.generated is not None:
+            if wrong := _wrong_tokens(bench, model, requests=requests):
+                return replace(result, passed=False, detail=f"{case.name}: {wrong}")
+            result = replace(result, detail=f"{result.detail} and {bench.generated[0].numel()} greedy tokens")
+        return replace(
+            result,
+            cases=result.cases + small.cases,
+            detail=f"{small.detail}; {result.detail} on {bench.workload.geometry}" if result.passed else result.detail,
+        )
 
     def traced(self, bench: Bench, subject: Subject) -> dict[str, Any] | None:
         """torch sees nothing of an engine: two of them would have the same trace. Compiled code cannot be traced."""
@@ -271,11 +272,23 @@ class ModelsKind(BenchKind):
     def runner(self, worker: Worker, bench: Bench, variant: Variant) -> Runner:
         return models.model_runner(worker, bench, variant)
 
-    def drawn(self, most: int) -> DrawnOutputs:
+    def drawn(self, most: int) -> Drawn:
         return Drawn(most)
 
     def joined(self, file: str, drawn: Sequence[list[dict[str, Any]]], judged: set[str]) -> list[dict[str, Any]]:
-        return joined(file, drawn, judged)
+        """drawn: of each side, what it left in the file `file`.PLACE. Those of `judged` go into one, in their order."""
+        tensors: dict[str, Tensor] = {}
+        every: list[dict[str, Any]] = []
+        for place, of_side in enumerate(drawn):
+            left = Path(f"{file}.{place}")
+            if judged & {each["variant"] for each in of_side}:
+                for key, tensor in load_file(left).items():
+                    number, _, part = key.partition(".")
+                    tensors[f"{len(every) + int(number)}.{part}"] = tensor
+                every += of_side
+            left.unlink(missing_ok=True)
+        save_file(tensors, file)
+        return every
 
 
 class ComponentsKind(BenchKind):
@@ -285,13 +298,21 @@ class ComponentsKind(BenchKind):
         return models.model_variant(worker, entered)
 
     def gate(self, worker: Worker, bench: Bench, subject: Subject, entered: str) -> LogitsGate:
-        return _component_gate(worker, bench, subject)
+        component = component_of(worker, bench, subject.variant)
+        if subject.variant.component is not None:
+            subject.variant = replace(subject.variant, component=lambda *_, **__: component)
+        got, expected = component.read(component.run()).double(), component.expected().double()
+        result = judge_component(got, expected)
+        if result.passed:
+            subject.expected = expected.float()  # as calls give it
+        return result
 
     def admit(self, worker: Worker, bench: Bench, subject: Subject, entered: str, learnt: Mapping[str, Any]) -> None:
-        _component_gate(worker, bench, subject)
+        self.gate(worker, bench, subject, entered)
 
     def runner(self, worker: Worker, bench: Bench, variant: Variant) -> Runner:
-        return models.component_runner(worker, bench, variant)
+        worker.turn.end()
+        return ComponentRunner(component_of(worker, bench, variant))
 
     def wrong(self, bench: Bench, runners: Mapping[str, Runner]) -> dict[str, str]:
         """Those whose last timed call gave another result than at the gate; their inputs never change."""
@@ -307,47 +328,18 @@ class ComponentsKind(BenchKind):
         return wrong
 
 
-def _model_gate(worker: Worker, bench: Bench, subject: Subject, entered: str) -> LogitsGate:
-    """The small gate once for all workloads, then the workload's own calls, then the tokens of a generation."""
-    engine, device, cannot = subject.variant.engine, worker.device.kind, subject.variant.cannot
-
-    rounding = subject.variant.cache_rounding
-    reference = partial(of_small_gate, worker, rounding=rounding)
-    build = subject.variant.build
-    small = worker.once(("small gate", entered), lambda: small_gate(build, reference, engine, device, cannot, rounding))
-    if not small.passed:
-        return small
-    if rounding and bench.workload.kind == "generate":
-        why = f"a cache in {rounding} may choose other tokens than the reference, and nothing says which are right"
-        return replace(small, passed=False, unable=True, detail=why)
-    case = own_case(worker, bench)
-    if (what := beyond(case, bench.loaded.config, cannot)) is not None:
-        why = f"cannot do this workload ({what}: {cannot[what]})"
-        return replace(small, passed=False, unable=True, detail=why)
-    if engine is None or not engine.loads_once:
-        model = models.model_of(bench, subject.variant)
-    else:
-        model = _load_once(worker, bench, subject, entered)
-    expected = of_case(worker, bench, case, rounding)
-    requests = takes_requests(subject.variant)
-    if requests:  # it computes everything before a step anew: two steps are enough
-        case, expected = replace(case, steps=case.steps[:2]), [expected[0][:2]]
-    got = run_cases(model, [case], device)
-    result = judge_logits([case], got, expected, bench.dtype, engine=engine, rounding=rounding)
-    if result.passed and bench.generated is not None:
-        if wrong := _wrong_tokens(bench, model, requests=requests):
-            return replace(result, passed=False, detail=f"{case.name}: {wrong}")
-        result = replace(result, detail=f"{result.detail} and {bench.generated[0].numel()} greedy tokens")
-    return replace(
-        result,
-        cases=result.cases + small.cases,
-        detail=f"{small.detail}; {result.detail} on {bench.workload.geometry}" if result.passed else result.detail,
-    )
-
-
 def _load_once(worker: Worker, bench: Bench, subject: Subject, entered: str) -> Model:
-    """Load an engine for as long as the process lives; building the subject gives this model again."""
-    model = models.engine_of(worker, bench, subject.variant, entered)
+    """Load an engine that is too slow to load in every round, for as long as the process lives, and for all workloads
+    that the model is long enough for; building the subject gives this model again.
+
+    Other engines are loaded anew as our variants are built anew. One load of a model may be slower than another for as
+    long as it lives, and no number of rounds with the same two loads would show that.
+    """
+    key = (entered, id(bench.checkpoint))
+    longest, model = worker.engines.get(key, (0, None))
+    if model is None or longest < bench.max_length:
+        model = models.model_of(bench, subject.variant)
+        worker.engines[key] = (bench.max_length, model)
     subject.variant = replace(subject.variant, build=lambda *_, **__: model)
     return model
 
@@ -375,17 +367,6 @@ def own_case(worker: Worker, bench: Bench) -> Case:
         tokens = torch.cat((tokens[:, : work.tokens], bench.generated[0]), dim=1)
         lengths = [work.tokens] + [1] * bench.generated[0].shape[-1]
     return case_of(work.name, tokens[:, : bench.max_length], lengths)
-
-
-def _component_gate(worker: Worker, bench: Bench, subject: Subject) -> LogitsGate:
-    component = component_of(worker, bench, subject.variant)
-    if subject.variant.component is not None:
-        subject.variant = replace(subject.variant, component=lambda *_, **__: component)
-    got, expected = component.read(component.run()).double(), component.expected().double()
-    result = judge_component(got, expected)
-    if result.passed:
-        subject.expected = expected.float()  # as calls give it
-    return result
 
 
 def _trace(bench: Bench, build: Build) -> OpTrace:

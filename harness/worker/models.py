@@ -71,20 +71,6 @@ def model_of(bench: Bench, variant: Variant) -> Model:
         return variant.build(bench.loaded.config, bench.loaded.weights, max_length=bench.max_length)
 
 
-def engine_of(worker: Worker, bench: Bench, variant: Variant, entered: str) -> Model:
-    """The model of an engine that is too slow to load in every round: one for all workloads that it is long enough for.
-
-    Other engines are loaded anew as our variants are built anew. One load of a model may be slower than another for as
-    long as it lives, and no number of rounds with the same two loads would show that.
-    """
-    key = (entered, id(bench.checkpoint))
-    longest, model = worker.engines.get(key, (0, None))
-    if model is None or longest < bench.max_length:
-        model = model_of(bench, variant)
-        worker.engines[key] = (bench.max_length, model)
-    return model
-
-
 def component_of(worker: Worker, bench: Bench, variant: Variant) -> components.Component:
     """The part of a layer that the bench times, as the variant has it. Raises WorkerError where it has none."""
     work = bench.workload
@@ -97,33 +83,24 @@ def component_of(worker: Worker, bench: Bench, variant: Variant) -> components.C
     return components.build(work.component, variant.settings, config, tokens=work.tokens, seed=seed, device=device)
 
 
-def component_runner(worker: Worker, bench: Bench, variant: Variant) -> Runner:
-    """What a sample of a part of a layer calls."""
-    worker.turn.end()
-    return ComponentRunner(component_of(worker, bench, variant))
-
-
 def model_runner(worker: Worker, bench: Bench, variant: Variant) -> Runner:
     """What a sample of a model calls, in the variant's own world."""
     worker.turn.end()
-    runner = _model_runner(worker, bench, variant)
+    model, work = model_of(bench, variant), bench.workload
+    runner: Runner
+    if takes_requests(variant):
+        runner = RequestRunner(model, bench)
+    elif work.kind == "generate" and isinstance(worker.device, Cuda):
+        runner = QueuedGenerateRunner(model, bench, worker.device)
+    elif work.kind == "generate":
+        runner = GenerateRunner(model, bench)
+    elif work.kind == "decode":
+        runner = DecodeRunner(model, bench)
+    else:
+        runner = ChunkedPrefillRunner(model, bench) if work.chunk else PrefillRunner(model, bench)
     if isinstance(variant.build, Built):
         runner.enter = variant.build.world.enter
     return runner
-
-
-def _model_runner(worker: Worker, bench: Bench, variant: Variant) -> Runner:
-    model = model_of(bench, variant)
-    work = bench.workload
-    if takes_requests(variant):
-        return RequestRunner(model, bench)
-    if work.kind == "generate":
-        if isinstance(worker.device, Cuda):
-            return QueuedGenerateRunner(model, bench, worker.device)
-        return GenerateRunner(model, bench)
-    if work.kind == "decode":
-        return DecodeRunner(model, bench)
-    return ChunkedPrefillRunner(model, bench) if work.chunk else PrefillRunner(model, bench)
 
 
 DECODED = 32

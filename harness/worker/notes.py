@@ -216,7 +216,7 @@ class Notes:
     # -- what was changed ----------------------------------------------------------------------------------------------
 
     def _tables(self) -> tuple[list[tuple[Watched, Any]], ...]:
-        return self._watch.settings, self._watch.slow_settings, self._more
+        return self._watch.settings, self._more
 
     def _undo(self) -> None:
         """Note what differs from what everybody finds, and put it back."""

@@ -22,13 +22,15 @@ from ..calls.inputs import NEW
 from ..spec.comparison import EnteredName
 from ..spec.sample import RoundAnswer, Sample
 from .devices import Spent
-from .state import Bench, DrawnOutputs, Runner, Worker, runner_of
+from .state import Bench, Runner, Worker
 from .watch import THRESHOLDS
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from llama_workbench.datasets.workloads import Workload
+
+    from .model_gating import Drawn
 
 # -- the loop of every round -------------------------------------------------------------------------------------------
 
@@ -294,7 +296,7 @@ def measure_round(
         samples=tuple(this.samples),
         wrong=wrong,
         refused=refused(bench.called, wrong),
-        drawn=tuple(drawn.write(Path(outputs))) if bench.checkpoint is not None and outputs else (),
+        drawn=tuple(drawn.write(Path(outputs))) if drawn is not None and outputs else (),
         changed=this.changed,
         **worker.seen(active),
         pooled=this.pooled(),
@@ -310,7 +312,7 @@ class OpenRound:
     bench: Bench
     active: Sequence[str]
     shape: RoundShape
-    drawn: DrawnOutputs
+    drawn: Drawn | None
     warm_length: int
     samples: list[Sample] = field(default_factory=list)
     changed: dict[str, str] = field(default_factory=dict)
@@ -346,7 +348,7 @@ class OpenRound:
         """A variant built anew and warm."""
         subject, device = self.bench.subjects[name], self.worker.device
         before = device.held_bytes()
-        runner = runner_of(self.worker, self.bench, subject.variant)
+        runner = self.bench.kind.runner(self.worker, self.bench, subject.variant)
         runner.prepare(self.warm_length, self.prompt_of[name], self.shape.repeats[name])
         if self.warm_by_call and not runner.is_fresh:
             runner.call()
@@ -409,12 +411,13 @@ class OpenRound:
             self.samples.append(Sample(name, sub_round, position, length, *times, *first))
             self._look(name, runner, spent, kept, count)
             runner.finish()
-        self.drawn.end_sub_round()
+        if self.drawn is not None:
+            self.drawn.end_sub_round()
 
     def _look(self, name: str, runner: Runner, spent: Spent, kept: list[Tensor], count: int) -> None:
         """After a sample of so many calls: keep an output for the examiner, and see what the variant left behind."""
         asked = runner.asked[-count:]
-        if kept:
+        if kept and self.drawn is not None:
             self.drawn.keep(name, asked, kept).update(runner.left_behind())
         elif self.bench.checkpoint is None:
             self.bench.subjects[name].last = spent.out

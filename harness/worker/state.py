@@ -40,17 +40,13 @@ if TYPE_CHECKING:
     from llama_workbench.datasets.workloads import Workload
 
     from .correctness import OpTrace
-
-
-# What a gate found.
+    from .model_gating import Drawn
 
 
 @dataclass(frozen=True)
 class LogitsGate:
-    """Whether a variant's logits may be trusted. Errors and tolerance are shares of the largest reference logit.
-
-    unable: whether an engine says itself that it cannot do the workload, which is no failure.
-    """
+    """What a gate found. Errors and tolerance are shares of the largest reference logit. unable: whether an engine says
+    itself that it cannot do the workload, which is no failure."""
 
     passed: bool
     detail: str
@@ -80,21 +76,6 @@ class Subject:
     expected: Tensor | None = None
     last: Any = None
     asked: int = 0
-
-
-class DrawnOutputs:
-    """Outputs of timed calls that are kept for the examiner; here, where it judges none."""
-
-    def keep(self, variant: str, asked: list[tuple[int, int]], kept: list[Tensor]) -> dict[str, Tensor]:
-        """Copy the output of one of a sample's calls; `asked` and `kept` have an entry for each of them."""
-        return {}
-
-    def end_sub_round(self) -> None:
-        """Decide whether the outputs of the sub-round that is over will be checked."""
-
-    def write(self, path: Path) -> list[dict[str, Any]]:
-        """Leave the drawn outputs in a file. The result is what `Examiner.judge` must know of them."""
-        return []
 
 
 class BenchKind(ABC):
@@ -136,12 +117,12 @@ class BenchKind(ABC):
         """Variant → what is wrong with its last timed call, where this process can tell."""
         return {}
 
-    def drawn(self, most: int) -> DrawnOutputs:
-        """Where outputs of a round are kept: at most so many sub-rounds of them."""
-        return DrawnOutputs()
+    def drawn(self, most: int) -> Drawn | None:
+        """Where outputs of so many sub-rounds at most are kept for the examiner; None where it judges none."""
+        return None
 
     def joined(self, file: str, drawn: Sequence[list[dict[str, Any]]], judged: set[str]) -> list[dict[str, Any]]:
-        """Join what the sides of a block kept in files of their own (see `outputs.joined`)."""
+        """Join what the sides of a block kept in files of their own."""
         return []
 
 
@@ -206,7 +187,7 @@ class Bench:
 
     @property
     def loaded(self) -> Checkpoint:
-        """The checkpoint of a workload that is no component."""
+        """The checkpoint of a workload of models."""
         assert self.checkpoint is not None
         return self.checkpoint
 
@@ -447,7 +428,7 @@ def stand_ins(count: int) -> list[dict[int, Any]]:
     return made
 
 
-# What a sample calls: something built on a workload, split into what is timed and what is not.
+# -- what a sample calls: something built on a workload, split into what is timed and what is not ----------------------
 
 
 class Runner(Callee):
@@ -472,7 +453,7 @@ class Runner(Callee):
         self.calls: deque[Tensor] = deque()
 
     def prepare(self, length: int, prompt: int, repeats: int) -> None:
-        """Get ready, in the variant's own world."""
+        """Get ready, in the variant's own world, as `set_up` says."""
         self.enter()
         self.set_up(length, prompt, repeats)
 
@@ -506,17 +487,6 @@ class PlainRunner(Runner):
 
     def set_up(self, length: int, prompt: int, repeats: int) -> None:
         pass
-
-
-def variant_of(worker: Worker, entered: str, bench: Bench) -> Variant:
-    """A variant by the name it was entered under, for this workload. A control (`NAME@aa`, `NAME@copy`) is NAME once
-    more."""
-    return bench.kind.variant(worker, bench, entered)
-
-
-def runner_of(worker: Worker, bench: Bench, variant: Variant) -> Runner:
-    """The variant built anew, with what a sample calls on this workload."""
-    return bench.kind.runner(worker, bench, variant)
 
 
 def hide(worker: Worker) -> None:

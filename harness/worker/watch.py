@@ -12,7 +12,6 @@ import os
 import resource
 import signal
 import sys
-import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -33,10 +32,8 @@ if TYPE_CHECKING:
 GRADIENTS = "whether gradients are on"
 """The one setting of torch that is another one while any functions are called."""
 
-
 OF_BINDINGS = "__pybind11_"
 """How names begin that pybind11 adds to the built-in ones, for all modules compiled with it: no one looks them up."""
-
 
 GONE = object()
 """Stands for what a name stands for that was removed."""
@@ -62,12 +59,8 @@ class Names:
         """Take the present content for the right one."""
         self.saved = dict(self.content) if self.names is None else {name: self.content[name] for name in self.names}
 
-    def changed(self) -> list[str]:
-        """Names that were replaced, added or removed; they are restored."""
-        return [*self.taken()]
-
     def taken(self) -> dict[str, Any]:
-        """The same, each with what it stood for (GONE: nothing any more)."""
+        """Names that were replaced, added or removed, with what each stood for (GONE: nothing). They are restored."""
         content = self.content
         self.saved |= {
             name: content[name] for name in content if name.startswith(OF_BINDINGS) and name not in self.saved
@@ -107,12 +100,6 @@ OF_OURS = 1 << 62
 CLOSED = "closes files that it did not open"
 
 _open, _read, _close = os.open, os.read, os.close  # bound before any foreign code is imported
-_TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
-
-
-def _profile_of_threads() -> object:
-    """Of new threads; Python 3.9 has no function that tells."""
-    return threading._profile_hook
 
 
 def _folder() -> str:
@@ -134,42 +121,20 @@ def _set_priority(nice: int) -> None:
     os.setpriority(os.PRIO_PROCESS, 0, nice)
 
 
-def _set_scheduling(policy: int) -> None:
-    os.sched_setscheduler(0, policy, os.sched_param(0))
-
-
-def _set_limits(limits: tuple[tuple[int, int], ...]) -> None:
-    for which, limit in zip(_LIMITS, limits):
-        resource.setrlimit(which, limit)
-
-
 THRESHOLDS = "the thresholds of garbage collection"
 
 SETTINGS = (
     Watched("the profiler (sys.setprofile)", sys.getprofile, sys.setprofile),
     Watched("the tracer (sys.settrace)", sys.gettrace, sys.settrace),
-    Watched("the profiler of threads", _profile_of_threads, threading.setprofile),
     Watched("whether memory is traced", tracemalloc.is_tracing, _trace_memory),
     Watched(THRESHOLDS, gc.get_threshold, lambda value: gc.set_threshold(*value)),
     Watched("the callbacks of garbage collection", lambda: tuple(gc.callbacks), _set_callbacks),
     Watched("the interval between threads", sys.getswitchinterval, sys.setswitchinterval),
     Watched("on which cores it may run", lambda: os.sched_getaffinity(0), lambda cores: os.sched_setaffinity(0, cores)),
     Watched("the priority of the process", lambda: os.getpriority(os.PRIO_PROCESS, 0), _set_priority),
-    Watched("the scheduling of the process", lambda: os.sched_getscheduler(0), _set_scheduling),
     Watched("how deep calls may nest", lambda: min(sys.getrecursionlimit(), 1000), sys.setrecursionlimit),
     Watched("the working directory", _folder, os.chdir),
 )  # fmt: skip
-
-_LIMITS = (resource.RLIMIT_AS, resource.RLIMIT_DATA, resource.RLIMIT_NOFILE)
-SLOW_SETTINGS = (
-    Watched("the limits of the process", lambda: tuple(map(resource.getrlimit, _LIMITS)), _set_limits),
-    Watched(
-        "timers",
-        lambda: tuple(signal.getitimer(timer)[1] for timer in _TIMERS),
-        lambda _: [signal.setitimer(timer, 0) for timer in _TIMERS],
-    ),
-)
-"""Checked after foreign code only: each takes ten microseconds."""
 
 
 @dataclass
@@ -183,15 +148,12 @@ class Turn:
     waits: int = 0
     queued_ns: int = 0
 
-    def add(self, calls: int, *, process_ns: int, others_ns: int, wall_ns: int, waits: int, queued_ns: int = 0) -> None:
-        """What a sample used: CPU time of the process and of its other threads, wall time, waits, and the time in which
-        it was ready and others had the processor."""
+    def add(self, calls: int, **used: int) -> None:
+        """What a sample used, by the other fields: CPU time of the process and of its other threads, wall time, waits,
+        and the time in which it was ready and others had the processor."""
         self.calls += calls
-        self.process_ns += process_ns
-        self.others_ns += others_ns
-        self.wall_ns += wall_ns
-        self.waits += waits
-        self.queued_ns += queued_ns
+        for what, amount in used.items():
+            setattr(self, what, getattr(self, what) + amount)
 
     @property
     def threads_compute(self) -> bool:
@@ -219,11 +181,14 @@ class Watch:
 
     def __post_init__(self) -> None:
         self.settings = [(setting, setting.read()) for setting in SETTINGS]
-        self.slow_settings = [(setting, setting.read()) for setting in SLOW_SETTINGS]
         self.names = [Names("the built-in {}", builtins), Names("time.{}", time), Names("gc.{}", gc)]
         self._sums_of: Callable[[Mapping[str, Tensor]], dict[str, float]] = lambda weights: {}
-        if "torch" in sys.modules:
-            self._see_torch()
+        if "torch" in sys.modules:  # looked for now: foreign code may hide ours later
+            from .watch_torch import TORCH_SETTINGS, torch_names, weight_sums
+
+            self.settings += [(setting, setting.read()) for setting in TORCH_SETTINGS]
+            self.names += torch_names()
+            self._sums_of = weight_sums
         self._weights: dict[int, dict[str, float]] = {}
         self._helpers: dict[int, int] = {}  # process that may stay → its CPU time when that was found
         self._threads: set[str] = set()
@@ -240,14 +205,6 @@ class Watch:
         for names in self.names:
             names.save()
         self._accept_files()
-
-    def _see_torch(self) -> None:
-        """Watch torch too. Its modules are looked for now: foreign code may hide ours later."""
-        from .watch_torch import TORCH_SETTINGS, torch_names, weight_sums
-
-        self.settings += [(setting, setting.read()) for setting in TORCH_SETTINGS]
-        self.names += torch_names()
-        self._sums_of = weight_sums
 
     @contextmanager
     def gradients_on(self) -> Iterator[None]:
@@ -283,13 +240,7 @@ class Watch:
             if self.beside_foreign:  # or the next foreign variant would be blamed for our files and processes
                 self._accept_files()
             return change
-        change = (
-            change
-            or _changed_setting(self.slow_settings)
-            or self._changed_name()
-            or self._processes(timed=files)
-            or self._changed_files(name, files)
-        )
+        change = change or self._changed_name() or self._processes(timed=files) or self._changed_files(name, files)
         for thread in _listed("task"):
             if thread not in self._threads:
                 self._threads.add(thread)
@@ -298,8 +249,8 @@ class Watch:
 
     def _changed_name(self) -> str | None:
         for names in self.names:
-            if changed := names.changed():
-                return f"puts something else in the place of {names.what.format(changed[0])} for everybody"
+            if taken := names.taken():
+                return f"puts something else in the place of {names.what.format(next(iter(taken)))} for everybody"
         return None
 
     def _changed_files(self, name: str, files: bool) -> str | None:

@@ -42,7 +42,6 @@ TORCH_SETTINGS = (
     Watched(
         "deterministic algorithms", torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms
     ),
-    Watched("anomaly detection", torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
     Watched("whether oneDNN is used", torch._C._get_mkldnn_enabled, torch._C._set_mkldnn_enabled),
     Watched("which fused attention is allowed", _fused_attention, _set_fused_attention),
     Watched("autocast", lambda: torch.is_autocast_enabled("cpu"), lambda on: torch.set_autocast_enabled("cpu", on)),

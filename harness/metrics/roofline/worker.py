@@ -25,7 +25,7 @@ from llama_workbench.datasets.lengths import DECODE_ROOM, call_lengths, warmup_l
 from ...machine.environment import last_level_cache_bytes
 from ...spec.sample import Sample
 from ...worker.rounds import FILLED_NS, SHORT_SAMPLE_NS, is_primed, rebuilt
-from ...worker.state import Bench, PlainRunner, Runner, Worker, WorkerError, runner_of
+from ...worker.state import Bench, PlainRunner, Runner, Worker, WorkerError
 from .roof import products, weight_bytes, work_of_call
 
 SQUARES = (512, 768, 1024)
@@ -160,7 +160,7 @@ def _round(
         if name in kernels:
             runner: Runner = PlainRunner(kernels[name].build())
         else:
-            runner = runner_of(worker, bench, bench.subjects[name].variant)
+            runner = bench.kind.runner(worker, bench, bench.subjects[name].variant)
         runner.prepare(warm_length, bench.take(), 1)
         runner.call()
         return runner

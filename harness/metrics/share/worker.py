@@ -20,7 +20,7 @@ from ...spec.comparison import EnteredName
 from ...worker.channel import in_one_line
 from ...worker.model_gating import own_case
 from ...worker.rounds import SHORT_SAMPLE_NS, is_primed, rebuilt
-from ...worker.state import Bench, Runner, Worker, WorkerError, runner_of
+from ...worker.state import Bench, Runner, Worker, WorkerError
 from .marking import PhaseError
 from .phases import Instrumented, check_ops, durations, instrument, ops_of_phases
 
@@ -108,7 +108,7 @@ def _check(worker: Worker, bench: Bench, name: str, made: Instrumented) -> int:
             if not torch.equal(logits, plain.forward(tokens, position)):
                 raise PhaseError(f"{name}: the marked variant gives other logits than the plain one")
     with torch.inference_mode():
-        runner = runner_of(worker, bench, made.variant)
+        runner = bench.kind.runner(worker, bench, made.variant)
         runner.prepare(bench.workload.tokens, bench.take(), 1)
         made.start(0)
         runner.call()
@@ -130,7 +130,7 @@ def _round(this: _Pass, round_index: int) -> list[list[Any]]:
     def build(side: tuple[str, bool]) -> Runner:
         name, with_marks = side
         source = marked[name] if with_marks else bench.subjects[name]
-        runner = runner_of(this.worker, bench, source.variant)
+        runner = bench.kind.runner(this.worker, bench, source.variant)
         runner.prepare(warm_length, bench.take(), 1)
         runner.call()
         return runner

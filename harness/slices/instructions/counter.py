@@ -32,7 +32,7 @@ from typing import Any, NoReturn
 from ...machine.lifeline import tied
 from ...spec.comparison import EnteredName
 from ...worker.functions import open_functions
-from ...worker.state import Bench, Worker, variant_of
+from ...worker.state import Bench, Worker
 
 SMALL_CALLS = 12
 """Calls of a function before the count: Python specialises bytecode from the eighth on."""
@@ -139,7 +139,7 @@ def _watch(request: Mapping[str, Any]) -> None:
 def _call_function(worker: Worker, bench: Bench, entered: str, toggle: Toggle, *, counted: int, inputs: int) -> None:
     """Let a function answer the gate's inputs, which tells whether calls change them; then call it `counted` times, on
     `inputs` different ones in turns, with callgrind collecting. The inputs are the same for all and in every run."""
-    variant_of(worker, entered, bench)
+    bench.kind.variant(worker, bench, entered)
     called = bench.called[entered]
     with worker.modes_of(bench):
         if wrong := called.gate():

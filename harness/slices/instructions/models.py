@@ -13,7 +13,7 @@ from llama_workbench.datasets.lengths import call_lengths, warmup_length
 from llama_workbench.variants import YARDSTICK, Variant
 
 from ...worker.correctness import small_weights
-from ...worker.state import Bench, Worker, runner_of, variant_of
+from ...worker.state import Bench, Worker
 from .counter import SMALL_CALLS
 
 WARM_CALLS = 1
@@ -37,10 +37,10 @@ def nothing() -> None:
 
 def call_model(worker: Worker, bench: Bench, entered: str, toggle: Callable[[], object], *, counted: int) -> None:
     """Build a variant anew, warm it up, and call it `counted` times between two toggles."""
-    variant = variant_of(worker, entered, bench)
+    variant = bench.kind.variant(worker, bench, entered)
     with torch.inference_mode():
         _call_small(variant, bench)
-        runner = runner_of(worker, bench, variant)
+        runner = bench.kind.runner(worker, bench, variant)
         lengths = call_lengths(bench.workload, round_index=0, count=counted, seed=bench.seed)
         for length, calls, counts in _blocks(bench, lengths):
             runner.prepare(length, bench.take(calls), calls)

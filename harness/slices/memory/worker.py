@@ -23,7 +23,7 @@ from llama_workbench.variants.memory_policy import KINDS, doublings, expected, k
 from ...worker.devices import Device
 from ...worker.looks import peak_of_call
 from ...worker.models import PrefillRunner, model_variant
-from ...worker.state import Bench, Runner, Worker, WorkerError, runner_of
+from ...worker.state import Bench, Runner, Worker, WorkerError
 
 
 def memory(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def memory(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
     bench = worker.benches[workload]
     before = live_tensors()
     with worker.modes_of(bench):
-        runner = runner_of(worker, bench, bench.subjects[variant].variant)
+        runner = bench.kind.runner(worker, bench, bench.subjects[variant].variant)
         peak = peak_of_call(runner, bench, bench.workload.tokens, worker.device)
         model = getattr(runner, "model", None)
         del runner  # what the harness keeps for itself, such as generated tokens, is not the variant's
@@ -73,7 +73,7 @@ def memory_held(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
         return {"lengths": lengths, "held": held, "kept": kept, "computed": computed}
 
     with torch.inference_mode():
-        runner = runner_of(worker, bench, entered)
+        runner = bench.kind.runner(worker, bench, entered)
         if not isinstance(runner, PrefillRunner):
             raise WorkerError(f"memory is swept over lengths of prefill workloads; {workload} is {work.kind}")
         fills = []
@@ -83,7 +83,7 @@ def memory_held(worker: Worker, workload: str, variant: str) -> dict[str, Any]:
             runner.call()
             fills.append({"part": part, "kv": by_kind(frozenset(), work.context + length)["kv"]})
             del runner  # a model of its own each
-            runner = runner_of(worker, bench, entered)
+            runner = bench.kind.runner(worker, bench, entered)
         built = frozenset(tensors_since(before))
         as_built = by_kind(built)
         steps = [step([], as_built, as_built)]
