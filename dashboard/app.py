@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
@@ -17,7 +16,7 @@ if (_CHECKOUT / "llama_workbench" / "__init__.py").is_file() and str(_CHECKOUT) 
     sys.path.insert(0, str(_CHECKOUT))
 
 from llama_workbench.dashboard import state  # noqa: E402, the path is set first
-from llama_workbench.dashboard.sections import frame, head  # noqa: E402
+from llama_workbench.dashboard.sections import head  # noqa: E402
 from llama_workbench.harness.slices import faces  # noqa: E402
 
 st.set_page_config(page_title="Llama workbench", page_icon=str(Path(__file__).with_name("icon.svg")), layout="wide")
@@ -28,18 +27,6 @@ PAGES = (  # file, path in the URL, title, icon, help
     ("explore", "explore", "Explore", "local_fire_department", "Phases, flamegraphs, memory, attribution."),
     ("runs", "runs", "Runs", "history", "All runs, what changed between two, and whether one can be trusted."),
 )
-
-MOVED: dict[str, tuple[str, dict[str, str]]] = {  # what an address of before leads to: a file, and choices on its page
-    "claim": ("comparison", {}),
-    "compare": ("comparison", {}),
-    "where_time_goes": ("explore", {"show": "time"}),
-    "memory": ("explore", {"show": "memory"}),
-    "crossover": ("comparison", {}),
-    "attribution": ("explore", {"show": "attribution"}),
-    "two_runs": ("runs", {"show": "two"}),
-    "history": ("runs", {"show": "history"}),
-    "trust": ("runs", {"show": "trust"}),
-}
 
 
 def page(file: str, path: str, title: str, icon: str, text: str) -> StreamlitPage:
@@ -58,28 +45,15 @@ def page(file: str, path: str, title: str, icon: str, text: str) -> StreamlitPag
     )
 
 
-def moved(path: str, file: str, chosen: Mapping[str, str]) -> StreamlitPage:
-    """An address of before, which keeps what its link chose."""
-
-    def lead() -> None:
-        given = {name: st.query_params.get_all(name) for name in st.query_params}
-        st.switch_page(f"page_scripts/{file}.py", query_params={**given, **chosen})
-
-    return st.Page(lead, title=path, url_path=path, visibility="hidden")
-
-
 def page_of_slice(face: ModuleType) -> StreamlitPage:
     """The page that a slice has (see `harness.slices`)."""
     path, title, icon, text = face.PAGE
     return st.Page(face.show, title=title, icon=f":material/{icon}:", url_path=path, help=text)
 
 
-of_slices = map(page_of_slice, faces("page"))
-old = [moved(path, *place) for path, place in MOVED.items()]
-shown = st.navigation([*(page(*each) for each in PAGES), *of_slices, *old], position="top")
-if shown.url_path not in MOVED:
-    state.keep_thread(shown.url_path)
-contents = frame.begin()
+shown = st.navigation([*(page(*each) for each in PAGES), *map(page_of_slice, faces("page"))], position="top")
+state.keep_thread(shown.url_path)
+contents = head.begin()
 shown.run()
 head.show_skipped()
-frame.end(contents)
+head.show_contents(contents)

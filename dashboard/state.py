@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 
 import streamlit as st
 
-from llama_workbench.cache import CacheError, cache_directory
 from llama_workbench.harness.store.remote import RemoteError, get
 
 from . import words
@@ -44,11 +43,7 @@ LOOK_SECONDS = 60
 
 @st.cache_resource(max_entries=4, show_spinner="Reading the list of runs …")
 def _run_list(results: Path | str) -> entries.RunList:
-    try:
-        kept = cache_directory() / "runs-2.json"
-    except CacheError:
-        kept = None
-    return entries.RunList(results, kept)
+    return entries.RunList(results)
 
 
 @st.cache_resource(max_entries=4, ttl=LOOK_SECONDS, show_spinner="Reading the list of runs …")
@@ -108,13 +103,7 @@ def computed(opened: Opened, compute: Callable[..., T], *arguments: Hashable, _g
     return compute(opened.run, *_given, *arguments)
 
 
-_KEPT, _PAGE, _BROUGHT, _CHANGED, _HEADINGS = (  # in the session
-    "kept choices",
-    "page shown",
-    "choices brought along",
-    "what was changed last",
-    "headings",
-)
+_KEPT, _PAGE, _BROUGHT, _HEADINGS = "kept choices", "page shown", "choices brought along", "headings"  # in the session
 
 
 def keep_thread(page: str) -> None:
@@ -142,18 +131,6 @@ def headings() -> Mapping[str, str]:
     return dict(st.session_state.get(_HEADINGS, {}))
 
 
-def mark_changed(key: str) -> None:
-    """Remember which widget the reader has changed: a small screen then goes there."""
-    count = st.session_state.get(_CHANGED, ("", 0))[1]
-    st.session_state[_CHANGED] = (key, count + 1)
-
-
-def changed() -> tuple[str, int]:
-    """The widget that was changed last, and how many changes there were."""
-    last: tuple[str, int] = st.session_state.get(_CHANGED, ("", 0))
-    return last
-
-
 def was_brought(key: str) -> bool:
     """Whether this choice was made on another page, not on this one and not by its link."""
     return key in st.session_state.get(_BROUGHT, ())
@@ -163,7 +140,7 @@ def unknown(title: str, wanted: str, known: Sequence[str], shown: str = "") -> N
     """Warn that the URL names something that is not there: its name, what there is, and what is `shown` instead."""
     there = f" There is: {words.some(known)}." if known else ""
     instead = f" Shown instead: {words.clip(shown, 140)}." if shown else ""
-    text = f"{title} {words.clip(wanted, 80)} is not in this run.{there}{instead}"
+    text = f"{title} {words.clip(wanted, 80)} is not here.{there}{instead}"
     st.warning(words.markdown(text), icon=":material/warning:")
 
 
@@ -173,16 +150,14 @@ def choose(
     key: str,
     *,
     default: str | None = None,
-    elsewhere: Mapping[str, str] | None = None,
     widget: Callable[..., str | None] = st.selectbox,
     also: Callable[[str], Mapping[str, str]] = lambda chosen: {},
     **more: Any,
 ) -> str:
     """A widget whose choice is `?key=` in the URL. `options`: from what the URL holds to what the reader sees.
 
-    Says so where the URL asks for something else, and takes the default (the first); more quietly for what the run has
-    and other pages show (`elsewhere`, in the same form). `also`: what else a new choice sets in the URL, "" for what it
-    takes out. `more`: the widget's. ValueError without options.
+    Says so where the URL asks for something else, and takes the default (the first). `also`: what else a new choice
+    sets in the URL, "" for what it takes out. `more`: the widget's. ValueError without options.
     """
     shown = dict(options) if isinstance(options, Mapping) else dict(zip(options, options, strict=True))
     if not shown:
@@ -190,10 +165,7 @@ def choose(
     first = default if default in shown else next(iter(shown))
     wanted = st.query_params.get(key, first)
     if wanted not in shown:
-        if elsewhere and wanted in elsewhere:
-            nothing = f"There is nothing to show here of: {elsewhere[wanted]}. Shown instead: {shown[first]}."
-            st.caption(words.markdown(nothing))
-        else:
+        if not was_brought(key):  # what was chosen on another page may be missing on this one
             unknown(title, wanted, list(shown), shown[first])
         wanted = first
     st.session_state[key] = wanted
@@ -203,7 +175,6 @@ def choose(
         kept = {name: st.query_params.get_all(name) for name in st.query_params}
         new = {**kept, key: chosen, **also(chosen)}
         st.query_params.from_dict({name: value for name, value in new.items() if value})  # one step of the way back
-        mark_changed(key)
 
     name = widget(title, list(shown), key=key, format_func=lambda name: shown.get(name, name), on_change=follow, **more)
     return name if name in shown else first

@@ -170,8 +170,7 @@ class Compared:
     def _repr_html_(self) -> str:
         """A sentence, and the interval as the pages draw it."""
         from .dashboard.export.svg import FIGURE_PX, forest_svg
-        from .dashboard.views.data import claim_of
-        from .dashboard.views.definitions import Definition
+        from .dashboard.views.data import Definition, claim_of
 
         picture = forest_svg(claim_of(self._outcome.judged, Definition(), {}), {}, width=FIGURE_PX)
         why = f"<p>Why: {html.escape(self.why)}.</p>" if self.why else ""

@@ -38,17 +38,14 @@ pytest.importorskip("streamlit", reason="the dashboard's packages are not instal
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
 
 
-from streamlit.util import calc_hash
-
 from llama_workbench.dashboard import words
 from llama_workbench.dashboard.export import evidence as export
 from llama_workbench.dashboard.export.svg import forest_svg
 from llama_workbench.dashboard.figures import colours
-from llama_workbench.dashboard.figures import memory as memory_bars
-from llama_workbench.dashboard.strips import picture
+from llama_workbench.dashboard.sections import memory as memory_bars
+from llama_workbench.dashboard.sections import strips as picture
 from llama_workbench.dashboard.views import data, entries, forest, gates, outcomes
 from llama_workbench.harness.profilers.peak_memory import Memory
-from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.files import VERDICTS
 from llama_workbench.harness.store.verdict_schema import Effect
 from tests import verdicts
@@ -248,7 +245,7 @@ def test_memory_bars_start_at_zero_and_name_their_unit() -> None:
         a_memory("before", 3 * 2**20, 60e6, 7e6, ""),
         a_memory("after", None, 60e6, 7e6, "the pass was stopped"),
     ]
-    figure = memory_bars.memory(rows, "peak_transient_bytes", "Peak", "before")
+    figure = memory_bars.bars(rows, "peak_transient_bytes", "Peak", "before")
     [trace] = figure.data
     assert list(trace.x) == [3 * 2**20, 0]
     assert figure.layout.xaxis.range[0] == 0
@@ -263,7 +260,7 @@ def test_memory_bars_start_at_zero_and_name_their_unit() -> None:
 @settings(deadline=None)
 @given(st.one_of(st.none(), st.integers(0, 2**50)))
 def test_memory_of_any_size_has_few_ticks(size: int | None) -> None:
-    figure = memory_bars.memory([a_memory("a", size, None, None, "")], "peak_transient_bytes", "Peak", "a")
+    figure = memory_bars.bars([a_memory("a", size, None, None, "")], "peak_transient_bytes", "Peak", "a")
     assert len(figure.layout.xaxis.tickvals) <= 6
     assert all(0 <= tick <= (size or 0) for tick in figure.layout.xaxis.tickvals)
 
@@ -304,7 +301,7 @@ def test_text_brings_its_background(name: str, palette: colours.Palette) -> None
     row = a_memory("a", 1, 1, 1, "")
     svg = ElementTree.fromstring(forest_svg(a_claim(an_effect()), {}, palette))
     assert f"background:{palette.page}" in svg.attrib["style"]
-    for note in memory_bars.memory([row], "cache_bytes", "Kept", "a", palette).layout.annotations:
+    for note in memory_bars.bars([row], "cache_bytes", "Kept", "a", palette).layout.annotations:
         assert note.bgcolor == theme()[name]["backgroundColor"]
         assert contrast(note.font.color, note.bgcolor) >= 4.5
 
@@ -326,7 +323,7 @@ def test_plotly_gets_no_markup_from_a_file(text: str) -> None:
     assert {each.tag.rpartition("}")[2] for each in drawn(claim).iter()} <= {
         "svg", "title", "g", "text", "rect", "line", "circle", "path"
     }  # fmt: skip
-    for string in texts(memory_bars.memory([row], "peak_transient_bytes", "Peak", "b")):
+    for string in texts(memory_bars.bars([row], "peak_transient_bytes", "Peak", "b")):
         tags = set(re.findall(r"<[^>]*>", string))
         assert tags <= {"<b>", "</b>", "<br>"}, string
         assert not re.search(r"\$.*\$", string), string
@@ -420,30 +417,6 @@ def test_the_list_of_runs_reads_only_what_changed(tmp_path: Path, monkeypatch: p
     assert {entry.name: entry.summary.status for entry in listed.entries()}["one"] == "damaged"
     shutil.rmtree(one.path)
     assert [entry.name for entry in listed.entries()] == ["two", "three"]
-
-
-def test_a_long_list_is_kept_from_one_start_to_the_next(
-    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept = tmp_path / "cache" / "runs.json"
-    for number in range(entries.MANY):
-        shutil.copytree(home / "runs" / "all", tmp_path / "runs" / f"{number:02d}")
-    found = entries.RunList(tmp_path, kept).entries()
-    read: list[str] = []
-
-    def counted(run: RunFolder, **how: Any) -> Any:
-        read.append(run.path.name)
-        return folders.describe(run, **how)
-
-    monkeypatch.setattr(entries, "describe", counted)
-    assert entries.RunList(tmp_path, kept).entries() == found and not read
-    (tmp_path / "runs" / "03" / "verdicts.json").write_text("[]")
-    [changed] = [entry for entry in entries.RunList(tmp_path, kept).entries() if entry.name == "03"]
-    assert read == ["03"] and not changed.summary.verdicts
-    kept.write_text('[[], {"x": 1}]')  # damaged, or of another version
-    assert len(entries.RunList(tmp_path, kept).entries()) == entries.MANY and len(read) == 1 + entries.MANY
-    blocked = tmp_path / "runs" / "00" / "run.json" / "kept.json"  # in no folder
-    assert len(entries.RunList(tmp_path, blocked).entries()) == entries.MANY
 
 
 def test_a_run_is_read_as_the_judge_wrote_it(home: Path) -> None:
@@ -756,27 +729,6 @@ def test_what_each_team_s_own_rule_picks_is_told_in_words(tmp_path: Path) -> Non
     ]
 
 
-def test_of_a_team_s_claims_the_wrong_ones_come_first_in_the_words_of_its_column(home: Path) -> None:
-    run = data.read_run(home / "runs" / "all")
-
-    def right(claim: data.Claim) -> data.Claim:
-        effects = tuple(replace(effect, verdict=Word.SUPPORTED) for effect in claim.effects)
-        return replace(claim, verdict=Word.SUPPORTED, effects=effects)
-
-    claims = tuple(right(claim) if claim.claim == "refactor-2x-3x" else claim for claim in run.claims)
-    run = replace(run, claims=claims)
-    places = [place for place, claim in enumerate(claims) if "TEAM-005" in claim.who]
-    found = picture.matrix(run, places, refuted_first=True)["rows"]
-    shown = [(row["look"]["word"], row["title"]) for row in found]
-    assert [word for word, _ in shown] == ["Refuted", "Depends", "Supported", "Not measurable here"]
-    assert picture.matrix(run, places)["rows"][0]["title"] == shown[2][1], "by importance it would come first"
-    columns = {team["name"]: team for team in picture.teams(run)}
-    assert columns["TEAM-006"]["all"] == "3 claims: 1 refuted, 1 depends, 1 inconclusive"
-    column = columns["TEAM-005"]
-    assert column["all"] == "4 claims: 1 refuted, 1 depends, 1 supported, 1 not measurable"
-    assert [said["look"]["word"] for said in column["said"]] == ["Refuted", "Supported"]
-
-
 def test_claims_come_by_importance_with_their_parts_inside(home: Path) -> None:
     run = data.read_run(home / "runs" / "all")
     rows = picture.matrix(run, range(len(run.claims)))["rows"]
@@ -844,19 +796,6 @@ def test_the_list_of_runs_says_what_was_compared_and_what_came_out(page: Any, ho
     table = app.dataframe[0].value
     assert table["compared, and what came out"][0].startswith("team006_before → team006_after: ")
     assert list(table["run"]) == [f"./?run={name}" for name in ("ad-hoc", "all", "killed", "baselines/main")]
-
-
-@pytest.mark.parametrize(("old", "show"), [("two_runs", "two"), ("history", "history"), ("trust", "trust")])
-def test_an_address_of_before_leads_to_what_it_showed(
-    home: Path, monkeypatch: pytest.MonkeyPatch, old: str, show: str
-) -> None:
-    app = open_page(APP, monkeypatch, home)
-    app.query_params["run"] = "all"
-    app._page_hash = calc_hash(old)
-    app.run()
-    assert not app.exception
-    assert app.title[0].value == "Runs" and app.segmented_control(key="show").value == show
-    assert app.query_params["run"] in ("all", ["all"])
 
 
 def test_a_link_to_nothing_says_so_and_shows_the_newest(page: Any, home: Path) -> None:
@@ -935,7 +874,7 @@ def test_a_hostile_run_is_shown_as_it_is_written(page: Any, hostile: Path) -> No
 
 def test_the_component_writes_text_and_no_markup() -> None:
     """What comes from a file reaches the page as text: nothing in the script parses it."""
-    script = (APP.parent / "strips" / "strips.js").read_text()
+    script = (APP.parent / "sections" / "strips.js").read_text()
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|Function\(|DOMParser", script)
 
 

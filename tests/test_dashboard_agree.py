@@ -18,7 +18,7 @@ pytest.importorskip("plotly", reason="the dashboard's packages are not installed
 from streamlit.testing.v1 import AppTest
 
 from llama_workbench.dashboard import words
-from llama_workbench.dashboard.strips.section import PAGE
+from llama_workbench.dashboard.sections.strips import PAGE
 from llama_workbench.dashboard.views import data, outcomes
 
 CLAIMS, FUNCTIONS = "reference", "first-comparison"

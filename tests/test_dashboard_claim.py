@@ -14,7 +14,6 @@ import pytest
 from pydantic import TypeAdapter
 
 from llama_workbench import ROOT
-from llama_workbench.harness.metrics.share.metric import PHASES
 from llama_workbench.harness.session.judging import rejudge
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.files import RunError
@@ -22,7 +21,7 @@ from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
 from llama_workbench.harness.store.schema import Noise
 from tests import runs
-from tests.dashboard_pages import alts, everything, open_in_app, strips, texts
+from tests.dashboard_pages import alts, everything, open_in_app, strips
 from tests.dashboard_runs import HOSTILE, MARKUP, deface
 from tests.verdicts import OPEN
 
@@ -31,9 +30,8 @@ pytest.importorskip("plotly", reason="the dashboard's packages are not installed
 
 from streamlit.testing.v1 import AppTest
 
-from llama_workbench.dashboard.figures import rounds as paired_rounds
-from llama_workbench.dashboard.views import breakdown, data, gates, outcomes, samples, why
-from llama_workbench.dashboard.views.definitions import Hypothesis
+from llama_workbench.dashboard.sections import sides as paired_rounds
+from llama_workbench.dashboard.views import data, gates, outcomes, samples
 from llama_workbench.harness.store.schema import Manifest
 from tests.test_dashboard import a_claim, an_effect
 
@@ -211,17 +209,6 @@ def test_the_figure_has_a_dot_a_process_and_ends_in_the_interval() -> None:
     assert "log scale" in figure.layout.yaxis.title.text and "process" in figure.layout.xaxis.title.text
 
 
-@pytest.mark.parametrize(("low", "high", "where"), [(2.0, 3.0, "above"), (None, 0.5, "below")])
-def test_a_claim_far_from_every_round_is_named_and_not_drawn(low: float | None, high: float | None, where: str) -> None:
-    figure = paired_rounds.paired_rounds(a_series(), claimed=MARKUP, low=low, high=high)
-    assert not [shape for shape in figure.layout.shapes if shape.type == "rect"]
-    [arrow] = figure.layout.annotations
-    assert where in arrow.text
-    assert figure.layout.yaxis.range[1] - figure.layout.yaxis.range[0] < 0.1
-    for string in texts(figure):
-        assert not re.search(r"<[^>]*>|%\{|\$.*\$", string), string
-
-
 def test_few_rounds_are_drawn_without_an_interval() -> None:
     none = np.empty(0)
     few = a_series(count=3)
@@ -257,37 +244,6 @@ def test_what_was_counted_is_exact_and_what_was_not_measured_has_no_number() -> 
     assert outcomes.certainty(a_run(), claim).startswith("Exact")
     nothing = a_claim(an_effect(value=None, low=None, high=None, rounds=0), verdict="inconclusive")
     assert outcomes.sentence(nothing) == "TEAM-005 claimed 2-3x; not measured."
-
-
-def test_why_says_what_the_change_touches_and_what_it_saved_there(tmp_path: Path) -> None:
-    folder = runs.write_run(tmp_path / "run", only=["prefill-15m-t128"], rounds=24)
-    spent = {
-        "team006_before": {"mask_create": 12_000, "mlp": 88_000},
-        "team006_after": {"mask_create": 0, "mlp": 90_000},
-    }
-    folder.write_table(
-        PHASES,
-        [
-            ["prefill-15m-t128", variant, 1, index, 0, 128, phase, ns, sum(phases.values())]
-            for variant, phases in spent.items()
-            for index in range(12)
-            for phase, ns in phases.items()
-        ],
-    )
-    run = data.read_run(folder.path)
-    claims = {claim.claim: claim for claim in run.claims if claim.effects}
-    assert why.changed(claims["mask-caching-helps"]) == (("mask_create",), ())
-    told = why.explain(run, claims["mask-caching-helps"], breakdown.read(run))
-    assert told.startswith(
-        "The change touches making masks: 12 to 12 % of team006_before's forward on prefill, 128 tokens, 15M. "
-        "Without it a call would be at most 1.136× as fast. On prefill, 128 tokens, 15M a call became "
-    )
-    assert told.endswith(" shorter; making masks saved 12 % [12, 12].")
-    assert why.changed(claims["refactor-2x-3x"]) == (("cache", "mask_create"), ("layout",))
-    told = why.explain(run, claims["refactor-2x-3x"], breakdown.read(run))
-    assert "It also changes layout, which has no phase of its own." in told
-    bare = data.read_run(runs.write_run(tmp_path / "bare", only=["prefill-15m-t128"], rounds=12).path)
-    assert why.explain(bare, claims["mask-caching-helps"], breakdown.read(bare)) == ""
 
 
 # -- gates and traces --------------------------------------------------------------------------------------------------
@@ -559,39 +515,3 @@ def test_a_hostile_run_is_shown_as_it_is_written(page: Any, hostile: Path, name:
 
 
 # -- time beside work --------------------------------------------------------------------------------------------------
-
-
-def test_what_clocks_say_stands_beside_what_is_counted(page: Any, tmp_path: Path) -> None:
-    work = {"part": "work", "metric": "instructions", "workloads": ["prefill-15m-t128"], "above": 1}
-    claim = runs.a_claim(
-        "mask-caching-helps",
-        {"part": "caching", "workloads": ["prefill-15m-t128"], "ratio": [2, 3]},
-        work,
-    )
-    del claim["hypothesis"][1]["evidence"]  # which only a time needs
-    folder = runs.write_run(tmp_path / "runs" / "counted", rounds=12, only=SHORT, claims=[claim], judged=False)
-    one = {"workload": "prefill-15m-t128", "calls": 2, "versions": {"torch": "2"}, "capability": "AVX2"}
-    counts = {"team006_before": 2_000_900_000, "team006_after": 2_000_000_000}
-    folder.write_json(
-        "instructions.json",
-        [one | {"variant": name, "instructions": count, "again": count} for name, count in counts.items()],
-    )
-    verdicts, manifest = rejudge(folder)
-    folder.write_json("verdicts.json", verdicts)
-    folder.write_json("run.json", manifest)
-    for part in ("caching", "work"):
-        app = page("claim", tmp_path, run="counted", claim="mask-caching-helps", part=part)
-        assert "Time and work" in everything(app)
-        [table] = [each.value for each in app.dataframe if "claimed" in each.value]
-        assert table["part"].tolist() == ["caching", "work"] and table["verdict"].tolist() == ["Refuted", "Refuted"]
-        assert "×" in table["value"][0] and table["value"][1].startswith("0.045 % [0.025, 0.065")
-
-
-def test_time_and_work_are_parts_of_one_claim_that_has_both() -> None:
-    work = Hypothesis(metric="instructions", part="work")
-    timed = a_claim(an_effect(low=0.98, high=1.02), claim="a", part="time", verdict="inconclusive")
-    counted = a_claim(an_effect(unit="%", value=0.0, low=-0.02, high=0.02), claim="a", part="work", hypothesis=work)
-    other = a_claim(an_effect(), claim="b")
-    assert outcomes.time_and_work([counted, other, timed], timed) == [timed, counted]
-    assert outcomes.time_and_work([counted, other, timed], other) == []
-    assert outcomes.time_and_work([timed, other], timed) == []

@@ -27,11 +27,9 @@ from tests.test_dashboard import an_effect
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
 
-from llama_workbench.dashboard.export.evidence import evidence_html
-from llama_workbench.dashboard.export.screen import diff_html
+from llama_workbench.dashboard.export.evidence import diff_html, evidence_html
 from llama_workbench.dashboard.figures.colours import STEPS
-from llama_workbench.dashboard.flames.aligned import aligned
-from llama_workbench.dashboard.flames.picture import KINDS
+from llama_workbench.dashboard.flames.picture import KINDS, aligned
 from llama_workbench.dashboard.views import data
 from tests.dashboard_pages import alts, everything, open_in_app, read
 from tests.test_dashboard_functions import home as home

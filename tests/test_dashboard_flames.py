@@ -36,9 +36,7 @@ pytest.importorskip("plotly", reason="the dashboard's packages are not installed
 from streamlit.testing.v1 import AppTest
 
 from llama_workbench.dashboard.flames import picture as flamegraphs
-from llama_workbench.dashboard.flames import picture as frame_difference
 from llama_workbench.dashboard.flames import tree as frames
-from llama_workbench.dashboard.flames.aligned import alone
 from llama_workbench.dashboard.views import data
 from llama_workbench.harness.profilers.py_spy import Profile
 from tests.dashboard_pages import read
@@ -98,14 +96,6 @@ def test_a_stack_of_any_depth_is_cut_and_keeps_its_time() -> None:
     assert root.samples == 7
 
 
-def test_of_many_boxes_the_smallest_are_left_out_until_they_can_be_drawn() -> None:
-    root = frames.read_folded("".join(f"run (w.py:1);f{k} (a.py:1);g{k} (a.py:2) {k % 7 + 3}\n" for k in range(450)))
-    pruned, share = frames.prune(root, most=400)
-    assert share > frames.PRUNE_BELOW
-    assert 1 < sum(1 for _ in pruned.walk()) <= 401
-    assert pruned.counts == root.counts
-
-
 FRAMES = st.sampled_from([f"{name} ({file}:{line})" for name in "fg" for file in ("a.py", "b.py") for line in (1, 2)])
 STACKS = st.lists(st.tuples(st.lists(FRAMES, min_size=1, max_size=4), st.integers(1, 60)), min_size=1, max_size=12)
 
@@ -148,13 +138,13 @@ SCALES = (frames.Scale(400, 10e6, 0.1e6), frames.Scale(900, 8e6, 0.05e6))
 
 
 def test_a_difference_is_in_time_with_the_error_of_both_sides() -> None:
-    found = frame_difference.delta((100, 225), SCALES)
+    found = flamegraphs.delta((100, 225), SCALES)
     assert found.ns == pytest.approx(8e6 / 4 - 10e6 / 4)
     first = math.hypot(math.sqrt(0.25 * 0.75 / 400) * 10e6, 0.25 * 0.1e6)
     second = math.hypot(math.sqrt(0.25 * 0.75 / 900) * 8e6, 0.25 * 0.05e6)
     assert found.error_ns == pytest.approx(math.hypot(first, second))
     assert found.only is None and not found.sure and replace(found, ns=-640e3).sure, "2.576 errors, as 99 % has it"
-    assert frame_difference.delta((400, 900), SCALES).error_ns == pytest.approx(math.hypot(0.1e6, 0.05e6))
+    assert flamegraphs.delta((400, 900), SCALES).error_ns == pytest.approx(math.hypot(0.1e6, 0.05e6))
 
 
 def test_a_frame_that_takes_as_long_as_before_is_not_coloured_because_the_rest_became_faster() -> None:
@@ -201,31 +191,14 @@ def test_colours_go_by_leaves_and_not_by_what_calls_them() -> None:
     text = "f (a.py:1);g (a.py:2) {}\nf (a.py:1);h (a.py:3) {}\n"
     before, after = (frames.read_folded(text.format(*counts)) for counts in ((500, 500), (800, 700)))
     scales = (frames.Scale(1000, 10e6), frames.Scale(1500, 15e6))
-    assert frame_difference.colour_limit_ns(frames.merge(before, after), scales) == pytest.approx(3e6)
+    assert flamegraphs.colour_limit_ns(frames.merge(before, after), scales) == pytest.approx(3e6)
 
 
 def test_of_identical_code_one_box_in_a_hundred_is_coloured() -> None:
     draws = np.random.default_rng(0).binomial(400, 0.3, size=(4000, 2)).tolist()
     scales = (frames.Scale(400, 1e7), frames.Scale(400, 1e7))
-    coloured = sum(frame_difference.delta((before, after), scales).sure for before, after in draws)
+    coloured = sum(flamegraphs.delta((before, after), scales).sure for before, after in draws)
     assert 0.005 < coloured / len(draws) < 0.017
-
-
-@pytest.mark.parametrize(
-    ("rates", "native", "medians", "says"),
-    [
-        ((250.0, 250.0), (False, False), (1e6, 2e6), ""),
-        ((250.0, 100.0), (False, False), (1e6, 2e6), "250 Hz and 100 Hz"),
-        ((250.0, None), (False, False), (1e6, 2e6), "does not say at which rate"),
-        ((250.0, 250.0), (True, False), (1e6, 2e6), "native"),
-        ((250.0, 250.0), (False, False), (None, 2e6), "no time of a call"),
-    ],
-)
-def test_what_cannot_be_subtracted_says_why(rates: Any, native: Any, medians: Any, says: str) -> None:
-    columns = zip(rates, native, medians, strict=True)
-    sides = [Profile(workload="w", variant="v", rate_hz=r, native=n, median_ns=m) for r, n, m in columns]
-    reason = frame_difference.reason_against(sides)
-    assert says in reason and bool(reason) == bool(says)
 
 
 # -- what the canvas is given ----------------------------------------------------------------------------------------
@@ -452,17 +425,6 @@ def test_a_link_leads_to_the_difference_and_to_what_was_searched(page: Any, home
     assert app.query_params["flame"] in ("side", ["side"])
 
 
-def test_sides_of_different_rates_are_not_subtracted(page: Any, tmp_path: Path, home: Path) -> None:
-    shutil.copytree(home / "runs", tmp_path / "runs")
-    run = RunFolder(tmp_path / "runs" / "all")
-    rows = run.records("profiles.json")
-    rows[0]["rate_hz"] = 100
-    run.write_json("profiles.json", rows)
-    app = page(tmp_path, flame="difference")
-    assert "No difference can be drawn: the sides were sampled at 100 Hz and 250 Hz" in said(app)
-    assert len(drawn(app)["pictures"]) == 2
-
-
 def test_one_side_without_a_profile_says_why_and_the_other_is_shown(page: Any, tmp_path: Path, home: Path) -> None:
     shutil.copytree(home / "runs", tmp_path / "runs")
     run = RunFolder(tmp_path / "runs" / "all")
@@ -516,7 +478,7 @@ def test_the_document_has_all_in_it_and_names_stay_data(tmp_path: Path) -> None:
 
 def test_a_line_takes_the_same_time_in_the_flamegraph_of_its_side_and_beside_its_code() -> None:
     [explained] = explanations_in(RunFolder(ROOT / "results" / "baselines" / "first-comparison")).values()
-    drawn = alone(explained)[0].drawn
+    drawn = flamegraphs.alone(explained)[0].drawn
     boxes = {drawn["names"][name]: time for name, time in zip(drawn["name"], drawn["time"], strict=True)}
     lines = code_of(explained, "baseline")
     assert len(lines) >= 2

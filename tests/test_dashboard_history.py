@@ -17,7 +17,6 @@ from llama_workbench.harness.baselines.regressions import compare
 from llama_workbench.harness.report import standings as standings_module
 from llama_workbench.harness.report.standings import measure_standings, read_standings, write_standings
 from llama_workbench.harness.spec.sample import Round
-from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.store.files import STANDINGS
 from llama_workbench.harness.store.folder import RunFolder
 from tests.dashboard_pages import alts, everything, open_in_app, texts
@@ -29,9 +28,8 @@ pytest.importorskip("plotly", reason="the dashboard's packages are not installed
 
 
 from llama_workbench.dashboard.figures import colours
-from llama_workbench.dashboard.figures import history as timeline
+from llama_workbench.dashboard.sections import course
 from llama_workbench.dashboard.views import entries as entry_views
-from llama_workbench.dashboard.views import history as histories
 
 MODEL, PART = "prefill-15m-t128", "mask-create-apply-t128"
 SLOWER = {"team005_proposal": 1.09 * 1.25}
@@ -62,9 +60,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return results
 
 
-def pasts(home: Path) -> list[histories.Past]:
+def pasts(home: Path) -> list[course.Past]:
     entries = entry_views.without_copies(entry_views.RunList(home).entries())[::-1]
-    return [histories.Past(entry, read_standings(RunFolder(entry.summary.path))) for entry in entries]
+    return [course.Past(entry, read_standings(RunFolder(entry.summary.path))) for entry in entries]
 
 
 # -- ratios beside the run ---------------------------------------------------------------------------------------------
@@ -112,8 +110,6 @@ def test_comparing_by_what_is_kept_is_comparing_by_samples(home: Path, tmp_path:
         shutil.copytree(home / "runs" / name, tmp_path / name)
         (tmp_path / name / STANDINGS).unlink()
     assert compare(*(RunFolder(tmp_path / name) for name in names)).rows == rows
-    found = histories.changes([past for past in pasts(home) if past.entry.name in ("run-1", "run-4")], MODEL)
-    assert [change.row for change in found] == [row for row in rows if row.workload == MODEL and row.what == "time"]
 
 
 def test_judging_leaves_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,7 +124,7 @@ def test_judging_leaves_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_the_line_breaks_where_runs_cannot_be_compared_with_the_reason(home: Path) -> None:
-    points, breaks = histories.points(pasts(home), MODEL, "team005_proposal")
+    points, breaks = course.points_of(pasts(home), MODEL, "team005_proposal")
     assert [point.name for point in points] == [
         "runs/run-1",
         "baselines/main",
@@ -140,14 +136,6 @@ def test_the_line_breaks_where_runs_cannot_be_compared_with_the_reason(home: Pat
     assert "CPU: Simulated CPU against Another CPU" in breaks[0].reasons
     assert breaks[2].reasons == ("the checkpoints differ",)
     assert points[1].baseline and not points[0].baseline and all(point.against == "yardstick" for point in points)
-
-
-def test_a_change_is_told_against_the_latest_run_that_is_comparable(home: Path) -> None:
-    found = [change for change in histories.changes(pasts(home), MODEL) if change.row.variant == "team005_proposal"]
-    told = {change.after: (change.before, change.row.verdict) for change in found}
-    assert told["baselines/main"] == ("run-1", "no regression")
-    assert told["run-4"] == ("baselines/main", "regression")  # over the run on another machine
-    assert told["run-5"] == ("run-4", "inconclusive") and "run-3" not in told
 
 
 @pytest.fixture(scope="module")
@@ -164,21 +152,21 @@ def commits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_runs_of_one_commit_are_one_point_with_their_mean(commits: Path) -> None:
     runs = pasts(commits)
-    points, breaks = histories.points(runs, MODEL, "team005_proposal")
+    points, breaks = course.points_of(runs, MODEL, "team005_proposal")
     assert [point.name for point in points] == [f"{letter * 10} (3 runs)" for letter in "abcd"] and not breaks
     own = [past.standings.times[MODEL, "team005_proposal"].interval for past in runs[:3]]
     pooled = points[0].interval
     assert pooled.centre == pytest.approx(sum(each.centre for each in own) / 3)
     widths = [each.high - each.low for each in own]
     assert pooled.n == 45 and pooled.high - pooled.low < 0.8 * sum(widths) / 3
-    assert "12 runs" in timeline.timeline_text(MODEL, "team005_proposal", points, breaks)
+    assert "12 runs" in course.timeline_text(MODEL, "team005_proposal", points, breaks)
 
 
 def test_a_change_point_is_named_by_its_commit_and_drawn(commits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [step] = change_points_of([past.dated for past in pasts(commits)], (MODEL, "team005_proposal"))
     assert (step.before, step.after, step.first_run) == ("b" * 10, "c" * 10, "run-7")
-    points, breaks = histories.points(pasts(commits), MODEL, "team005_proposal")
-    figure = timeline.timeline(points, breaks, steps=[step.first_run])
+    points, breaks = course.points_of(pasts(commits), MODEL, "team005_proposal")
+    figure = course.timeline(points, breaks, steps=[step.first_run])
     assert [shape.x0 for shape in figure.layout.shapes] == [1.5]
     app = open_in_app("history", monkeypatch, commits, workload=MODEL, variant="team005_proposal")
     assert not app.exception
@@ -189,60 +177,34 @@ def test_a_change_point_is_named_by_its_commit_and_drawn(commits: Path, monkeypa
 
 
 def test_a_component_stands_against_its_baseline(home: Path) -> None:
-    points, _ = histories.points(pasts(home), PART, "team006_after")
+    points, _ = course.points_of(pasts(home), PART, "team006_after")
     assert {point.against for point in points} == {"team006_before"}
-
-
-def test_verdicts_of_a_claim_and_where_they_turned(home: Path) -> None:
-    entries = entry_views.without_copies(entry_views.RunList(home).entries())[::-1]
-    first = next(entry for entry in entries if entry.summary.claims)
-    claim, part, verdict = first.summary.claims[0]
-    later = replace(
-        entries[-1],
-        summary=replace(entries[-1].summary, claims=((claim, part, Word.SUPPORTED), ("other", "", Word.REFUTED))),
-    )
-    judged, turns = histories.verdicts_over_time([*entries, later], claim)
-    assert len(judged) == 3 and judged[0][1][part] == verdict == "refuted"
-    assert [(turn.was, turn.became, turn.part) for turn in turns] == [("refuted", "supported", part)]
-
-
-def test_two_questions_are_not_one_whose_answer_turned(tmp_path: Path) -> None:
-    for number, pair in enumerate((("team005_hybrid", "team006_after"), ("team006_before", "team005_hybrid")), 1):
-        a_run(tmp_path, number, compare=pair, only=[MODEL], judged=True)
-    entries = entry_views.RunList(tmp_path / "runs").entries()[::-1]
-    judged, turns = histories.verdicts_over_time(entries, "ad-hoc")
-    assert [*(part for _, parts in judged for part in parts)] == [
-        "team006_after against team005_hybrid",
-        "team005_hybrid against team006_before",
-    ]
-    assert turns == []
 
 
 # -- the picture -------------------------------------------------------------------------------------------------------
 
 
 def test_the_line_is_cut_at_a_break_and_marks_have_intervals(home: Path) -> None:
-    points, breaks = histories.points(pasts(home), MODEL, "team005_proposal")
-    figure = timeline.timeline(points, breaks, ["run-4"], colours.DARK)
+    points, breaks = course.points_of(pasts(home), MODEL, "team005_proposal")
+    figure = course.timeline(points, breaks, ["run-4"], colours.DARK)
     line = figure.data[0]
-    assert [x is None for x in line.x].count(True) == len(breaks) == len(figure.layout.shapes)
-    assert [trace.name for trace in figure.data[1:]] == ["a run", "a baseline", "changed beyond noise"]
-    [ring] = [trace for trace in figure.data if trace.name == "changed beyond noise"]
-    assert list(ring.x) == [3]
+    assert [x is None for x in line.x].count(True) == len(breaks) == len(figure.layout.shapes) - 1
+    assert [trace.name for trace in figure.data[1:]] == ["a run", "a baseline"]
+    assert figure.layout.shapes[-1].x0 == 2.5, "a change point before the fourth run"
     marks = figure.data[1]
     interval = points[0].interval
     assert marks.y[0] + marks.error_y.array[0] == pytest.approx(math.exp(interval.high))
     assert marks.y[0] - marks.error_y.arrayminus[0] == pytest.approx(math.exp(interval.low))
-    told = timeline.timeline_text(MODEL, "team005_proposal", points, breaks)
+    told = course.timeline_text(MODEL, "team005_proposal", points, breaks)
     assert "5 runs" in told and "3 breaks" in told and "30 rounds" in told
     with pytest.raises(ValueError, match="no runs"):
-        timeline.timeline([], [])
+        course.timeline([], [])
 
 
 def test_an_open_interval_and_a_hostile_name_can_be_drawn(home: Path) -> None:
-    points, _ = histories.points(pasts(home), MODEL, "team005_proposal")
+    points, _ = course.points_of(pasts(home), MODEL, "team005_proposal")
     open_ = replace(points[0].interval, low=-math.inf, high=math.inf)
-    figure = timeline.timeline([replace(points[0], interval=open_, name=f"{HOSTILE}{MARKUP}", against=HOSTILE)], [])
+    figure = course.timeline([replace(points[0], interval=open_, name=f"{HOSTILE}{MARKUP}", against=HOSTILE)], [])
     assert figure.data[1].error_y.array[0] == 0
     assert not any("<script" in text or "<img" in text for text in texts(figure))
 
@@ -250,7 +212,7 @@ def test_an_open_interval_and_a_hostile_name_can_be_drawn(home: Path) -> None:
 # -- the page ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_page_shows_course_breaks_changes_verdicts_and_runs(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_shows_course_breaks_verdicts_and_runs(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     app = open_in_app("history", monkeypatch, home, workload=MODEL, variant="team005_proposal", claim="refactor-2x-3x")
     assert not app.exception and not app.warning
     assert [app.selectbox(key=key).value for key in ("workload", "variant", "claim")] == [
@@ -260,8 +222,9 @@ def test_the_page_shows_course_breaks_changes_verdicts_and_runs(home: Path, monk
     ]
     text = everything(app)
     assert "CPU: Simulated CPU against Another CPU" in text and "the checkpoints differ" in text
-    assert "slower by at least" in text and "the reference benchmark, code that is never edited" in text
-    assert "1 of 5 runs are slow to read" in text and f"workbench judge {home / 'runs' / 'run-3'}" in text
+    assert "the reference benchmark, code that is never edited" in text
+    verdicts = app.dataframe[0].value
+    assert list(verdicts["run"]) == ["run-4", "baselines/main"] and set(verdicts["verdict"]) == {"Refuted"}
     assert "5 runs" in alts(app)[0]
     listed = open_in_app("runs", monkeypatch, home).dataframe[0].value
     assert len(listed) == 6 and "./?run=run-4" in set(listed["run"]) and "Another CPU" in listed["machine"].to_string()
@@ -284,7 +247,7 @@ def test_one_run_broken_folders_and_none_at_all(tmp_path: Path, monkeypatch: pyt
     a_run(tmp_path, 1, rounds=8)
     add_broken(tmp_path / "runs")
     app = open_in_app("history", monkeypatch, tmp_path)
-    assert not app.exception and "there is no change to show yet" in everything(app)
+    assert not app.exception and "No change point." in everything(app)
     cut = a_run(tmp_path, 2, rounds=8)
     samples = cut.path / "samples.parquet"
     data_ = bytearray(samples.read_bytes())
@@ -300,10 +263,3 @@ def test_a_hostile_run_is_shown_as_it_is_written(tmp_path: Path, monkeypatch: py
     app = open_in_app("history", monkeypatch, tmp_path)
     assert not app.exception
     assert not any("<script" in str(each.value) for each in [*app.markdown, *app.caption])
-
-
-def test_claims_are_chosen_by_their_titles_main_ones_first() -> None:
-    found = histories.titles({"arch-or-ops", "somebody-elses", "ad-hoc", "refactor-2x-3x"})
-    assert list(found) == ["refactor-2x-3x", "arch-or-ops", "somebody-elses", "ad-hoc"]
-    assert found["refactor-2x-3x"] == "The single-file rewrite is two to three times as fast"
-    assert found["somebody-elses"] == "somebody-elses"

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import replace
 from functools import partial
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from llama_workbench import ROOT
 from llama_workbench.harness.store.folder import RunFolder
@@ -27,9 +23,8 @@ pytest.importorskip("plotly", reason="the dashboard's packages are not installed
 
 
 from llama_workbench.dashboard.figures import colours
-from llama_workbench.dashboard.figures import memory as memory_time
+from llama_workbench.dashboard.sections import memory as sweeps
 from llama_workbench.dashboard.views import data, samples
-from llama_workbench.dashboard.views import memory as sweeps
 
 PAGE = ROOT / "dashboard" / "page_scripts" / "explore.py"
 WORKLOAD = "prefill-15m-t128"
@@ -106,40 +101,26 @@ def test_a_speed_up_is_the_judged_one_or_this_page_s_own(home: Path) -> None:
     assert own.low is not None and own.high is not None
     assert own.low < 1.10 / 1.09 < own.high
     assert samples.timing(run, None, WORKLOAD, "team005_hybrid", "team006_before")[0].value is None
-    spots, missing = sweeps.tradeoff(run, evidence, WORKLOAD, "peak_transient_bytes")
+    spots, missing = sweeps.tradeoff(run, evidence, WORKLOAD)
     assert {spot.variant for spot in spots} == {"team006_before", "team006_after"}
     assert missing == {"team005_hybrid": "the memory pass ran into its time limit"}
 
 
 @pytest.mark.parametrize("palette", [colours.LIGHT, colours.DARK])
-def test_every_dot_lies_where_it_was_measured_and_a_line_leads_to_its_number(palette: colours.Palette) -> None:
+def test_every_dot_lies_where_it_was_measured_and_has_its_number(palette: colours.Palette) -> None:
     spots = [
         sweeps.Spot("a <b>", 3e6, a_timing(2.0, 1.9, 2.1, 9), 0.01, sweeps.FRONT),
         sweeps.Spot("c", 3.01e6, a_timing(1.99, None, None, 2), 0.01, sweeps.OPEN, "a <b>"),
         sweeps.Spot("d", 3.02e6, a_timing(1.2, 1.1, 1.3, 9), 0.01, sweeps.BEATEN, "a <b>"),
     ]
-    figure = memory_time.tradeoff(spots, "Caches", "old", palette)
+    figure = sweeps.tradeoff_figure(spots, "old", palette)
     drawn = {trace.name: (list(trace.x), list(trace.y)) for trace in figure.data}
     assert drawn == {"on the front": ([3e6], [2.0]), "not settled": ([3.01e6], [1.99]), "beaten": ([3.02e6], [1.2])}
     assert len({trace.marker.symbol for trace in figure.data}) == 3, "never by colour alone"
     assert "&lt;b&gt;" in figure.data[0].hovertext[0]
-    for number, (spot, label) in enumerate(zip(spots, figure.layout.annotations, strict=True), 1):
-        assert (label.text, label.x) == (str(number), spot.amount)
-        assert label.y == pytest.approx(math.log10(spot.timing.value or 0)) and label.showarrow
-    assert "2 c: 1.990× [no interval yet], 2.87 MiB, behind a <b>, not settled" in memory_time.tradeoff_text(
-        spots, "Caches", "old"
-    )
-
-
-@settings(deadline=None, max_examples=60)
-@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), max_size=17))
-def test_no_label_covers_another_on_a_page_of_any_width(dots: list[tuple[float, float]]) -> None:
-    lifts = memory_time.lifts(dots)
-    heights = [y * memory_time.PLOT_PX + lift for (_, y), lift in zip(dots, lifts, strict=True)]
-    for width in (memory_time.PHONE_PX, 900, 1800):
-        for (one, up), (other, lower) in combinations(zip(dots, heights, strict=True), 2):
-            beside = abs(one[0] - other[0]) * width >= 2 * memory_time.LABEL_PX
-            assert beside or abs(up - lower) >= memory_time.LINE_PX
+    assert [trace.text for trace in figure.data] == [("1",), ("3",), ("2",)], "its number in the table"
+    told = sweeps.tradeoff_text(spots, "old")
+    assert "2 c: 1.990× [no interval yet], 2.87 MiB, behind a <b>, not settled" in told
 
 
 # -- policies --------------------------------------------------------------------------------------------------------
@@ -154,7 +135,7 @@ def test_a_sweep_has_measured_and_computed_side_by_side(home: Path) -> None:
         (4, 4e5, 4e5),
     ]
     assert steps[-1].measured["caches"] == 1_410_000
-    figure = memory_time.policies(policies, "mask")
+    figure = sweeps.policies_figure(policies, "mask")
     assert [(trace.mode, trace.name) for trace in figure.data][:2] == [
         ("lines", "team006_after, computed"),
         ("markers", "team006_after, measured"),
@@ -181,18 +162,16 @@ def test_a_damaged_sweep_is_shown_as_far_as_it_goes(page: Any, tmp_path: Path, d
 # -- the page --------------------------------------------------------------------------------------------------------
 
 
-def test_a_link_leads_to_workload_amount_and_kind(page: Any, home: Path) -> None:
-    app = page(home, run="full", workload=WORKLOAD, amount="cache", held="kv")
+def test_a_link_leads_to_workload_and_kind(page: Any, home: Path) -> None:
+    app = page(home, run="full", workload=WORKLOAD, held="kv")
     assert not app.exception
     told = alts(app)
-    assert told[0].startswith("Speed-up over team006_before against kept: caches, copies of weights.")
-    assert told[1].startswith(
-        "Keys and values after 4 lengths: team006_after 977 KiB (2 % of the weights, 1 times what"
-    )
+    assert told[0].startswith("Speed-up over team006_before against kept and peak transient, above the weights.")
+    assert told[1].startswith("Keys and values after 4 lengths: team006_after 977 KiB (2 % of the weights)")
     assert any("beaten by team006_after" in rank for table in app.dataframe for rank in table.value.get("rank", ()))
     app.selectbox(key="held").set_value("mask").run()
     assert app.query_params["held"] == "mask"
-    assert alts(app)[1].startswith("Masks after 4 lengths: team006_after 391 KiB (0.8 % of the weights, 4 times")
+    assert alts(app)[1].startswith("Masks after 4 lengths: team006_after 391 KiB (0.8 % of the weights)")
 
 
 def test_what_a_run_lacks_is_said_with_the_command_that_measures_it(page: Any, tmp_path: Path) -> None:
@@ -223,6 +202,6 @@ def test_an_engine_has_no_place_for_its_own_memory_is_not_counted(home: Path) ->
     run = data.read_run(home / "runs" / "full")
     row = run.memory[WORKLOAD, "team006_after"]
     with_engine = replace(run, memory={**run.memory, (WORKLOAD, "llama_cpp"): row})
-    spots, missing = sweeps.tradeoff(with_engine, None, WORKLOAD, "peak_transient_bytes")
+    spots, missing = sweeps.tradeoff(with_engine, None, WORKLOAD)
     assert "llama_cpp" not in [spot.variant for spot in spots]
     assert missing["llama_cpp"] == "an engine, whose own memory is not counted"

@@ -8,7 +8,7 @@ pytest.importorskip("streamlit", reason="the dashboard's packages are not instal
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
 
 from llama_workbench.dashboard.views import workloads
-from llama_workbench.dashboard.views.variants import card, differing
+from llama_workbench.dashboard.views.workloads import card, differing
 from llama_workbench.datasets.workloads import workloads as shipped
 from llama_workbench.harness.store.schema import Workload
 
@@ -45,8 +45,6 @@ def test_no_two_shipped_workloads_have_the_same_words() -> None:
 def test_what_is_not_a_task_for_a_model_keeps_its_name() -> None:
     call = Workload(name="texts", kind="call", payload="mine.py:texts", tokens=1)
     assert workloads.named(call) == "texts" and workloads.named(Workload(name="old")) == "old"
-    told = " ".join(workloads.facts(call))
-    assert "The arguments come from mine.py:texts." in told and "token" not in told
     assert workloads.distinct({"a": "x", "b": "x", "c": "y"}) == {"a": "x (a)", "b": "x (b)", "c": "y"}
 
 
@@ -62,11 +60,3 @@ def test_cards_of_several_name_only_what_differs() -> None:
     assert differing(pair) == ["cache", "mask"]
     assert card(pair[0], differing(pair)).axes == "cache: unified, mask: per model"
     assert "attention" in differing(["fast", "team006_before"]), "one alone is told whole"
-
-
-def test_a_workload_s_card_says_its_sizes() -> None:
-    names = ("prefill-7b-1layer-t8", "decode-15m-c64-b4", "generate-15m-t32-n32")
-    prefill, decode, generate = (" ".join(workloads.facts(shipped()[name])) for name in names)
-    assert "The prompt has 8 tokens." in prefill and "7b-1layer: one layer of the width of Llama-2-7B." in prefill
-    assert "In the cache before it: 64 tokens." in decode and "4 sequences share each call." in decode
-    assert "It generates 32 tokens." in generate and "15 million parameters" in generate

@@ -1,4 +1,4 @@
-"""Profiles of two variants laid on each other: by phase, and to the times that were measured in pairs."""
+"""Profiles of two variants laid on each other: by phase, and to the times that were measured in picture."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests import runs
 pytest.importorskip("streamlit", reason="the dashboard's packages are not installed")
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
 
-from llama_workbench.dashboard.flames import pairs, picture
+from llama_workbench.dashboard.flames import picture
 from llama_workbench.dashboard.flames.tree import merge
 from llama_workbench.dashboard.views import breakdown, data
 
@@ -40,7 +40,7 @@ NEW = (
 
 
 def test_phases_of_different_code_lie_on_each_other() -> None:
-    old, new = pairs.phase_trees(*(pairs.phase_stacks(text, LINES) for text in (OLD, NEW)))
+    old, new = picture.phase_trees(*(picture.phase_stacks(text, LINES) for text in (OLD, NEW)))
     merged = merge(old, new)
     boxes = {child.name: child for child in merged.children}
     attention = "attention from mask to output"  # a kernel of the one side does what is three phases of the other
@@ -53,7 +53,7 @@ def test_phases_of_different_code_lie_on_each_other() -> None:
         "fused attention": (0, 30),
     }
     assert (old.samples, new.samples) == (100, 80), "preparing is no part of a call"
-    assert not pairs.phase_stacks(OLD, {}), "nothing is known of its lines"
+    assert not picture.phase_stacks(OLD, {}), "nothing is known of its lines"
     assert calls_alone(OLD).count("\n") == 4 and calls_alone(NEW) == NEW
 
 
@@ -61,8 +61,8 @@ def test_phases_of_different_code_lie_on_each_other() -> None:
 def test_the_difference_that_is_drawn_is_the_difference_measured(variant: str) -> None:
     """On the committed run, between variants of one source and of two."""
     run, workload, baseline = data.read_run(PROFILED), "prefill-15m-t128", "team006_before"
-    times = pairs.paired_times(run, workload, baseline, variant)
-    pair = pairs.read_pair(run, workload, baseline, variant, times)
+    times = picture.paired_times(run, workload, baseline, variant)
+    pair = picture.read_pair(run, workload, baseline, variant, times)
     assert not pair.unaligned and (times is None) == (pair.paired is None)
     scales = picture.scales_of(pair.before, pair.after)
     merged = merge(pair.before.root, pair.after.root)
@@ -81,12 +81,12 @@ def test_the_difference_that_is_drawn_is_the_difference_measured(variant: str) -
 def test_without_shared_rounds_the_profiles_times_are_kept(tmp_path: Path) -> None:
     run = data.read_run(runs.write_run(tmp_path / "run", only=["prefill-15m-t128"], rounds=12).path)
     sides = "team006_before", "team006_after"
-    assert pairs.paired_times(run, "prefill-15m-t128", sides[0], "llama_cpp") is None
-    times = pairs.paired_times(run, "prefill-15m-t128", *sides)
+    assert picture.paired_times(run, "prefill-15m-t128", sides[0], "llama_cpp") is None
+    times = picture.paired_times(run, "prefill-15m-t128", *sides)
     assert times is not None and times[0].value == pytest.approx(times[1][0] / times[2][0])
-    pair = pairs.read_pair(run, "prefill-15m-t128", *sides, None)
+    pair = picture.read_pair(run, "prefill-15m-t128", *sides, None)
     assert pair.before.row.median_ns == run.profiles["prefill-15m-t128", sides[0]].median_ns
-    pair = pairs.read_pair(run, "prefill-15m-t128", *sides, times)
+    pair = picture.read_pair(run, "prefill-15m-t128", *sides, times)
     assert math.isclose(pair.after.row.median_ns or 0, times[2][0])
 
 
@@ -94,8 +94,8 @@ def test_lines_come_from_a_source_only_where_every_place_fits_it() -> None:
     nothing = breakdown.read(data.read_run(ROOT / "results" / "baselines" / "fast-is-level"))
     file = "variants/fast.py"
     text = data.profile_text(data.read_run(REFERENCE), "prefill-15m-t128", "fast")
-    assert pairs.phase_lines(nothing, "fast", text).keys() == {file}
+    assert picture.phase_lines(nothing, "fast", text).keys() == {file}
     moved = text + f"forward ({file}:3) 1\n"
-    assert not pairs.phase_lines(nothing, "fast", moved), "it was another file when the profile was taken"
+    assert not picture.phase_lines(nothing, "fast", moved), "it was another file when the profile was taken"
     foreign = "f (variants/../conftest.py:1);g (added/mine.py:1);h (/etc/passwd:1) 4\n"
-    assert not pairs.phase_lines(nothing, "x", foreign)
+    assert not picture.phase_lines(nothing, "x", foreign)

@@ -18,7 +18,6 @@ pytest.importorskip("streamlit", reason="the dashboard's packages are not instal
 pytest.importorskip("plotly", reason="the dashboard's packages are not installed")
 
 from streamlit.testing.v1 import AppTest
-from streamlit.util import calc_hash
 
 from tests.dashboard_pages import VIEWS, read
 
@@ -175,26 +174,6 @@ def test_the_answer_stands_in_a_title_with_its_verdict(reader: Opener, page: str
     app = reader(page, run="older")
     title = next(each.value for each in app.header if each.value.startswith(":"))
     assert re.match(r":(red|green|gray|violet|blue)\[:material/\w+:", title)
-
-
-@pytest.mark.parametrize(
-    ("address", "page"),
-    [
-        ("claim", {"claim": "single-file-faster"}),
-        ("compare", {"baseline": "team005_hybrid", "variant": "team006_after"}),
-        ("where_time_goes", {"show": "time"}),
-        ("memory", {"show": "memory"}),
-        ("crossover", {}),
-        ("attribution", {"show": "attribution"}),
-    ],
-)
-def test_an_address_of_before_leads_to_what_is_there_now(reader: Opener, address: str, page: dict[str, str]) -> None:
-    app = reader(run="older", **({} if "show" in page else page))
-    app._page_hash = calc_hash(address)  # what `switch_page` sets, which knows pages of files alone
-    app.run()
-    assert not app.exception and not app.warning
-    assert app.title[0].value == ("Explore" if "show" in page else "Comparison")
-    assert all(value in app.query_params[name] for name, value in page.items()) and "older" in app.query_params["run"]
 
 
 def test_long_pages_begin_with_links_to_their_parts(reader: Opener) -> None:

@@ -100,15 +100,13 @@ def test_a_run_of_the_same_machine_comes_before_a_saved_one_of_another() -> None
     assert list(changes.to_compare_with("shown", listed)) == ["same", "baselines/other", "functions"]
 
 
-def test_a_run_that_shares_a_side_comes_first_and_two_that_do_are_found() -> None:
+def test_a_run_that_shares_a_side_comes_first() -> None:
     listed = [
         entry("shown", "texts", sides=("old.f", "new.f")),
         entry("other", "texts", sides=("old.g", "new.g")),
         entry("same", "texts", sides=("old.f", "newer.f")),
     ]
     assert list(changes.to_compare_with("shown", listed)) == ["same", "other"]
-    assert changes.pair_in_common(listed) == ("shown", "same")
-    assert changes.pair_in_common(listed[:2]) is None
 
 
 def entry(name: str, *workloads: str, machine: str = "", sides: tuple[str, ...] = ()) -> entries.Entry:

@@ -5,27 +5,30 @@ The page is whole by itself: no script, no request, nothing beside it. What a ru
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from llama_workbench import __version__
 from llama_workbench.harness.machine.environment import one_line
-from llama_workbench.harness.report.causes import changes
+from llama_workbench.harness.report.causes import DiffLine, Explanation, changes, diff_of, has_all_code
 from llama_workbench.harness.report.comparison import Screen
+from llama_workbench.harness.report.text import unit_of
 from llama_workbench.harness.store.files import RunError
 from llama_workbench.harness.store.verdict_schema import Effect
 from llama_workbench.variants.spelling import did_you_mean
 
 from .. import words
 from ..figures.colours import DARK, LIGHT, Palette
-from ..views import breakdown, data, forest, gates, outcomes, samples, why
-from .screen import costs_html, css_variables, diff_html, template
+from ..views import data, forest, gates, outcomes, samples
 from .svg import FIGURE_PX, forest_svg, verdict_mark
 
 PNG_ZOOM = 2  # pixels of the picture for each of the figure's: sharp on a screen of twice the density, and in print
@@ -110,11 +113,7 @@ def evidence_html(run: data.Run, claim: data.Claim) -> str:
         dark=css_variables(DARK),
         said=" · ".join(filter(None, (f"Said by {words.listing(claim.who)}" if claim.who else "", claim.source))),
         answer=outcomes.sentence(claim),
-        more=[
-            words.capital(outcomes.meaning(claim)),
-            why.explain(run, claim, breakdown.read(run)),
-            *outcomes.beside(run, claim),
-        ],
+        more=[words.capital(outcomes.meaning(claim)), *outcomes.beside(run, claim)],
         figure=Markup(forest_svg(claim, run.floors, colours)) if claim.effects else "",
         caption=("" if claim.unit else "Above 1 the variant is faster. ") + forest.caption(claim, run.floors),
         screens=_screens(run, claim),
@@ -217,3 +216,69 @@ def _effect_rows(run: data.Run, claim: data.Claim) -> list[dict[str, str]]:
         for effect, floor in ((effect, run.floors.get(effect.workload)) for effect in claim.effects)
     ]
     return [{name: row[name] for name in row if any(each[name] for each in rows)} for row in rows]
+
+
+# -- a comparison, for its page and for the exported one ---------------------------------------------------------------
+
+STYLE = Path(__file__).with_name("screen.css")
+"""What it looks like; its colours are the variables of `css_variables`."""
+
+LEAST_TOLD = 0.002
+"""Of a call: less is not told beside a line."""
+
+
+@cache
+def template(name: str) -> Template:
+    """A template of this folder; what is put into it is text, and no markup."""
+    loader = FileSystemLoader(Path(__file__).parent)
+    jinja = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    jinja.filters |= {"breakable": _breakable, "one_line": words.one_line}
+    return jinja.get_template(name)
+
+
+def css_variables(palette: Palette) -> Markup:
+    """The colours by the names of their CSS variables."""
+    colours = vars(palette) | dict(palette.verdict) | dict(zip(("before", "after"), palette.sides, strict=True))
+    flat = {name.replace("_", "-"): each for name, each in colours.items() if isinstance(each, str)}
+    return Markup("".join(f"--{name}:{each};" for name, each in flat.items()))
+
+
+def costs_html(screen: Screen) -> Markup:
+    """Both sides' bars for each measure, from 0, with the change."""
+    sides = screen.effect.baseline, screen.effect.variant
+    rows = [
+        (each, list(zip(sides, (each.before, each.after), _shares(each.ratio), strict=True)))
+        for each in screen.measures
+    ]
+    return Markup(template("screen.html").module.costs(rows, screen.brackets))  # type: ignore[attr-defined]
+
+
+def _shares(ratio: float) -> tuple[float, float]:
+    """Of both sides in the larger one."""
+    return (0.0, 0.0) if math.isnan(ratio) else (1 / max(1.0, ratio), min(1.0, ratio))
+
+
+def diff_html(explained: Explanation) -> Markup:
+    """The code of both sides as a diff, with the time of a call beside each line; empty where nothing was sampled.
+    Functions in which the sides are proven to differ come first; marked are the lines that make the difference."""
+    if explained.division is None or not (diffs := diff_of(explained)):
+        return Markup()
+    unit_ns, unit = unit_of(max(explained.call_ns))
+
+    def times(line: DiffLine) -> tuple[str, ...]:
+        ends = zip(line.ns, explained.call_ns, strict=True)
+        return tuple(f"{ns / unit_ns:.3g}" if ns and ns >= LEAST_TOLD * call_ns else "" for ns, call_ns in ends)
+
+    parts = [(diff.name, [(line, times(line)) for line in diff.lines]) for diff in diffs]
+    sides = explained.sampled.baseline, explained.sampled.variant
+    counted = any(line.often for diff in diffs for line in diff.lines)
+    kept = "" if has_all_code(explained) else " This run kept the lines with samples alone: others are not shown."
+    note = f"Marked: where the two differ. Bold: what takes most. − is only in the old code, + only in the new.{kept}"
+    most = max(ns for diff in diffs for line in diff.lines for ns in line.ns if ns is not None)
+    return Markup(template("screen.html").module.diff(parts, unit, sides, counted, note, most))  # type: ignore[attr-defined]
+
+
+def _breakable(text: str) -> Markup:
+    """`text` for the cell of a table: a name may break behind `_` and `/`, and what is very long anywhere."""
+    marked = re.sub(r"[_/](?=\S)|[^\s_/]{24}(?=\S)", lambda part: f"{part[0]}\0", text.replace("\0", ""))
+    return Markup("<wbr>").join(marked.split("\0"))

@@ -168,6 +168,5 @@ def bar_rows(
         margin=(5, right_px, 2, foot_px - 2),
         annotations=notes,
         yaxis={"range": [0, height], "visible": False, "fixedrange": True},
-        showlegend=False,
-        **more,
+        **{"showlegend": False, **more},
     )

@@ -1,4 +1,5 @@
-"""Sampled profiles as pictures: time by frame, outermost on top; one profile, or the difference of two.
+"""Flame graphs as pictures: time by frame, outermost on top; one profile, the difference of two, or both sides of a
+comparison on each other.
 
 What the canvas (flame.js) draws: columns of numbers, one place for each box, callers before what they call; `payload`
 packs them. All times and errors are computed here; the canvas adds none but the sum of what a search found.
@@ -8,20 +9,38 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from llama_workbench.harness.evidence.effect import ALPHA
+from llama_workbench.harness.metrics.share.shares import (
+    LIBRARY_FILE,
+    Lines,
+    LinesOfFile,
+    lines_in_sources,
+    merged_sets,
+    phases_of_stack,
+    stacks_of_calls,
+)
+from llama_workbench.harness.profilers.causes import SIDES, SampledLine
 from llama_workbench.harness.profilers.py_spy import Profile as ProfileRow
+from llama_workbench.harness.report.causes import Explanation
+from llama_workbench.harness.stats.causes import PlaceDifference, Samples, divide
+from llama_workbench.harness.store.files import RunError
+from llama_workbench.harness.store.verdict_schema import Effect
+from llama_workbench.variants.phase_map import FUSED_PARTS, OTHER, PHASES
 
 from .. import words
 from ..figures.colours import DARK, LIGHT, STEPS, Palette
+from ..views import breakdown, data, samples
 from ..views.data import Profile
-from .tree import Counts, Frame, Scale, merge, prune, time_ns, uncollected, without_shell
+from .tree import PRUNE_BELOW, Counts, Frame, Scale, merge, prune, read_folded, time_ns, without_shell
 
 KINDS = {"variant": "the variant's own code", "torch": "torch", "library": "other libraries", "other": "the rest"}
 
@@ -38,7 +57,6 @@ class Picture:
     """One flamegraph as the canvas takes it, and what is said beside it."""
 
     drawn: dict[str, Any]
-    least_share: float  # of a box that is drawn
     shell: tuple[str, ...]  # outer frames that are not drawn
     legend: tuple[tuple[int, bool, str], ...]  # fill, whether striped, and what it means
 
@@ -55,7 +73,6 @@ class _Box:
     width: float
 
 
-@uncollected()
 def flamegraph(profile: Profile, widest_ns: float | None = None) -> Picture:
     """One profile: box width is time, share of samples × median time of a call, coloured by whose code it is.
 
@@ -66,8 +83,7 @@ def flamegraph(profile: Profile, widest_ns: float | None = None) -> Picture:
     if profile.root is None or not profile.root.samples:
         raise ValueError("no profile to draw")
     scale = profile.scale or Scale(profile.root.samples, 1.0)
-    pruned, least_share = prune(profile.root)
-    shown, shell = without_shell(pruned)
+    shown, shell = without_shell(prune(profile.root))
     full_ns = max(scale.median_ns, widest_ns or 0.0)
 
     def numbers(box: _Box) -> dict[str, float]:
@@ -81,7 +97,7 @@ def flamegraph(profile: Profile, widest_ns: float | None = None) -> Picture:
             "error": REACH * scale.error_ns(count) / 1e6,
         }
 
-    drawn = _columns(_boxes(shown, [scale], full_ns), numbers) | {
+    drawn = columns([_where(box) | numbers(box) for box in _boxes(shown, [scale], full_ns)]) | {
         "title": profile.row.variant,
         "reach": REACH,
         "sides": [profile.row.variant],
@@ -92,20 +108,16 @@ def flamegraph(profile: Profile, widest_ns: float | None = None) -> Picture:
     }
     kinds = {kind(frame) for level, frame in shown.walk() if level}
     legend = tuple((index, False, text) for index, (name, text) in enumerate(KINDS.items()) if name in kinds)
-    return Picture(drawn, least_share, tuple(shell), legend)
+    return Picture(drawn, tuple(shell), legend)
 
 
-@uncollected()
-def difference(before: Profile, after: Profile, merged: Frame | None = None) -> Picture:
+def difference(before: Profile, after: Profile) -> Picture:
     """Two profiles laid over each other: width is the mean of both times, colour the time of `after` less `before`'s.
 
-    `merged`: `tree.merge` of their trees, where that is known. Boxes whose interval has 0 in it are grey. Raises
-    ValueError where `reason_against` has one.
+    Boxes whose interval has 0 in it are grey. Raises ValueError where a side has no time of a call.
     """
-    scales = scales_of(before, after)
-    merged = merged or merge(before.root, after.root)
-    pruned, least_share = prune(merged, weight=lambda counts: time_ns(counts, scales))
-    shown, shell = without_shell(pruned)
+    scales, merged = scales_of(before, after), merge(before.root, after.root)
+    shown, shell = without_shell(prune(merged, weight=lambda counts: time_ns(counts, scales)))
     full_ns = time_ns(shown.counts, scales)
     limit_ns = colour_limit_ns(shown, scales)
 
@@ -124,7 +136,7 @@ def difference(before: Profile, after: Profile, merged: Frame | None = None) -> 
         }
 
     first, second = before.row.variant, after.row.variant
-    drawn = _columns(_boxes(shown, scales, full_ns), numbers) | {
+    drawn = columns([_where(box) | numbers(box) for box in _boxes(shown, scales, full_ns)]) | {
         "title": f"{second} less {first}",
         "sides": [first, second],
         "samples": [scale.samples for scale in scales],
@@ -132,7 +144,7 @@ def difference(before: Profile, after: Profile, merged: Frame | None = None) -> 
         "scale": f"full width = {words.milliseconds(full_ns)}, the mean of both sides",
         "alt": difference_text(before, after, merged),
     }
-    return Picture(drawn, least_share, tuple(shell), difference_legend(second, "may be chance"))
+    return Picture(drawn, tuple(shell), difference_legend(second, "may be chance"))
 
 
 def shade(change_ns: float, limit_ns: float) -> int:
@@ -149,16 +161,6 @@ def difference_legend(variant: str, grey: str) -> tuple[tuple[int, bool, str], .
         (_NEUTRAL - STEPS, False, f"− less time in {variant}"),
         (_NEUTRAL, False, f"≈ {grey}"),
         (_NEUTRAL, True, "striped: only on one side"),
-    )
-
-
-def _columns(boxes: Iterable[_Box], numbers: Callable[[_Box], dict[str, float]]) -> dict[str, Any]:
-    """The boxes as columns: where they lie, and their `numbers`."""
-    return columns(
-        [
-            {"level": box.level, "x": box.start, "w": box.width, "name": box.name, "place": box.place, **numbers(box)}
-            for box in boxes
-        ]
     )
 
 
@@ -198,6 +200,10 @@ def _inks(palette: Palette) -> dict[str, Any]:
         "edge": palette.page,
         "page": palette.page,
     }
+
+
+def _where(box: _Box) -> dict[str, Any]:
+    return {"level": box.level, "x": box.start, "w": box.width, "name": box.name, "place": box.place}
 
 
 def _boxes(root: Frame, scales: Sequence[Scale], full_ns: float) -> Iterator[_Box]:
@@ -249,17 +255,13 @@ def difference_text(before: Profile, after: Profile, merged: Frame) -> str:
     scales = scales_of(before, after)
     changes = [(name, delta(own, scales)) for name, _, own in merged.by_own_time]
     sure = sorted((item for item in changes if item[1].sure), key=lambda item: -abs(item[1].ns))[:3]
-    changed = ", ".join(f"{name} {signed(change.ns)}" for name, change in sure) or "none that is proven"
+    signed = [f"{name} {'+−'[change.ns < 0]}{words.milliseconds(abs(change.ns))}" for name, change in sure]
+    changed = ", ".join(signed) or "none that is proven"
     return (
         f"Differential flamegraph on {before.row.workload}: {before.row.variant} "
         f"{words.milliseconds(before.row.median_ns)} a call, {after.row.variant} "
         f"{words.milliseconds(after.row.median_ns)}. Largest differences of own time: {changed}."
     )
-
-
-def signed(value_ns: float) -> str:
-    """A difference of times with its sign."""
-    return f"{'+' if value_ns >= 0 else '−'}{words.milliseconds(abs(value_ns))}"
 
 
 def kind(frame: Frame) -> str:
@@ -307,13 +309,285 @@ def colour_limit_ns(root: Frame, scales: Sequence[Scale]) -> float:
     return max((abs(change.ns) for change in changes if change.sure), default=0.0)
 
 
-def reason_against(sides: Sequence[ProfileRow], *, has_times: bool = False) -> str:
-    """Why two profiles may not be subtracted, in words; empty where they may. `has_times`: of calls, from elsewhere."""
-    rates = [side.rate_hz for side in sides]
-    if not all(rates):
-        return "the run does not say at which rate a side was sampled"
-    if len(set(rates)) > 1:
-        return f"the sides were sampled at {' and '.join(f'{rate:g} Hz' for rate in rates)}"
-    if len({side.native for side in sides}) > 1:
-        return "one side has the frames of native code and the other does not"
-    return "" if has_times or all(side.median_ns for side in sides) else "the run has no time of a call for a side"
+# -- two profiles, with the times that the run measured in pairs, and by phase -----------------------------------------
+#
+# By phase: below each phase what it called, so that variants of different code lie on each other. A stack belongs to
+# the phase of the innermost line that is known to have one; the frames above that line are dropped. Frames of variants
+# count as the same where their functions have the same name.
+
+Times = tuple[float, float | None]
+"""Nanoseconds of a call, and the standard error."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Both sides of a difference. paired: the change of the time in the run's rounds, None where it has none.
+
+    unaligned: the sides whose code is in no known phase; both trees are then by function.
+    """
+
+    before: Profile
+    after: Profile
+    paired: Effect | None
+    unaligned: tuple[str, ...]
+
+
+PairedTimes = tuple[Effect, Times, Times]
+"""The ratio that was measured, and the times of baseline and variant that fit it."""
+
+
+def paired_times(run: data.Run, workload: str, baseline: str, variant: str) -> PairedTimes | None:
+    """The ratio of two variants in the rounds that they shared, and the time of a call of each that fits it.
+
+    The baseline's is the typical one. The variant's is that over the ratio, and has all the error of the ratio, so that
+    the difference of both is the difference measured. None where they shared no rounds.
+    """
+    try:
+        paired = samples.pair(run, workload, variant, baseline, "time", run.alpha)
+    except (RunError, KeyError, ValueError):
+        return None
+    count, ratio = len(paired.ratios), paired.effect.value
+    if count < 2 or not ratio or not paired.baseline_ns:
+        return None
+    ns = paired.baseline_ns / ratio
+    error = float(np.std(np.log(paired.ratios), ddof=1)) / math.sqrt(count)
+    return paired.effect, (paired.baseline_ns, None), (ns, ns * error)
+
+
+def timed(profile: Profile, times: Times) -> Profile:
+    """The same profile with another time of a call."""
+    ns, error_ns = times
+    return replace(profile, row=profile.row.model_copy(update={"median_ns": ns, "median_error_ns": error_ns}))
+
+
+def read_pair(run: data.Run, workload: str, baseline: str, variant: str, times: PairedTimes | None) -> Pair:
+    """Both profiles, which must exist, with the times that were measured in pairs."""
+    profiles = [data.read_profile(run, workload, side) for side in (baseline, variant)]
+    before, after = (profile for profile in profiles if profile is not None)
+    if times is not None:
+        before, after = (timed(profile, each) for profile, each in zip((before, after), times[1:], strict=True))
+    phases = breakdown.read(run)
+    texts = {side: data.profile_text(run, workload, side) for side in (baseline, variant)}
+    stacks = {side: phase_stacks(text, phase_lines(phases, side, text)) for side, text in texts.items()}
+    unaligned = tuple(side for side, found in stacks.items() if not found)
+    if not unaligned:
+        roots = phase_trees(*stacks.values())
+        before, after = (replace(each, root=root) for each, root in zip((before, after), roots, strict=True))
+    return Pair(before, after, times and times[0], unaligned)
+
+
+LEAST_KNOWN = 0.5
+"""Share of the samples that must have a phase with a name."""
+
+FUSED = "attention_fused"
+_ATTENTION = FUSED_PARTS | {FUSED}
+_OURS = re.compile(r"(.*) \((?:variants|added)/[^()]*\)")
+
+Stacks = Sequence[tuple[frozenset[str], Sequence[str], int]]
+"""The phases that a stack may belong to, the frames below, and its samples."""
+
+
+def phase_stacks(folded: str, lines: Lines) -> Stacks:
+    """The stacks of a profile's calls by phase; nothing where too few have one."""
+    stacks = []
+    for frames, count in stacks_of_calls(folded):
+        phases, place = phases_of_stack(frames, lines)
+        phases = phases - {OTHER} or phases  # a residual addition on a phase's line counts with it
+        below = frames[place + 1 :] if place >= 0 else ()
+        stacks.append((phases, [_OURS.sub(r"\1 (variants)", frame) for frame in below], count))
+    total = sum(count for *_, count in stacks)
+    named = sum(count for phases, _, count in stacks if phases != {OTHER})
+    return stacks if total and named >= LEAST_KNOWN * total else ()
+
+
+def phase_trees(*sides: Stacks) -> list[Frame]:
+    """A tree for each side, its phases outermost: those that one of the sides cannot tell apart are one box."""
+    sets = [phases for side in sides for phases, *_ in side]
+    if any(FUSED in phases for phases in sets):
+        sets.append(_ATTENTION)  # one side runs in a kernel what the other runs in four
+    groups = {phase: group for group in merged_sets(sets) for phase in group}
+    return [read_folded("".join(_phase_line(*stack, groups) for stack in side)) for side in sides]
+
+
+def _phase_line(phases: frozenset[str], below: Sequence[str], count: int, groups: dict[str, frozenset[str]]) -> str:
+    group = groups[min(phases)]
+    own = [] if phases == group else [_phases_named(phases)]
+    return f"{';'.join([_phases_named(group), *own, *below])} {count}\n"
+
+
+def _phases_named(phases: frozenset[str]) -> str:
+    """The phases in words, in the order of a forward."""
+    if phases == _ATTENTION:
+        return "attention from mask to output"
+    return " + ".join(breakdown.NAMES.get(phase, phase) for phase in PHASES if phase in phases)
+
+
+_PLACE_OF_LINE = re.compile(r"(.*) \(([^()]*):(\d{1,9})\)(?: \d+)?")  # the innermost frame stands before the count
+
+
+def phase_lines(phases: breakdown.Phases, variant: str, stacks: str) -> Lines:
+    """File → line → phases, for the files of a variant's profile: as a run recorded it, else as the source here says.
+
+    A run records it for the variants that a claim about shares names.
+    """
+    recorded: dict[str, LinesOfFile] = {}
+    for (_, name), fact in phases.facts.items():
+        for file, known in fact.lines.items():
+            if name == variant or file != LIBRARY_FILE:  # the kind of attention decides what its lines are
+                recorded.setdefault(file, {line: [own, called] for line, (own, called) in known.items()})
+    places: dict[str, set[tuple[str, int]]] = {}
+    for frame in set(re.split(r"[;\n]", stacks)):
+        if parts := _PLACE_OF_LINE.fullmatch(frame):
+            function, file, line = parts.groups()
+            if file not in recorded:
+                places.setdefault(file, set()).add((function.rpartition(".")[2], int(line)))
+    return {**recorded, **lines_in_sources(places, "eager" if "eager_attention_forward (" in stacks else "sdpa")}
+
+
+# -- both sides of a comparison on each other, out of the samples of their ten processes (causes.json) -----------------
+#
+# Functions are one box where they have one name, and so are the two that are compared; below them are lines, one box
+# where they have one text. Of models the outermost boxes are phases. A box is coloured where its difference is proven,
+# by the same interval over processes as the list of causes.
+
+_PLACED = re.compile(r"(.*) \(([^()]*):\d+\)")
+
+Way = tuple[str, ...]
+
+
+@dataclass
+class _Aligned:
+    """samples: [side, process]. places: the files, or the lines, that it stands for."""
+
+    samples: NDArray[np.int64]
+    places: dict[str, None] = field(default_factory=dict)
+
+
+def aligned(explained: Explanation) -> Picture | None:
+    """Width is the mean time of both sides, colour the time of the variant less the baseline's. None where nothing was
+    sampled."""
+    sampled = explained.sampled
+    if explained.division is None:
+        return None
+    totals = np.array([sampled.samples[side] for side in SIDES])
+    boxes = _aligned_boxes(explained, totals)
+    calls_ns = np.array(explained.call_ns)
+    times = {path: (box.samples / totals).mean(axis=1) * calls_ns for path, box in boxes.items()}
+    counts = {"\0".join(path): _counts(box.samples) for path, box in boxes.items() if path}
+    rows = divide(counts, _counts(totals), explained.call_ns, alpha=ALPHA).rows
+    proven = {tuple(row.key.split("\0")): row for row in rows}
+    leaves = [path for path in proven if not any(other[:-1] == path for other in proven)]
+    limit_ns = max((abs(proven[path].ns) for path in leaves), default=0.0)
+    drawn = [
+        {
+            "level": len(path),
+            "x": start,
+            "w": width,
+            "name": path[-1] if path else "",
+            "place": " / ".join(boxes[path].places),
+            **_numbers(times[path], proven.get(path), limit_ns),
+        }
+        for path, start, width in _laid_out(boxes, times)
+    ]
+    baseline, variant = sampled.baseline, sampled.variant
+    largest = [f"{path[-1]} {-row.ns / 1e6:+.3g} ms" for path, row in proven.items() if path in leaves][:5]
+    places = ", ".join(largest) or "no place is proven to differ"
+    picture: dict[str, Any] = columns(drawn) | {
+        "title": f"{variant} less {baseline}",
+        "sides": [baseline, variant],
+        "samples": [int(each.sum()) for each in totals],
+        "totals": [ns / 1e6 for ns in explained.call_ns],
+        "scale": f"full width = {words.milliseconds(float(calls_ns.mean()))}, the mean of both sides",
+        "alt": f"Differential flamegraph of {variant} and {baseline}: {places}.",
+    }
+    return Picture(picture, (), difference_legend(variant, "not proven to differ"))
+
+
+def alone(explained: Explanation) -> list[Picture]:
+    """Each side for itself, to one scale."""
+    sampled, pictures = explained.sampled, []
+    for side, ns in zip(SIDES, explained.call_ns, strict=True):
+        here = [line for line in sampled.lines if line.side == side and line.line]
+        stacks = ((*line.way, f"{line.function} ({line.file}:{line.line})", *line.below) for line in here)
+        root = read_folded(
+            "".join(f"{';'.join(way)} {sum(at.samples)}\n" for way, at in zip(stacks, here, strict=True))
+        )
+        name = sampled.baseline if side == SIDES[0] else sampled.variant
+        seen_ns = ns * root.samples / sum(sampled.samples[side])  # samples without a line are a part of the call too
+        profile = Profile(ProfileRow(workload=sampled.workload, variant=name, median_ns=seen_ns), root, "")
+        pictures += [flamegraph(profile, max(explained.call_ns))] if root.samples else []
+    return pictures
+
+
+def _counts(samples: NDArray[np.int64]) -> Samples:
+    before, after = samples.tolist()
+    return before, after
+
+
+def _aligned_boxes(explained: Explanation, totals: NDArray[np.int64]) -> dict[Way, _Aligned]:
+    boxes: dict[Way, _Aligned] = {(): _Aligned(totals)}
+    for line in sorted(explained.sampled.lines, key=lambda line: SIDES.index(line.side)):
+        path: Way = ()
+        for name, place in _frames(explained, line):
+            path += (name,)
+            box = boxes.setdefault(path, _Aligned(np.zeros_like(totals)))
+            box.samples[SIDES.index(line.side)] += line.samples
+            box.places[place] = None
+    return boxes
+
+
+def _frames(explained: Explanation, line: SampledLine) -> Iterator[tuple[str, str]]:
+    """What a line is below, outermost first, and the line: names, and where each stands."""
+    sampled, here = explained.sampled, f"{line.function} ({line.file}:{line.line})"
+    way = [here] if explained.phases else [*line.way, here]
+    if explained.phases:
+        yield explained.phases[";".join((*line.way, here, *line.below))], ""
+    for number, (frame, before) in enumerate(zip(way, ["", *way], strict=False)):
+        function, file = _named(frame)
+        if before and (function, file) == _named(before):  # a generator of its own, or recursion
+            continue
+        if number == 0 and function == sampled.roots.get(line.side) and not explained.phases:
+            function = " and ".join(dict.fromkeys((sampled.baseline, sampled.variant)))
+        yield function, file
+    yield line.text or f"line {line.line}", f"{line.file}:{line.line}" if line.line else line.file
+    yield from map(_named, line.below)
+
+
+def _named(frame: str) -> tuple[str, str]:
+    parts = _PLACED.fullmatch(frame)
+    return (parts[1], parts[2]) if parts else (frame, "")
+
+
+def _laid_out(boxes: dict[Way, _Aligned], times: dict[Way, NDArray[np.float64]]) -> Iterator[tuple[Way, float, float]]:
+    """The boxes that are drawn, callers first, the widest first: where each begins and how wide it is."""
+    whole = float(times[()].mean())
+    below: dict[Way, list[Way]] = {}
+    for path in boxes:
+        if path:
+            below.setdefault(path[:-1], []).append(path)
+    waiting: list[tuple[Way, float]] = [((), 0.0)]
+    while waiting:
+        path, start = waiting.pop()
+        yield path, start, float(times[path].mean()) / whole
+        inside = []
+        for child in sorted(below.get(path, ()), key=lambda each: -float(times[each].mean())):
+            width = float(times[child].mean()) / whole
+            if width >= PRUNE_BELOW:
+                inside.append((child, start))
+            start += width
+        waiting += reversed(inside)
+
+
+def _numbers(times: NDArray[np.float64], row: PlaceDifference | None, limit_ns: float) -> dict[str, float]:
+    """In milliseconds. The difference has an interval only where it is proven."""
+    before, after = map(float, times)
+    change_ns = -row.ns if row else after - before
+    return {
+        "fill": shade(change_ns if row else 0.0, limit_ns),
+        "only": -1 if before and after else 0 if before else 1,
+        "sure": int(row is not None),
+        "delta": change_ns / 1e6,
+        "deltaError": (row.high - row.low) / 2e6 if row else 0.0,
+        "time": before / 1e6,
+        "time2": after / 1e6,
+    }

@@ -8,13 +8,11 @@ callee are kept by line, because a line such as `scores = q @ k.T` runs in a ker
 from __future__ import annotations
 
 import functools
-import gc
 import math
 import operator
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 DISPATCH = frozenset({"_wrapped_call_impl", "_call_impl"})
@@ -22,9 +20,6 @@ DISPATCH = frozenset({"_wrapped_call_impl", "_call_impl"})
 
 PRUNE_BELOW = 0.002
 """Share of all time under which a box is not drawn (a pixel or two on a wide screen)."""
-
-MOST_BOXES = 20_000
-"""Beyond this the canvas takes long to draw."""
 
 MOST_LEVELS = 80
 """Time of deeper frames stays in the box of this level: deeper ones are not read, and a file may hold any number."""
@@ -118,24 +113,10 @@ class _Node:
     children: defaultdict[tuple[str, str], _Node] = field(default_factory=lambda: defaultdict(_Node))
 
 
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """In this block no garbage is looked for: thousands of boxes are made and none is dropped, and the search for some
-    took two thirds of the time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-
-
 class StackError(ValueError):
     """The text is not folded stacks. The message names the line."""
 
 
-@uncollected()
 def read_folded(text: str) -> Frame:
     """Folded stacks → the tree under a root named "all". Raises StackError on a line without a count."""
     root = _Node()
@@ -219,23 +200,13 @@ def without_shell(root: Frame) -> tuple[Frame, list[str]]:
     return replace(root, children=(shell[-1],), lines=()), [frame.name for frame in shell[:-1]]
 
 
-def prune(
-    root: Frame, share: float = PRUNE_BELOW, most: int = MOST_BOXES, weight: Callable[[Counts], float] = sum
-) -> tuple[Frame, float]:
-    """Leave out frames and lines with less than `share` of the root's `weight`; their time stays in the box above.
+def prune(root: Frame, weight: Callable[[Counts], float] = sum) -> Frame:
+    """Leave out frames and lines with less than PRUNE_BELOW of the root's `weight`: their time is in the box above."""
+    least = PRUNE_BELOW * weight(root.counts)
 
-    The share is doubled until at most `most` boxes are left. Returns the tree and the share.
-    """
-    total = weight(root.counts)
-
-    def kept(frame: Frame, least: float) -> Frame:
-        children = tuple([kept(child, least) for child in frame.children if weight(child.counts) >= least])
+    def kept(frame: Frame) -> Frame:
+        children = tuple([kept(child) for child in frame.children if weight(child.counts) >= least])
         lines = tuple([item for item in frame.lines if weight(item[1]) >= least])
         return replace(frame, children=children, lines=lines)
 
-    while True:
-        pruned = kept(root, share * total)
-        boxes = sum(1 + (len(frame.lines) if len(frame.lines) > 1 else 0) for _, frame in pruned.walk())
-        if share >= 1 or boxes <= most + 1:
-            return pruned, share
-        share *= 2
+    return kept(root)

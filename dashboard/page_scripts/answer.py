@@ -7,19 +7,15 @@ from collections.abc import Sequence
 import streamlit as st
 
 from llama_workbench.dashboard import state, words
-from llama_workbench.dashboard.sections import blocks, comparison, named
+from llama_workbench.dashboard.sections import blocks, comparison, strips
 from llama_workbench.dashboard.sections import claim as section
-from llama_workbench.dashboard.strips import picture
-from llama_workbench.dashboard.strips import section as strips
-from llama_workbench.dashboard.views import again, data, outcomes
+from llama_workbench.dashboard.views import data, outcomes
 from llama_workbench.harness.report.comparison import Screen
 from llama_workbench.harness.report.ladder import ladder_advice, ladder_of
 from llama_workbench.harness.report.text import call_times, verdict_counts
 
 MOST_COMPARED = 3
 """Comparisons that are each shown whole; of more there is a list."""
-
-BY = "by "  # what a search for the claims of a team begins with
 
 
 def main() -> None:
@@ -32,20 +28,18 @@ def main() -> None:
     if compared and len(run.claims) <= MOST_COMPARED and show_comparisons(opened):
         return
     blocks.name_tab(outcomes.answer_of(run).headline)
-    if cards := picture.cards(run, elsewhere(opened)):
+    if cards := strips.cards(run, elsewhere(opened)):
         strips.show_cards(opened, cards)
         show_change(opened)
         show_questions(run)
     else:
         st.header(section.headline(run), anchor="answer")
     blocks.header("All comparisons" if compared else "All claims", anchor="claims", within=True)
-    shown = filtered(run.claims) if len(run.claims) > picture.MANY else list(run.claims)
+    shown = filtered(run.claims) if len(run.claims) > strips.MANY else list(run.claims)
     if not shown:
         st.text("No claim of this run is like that.")
         return
-    strips.show_claims(opened, shown, refuted_first=st.query_params.get("search", "").startswith(BY))
-    if told_again := again.of_run(run.claims, section.sessions(opened)):
-        blocks.caption(told_again)
+    strips.show_claims(opened, shown)
 
 
 def elsewhere(opened: state.Opened) -> dict[str, str]:
@@ -71,8 +65,8 @@ def show_change(opened: state.Opened) -> None:
     if ladder is not None and advice is not None:
         with st.container(horizontal=True, horizontal_alignment="right", vertical_alignment="center"):
             blocks.link("explore", "All steps", "arrow_forward", {"run": opened.name, "show": "steps"})
-            named.show_codes(advice.take)
-            named.show_cards(run, ladder.names, [*ladder.whole.effects])
+            blocks.show_codes(advice.take)
+            blocks.show_cards(run, ladder.names, [*ladder.whole.effects])
 
 
 def show_comparisons(opened: state.Opened) -> bool:
@@ -109,13 +103,12 @@ def filtered(claims: Sequence[data.Claim]) -> list[data.Claim]:
     """The claims that have one of the verdicts of `?verdict=` and all words of `?search=`."""
     search = st.query_params.get("search", "")
     st.session_state["search"] = search
-    team = next((name for claim in claims for name in claim.who), "TEAM")
     left, right = st.columns([2, 5])
     left.text_input(
         "Search",
         key="search",
         type="search",
-        placeholder=f"claim, team, variant or workload; or: {BY}{team}",
+        placeholder="claim, team, variant or workload",
         on_change=_keep,
         args=("search",),
         label_visibility="collapsed",
@@ -147,9 +140,7 @@ def filtered(claims: Sequence[data.Claim]) -> list[data.Claim]:
 
 
 def _matches(claim: data.Claim, search: str) -> bool:
-    """Whether a claim is that team's ("by team-006"), or has all words."""
-    if search.startswith(BY):
-        return search.removeprefix(BY).strip() in map(str.lower, claim.who)
+    """Whether a claim has all words."""
     names = [name for effect in claim.effects for name in (effect.workload, effect.variant, effect.baseline)]
     said = [claim.claim, claim.part, claim.title, claim.statement, *claim.who, claim.source, claim.claimed]
     searched = " ".join([*said, *dict.fromkeys(names)]).lower()
@@ -158,7 +149,6 @@ def _matches(claim: data.Claim, search: str) -> bool:
 
 def _keep(name: str) -> None:
     """Write what a filter was set to into the URL; nothing chosen is nothing there."""
-    state.mark_changed(name)
     if chosen := st.session_state[name]:
         st.query_params[name] = chosen
     else:

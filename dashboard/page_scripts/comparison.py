@@ -12,18 +12,9 @@ import streamlit as st
 
 from llama_workbench.dashboard import state, words
 from llama_workbench.dashboard.flames import section as flames
-from llama_workbench.dashboard.sections import blocks, comparison, head, machines, named, sides
+from llama_workbench.dashboard.sections import blocks, breakdown, comparison, head, memory, sides
 from llama_workbench.dashboard.sections import claim as section
-from llama_workbench.dashboard.views import (
-    again,
-    breakdown,
-    data,
-    forest,
-    gates,
-    outcomes,
-    samples,
-    why,
-)
+from llama_workbench.dashboard.views import data, forest, gates, outcomes, samples
 from llama_workbench.harness.metrics.base import FINDINGS, Metric
 from llama_workbench.harness.report.comparison import Screen
 from llama_workbench.harness.report.outcome import found_text, standing
@@ -63,21 +54,22 @@ def show(opened: state.Opened, claim: data.Claim, screens: Sequence[Screen], bes
     with left:
         show_said(opened, claim, screen)
     with right:
-        if claim.effects and not machines.show(opened, claim):
+        if claim.effects and not comparison.show_machines(opened, claim):
             section.show_forest(claim, run.floors)
     if screen is not None:
         comparison.show_why(screen, with_costs=True)
         if screen.explained is not None and screen.explained.division is not None:
             blocks.header("Both sides on each other", anchor="flames", within=True)
             flames.show_aligned(screen.explained)
-    show_because(opened, claim)
+    names = [name for row in claim.effects if not row.factor for name in (row.variant, row.baseline)]
+    blocks.show_cards(run, names, [row.workload for row in claim.effects])
     if claim.effects:
         show_inputs(run, claim, screens)
     show_elsewhere(opened, claim)
     show_others(opened, claim)
     if run.manifest.machines:
         st.header("Machine by machine", anchor="machines")
-        machines.show_links(opened, "comparison", section.link(opened.name, claim))
+        head.show_machines(opened, "comparison", section.link(opened.name, claim))
     if effect is not None:
         show_inside(opened, claim, effect, screen)
     show_how(opened, claim)
@@ -108,30 +100,6 @@ def show_said(opened: state.Opened, claim: data.Claim, screen: Screen | None) ->
             blocks.caption(f"On {opened.run.named(screen.effect.workload)}: {screen.headline}")
         decided = not claim.is_comparison and not claim.is_open
         comparison.show_advice(screen, decided=decided, there=len(claim.effects) > 1)
-
-
-def show_because(opened: state.Opened, claim: data.Claim) -> None:
-    """What the run knows of the causes of a claim about models: which phases the change touches, and what it saved; and
-    what is counted beside what is timed."""
-    run = opened.run
-    asked = [name for effect in claim.effects if not effect.factor for name in (effect.variant, effect.baseline)]
-    named.show_cards(run, asked, [effect.workload for effect in claim.effects])
-    if text := why.explain(run, claim, state.computed(opened, breakdown.read)):
-        blocks.answer("Why", text)
-    if parts := outcomes.time_and_work(run.claims, claim):
-        blocks.header("Time and work", anchor="work")
-        rows = [
-            {
-                "part": part.part or part.kind,
-                "verdict": outcomes.look_of_row(part, effect.verdict).word,
-                "workload": effect.where,
-                "value": words.effect(effect),
-                "claimed": part.claimed_here,
-            }
-            for part in parts
-            for effect in part.effects
-        ]
-        blocks.table(rows, "Time and work of this claim, one row for each part and workload", {})
 
 
 def show_inputs(run: data.Run, claim: data.Claim, screens: Sequence[Screen]) -> None:
@@ -257,11 +225,11 @@ def show_inside(opened: state.Opened, claim: data.Claim, effect: Effect, screen:
     if not run.is_of_functions or not is_seen:
         blocks.header("Where the time goes", anchor="time", within=True)
         if not run.is_of_functions:
-            sides.show_phases(opened, effect.workload, variants, claim.hypothesis.of)
+            breakdown.show_sides(opened, effect.workload, variants, claim.hypothesis.of)
         if not is_seen:
             flames.show(opened, effect.workload, variants, effect.baseline)
     blocks.header("Memory", anchor="memory", within=True)
-    sides.show_memory(run, effect.workload, variants, effect.baseline)
+    memory.show_sides(run, effect.workload, variants, effect.baseline)
 
 
 def show_how(opened: state.Opened, claim: data.Claim) -> None:
@@ -284,8 +252,7 @@ def show_how(opened: state.Opened, claim: data.Claim) -> None:
             blocks.command(shlex.join(run.manifest.command))
     with right:
         facts = {"Said in": claim.source, "It assumes": "; ".join(claim.assumes), "Statement": claim.statement}
-        others = {"Measured again": again.of_claim(claim, section.sessions(opened))}
-        blocks.facts(facts | outcomes.how(run, claim) | others)
+        blocks.facts(facts | outcomes.how(run, claim))
     timed = [effect for effect in section.to_look_inside(run, claim) if effect.variant]
     if timed and not run.is_of_functions:
         st.caption("Checks before timing. A side counts only if its logits match those of the library's model.")

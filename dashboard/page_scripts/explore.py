@@ -9,7 +9,7 @@ import streamlit as st
 
 from llama_workbench.dashboard import state
 from llama_workbench.dashboard.flames import section as flames
-from llama_workbench.dashboard.sections import blocks, breakdown, head, ladder, memory
+from llama_workbench.dashboard.sections import blocks, breakdown, head, memory
 from llama_workbench.dashboard.views import data, outcomes
 from llama_workbench.harness.metrics.roofline.metric import ROOFLINE
 from llama_workbench.harness.metrics.share.metric import PHASES
@@ -45,7 +45,7 @@ def sections(run: data.Run) -> dict[str, Section]:
         if face.PAGE == "explore" and ((there := face.is_there(run)) or face.KEY in run.dispute.measured_by):
             listed.append(Section(face.KEY, face.TITLE, face.show, there, run.dispute.command(face.KEY)))
     if ladder_of(run.claims, run.dispute, run.manifest):
-        listed.append(Section("steps", "Steps", ladder.show, True, ""))
+        listed.append(Section("steps", "Steps", breakdown.show_steps, True, ""))
     return {section.key: section for section in listed}
 
 
@@ -57,15 +57,12 @@ def main() -> None:
     wanted = st.query_params.get("show")  # a link leads there even where there is nothing, and the section says why
     there = {key: section.title for key, section in known.items() if section.is_there or key == wanted}
     if there:
-        chosen = state.choose("Explore", there, "show", widget=blocks.segments, elsewhere=_ELSEWHERE)
+        chosen = state.choose("Explore", there, "show", widget=blocks.segments)
         known[chosen].show(opened)
     missing = {section.title.lower(): section.command for key, section in known.items() if key not in there}
     if missing:
         st.caption("Not recorded in this run. These commands record it:")
         blocks.command("\n".join(f"{command}  # {title}" for title, command in missing.items()))
 
-
-_ELSEWHERE = {"time": "time by phase", "attribution": "attribution"}
-"""Of models alone: of a run of functions an old link may ask for them."""
 
 main()

@@ -84,10 +84,6 @@ def show_two(opened: state.Opened) -> None:
     kinds = changes.kinds(comparison)
     if not kinds:
         st.text("The two runs have no variant and workload in common.")
-        if pair := changes.pair_in_common(listed):
-            new, old = pair
-            query = {"show": "two", "run": new, "base": old}
-            blocks.link("runs", f"Compare {words.markdown(new)} with {words.markdown(old)}", "difference", query)
         return
     with right:
         kind = state.choose("What", kinds, "what", widget=blocks.segments)

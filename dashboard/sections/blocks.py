@@ -10,11 +10,13 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
+from llama_workbench.harness.report.ladder import LadderStep
 from llama_workbench.harness.store.files import RunError
 
 from .. import state, words
 from ..export.svg import forest_svg
 from ..views import data, forest
+from ..views.workloads import card, differing, distinct
 
 T = TypeVar("T")
 
@@ -40,9 +42,6 @@ def name_tab(text: str) -> None:
 
 MOST_ROWS = 24
 """Of a table that is shown whole; a longer one scrolls by itself."""
-
-PAGE_PX, LETTER_PX, CELL_PX, COLUMN_PX = 1150, 6.0, 17, 400
-"""Width of a page in a wide window; of a letter in a table, of the air around a cell, and of the widest column."""
 
 
 def header(title: str, anchor: str, *, within: bool = False) -> None:
@@ -106,19 +105,6 @@ def table(
         column_config={**numbers, **(columns or {})},
         alt=alt,
     )
-    if _is_wide(content):
-        st.caption("This table is wider than the page: scroll it sideways.")
-
-
-def _is_wide(content: pd.DataFrame) -> bool:
-    """Whether a page is too narrow for all columns."""
-
-    def letters(value: object) -> int:
-        """About as many as a table shows: numbers have formats."""
-        return len(f"{value:.4g}    " if isinstance(value, float) else str(value))
-
-    most = [max([len(str(name)), *map(letters, content[name])]) for name in content.columns]
-    return sum(min(LETTER_PX * count + CELL_PX, COLUMN_PX) for count in most) > PAGE_PX
 
 
 def link(page: str, label: str | None, icon: str, query: Mapping[str, str]) -> None:
@@ -180,3 +166,44 @@ def missing(what: str, how: str) -> None:
     """Says that the run did not measure something, and the command of a run that does."""
     st.text(f"This run has no {what}. This command makes a run with them:")
     command(how)
+
+
+# -- workloads and variants by words -----------------------------------------------------------------------------------
+
+
+def choose_workload(
+    run: data.Run,
+    names: Sequence[str],
+    title: str = "Workload",
+    *,
+    default: str | None = None,
+) -> str:
+    """The workload of `?workload=` among those that a page shows, each in words."""
+    shown = distinct({name: run.named(name) for name in names})
+    return state.choose(title, shown, "workload", default=default)
+
+
+def show_cards(run: data.Run, variants: Sequence[str], names: Sequence[str]) -> None:
+    """A button that says what these variants and workloads are: by mouse, keyboard and touch alike."""
+    models = dict.fromkeys(name for name in variants if name)
+    tasks = dict.fromkeys(name for name in names if name in run.names)
+    if not models and not tasks:
+        return
+    with st.popover("What do these names mean?", icon=":material/help:", type="tertiary"):
+        axes = differing(list(models))
+        for name in models:
+            shown, front = card(name, axes), "What differs: " if len(models) > 1 else "Built with "
+            built, source = shown.axes and f"{front}{shown.axes}.", shown.source and f"Source: {shown.source}."
+            st.markdown(f"**{words.markdown(name)}**")
+            st.caption(words.markdown(" ".join(filter(None, (shown.told, built, source)))))
+        for name in tasks:
+            st.markdown(f"**{words.markdown(run.named(name))}** :gray[{words.markdown(f'workload {name}')}]")
+
+
+def show_codes(steps: Sequence[LadderStep]) -> None:
+    """A button that shows what to write for each of these steps."""
+    with st.popover("What to write", icon=":material/code:", type="tertiary"):
+        for change in (step.change for step in steps):
+            st.markdown(f"**{words.markdown(words.capital(change.told))}**")
+            if change.code:
+                st.code(change.code, language="diff")

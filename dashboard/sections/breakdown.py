@@ -1,28 +1,38 @@
-"""Where time goes: shares of a forward by phase and length, beside the dispute's own, and the machine's roof."""
+"""Where time goes: shares of a forward by phase and length, beside the dispute's own, the machine's roof, and the steps
+of what is left to gain."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 
+import pandas as pd
+import plotly.graph_objects as go
 import streamlit as st
 
+from llama_workbench.datasets.geometries import DataError
+from llama_workbench.datasets.workloads import workloads
+from llama_workbench.harness.claims.reading import Figure, Portion, published, published_shares
 from llama_workbench.harness.metrics.roofline.metric import ROOFLINE, Reached, all_reached
+from llama_workbench.harness.report.ladder import ladder_headings, ladder_of, ladder_rows
 from llama_workbench.harness.report.markdown import COLUMNS, roofline_rows
+from llama_workbench.harness.stats.confidence import Interval
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.variants.phase_map import DENOMINATORS, MEANING
+from llama_workbench.variants.phase_map import MEANING, PHASES
 
 from .. import state, words
+from ..figures.colours import DARK, LIGHT, Palette
+from ..figures.drawing import ABOVE, SMALL, Layout, axis, bar_rows
 from ..views import breakdown, data
-from . import blocks, named, published
-from .sides import show_phase_bars
+from ..views.breakdown import NAMES, PhaseShare, interval
+from ..views.workloads import shipped_named
+from . import blocks, trust
 
-SHARED = {  # what the bars are shares of, by the key of DENOMINATORS
-    "forward": "the whole forward",
-    "layer": "the decoder layers, without embedding, final norm and LM head",
-    "attention": "the attention block, with its output projection and cache",
-    "attention-subset": "the five lines of the dispute's table, without output projection, cache, MLP, norms and "
-    "LM head",
-}
+TIMES_COMMAND = "pytest --benchmark --workloads rope-t128,qkv-t128,scores-t128,mask-create-apply-t128"
+WHOLE = "forward"
+
+Rows = Sequence[tuple[str, Sequence[PhaseShare]]]
+"""The label of each bar, and its shares."""
 
 
 def show(opened: state.Opened) -> None:
@@ -36,54 +46,61 @@ def show(opened: state.Opened) -> None:
         blocks.missing("shares of the time by phase", opened.run.dispute.command("phases"))
     blocks.header("What the machine could do", anchor="roof")
     show_roofline(opened)
-    published.show_times(opened)
+    show_published_times(opened)
 
 
 def show_phases(opened: state.Opened, phases: breakdown.Phases) -> None:
+    """A bar for each workload of the chosen variant and geometry; then one workload in numbers."""
     run = opened.run
-    variant, geometry, of = choose(run, phases)
-    workloads = [workload for workload, name in phases.measured if name == variant]
+    variant, geometry = choose(run, phases)
+    here = [workload for workload, name in phases.measured if name == variant]
+    here = [workload for workload in here if breakdown.geometry(run, workload) == geometry]
+    here.sort(key=lambda name: breakdown.order(run, name))
     rows: list[breakdown.Breakdown] = []
-    for workload in sorted(workloads, key=lambda name: breakdown.order(run, name)):
-        if breakdown.geometry(run, workload) == geometry:
-            try:
-                asked = workload, variant, of
-                rows.append(state.computed(opened, breakdown.breakdown_of, *asked, _given=(phases,)))
-            except ValueError as error:
-                st.text(str(error))
+    for workload in here:
+        try:
+            rows.append(state.computed(opened, breakdown.breakdown_of, workload, variant, WHOLE, _given=(phases,)))
+        except ValueError as error:
+            st.text(str(error))
     if not rows:
         others = words.listing(list(dict.fromkeys(f"{name} on {work}" for work, name in phases.measured)))
         blocks.info(f"{variant} has no phases of geometry {geometry} in this run; others have: {others}")
         return
     blocks.header("Time by phase", anchor="phases")
-    show_phase_bars([(run.named(row.workload), row.shares) for row in rows])
+    show_bars([(run.named(row.workload), row.shares) for row in rows])
+    cost = rows[0].overhead
     blocks.caption(
-        f"Shares of {SHARED[of]}. Each bar is one call and sums to 100 %. Above it stands "
-        f"the time of a call. The model has the shape {geometry}."
+        f"Shares of the whole forward, over {rows[0].rounds} rounds. Each bar is one call and sums to 100 %. Above it "
+        f"stands the time of a call. The model has the shape {geometry}. With timestamps between the phases a call "
+        f"took {cost.value:.3f}× [{cost.low:.3f}, {cost.high:.3f}] of that."
     )
-    named.show_cards(run, [variant], [row.workload for row in rows])
-    show_workload(opened, phases, rows)
+    blocks.show_cards(run, [variant], [row.workload for row in rows])
+    names = [row.workload for row in rows]
+    profiled = next((name for name in names if (name, variant) in run.profiles), None)
+    theirs = next((name for name in names if data.experiment(run, name).workload.tokens == 128), None)  # in their table
+    workload = blocks.choose_workload(run, names, "Look inside", default=profiled or theirs)
+    chosen = next(row for row in rows if row.workload == workload)
+    show_difference(opened, phases, chosen)
+    show_published_shares(opened, phases, chosen)
 
 
-def choose(run: data.Run, phases: breakdown.Phases) -> tuple[str, str, str]:
-    """Variant, geometry and denominator of the URL; where it has none of these, those that have its workload."""
+def choose(run: data.Run, phases: breakdown.Phases) -> tuple[str, str]:
+    """Variant and geometry of the URL; where it has none of these, those that have its workload."""
     geometries = [(name, breakdown.geometry(run, workload)) for workload, name in phases.measured]
     wanted = st.query_params.get("workload")
     having = [name for workload, name in phases.measured if workload == wanted]
     asked = run.dispute.numbers.shares_of
     usual = asked if asked in having else having[0] if having else breakdown.usual_variant(run, phases)
-    left, middle, right = st.columns(3)
+    left, right = st.columns(2)
     with left:
         variants = list(dict.fromkeys(name for name, _ in geometries))
         variant = state.choose("Variant", variants, "variant", default=usual, also=_other)
-    with middle:
+    with right:
         first = next((geometry for name, geometry in geometries if name == variant), None)
         first = breakdown.geometry(run, wanted) if wanted and variant in having else first
         names = list(dict.fromkeys(geometry for _, geometry in geometries))
         geometry = state.choose("Geometry", names, "geometry", default=first, also=_other)
-    with right:
-        of = state.choose("Share of", {name: breakdown.WHOLES[name] for name in DENOMINATORS}, "of")
-    return variant, geometry, of
+    return variant, geometry
 
 
 def _other(_: str) -> dict[str, str]:
@@ -91,18 +108,26 @@ def _other(_: str) -> dict[str, str]:
     return {"workload": ""}
 
 
-def show_workload(opened: state.Opened, phases: breakdown.Phases, rows: Sequence[breakdown.Breakdown]) -> None:
-    """One length in numbers, against another variant, and beside the dispute's table and rules."""
-    run = opened.run
-    names = [row.workload for row in rows]
-    profiled = next((name for name in names if (name, rows[0].variant) in run.profiles), None)
-    theirs = next((name for name in names if data.experiment(run, name).workload.tokens == 128), None)  # in their table
-    workload = named.choose_workload(run, names, "Look inside", default=profiled or theirs)
-    chosen = next(row for row in rows if row.workload == workload)
-    show_table(chosen, run)
-    show_difference(opened, phases, chosen)
-    published.show_shares(opened, phases, chosen)
-    published.show_decisions(opened, phases, workload)
+def show_sides(opened: state.Opened, workload: str, sides: Sequence[str], of: str = WHOLE) -> None:
+    """One bar for each of `sides` whose phases were timed; `of` is the denominator, a key of DENOMINATORS."""
+    whole = of if of in breakdown.WHOLES else WHOLE
+    phases = state.computed(opened, breakdown.read)
+    rows, missing = [], []
+    for side in sides:
+        try:
+            measured = state.computed(opened, breakdown.breakdown_of, workload, side, whole, _given=(phases,))
+            rows.append((f"{side} · {measured.ms:.3g} ms · {measured.rounds} rounds", measured.shares))
+        except ValueError:
+            missing.append(side)
+    if not rows:
+        blocks.missing("shares of the time by phase here", opened.run.dispute.command("phases"))
+        return
+    show_bars(rows)
+    untimed = f" Not timed by phase: {words.listing(missing)}." if missing else ""
+    blocks.caption(
+        f"Shares of the {breakdown.WHOLES[whole]} by phase; each bar sums to 100 %. Milliseconds hold for "
+        f"this machine only.{untimed}"
+    )
 
 
 def show_difference(opened: state.Opened, phases: breakdown.Phases, chosen: breakdown.Breakdown) -> None:
@@ -129,34 +154,94 @@ def show_difference(opened: state.Opened, phases: breakdown.Phases, chosen: brea
     blocks.caption(f"An end holds wherever both shares' {sure} intervals do.")
 
 
-def show_table(chosen: breakdown.Breakdown, run: data.Run) -> None:
-    rows = [
-        {
-            "phase": share.name,
-            "share": share.percent,
-            "low": share.low,
-            "high": share.high,
-            "a call": share.ms,
-            "level": share.grade,
-            "what it holds": MEANING[share.phase],
-        }
-        for share in chosen.shares
-    ]
-    blocks.table(
-        rows,
-        f"Shares of {breakdown.WHOLES[chosen.of]} by phase for {chosen.variant} on {chosen.workload}",
-        dict.fromkeys(("share", "low", "high"), "%.2f %%") | {"a call": "%.4g ms"},
+# -- the bars ----------------------------------------------------------------------------------------------------------
+
+# Okabe and Ito's colours, light and dark enough that black text on one and white text on the other can be read. Parts
+# of one thing share a colour and differ in their pattern; no colour is needed, since every bar has its name on it.
+_LOOKS: dict[str, tuple[str, str, str]] = {
+    "mask_create": ("#F2A27C", "#A4481A", ""),
+    "mask_apply": ("#F2A27C", "#A4481A", "/"),
+    "rope": ("#F3CF8E", "#7F6119", ""),
+    "qkv": ("#8CC0E8", "#1F5F8B", ""),
+    "scores": ("#BFE1F5", "#2B6F80", ""),
+    "softmax": ("#BFE1F5", "#2B6F80", "/"),
+    "output": ("#BFE1F5", "#2B6F80", "\\"),
+    "attention_fused": ("#BFE1F5", "#2B6F80", "x"),
+    "o_proj": ("#8CC0E8", "#1F5F8B", "/"),
+    "cache": ("#F0E58A", "#6E6A1E", ""),
+    "mlp": ("#8FD3BC", "#176B54", ""),
+    "norm": ("#DDB5CC", "#7B4767", ""),
+    "final_norm": ("#DDB5CC", "#7B4767", "/"),
+    "lm_head": ("#C3B5E0", "#5A4B8A", ""),
+    "embedding": ("#D5DAE0", "#4A545F", "/"),
+    "other": ("#D5DAE0", "#4A545F", ""),
+}
+
+
+def show_bars(rows: Rows) -> None:
+    largest = [(name, sorted(parts, key=lambda part: -part.percent)[:5]) for name, parts in rows]
+    told = [f"{name}: {', '.join(f'{part.name} {interval(part)}' for part in parts)}" for name, parts in largest]
+    blocks.plot(phase_bars(rows, state.colours()), f"Shares of the time. {'; '.join(told)}.", "phases")
+
+
+def phase_bars(rows: Rows, colours: Palette = LIGHT) -> go.Figure:
+    """One bar of 100 % a row: phases in the order of a forward, named where there is room; above it label and ms."""
+    ticks: Layout = {"tickvals": [0, 25, 50, 75, 100], "ticksuffix": " %", "gridcolor": colours.rule}
+    times = [words.milliseconds(1e6 * sum(part.ms for part in parts)) for _, parts in rows]
+    measured = {part.phase for _, parts in rows for part in parts}
+    return bar_rows(
+        [(words.label(name, 34), time) for (name, _), time in zip(rows, times, strict=True)],
+        [_bar(phase, rows, colours) for phase in PHASES if phase in measured],
+        colours,
+        row_px=58,
+        bar_px=28,
+        foot_px=110,
+        right_px=20,
+        barmode="stack",
+        uniformtext={"mode": "hide", "minsize": SMALL},
+        xaxis=axis("share of the time [%]", standoff=4, range=[0, 100], **ticks),
+        legend={**ABOVE, "y": -46 / (58 * len(rows)), "yanchor": "top", "traceorder": "normal"},
+        showlegend=True,
     )
-    overhead, theirs, sure = chosen.overhead, run.dispute.form.levels_of, words.percent(1 - run.alpha)
-    levels = f"those of {theirs}: " if theirs else ""
-    cost = f"{overhead.value:.3f}× [{overhead.low:.3f}, {overhead.high:.3f}]"
-    blocks.caption(
-        f"{chosen.rounds} rounds. Each interval is a t interval over them and holds with {sure} "
-        f"confidence for itself. Levels are {levels}critical above 10 %, moderate from 5 to "
-        "10 %, minor below 5 %. Where an interval lies on both sides, both are named. Clock: "
-        f"{chosen.clock or 'not recorded'}. Milliseconds are parts of a call in the rounds; with timestamps between "
-        f"the phases a call took {cost} of that."
+
+
+def _bar(phase: str, rows: Rows, colours: Palette) -> Layout:
+    """One phase over all rows."""
+    light_fill, dark_fill, pattern = _LOOKS[phase]
+    shares = [next((part for part in parts if part.phase == phase), None) for _, parts in rows]
+    return {
+        "name": NAMES.get(phase, phase),
+        "x": [share.percent if share else 0 for share in shares],
+        "marker": {
+            "color": dark_fill if colours == DARK else light_fill,
+            "line": {"color": colours.page, "width": 1},
+            "pattern": {
+                "shape": pattern,
+                "fillmode": "overlay",
+                "size": 7,
+                "solidity": 0.12,
+                "fgcolor": colours.text,
+                "fgopacity": 0.3,
+            },
+        },
+        "text": [f"{share.name} {share.percent:.0f} %" if share and share.percent >= 4 else "" for share in shares],
+        "textposition": "inside",
+        "insidetextanchor": "middle",
+        "textangle": 0,
+        "constraintext": "inside",
+        "insidetextfont": {"color": colours.frame_text, "size": SMALL},
+        "hovertext": [_hover(name, share) if share else "" for (name, _), share in zip(rows, shares, strict=True)],
+    }
+
+
+def _hover(name: str, share: PhaseShare) -> str:
+    return (
+        f"<b>{share.name}</b>, {words.label(name)}<br>{interval(share)}<br>"
+        f"{words.milliseconds(share.ms * 1e6)} a call, {share.grade}<br>{MEANING[share.phase]}"
     )
+
+
+# -- what the machine could do -----------------------------------------------------------------------------------------
 
 
 def read_roofline(run: data.Run, alpha: float) -> tuple[list[Reached], list[str]]:
@@ -194,3 +279,147 @@ def show_roofline(opened: state.Opened) -> None:
         [f"{one.variant} on {run.named(one.workload)}: {one.above}" for one in rows if one.above],
     )
     blocks.notes("Not measured", missing)
+
+
+# -- what the dispute published ----------------------------------------------------------------------------------------
+
+
+def shares_beside(
+    run: data.Run, phases: breakdown.Phases, portions: Sequence[Portion], workload: str, variant: str
+) -> tuple[str, list[dict[str, object]], list[str]]:
+    """Why their table says what it says, its lines beside ours, and what cannot be told apart here."""
+    why = breakdown.why_their_share(phases, workload, variant, portions, run.alpha)
+    table: list[dict[str, object]] = []
+    problems: list[str] = []
+    for line in portions:
+        row: dict[str, object] = {"their line": line.line, "theirs": line.percent, "their time": line.milliseconds}
+        for whole in ("attention-subset", "layer", "forward"):
+            try:
+                share = breakdown.part(phases, workload, variant, line.phases, whole, run.alpha)
+                row[f"ours, of {breakdown.WHOLES[whole]}"] = share
+            except ValueError as error:
+                problems.append(f"{line.line}: {error}")
+        table.append(row)
+    return why, table, problems
+
+
+def show_published_shares(opened: state.Opened, phases: breakdown.Phases, chosen: breakdown.Breakdown) -> None:
+    """Their table of shares beside ours, in three denominators."""
+    blocks.header("The dispute's time shares beside ours", anchor="published")
+    try:
+        portions = published_shares()
+    except DataError as error:
+        blocks.warn(str(error))
+        return
+    asked = chosen.workload, chosen.variant
+    why, table, problems = state.computed(opened, shares_beside, *asked, _given=(phases, portions))
+    if why:
+        blocks.say(why)
+    if table:
+        blocks.table(
+            table,
+            f"The dispute's shares beside ours on {chosen.workload}, in three denominators",
+            {"theirs": "%.1f %%", "their time": "%.1f ms"},
+        )
+    blocks.notes("Cannot be told apart here", problems)
+    if portions:
+        source = portions[0].source
+        blocks.caption(
+            f"Theirs: {source.document}, {source.section}; at T = 128, one table for all lengths, no intervals. "
+            "Their sum of separate benchmarks is no part of any forward: softmax and output had no benchmark of "
+            "their own."
+        )
+
+
+def show_published_times(opened: state.Opened) -> None:
+    """The dispute's micro-benchmarks beside the same work here."""
+    blocks.header("The dispute's micro-benchmarks beside ours", anchor="times")
+    try:
+        figures = published()
+    except DataError as error:
+        blocks.warn(str(error))
+        return
+    measured = state.computed(opened, trust.read_noise)
+    if measured.problem:
+        blocks.warn(f"Left out: {measured.problem}")
+    rows = state.computed(opened, compared, _given=(measured, figures))
+    if (rows[["our interval", "its interval"]] == "").all(axis=None):
+        blocks.missing("times of the parts that they timed", TIMES_COMMAND)
+    wide = st.column_config.TextColumn(width="medium")
+    blocks.table(
+        rows.assign(workload=rows["workload"].map(shipped_named(figures))),
+        "Times a call that the dispute published, beside the medians of this run",
+        columns=dict.fromkeys(("their interval", "our interval", "its interval"), wide),
+    )
+    source = next(iter(figures.values())).source if figures else None
+    origin = f"Theirs: {source.document}, {source.section}, and later documents. " if source else ""
+    blocks.caption(
+        f"{origin}They ran Candle on a machine that they do not name, with all its cores: nobody can compare "
+        "absolute times of two machines. Growth is the time over that of the next shorter length in this table, "
+        "and that compares well. Ours is on PyTorch; on Candle are that engine's own kernels, called from Python. "
+        "Both are medians over rounds, each with its exact 99 % interval by order statistics."
+    )
+
+
+def _ends(ends_ns: Sequence[float]) -> str:
+    return " – ".join(map(words.milliseconds, ends_ns))
+
+
+def _span(measured: Interval | None) -> str:
+    if measured is None:
+        return ""
+    return _ends([measured.low, measured.high]) if math.isfinite(measured.high) else "too few rounds"
+
+
+def compared(run: data.Run, measured: trust.Noise, published: Mapping[str, Figure]) -> pd.DataFrame:
+    """All published times in the order of their file, beside those of the workload's baseline and of Candle here.
+
+    The growths are the time over that of the next shorter length of the same part.
+    """
+    rows, times_ns = [], []
+    for workload, theirs in published.items():
+        variant = data.experiment(run, workload).baseline or ""
+        ours = trust.median_ns(measured, workload, variant)
+        candle = next(
+            filter(None, (trust.median_ns(measured, workload, name) for name in run.dispute.engine_variants)), None
+        )
+        times_ns.append((1e3 * theirs.microseconds, *(one.centre if one else math.nan for one in (ours, candle))))
+        rows.append(
+            {
+                "workload": workload,
+                "theirs": words.milliseconds(times_ns[-1][0]),
+                "their interval": _ends([1e3 * end for end in theirs.interval]) if theirs.interval else "not given",
+                "ours": words.milliseconds(ours.centre if ours else None),
+                "our interval": _span(ours),
+                "rounds": str(ours.n) if ours else "",
+                "on Candle here": words.milliseconds(candle.centre) if candle else "",
+                "its interval": _span(candle),
+                "variant here": variant if ours else "",
+                "their benchmark": theirs.bench,
+            }
+        )
+    times = pd.DataFrame(times_ns, columns=["their growth", "our growth", "growth on Candle"])
+    known = workloads()
+    parts = pd.Series([known[name].component if name in known else name for name in published])
+    growths = times / times.groupby(parts).shift()
+    return pd.DataFrame(rows).join(growths.map(lambda growth: f"{growth:.2f}×" if growth > 0 else ""))
+
+
+# -- the steps ---------------------------------------------------------------------------------------------------------
+
+
+def show_steps(opened: state.Opened) -> None:
+    """Each step against the one before it, and what it costs in memory."""
+    run = opened.run
+    ladder = ladder_of(run.claims, run.dispute, run.manifest)
+    assert ladder is not None
+    blocks.header("What is left to gain, step by step", anchor="ladder")
+    with st.container(horizontal=True):
+        blocks.show_codes([*ladder.steps, *ladder.beyond])
+        blocks.show_cards(run, ladder.names, [])
+    headings = ladder_headings(ladder)
+    blocks.table([dict(zip(headings, row, strict=True)) for row in ladder_rows(ladder)], "Gain and memory of each step")
+    st.caption(
+        "Each step is measured against the one before it. Multiplied, the steps give their joint gain, which is also "
+        "measured as one. Memory: what a model holds more (or less) after a prompt, in percent of its weights."
+    )

@@ -15,8 +15,8 @@ from llama_workbench.harness.store.verdict_schema import Effect
 
 from .. import state, words
 from ..export import evidence
-from ..views import again, data, outcomes, samples
-from . import blocks, head, named, sides
+from ..views import data, outcomes, samples
+from . import blocks, head, sides
 
 ANY = -1
 """In the list of claims: two variants, whether or not anybody claimed anything about them."""
@@ -80,7 +80,6 @@ def choose(opened: state.Opened) -> data.Claim | None:
         kept = {name: st.query_params.get_all(name) for name in st.query_params if name not in (*PLACES, *PAIR)}
         new = usual_pair(run) if place == ANY else link(opened.name, claims[place])
         st.query_params.from_dict({**kept, **new})
-        state.mark_changed("claim")
 
     options = [*range(len(claims)), *([] if run.manifest.machines else [ANY])]
     shown_as = {**dict(enumerate(titles)), ANY: "Any two variants"}
@@ -144,7 +143,7 @@ def choose_row(run: data.Run, rows: Sequence[Effect], *, by_workload: bool) -> E
     """The row of `?row=` (from 1), else the first on `?workload=`, else the first with a profile, else the first."""
     if by_workload:
         known = (effect.workload for effect in rows if effect.lower is not None)
-        place = named.choose_workload(run, [effect.workload for effect in rows], default=next(known, None))
+        place = blocks.choose_workload(run, [effect.workload for effect in rows], default=next(known, None))
         return next(effect for effect in rows if effect.workload == place)
     if len(rows) == 1:
         return rows[0]
@@ -188,11 +187,6 @@ def names(claims: Sequence[data.Claim]) -> list[str]:
 def full_title(claim: data.Claim) -> str:
     """Its title, with its part where it has several."""
     return f"{claim.title} ({claim.part})" if claim.part else claim.title
-
-
-def sessions(opened: state.Opened) -> Mapping[str, again.Answers]:
-    """What other sessions of the run say, by their names."""
-    return again.sessions_of(opened.name, state.all_entries())
 
 
 def titled(look: words.Appearance, text: str) -> str:

@@ -1,9 +1,10 @@
-"""The head of a page (its title, the choice of a run, what to know of that run first) and what is below every page."""
+"""What is around every page: its style and contents, its title, the choice of a run, what to know of that run first,
+and what is below."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -17,11 +18,29 @@ from llama_workbench.harness.report.text import environments_text
 from llama_workbench.harness.store.files import RunError
 
 from .. import state, words
+from ..export.evidence import STYLE
 from ..views import data, entries, samples
-from . import blocks, machines
+from . import blocks
 
 REFRESH_SECONDS = 5.0
 """Between two looks at runs that are being measured."""
+
+FEWEST = 4  # headings, from which on a page has contents
+
+
+def begin() -> DeltaGenerator:
+    """The page's style, and the place of its contents."""
+    st.html(Path(__file__).with_name("page.css"))
+    st.html(STYLE)
+    return st.container(key="contents")
+
+
+def show_contents(place: DeltaGenerator) -> None:
+    """A link to each heading of the page."""
+    headings = state.headings()
+    if len(headings) >= FEWEST:
+        links = " · ".join(f"[{words.markdown(title)}](#{anchor})" for anchor, title in headings.items())
+        place.markdown(f"On this page: {links}")
 
 
 def open_run(title: str, *, over_machines: bool = False) -> state.Opened | None:
@@ -53,7 +72,7 @@ def open_run(title: str, *, over_machines: bool = False) -> state.Opened | None:
     opened = state.Opened(entry.name, run, stamp)
     if run.manifest.machines and not over_machines:
         st.info("This run is of several machines. What this page shows is in the run of each:", icon=":material/dns:")
-        machines.show_links(opened, title.lower(), _view())
+        show_machines(opened, title.lower(), _view())
         return None
     return opened
 
@@ -93,7 +112,6 @@ def _choose_run(title: str, listed: Sequence[entries.Entry]) -> tuple[DeltaGener
         st.query_params["run"] = shown.name  # so that a copied address leads here, whatever is measured after this
 
     def follow() -> None:
-        state.mark_changed("run")
         st.query_params.from_dict({"run": st.session_state["run"], **_view()})  # claims of another run mean nothing
 
     with box.container(horizontal=True, vertical_alignment="bottom"):
@@ -124,7 +142,7 @@ def _show_address() -> None:
 
 def _show_run(name: str, run: data.Run, place: DeltaGenerator) -> None:
     """One quiet line about the machine, and whether the run can be trusted; loud only where something is wrong."""
-    machine = one_line(run.environment) if run.environment else machines.kinds_of(run)
+    machine = one_line(run.environment) if run.environment else _kinds_of(run)
     sides = environments_text(run.manifest.environments)
     with place:
         if not run.manifest.machines:
@@ -161,3 +179,20 @@ def show_skipped() -> None:
     if rows:
         with st.expander(f"{len(rows)} of {len(listed)} folders are not shown"):
             blocks.table(rows, "Folders that are not runs or cannot be read, with the reason")
+
+
+def _kinds_of(run: data.Run) -> str:
+    """The machines of the run in one line; empty where it is of one."""
+    kinds = [machine.kind or machine.name for machine in run.manifest.machines if machine.folder]
+    return f"{len(kinds)} machines: {', '.join(kinds)}" if kinds else ""
+
+
+def show_machines(opened: state.Opened, page: str, query: Mapping[str, str] | None = None) -> None:
+    """Links to the runs of the machines on a page, with choices made; below them who was left out."""
+    for machine in opened.run.manifest.machines:
+        name = machine.kind or machine.name
+        if machine.folder is None:
+            blocks.caption(f"{name}: left out. {machine.reason}")
+        else:
+            place = {**(query or {}), "run": f"{opened.name}/{machine.name}"}
+            blocks.link(page, words.markdown(name), "dns", place)

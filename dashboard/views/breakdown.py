@@ -92,7 +92,6 @@ class Breakdown:
     shares: tuple[PhaseShare, ...]
     rounds: int
     overhead: Share
-    clock: str
 
     @property
     def ms(self) -> float:
@@ -118,8 +117,7 @@ def breakdown(phases: Phases, workload: str, variant: str, of: str, alpha: float
     rows = tuple(_phase_share(phase, share, times.get(phase, 0.0)) for phase, share in top.items())
     rounds = max(share.rounds for share in top.values())
     overhead = shares.overhead(phases.table, workload, variant, alpha=alpha)
-    facts = phases.facts.get((workload, variant))
-    return Breakdown(workload, variant, of, rows, rounds, overhead, (facts and facts.clock) or "")
+    return Breakdown(workload, variant, of, rows, rounds, overhead)
 
 
 def breakdown_of(run: data.Run, phases: Phases, workload: str, variant: str, of: str) -> Breakdown:

@@ -60,13 +60,6 @@ def _in_common(entry: entries.Entry, other: entries.Entry) -> int:
     return len({*a.timed} & {*b.timed}) if a.timed and b.timed else len({*a.workloads} & {*b.workloads})
 
 
-def pair_in_common(listed: Sequence[entries.Entry]) -> tuple[str, str] | None:
-    """The newest run that has an older one to be compared with, and that one; None where there are no two."""
-    readable = entries.without_copies([entry for entry in listed if not (entry.summary.problem or entry.is_fleet)])
-    pairs = ((new, old) for place, new in enumerate(readable) for old in readable[place + 1 :])
-    return next(((new.name, old.name) for new, old in pairs if _in_common(new, old)), None)
-
-
 def between(run: data.Run, base: Path, stamp: entries.Stamp) -> RunComparison:
     """The run against an earlier one, by the thresholds of the project in whose folder the dashboard was started.
 

@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Annotated, Any, TypeVar, get_args
+
+from pydantic import BeforeValidator
 
 from llama_workbench.harness.evidence.effect import ALPHA, exp, percent
 from llama_workbench.harness.machine.lifeline import is_held
@@ -28,18 +30,57 @@ from llama_workbench.harness.spec.dispute import Dispute
 from llama_workbench.harness.spec.words import Word
 from llama_workbench.harness.stats.confidence import Interval
 from llama_workbench.harness.store import schema
-from llama_workbench.harness.store.files import MANIFEST, VERDICTS, RunError
+from llama_workbench.harness.store.files import CLAIMS, MANIFEST, VERDICTS, RunError
 from llama_workbench.harness.store.folder import RunFolder
-from llama_workbench.harness.store.forms import JsonFile
+from llama_workbench.harness.store.forms import JsonFile, Shape, Text
 from llama_workbench.harness.store.verdict_schema import Effect, Verdict
 
 from .. import words
 from ..flames.tree import Frame, Scale, StackError, read_folded
 from . import workloads
-from .definitions import DEFINITIONS, Definition, Hypothesis
 
 LARGEST_PROFILE_BYTES = 64 << 20
 T = TypeVar("T")
+
+# -- a claim as it was when the run was made, out of claims.json -------------------------------------------------------
+
+
+class Source(Shape):
+    """Where a claim was made."""
+
+    document: Text = ""
+    section: Text = ""
+
+
+class Hypothesis(Shape):
+    """One part of a claim: what was to be measured. A single baseline becomes a list of one."""
+
+    part: Text = ""
+    metric: Text = ""
+    quantity: Text = ""
+    of: Text = ""
+    variant: Text = ""
+    baseline: Annotated[
+        tuple[Text, ...], BeforeValidator(lambda names: [names] if isinstance(names, str) else names)
+    ] = ()
+    workloads: tuple[Text, ...] = ()
+    phases: tuple[Text, ...] = ()
+
+
+class Definition(Shape):
+    """A claim with all its parts."""
+
+    id: Text = ""
+    title: Text = ""
+    statement: Text = ""
+    source: tuple[Source, ...] = ()
+    decided_by: Text = ""
+    assumes: tuple[Text, ...] = ()
+    hypothesis: tuple[Hypothesis, ...] = ()
+
+
+DEFINITIONS = JsonFile(CLAIMS, list[Definition])
+
 
 # -- what pages show ---------------------------------------------------------------------------------------------------
 

@@ -5,18 +5,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import tempfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-from pydantic import TypeAdapter
 
 from llama_workbench.harness.machine.lifeline import is_held
 from llama_workbench.harness.report.text import duration_text, one_text_line
 from llama_workbench.harness.spec.regions import FAIL_IF
 from llama_workbench.harness.spec.words import COUNTED
-from llama_workbench.harness.store import files, folder
 from llama_workbench.harness.store.files import (
     JOURNAL,
     MANIFEST,
@@ -102,21 +98,15 @@ def results_folder(arguments: Sequence[str], environment: Mapping[str, str] = os
 Known = dict[Path, tuple[Stamp, RunSummary]]
 """What each run was, by its folder, and the stamp that it was read at."""
 
-_KEPT = TypeAdapter(tuple[Stamp, Known])
 FEW = 3  # names on a line
-MANY = 20  # runs: a list of fewer is read as quickly
 
 
 class RunList:
-    """All runs under a results folder or a URL, or the run that it is. Each look reads only those whose files changed.
+    """All runs under a results folder or a URL, or the run that it is. A look reads only those whose files changed."""
 
-    `kept`: a file of the reader's own (never one in the results folder, which may come from anywhere) in which a long
-    list is kept from one start to the next.
-    """
-
-    def __init__(self, results: Path | str, kept: Path | None = None) -> None:
-        self._results, self._kept = results, kept
-        self._known = _read_kept(kept)
+    def __init__(self, results: Path | str) -> None:
+        self._results = results
+        self._known: Known = {}
 
     def entries(self) -> list[Entry]:
         """The runs as they are now, newest first. Damaged and foreign folders are in the list too, with a `problem`.
@@ -135,33 +125,8 @@ class RunList:
             entries.append(Entry(name, summary, url))
             if entries[-1].is_fleet:
                 waiting += [(f"{name}/{machine.path.name}", machine, "") for machine in run_folders(run.path / HOME)]
-        if self._kept is not None and len(known) >= MANY and known != self._known:
-            _keep(self._kept, known)
         self._known = known
         return sorted(entries, key=lambda entry: (entry.summary.started, entry.name), reverse=True)
-
-
-def _reader() -> Stamp:
-    """Of the code that reads a run: what other code read counts for nothing."""
-    return _stamp(Path(module.__file__) for module in (folder, files) if module.__file__)
-
-
-def _read_kept(path: Path | None) -> Known:
-    """What was kept; nothing where that cannot be read."""
-    try:
-        reader, known = _KEPT.validate_json(path.read_bytes()) if path else ((), {})
-    except (OSError, ValueError):
-        return {}
-    return known if reader == _reader() else {}
-
-
-def _keep(path: Path, known: Known) -> None:
-    """Replace the file whole; a disk that refuses it costs the next start its time, and nothing else."""
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-            file.write(_KEPT.dump_json((_reader(), known)))
-        os.replace(file.name, path)
 
 
 def _named_folders(results: Path | str) -> list[tuple[str, RunFolder, str]]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-import pandas as pd
-
 from llama_workbench.harness.store import schema
 from llama_workbench.harness.store.verdict_schema import Effect
 
@@ -80,23 +78,3 @@ def logits(gate: schema.Gate | None) -> str:
     numbers = gate.max_error is not None and gate.tolerance is not None
     error = f" (error {gate.max_error:.1e} of {gate.tolerance:.1e})" if numbers else ""
     return f"{'pass' if gate.passed else 'fail'}{error}"
-
-
-def worst(run: data.Run) -> pd.DataFrame:
-    """The gates of a run, a row a variant, that with the largest error first.
-
-    passed, of: workloads. The error is that which used most of its tolerance, empty where none was recorded.
-    """
-    gates = [(entry.workload.name, *gate) for entry in run.manifest.experiments for gate in entry.gates.items()]
-    frame = pd.DataFrame(
-        [(name, gate.passed, gate.cases or 0, gate.max_error, gate.tolerance, where) for where, name, gate in gates],
-        columns=["variant", "passed", "cases", "worst error", "tolerance", "on"],
-    )
-    error, tolerance = (pd.to_numeric(frame[column]) for column in ("worst error", "tolerance"))
-    frame["of tolerance"] = 100 * error / tolerance.where(tolerance != 0)
-    frame.loc[frame["of tolerance"].isna(), ["worst error", "tolerance", "on"]] = None
-    counts = frame.groupby("variant", sort=False).agg(
-        passed=("passed", "sum"), of=("passed", "size"), cases=("cases", "sum")
-    )
-    largest = frame.sort_values("of tolerance", ascending=False, kind="stable").drop_duplicates("variant")
-    return largest[["variant", "worst error", "tolerance", "of tolerance", "on"]].join(counts, on="variant")

@@ -77,21 +77,6 @@ def sentence(claim: data.Claim) -> str:
     )
 
 
-def time_and_work(claims: Sequence[data.Claim], claim: data.Claim) -> list[data.Claim]:
-    """The parts of the claim that `claim` is a part of, what was timed before what was counted; empty unless it has
-    both and is one of them."""
-
-    def kind(part: data.Claim) -> str:
-        if part.metric is None:
-            return "" if part.unit else "time"
-        return part.metric.beside_times
-
-    same = [each for each in claims if each.claim == claim.claim and each.effects and kind(each)]
-    if claim not in same or len({*map(kind, same)}) < 2:
-        return []
-    return sorted(same, key=lambda each: kind(each) != "time")
-
-
 def meaning(claim: data.Claim) -> str:
     """What the verdict means in plain words, for after the verdict's own word."""
     meaning = claim.verdict.look.meaning.format(claimed=claim.claimed or "not recorded")

@@ -9,12 +9,11 @@ from __future__ import annotations
 import math
 import warnings
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from llama_workbench.harness.evidence.effect import UNSTABLE
@@ -25,10 +24,8 @@ from llama_workbench.harness.report.causes import explanations_in
 from llama_workbench.harness.report.comparison import Screen, screens
 from llama_workbench.harness.spec.comparison import Comparison, EnteredName, Metric
 from llama_workbench.harness.spec.regions import SECOND_MARGIN_PERCENT
-from llama_workbench.harness.spec.table import Table
 from llama_workbench.harness.spec.words import Cause, Word
 from llama_workbench.harness.stats.confidence import Interval, LookPlan, running_bounds, running_interval
-from llama_workbench.harness.stats.samples import Clock, call_times_ns
 from llama_workbench.harness.store.files import JOURNAL, SAMPLES, VERDICTS, RunError, RunWarning
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.schema import Noise
@@ -36,7 +33,6 @@ from llama_workbench.harness.store.verdict_schema import Effect
 from llama_workbench.variants import YARDSTICKS
 
 from . import data
-from .definitions import Definition
 from .entries import Entry
 
 
@@ -147,7 +143,7 @@ def versus(run: data.Run, baseline: str, variant: str) -> Versus:
     # Who was excluded from a workload, or took part in other rounds or another pass only, was not timed against it.
     measured = {name: (baseline, variant) for name in whole.measured if name in shared}
     evidence = replace(whole, measured=measured)
-    claim = data.claim_of(judge_ad_hoc(evidence, baseline=baseline, variant=variant), Definition(), run.names)
+    claim = data.claim_of(judge_ad_hoc(evidence, baseline=baseline, variant=variant), data.Definition(), run.names)
     asked = {effect.workload: effect for each in claims_of(run, baseline, variant)[::-1] for effect in each.effects}
     effects = tuple(_as_asked(effect, asked.get(effect.workload), baseline, variant) for effect in claim.effects)
     if effects != claim.effects:
@@ -277,21 +273,3 @@ def read_screens(run: data.Run, claim: str, part: str, explained: bool = False) 
         return []
     all_screens = screens(folder, asked, read_evidence(run, sides))
     return [screen for screen in all_screens if screen.explained is not None or not explained]
-
-
-# -- all samples of a run ----------------------------------------------------------------------------------------------
-
-
-def clocks(run: data.Run) -> dict[str, str]:
-    """The clock of each workload."""
-    named = {one.workload.name: one.clock.default for one in run.manifest.experiments}
-    return {name: clock if clock and clock in get_args(Clock) else "cpu" for name, clock in named.items()}
-
-
-def timed(samples: Table, clock: Mapping[str, str]) -> pd.DataFrame:
-    """Samples in their order with `ns` (a call, by the workload's clock) and `seconds` (so far)."""
-    workloads, ns = samples.names("workload"), np.full(len(samples), np.nan)
-    for known in get_args(Clock):
-        here = workloads.are(*(name for name in workloads.values if clock.get(name, "cpu") == known))
-        ns[here] = call_times_ns(samples.take(here), clock=known)
-    return samples.frame().assign(ns=ns, seconds=samples["wall_ns"].cumsum() / 1e9)

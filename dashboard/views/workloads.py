@@ -1,12 +1,16 @@
-"""Workloads in words, as pages call them: "prefill, 8 tokens, one 7B layer" for `prefill-7b-1layer-t8`."""
+"""Workloads in words, as pages call them: "prefill, 8 tokens, one 7B layer" for `prefill-7b-1layer-t8`; and what a
+variant is, for the card of its name."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 
+from llama_workbench import variants
 from llama_workbench.datasets.workloads import Workload as Shipped
 from llama_workbench.datasets.workloads import workloads as shipped
+from llama_workbench.harness.spec.comparison import AA, COPY, EnteredName
 from llama_workbench.harness.store.schema import Workload
 
 PARTS = {
@@ -23,15 +27,6 @@ PARTS = {
     "worker-layer": "projections, RoPE and attention",
 }
 """Parts of a model that are timed alone."""
-
-KINDS = {
-    "prefill": "A prompt is read: all its tokens at once, until the logits of the last one are there.",
-    "decode": "One further token is computed, after others that are in the cache.",
-    "generate": "A prompt is read, then tokens are generated one by one. A call is all of it.",
-    "component": "One part of a layer, called alone, without a model around it.",
-    "call": "A call of the two functions, with arguments from the function named below.",
-}
-"""What a call does, by kind."""
 
 
 def named(workload: Workload | Shipped) -> str:
@@ -100,41 +95,54 @@ def distinct(words: dict[str, str]) -> dict[str, str]:
     return {name: f"{said} ({name})" if several.count(said) > 1 else said for name, said in words.items()}
 
 
-def facts(workload: Workload | Shipped) -> list[str]:
-    """What a workload is, in sentences without the values of its defaults."""
-    sentences = [KINDS.get(workload.kind or "", "")]
-    if workload.kind == "component":
-        sentences.append(f"Its input is as long as {workload.tokens:,} tokens.")
-    elif workload.kind != "call":
-        sentences += _sizes(workload)
-    if workload.payload:
-        sentences.append(f"The arguments come from {workload.payload}.")
-    if workload.check:
-        sentences.append(f"Both answers are compared by {workload.check}.")
-    if workload.dtype and workload.dtype != "float32":
-        sentences.append(f"Its numbers are {workload.dtype}.")
-    if workload.threads and workload.threads > 1:
-        sentences.append(f"It runs on {workload.threads} threads.")
-    return [line for line in sentences if line]
+# -- variants ----------------------------------------------------------------------------------------------------------
+
+COPIES = {
+    AA: "The same once more: a control. It shows by how much identical code seems to differ.",
+    COPY: "A copy of its source, imported under another name: a control.",
+}
+"""What the controls of a variant are."""
+
+AXES = {
+    "layout": "files",
+    "granularity": "calls",
+    "cache": "cache",
+    "mask": "mask",
+    "mask_application": "mask is",
+    "kv": "keys and values",
+    "rope": "RoPE",
+    "boundary": "tensors",
+    "norm": "norm",
+    "softmax": "softmax",
+    "attention": "attention",
+}
 
 
-def _sizes(workload: Workload | Shipped) -> Iterable[str]:
-    """Of a task for a model."""
-    lengths = {
-        "trace": f"Lengths are drawn from a trace of real requests; their mean is {workload.tokens:,} tokens.",
-        "distinct": f"No two prompts have the same length; they have about {workload.tokens:,} tokens.",
-    }
-    if workload.kind == "decode":
-        yield f"In the cache before it: {workload.context:,} token{'s' * (workload.context != 1)}."
-    else:
-        yield lengths.get(
-            workload.lengths or "", f"The prompt has {workload.tokens:,} token{'s' * (workload.tokens != 1)}."
-        )
-    if workload.chunk:
-        yield f"The prompt is read in chunks of {workload.chunk:,} tokens."
-    if workload.new_tokens:
-        yield f"It generates {workload.new_tokens:,} tokens."
-    if workload.batch and workload.batch > 1:
-        yield f"{workload.batch} sequences share each call."
-    if workload.geometry:
-        yield f"The model has the shape {workload.geometry}{_geometry(workload.geometry)[1]}."
+@dataclass(frozen=True)
+class Card:
+    """What a reader is told of a name. `axes`: how it is built, by axis; empty where the axes do not apply."""
+
+    name: str
+    told: str
+    axes: str = ""
+    source: str = ""
+
+
+def differing(names: Sequence[str]) -> Collection[str]:
+    """The axes on which these variants differ, of those that have axes; all of them where that are fewer than two."""
+    known = [variants.get(name).factors for name in names if name in variants.names()]
+    known = [factors for factors in known if factors]
+    return [axis for axis in AXES if len(known) < 2 or len({factors.get(axis) for factors in known}) > 1]
+
+
+def card(name: str, shown: Collection[str] = tuple(AXES)) -> Card:
+    """The card of a variant or function by its name, whether or not this version knows it. `shown`: which axes."""
+    entered = EnteredName(name)
+    original, copy = entered.original, entered.control
+    known = variants.get(original) if original in variants.names() else None
+    if known is None:
+        return Card(name, COPIES.get(copy, "Named on the command line of the run; not part of the workbench."))
+    levels = {axis: level.replace("_", " ") for axis, level in known.factors.items() if axis in shown}
+    axes = ", ".join(f"{AXES.get(axis, axis)}: {level}" for axis, level in levels.items())
+    description = f"{known.description[:1].upper()}{known.description[1:]}."
+    return Card(name, f"{description} {COPIES[copy]}" if copy in COPIES else description, axes, known.source)

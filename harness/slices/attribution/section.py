@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from llama_workbench.dashboard import state, words
-from llama_workbench.dashboard.sections import blocks, named
+from llama_workbench.dashboard.sections import blocks
 from llama_workbench.dashboard.sections import claim as section
 from llama_workbench.dashboard.views import data, outcomes
 
@@ -38,11 +38,11 @@ def show(opened: state.Opened) -> None:
         return
     show_answer(opened, claims)
     workloads = list(dict.fromkeys(effect.workload for claim in claims for effect in claim.effects))
-    workload = named.choose_workload(opened.run, workloads)
+    workload = blocks.choose_workload(opened.run, workloads)
     asked = [claim for claim in claims if any(effect.workload == workload for effect in claim.effects)]
     lost = "The cells cannot be shown; what was judged is below."
     measured = blocks.computed(lost, opened, cells.read_grid, workload, asked[0].alpha)
-    named.show_cards(opened.run, [], [workload])
+    blocks.show_cards(opened.run, [], [workload])
     if measured is not None:
         st.text(f"On {opened.run.named(workload)}: {cells.share_sentence(measured)}")
     show_effects(opened.run, asked[0], workload, measured)

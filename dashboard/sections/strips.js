@@ -1,4 +1,4 @@
-// Cards, matrix and teams of the first page. picture.py says what `data` holds.
+// Cards, matrix and teams of the first page. strips.py says what `data` holds.
 //
 // Names come from files that anybody may have written: they reach the page as textContent and attributes alone.
 
@@ -16,7 +16,6 @@ export default function (component) {
     app = { root: parentElement.querySelector(".strips"), shown: "", open: null, rows: new Map() };
     apps.set(parentElement, app);
   }
-  app.search = (words) => setTriggerValue("search", words);
   app.go = (place) => setTriggerValue("go", place);
   app.choose = (index) => setStateValue("open", index);
   const shown = JSON.stringify([data.kind, data.run, data.cards, data.rows, data.teams, data.whole]);
@@ -81,18 +80,6 @@ function link(app, index, workload, ...children) {
     if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
     event.preventDefault();
     app.go({ index, workload: workload || "" });
-  });
-  return made;
-}
-
-// A link to the list of claims above, with only those of a team.
-function filter(app, search, text) {
-  const made = element("a", "", text);
-  made.href = "#claims";
-  made.addEventListener("click", (event) => {
-    event.preventDefault();
-    app.search(search);
-    document.getElementById("claims")?.scrollIntoView({ block: "start" });
   });
   return made;
 }
@@ -269,7 +256,7 @@ function team(app, each) {
     return element("li", "", element("details", "rule", told, element("div", "quiet", `${pick.rule} (${pick.says})`)));
   });
   const made = element("section", "team", element("h3", "", each.name));
-  if (each.search) made.append(element("div", "quiet", filter(app, each.search, each.all)));
+  made.append(element("div", "quiet", each.all));
   made.append(element("ul", "", ...said));
   const rules = picks.length ? element("ul", "", ...picks) : element("div", "quiet", each.without);
   if (each.without) made.append(element("h4", "", "By its own rule"), rules);

@@ -1,5 +1,5 @@
-"""What the first page draws, as data: cards with the headlines, and a matrix of claims and workloads. Places are shares
-of an axis from 0 to 1, and text is text; `strips.js` draws it and knows no numbers.
+"""What the first page draws: cards with the headlines, a matrix of claims and workloads, and the teams. Places are
+shares of an axis from 0 to 1, and text is text; `strips.js` draws it and knows no numbers.
 
 All ratios lie on one logarithmic axis. A claim stands everywhere as its main part does: that of its headline, else the
 first that was measured.
@@ -8,9 +8,12 @@ first that was measured.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
+
+import streamlit as st
 
 from llama_workbench.harness.report import outcome as outcomes
 from llama_workbench.harness.report.answer import Line, Picked, decisions_of, picks_of
@@ -18,12 +21,19 @@ from llama_workbench.harness.report.ladder import LadderAdvice, cards_of
 from llama_workbench.harness.spec.words import SIDES, Word
 from llama_workbench.harness.store.verdict_schema import Effect
 
-from .. import words
+from .. import state, words
 from ..views import breakdown, data, forest
 from ..views import outcomes as stands
 from ..views.workloads import kind_and_model, parts_of
+from . import blocks
+from . import claim as section
 
 Json = dict[str, Any]
+
+PAGE = "comparison"
+"""Where the evidence of a claim is: a file in page_scripts, and the end of its URL."""
+
+_STRIPS = blocks.component("strips", Path(__file__).with_name("strips.js"))
 
 LONGEST = 160
 NO_RULE = "Its document states no rule."
@@ -127,19 +137,17 @@ def grid_of(run: data.Run) -> Grid:
     return Grid(tuple(dict.fromkeys(columns)), max(left, WIDEST[0]), min(right, WIDEST[1]))
 
 
-def matrix(run: data.Run, places: Sequence[int], refuted_first: bool = False) -> Json:
+def matrix(run: data.Run, places: Sequence[int]) -> Json:
     """A row for each claim that has parts at these places. `main`: how many of them are the main ones."""
     grid = grid_of(run)
     groups = list(grouped(run, places).values())
-    if refuted_first:
-        groups.sort(key=lambda group: _rank(_main_of(run, [run.claims[place] for place in group])))
     first = _first(run)
     ticks = forest.ratio_ticks(grid.left, grid.right)
     return {
         "columns": [parts_of(data.experiment(run, name).workload) for name in grid.columns],
         "ticks": [(_share(grid, value), text) for value, text in ticks.items()],
         "rows": [_row(run, grid, [run.claims[place] for place in group], group) for group in groups],
-        "main": len(groups) if refuted_first else sum(run.claims[group[0]].claim in first for group in groups),
+        "main": sum(run.claims[group[0]].claim in first for group in groups),
     }
 
 
@@ -319,7 +327,6 @@ def teams(run: data.Run) -> list[Json]:
             "name": words.clip(name, 60),
             "all": _tally_of(run, name),
             "without": NO_RULE if picks else "",
-            "search": f"by {name}" if len(run.claims) > MANY and any(name in claim.who for claim in run.claims) else "",
             "said": _said(run, name, main),
             "picks": [
                 {
@@ -382,3 +389,64 @@ def _picks(run: data.Run) -> list[Picked]:
         return picks_of(decisions_of(run.dispute, phases.table, run.claims, run.alpha))
     except ValueError:
         return []
+
+
+# -- in Streamlit ------------------------------------------------------------------------------------------------------
+
+
+def show_cards(opened: state.Opened, cards: Sequence[Json]) -> None:
+    """The headlines, and what to change."""
+    _mount(opened, "answer", {"cards": list(cards)})
+
+
+def show_claims(opened: state.Opened, shown: Sequence[data.Claim]) -> None:
+    """A row for each claim with those of its parts that are shown, and the teams; the URL's claim is unfolded."""
+    kept = {id(claim) for claim in shown}
+    places = tuple(place for place, claim in enumerate(opened.run.claims) if id(claim) in kept)
+    kinds = {claim.range_word for claim in shown}
+    content = {
+        **state.computed(opened, matrix, places),
+        "teams": state.computed(opened, teams),
+        "whole": len(places) < len(opened.run.claims),  # what was looked for is not folded
+        "claimed": {"margin": "counts as the same", "asked": "asked"}.get("".join(kinds), "claimed"),
+        "sure": words.percent(1 - opened.run.alpha),
+        "open": section.wanted(opened.run.claims),
+        "scroll": not state.was_brought("claim"),  # who comes back from another page sees the answer first
+    }
+
+    def follow() -> None:
+        section.follow(_claim(opened, st.session_state["claims"].open))
+
+    _mount(opened, "claims", content, follow)
+
+
+def _nothing() -> None:
+    """What happens on events that a picture does not have."""
+
+
+def _mount(
+    opened: state.Opened,
+    key: str,
+    content: dict[str, Any],
+    on_open: Callable[[], None] = _nothing,
+) -> None:
+    """The component with `content`, and links that lead to the evidence within the app."""
+    queries = [section.link(opened.name, claim) for claim in opened.run.claims]
+    shown = _STRIPS(
+        data={"kind": key, "run": opened.name, "queries": queries, "page": PAGE, **content},
+        key=key,
+        height="content",
+        on_go_change=_nothing,
+        on_open_change=on_open,
+    )
+    place = getattr(shown, "go", None)
+    if isinstance(place, Mapping) and (claim := _claim(opened, place.get("index"))) is not None:
+        workload = place.get("workload")
+        here = {"workload": workload} if workload and workload in opened.run.names else {}
+        st.switch_page(f"page_scripts/{PAGE}.py", query_params=section.link(opened.name, claim) | here)
+
+
+def _claim(opened: state.Opened, index: object) -> data.Claim | None:
+    """The claim at that place; None for anything that is no place."""
+    claims = opened.run.claims
+    return claims[index] if isinstance(index, int) and 0 <= index < len(claims) else None
