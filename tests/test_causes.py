@@ -18,7 +18,7 @@ import pytest
 from markupsafe import escape
 
 from llama_workbench import ROOT
-from llama_workbench.dashboard.export.screen import costs_html, diff_html
+from llama_workbench.dashboard.export.evidence import costs_html, diff_html
 from llama_workbench.harness.profilers import causes, py_spy
 from llama_workbench.harness.profilers.causes import SampledLine, SampledPair, _Reader, function_at
 from llama_workbench.harness.profilers.peak_memory import MEMORY

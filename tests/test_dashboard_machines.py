@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import parse_qs
@@ -11,7 +12,7 @@ import pytest
 from llama_workbench.harness.slices.fleet.folder import FleetFolder
 from llama_workbench.harness.slices.fleet.machines import combine, judge_fleet
 from llama_workbench.harness.store.verdict_schema import Machine
-from tests.dashboard_pages import alts, everything, open_in_app, strips
+from tests.dashboard_pages import everything, open_in_app, strips
 from tests.dashboard_runs import HOSTILE, MARKUP
 from tests.runs import CLAIMS, write_run
 from tests.test_fleet import ONLY, OTHER
@@ -21,8 +22,7 @@ pytest.importorskip("plotly", reason="the dashboard's packages are not installed
 
 from streamlit.testing.v1 import AppTest
 
-from llama_workbench.dashboard.export.svg import forest_svg
-from llama_workbench.dashboard.views import data, entries, machines
+from llama_workbench.dashboard.views import entries
 
 KINDS = ("Simulated CPU (no avx_vnni)", "Simulated CPU (avx_vnni)")
 PART = {"claim": "mask-caching-6-11", "part": "whole prefill"}
@@ -62,9 +62,9 @@ def test_a_fleet_is_the_first_run_that_is_shown(page: Callable[..., AppTest]) ->
 
 def test_the_claim_has_a_row_a_kind_of_machine_and_one_for_the_mean(page: Callable[..., AppTest]) -> None:
     app = page("claim", run="fleet", **PART)
-    text, [alt] = everything(app), alts(app)
-    for name in (*KINDS, "mean of these 3 machines"):
-        assert f"{name} against prefill-15m-t128: 1.0" in alt
+    text, table = everything(app), app.dataframe[0].value
+    assert list(table["machine"]) == [*KINDS, "mean of these 3 machines"] and set(table["on"]) == {"prefill-15m-t128"}
+    assert all(re.fullmatch(r"1\.0\d+× \[[\d.]+, [\d.]+\]", told) for told in table["value [interval]"])
     assert "Depends on the machine" in text and "they differ by 2." in text and "without a common point" in text
     query = [parse_qs(link.proto.query_string) for link in app.get("page_link")]
     runs = [each["run"][0] for each in query if each.get("run", ["fleet"])[0].startswith("fleet/")]
@@ -91,7 +91,7 @@ def test_history_shows_each_run_once(page: Callable[..., AppTest], home: Path) -
     assert names == {"fleet", "old", "new", "newer"} and entries.first_shown(listed).name == "fleet"
 
 
-def test_what_machines_say_of_themselves_is_no_markup(home: Path, tmp_path: Path) -> None:
+def test_what_machines_say_of_themselves_is_no_markup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = FleetFolder.create(tmp_path / "runs/hostile")
     environment = {"cpu_model": f"{HOSTILE} {MARKUP}"}
     for name in ("a", "b"):
@@ -100,9 +100,6 @@ def test_what_machines_say_of_themselves_is_no_markup(home: Path, tmp_path: Path
     listed = [Machine(name="a"), Machine(name="b"), left_out]
     fleet.write(listed, claims=CLAIMS, status="complete")
     judge_fleet(fleet.path)
-    run = data.read_run(fleet.path)
-    claim = next(each for each in run.claims if each.effects)
-    found = machines.by_machine(claim, machines.read_over(run))
-    assert found is not None
-    drawn = forest_svg(found.claim, {}, heading="")
-    assert "<script" not in drawn and "&lt;script" in drawn
+    app = open_in_app("claim", monkeypatch, tmp_path, run="hostile")
+    assert not app.exception and HOSTILE in app.dataframe[0].value["machine"].to_string()
+    assert not any(re.search(r"(?<!\\)<script", str(each.value)) for each in [*app.markdown, *app.caption])

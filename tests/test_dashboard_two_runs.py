@@ -71,7 +71,7 @@ def test_its_rows_are_those_of_the_command_and_the_largest_proven_change_is_firs
 def test_a_choice_is_in_the_link_and_one_that_is_not_there_is_named(page: Callable[..., AppTest]) -> None:
     app = page(run="run-1", base="run-2")
     assert app.selectbox(key="base").value == "run-2" and set(tables(app)[0]["answer"]) >= {"improvement"}
-    assert "gone is not in this run" in everything(page(run="run-2", base="gone"))
+    assert "gone is not here" in everything(page(run="run-2", base="gone"))
 
 
 def test_a_run_is_not_compared_with_its_own_copy(home: Path) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional as F
 
 from llama_workbench import ROOT
-from llama_workbench.dashboard.strips import picture
+from llama_workbench.dashboard.sections import strips as picture
 from llama_workbench.dashboard.views import data
 from llama_workbench.harness.claims.reading import _unknown, load_folder
 from llama_workbench.harness.report.ladder import advice_markdown, ladder_advice, ladder_markdown, ladder_of

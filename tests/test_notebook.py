@@ -16,8 +16,7 @@ from jupyter_client.manager import start_new_kernel
 import llama_workbench as wb
 from llama_workbench import ROOT, notebook
 from llama_workbench.dashboard.export.svg import FIGURE_PX, forest_svg
-from llama_workbench.dashboard.views.data import claim_of
-from llama_workbench.dashboard.views.definitions import Definition
+from llama_workbench.dashboard.views.data import Definition, claim_of
 from llama_workbench.harness.session.questions import Outcome
 from llama_workbench.harness.store.files import RunError
 from llama_workbench.notebook import Compared

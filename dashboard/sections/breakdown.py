@@ -180,8 +180,8 @@ _LOOKS: dict[str, tuple[str, str, str]] = {
 
 def show_bars(rows: Rows) -> None:
     largest = [(name, sorted(parts, key=lambda part: -part.percent)[:5]) for name, parts in rows]
-    told = [f"{name}: {', '.join(f'{part.name} {interval(part)}' for part in parts)}" for name, parts in largest]
-    blocks.plot(phase_bars(rows, state.colours()), f"Shares of the time. {'; '.join(told)}.", "phases")
+    alts = [f"{name}: {', '.join(f'{part.name} {interval(part)}' for part in parts)}" for name, parts in largest]
+    blocks.plot(phase_bars(rows, state.colours()), f"Shares of the time. {'; '.join(alts)}.", "phases")
 
 
 def phase_bars(rows: Rows, colours: Palette = LIGHT) -> go.Figure:

@@ -166,11 +166,12 @@ def read_over(run: data.Run) -> list[OverMachines]:
 def machine_rows(row: OverMachines, mean: Pooled) -> list[dict[str, object]]:
     """One effect, by kind of machine and as their mean."""
     sides = {"on": row.workload or row.metric, "against": row.baseline}
+    pooled: list[tuple[str, Pooled, int, str]]
     pooled = [(kind.kind, kind, kind.rounds, kind.verdict.look.word) for kind in row.kinds]
     pooled.append((f"mean of these {machine_count(row)} machines", mean, sum(kind.rounds for kind in row.kinds), ""))
     rows: list[dict[str, object]] = []
     for name, over, rounds, word in pooled:
         value = replace(data.unasked(unit=row.unit), ratio=over.ratio, low=over.low, high=over.high)
-        told = {"machine": name, "value [interval]": words.effect(value), "rounds": rounds, "verdict": word}
-        rows.append(sides | told)
+        numbers = {"value [interval]": words.effect(value), "rounds": rounds, "verdict": word}
+        rows.append({**sides, "machine": name, **numbers})
     return rows

@@ -88,8 +88,8 @@ def show_sides(run: data.Run, workload: str, sides: Sequence[str], baseline: str
     for column, (field, title) in zip(st.columns(len(AMOUNTS)), amounts.items(), strict=False):
         with column:
             st.markdown(f"**{title}**")
-            told = ", ".join(f"{row.variant} {words.size(getattr(row, field))}" for row in rows)
-            blocks.plot(bars(rows, field, title, baseline, state.colours()), f"{title}. {told}.", field)
+            alt = ", ".join(f"{row.variant} {words.size(getattr(row, field))}" for row in rows)
+            blocks.plot(bars(rows, field, title, baseline, state.colours()), f"{title}. {alt}.", field)
     for name in sides:
         row = run.memory.get((workload, name))
         if reason := row.reason if row else "not measured on this workload":

@@ -290,11 +290,12 @@ def drift_text(frame: pd.DataFrame) -> str:
     """The rounds in words."""
     percent = 100 * (frame["relative"] - 1)
     low, high = percent.quantile([0.05, 0.95])
+    worst = frame["workload"].iloc[int(percent.argmax())]
     outside = int((~percent.between(*_seen(percent))).sum())
     beyond = f" {outside} lie outside of the picture." if outside else ""
     return (
         f"{len(frame)} rounds of the same code: nine in ten lie between {low:+.1f} % and {high:+.1f} % of their "
-        f"workload's median; the slowest is {percent.max():+.0f} % on {frame['workload'][percent.idxmax()]}.{beyond}"
+        f"workload's median; the slowest is {percent.max():+.0f} % on {worst}.{beyond}"
     )
 
 

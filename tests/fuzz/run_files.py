@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from llama_workbench.dashboard.export import evidence as export
-from llama_workbench.dashboard.views import breakdown, data, gates, memory, noise, outcomes, samples
+from llama_workbench.dashboard.sections import memory, trust
+from llama_workbench.dashboard.views import breakdown, data, gates, outcomes, samples
 from llama_workbench.harness.baselines.regressions import compare_standings
 from llama_workbench.harness.baselines.text import to_markdown
 from llama_workbench.harness.claims.model import ClaimError
@@ -223,7 +224,6 @@ def read_manifest(run: RunFolder) -> list[object]:
     opened = _opened(run)
     told += [
         breakdown.order(opened, WORKLOAD),
-        samples.clocks(opened),
         samples.read_evidence(opened).noise,
         samples.pair(opened, WORKLOAD, AFTER, BEFORE, "time", 0.01).effect.value,
         *read_ratios(run),
@@ -250,7 +250,7 @@ def read_roofline(run: RunFolder) -> list[object]:
 def read_memory(run: RunFolder) -> list[object]:
     """memory.json, on the page."""
     opened = _opened(run)
-    return [opened.memory, memory.tradeoff(opened, samples.read_evidence(opened), WORKLOAD, "peak_transient_bytes")]
+    return [opened.memory, memory.tradeoff(opened, samples.read_evidence(opened), WORKLOAD)]
 
 
 def read_sweep(run: RunFolder) -> list[object]:
@@ -283,7 +283,7 @@ def read_samples(run: RunFolder) -> list[object]:
     """The samples, by the judge and on the pages."""
     bare = data.Run(run.path, Manifest(), (), {}, {}, {}, (), ())
     told = [*_judged(run), run.timed_together(), samples.pair(bare, WORKLOAD, AFTER, BEFORE, "time", 0.01)]
-    return [*told, noise.read(_opened(run)).samples if (run.path / "verdicts.json").exists() else None]
+    return [*told, trust.read_noise(_opened(run)).samples if (run.path / "verdicts.json").exists() else None]
 
 
 def read_profiles(run: RunFolder) -> list[object]:
