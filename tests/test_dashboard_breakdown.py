@@ -234,7 +234,10 @@ def fractions(app: AppTest) -> list[str]:
     return [text for table in app.dataframe for text in table.value.get("roofline fraction, %", ())]
 
 
-def test_the_roof_stands_below_and_a_damaged_one_says_so(page: Opener, tmp_path: Path) -> None:
+def test_the_roof_has_a_part_of_the_page_and_a_damaged_one_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    page = partial(open_page, PAGE, monkeypatch, show="roofline")
     run = runs.write_run(tmp_path / "runs" / "roofed")
     assert "--claims fast-is-level" in everything(page(tmp_path))
     record = {

@@ -13,8 +13,8 @@ import pytest
 
 from llama_workbench import ROOT
 from llama_workbench.commands.app import main
-from llama_workbench.harness.metrics.roofline import roof
-from llama_workbench.harness.metrics.roofline.roof import ForwardWork
+from llama_workbench.harness.metrics import roof
+from llama_workbench.harness.metrics.roof import ForwardWork
 from llama_workbench.harness.plan.options import Request
 from llama_workbench.harness.spec.words import Cause
 from llama_workbench.harness.worker.looks import roof as measured

@@ -23,21 +23,15 @@ from llama_workbench.harness.judge.parts import judge_claims
 from llama_workbench.harness.machine.environment import last_level_cache_bytes
 from llama_workbench.harness.measure.processes import WorkerFailed
 from llama_workbench.harness.metrics.base import PassContext
-from llama_workbench.harness.metrics.roofline import metric as roofline
-from llama_workbench.harness.metrics.roofline import worker as kernels
-from llama_workbench.harness.metrics.roofline.metric import ROOFLINE, Reached
-from llama_workbench.harness.metrics.roofline.roof import (
-    ForwardWork,
-    least_seconds,
-    products,
-    weight_bytes,
-    work_of_call,
-    work_of_forward,
-)
+from llama_workbench.harness.metrics.roof import ForwardWork, work_of_call, work_of_forward
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import Options, Request
-from llama_workbench.harness.report.markdown import roofline_markdown
 from llama_workbench.harness.session import run as session
+from llama_workbench.harness.slices.roofline import metric as roofline
+from llama_workbench.harness.slices.roofline import worker as kernels
+from llama_workbench.harness.slices.roofline.metric import ROOFLINE, Reached, least_seconds
+from llama_workbench.harness.slices.roofline.report import roofline_markdown
+from llama_workbench.harness.slices.roofline.worker import products, weight_bytes
 from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.harness.store.forms import plain
 from llama_workbench.harness.store.schema import manifest_of

@@ -11,7 +11,6 @@ from llama_workbench.dashboard import state
 from llama_workbench.dashboard.flames import section as flames
 from llama_workbench.dashboard.sections import blocks, breakdown, head, memory
 from llama_workbench.dashboard.views import data, outcomes
-from llama_workbench.harness.metrics.roofline.metric import ROOFLINE
 from llama_workbench.harness.metrics.share.metric import PHASES
 from llama_workbench.harness.profilers.causes import CAUSES
 from llama_workbench.harness.report.ladder import ladder_of
@@ -39,8 +38,8 @@ def sections(run: data.Run) -> dict[str, Section]:
     held = Section("memory", "Memory", memory.show, bool(run.memory) or folder.has(MEMORY_SWEEP), record)
     listed = [seen, held]
     if not run.is_of_functions:
-        timed, command = folder.has(PHASES) or folder.has(ROOFLINE), run.dispute.command
-        listed = [Section("time", "Time by phase", breakdown.show, timed, command("phases")), *listed]
+        command = run.dispute.command("phases")
+        listed = [Section("time", "Time by phase", breakdown.show, folder.has(PHASES), command), *listed]
     for face in faces("section"):
         if face.PAGE == "explore" and ((there := face.is_there(run)) or face.KEY in run.dispute.measured_by):
             listed.append(Section(face.KEY, face.TITLE, face.show, there, run.dispute.command(face.KEY)))

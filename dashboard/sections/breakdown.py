@@ -1,5 +1,5 @@
-"""Where time goes: shares of a forward by phase and length, beside the dispute's own, the machine's roof, and the steps
-of what is left to gain."""
+"""Where time goes: shares of a forward by phase and length, beside the dispute's own, and the steps of what is left
+to gain."""
 
 from __future__ import annotations
 
@@ -13,11 +13,8 @@ import streamlit as st
 from llama_workbench.datasets.geometries import DataError
 from llama_workbench.datasets.workloads import workloads
 from llama_workbench.harness.claims.reading import Figure, Portion, published, published_shares
-from llama_workbench.harness.metrics.roofline.metric import ROOFLINE, Reached, all_reached
 from llama_workbench.harness.report.ladder import ladder_headings, ladder_of, ladder_rows
-from llama_workbench.harness.report.markdown import COLUMNS, roofline_rows
 from llama_workbench.harness.stats.confidence import Interval
-from llama_workbench.harness.store.folder import RunFolder
 from llama_workbench.variants.phase_map import MEANING, PHASES
 
 from .. import state, words
@@ -36,7 +33,7 @@ Rows = Sequence[tuple[str, Sequence[PhaseShare]]]
 
 
 def show(opened: state.Opened) -> None:
-    """Time by phase, what the machine could do, and the times that the dispute published."""
+    """Time by phase, and the times that the dispute published."""
     phases = state.computed(opened, breakdown.read)
     for problem in phases.problems:
         blocks.warn(f"Left out: {problem}")
@@ -44,8 +41,6 @@ def show(opened: state.Opened) -> None:
         show_phases(opened, phases)
     else:
         blocks.missing("shares of the time by phase", opened.run.dispute.command("phases"))
-    blocks.header("What the machine could do", anchor="roof")
-    show_roofline(opened)
     show_published_times(opened)
 
 
@@ -242,43 +237,6 @@ def _hover(name: str, share: PhaseShare) -> str:
 
 
 # -- what the machine could do -----------------------------------------------------------------------------------------
-
-
-def read_roofline(run: data.Run, alpha: float) -> tuple[list[Reached], list[str]]:
-    """The roofline fraction of every variant, and a line with the reason for each that has none. Raises RunError."""
-    return all_reached(RunFolder(run.path).read(ROOFLINE), alpha=alpha)
-
-
-def show_roofline(opened: state.Opened) -> None:
-    """A table, a row for each workload and variant, and what it means."""
-    run = opened.run
-    reached = blocks.computed("The roofline cannot be read.", opened, read_roofline, run.alpha)
-    if reached is None:
-        return
-    rows, missing = reached
-    if not rows and not missing:
-        blocks.missing("roofline fractions", run.dispute.command("roofline"))
-        return
-    if rows:
-        in_words = [
-            dict(zip(COLUMNS, (run.named(place), *cells), strict=True)) for place, *cells in roofline_rows(rows)
-        ]
-        weights = ({None: "not known", True: "yes", False: "no"}[row.in_cache] for row in rows)
-        blocks.table(
-            [row | {"weights in the cache": fits} for row, fits in zip(in_words, weights, strict=True)],
-            "Roofline fraction of each variant: how much of this machine's peak it reaches on each workload",
-        )
-        st.caption(
-            "The roofline is the least time that a call's operations and bytes can take at the rates of two peak "
-            "kernels, a matrix product and a read of memory, timed in the same rounds as the variants. At 100 % "
-            "nothing is left to gain; above, a call is faster than the kernel that stands for the peak. Each interval "
-            f"holds with {words.percent(1 - run.alpha)} confidence. Times are this machine's alone."
-        )
-    blocks.notes(
-        "More than the roofline",
-        [f"{one.variant} on {run.named(one.workload)}: {one.above}" for one in rows if one.above],
-    )
-    blocks.notes("Not measured", missing)
 
 
 # -- what the dispute published ----------------------------------------------------------------------------------------

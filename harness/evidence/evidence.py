@@ -164,10 +164,10 @@ class Evidence:
 
     measured: workload → participants, controls and excluded ones included. clocks: which clock counts for whom.
     trace_difference: (workload, {baseline, variant}) → "" where the op traces agree, else how they differ; no entry
-    where they were not compared. sizes: tokens of each workload (of a decode: its context), or the size of
-    its inputs; input_sizes: the latter alone; new_tokens: that it
-    generates; widths and layers: of its model. passes: name of a metric → what its pass left, as the metric
-    reads it. queued: (workload, variant) → operations of its longest sample that compute, from its op trace.
+    where they were not compared. sizes: tokens of each workload (of a decode: its context), or the size of its inputs;
+    input_sizes: the latter alone; new_tokens: that it generates; layers: of its model. passes: name of a metric → what
+    its pass left, as the metric reads it. queued: (workload, variant) → operations of its longest sample that compute,
+    from its op trace.
     wall_seconds: workload → seconds of the clock that its rounds took, with all that they needed. first_seconds:
     workload → seconds of the clock that its first intervals should take, as estimated before its rounds.
     unusable: (workload, variant) → why its numbers do not count; causes: the kind of that, where it is one of
@@ -192,7 +192,6 @@ class Evidence:
     sizes: Mapping[str, float] = field(default_factory=dict)
     input_sizes: Mapping[str, int] = field(default_factory=dict)
     new_tokens: Mapping[str, int] = field(default_factory=dict)
-    widths: Mapping[str, int] = field(default_factory=dict)
     layers: Mapping[str, int] = field(default_factory=dict)
     passes: Mapping[str, Any] = field(default_factory=dict)
     queued: Mapping[tuple[str, str], int] = field(default_factory=dict)
@@ -352,7 +351,6 @@ def evidence_from_manifest(
         },
         input_sizes={name: each.size for name, each in workloads.items() if each.size},
         new_tokens={name: each.new_tokens or 0 for name, each in workloads.items()},
-        widths={name: shape.hidden_size for name, shape in shapes.items() if shape.hidden_size},
         layers={name: shape.layers for name, shape in shapes.items() if shape.layers},
         passes=passes or {},
         queued=_queued(manifest, samples) if manifest.device_kind == "cuda" else {},

@@ -21,7 +21,6 @@ from ..spec.regions import Region
 from ..spec.words import SETTLED, Word
 from ..store.verdict_schema import Effect
 from .base import Judged, Metric
-from .trend import crossover, interval_of
 
 EXPECTATIONS = (
     "faster_than_percent",
@@ -155,17 +154,12 @@ class TimeMetric(Metric[TimeHypothesis]):
 
     def judge(self, hypothesis: TimeHypothesis, evidence: Evidence, *, alpha: float) -> Judged:
         """One verdict from all comparisons that the run took on; the others are named."""
-        region = hypothesis.region
         wanted = list(hypothesis.comparisons())
         effects = tuple(_effect(hypothesis, evidence, each, alpha) for each in wanted if evidence.has(each))
         if not effects:
             return Judged(Word.NOT_MEASURABLE, "this run has none of its comparisons")
-        more = ""
-        if left_out := [f"{c.variant} against {c.baseline} on {c.workload}" for c in wanted if not evidence.has(c)]:
-            more += f"; not in this run: {', '.join(left_out)}"
-        if by_width := _by_width(effects, evidence, region):
-            more += f"; by width: {by_width}"
-        return Judged.of_all(effects, more=more)
+        left_out = [f"{c.variant} against {c.baseline} on {c.workload}" for c in wanted if not evidence.has(c)]
+        return Judged.of_all(effects, more=f"; not in this run: {', '.join(left_out)}" if left_out else "")
 
 
 def _effect(hypothesis: TimeHypothesis, evidence: Evidence, pair: Comparison, alpha: float) -> Effect:
@@ -177,13 +171,6 @@ def _effect(hypothesis: TimeHypothesis, evidence: Evidence, pair: Comparison, al
     word = compare_sides(evidence, pair, own, hypothesis.evidence, alpha).verdict
     note = f"{own.describe()}: {word.look.answer.lower()}"
     return effect if word is effect.verdict else replace(effect, notes=(*effect.notes, note))
-
-
-def _by_width(effects: Sequence[Effect], evidence: Evidence, region: Region) -> str:
-    """Where along the width of the model an effect enters or leaves the region; empty for fewer than three widths."""
-    known = [effect for effect in effects if effect.workload in evidence.widths and effect.rounds]
-    widths = {float(evidence.widths[effect.workload]): interval_of(effect) for effect in known}
-    return crossover(widths, region).describe() if len(widths) > 2 and len(widths) == len(effects) else ""
 
 
 METRIC = TimeMetric()

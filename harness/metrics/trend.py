@@ -1,5 +1,4 @@
-"""How gains scale: whether a gain grows with size, or with the number of layers, and where over the width of a model an
-effect is lost.
+"""How gains scale: whether a gain grows with size, or with the number of layers.
 
 A trend needs the intervals of all its lengths to hold at once, so they share alpha: whenever they hold, so does what is
 concluded from them, however they depend on each other.
@@ -9,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
@@ -21,12 +20,10 @@ from ..evidence.verdict import reasons
 from ..spec.experiments import Target
 from ..spec.hypotheses import Names
 from ..spec.regions import Region
-from ..spec.words import Cause, Word
+from ..spec.words import Word
 from ..stats.confidence import Interval
 from ..store.verdict_schema import Effect
 from .base import GainHypothesis, Judged, Metric, no_value
-
-# -- does the gain grow? -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -51,8 +48,8 @@ def trend(gains: Sequence[tuple[float, Interval]], region: Region) -> Trend:
     The rise is the slope of the least-squares line of log ratio over log size, times the range of log size. Why linear:
     "it scales" is said of the whole range, and the largest weights are at the ends, where growth shows most. "Never
     falls" alone would be refuted by one dip between neighbours: a rise with a certain fall in it is "depends", unless
-    the region has room for a fall. Why a
-    margin: a gain that does not change could never be distinguished from one that grows by nothing.
+    the region has room for a fall. Why a margin: a gain that does not change could never be distinguished from one
+    that grows by nothing.
 
     The interval of the rise takes every gain's interval at its worst end: wider than independence would allow (for four
     sizes in equal steps of log size by a factor of 1.8), and valid without it. Raises ValueError for fewer than two
@@ -81,94 +78,6 @@ def trend(gains: Sequence[tuple[float, Interval]], region: Region) -> Trend:
     if falls:
         reason += "; it falls for certain from " + ", ".join(f"{one:g} to {other:g}" for one, other in falls)
     return Trend(exp(rise), exp(low), exp(high), falls, verdict, reason)
-
-
-# -- over the width ----------------------------------------------------------------------------------------------------
-
-State = Literal["above", "inside", "below", "open"]
-
-
-@dataclass(frozen=True)
-class Crossing:
-    """Somewhere between the sizes `low` and `high`, both settled, the effect goes from `before` to `after`.
-
-    `estimate` is where the effects at both ends, joined by a line over log size, pass the boundary: a guess, no more.
-    """
-
-    low: float
-    high: float
-    before: State
-    after: State
-    estimate: float
-
-
-@dataclass(frozen=True)
-class EffectSweep:
-    """Where each size's effect lies (its whole interval, else "open"), and between which sizes that changes."""
-
-    states: Mapping[float, State]
-    crossings: tuple[Crossing, ...]
-
-    def describe(self) -> str:
-        """In one line, such as "above up to 512, inside from 2048 (crosses at about 900); inconclusive at 1024"."""
-        settled = [(size, state) for size, state in self.states.items() if state != "open"]
-        if not settled:
-            return "inconclusive at every size"
-        first = f"up to {self.crossings[0].low:g}" if self.crossings else "at every size that is decided"
-        parts = [f"{settled[0][1]} {first}"]
-        parts += [
-            f"{c.after} from {c.high:g} (crosses at about {float(f'{c.estimate:.2g}'):g})" for c in self.crossings
-        ]
-        still_open = [f"{size:g}" for size, state in self.states.items() if state == "open"]
-        return ", ".join(parts) + (f"; inconclusive at {', '.join(still_open)}" if still_open else "")
-
-
-def crossover(effects: Mapping[float, Interval], region: Region) -> EffectSweep:
-    """Between which sizes an effect leaves or enters a region, say ±1 %.
-
-    `effects`: size (such as the width of a model) → interval of its log ratio. All crossings hold at once if these do.
-    """
-    sizes = sorted(effects)
-    states = {size: _state(effects[size], region) for size in sizes}
-    settled = [size for size in sizes if states[size] != "open"]
-    crossings = tuple(
-        Crossing(low, high, states[low], states[high], _passed(low, high, effects, states, region))
-        for low, high in itertools.pairwise(settled)
-        if states[low] != states[high]
-    )
-    return EffectSweep(states, crossings)
-
-
-def interval_of(effect: Effect) -> Interval:
-    """A judged effect as an interval of its log ratio (an unstable one is unbounded)."""
-    unstable = effect.cause is Cause.UNSTABLE
-    low = math.log(effect.low) if effect.low > 0 and not unstable else -math.inf
-    high = math.log(effect.high) if not unstable else math.inf
-    centre = math.log(effect.ratio) if effect.ratio > 0 else math.nan
-    return Interval(centre, low, high, effect.rounds, unstable)
-
-
-def _state(interval: Interval, region: Region) -> State:
-    if interval.unstable:
-        return "open"
-    if region.contains(interval.low, interval.high):
-        return "inside"
-    if region.excludes(interval.low, interval.high):
-        return "above" if interval.low > region.high else "below"
-    return "open"
-
-
-def _passed(
-    low: float, high: float, effects: Mapping[float, Interval], states: Mapping[float, State], region: Region
-) -> float:
-    """The size at which the line between two settled effects passes the boundary between them."""
-    passed = {states[low], states[high]}
-    boundary = region.high if "above" in passed else region.low
-    if "inside" not in passed:  # right through: the middle of the region
-        boundary = (region.low + region.high) / 2
-    start, end = effects[low].centre, effects[high].centre
-    part = (boundary - start) / (end - start)
-    return math.exp(math.log(low) + part * (math.log(high) - math.log(low)))
 
 
 class TrendHypothesis(GainHypothesis):
@@ -202,7 +111,11 @@ class TrendMetric(Metric[TrendHypothesis]):
         if isinstance(gains, Judged):
             return gains
         sizes = evidence.sizes if len({evidence.sizes.get(gain.workload) for gain in gains}) > 1 else evidence.layers
-        sized = [(float(sizes.get(gain.workload, 0)), interval_of(gain)) for gain in gains]
+        logs = [[math.log(end) for end in (gain.ratio, gain.low, gain.high)] for gain in gains]
+        sized = [
+            (float(sizes.get(gain.workload, 0)), Interval(*ends, gain.rounds))
+            for gain, ends in zip(gains, logs, strict=True)
+        ]
         ends = (hypothesis.region.low, hypothesis.region.high)  # percent of rise, to log ratios
         rising = trend(sized, Region(*(math.log1p(end / 100) if math.isfinite(end) else end for end in ends)))
         effect = no_value(hypothesis, f"{gains[0].workload} to {gains[-1].workload}", "rise of the gain")

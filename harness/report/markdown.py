@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..metrics.roofline.metric import Estimate, Reached
 from ..metrics.share.shares import CRITICAL, MODERATE, Share, grade
 from ..spec.dispute import Dispute, ProfilingForm
 from ..store.schema import Manifest
 from ..store.verdict_schema import Effect, Verdict
 from .outcome import command_of, cost_text, outcome
-from .text import claim_text, effect_text, excluded_lines, one_text_line, run_notes, short
+from .text import claim_text, effect_text, excluded_lines, one_text_line, run_notes
 
 if TYPE_CHECKING:
     from .sessions import BothSessions
@@ -171,7 +169,7 @@ def markdown_cell(text: object) -> str:
     return markdown_text(text).replace("|", "\\|")
 
 
-# What the passes of a run found, as Markdown: the profiling form, and the roofline. Pure.
+# The profiling form, from shares of the time by phase.
 
 
 TOP = 5
@@ -234,57 +232,3 @@ def _bottlenecks(levels_of: Mapping[str, tuple[str, ...]]) -> list[str]:
     names[()] = [f"{phase} ({' or '.join(its)})" for phase, its in levels_of.items() if len(its) > 1]
     shown = [levels for levels in titles if names[levels] or levels == ("critical",)]
     return [f"**{titles[levels]}:** {', '.join(names[levels]) or 'none'}" for levels in shown]
-
-
-def roofline_markdown(rows: Sequence[Reached], missing: Iterable[str], *, alpha: float) -> str:
-    """What each variant reaches of this machine's roof, as a Markdown table; `missing` has a line for each without."""
-    kernels: dict[str, str] = {}
-    table = [(*map(markdown_cell, cells[:2]), *cells[2:]) for cells in roofline_rows(rows)]
-    for row in rows:
-        compute, memory = map(markdown_text, row.kernels)
-        by = f"GFLOP/s by a matrix product ({compute}), GB/s by a {memory}; its weights {FITS[row.in_cache]}"
-        kernels[markdown_text(row.workload)] = by
-    notes = [f"{name}: {text}." for name, text in kernels.items()]
-    if rows:
-        notes.append(
-            "The roofline is the least time that the operations and bytes of a call can take, at the rates measured in "
-            f"the same rounds; each interval holds with {100 * (1 - alpha):.4g} % confidence."
-        )
-    notes += [f"{markdown_text(f'{row.variant} on {row.workload}')}: {row.above}." for row in rows if row.above]
-    notes += [f"Not measured: {markdown_text(line)}" for line in missing]
-    title = "# Roofline: what percentage of the hardware limit is reached"
-    return "\n\n".join([title, markdown_rows(COLUMNS, table), *notes]) + "\n"
-
-
-FITS = {
-    True: "fit in the last-level cache: GB/s are the cache's",
-    False: "do not fit in the last-level cache",
-    None: "may fit in a cache; its size is not known here",
-}
-COLUMNS = (
-    "workload", "variant", "ms a call", "roofline fraction, %", "rounds", "limited by", "FLOP a byte", "GFLOP/s",
-    "GB/s",
-)  # fmt: skip
-
-
-def roofline_rows(rows: Iterable[Reached]) -> list[tuple[str, ...]]:
-    """The cells below COLUMNS, a row for each workload and variant."""
-    return [
-        (
-            row.workload,
-            row.variant,
-            _estimate_text(row.call_ms),
-            _estimate_text(row.share),
-            str(row.rounds),
-            row.binds,
-            short(row.intensity),
-            _estimate_text(row.gflops),
-            _estimate_text(row.gbytes),
-        )
-        for row in rows
-    ]
-
-
-def _estimate_text(estimate: Estimate) -> str:
-    ends = [short(end) if 0 < end < math.inf else "open" for end in estimate[1:]]
-    return f"{short(estimate.value)} [{', '.join(ends)}]"

@@ -38,7 +38,7 @@ from ..measure.passes import confirm, kept_apart
 from ..measure.processes import ALLOCATOR
 from ..metrics.base import PassContext
 from ..metrics.registry import metric_of, metrics
-from ..metrics.roofline.roof import hold_to_roof
+from ..metrics.roof import hold_to_roof
 from ..plan.experiments import Plan, make_plan, sources_of
 from ..plan.options import Options, PlanError, Request, kept
 from ..profilers.registry import look_closer

@@ -11,6 +11,7 @@
 | a page of the dashboard | `page.py` | `PAGE` (path in the URL, title, icon, help), `show()` | `dashboard/app.py` |
 | a section of the view Trust | `section.py` | `PAGE` (trust), `show()` | `dashboard/sections/trust.py` |
 | a part of Explore | `section.py` | `PAGE` (explore), `KEY`, `TITLE`, `is_there(run)`, `show(opened)` | that page |
+| a part of `workbench report` | `report.py` | `markdown(folder, alpha)`, empty where a run has none | that command |
 | runs of several machines | `machines.py` | `measured_on`, `verdicts_of`, `judge_fleet` | `session.judging` |
 | the screen of a run, if not the usual | `screen.py` | `screen(folder)`, or None; `svg(folder)` | `tables`, `report` |
 

@@ -37,9 +37,6 @@ def command(
     decision: Annotated[
         bool, typer.Option("--decision", help="Print which option each team's own rule picks, by this run's numbers.")
     ] = False,
-    roofline: Annotated[
-        bool, typer.Option("--roofline", help="Print what percentage of the hardware limit each variant reaches.")
-    ] = False,
     claim: Annotated[
         str | None, typer.Option(metavar="ID", help="Write this claim's evidence to files instead.")
     ] = None,
@@ -60,20 +57,19 @@ def command(
     """Print a run's answer, time breakdown, decisions and roofline; or export a claim's evidence.
 
     Without options everything is printed as Markdown, the answer first. The options need a run that measured claims
-    about the time breakdown, or about the roofline. With --claim nothing is printed: the evidence for one verdict is
-    written to files, for a pull request or a paper.
+    about the time breakdown. With --claim nothing is printed: the evidence for one verdict is written to files, for a
+    pull request or a paper.
 
     \b
     Examples:
       pytest --benchmark --claims mask-is-the-bottleneck,refactor-2x-3x
       workbench report results/runs/20260102T030405Z-1a2b --profiling
       workbench report results/baselines/reference --decision
-      workbench report results/runs/20260102T030405Z-1a2b --roofline
       workbench report reference --claim qkv-61 --part "of a layer" --html qkv.html --svg qkv.svg
     """
     files = {kind: path for kind, path in (("html", html), ("svg", svg), ("png", png)) if path is not None}
     if claim is None and part is None and not files:
-        _print(find_run(run), profiling=profiling, decision=decision, roofline=roofline)
+        _print(find_run(run), profiling=profiling, decision=decision)
         return
     if claim is None and [*files] == ["svg"] and _draw(find_run(run), files["svg"]):
         return
@@ -81,8 +77,8 @@ def command(
         raise Failure(f"--{next(iter(files), 'part')} needs a claim: add --claim ID")
     if not files:
         raise Failure(f"--claim {claim} needs a file to write: add --html FILE, --svg FILE or --png FILE")
-    if profiling or decision or roofline:
-        raise Failure("--profiling, --decision and --roofline are about a whole run; leave them out with --claim")
+    if profiling or decision:
+        raise Failure("--profiling and --decision are about a whole run; leave them out with --claim")
     if len(set(files.values())) < len(files):
         raise Failure("--html, --svg and --png need different files")
     _export(find_run(run), claim, part, files)
@@ -111,28 +107,21 @@ def _export(folder: RunFolder, claim: str, part: str | None, files: Mapping[str,
         sys.stderr.write(f"{path}: written\n")
 
 
-def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool) -> None:
+def _print(folder: RunFolder, *, profiling: bool, decision: bool) -> None:
     """Print the parts that are asked for; where none is, the answer and those parts that the run has."""
     from llama_workbench.harness.metrics.registry import judged_files
-    from llama_workbench.harness.metrics.roofline.metric import ROOFLINE, all_reached
     from llama_workbench.harness.metrics.share.metric import PHASES
     from llama_workbench.harness.report.answer import answer_markdown, decision_markdown, decisions_of
     from llama_workbench.harness.report.ladder import ladder_markdown, ladder_of
-    from llama_workbench.harness.report.markdown import roofline_markdown
     from llama_workbench.harness.session.judging import rejudge
+    from llama_workbench.harness.slices import faces
     from llama_workbench.harness.store.verdict_schema import FLEET
 
     warn_changed(folder, read=judged_files())
-    everything = not (profiling or decision or roofline)
+    everything = not (profiling or decision)
     if folder.manifest().mode == FLEET:
         _print_fleet(folder, everything)
         return
-    peaks = folder.read(ROOFLINE) if roofline or everything else []
-    if roofline and not peaks:
-        raise Failure(
-            f"{folder.path}: this run has no roofline; to measure one: pytest --benchmark --claims ID, "
-            "with a claim whose metric is roofline (workbench claims)"
-        )
     table = folder.read_table(PHASES)
     verdicts, manifest = rejudge(folder)
     dispute, alpha = manifest.dispute, manifest.alpha
@@ -144,9 +133,9 @@ def _print(folder: RunFolder, *, profiling: bool, decision: bool, roofline: bool
         write(f"# The answer\n\n{answer_markdown(verdicts, dispute)}\n")
     if ladder is not None:
         write(f"# What is left to gain, step by step\n\n{ladder_markdown(ladder)}\n")
-    if peaks:
-        write(roofline_markdown(*all_reached(peaks, alpha=alpha), alpha=alpha))
-        write("\n" if everything else "")
+    for face in faces("report") if everything else ():
+        if text := face.markdown(folder, alpha):
+            write(f"{text}\n")
     measured = everything and bool(len(table))
     try:
         if profiling or measured:

@@ -21,13 +21,13 @@ from llama_workbench.harness.baselines.regressions import compare_standings
 from llama_workbench.harness.baselines.text import to_markdown
 from llama_workbench.harness.claims.model import ClaimError
 from llama_workbench.harness.claims.reading import check_claim, load_dispute
-from llama_workbench.harness.metrics.roofline.metric import ROOFLINE, all_reached
 from llama_workbench.harness.metrics.share.metric import PHASES
 from llama_workbench.harness.report.answer import decisions_of
 from llama_workbench.harness.report.markdown import markdown_table
 from llama_workbench.harness.report.standings import read_standings, write_standings
 from llama_workbench.harness.report.terminal import verdict_report
 from llama_workbench.harness.session.judging import judge_run, rejudge
+from llama_workbench.harness.slices.roofline.metric import ROOFLINE, all_reached
 from llama_workbench.harness.store.files import RunError
 from llama_workbench.harness.store.folder import RunFolder, describe
 from llama_workbench.harness.store.schema import Manifest

@@ -15,7 +15,7 @@ It is asked once, after the rounds, of the median over all samples of a side: no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -28,16 +28,16 @@ from llama_workbench.datasets.workloads import Workload
 from llama_workbench.variants import YARDSTICKS, LlamaConfig
 from llama_workbench.variants.memory_policy import forwards, kv_bytes
 
-from ...evidence.effect import short_time
-from ...machine.environment import last_level_cache_bytes, usable_cores
-from ...measure.groups import Group
-from ...measure.measurement import Measurement
-from ...measure.participants import ExperimentState
-from ...measure.passes import measured_by
-from ...measure.processes import WorkerFailed
-from ...spec.table import Table
-from ...spec.words import Cause
-from ...store.folder import RunFolder
+from ..evidence.effect import short_time
+from ..machine.environment import last_level_cache_bytes, usable_cores
+from ..measure.groups import Group
+from ..measure.measurement import Measurement
+from ..measure.participants import ExperimentState
+from ..measure.passes import measured_by
+from ..measure.processes import WorkerFailed
+from ..spec.table import Table
+from ..spec.words import Cause
+from ..store.folder import RunFolder
 
 # What a call must do at least, counted from the model's shape: floating-point operations and bytes. Pure functions.
 # Counted is what no variant can leave out: logits of the last position from all positions before it, with keys and
@@ -90,39 +90,6 @@ def work_of_call(config: LlamaConfig, workload: Workload, *, tokens: int, item_b
         work_of_forward(config, tokens=new, positions=positions, batch=workload.batch, item_bytes=item_bytes)
         for new, positions in steps
     ]
-
-
-def weight_bytes(config: LlamaConfig, *, item_bytes: int) -> int:
-    """Bytes of the weights that every forward reads: what `work_of_forward` counts beside keys and values."""
-    forward = work_of_forward(config, tokens=1, positions=1, batch=1, item_bytes=item_bytes)
-    return forward.nbytes - kv_bytes(config, positions=1, batch=1, item_bytes=item_bytes)
-
-
-def products(config: LlamaConfig, workload: Workload) -> list[tuple[int, int, int]]:
-    """Shapes (rows, inner, columns) of the matrix products that the workload's longest forward has, each once."""
-    longest = workload.chunk or workload.tokens
-    rows, hidden, inner = workload.batch * longest, config.hidden_size, config.intermediate_size
-    query = config.num_attention_heads * config.head_dim
-    key = config.num_key_value_heads * config.head_dim
-    shapes = [(rows, hidden, query), (rows, hidden, key), (rows, query, hidden), (rows, hidden, inner)]
-    return list(dict.fromkeys([*shapes, (rows, inner, hidden), (workload.batch, hidden, config.vocab_size)]))
-
-
-def least_seconds(
-    work: Sequence[ForwardWork], *, flops_per_second: float, bytes_per_second: float
-) -> tuple[float, float]:
-    """(seconds of forwards that computing bounds, seconds of those that memory bounds): their sum is the least time.
-
-    Forwards come one after another, so that each takes at least the longer of its two.
-    """
-    compute = memory = 0.0
-    for forward in work:
-        by_flops, by_bytes = forward.flops / flops_per_second, forward.nbytes / bytes_per_second
-        if by_flops >= by_bytes:
-            compute += by_flops
-        else:
-            memory += by_bytes
-    return compute, memory
 
 
 MOST_TIMES, NARROW = 4.0, 16.0

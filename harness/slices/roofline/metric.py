@@ -21,12 +21,12 @@ from pydantic import Field
 from ...evidence.evidence import Evidence
 from ...machine.environment import last_level_cache_bytes
 from ...measure.passes import PASS_SECONDS, ask_about, measured_by
+from ...metrics.base import IntervalMetric, PassContext, VariantHypothesis, subjects
+from ...metrics.roof import ForwardWork
 from ...stats.confidence import fixed_interval
 from ...store.folder import RunFolder
 from ...store.forms import MOST, Count, JsonFile, Shape, Some, Text, once, says
 from ...store.verdict_schema import Effect
-from ..base import IntervalMetric, PassContext, VariantHypothesis, subjects
-from .roof import ForwardWork, least_seconds
 
 _Tokens = Annotated[int, Field(ge=0, le=MOST)]
 
@@ -128,31 +128,32 @@ class Reached:
         return why if self.share.low > 100 else f"{why}; the interval holds 100 %"
 
 
+def least_seconds(
+    work: Sequence[ForwardWork], *, flops_per_second: float, bytes_per_second: float
+) -> tuple[float, float]:
+    """(seconds of forwards that computing bounds, seconds of those that memory bounds): their sum is the least time.
+
+    Forwards come one after another, so that each takes at least the longer of its two.
+    """
+    compute = memory = 0.0
+    for forward in work:
+        by_flops, by_bytes = forward.flops / flops_per_second, forward.nbytes / bytes_per_second
+        if by_flops >= by_bytes:
+            compute += by_flops
+        else:
+            memory += by_bytes
+    return compute, memory
+
+
 def reached(records: Sequence[Roofline], workload: str, variant: str, *, alpha: float) -> Reached:
     """Share of the roof that the variant reaches. Raises ValueError with the reason why there are no numbers."""
     record = next((record for record in records if record.workload == workload), None)
     if record is None:
         raise ValueError("this run has not measured it")
-    entry = record.variants.get(variant)
-    reason = record.reason or (entry.reason if entry else f"this run has not measured {variant}")
-    if entry is None or reason:
+    entry = record.variants.get(variant, RoofEntry(reason=f"this run has not measured {variant}"))
+    if reason := record.reason or entry.reason:
         raise ValueError(reason)
-    return _reached(record, variant, entry.clock, alpha)
-
-
-def all_reached(records: Sequence[Roofline], *, alpha: float) -> tuple[list[Reached], list[str]]:
-    """Every variant's share, and a line with the reason for each that has none."""
-    rows, missing = [], []
-    for record in records:
-        for name in record.variants:
-            try:
-                rows.append(reached([record], record.workload, name, alpha=alpha))
-            except ValueError as error:
-                missing.append(f"{name} on {record.workload}: {error}")
-    return rows, missing
-
-
-def _reached(record: Roofline, variant: str, clock: Literal["cpu", "wall"], alpha: float) -> Reached:
+    clock = entry.clock
     rows = [sample for sample in record.samples if sample.variant == variant]
     if lacking := {MATMUL, MEMORY} - set(record.roofs) or {row.tokens for row in rows} - set(record.work):
         raise ValueError(f"roofline.json is damaged: nothing about {', '.join(map(str, sorted(lacking, key=str)))}")
@@ -198,6 +199,18 @@ def _reached(record: Roofline, variant: str, clock: Literal["cpu", "wall"], alph
     )
 
 
+def all_reached(records: Sequence[Roofline], *, alpha: float) -> tuple[list[Reached], list[str]]:
+    """Every variant's share, and a line with the reason for each that has none."""
+    rows, missing = [], []
+    for record in records:
+        for name in record.variants:
+            try:
+                rows.append(reached([record], record.workload, name, alpha=alpha))
+            except ValueError as error:
+                missing.append(f"{name} on {record.workload}: {error}")
+    return rows, missing
+
+
 def _seconds(sample: RoofSample | CallSample, clock: Literal["cpu", "wall"]) -> float:
     """Of one call."""
     taken = sample.cpu_ns if clock == "cpu" else sample.wall_ns
@@ -233,7 +246,7 @@ class RooflineMetric(IntervalMetric[RooflineHypothesis]):
 
     names = ("roofline",)
     about = "The roofline fraction: how much of this machine's measured peak a call reaches."
-    page = "time"
+    page = "roofline"
     hypothesis = RooflineHypothesis
     files = (ROOFLINE,)
     title = "roofline"

@@ -21,12 +21,20 @@ import torch
 from torch import Tensor
 
 from llama_workbench.datasets.lengths import DECODE_ROOM, call_lengths, warmup_length
+from llama_workbench.datasets.workloads import Workload
+from llama_workbench.variants import LlamaConfig
+from llama_workbench.variants.memory_policy import kv_bytes
 
 from ...machine.environment import last_level_cache_bytes
+from ...metrics.roof import work_of_call, work_of_forward
 from ...spec.sample import Sample
 from ...worker.rounds import FILLED_NS, SHORT_SAMPLE_NS, is_primed, rebuilt
+<<<<<<< HEAD:harness/metrics/roofline/worker.py
 from ...worker.state import Bench, PlainRunner, Runner, Worker, WorkerError
 from .roof import products, weight_bytes, work_of_call
+=======
+from ...worker.state import Bench, PlainRunner, Runner, Worker, WorkerError, runner_of
+>>>>>>> bc1317cc (The roofline is a slice: its pass, its part of the report and of Explore go with its folder; where along the width of a model an effect is lost is no longer said):harness/slices/roofline/worker.py
 
 SQUARES = (512, 768, 1024)
 MOST_FLOPS, LEAST_ROWS = 2_000_000_000, 64
@@ -47,6 +55,22 @@ class PeakKernel:
     amount: int
     build: Callable[[], Callable[[], Tensor]]
     call_ns: int = 0
+
+
+def products(config: LlamaConfig, workload: Workload) -> list[tuple[int, int, int]]:
+    """Shapes (rows, inner, columns) of the matrix products that the workload's longest forward has, each once."""
+    longest = workload.chunk or workload.tokens
+    rows, hidden, inner = workload.batch * longest, config.hidden_size, config.intermediate_size
+    query = config.num_attention_heads * config.head_dim
+    key = config.num_key_value_heads * config.head_dim
+    shapes = [(rows, hidden, query), (rows, hidden, key), (rows, query, hidden), (rows, hidden, inner)]
+    return list(dict.fromkeys([*shapes, (rows, inner, hidden), (workload.batch, hidden, config.vocab_size)]))
+
+
+def weight_bytes(config: LlamaConfig, *, item_bytes: int) -> int:
+    """Bytes of the weights that every forward reads: what `work_of_forward` counts beside keys and values."""
+    forward = work_of_forward(config, tokens=1, positions=1, batch=1, item_bytes=item_bytes)
+    return forward.nbytes - kv_bytes(config, positions=1, batch=1, item_bytes=item_bytes)
 
 
 def fastest_product(shapes: Sequence[tuple[int, int, int]], dtype: torch.dtype) -> PeakKernel:

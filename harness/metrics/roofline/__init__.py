@@ -1,1 +1,0 @@
-"""What a variant reaches of what this machine can do."""

@@ -1,0 +1,1 @@
+"""How much of this machine's peak a call reaches."""
