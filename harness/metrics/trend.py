@@ -111,10 +111,12 @@ class TrendMetric(Metric[TrendHypothesis]):
         if isinstance(gains, Judged):
             return gains
         sizes = evidence.sizes if len({evidence.sizes.get(gain.workload) for gain in gains}) > 1 else evidence.layers
-        logs = [[math.log(end) for end in (gain.ratio, gain.low, gain.high)] for gain in gains]
         sized = [
-            (float(sizes.get(gain.workload, 0)), Interval(*ends, gain.rounds))
-            for gain, ends in zip(gains, logs, strict=True)
+            (
+                float(sizes.get(gain.workload, 0)),
+                Interval(math.log(gain.ratio), math.log(gain.low), math.log(gain.high), gain.rounds),
+            )
+            for gain in gains
         ]
         ends = (hypothesis.region.low, hypothesis.region.high)  # percent of rise, to log ratios
         rising = trend(sized, Region(*(math.log1p(end / 100) if math.isfinite(end) else end for end in ends)))
