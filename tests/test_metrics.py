@@ -13,11 +13,12 @@ from llama_workbench import ROOT
 from llama_workbench.harness import metrics as package
 from llama_workbench.harness.claims.model import ClaimError
 from llama_workbench.harness.claims.reading import load_claims
-from llama_workbench.harness.metrics.registry import metric_of, metrics, names
+from llama_workbench.harness.metrics.registry import declared_files, metric_of, metrics, names
 from llama_workbench.harness.plan.experiments import make_plan
 from llama_workbench.harness.plan.options import Options, Request
 from llama_workbench.harness.report.terminal import console, show, verdict_report
 from llama_workbench.harness.session.run import Run, plan_run
+from llama_workbench.harness.store.files import FORMS, JOURNAL, SAMPLES, SUMS
 from tests.runs import Quiet
 
 TOY = '''
@@ -170,3 +171,10 @@ def test_every_hypothesis_that_ships_says_what_it_needs() -> None:
     for hypothesis in plan.hypotheses():
         assert set(hypothesis.subjects()) <= taking_part
         assert hypothesis.title() and not hypothesis.fault()
+
+
+def test_every_file_and_key_is_described() -> None:
+    page = (ROOT / "docs" / "reference" / "file-format.md").read_text(encoding="utf-8")
+    assert all(f"## {name}\n" in page for name in (*FORMS, *declared_files(), SAMPLES, JOURNAL, SUMS))
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| `")]
+    assert len(rows) > 150 and all(what.removesuffix(" |").strip() for _, _, what in rows)
