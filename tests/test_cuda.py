@@ -265,17 +265,6 @@ def test_an_engine_is_named_and_left_out_on_cuda(tmp_path: Path) -> None:
     assert {book.record().clock.default for book in found.participants.books} == {"device"}
 
 
-def test_phases_that_cuda_does_not_give_are_recorded_with_the_reason(tmp_path: Path) -> None:
-    plan = planned("cuda", "qkv-61")
-    run = session.Run(plan, Options(run_dir=tmp_path / "run"), None)  # type: ignore[arg-type]
-    assert run.environment["device"] == {"kind": "cuda"}
-    run._make_passes(None)  # type: ignore[arg-type]
-    found = run.folder.records("phases.json")
-    here = subjects(planned("cpu", "qkv-61").hypotheses())
-    assert {(fact["workload"], fact["variant"]) for fact in found} == set(here)
-    assert all(fact["reason"].startswith("shares of the time are not measured on CUDA") for fact in found)
-
-
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunFolder, RunFolder]]:
     """The same times on a CPU and on a GPU, where the rewrite is a tenth slower by the host's clocks and twice as fast

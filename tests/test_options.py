@@ -117,7 +117,7 @@ def test_an_option_is_named_by_the_model_and_its_user_alone() -> None:
     options = {each.name for section in SECTIONS for each in fields(section)} - {"publish_to", "gates_only"}
     readers = {name: [path for path, names in users.items() if name in names] for name in options}
     assert {name for name, found in readers.items() if len(found) > 1} == READ_BY_MANY
-    assert readers["profile_native"] == readers["budget_has_gates"] == ["harness/session/run.py"]
+    assert readers["budget_has_gates"] == ["harness/session/run.py"]
 
 
 def test_conditions_are_parsed_where_they_are_typed_or_stored() -> None:

@@ -150,11 +150,8 @@ def _show_side(side: str, profile: data.Profile | None, role: str) -> None:
         return
     row = profile.row
     rate = f" at {row.rate_hz:g} Hz" if row.rate_hz else " at a rate that was not recorded"
-    native = ", with native frames" if row.native else ""
-    line = f"{role}: {profile.root.samples} samples{rate}{native}"
+    line = f"{role}: {profile.root.samples} samples{rate}"
     st.markdown(f"**{words.markdown(side)}** :gray[{words.markdown(line)}]")
-    if row.native_reason:
-        st.text(f"Without native frames: {row.native_reason}.")
 
 
 def _flamegraph(

@@ -114,9 +114,6 @@ class Metric(ABC, Generic[H]):
         Raises WorkerFailed or MeasureError where it cannot go on; the hypotheses stay open then.
         """
 
-    def leave_out(self, hypotheses: Sequence[H], folder: RunFolder, device: str) -> None:
-        """Note in the run folder why the pass is not made for these, which are about another device."""
-
     def read(self, folder: RunFolder) -> Any:
         """What the pass left in a run folder, for `judge`; None where there is nothing. Raises RunError."""
         return None
@@ -154,10 +151,10 @@ class ValueMetric(Metric[V], Generic[V]):
     def judge(self, hypothesis: V, evidence: Evidence, *, alpha: float) -> Judged:
         """The verdict on all workloads together; those without a value are left out and named."""
         effects = [self.effect(hypothesis, workload, evidence, alpha) for workload in self.asked(hypothesis)]
-        missing = [effect for effect in effects if effect.verdict == Word.NOT_MEASURABLE]
-        if len(missing) == len(effects):
-            return Judged(Word.NOT_MEASURABLE, reasons(effects), tuple(effects))
         counted = [effect for effect in effects if effect.verdict != Word.NOT_MEASURABLE]
+        if not counted:
+            return Judged(Word.NOT_MEASURABLE, reasons(effects), tuple(effects))
+        missing = [effect for effect in effects if effect not in counted]
         return Judged.of_all(effects, counted, f"; not measured: {reasons(missing)}" if missing else "")
 
 

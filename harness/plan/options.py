@@ -312,9 +312,6 @@ class Options:
         "cheat (default: it is timed by the wall, settings are restored, both are said)", sent=True, repeated=True)
     profile: bool = flag("profile",
         "then profile each variant: py-spy stacks, memray peaks", sent=True, again="Then profile each variant.")
-    profile_native: bool = flag("profile-native",
-        "as --profile, with native frames (kernels) in the stacks; profiled calls take 1.5 to 2.5 times as long",
-        sent=True, again="As --profile, with native frames (kernels).")
     gates_only: bool = False
 
     def for_rounds(self, seconds: float) -> Options:
@@ -330,11 +327,6 @@ class Options:
     def is_saved(self) -> bool:
         """Whether the run may be compared with others later. A look of a few seconds is no baseline."""
         return self.to_compare or self.budget_seconds >= 5.0
-
-    @property
-    def profiling(self) -> bool | None:
-        """Whether stacks have native frames; None where there are no profiles."""
-        return self.profile_native if self.profile else None
 
     @property
     def places(self) -> dict[str, Path]:

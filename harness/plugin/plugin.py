@@ -277,8 +277,8 @@ class Session:
             for metric in metrics()
             if metric.option and getattr(options, metric.option)
         }
-        if options.profiling is not None:
-            asked["profiles"] = seconds_each(native=options.profiling)
+        if options.profile:
+            asked["profiles"] = seconds_each()
         return f", then {' and '.join(asked)} (about {duration(looks * sum(asked.values()))})" if asked else ""
 
     @pytest.hookimpl(tryfirst=True)

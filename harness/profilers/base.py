@@ -22,9 +22,9 @@ from ..store.forms import JsonFile
 class ProfiledVariant:
     """A variant on a workload, opened in a process that waits for verbs.
 
-    folder: of the run. added: files that were given to the run, so that stacks can name them. native: whether frames
-    of kernels are asked for. is_function: it is a function and no model. first_call_seconds: of the first call in its
-    gate. spare_seconds: how long what may be left out can take.
+    folder: of the run. added: files that were given to the run, so that stacks can name them. is_function: it is a
+    function and no model. first_call_seconds: of the first call in its gate. spare_seconds: how long what may be left
+    out can take.
     """
 
     process: WorkerProcess
@@ -32,7 +32,6 @@ class ProfiledVariant:
     variant: str
     folder: Path
     added: Sequence[Path] = ()
-    native: bool = False
     is_function: bool = False
     first_call_seconds: float = 0.0
     spare_seconds: float = PASS_SECONDS
@@ -47,17 +46,15 @@ class ProfiledVariant:
 
 
 class Profiler(ABC):
-    """One profiler. file: what it writes, a list of entries that each name a workload and a variant."""
+    """One profiler. file: what it writes, a list of entries that each name a workload and a variant. seconds: about how
+    long one look takes."""
 
     file: ClassVar[JsonFile]
+    seconds: ClassVar[float] = 1.0
 
     @abstractmethod
     def look(self, at: ProfiledVariant) -> Mapping[str, Any]:
         """The rest of an entry, with a `reason` where there is nothing. Raises WorkerFailed."""
-
-    def seconds(self, *, native: bool) -> float:
-        """About how long one look takes."""
-        return 1.0
 
 
 def _file_name(name: str) -> str:

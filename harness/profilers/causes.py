@@ -12,7 +12,6 @@ import ast
 import linecache
 import math
 import re
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -216,22 +215,10 @@ def _stacks(tool: str, process: WorkerProcess, pair: Comparison, seconds: float)
     """Folded stacks of one life. Raises WorkerFailed."""
     what = {"workload": pair.workload, "baseline": pair.baseline, "variant": pair.variant, "seconds": seconds}
     go = process.ask_in_two("alternate", PASS_SECONDS, **what)
-    with tempfile.TemporaryDirectory() as scratch:
-        raw = Path(scratch) / "stacks.folded"
-        for extra in ((), ("--nonblocking",)):
-            recorder, answer = py_spy.attach(tool, process.pid, raw, extra, RATE_HZ)
-            if recorder is not None:
-                break
-        else:
-            go()
-            raise WorkerFailed(f"py-spy cannot attach: {answer}")
-        try:
-            go()
-            return py_spy.recorded(recorder, raw)
-        finally:
-            if recorder.poll() is None:
-                recorder.kill()
-                recorder.communicate()
+    _, stacks, refusal = py_spy.sampled(tool, process.pid, go, RATE_HZ)
+    if refusal:
+        raise WorkerFailed(refusal)
+    return stacks
 
 
 Frame = tuple[str, int]

@@ -35,9 +35,9 @@ def profilers() -> tuple[Profiler, ...]:
     return tuple(sorted(defined(package, "PROFILER"), key=lambda profiler: profiler.file))
 
 
-def seconds_each(*, native: bool) -> float:
+def seconds_each() -> float:
     """About how long all of them look at a variant."""
-    return sum(profiler.seconds(native=native) for profiler in profilers())
+    return sum(profiler.seconds for profiler in profilers())
 
 
 def look_closer(
@@ -49,62 +49,37 @@ def look_closer(
     causes: bool,
     of_models: bool,
     profiles: bool,
-    native: bool,
     headlines: Collection[tuple[str, str]] = (),
 ) -> None:
     """Once the rounds are over: where differences are (`causes`, also `of_models`), and what variants hold. Nothing of
-    it feeds a verdict. headlines: (workload, variant) that are profiled without being asked for."""
-    if causes:
-        with kept_apart("causes", folder.path, progress):
-            look_for_causes(measurement, folder, progress, differing, of_models=of_models)
-    if profiles or native:
-        with kept_apart("profiles and memory", folder.path, progress):
-            _run_passes(measurement, folder, progress, native=native)
-    elif causes and headlines and not extras.lacking("profile"):
-        with kept_apart("profiles and memory", folder.path, progress):
-            _run_passes(measurement, folder, progress, headlines)
-    elif causes:
-        with kept_apart("memory", folder.path, progress):
-            _measure_functions_memory(measurement, folder, progress)
+    it feeds a verdict. headlines: (workload, variant) that are profiled without being asked for.
 
-
-def _run_passes(
-    measurement: Measurement,
-    folder: RunFolder,
-    progress: Progress,
-    only: Collection[tuple[str, str]] = (),
-    *,
-    native: bool = False,
-) -> None:
-    """Look at every variant that is left, on every workload, or at these alone.
-
-    Left out are controls, and cells of the grid that no claim compares by name: each differs from others in one axis,
-    which other pairs of variants show as well, and there are 16 of them.
+    Of functions whose calls are short the peak of memory costs a moment, so that nobody has to ask for it.
     """
-
-    def wanted(group: Group, book: ExperimentState, name: str) -> bool:
-        return not only or (book.experiment.workload.name, name) in only
-
-    _look(measurement, folder, progress, "profiles and memory", profilers(), wanted, native=native)
-
-
-def _measure_functions_memory(measurement: Measurement, folder: RunFolder, progress: Progress) -> None:
-    """The peak of memory of each compared function whose calls are short: it costs a moment, so nobody has to ask."""
     commands = {name for name, source in measurement.setting.functions.items() if source.command}
 
     def is_cheap(group: Group, book: ExperimentState, name: str) -> bool:
-        short = book.call_ns.get(name, math.inf) <= SHORT_CALL_NS
-        return (
-            short
-            and book.experiment.workload.kind == "call"
-            and not group.divided
-            and name in _compared(book) - commands
-        )
+        is_short = book.call_ns.get(name, math.inf) <= SHORT_CALL_NS
+        is_called = book.experiment.workload.kind == "call" and not group.divided
+        return is_short and is_called and name in _compared(book) - commands
 
-    if not extras.lacking("profile"):
+    if causes:
+        with kept_apart("causes", folder.path, progress):
+            look_for_causes(measurement, folder, progress, differing, of_models=of_models)
+    can_profile = not extras.lacking("profile")
+    if profiles or (causes and headlines and can_profile):
+        only = () if profiles else headlines
+
+        def wanted(group: Group, book: ExperimentState, name: str) -> bool:
+            return not only or (book.experiment.workload.name, name) in only
+
+        with kept_apart("profiles and memory", folder.path, progress):
+            _look(measurement, folder, progress, "profiles and memory", profilers(), wanted)
+    elif causes and can_profile:
         spare = min(max(SPARE_SHARE * measurement.setting.budget_seconds, LEAST_SPARE_SECONDS), PASS_SECONDS)
         title = "memory: what a call takes and keeps"
-        _look(measurement, folder, progress, title, [PEAK_MEMORY], is_cheap, spare_seconds=spare)
+        with kept_apart("memory", folder.path, progress):
+            _look(measurement, folder, progress, title, [PEAK_MEMORY], is_cheap, spare_seconds=spare)
 
 
 def _look(
@@ -115,10 +90,14 @@ def _look(
     tools: Sequence[Profiler],
     wanted: Callable[[Group, ExperimentState, str], bool],
     *,
-    native: bool = False,
     spare_seconds: float = math.inf,
 ) -> None:
-    """What a tool refuses is the entry's `reason`. spare_seconds: after so many, what may be left out of a look is."""
+    """Look at every wanted variant that is left, on every workload; what a tool refuses is the entry's `reason`.
+
+    Left out are controls, and cells of the grid that no claim compares by name: each differs from others in one axis,
+    which other pairs of variants show as well, and there are 16 of them. spare_seconds: after so many, what may be left
+    out of a look is.
+    """
     given = (*measurement.setting.added.values(), *measurement.setting.functions.values())
     added = [source.file for source in given if source.file]
     work = [
@@ -132,14 +111,13 @@ def _look(
         progress.phase(title)
     end = time.monotonic() + spare_seconds
     entries: dict[Profiler, list[dict[str, Any]]] = {profiler: [] for profiler in tools}
-    each_seconds = sum(profiler.seconds(native=native) for profiler in entries)
+    each_seconds = sum(profiler.seconds for profiler in tools)
     for index, (group, book, name) in enumerate(work):
         workload = book.experiment.workload
         progress.step(f"profile {workload.name}: {name}", index / len(work), (len(work) - index) * each_seconds)
         for profiler, records in entries.items():
-            process = measurement.gates.standing(group)
             at = ProfiledVariant(
-                process, workload.name, name, folder.path, added, native, workload.kind == "call",
+                measurement.gates.standing(group), workload.name, name, folder.path, added, workload.kind == "call",
                 first_call_seconds=book.facts.get(name, {}).get("first_call_ns", 0.0) / 1e9,
                 spare_seconds=min(end - time.monotonic(), PASS_SECONDS),
             )  # fmt: skip

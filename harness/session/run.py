@@ -263,7 +263,6 @@ class Run:
             causes=not self.options.no_causes and not self.plan.is_tabled,
             of_models=self.plan.mode == "compare" and self.options.profile,
             profiles=self.options.profile,
-            native=self.options.profile_native,
             headlines=self.plan.profiled_headlines(),
         )  # fmt: skip
 
@@ -280,8 +279,6 @@ class Run:
             here = [part for part in asked if not part.elsewhere(self.plan.device)]
             if metric.names[0] in self.passes:
                 continue
-            if away := [part for part in asked if part not in here]:
-                metric.leave_out(away, self.folder, self.plan.device)
             everything = bool(metric.option) and getattr(self.options, metric.option)
             if not metric.title or not (here or everything):
                 continue
@@ -399,7 +396,7 @@ def check(request: Request, options: Options) -> None:
         wrong = f"--device {request.device}: expected {' or '.join(DEVICES)}"
     elif options.count_instructions and request.device != "cpu":
         wrong = f"--count-instructions: only on the CPU; leave it out, or leave out --device {request.device}"
-    elif request.own_environment and (options.profile or options.profile_native or options.count_instructions):
+    elif request.own_environment and (options.profile or options.count_instructions):
         asked = "--count-instructions" if options.count_instructions else "--profile"
         wrong = f"{asked}: only where both run in one environment; leave out {request.own_environment}"
     elif options.seed < 0:

@@ -165,27 +165,19 @@ def is_watched(file: str) -> bool:
 # -- calls that a profiler watches from outside ------------------------------------------------------------------------
 
 
-def loop(worker: Worker, workload: str, variant: str, lead_seconds: float, seconds: float) -> dict[str, Any]:
-    """Run a variant for a while. A profiler attaches while this waits, before the first call.
-
-    Calls of the first `lead_seconds` do not go through `_profiled_call`: the parent counts samples below it alone.
-    """
+def loop(worker: Worker, workload: str, variant: str, seconds: float) -> dict[str, Any]:
+    """Run a variant for a while. A profiler attaches while this waits, before the calls through `_profiled_call`: the
+    parent counts samples below that alone."""
     bench = worker.benches[workload]
     tokens = bench.workload.tokens
     calls_ns: list[int] = []
     with worker.modes_of(bench):
         runner = bench.kind.runner(worker, bench, bench.subjects[variant].variant)
 
-        def call() -> None:
+        for _ in range(2):
             runner.prepare(tokens, bench.take(), 1)
             runner.call()
-
-        call()
-        call()
         worker.wait()
-        begin = perf_counter() + lead_seconds
-        while perf_counter() < begin:
-            call()
         end = perf_counter() + seconds
         while perf_counter() < end or not calls_ns:
             _profiled_call(runner, tokens, bench.take(), calls_ns, worker.device.synchronise)

@@ -129,7 +129,7 @@ def _add_passes(run: RunFolder) -> None:
     stacks = run.path / "profiles" / "a.folded"
     stacks.parent.mkdir()
     stacks.write_text(runs.FOLDED.format(attention=300, mask=20))
-    sampled = {"path": "profiles/a.folded", "rate_hz": 250, "samples": 740, "native": False, "native_reason": None}
+    sampled = {"path": "profiles/a.folded", "rate_hz": 250, "samples": 740}
     timed = {"calls": 19, "median_ns": 9 * 10**6, "median_error_ns": 1e4, "reason": None}
     run.write_json("profiles.json", [pair | sampled | timed])
 

@@ -133,12 +133,6 @@ class ShareMetric(IntervalMetric[ShareHypothesis]):
 
         ask_in_lives(context.measurement, wanted, "phases", PHASE_LIVES, once, write)
 
-    def leave_out(self, hypotheses: Sequence[ShareHypothesis], folder: RunFolder, device: str) -> None:
-        """An entry of phases.json for each (workload, variant) whose phases this device does not give."""
-        wanted = {pair: hypothesis.elsewhere(device) for hypothesis in hypotheses for pair in hypothesis.subjects()}
-        facts = [{"workload": w, "variant": v, "rounds": 0, "reason": reason} for (w, v), reason in wanted.items()]
-        folder.write_json(PHASE_FACTS, facts)
-
     def read(self, folder: RunFolder) -> TimedPhases | None:
         """What was timed; None where that is nothing."""
         table = folder.read_table(PHASES)
