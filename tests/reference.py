@@ -20,7 +20,7 @@ from llama_workbench.harness.spec.hypotheses import Hypothesis
 from llama_workbench.harness.spec.sample import Column, Sample, columns, sample_columns
 from llama_workbench.harness.spec.words import SessionExit, VerbExit
 from llama_workbench.harness.store import files
-from llama_workbench.harness.store.pass_schema import JsonFile
+from llama_workbench.harness.store.forms import JsonFile
 
 PAGES = [
     ROOT / "docs" / "reference" / f"{name}.md"
