@@ -460,7 +460,7 @@ def disagreements(folder: RunFolder, stacks: str) -> tuple[list[Any], list[Any]]
 
 
 @pytest.fixture(scope="module")
-def passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, list[tuple[dict[str, Any], str]]]:
+def passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, tuple[dict[str, Any], str]]:
     """A phase pass in a real measuring process; and what py-spy recorded of the first variant."""
     tmp = tmp_path_factory.mktemp("phases")
     plan = session.plan_run(Request(variants=MEASURED, workloads=WORKLOADS), Options(run_dir=tmp / "run"))
