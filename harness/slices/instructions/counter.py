@@ -22,8 +22,7 @@ import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -46,14 +45,6 @@ Toggle = Callable[[], object]
 
 class CannotCount(Exception):
     """Nothing can be counted in this process; the text says why."""
-
-
-@dataclass(frozen=True)
-class Waiting:
-    """A child that waits for the number of its job at the other end of `pipe`."""
-
-    process: int
-    pipe: int
 
 
 def main() -> None:
@@ -81,8 +72,9 @@ def main() -> None:
                 call_model(worker, bench, WARM_BY, nothing, counted=1)
     pool = _forked(worker, request, toggle, answers)
     versions = ({"torch": worker.torch.__version__} if worker.torch else {}) | {"python": sys.version.split()[0]}
+    versions |= {} if request["folder"] else {"numpy": version("numpy")}
     capability = worker.torch.backends.cpu.get_cpu_capability() if worker.torch else None
-    tell(ready={"capability": capability, "versions": versions}, numpy=version("numpy"))
+    tell(ready={"capability": capability, "versions": versions})
     for message in _counts(request, pool):
         tell(**message)
 
@@ -160,8 +152,9 @@ def _call_function(worker: Worker, bench: Bench, entered: str, toggle: Toggle, *
 # -- the children ------------------------------------------------------------------------------------------------------
 
 
-def _forked(worker: Worker, request: Mapping[str, Any], toggle: Toggle, answers: int) -> list[Waiting]:
-    """A child for each job, and one more for each workload, all waiting. Between two forks next to nothing happens."""
+def _forked(worker: Worker, request: Mapping[str, Any], toggle: Toggle, answers: int) -> dict[int, int]:
+    """A child for each job, and one more for each workload: process → the pipe at whose other end it waits for the
+    number of its job. Between two forks next to nothing happens."""
     count = len(request["jobs"]) + len(request["workloads"])
     pipes = [os.pipe() for _ in range(count)]
     processes = [0] * count
@@ -173,16 +166,15 @@ def _forked(worker: Worker, request: Mapping[str, Any], toggle: Toggle, answers:
         if processes[index] == 0:
             os.close(answers)
             _be_child(worker, request, toggle, pipes[index][0])
-    return [Waiting(process, pipe[1]) for process, pipe in zip(processes, pipes, strict=True)]
+    return {process: pipe for process, (_, pipe) in zip(processes, pipes, strict=True)}
 
 
-def _counts(request: Mapping[str, Any], pool: Sequence[Waiting]) -> Iterator[dict[str, Any]]:
+def _counts(request: Mapping[str, Any], waiting: dict[int, int]) -> Iterator[dict[str, Any]]:
     """Let children go, some at a time, and say what becomes of each.
 
     Of each workload the first job that has a count is done a second time: both counts should be the same.
     """
     jobs = deque(enumerate(request["jobs"]))
-    waiting = deque(pool)
     running: dict[int, tuple[int, dict[str, Any]]] = {}
     to_repeat: dict[str, list[int]] = {}  # by workload, jobs that may be done again, in order
     for number, job in jobs:
@@ -191,15 +183,15 @@ def _counts(request: Mapping[str, Any], pool: Sequence[Waiting]) -> Iterator[dic
     while jobs or running:
         while jobs and waiting and len(running) < request["lanes"]:
             number, job = jobs.popleft()
-            child = waiting.popleft()
-            os.write(child.pipe, number.to_bytes(2, "little"))
-            running[child.process] = number, job
-            yield {"begun": child.process, "job": job}
+            child = next(iter(waiting))
+            os.write(waiting.pop(child), number.to_bytes(2, "little"))
+            running[child] = number, job
+            yield {"begun": child, "job": job}
         if not running:
             break  # no child is left for the other jobs
         process, status = os.wait()
         if process not in running:
-            waiting = deque(child for child in waiting if child.process != process)
+            waiting.pop(process, None)
             continue
         number, job = running.pop(process)
         reason = _reason(status, Path(request["scratch"], f"reason.{process}"))
@@ -213,7 +205,7 @@ def _counts(request: Mapping[str, Any], pool: Sequence[Waiting]) -> Iterator[dic
             jobs.appendleft((candidates[0], request["jobs"][candidates[0]]))
             to_repeat[job["workload"]] = []
     for child in waiting:
-        os.kill(child.process, signal.SIGKILL)
+        os.kill(child, signal.SIGKILL)
 
 
 def _be_child(worker: Worker, request: Mapping[str, Any], toggle: Toggle, pipe: int) -> NoReturn:

@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -77,16 +78,11 @@ class CallgrindError(ValueError):
     """A file of callgrind's that cannot be read: the text says what is wrong."""
 
 
-@dataclass(frozen=True)
-class InstructionCount:
-    """Instructions that a process executed while callgrind collected, and of these those in each of GROUPS."""
+def read(path: Path) -> dict[str, int]:
+    """Instructions that a process executed while callgrind collected, by whose code they lie in: one of GROUPS.
 
-    instructions: int
-    by_group: dict[str, int]
-
-
-def read(path: Path) -> InstructionCount:
-    """What a dump says. Raises CallgrindError where it is missing, cut off or in another form."""
+    Raises CallgrindError where the dump is missing, cut off or in another form.
+    """
     try:
         with path.open(encoding="utf-8", errors="replace") as lines:
             return parse(lines)
@@ -94,20 +90,19 @@ def read(path: Path) -> InstructionCount:
         raise CallgrindError(f"callgrind left no {path.name} ({error.strerror})") from error
 
 
-def parse(lines: Iterable[str]) -> InstructionCount:
+def parse(lines: Iterable[str]) -> dict[str, int]:
     """The same from lines. Raises CallgrindError."""
     positions, column, total = 1, -1, None
     names: dict[tuple[str, str], str] = {}
     now = dict.fromkeys(_NAMED, "")
-    spent: Counter[tuple[str, str]] = Counter()
+    groups: Counter[str] = Counter()
     skipped = False
-    for line in lines:
-        line = line.rstrip()
+    for line in map(str.rstrip, lines):
         if not line or line.startswith("#"):
             continue
         if line[0] in "0123456789+-*":
             if not skipped and column >= 0:
-                spent[now["ob"], now["fn"]] += _cost(line, positions + column)
+                groups[group_of(now["ob"], now["fn"])] += _cost(line, positions + column)
             skipped = False
         elif "=" in line and ":" not in line.partition("=")[0]:
             key, _, value = line.partition("=")
@@ -124,14 +119,12 @@ def parse(lines: Iterable[str]) -> InstructionCount:
                 total = _cost(value, max(column, 0))
     if column < 0 or total is None:
         raise CallgrindError(f"callgrind's file is cut off or does not count {EVENT}")
-    if sum(spent.values()) != total:
-        raise CallgrindError(f"callgrind's file is damaged: its lines add up to {sum(spent.values())}, not {total}")
-    groups: Counter[str] = Counter()
-    for (of, function), cost in spent.items():
-        groups[group_of(of, function)] += cost
-    return InstructionCount(total, {group: groups[group] for group in GROUPS if groups[group]})
+    if groups.total() != total:
+        raise CallgrindError(f"callgrind's file is damaged: its lines add up to {groups.total()}, not {total}")
+    return {group: groups[group] for group in GROUPS if groups[group]}
 
 
+@cache
 def group_of(of: str, function: str) -> str:
     """Which of GROUPS a function belongs to, by the path of its object file and its name."""
     file = of.rpartition("/")[2]
@@ -209,6 +202,7 @@ class Wanted:
     # workload → what functions are called with, and how often
     called: Mapping[str, tuple[Call, int]] = field(default_factory=dict)
     torch: bool = True  # whether anything uses it: without it the process begins many times sooner
+    limits: Mapping[Pair, float] = field(default_factory=dict)  # seconds of a count, where not COUNT_SECONDS
 
     def calls(self, pair: Pair) -> int:
         """Calls that the count of a pair is over."""
@@ -248,37 +242,24 @@ def lacks() -> str | None:
 
 def no_count(pair: Pair, reason: str) -> dict[str, Any]:
     """The record of a pair without a count."""
-    workload, variant = pair
-    empty: dict[str, Any] = {
-        "instructions": None,
-        "calls": 0,
-        "again": None,
-        "inputs": 0,
-        "by": {},
-        "capability": None,
-        "versions": {},
-    }
-    return {"workload": workload, "variant": variant, **empty, "reason": reason}
+    return {"workload": pair[0], "variant": pair[1], "reason": reason}
 
 
-def count(
-    wanted: Wanted, *, cache: Path, log: Path, step: Step, limits: Mapping[Pair, float] | None = None
-) -> list[dict[str, Any]]:
-    """A record for each pair of `wanted`, in its order (see `files.Instructions`).
+def count(wanted: Wanted, *, cache: Path, log: Path, step: Step) -> list[dict[str, Any]]:
+    """A record for each pair of `wanted`, in its order (see `metric.Instructions`).
 
-    What has no count has a reason: a child that raised, died or did not end within its limit (seconds), or what became
-    of the process itself. Its output goes to `log`.
+    What has no count has a reason: a child that raised, died or did not end within its limit, or what became of the
+    process itself. Its output goes to `log`.
     """
-    records = {pair: no_count(pair, "not counted yet") for pair in wanted.pairs}
     if reason := lacks():
         return [no_count(pair, reason) for pair in wanted.pairs]
     with tempfile.TemporaryDirectory(prefix="workbench-count-") as scratch, _started(Path(scratch), log) as process:
-        session = _Session(wanted, Path(scratch), process, records, step, limits or {})
+        session = _Session(wanted, Path(scratch), process, step)
         try:
-            session.run(cache)
+            end = session.run(cache)
         except OSError as error:
-            session.end(f"the process that counts cannot be asked ({error.strerror})")
-    return [records[pair] for pair in wanted.pairs]
+            end = f"the process that counts cannot be asked ({error.strerror})"
+    return [session.records.get(pair) or no_count(pair, end) for pair in wanted.pairs]
 
 
 @contextmanager
@@ -322,32 +303,18 @@ def _fifo(scratch: Path) -> str:
 class _Session:
     """One process that counts: what it says becomes `records`, and what hangs is killed."""
 
-    def __init__(
-        self,
-        wanted: Wanted,
-        scratch: Path,
-        process: subprocess.Popen[bytes],
-        records: dict[Pair, dict[str, Any]],
-        step: Step,
-        limits: Mapping[Pair, float],
-    ) -> None:
-        self.wanted = wanted
-        self.scratch = scratch
-        self.process = process
-        self.records = records
-        self.step = step
-        self.limits = limits
-        self.running: dict[int, tuple[Pair, float]] = {}
+    def __init__(self, wanted: Wanted, scratch: Path, process: subprocess.Popen[bytes], step: Step) -> None:
+        self.wanted, self.scratch, self.process, self.step = wanted, scratch, process, step
+        self.records: dict[Pair, dict[str, Any]] = {}
+        self.running: dict[int, tuple[Pair, float]] = {}  # child → what it counts, and until when
         self.hung: set[int] = set()
-        self.known: set[Pair] = set()  # pairs with a count, or with a reason why there is none
         self.facts: dict[str, Any] = {}
-        self.numpy: dict[str, str] = {}
         self.deadline = self.begun = time.monotonic()
         self.forks = len(wanted.pairs) + len(wanted.workloads)
         self.done = 0
 
-    def run(self, cache: Path) -> None:
-        """Ask for everything, and take what comes until the process ends."""
+    def run(self, cache: Path) -> str:
+        """Ask for everything, and take what comes until the process ends: why nothing more is counted."""
         self._ask(cache)
         self.deadline = time.monotonic() + START_SECONDS
         self._show("starting")
@@ -357,42 +324,37 @@ class _Session:
             due = min((end for _, end in self.running.values()), default=self.deadline)
             if not select.select([self.process.stdout], [], [], max(due - time.monotonic(), 0))[0]:
                 if not self.running:
-                    self.end("the process that counts hangs")
-                    return
+                    return "the process that counts hangs"
                 self._kill_overdue()
                 continue
             chunk = os.read(self.process.stdout.fileno(), 1 << 16)
             if not chunk:
-                code = self.process.wait()
-                self.end(f"the process that counts ended (exit code {code}; see its log)")
-                return
+                return f"the process that counts ended (exit code {self.process.wait()}; see its log)"
             *lines, buffer = (buffer + chunk).split(b"\n")
-            for line in lines:
-                self._take(json.loads(line))
-
-    def end(self, reason: str) -> None:
-        """Everything of which nothing is known yet has this reason."""
-        self.records |= {pair: no_count(pair, reason) for pair in self.records if pair not in self.known}
-        self.known |= self.records.keys()
+            for message in map(json.loads, lines):
+                if "failed" in message:
+                    return str(message["failed"])
+                self._take(message)
 
     def _ask(self, cache: Path) -> None:
+        wanted = self.wanted
         request = {
-            "folder": None if self.wanted.folder is None else str(self.wanted.folder),
+            "folder": None if wanted.folder is None else str(wanted.folder),
             "cache": str(cache),
-            "seed": self.wanted.seed,
-            "added": {name: asdict(source) for name, source in self.wanted.added.items()},
-            "functions": {name: asdict(source) for name, source in self.wanted.functions.items()},
-            "called": {name: asdict(call) for name, (call, _) in self.wanted.called.items()},
+            "seed": wanted.seed,
+            "added": {name: asdict(source) for name, source in wanted.added.items()},
+            "functions": {name: asdict(source) for name, source in wanted.functions.items()},
+            "called": {name: asdict(call) for name, (call, _) in wanted.called.items()},
             "inputs": INPUTS,
-            "torch": self.wanted.torch,
+            "torch": wanted.torch,
             "lanes": min(LANES, usable_cores()),
             "scratch": str(self.scratch),
             "vgdb": shutil.which("vgdb"),
             "vgdb_prefix": _fifo(self.scratch),
-            "workloads": [workload.model_dump() for workload in self.wanted.workloads],
+            "workloads": [workload.model_dump() for workload in wanted.workloads],
             "jobs": [
-                {"workload": workload, "variant": variant, "calls": self.wanted.calls((workload, variant))}
-                for workload, variant in self.wanted.pairs
+                {"workload": workload, "variant": variant, "calls": wanted.calls((workload, variant))}
+                for workload, variant in wanted.pairs
             ],
         }
         assert self.process.stdin is not None
@@ -403,51 +365,48 @@ class _Session:
         """One line of what the process says."""
         now = time.monotonic()
         self.deadline = now + END_SECONDS
-        if "failed" in message:
-            self.end(message["failed"])
-        elif "ready" in message:
-            valgrind = subprocess.run(
-                tied(["valgrind", "--version"]), capture_output=True, text=True, check=False
-            ).stdout
-            versions = message["ready"]["versions"] | {"valgrind": valgrind.strip().removeprefix("valgrind-")}
-            self.facts = message["ready"] | {"versions": versions}
-            self.numpy = {"numpy": message["numpy"]}
+        if "ready" in message:
+            asked = subprocess.run(tied(["valgrind", "--version"]), capture_output=True, text=True, check=False)
+            valgrind = {"valgrind": asked.stdout.strip().removeprefix("valgrind-")}
+            self.facts = message["ready"] | {"versions": message["ready"]["versions"] | valgrind}
             self.begun = now
+            return
+        pair = message["job"]["workload"], message["job"]["variant"]
+        if "begun" in message:
+            self.running[message["begun"]] = pair, now + self.wanted.limits.get(pair, COUNT_SECONDS)
         else:
-            pair = message["job"]["workload"], message["job"]["variant"]
-            if "begun" in message:
-                self.running[message["begun"]] = pair, now + self.limits.get(pair, COUNT_SECONDS)
-            else:
-                self.running.pop(message["ended"], None)
-                self.done += 1
-                self._counted(pair, message["ended"], message["reason"])
-            self._show(f"{pair[0]}: {pair[1]}")
+            self.running.pop(message["ended"], None)
+            self.done += 1
+            self._counted(pair, message["ended"], message["reason"])
+        self._show(f"{pair[0]}: {pair[1]}")
 
     def _counted(self, pair: Pair, child: int, reason: str | None) -> None:
         """Put what a child left into its record; a second count of the same beside the first."""
-        record = self.records[pair]
-        again, calls = pair in self.known, self.wanted.calls(pair)
-        self.known.add(pair)
+        calls, by = self.wanted.calls(pair), dict[str, int]()
         if child in self.hung:
-            reason = f"hangs: no count in {self.limits.get(pair, COUNT_SECONDS):.0f} s"
+            reason = f"hangs: no count in {self.wanted.limits.get(pair, COUNT_SECONDS):.0f} s"
         try:
-            dump = None if reason else read(self.scratch / f"out.{child}")
+            by = {} if reason else read(self.scratch / f"out.{child}")
+            reason = reason or (None if by else "callgrind counted nothing")
         except CallgrindError as error:
-            dump, reason = None, str(error)
-        if dump is not None and dump.instructions == 0:
-            dump, reason = None, "callgrind counted nothing"
-        if dump is None:
-            if not again:
-                self.records[pair] = no_count(pair, str(reason))
-        elif again:
-            record["again"] = dump.instructions / calls
+            reason = str(error)
+        instructions = sum(by.values()) / calls
+        if pair in self.records:
+            self.records[pair]["again"] = instructions or None
+        elif reason:
+            self.records[pair] = no_count(pair, reason)
         else:
-            by = {group: spent / calls for group, spent in dump.by_group.items()}
-            counted = {"instructions": dump.instructions / calls, "calls": calls, "by": by}
-            counted |= self.facts | {"reason": None}
-            if pair[0] in self.wanted.called:
-                counted |= {"inputs": INPUTS, "versions": self.facts["versions"] | self.numpy}
-            self.records[pair] = no_count(pair, "") | counted
+            self.records[pair] = {
+                "workload": pair[0],
+                "variant": pair[1],
+                "instructions": instructions,
+                "calls": calls,
+                "again": None,
+                "inputs": INPUTS if pair[0] in self.wanted.called else 0,
+                "by": {group: spent / calls for group, spent in by.items()},
+                **self.facts,
+                "reason": None,
+            }
 
     def _kill_overdue(self) -> None:
         now = time.monotonic()

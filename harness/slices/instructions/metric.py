@@ -252,14 +252,14 @@ def run_instructions(context: PassContext, wanted: Sequence[Pair]) -> None:
                 measurement.setting.functions,
                 called,
                 torch=folder is not None or any(places[name][0].torch for name, _ in pairs),
+                limits={
+                    (name, variant): COUNT_SECONDS + SLOWER * books[name].call_ns.get(variant, 0.0) / 1e9
+                    for name, variant in pairs
+                },
             ),
             cache=context.cache,
             log=context.log("instructions"),
             step=context.progress.step,
-            limits={
-                (name, variant): COUNT_SECONDS + SLOWER * books[name].call_ns.get(variant, 0.0) / 1e9
-                for name, variant in pairs
-            },
         )
         context.folder.write_json(INSTRUCTIONS, records)
     for reason in dict.fromkeys(record["reason"] for record in records if record["reason"]):
