@@ -97,6 +97,7 @@ READ_BY_MANY = {
     "on",  # both commands that go on with a run
     "everything",  # of a part of the work all claims are named then
     "seed", "budget_seconds", "run_dir", "claims_folder",  # a run over a cluster is one too
+    "profile",  # the line before the rounds says how long that takes
 }  # fmt: skip
 
 

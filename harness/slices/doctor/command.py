@@ -8,14 +8,14 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from importlib import util
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import typer
+from numpy.typing import NDArray
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
@@ -25,6 +25,7 @@ from llama_workbench.commands.shared import MACHINE, AsJson, Failure, Listed, en
 from ...evidence.effect import ALPHA
 from ...machine import extras
 from ...machine.environment import available_bytes, fingerprint, read_text
+from ...profilers import py_spy
 from ...spec.words import VerbExit
 from ...stats.confidence import Interval, running_interval
 
@@ -55,30 +56,22 @@ def command(
       workbench doctor --seconds 20
     """
 
-    if not 0 < seconds < float("inf"):
+    if not 0 < seconds < math.inf:
         raise Failure(f"--seconds {seconds:g}: expected a number above 0")
     checks = [*examine(read_facts()), examine_aa(aa_trial(seconds))]
     fit = all(check.state != "bad" for check in checks)
     if as_json:
         print_json({"fit": fit, "checks": [asdict(check) for check in checks]})
-        raise typer.Exit(0 if fit else 1)
-    blocks: list[RenderableType] = []
-    for check in checks:
-        blocks.append(Text.assemble((f"{check.state:<4}", STYLES[check.state]), f"  {check.name}: {check.found}"))
-        if check.fix:
-            blocks.append(Padding(Text(check.fix, style="dim"), (0, 0, 0, 6)))
-    blocks.append(Text("fit to measure" if fit else "not fit to measure", style="bold"))
-    show(Group(*blocks))
+    else:
+        show(Group(*(part for check in checks for part in _lines(check))))
+        show(Text("fit to measure" if fit else "not fit to measure", style="bold"))
     raise typer.Exit(0 if fit else 1)
 
 
-# Is this machine fit to measure? One line for each thing that spoils measurements, with what to do about it.
 # read_facts() --examine--> a Check each aa_trial() --examine_aa--> one more
 # *bad*: this machine gives wrong numbers or none. *warn*: they will be noisier, or something optional is missing.
 # *ok*: otherwise, also where the machine does not say: virtual machines have no governor, other systems no /proc.
 
-
-State = Literal["ok", "warn", "bad"]
 
 SILENT = "this system does not say"
 
@@ -100,9 +93,15 @@ class Check:
     """One line: a thing that matters, its state, what was found, and what to do where that is not well."""
 
     name: str
-    state: State
+    state: Literal["ok", "warn", "bad"]
     found: str
     fix: str = ""
+
+
+def _lines(check: Check) -> Iterator[RenderableType]:
+    yield Text.assemble((f"{check.state:<4}", STYLES[check.state]), f"  {check.name}: {check.found}")
+    if check.fix:
+        yield Padding(Text(check.fix, style="dim"), (0, 0, 0, 6))
 
 
 @dataclass(frozen=True)
@@ -153,29 +152,27 @@ def examine_aa(trial: DoctorTrial) -> Check:
     return _check("A/A trial", text, fix, bad=bad, warn=high - low > 2 * NARROW_PERCENT)
 
 
-def aa_trial(seconds: float, *, seed: int | None = None) -> DoctorTrial:
+def aa_trial(seconds: float) -> DoctorTrial:
     """Time two copies of one small operation against each other for `seconds`, as a run does with its variants.
 
     Rounds rebuild both copies behind random padding and sample them in random order by thread CPU time; a round's
     number is the median of its log ratios. The operation is numpy on 64 KiB in one thread: it shows the machine; the
-    controls of a run show the run. Raises ValueError for a time that is not above 0.
+    controls of a run show the run.
     """
-    if not (seconds > 0 and math.isfinite(seconds)):
-        raise ValueError(f"the A/A trial needs a number of seconds above 0, not {seconds:g}")
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng()
     source = rng.standard_normal(8192)
     rounds: list[float] = []
     cpu_start, start = time.thread_time_ns(), time.perf_counter_ns()
     while (time.perf_counter_ns() - start) / 1e9 < seconds:
         padding = np.empty(int(rng.integers(1, 1 << 16)), dtype=np.uint8)
-        sides = (_Operation(source), _Operation(source))
-        for side in sides:
-            side.sample_ns()
+        sides = (_operation(source), _operation(source))
+        for sample_ns in sides:
+            sample_ns()
         ratios: list[float] = []
         round_start = time.perf_counter_ns()
         while not ratios or (time.perf_counter_ns() - round_start) / 1e9 < ROUND_SECONDS:
             first = int(rng.integers(2))
-            times = {side: sides[side].sample_ns() for side in (first, 1 - first)}
+            times = {side: sides[side]() for side in (first, 1 - first)}
             ratios.append(math.log(times[0] / times[1]))
         rounds.append(float(np.median(ratios)))
         del padding
@@ -188,22 +185,19 @@ def aa_trial(seconds: float, *, seed: int | None = None) -> DoctorTrial:
     )
 
 
-class _Operation:
-    """An elementwise op with its own operands; a sample is 20 calls of it: some tenths of a millisecond."""
+def _operation(source: NDArray[np.float64]) -> Callable[[], int]:
+    """Nanoseconds of an elementwise op with its own operands: of 20 calls of it, some tenths of a millisecond."""
+    left, right, out = source.copy(), source[::-1].copy(), np.empty_like(source)
 
-    def __init__(self, source: np.ndarray[Any, np.dtype[np.float64]]) -> None:
-        self.left, self.right, self.out = source.copy(), source[::-1].copy(), np.empty_like(source)
-
-    def sample_ns(self) -> int:
+    def sample_ns() -> int:
         start = time.thread_time_ns()
         for _ in range(20):
-            np.multiply(self.left, self.right, out=self.out)
-            np.exp(self.out, out=self.out)
-            self.out.sum()
+            np.multiply(left, right, out=out)
+            np.exp(out, out=out)
+            out.sum()
         return max(time.thread_time_ns() - start, 1)
 
-
-# -- the rules ---------------------------------------------------------------------------------------------------------
+    return sample_ns
 
 
 def _processor(facts: Mapping[str, Any]) -> Iterator[Check]:
@@ -245,18 +239,20 @@ def _memory(facts: Mapping[str, Any]) -> Iterator[Check]:
 
 
 def _tools(facts: Mapping[str, Any]) -> Iterator[Check]:
-    torch, refusal = facts.get("torch"), facts.get("py_spy")
-    text = torch or "not installed: functions can be measured, models cannot"
-    yield _check("torch", text, extras.install("models"), warn=not torch)
+    refusal = facts.get("py_spy")
     text = f"may not look into other processes: {refusal}" if refusal else "may look into other processes"
     fix = "In a container: --cap-add SYS_PTRACE. Elsewhere: echo 1 | sudo tee /proc/sys/kernel/yama/ptrace_scope"
     if refusal is None:
         text, fix = "not installed: no flamegraphs", extras.install("profile")
     yield _check("py-spy", text, fix, warn=refusal != "")
-    text = "installed" if facts.get("memray") else "not installed: no memory peaks"
-    yield _check("memray", text, extras.install("profile"), warn=not facts.get("memray"))
-    text = "installed" if facts.get("valgrind") else "not installed: no counts of instructions"
-    yield _check("valgrind", text, "apt-get install valgrind", warn=not facts.get("valgrind"))
+    for name, without, fix in (
+        ("torch", "functions can be measured, models cannot", extras.install("models")),
+        ("memray", "no memory peaks", extras.install("profile")),
+        ("valgrind", "no counts of instructions", "apt-get install valgrind"),
+    ):
+        there = facts.get(name)
+        text = f"not installed: {without}" if not there else "installed" if there is True else str(there)
+        yield _check(name, text, fix, warn=not there)
 
 
 def _check(name: str, text: str, fix: str, *, bad: bool = False, warn: bool = False) -> Check:
@@ -278,7 +274,7 @@ time.sleep(30)
 
 def _try_py_spy() -> str | None:
     """As `py_spy` of `read_facts`."""
-    tool = shutil.which("py-spy", path=str(Path(sys.executable).parent)) or shutil.which("py-spy")
+    tool = py_spy.installed()
     if tool is None:
         return None
     with subprocess.Popen([sys.executable, "-c", _WATCHED], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as child:

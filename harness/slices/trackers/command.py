@@ -44,8 +44,6 @@ def command(
     print_json(FORMATS[as_format](run_of_one_machine(run)))
 
 
-# A run as services want it that draw benchmarks over commits: Bencher's metric format, and the list that github-
-# action-benchmark reads as `customSmallerIsBetter`.
 # Each variant on each workload has two figures. Its relative time is against the reference benchmark's calls in the
 # same processes (or the baseline's, where there is none), with its interval, once it has one: runs of unlike machines
 # can be compared by it. The time of a call in nanoseconds, the median or the percentile that is compared, has no
@@ -54,39 +52,31 @@ def command(
 
 @dataclass(frozen=True)
 class Tracked:
-    """The figures of one variant on one workload. relative: its time over the reference's; low, high: the interval of
-    that, infinite where an end is open."""
+    """The figures of one variant on one workload. relative: its time over the reference's, low, high: the interval of
+    that; None where an end is open."""
 
     name: str
-    relative: float
-    low: float
-    high: float
+    relative: tuple[float, float, float] | None
     reference: str
     call_ns: float
-
-    @property
-    def has_interval(self) -> bool:
-        """Whether both ends are known."""
-        return math.isfinite(self.low) and math.isfinite(self.high)
 
 
 def tracked(folder: RunFolder) -> Iterator[Tracked]:
     """Those of a run, in its order. Raises RunError."""
     standings, samples = read_standings(folder), folder.read_samples()
     for row in standings.rows:
-        if not row.rounds:
-            continue
-        result = standings.workloads[row.workload]
-        of_row = samples.where(workload=row.workload, variant=row.variant)
-        times = call_times_ns(of_row, clock=cast(Clock, row.clock))
-        yield Tracked(
-            name=f"{row.workload}/{row.variant}",
-            relative=math.exp(-row.log_ratio),
-            low=math.exp(-row.high),
-            high=math.exp(-row.low),
-            reference=result.reference or "",
-            call_ns=float(np.nanquantile(times, PERCENTILES.get(result.workload.get("statistic") or "", 0.5))),
-        )
+        if row.rounds:
+            result = standings.workloads[row.workload]
+            of_row = samples.where(workload=row.workload, variant=row.variant)
+            times = call_times_ns(of_row, clock=cast(Clock, row.clock))
+            quantile = PERCENTILES.get(result.workload.get("statistic") or "", 0.5)
+            relative = (math.exp(-row.log_ratio), math.exp(-row.high), math.exp(-row.low))
+            yield Tracked(
+                f"{row.workload}/{row.variant}",
+                relative if math.isfinite(relative[1]) and math.isfinite(relative[2]) else None,
+                result.reference or "",
+                float(np.nanquantile(times, quantile)),
+            )
 
 
 def bencher(folder: RunFolder) -> dict[str, dict[str, dict[str, float]]]:
@@ -94,9 +84,9 @@ def bencher(folder: RunFolder) -> dict[str, dict[str, dict[str, float]]]:
     measures: dict[str, dict[str, dict[str, float]]] = {}
     for figures in tracked(folder):
         measures[figures.name] = {"latency": {"value": figures.call_ns}}
-        if figures.has_interval:
-            ends = {"lower_value": figures.low, "upper_value": figures.high}
-            measures[figures.name]["relative-time"] = {"value": figures.relative, **ends}
+        if figures.relative:
+            relative = zip(("value", "lower_value", "upper_value"), figures.relative, strict=True)
+            measures[figures.name]["relative-time"] = dict(relative)
     return measures
 
 
@@ -105,10 +95,10 @@ def github_action_benchmark(folder: RunFolder) -> list[dict[str, Any]]:
     figure, here with `range` and `extra` (its README). Raises RunError."""
     entries: list[dict[str, Any]] = []
     for figures in tracked(folder):
-        half = (figures.high - figures.low) / 2
-        unit = f"times {figures.reference}"
-        if figures.has_interval:
-            entries.append({"name": figures.name, "unit": unit, "value": figures.relative, "range": f"± {half:.4g}"})
+        if figures.relative:
+            value, low, high = figures.relative
+            unit = f"times {figures.reference}"
+            entries.append({"name": figures.name, "unit": unit, "value": value, "range": f"± {(high - low) / 2:.4g}"})
         call = {"unit": "ns", "value": figures.call_ns, "extra": "of this machine"}
         entries.append({"name": f"{figures.name}, a call", **call})
     return entries
