@@ -29,12 +29,7 @@ from ...machine.environment import last_level_cache_bytes
 from ...metrics.roof import work_of_call, work_of_forward
 from ...spec.sample import Sample
 from ...worker.rounds import FILLED_NS, SHORT_SAMPLE_NS, is_primed, rebuilt
-<<<<<<< HEAD:harness/metrics/roofline/worker.py
 from ...worker.state import Bench, PlainRunner, Runner, Worker, WorkerError
-from .roof import products, weight_bytes, work_of_call
-=======
-from ...worker.state import Bench, PlainRunner, Runner, Worker, WorkerError, runner_of
->>>>>>> bc1317cc (The roofline is a slice: its pass, its part of the report and of Explore go with its folder; where along the width of a model an effect is lost is no longer said):harness/slices/roofline/worker.py
 
 SQUARES = (512, 768, 1024)
 MOST_FLOPS, LEAST_ROWS = 2_000_000_000, 64
