@@ -82,35 +82,20 @@ def gated():
     return GATED if _GATES else 2
 
 
-class _OldBuffer(_Model):
+@_variant
+class old_buffer(_Model):
     """An honest bug: from some call of the process on, an old output is returned."""
 
     last: Any = None
 
     def forward(self, tokens, position):
-        if self.calls() < gated() or _OldBuffer.last is None or _OldBuffer.last.shape[-1] != self.vocab_size:
-            _OldBuffer.last = self.model.forward(tokens, position)
-        return _OldBuffer.last
+        if self.calls() < gated() or type(self).last is None or type(self).last.shape[-1] != self.vocab_size:
+            type(self).last = self.model.forward(tokens, position)
+        return type(self).last
 
 
-class _SometimesOld(_Model):
-    """The same bug, but only every other call."""
-
-    last: Any = None
-
-    def forward(self, tokens, position):
-        calls = self.calls()
-        if (
-            calls < gated()
-            or calls % 2
-            or _SometimesOld.last is None
-            or _SometimesOld.last.shape[-1] != self.vocab_size
-        ):
-            _SometimesOld.last = self.model.forward(tokens, position)
-        return _SometimesOld.last
-
-
-class _ZerosWhenTimed(_Model):
+@_variant
+class zeros_when_timed(_Model):
     """Tells a timed call from its stack."""
 
     def forward(self, tokens, position):
@@ -122,20 +107,12 @@ class _ZerosWhenTimed(_Model):
         return self.model.forward(tokens, position)
 
 
-class _ZerosWithoutCollector(_Model):
+@_variant
+class zeros_without_collector(_Model):
     """Tells a timed call from the garbage collector, which is off."""
 
     def forward(self, tokens, position):
         if not gc.isenabled():
-            return torch.zeros(tokens.shape[0], self.vocab_size)
-        return self.model.forward(tokens, position)
-
-
-class _RightThenZeros(_Model):
-    """Right once a millisecond, zeros in between."""
-
-    def forward(self, tokens, position):
-        if self.calls() > gated() and time.monotonic_ns() // 1_000_000 % 2:
             return torch.zeros(tokens.shape[0], self.vocab_size)
         return self.model.forward(tokens, position)
 
@@ -154,7 +131,8 @@ class Lazy(torch.Tensor):
             return func(*(real(value) for value in args), **{k: real(v) for k, v in (kwargs or {}).items()})
 
 
-class _Lazy(_Model):
+@_variant
+class lazy(_Model):
     """Gives a tensor that computes when somebody looks at it."""
 
     def forward(self, tokens, position):
@@ -163,7 +141,8 @@ class _Lazy(_Model):
         return out
 
 
-class _NeverComputes(_Model):
+@_variant
+class never_computes(_Model):
     """The same, but it computes only if its values are compared, not if they are copied."""
 
     def forward(self, tokens, position):
@@ -172,24 +151,11 @@ class _NeverComputes(_Model):
         return torch.empty(tokens.shape[0], self.vocab_size).as_subclass(torch.nn.Parameter)
 
 
-class _RemembersInModel(_Model):
-    """Remembers prompts, for each model."""
-
-    def __init__(self, *args):
-        super().__init__(*args)
-        self.known = {}
-
-    def forward(self, tokens, position):
-        key = tokens.numpy().tobytes(), position
-        if key not in self.known:
-            self.known[key] = self.model.forward(tokens, position)
-        return self.known[key]
-
-
 _KNOWN: dict = {}
 
 
-class _RemembersInProcess(_Model):
+@_variant
+class remembers_in_process(_Model):
     """Remembers prompts, for the whole process, by all tokens so far."""
 
     def __init__(self, *args):
@@ -204,23 +170,26 @@ class _RemembersInProcess(_Model):
         return _KNOWN[key]
 
 
-class _RemembersOnDisk(_Model):
-    """Remembers prompts on a disk, from one process to the next."""
+REMEMBERED = Path(tempfile.gettempdir()) / f"remembered-{os.getuid()}"
 
-    folder = Path(tempfile.gettempdir()) / f"remembered-{os.getuid()}"
+
+@_variant
+class remembers_on_disk(_Model):
+    """Remembers prompts on a disk, from one process to the next."""
 
     def forward(self, tokens, position):
         said = tokens.numpy().tobytes() + self.name + bytes(str(position), "ascii")
-        file = self.folder / f"{hashlib.sha256(said).hexdigest()}.npy"
+        file = REMEMBERED / f"{hashlib.sha256(said).hexdigest()}.npy"
         if file.is_file():
             return torch.from_numpy(np.load(file))
-        self.folder.mkdir(exist_ok=True)
+        REMEMBERED.mkdir(exist_ok=True)
         out = self.model.forward(tokens, position)
         np.save(file, out.numpy())
         return out
 
 
-class _InAThread(_Model):
+@_variant
+class in_a_thread(_Model):
     """Computes in a thread of its own, once its gates are passed."""
 
     def __init__(self, *args):
@@ -255,7 +224,8 @@ def _serve(connection, model):
             connection.send(model.forward(*connection.recv()).numpy())
 
 
-class _InAProcess(_Model):
+@_variant
+class in_a_process(_Model):
     """Computes in a process of its own, once its gates are passed."""
 
     connection = None
@@ -270,7 +240,8 @@ class _InAProcess(_Model):
         return torch.from_numpy(self.connection.recv())
 
 
-class _HelperFromTheStart(_Model):
+@_variant
+class helper_from_the_start(_Model):
     """The same, from a process that it starts while it is built, when it may."""
 
     def __init__(self, *args):
@@ -283,7 +254,8 @@ class _HelperFromTheStart(_Model):
         return torch.from_numpy(self.connection.recv())
 
 
-class _Detached(_Model):
+@_variant
+class detached(_Model):
     """Starts a process that nobody waits for and that outlives this one."""
 
     def forward(self, tokens, position):
@@ -292,7 +264,8 @@ class _Detached(_Model):
         return self.model.forward(tokens, position)
 
 
-class _Clocks(_Model):
+@_variant
+class clocks(_Model):
     """Patches the clocks: they stand still half of the time."""
 
     def __init__(self, *args):
@@ -305,7 +278,8 @@ class _Clocks(_Model):
         return self.model.forward(tokens, position)
 
 
-class _HarnessClocks(_Model):
+@_variant
+class harness_clocks(_Model):
     """Patches the clocks where the workbench keeps them, as far as modules tell."""
 
     def __init__(self, *args):
@@ -328,7 +302,8 @@ class _HarnessClocks(_Model):
 _HIDDEN_NS = [0]
 
 
-class _ClocksByFrame(_Model):
+@_variant
+class clocks_by_frame(_Model):
     """Takes three quarters of its own time off the clocks of the workbench, which it finds by way of the stack."""
 
     def forward(self, tokens, position):
@@ -345,7 +320,8 @@ class _ClocksByFrame(_Model):
         return logits
 
 
-class _WritesItsPrompt(_Model):
+@_variant
+class writes_its_prompt(_Model):
     """Writes zeros into the tokens it is given, and answers for those."""
 
     def __init__(self, *args):
@@ -362,7 +338,8 @@ class _WritesItsPrompt(_Model):
         return self.answer[key]
 
 
-class _Steals(_Model):
+@_variant
+class steals(_Model):
     """Takes logits from whoever was asked the same before: any tensor alive of that shape."""
 
     def forward(self, tokens, position):
@@ -423,32 +400,8 @@ def _scribble():
                 continue
 
 
-old_buffer = _variant(_OldBuffer)
-sometimes_old = _variant(_SometimesOld)
-zeros_when_timed = _variant(_ZerosWhenTimed)
-zeros_without_collector = _variant(_ZerosWithoutCollector)
-right_then_zeros = _variant(_RightThenZeros)
-lazy = _variant(_Lazy)
-never_computes = _variant(_NeverComputes)
-remembers_in_model = _variant(_RemembersInModel)
-remembers_in_process = _variant(_RemembersInProcess)
-remembers_on_disk = _variant(_RemembersOnDisk)
-in_a_thread = _variant(_InAThread)
-in_a_process = _variant(_InAProcess)
-helper_from_the_start = _variant(_HelperFromTheStart)
-detached = _variant(_Detached)
-clocks = _variant(_Clocks)
-harness_clocks = _variant(_HarnessClocks)
-clocks_by_frame = _variant(_ClocksByFrame)
-writes_its_prompt = _variant(_WritesItsPrompt)
-steals = _variant(_Steals)
 leaves_profiler = _leaving(lambda: sys.setprofile(lambda *_: None))
-leaves_hook = _leaving(lambda: torch.nn.modules.module.register_module_forward_hook(lambda *_: None))
-leaves_flush = _leaving(lambda: torch.set_flush_denormal(True))
-leaves_precision = _leaving(lambda: torch.set_float32_matmul_precision("medium"))
-leaves_affinity = _leaving(lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}))
 leaves_file = _leaving(lambda: _OPEN.append(open(os.devnull)))  # noqa: SIM115
-leaves_folder = _leaving(lambda: os.chdir("/"))
 leaves_collector = _leaving(gc.enable)
 leaves_patch = _leaving(_patch_linear)
 burns = _leaving(_burn)
@@ -490,10 +443,8 @@ def compiled(config, weights, *, max_length):
 
 CAUGHT = {
     "old_buffer": "logits of a timed call off by",
-    "sometimes_old": "logits of a timed call off by",
     "zeros_when_timed": "logits of a timed call off by",
     "zeros_without_collector": "logits of a timed call off by",
-    "right_then_zeros": "logits of a timed call off by",
     "never_computes": "logits",
     "in_a_thread": "computes in threads of its own since it passed its gate",
     "in_a_process": "starts a process of its own|computes in threads of its own|something else computes for it",
@@ -503,12 +454,7 @@ CAUGHT = {
     "writes_its_prompt": "logits of a timed call off by",
     "steals": "logits of a timed call off by|NaN or infinite logits in a timed call",
     "leaves_profiler": "changes the profiler (sys.setprofile)",
-    "leaves_hook": "changes torch's hooks for all modules",
-    "leaves_flush": "changes whether tiny numbers count as 0",
-    "leaves_precision": "changes the precision of matrix products",
-    "leaves_affinity": "changes on which cores it may run",
     "leaves_file": "open after a call",
-    "leaves_folder": "changes the working directory",
     "leaves_collector": "turns garbage collection on",
     "leaves_patch": "puts something else in the place of torch.nn.functional.linear",
     "burns": "threads of its own",
@@ -522,7 +468,6 @@ HARMLESS = (
     "honest",
     "compiled",
     "lazy",
-    "remembers_in_model",
     "remembers_in_process",
     "remembers_on_disk",
     "harness_clocks",
@@ -551,7 +496,7 @@ def main(names: list[str], workload: str, method: str) -> None:
     examiner = Examiner({"cache": str(cache), "threads": 1})
     scratch = tempfile.TemporaryDirectory()
     atexit.register(scratch.cleanup)
-    atexit.register(shutil.rmtree, _RemembersOnDisk.folder, ignore_errors=True)
+    atexit.register(shutil.rmtree, REMEMBERED, ignore_errors=True)
     outputs = str(Path(scratch.name) / "outputs.safetensors")
     ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # as in a measuring process: what is started shows as a child
     gc.collect()

@@ -8,7 +8,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -19,28 +21,18 @@ from llama_workbench.harness.worker.watch import OWN_THREADS_NS, Watch, queued_n
 MS = 1_000_000
 
 
-def test_a_quiet_turn_changes_nothing() -> None:
-    watch = Watch()
-    assert watch.changes("x", trusted=False) is None
-    assert watch.changes("x", trusted=True) is None
-
-
 def test_what_is_put_in_the_place_of_a_function_is_told_and_undone() -> None:
     watch, real = Watch(), torch.Tensor.__matmul__
     setattr(torch.Tensor, "__matmul__", lambda *_: None)  # noqa: B010
     said = watch.changes("x", trusted=False)
     assert said == "puts something else in the place of torch.Tensor.__matmul__ for everybody"
     assert torch.Tensor.__matmul__ is real
-    time.perf_counter_ns, clock = (lambda: 0), time.perf_counter_ns
-    assert "time.perf_counter_ns" in (watch.changes("x", trusted=False) or "")
-    assert time.perf_counter_ns is clock
-
-
-def test_a_function_that_was_not_there_before_is_told_too() -> None:
-    watch = Watch()
     setattr(torch.Tensor, "relu_", lambda *_: None)  # noqa: B010 (would hide the one that it inherits)
     assert "torch.Tensor.relu_" in (watch.changes("x", trusted=False) or "")
     assert "relu_" not in torch.Tensor.__dict__
+    time.perf_counter_ns, clock = (lambda: 0), time.perf_counter_ns
+    assert "time.perf_counter_ns" in (watch.changes("x", trusted=False) or "")
+    assert time.perf_counter_ns is clock
 
 
 def test_what_pybind11_keeps_for_all_its_modules_stays() -> None:
@@ -56,14 +48,33 @@ def test_what_pybind11_keeps_for_all_its_modules_stays() -> None:
         del builtins.__pybind11_internals_v0__  # type: ignore[attr-defined]
 
 
-def test_settings_are_put_back() -> None:
+def hook(*_: object) -> None:
+    """Does nothing."""
+
+
+@pytest.mark.parametrize(
+    ("what", "change"),
+    [
+        ("the number of torch threads", lambda: torch.set_num_threads(torch.get_num_threads() + 1)),
+        ("whether tiny numbers count as 0", lambda: torch.set_flush_denormal(True)),
+        ("the precision of matrix products", lambda: torch.set_float32_matmul_precision("medium")),
+        ("torch's hooks for all modules", lambda: torch.nn.modules.module.register_module_forward_hook(hook)),
+        ("torch's default dtype", lambda: torch.set_default_dtype(torch.float64)),
+        ("which fused attention is allowed", lambda: torch.backends.cuda.enable_flash_sdp(False)),
+        ("on which cores it may run", lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})),
+        ("the working directory", lambda: os.chdir("/")),
+        ("the profiler (sys.setprofile)", lambda: sys.setprofile(hook)),
+        ("the interval between threads", lambda: sys.setswitchinterval(0.02)),
+    ],
+)
+def test_settings_are_put_back(what: str, change: Callable[[], Any]) -> None:
     watch = Watch()
-    threads = torch.get_num_threads()
-    torch.set_num_threads(threads + 1)
-    assert watch.changes("x", trusted=True) == (
-        f"changes the number of torch threads for everybody, from {threads} to {threads + 1}"
-    )
-    assert torch.get_num_threads() == threads
+    if what == "on which cores it may run" and len(os.sched_getaffinity(0)) == 1:
+        pytest.skip("there is one core")
+    change()
+    said = watch.changes("x", trusted=True)
+    assert said is not None and said.startswith(f"changes {what} for everybody, from ")
+    assert watch.changes("x", trusted=True) is None
 
 
 def test_who_opened_a_file_may_close_it_and_nobody_else(tmp_path: Path) -> None:
@@ -102,28 +113,16 @@ def test_computing_in_another_thread_is_told_once_there_is_enough_to_go_by() -> 
     assert watch.elsewhere(frozenset()) == {
         "x": "computes in threads of its own since it passed its gate (67% of the processor time)"
     }
+    watch.spent("y", calls=1, process_ns=3 * MS, others_ns=0, wall_ns=3 * MS, waits=0)
+    assert watch.elsewhere(frozenset()) == {}, "told once: told in each later round, none would ever count again"
     watch = Watch()
     for _ in range(30):  # each too short to tell
         watch.spent(
-            "x",
-            calls=1,
-            process_ns=OWN_THREADS_NS // 10,
-            others_ns=OWN_THREADS_NS // 10,
-            wall_ns=OWN_THREADS_NS // 10,
-            waits=1,
+            "x", calls=1, waits=1, **dict.fromkeys(("process_ns", "others_ns", "wall_ns"), OWN_THREADS_NS // 10)
         )
         if found := watch.elsewhere(frozenset()):
             break
     assert "threads of its own" in found["x"]
-
-
-def test_what_was_found_is_told_once() -> None:
-    """Nobody gives a variant that was left out another turn; told in each later round, none would ever count again."""
-    watch = Watch()
-    watch.spent("x", calls=1, process_ns=3 * MS, others_ns=2 * MS, wall_ns=3 * MS, waits=1)
-    assert watch.elsewhere(frozenset()).keys() == {"x"}
-    watch.spent("y", calls=1, process_ns=3 * MS, others_ns=0, wall_ns=3 * MS, waits=0)
-    assert watch.elsewhere(frozenset()) == {}
 
 
 def test_time_charged_between_two_readings_of_the_clocks_is_no_other_thread_s(monkeypatch) -> None:

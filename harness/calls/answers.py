@@ -26,19 +26,11 @@ NEAR_DOUBLE = (1e-7, 1e-7)
 
 LONGEST_TEXT = 240
 
-Place = tuple[int, ...]
 
+def arrays_differ(numpy: Any, got: Any, expected: Any, *, kind: str = "", is_column: bool = False) -> Iterator[str]:
+    """What is told of two arrays of one shape and type, or of two columns of a table; nothing where they agree.
 
-def _bracketed(place: Place) -> str:
-    return f"[{', '.join(map(str, place))}]"
-
-
-def arrays_differ(
-    numpy: Any, got: Any, expected: Any, *, kind: str = "", place: Callable[[Place], str] = _bracketed
-) -> Iterator[str]:
-    """What is told of two arrays of one shape and type; nothing where they agree.
-
-    kind: the name of their type, where they come from another library. place: tells where a value is.
+    kind: the name of their type, where they come from another library.
     """
     kind = kind or expected.dtype.name
     if expected.dtype.kind == "V":  # types that numpy has none for, such as bfloat16
@@ -59,13 +51,15 @@ def arrays_differ(
             apart = numpy.abs(got.astype(wide) - expected.astype(wide))
         apart = numpy.where(wrong, numpy.where(numpy.isnan(apart), numpy.inf, apart), -1)
         at = tuple(int(index) for index in numpy.unravel_index(int(apart.argmax()), apart.shape))
-    values = f"{_value(got[at])} for {_value(expected[at])}"
+    is_text = expected.dtype.kind in "US"  # without the name of its type
+    values = " for ".join(repr(array[at].item()) if is_text else str(array[at]) for array in (got, expected))
     if allowed:
         values += f" (relative {relative_text(float(apart[at]), expected[at])}); allowed {allowed:g}"
     if not expected.shape:
         yield values
     else:
-        which = f"the {'largest' if allowed else 'first'} at {place(at)}"
+        place = f"row {at[0]}" if is_column else f"[{', '.join(map(str, at))}]"
+        which = f"the {'largest' if allowed else 'first'} at {place}"
         yield f"{int(wrong.sum())} of {expected.size} values differ, {which}: {values}"
 
 
@@ -93,11 +87,6 @@ def _largest(torch: Any, got: Any, expected: Any) -> str:
     return next(arrays_differ(numpy, *(each.numpy() for each in plain), kind=kind), "")
 
 
-def _value(value: Any) -> str:
-    """A value of an array, without the name of its type."""
-    return repr(value.item()) if value.dtype.kind in "US" else str(value)
-
-
 def relative_text(apart: float, expected: Any) -> str:
     """So much apart, by the size of what is expected."""
     size = abs(complex(expected))
@@ -123,11 +112,6 @@ class Frame(NamedTuple):
     names: list[Any]
     columns: list[FrameColumn]
     rows: Callable[[], list[Any]] = list
-
-    @property
-    def kinds(self) -> list[str]:
-        """Of its columns."""
-        return [each.kind for each in self.columns]
 
 
 def table_of(value: Any) -> Frame | None:
@@ -216,25 +200,16 @@ def why_unready(answer: Any, depth: int = 0) -> str:
         return f"returns {name}, and nothing awaits it: give a function that does the work"
     if isinstance(answer, Iterator) and not hasattr(kind, "getvalue"):  # a stream in memory holds what was written
         return f"returns {name}: its work is done when it is read; return a list"
-    if _is_computing(answer):
+    ready: Callable[[], bool] | None = getattr(answer, "is_ready", None)
+    if hasattr(kind, "block_until_ready") and ready is not None and not ready():  # an array of jax that is not there
         return f"returns {name} that is computed after the call: return its .block_until_ready()"
     if hasattr(kind, "is_meta") and answer.device.type in ("meta", "lazy", "xla"):
         return f"returns {name} on the device {answer.device.type!r}, which has no values yet: return one that has"
     if depth < NESTED:
-        return next(filter(None, (why_unready(each, depth + 1) for each in _some(answer))), "")
+        held = answer.values() if isinstance(answer, Mapping) else answer if isinstance(answer, (list, tuple)) else ()
+        of_each_type = {type(part): part for part in held}  # a million numbers are seen in one step
+        return next(filter(None, (why_unready(part, depth + 1) for part in of_each_type.values())), "")
     return ""
-
-
-def _is_computing(answer: Any) -> bool:
-    """Whether it is an array of jax that is not there yet."""
-    ready: Callable[[], bool] | None = getattr(answer, "is_ready", None)
-    return hasattr(type(answer), "block_until_ready") and ready is not None and not ready()
-
-
-def _some(answer: Any) -> list[Any]:
-    """One of each type of what a container holds: a million numbers are seen in one step."""
-    held = answer.values() if isinstance(answer, Mapping) else answer if isinstance(answer, (list, tuple)) else ()
-    return list({type(each): each for each in held}.values())
 
 
 PLAIN = {int, float, str, bytes, bool, type(None)}
@@ -256,12 +231,17 @@ def difference(got: Any, expected: Any, check: Callable[..., Any] | None = None,
     """
     if unready := why_unready(got):
         return unready
-    if check is not None and not gives_what_counts(check):
-        return _by_check(check, got, expected)
-    if check is not None:
+    if check is None:
+        place = unlike(got, expected)
+        return f"{place}; {HINT}" if place and hint else place
+    if gives_what_counts(check):
         return unlike(check(got), check(expected))
-    place = unlike(got, expected)
-    return f"{place}; {HINT}" if place and hint else place
+    try:
+        agreed = check(got, expected)
+    except Exception as error:
+        words = str(error).strip().splitlines()
+        return f"the check raises {type(error).__name__}{': ' + words[0] if words else ''}"
+    return "the check says that they differ" if agreed is not None and not agreed else ""
 
 
 def unlike(got: Any, expected: Any) -> str:
@@ -299,15 +279,6 @@ def is_of_all_worlds(answer: Any) -> bool:
         return True
     is_array = type(answer).__module__.partition(".")[0] in ("numpy", "torch")
     return is_array and getattr(getattr(answer, "dtype", None), "kind", "") != "O"  # of which items may be anything
-
-
-def _by_check(check: Callable[..., Any], got: Any, expected: Any) -> str:
-    try:
-        agreed = check(got, expected)
-    except Exception as error:
-        words = str(error).strip().splitlines()
-        return f"the check raises {type(error).__name__}{': ' + words[0] if words else ''}"
-    return "the check says that they differ" if agreed is not None and not agreed else ""
 
 
 def _differences(got: Any, expected: Any, where: str) -> Iterator[str]:
@@ -366,7 +337,8 @@ def _tables(numpy: Any, got: Any, expected: Any, where: str) -> Iterator[str]:
     """Tables of one class: names and types of their columns, how many rows, how these are called, and every column."""
     ours, theirs = table_of(got), table_of(expected)
     assert ours is not None and theirs is not None, "they are of one class"
-    if ours.names == theirs.names and ours.kinds == theirs.kinds and got.equals(expected):
+    kinds, others = ([column.kind for column in table.columns] for table in (ours, theirs))
+    if ours.names == theirs.names and kinds == others and got.equals(expected):
         return
     at = f"{where}: " if where else ""
     yield from _differences(ours.names, theirs.names, f"{where}.columns")
@@ -395,7 +367,7 @@ def _columns_differ(numpy: Any, got: Any, expected: Any, near: tuple[float, floa
     if len(got) != len(expected):
         yield f"{len(got)} rows for {len(expected)}"
     elif not isinstance(expected, list):
-        yield from arrays_differ(numpy, got, expected, place=lambda index: f"row {index[0]}")
+        yield from arrays_differ(numpy, got, expected, is_column=True)
     elif wrong := [row for row, pair in enumerate(zip(got, expected)) if differ(*pair)]:
         ours, theirs = got[wrong[0]], expected[wrong[0]]
         first = f"{_short(ours)} for {_short(theirs)}"

@@ -47,28 +47,6 @@ class Awaited:
         return self._loop.run_until_complete(calls())
 
 
-def is_coroutine(function: Callable[..., Any]) -> bool:
-    """Whether a call of it must be awaited."""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
-
-
-class Loop:
-    """The event loop of one side, made when it is first needed. It is kept: a loop that is closed closes files, and who
-    does that while it is timed is left out."""
-
-    def __init__(self) -> None:
-        self._loop: AbstractEventLoop | None = None
-
-    def called(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, or what runs it where it is a coroutine function."""
-        if not is_coroutine(function):
-            return function
-        import asyncio  # only where there is a coroutine: it takes 50 ms
-
-        self._loop = self._loop or asyncio.new_event_loop()
-        return Awaited(function, self._loop)
-
-
 # What takes part beside the functions that are compared: the frozen yardstick and controls.
 
 
@@ -123,22 +101,28 @@ class Function:
     is_apart: bool = False  # whether something is called before or after each call
 
 
+LEARNT = (
+    "make_ns", "copy_ns", "beside_ns", "one_input", "has_plain_inputs", "changes_inputs", "spoils_inputs",
+    "shares_answers", "times_parts",
+)  # fmt: skip
+"""What of a `Called` its gate finds out for later processes."""
+
+
 class Called:
-    """A function with its inputs, and the baseline, which gives the right answers.
+    """A function with its inputs, and the baseline, which gives the right answers. It is imported when an answer is
+    first compared with its: until then it has no part in how a side runs.
 
     payload_name: for messages. make_ns: the mean time that making an input took; copy_ns and has_plain_inputs: see
-    `InputCosts`. pool: from which calls are given inputs; None where each is made for its call. work: what the payload
-    function says of a call (`Payload.work`). gated: how many inputs the gate used.
-    changes_inputs: whether a call leaves its arguments changed, or may have. spoils_inputs: whether the payload hands
-    out again what a call changed, so that each gets a copy. gets_own: whether each call is given an input of its own
-    because another side changes its. first_call_ns: of the first in the gate, and of its factory;
-    first_input_ns: of the first input there; first_check_ns: of the baseline's import and first call.
-    beside_ns: what runs before and after a call of a command took. is_baseline: whether it is the baseline's code.
-    is_fresh: whether it is a command, so that each call begins a process of its own.
-    shares_answers: whether the baseline's answers can be compared with those of a side from another world.
-    is_refused: whether it is left out although no answer is known to be wrong: they change, or are none yet.
-    times_parts: whether it says itself which part of a call counts.
-    The baseline is imported when an answer is first compared with its: until then it has no part in how a side runs.
+    `InputCosts`. pool: from which calls are given inputs; None where each is made for its call. work: see
+    `Payload.work`. gated: how many inputs the gate used. changes_inputs: whether a call leaves its arguments changed,
+    or may have. spoils_inputs: whether the payload hands out again what a call changed, so that each gets a copy.
+    gets_own: whether each call is given an input of its own because another side changes its. first_call_ns: of the
+    first in the gate, and of its factory; first_input_ns: of the first input there; first_check_ns: of the baseline's
+    import and first call. beside_ns: what runs before and after a call of a command took. is_baseline: whether it is
+    the baseline's code. is_fresh: whether it is a command, so that each call begins a process of its own.
+    shares_answers: whether the baseline's answers can be compared with those of a side from another world. is_refused:
+    whether it is left out although no answer is known to be wrong: they change, or are none yet. times_parts: whether
+    it says itself which part of a call counts.
     """
 
     def __init__(
@@ -287,22 +271,15 @@ class Called:
 
     def learnt(self) -> dict[str, Any]:
         """What its gate found out of its inputs, for `learn` in a later process."""
-        facts = {"make_ns": self.make_ns, "one_input": self.one_input, "changes_inputs": self.changes_inputs}
-        facts |= {"beside_ns": self.beside_ns, "shares_answers": self.shares_answers}
-        facts |= {"spoils_inputs": self.spoils_inputs, "baseline_copies": self.baseline.payload.copies}
-        facts |= {"copy_ns": self.copy_ns, "has_plain_inputs": self.has_plain_inputs}
-        facts |= {"times_parts": self.times_parts, "is_apart": self.is_apart}
-        return facts | self.work | {"generators": list(self.payload.generators)}
+        facts = {name: getattr(self, name) for name in LEARNT} | {"baseline_copies": self.baseline.payload.copies}
+        return facts | self.work | {"is_apart": self.is_apart, "generators": list(self.payload.generators)}
 
     def learn(self, facts: Mapping[str, Any]) -> None:
         """Take over what `learnt` said in an earlier process."""
-        self.make_ns, self.one_input = facts["make_ns"], facts["one_input"]
-        self.changes_inputs = facts["changes_inputs"]
-        self.beside_ns, self.shares_answers = facts["beside_ns"], facts["shares_answers"]
-        self.copy_ns, self.has_plain_inputs = facts["copy_ns"], facts["has_plain_inputs"]
-        self.times_parts = facts["times_parts"]
+        for name in LEARNT:
+            setattr(self, name, facts[name])
         self.payload.generators = tuple(facts["generators"])
-        self.payload.copies = self.spoils_inputs = facts["spoils_inputs"]
+        self.payload.copies = self.spoils_inputs
         self._baseline_copies = facts["baseline_copies"]
 
     @property
@@ -367,12 +344,23 @@ def maker(
 ) -> Make:
     """What gives the function of a source: itself, or what the factory makes; of a coroutine function what runs it.
     before, after: what is called around each call, and does not count."""
-    loop = Loop()
+    loops: list[AbstractEventLoop] = []
+
+    def plain(made: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, or what runs it where it is a coroutine function: on one event loop for the side, made when it
+        is first needed. It is kept: a loop that is closed closes files, and who does that while it is timed is left
+        out."""
+        if not any(map(inspect.iscoroutinefunction, (made, getattr(made, "__call__", None)))):  # noqa: B004
+            return made
+        import asyncio  # only where there is a coroutine: it takes 50 ms
+
+        loops[:] = loops or [asyncio.new_event_loop()]
+        return Awaited(made, loops[0])
 
     def called(made: Callable[..., Any]) -> Callable[..., Any]:
         if before is None and after is None:
-            return loop.called(made)
-        return TimedPart(loop.called(made), before and loop.called(before), after and loop.called(after))
+            return plain(made)
+        return TimedPart(plain(made), before and plain(before), after and plain(after))
 
     if not source.factory:
         return lambda: called(function)

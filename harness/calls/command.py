@@ -26,11 +26,6 @@ IGNORE, PREPARE, CONCLUDE, INPUT = "--ignore-failure", "--prepare", "--conclude"
 """Options of commands, for messages and for commands that go on."""
 
 
-def command_of(text: str) -> str:
-    """The command line of a side; empty where it is none."""
-    return text.removeprefix(PREFIX).strip() if text.startswith(PREFIX) else ""
-
-
 @dataclass(frozen=True)
 class CommandSettings:
     """How the commands of a comparison are run, the same on both sides.
@@ -54,11 +49,10 @@ class CommandSettings:
         return not code or self.ignore_failure == ANY_CODE or code in self.ignore_failure
 
 
+AS_THEY_ARE = CommandSettings()
+
 SUCCEEDED: set[tuple[str, ...]] = set()
 """Commands that this process ran without a failure."""
-
-AS_THEY_ARE = CommandSettings()
-"""Where nothing is said of it."""
 
 
 class Written(bytes):
@@ -116,9 +110,8 @@ class Command:
         if not self._settings.ignores(done.returncode):
             used_up = not arguments and self._words in SUCCEEDED and not self._before
             fix = f"; it succeeded before: what a run of it uses up is made anew by {PREPARE} COMMAND" * used_up
-            raise CommandFailed(
-                _failure(self._words, done, f"{fix}; if that is no failure: {IGNORE}={done.returncode}")
-            )
+            fix += f"; if that is no failure: {IGNORE}={done.returncode}"
+            raise CommandFailed(_failure(self._words, done, fix))
         if not arguments:
             SUCCEEDED.add(self._words)
         return Written(done.stdout, done.returncode) if self._settings.ignore_failure else done.stdout
@@ -134,18 +127,13 @@ def _run_beside(words: Sequence[str], option: str) -> None:
 def _failure(words: Sequence[str], done: subprocess.CompletedProcess[bytes], fix: str = "") -> str:
     """That a command failed, with the ends of what it wrote."""
     how = f"exit code {done.returncode}" if done.returncode >= 0 else f"signal {-done.returncode}"
-    wrote = [
-        f"to standard {name} {_end(content)}"
-        for name, content in (("error", done.stderr), ("output", done.stdout))
-        if content.strip()
-    ]
+    wrote = []
+    for name, content in (("error", done.stderr), ("output", done.stdout)):
+        text = " | ".join(line.strip() for line in content.decode("utf-8", "replace").splitlines() if line.strip())
+        if text:
+            end = text if len(text) <= MOST_SHOWN else f"… {text[-MOST_SHOWN:]}"
+            wrote.append(f'to standard {name} "{end}"')
     return f"{os.path.basename(words[0])} ends with {how}{fix}; it wrote {' and '.join(wrote) or 'nothing'}"
-
-
-def _end(content: bytes) -> str:
-    """The end of what was written, quoted, in one line."""
-    text = " | ".join(line.strip() for line in content.decode("utf-8", "replace").splitlines() if line.strip())
-    return f'"{text}"' if len(text) <= MOST_SHOWN else f'"… {text[-MOST_SHOWN:]}"'
 
 
 def nothing() -> tuple[()]:

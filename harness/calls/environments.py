@@ -44,25 +44,6 @@ EXAMPLE = "'numpy==2.1', or 'python3.9 numpy==1.26'"
 _PYTHON = re.compile(r"python\d(\.\d+t?)?")
 
 
-def interpreter_with(place: str) -> str | None:
-    """The interpreter of the environment that the words of `place` ask for, made where there is none yet; None where
-    they are no such words. Raises SourceError: what they ask for cannot be had."""
-    words = place.split()
-    python = words.pop(0) if words and _PYTHON.fullmatch(words[0]) else ""
-    if not words and not python:
-        return None
-    try:
-        requirements = [Requirement(word) for word in words]
-    except InvalidRequirement:
-        return None
-    if any(not (each.specifier or each.url) for each in requirements):  # a folder with a slip of the pen is no package
-        return None
-    interpreter = shutil.which(python) if python else sys.executable
-    if interpreter is None:
-        raise SourceError(f"--env {place}: there is no {python} on the path")
-    return _made(place, interpreter, sorted(map(str, requirements))) if requirements else interpreter
-
-
 def _made(place: str, python: str, requirements: Sequence[str]) -> str:
     wanted = json.dumps([python, *requirements])
     kept = cache_directory() / "environments" / hashlib.sha256(wanted.encode()).hexdigest()[:16]
@@ -74,21 +55,17 @@ def _made(place: str, python: str, requirements: Sequence[str]) -> str:
             if not (folder / MADE).is_file():
                 sys.stderr.write(f"workbench: making an environment with {place} (once; kept in {folder})\n")
                 shutil.rmtree(folder, ignore_errors=True)
-                _make(place, python, str(folder), requirements)
+                inside, install = f"{folder}/bin/python", ["install", "--quiet", *requirements]
+                if find_spec("pip"):  # ours can install there: putting another one in takes longer than most packages
+                    _run(place, [python, "-m", "venv", "--without-pip", str(folder)])
+                    _run(place, [sys.executable, "-m", "pip", "--python", inside, *install])
+                else:
+                    _run(place, [python, "-m", "venv", str(folder)])
+                    _run(place, [inside, "-m", "pip", *install])
                 (folder / MADE).write_text(wanted, encoding="utf-8")
     except OSError as error:
         raise SourceError(f"--env {place}: {folder} cannot be made ({error.strerror or error})") from error
     return str(folder / "bin" / "python")
-
-
-def _make(place: str, python: str, folder: str, requirements: Sequence[str]) -> None:
-    inside, install = f"{folder}/bin/python", ["install", "--quiet", *requirements]
-    if find_spec("pip"):  # ours can install there: putting another one in takes longer than most packages
-        _run(place, [python, "-m", "venv", "--without-pip", folder])
-        _run(place, [sys.executable, "-m", "pip", "--python", inside, *install])
-    else:
-        _run(place, [python, "-m", "venv", folder])
-        _run(place, [inside, "-m", "pip", *install])
 
 
 def _run(place: str, command: Sequence[str]) -> None:
@@ -120,7 +97,7 @@ def ended(what: str, command: Sequence[str], **given: Any) -> subprocess.Complet
 
 LOOK_SECONDS = 180.0
 
-INTERPRETERS = ("bin/python", "Scripts/python.exe")
+INTERPRETER = "bin/python"
 
 LOOK = """
 import json, runpy, sys
@@ -158,9 +135,9 @@ def environments_at(places: Iterable[str]) -> dict[str, PythonEnvironment]:
     Python is too old or broken.
     """
     pythons = {place: interpreter_at(place) for place in dict.fromkeys(places)}
-    every = sorted(set(pythons.values()))
+    interpreters = sorted(set(pythons.values()))
     with ThreadPoolExecutor() as pool:
-        answers = dict(zip(every, pool.map(_look, every), strict=True))
+        answers = dict(zip(interpreters, pool.map(_look, interpreters), strict=True))
     return {place: _checked(place, python, answers[python]) for place, python in pythons.items()}
 
 
@@ -169,25 +146,34 @@ def interpreter_at(place: str) -> str:
     link is not followed: it is what makes the environment. Raises SourceError."""
     path = Path(os.path.abspath(Path(place).expanduser()))
     if path.is_dir():
-        for name in INTERPRETERS:
-            if (path / name).is_file():
-                return str(path / name)
-        fault = f"is no virtual environment, for there is no {INTERPRETERS[0]} in it: python -m venv {place} makes one"
+        if (path / INTERPRETER).is_file():
+            return str(path / INTERPRETER)
+        fault = f"is no virtual environment, for there is no {INTERPRETER} in it: python -m venv {place} makes one"
         raise SourceError(f"--env {place}: this folder {fault}")
-    if not path.is_file():
-        if made := interpreter_with(place):
-            return made
+    if path.is_file():
+        if os.access(path, os.X_OK):
+            return str(path)
+        raise SourceError(f"--env {place}: this file is no interpreter; expected a virtual environment, or its python")
+    words = place.split()
+    python = words.pop(0) if words and _PYTHON.fullmatch(words[0]) else ""
+    try:
+        requirements = [Requirement(word) for word in words]
+    except InvalidRequirement:
+        requirements, python = [], ""
+    # A folder with a slip of the pen is no package.
+    if not (python or requirements) or any(not (each.specifier or each.url) for each in requirements):
         expected = f"a virtual environment, an interpreter, or what to install: {EXAMPLE}"
         raise SourceError(f"--env {place}: there is no such folder; expected {expected}")
-    if not os.access(path, os.X_OK):
-        raise SourceError(f"--env {place}: this file is no interpreter; expected a virtual environment, or its python")
-    return str(path)
+    interpreter = shutil.which(python) if python else sys.executable
+    if interpreter is None:
+        raise SourceError(f"--env {place}: there is no {python} on the path")
+    return _made(place, interpreter, sorted(map(str, requirements))) if requirements else interpreter
 
 
 def label_of(python: str) -> str:
     """The name of an interpreter's environment in one word, for the name of a side."""
     path = Path(python)
-    folder = path.parent.parent if path.parent.name in ("bin", "Scripts") else path
+    folder = path.parent.parent if path.parent.name == "bin" else path
     if "." in path.name and not (folder / "pyvenv.cfg").is_file():  # python3.13 of the system
         folder = path
     return re.sub(r"[^A-Za-z0-9._+-]", "-", folder.name).strip("._+-") or "env"
@@ -236,9 +222,8 @@ def facts_of(
 
     A package that a side does not have is null there. Of those that differ the `imported` ones come first.
     """
-    every = environments.values()
-    names = {name for each in every for name in each.packages}
-    differ = {name for name in names if len({each.packages.get(name) for each in every}) > 1}
+    names = {name for environment in environments.values() for name in environment.packages}
+    differ = {name for name in names if len({each.packages.get(name) for each in environments.values()}) > 1}
     shown = sorted(differ | (names & set(PACKAGES)))
     return {
         side: {
@@ -288,8 +273,6 @@ class OwnSetting:
             raise ValueError(f"there is no '=' behind {side}:{what}; expected NAME:KEY=VALUE, {SIDE_EXAMPLE}")
         if not VARIABLE.fullmatch(variable):
             raise ValueError(f"{variable!r} is not the name of a variable; expected NAME:KEY=VALUE, {SIDE_EXAMPLE}")
-        if "\0" in value:
-            raise ValueError("a variable cannot hold a null character")
         return cls(side, variable, value)
 
 
@@ -339,17 +322,14 @@ def check_begins(side: Source) -> None:
         done = subprocess.run(
             tied(command), env=environment, capture_output=True, text=True, timeout=START_SECONDS, check=False
         )
+        lines = done.stderr.strip().splitlines()
+        ignored = [line for line in lines if "ld.so" in line]  # what LD_PRELOAD names, and is not there
+        why = next(iter(ignored or lines), f"exit code {done.returncode}") if done.returncode or ignored else ""
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise _refused(side, str(error)) from error
-    lines = done.stderr.strip().splitlines()
-    ignored = [line for line in lines if "ld.so" in line]  # what LD_PRELOAD names, and is not there
-    if done.returncode or ignored:
-        raise _refused(side, next(iter(ignored or lines), f"exit code {done.returncode}"))
-
-
-def _refused(side: Source, why: str) -> SourceError:
-    own = in_words(side.variables, side.options)
-    return SourceError(f"--side-env: the Python of {side.name} does not begin with {own}: {why[:300]}")
+        why = str(error)
+    if why:
+        own = in_words(side.variables, side.options)
+        raise SourceError(f"--side-env: the Python of {side.name} does not begin with {own}: {why[:300]}")
 
 
 def in_words(variables: Mapping[str, str], options: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from statistics import median_low
 from time import perf_counter_ns, thread_time_ns  # bound before any foreign code is imported
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
@@ -269,7 +270,10 @@ class FirstLook:
             self._ready.clear()
             first, again, other = (payload.arguments(number) for number in (GATED[0], GATED[0], GATED[1]))
             self._time_making()
-            self._time_copying(first)
+            called.has_plain_inputs = is_plain(first)
+            with suppress(Exception):  # whatever copying an object of a class raises
+                if copies_are_alike(first):
+                    called.copy_ns = max(_median_ns(copier(first)), 1)
         except Exception as error:
             raise PayloadError(f"{name} raises {type(error).__name__}: {error}") from error
         digest = Seen(first).digest
@@ -281,21 +285,17 @@ class FirstLook:
         called.one_input = bool(same and digest == Seen(other).digest) or not unlike(first, other)
         self._hands_again = bool(handed_again(first, again))
         self._can_copy = self._hands_again and can_be_copied(first)
-        used_up = [] if self._can_copy else [each for each in handed_again(first, again) if _is_read_once(each)]
+        # An iterator that nothing sets back, as a generator. A file and a cursor can begin again.
+        used_up = [
+            part
+            for part in ([] if self._can_copy else handed_again(first, again))
+            if isinstance(part, Iterator) and not any(hasattr(part, name) for name in ("seek", "execute"))
+        ]
         if used_up:
             raise PayloadError(
                 f"{name} hands out the same {kinds_of(used_up)} each time, which the first call uses up: make it anew "
                 f"in {name}"
             )
-
-    def _time_copying(self, arguments: Arguments) -> None:
-        self._called.has_plain_inputs = is_plain(arguments)
-        try:
-            copies = copier(arguments) if copies_are_alike(arguments) else None
-        except Exception:  # whatever copying an object of a class raises
-            return
-        if copies is not None:
-            self._called.copy_ns = max(_median_ns(copies), 1)
 
     def _time_making(self) -> None:
         payload = self._called.payload
@@ -311,8 +311,3 @@ def _median_ns(act: Callable[[], object]) -> int:
         act()
         times.append(perf_counter_ns() - begun)
     return median_low(times)
-
-
-def _is_read_once(value: Any) -> bool:
-    """Whether it is an iterator that nothing sets back, as a generator. A file and a cursor can begin again."""
-    return isinstance(value, Iterator) and not any(hasattr(value, name) for name in ("seek", "execute"))

@@ -20,7 +20,7 @@ from typing import Any
 
 from llama_workbench.variants.outside import OutsideVariantError, function_of, look_for
 
-from .command import IMPORT, PREFIX, command_of
+from .command import IMPORT, PREFIX
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
@@ -146,8 +146,10 @@ def parse(text: str, *, option: str, folder: Path | None = None, elsewhere: bool
         where = str(path.resolve())
     elif not all(part.isidentifier() for part in where.split(".")):
         raise SourceError(f"{given}: {where!r} is neither a .py file nor the name of a module")
-    elif not elsewhere and not _is_found(where.partition(".")[0], folder):
-        raise SourceError(f"{given}: no module {where.partition('.')[0]!r}, neither installed nor in {folder.name}/")
+    elif not elsewhere and not PathFinder.find_spec(
+        top := where.partition(".")[0], [str(folder), f"{folder}/src", *sys.path]
+    ):
+        raise SourceError(f"{given}: no module {top!r}, neither installed nor in {folder.name}/")
     return Source(name or function, where, function, factory, str(folder))
 
 
@@ -158,15 +160,14 @@ def _command(given: str, name: str, option: str) -> Source:
         if not all(part.isidentifier() for part in module.split(".")):
             raise SourceError(f"{option} {given!r}: {module!r} is not the name of a module")
         return Source(name or module, "", "", command=given, given=given)
+    command = given.removeprefix(PREFIX).strip()
     try:
-        command = command_of(given)
         words = shlex.split(command)
     except ValueError as error:
         raise SourceError(f"{option} {given!r}: {error}") from None
     if not words:
-        raise SourceError(
-            f"{option} {given!r}: expected a command behind {PREFIX}, for example {PREFIX}'jq . data.json'"
-        )
+        expected = f"expected a command behind {PREFIX}, for example {PREFIX}'jq . data.json'"
+        raise SourceError(f"{option} {given!r}: {expected}")
     if shutil.which(words[0]) is None:
         raise SourceError(f"{option} {given!r}: there is no program {words[0]!r} on the PATH")
     return Source(name or Path(words[0]).name, "", "", command=command, given=given)
@@ -175,10 +176,6 @@ def _command(given: str, name: str, option: str) -> Source:
 def is_command(text: str, begins: tuple[str, ...] = (PREFIX, IMPORT)) -> bool:
     """Whether a text names a command, or an import, in place of a function: how that begins."""
     return text.startswith(begins) or text.partition("=")[2].startswith(begins)
-
-
-def _is_found(module: str, folder: Path) -> bool:
-    return PathFinder.find_spec(module, [str(folder), f"{folder}/src", *sys.path]) is not None
 
 
 def source_of(function: Callable[..., Any], what: str) -> Source:
@@ -243,7 +240,7 @@ def written(functions: list[Callable[..., Any]]) -> str:
 
     Raises SourceError, which names what cannot be written.
     """
-    text = _Text()
+    text = _Text([], [], {})
     for function in functions:
         text.add(function.__name__, function, function.__name__)
     return "\n".join([*text.imports, "", *text.definitions])
@@ -251,9 +248,9 @@ def written(functions: list[Callable[..., Any]]) -> str:
 
 @dataclass
 class _Text:
-    imports: list[str] = field(default_factory=list)
-    definitions: list[str] = field(default_factory=list)
-    done: dict[str, Any] = field(default_factory=dict)
+    imports: list[str]
+    definitions: list[str]
+    done: dict[str, Any]
 
     def add(self, name: str, value: Any, function: str) -> None:
         """Define `name`, which `function` uses. What the definition itself uses comes first."""
@@ -262,10 +259,16 @@ class _Text:
         self.done[name] = value
         if isinstance(value, ModuleType):
             self.imports.append(f"import {value.__name__}" + (f" as {name}" if name != value.__name__ else ""))
-        elif isinstance(value, (FunctionType, type)) and not _is_local(value):
+        elif isinstance(value, (FunctionType, type)) and value.__module__ not in (None, "__main__"):
             self.imports.append(f"from {value.__module__} import {value.__qualname__} as {name}")
         elif isinstance(value, (FunctionType, type)):
-            self._add_source(name, value)
+            if isinstance(value, FunctionType) and value.__closure__:
+                raise SourceError(f"{name} is defined within another function: define it at the top")
+            if not (source := _source(value)):
+                raise SourceError(f"{name}: its source is not known: write it into a file and give FILE:FUNCTION")
+            for used, held in _used_by(value):
+                self.add(used, held, name)
+            self.definitions += [source, ""]
         elif _is_plain(value):
             self.definitions.append(f"{name} = {value!r}")
         elif (module := getattr(value, "__module__", None)) and module != "__main__" and callable(value):
@@ -276,15 +279,6 @@ class _Text:
                 f"{function} uses {name}, a {kind}, which another process does not have: make it in the payload "
                 "function, or write both into a file and give FILE:FUNCTION"
             )
-
-    def _add_source(self, name: str, value: Any) -> None:
-        if isinstance(value, FunctionType) and value.__closure__:
-            raise SourceError(f"{name} is defined within another function: define it at the top")
-        if not (source := _source(value)):
-            raise SourceError(f"{name}: its source is not known: write it into a file and give FILE:FUNCTION")
-        for used, held in _used_by(value):
-            self.add(used, held, name)
-        self.definitions += [source, ""]
 
 
 def _source(value: Any) -> str:
@@ -301,10 +295,6 @@ def _source(value: Any) -> str:
             first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
             return "\n".join(text.splitlines()[first - 1 : node.end_lineno])
     return ""
-
-
-def _is_local(value: Any) -> bool:
-    return getattr(value, "__module__", None) in (None, "__main__")
 
 
 def _is_plain(value: Any) -> bool:

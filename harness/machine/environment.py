@@ -38,6 +38,8 @@ def fingerprint(
     transformers.
     """
     model, flags = _cpu()
+    # The word in brackets of such as "always [madvise] never".
+    huge_pages = re.search(r"\[(\w+)\]", read_text("/sys/kernel/mm/transparent_hugepage/enabled") or "")
     libc = " ".join(part for part in platform.libc_ver() if part)
     return {
         "cpu_model": model,
@@ -46,7 +48,7 @@ def fingerprint(
         "cgroup_quota_cores": _cgroup_quota_cores(),
         "governor": read_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         "memory_bytes": psutil.virtual_memory().total,
-        "transparent_huge_pages": _chosen("/sys/kernel/mm/transparent_hugepage/enabled"),
+        "transparent_huge_pages": huge_pages[1] if huge_pages else None,
         "system": platform.system(),
         "kernel": platform.release(),
         "machine": platform.machine(),
@@ -101,9 +103,8 @@ def comparable(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
         reasons.append(
             f"CPU flags: {'; '.join(f'only the {one} has {_some(has)}' for one, has in alone.items() if has)}"
         )
-    malloc_a, malloc_b = a.get("malloc"), b.get("malloc")
-    if malloc_a != malloc_b:
-        reasons.append(f"malloc: {_settings(malloc_a)} against {_settings(malloc_b)}")
+    if a.get("malloc") != b.get("malloc"):
+        reasons.append(f"malloc: {_settings(a.get('malloc'))} against {_settings(b.get('malloc'))}")
     own_a, own_b = a.get("sides") or {}, b.get("sides") or {}
     reasons += [
         f"{side}: {own_a.get(side, 'nothing of its own')} against {own_b.get(side, 'nothing of its own')}"
@@ -228,12 +229,6 @@ def _cgroup_quota_cores() -> float | None:
     return round(cores, 2) if cores > 0 else None
 
 
-def _chosen(path: str) -> str | None:
-    """The word in brackets of a kernel setting such as "always [madvise] never"."""
-    chosen = re.search(r"\[(\w+)\]", read_text(path) or "")
-    return chosen[1] if chosen else None
-
-
 def _version(package: str) -> str | None:
     try:
         return metadata.version(package)
@@ -244,8 +239,8 @@ def _version(package: str) -> str | None:
 def _commit(results: Path | None) -> dict[str, Any] | None:
     """Commit of the workbench's own checkout; of an installed wheel, whose folder may lie in someone else's, that of
     the repository where the command was given."""
-    here = (folder for folder in (ROOT, Path.cwd(), *Path.cwd().parents) if (folder / ".git").exists())
-    if (root := next(here, None)) is None:
+    folders = (folder for folder in (ROOT, Path.cwd(), *Path.cwd().parents) if (folder / ".git").exists())
+    if (root := next(folders, None)) is None:
         return None
 
     def git(*arguments: str) -> str | None:
@@ -260,19 +255,13 @@ def _commit(results: Path | None) -> dict[str, Any] | None:
     commit = git("rev-parse", "HEAD")
     if not commit:
         return None
-    # Results are what a run writes: they do not change what it measures.
-    written = [f":(exclude,literal){path}" for path in _written(results, root)] if results else []
+    # Results are what a run writes, with earlier runs that were kept beside it: they do not change what it measures.
+    written = []
+    if results and root in (here := results.resolve()).parents:
+        kept = [path for path in here.parent.iterdir() if path.name.startswith(f"{here.name}.earlier-")]
+        written = [f":(exclude,literal){path.relative_to(root)}" for path in (here, *kept)]
     changes = git("status", "--porcelain", "--", ".", ":(exclude)results", *written)
     return {"id": commit, "dirty": None if changes is None else bool(changes)}
-
-
-def _written(results: Path, root: Path) -> list[Path]:
-    """Paths below `root` of the folder that a run writes, and of earlier runs that were kept beside it."""
-    here = results.resolve()
-    if root not in here.parents:
-        return []
-    kept = [path for path in here.parent.iterdir() if path.name.startswith(f"{here.name}.earlier-")]
-    return [path.relative_to(root) for path in (here, *kept)]
 
 
 def read_text(path: str) -> str | None:
