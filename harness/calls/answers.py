@@ -183,8 +183,7 @@ LATER = (
 """Methods of a class whose objects only promise an answer, and the call that computes it. It is told by the methods, so
 that no library is imported."""
 
-NESTED = 1
-"""How deep in tuples, lists and tables such answers are looked for."""
+NESTED = 1  # how deep in tuples, lists and tables such answers are looked for
 
 
 def why_unready(answer: Any, depth: int = 0) -> str:

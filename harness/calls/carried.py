@@ -20,12 +20,10 @@ from pathlib import Path
 from typing import Any
 
 ANSWERS = "answers.json"
-KIND = "kind"
-"""In the JSON, a value that JSON has none for is an object with its kind; so is each dict."""
+KIND = "kind"  # in the JSON, a value that JSON has none for is an object with its kind; so is each dict
 
 MOST_DEPTH = 100
-BITS = 13_000
-"""Python reads decimals of up to about so many bits; larger whole numbers are written in base 16."""
+BITS = 13_000  # Python reads decimals of up to about so many bits; larger whole numbers are written in base 16
 
 
 SIMPLE = {bool, str, int, float, type(None)}

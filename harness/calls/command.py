@@ -16,11 +16,8 @@ from typing import Any, Union
 PREFIX, IMPORT = "cmd:", "import:"
 """How a side of a comparison begins that is a command, and one that imports a module in a fresh Python."""
 
-MOST_SHOWN = 100
-"""Characters of each of the two ends of what a command that fails wrote."""
-
-ANY_CODE = "any"
-"""In place of exit codes: all of them."""
+MOST_SHOWN = 100  # characters of each of the two ends of what a command that fails wrote
+ANY_CODE = "any"  # in place of exit codes: all of them
 
 IGNORE, PREPARE, CONCLUDE, INPUT = "--ignore-failure", "--prepare", "--conclude", "--input"
 """Options of commands, for messages and for commands that go on."""
@@ -51,8 +48,7 @@ class CommandSettings:
 
 AS_THEY_ARE = CommandSettings()
 
-SUCCEEDED: set[tuple[str, ...]] = set()
-"""Commands that this process ran without a failure."""
+SUCCEEDED: set[tuple[str, ...]] = set()  # commands that this process ran without a failure
 
 
 class Written(bytes):

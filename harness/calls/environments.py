@@ -34,8 +34,7 @@ from .source import NAME, Source, SourceError
 # Environments that the workbench makes itself: `numpy==2.1`, or `python3.9 numpy==1.26`, each kept in the cache.
 
 
-MADE = "made.json"
-"""Is in the folder of an environment once all is installed in it: Python and requirements."""
+MADE = "made.json"  # is in the folder of an environment once all is installed in it: Python and requirements
 
 MOST_SECONDS = 3600.0
 

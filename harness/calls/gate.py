@@ -61,13 +61,11 @@ class TimedPart:
         return answer
 
 
-GATED = (-1, -2, -3)
-"""Numbers of the inputs on which every side must agree with the baseline before anything is timed."""
+GATED = (-1, -2, -3)  # numbers of the inputs on which every side must agree with the baseline before anything is timed
 
 TIMED_AGAIN = 5
 
-SLOW_NS = 1_000_000_000
-"""Where a call or its input takes longer, one input is gated in the place of all."""
+SLOW_NS = 1_000_000_000  # where a call or its input takes longer, one input is gated in the place of all
 
 SLOW_FIRST_NS = 5_000_000_000
 """A first call may compile code, so that another one is made after it, unless it takes longer than this."""

@@ -374,16 +374,14 @@ def _takes_one(function: Callable[..., Any]) -> bool:
 NEW, COPIED, AGAIN = "new", "copied", "again"
 """What a call is given: an input that is made for it, a copy of one that was made before, or one again."""
 
-CHEAP_SHARE = 0.1
-"""Of a call: where making an input takes less, each call has a new one."""
+CHEAP_SHARE = 0.1  # of a call: where making an input takes less, each call has a new one
 
 COPY_SHARE = 0.25
 """Of a call: where copying an input takes less, each call has a copy, so that no text has its hash yet."""
 
 LEAST_INPUTS, MOST_INPUTS = 8, 1 << 12
 
-TIME_SHARE = 0.25
-"""Of a side's time in a process, for making its inputs."""
+TIME_SHARE = 0.25  # of a side's time in a process, for making its inputs
 
 NUMBERS = (int, float, complex, bool, type(None))
 

@@ -24,11 +24,8 @@ from ..machine.lifeline import tied
 from .environments import MADE, ended
 from .source import Source, SourceError, is_command, parse
 
-WORKING_TREE = "."
-"""Stands for the files as they are now, committed or not."""
-
-KEPT = 20
-"""Revisions in the cache; the oldest goes first."""
+WORKING_TREE = "."  # stands for the files as they are now, committed or not
+KEPT = 20  # revisions in the cache; the oldest goes first
 
 GIT_SECONDS = 300.0
 

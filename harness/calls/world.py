@@ -121,8 +121,7 @@ def modules_kept() -> Iterator[WorldTurn]:
         sys.modules.update(before)
 
 
-NATIVE = tuple(EXTENSION_SUFFIXES)
-"""Modules of native code can be loaded once in a process: they belong to all worlds."""
+NATIVE = tuple(EXTENSION_SUFFIXES)  # modules of native code can be loaded once in a process: they belong to all worlds
 
 STANDARD = f"{sysconfig.get_path('stdlib')}/"
 

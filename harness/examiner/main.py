@@ -29,8 +29,7 @@ from ..worker.channel import serve
 from ..worker.correctness import tolerance_of
 from . import reference
 
-MOST_TOKENS = 4096
-"""Prompts of one length go through the reference together, up to so many tokens at a time."""
+MOST_TOKENS = 4096  # prompts of one length go through the reference together, up to so many tokens at a time
 
 
 @dataclass(frozen=True)

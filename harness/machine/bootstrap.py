@@ -22,8 +22,7 @@ from pathlib import Path
 BARE_OBJECTS = len(gc.get_objects())
 """How many objects the collector of garbage walks in an interpreter with nothing of the workbench in it."""
 
-OLDEST = (3, 9)
-"""The oldest Python in which functions are measured."""
+OLDEST = (3, 9)  # the oldest Python in which functions are measured
 
 PACKAGE, TIED = "llama_workbench", "--tied"
 

@@ -21,7 +21,10 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from time import clock_gettime_ns  # bound before any code from outside is imported
 from types import FrameType
-from typing import NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from typing import Self
 
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG; it outlives exec, but not a fork
 

@@ -31,14 +31,9 @@ from .channel import INTRUDES, raised_by
 from .rounds import OpenRound, RoundShape, rebuilt, shape_of_round
 from .state import Worker
 
-WAIT_SECONDS = 0.0005
-"""Between two looks whether the others are ready."""
-
-DROPPED_SHARE, MOST_DROPPED_NS = 0.1, 200_000_000
-"""Of a block, at its beginning."""
-
-JUDGED_BLOCKS = 4
-"""Judging an output takes longer than computing it, and our own code passed its gates."""
+WAIT_SECONDS = 0.0005  # between two looks whether the others are ready
+DROPPED_SHARE, MOST_DROPPED_NS = 0.1, 200_000_000  # of a block, at its beginning
+JUDGED_BLOCKS = 4  # judging an output takes longer than computing it, and our own code passed its gates
 
 PIPE_NUMBER = 300
 """The answer's pipe gets a number from here on, which code that counts through file numbers does not reach soon."""

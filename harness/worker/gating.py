@@ -34,8 +34,7 @@ from .watch import OWN_THREADS_SHARE, WAITING_SHARE, queued_ns, waits
 OBSERVED_NS, BATCH_NS, LONG_OBSERVED_NS = 100_000_000, 5_000_000, 500_000_000
 """Calls are observed for so long, in batches of so long; of a longer call than the last number, one."""
 
-MOST_MAKING_NS = 20_000_000
-"""Of the inputs of a batch."""
+MOST_MAKING_NS = 20_000_000  # of the inputs of a batch
 
 LEAST_SHARE = 0.02
 """A side of whose time collections take this share has a process of its own: where sides share one, what was left for
@@ -219,8 +218,7 @@ CALIBRATION_NS, LONG_CALL_NS, LONG_FIRST_NS = 50_000_000, 500_000_000, 10_000_00
 functions, whose first call may compile code, where it takes longer than the third."""
 
 MOST_CALLS = 20
-OWN_THREADS_NS = 5_000_000
-"""With less CPU time than this, other threads are not judged."""
+OWN_THREADS_NS = 5_000_000  # with less CPU time than this, other threads are not judged
 
 
 def calibrate(worker: Worker, bench: Bench, subject: Subject, entered: str) -> dict[str, Any]:

@@ -41,8 +41,7 @@ TURN_NS = 20_000_000
 
 MOST_CALLS = 10_000
 
-MOST_WAIT = 3
-"""Where inputs are dear, it ends after so many times the seconds."""
+MOST_WAIT = 3  # where inputs are dear, it ends after so many times the seconds
 
 
 def alternate(worker: Worker, workload: str, baseline: str, variant: str, seconds: float) -> dict[str, int]:
@@ -103,8 +102,7 @@ def _calls(bench: Bench, name: str) -> int:
 
 # -- how often each line runs: whether one takes the time because it runs often or takes long each time ----------------
 
-MOST_EVENTS = 3_000_000
-"""Lines that are watched in a call, some seconds: where there are more, none are told."""
+MOST_EVENTS = 3_000_000  # lines that are watched in a call, some seconds: where there are more, none are told
 
 OURS = str(Path(__file__).resolve().parents[1])
 

@@ -63,11 +63,8 @@ REFERENCE = "transformers_eager"
 WIDE_PARAMETERS = 50_000_000
 """The reference computes in float64 for models with fewer parameters than this, else in float32."""
 
-OWN_TYPE_PARAMETERS = 2_000_000_000
-"""From so many on, in the type of the weights: a copy of 7B in float32 is 27 GB."""
-
-Logits = list[list[Tensor]]
-"""By case and step."""
+OWN_TYPE_PARAMETERS = 2_000_000_000  # from so many on, in the type of the weights: a copy of 7B in float32 is 27 GB
+Logits = list[list[Tensor]]  # by case and step
 
 
 def of_small_gate(worker: Worker, geometry: str, dtype: torch.dtype, rounding: str = "") -> Logits:

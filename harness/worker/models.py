@@ -103,8 +103,7 @@ def model_runner(worker: Worker, bench: Bench, variant: Variant) -> Runner:
     return runner
 
 
-DECODED = 32
-"""Tokens of a decode sample where an engine generates them in one request."""
+DECODED = 32  # tokens of a decode sample where an engine generates them in one request
 
 
 class PrefillRunner(Runner):

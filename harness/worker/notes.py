@@ -34,8 +34,7 @@ CLOCKS = frozenset(
 CHILD = "child "
 COMPUTES = "what else computes, because its threads or child processes go on between its calls"
 
-MOST_FILES = 0.5
-"""Of the files that a process may have open: who leaves so many open brings down everybody in it."""
+MOST_FILES = 0.5  # of the files that a process may have open: who leaves so many open brings down everybody in it
 
 _open, _read, _close, _list = os.open, os.read, os.close, os.listdir  # bound before any of their code is imported
 
@@ -68,8 +67,7 @@ def _set_collector(is_on: bool) -> None:
 
 
 COLLECTS = "whether garbage is collected"
-COLLECTOR = (COLLECTS, THRESHOLDS)
-"""Who sets these is measured in a process of its own."""
+COLLECTOR = (COLLECTS, THRESHOLDS)  # who sets these is measured in a process of its own
 
 SETTINGS = (
     Watched(COLLECTS, gc.isenabled, _set_collector),

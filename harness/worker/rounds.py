@@ -117,15 +117,13 @@ of one short call would be a small part of the time."""
 MOST_MAKING_NS = 20_000_000
 """Of the inputs of a sample's calls, for any function: where they are dear, a sample has fewer calls."""
 
-FILLED_NS = 20_000_000
-"""Decode calls longer than this are warm enough once the context is filled."""
+FILLED_NS = 20_000_000  # decode calls longer than this are warm enough once the context is filled
 
 MOST_SUB_ROUNDS = 51
 PRIME_NS = 5_000_000
 """A call of any function that is shorter than this is made once untimed before its sample: see `is_primed`."""
 
-CACHED_BYTES = 8 << 20
-"""So are all calls of a model with weights of no more than this."""
+CACHED_BYTES = 8 << 20  # so are all calls of a model with weights of no more than this
 
 PART_WARM_NS = 5_000_000
 """One part of a layer is called for so long before its sample, as benchmarks of such a part do: it takes less time with
@@ -134,8 +132,7 @@ each call until the same blocks of memory come back to it, still in the cache.""
 YARDSTICK_SHARE = 0.4
 """A sample of the yardstick of functions takes so much of the time of theirs; it has one in SELDOM sub-rounds."""
 
-GROUP_FACTOR = 10
-"""Variants that differ by more than this factor get different numbers of calls."""
+GROUP_FACTOR = 10  # variants that differ by more than this factor get different numbers of calls
 
 
 @dataclass(frozen=True)

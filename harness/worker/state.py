@@ -220,8 +220,7 @@ class Bench:
         return self.gate_prompt.new_tensor(tokens)
 
 
-OURS = frozenset(presets())
-"""Names of the variants that ship with the workbench; all others are foreign code."""
+OURS = frozenset(presets())  # names of the variants that ship with the workbench; all others are foreign code
 
 Made = TypeVar("Made")
 

@@ -40,8 +40,7 @@ from .state import Bench, Runner, Worker
 
 # -- the verb `check`: every call of the small gate on its own, and what a wrong variant may have got wrong ------------
 
-ROUNDED = 6e-2
-"""Errors up to here may come from a type with fewer digits (see TOLERANCES)."""
+ROUNDED = 6e-2  # errors up to here may come from a type with fewer digits (see TOLERANCES)
 
 NOT_REACHED = "not reached"
 

@@ -29,14 +29,12 @@ if TYPE_CHECKING:
 
 # -- one thing that all code in a process shares -----------------------------------------------------------------------
 
-GRADIENTS = "whether gradients are on"
-"""The one setting of torch that is another one while any functions are called."""
+GRADIENTS = "whether gradients are on"  # the one setting of torch that is another one while any functions are called
 
 OF_BINDINGS = "__pybind11_"
 """How names begin that pybind11 adds to the built-in ones, for all modules compiled with it: no one looks them up."""
 
-GONE = object()
-"""Stands for what a name stands for that was removed."""
+GONE = object()  # stands for what a name stands for that was removed
 
 
 class Watched(NamedTuple):
@@ -88,14 +86,12 @@ OWN_THREADS_SHARE, OWN_THREADS_NS = 0.1, 500_000
 LOOKED_AT_NS = 20_000_000
 """Turns are added up over rounds until a variant had so much time, because a round of short calls has too little."""
 
-MOST_CORES = 1.2
-"""Most cores at once for a variant that is timed by wall, where the workload gives it one."""
+MOST_CORES = 1.2  # most cores at once for a variant that is timed by wall, where the workload gives it one
 
 WAITING_SHARE = 0.2
 """A call that waits at least once, and for more than this share of its time, lets something else compute for it."""
 
-OF_OURS = 1 << 62
-"""Stands for the CPU time of a process that our code started: it may use any amount."""
+OF_OURS = 1 << 62  # stands for the CPU time of a process that our code started: it may use any amount
 
 CLOSED = "closes files that it did not open"
 

@@ -13,8 +13,7 @@ from torch.nn.modules import module as modules
 
 from .watch import GRADIENTS, Names, Watched
 
-SAMPLED = 4099
-"""Distance between the values of the weights that are checked."""
+SAMPLED = 4099  # distance between the values of the weights that are checked
 
 _TINY = float.fromhex("0x1p-1060")
 _HOOKS = [table for name, table in vars(modules).items() if name.startswith("_global_") and name.endswith("hooks")]
