@@ -59,16 +59,8 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., st
     paths = os.pathsep.join(map(str, (Path(__file__).parents[1], tmp_path)))
 
     def said(*words: str) -> str:
-        command = [
-            str(Path(sys.executable).with_name("pytest")),
-            "-q",
-            "-p",
-            "patched",
-            "-p",
-            "conftest",
-            "tests",
-            *words,
-        ]
+        pytest_here = str(Path(sys.executable).with_name("pytest"))
+        command = [pytest_here, "-q", "-p", "patched", "-p", "conftest", "tests", *words]
         environment = os.environ | {"PYTHONPATH": paths}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         print(done.stdout, done.stderr)

@@ -282,7 +282,7 @@ def _is_command(side: str | Source, begins: tuple[str, ...] = (PREFIX, IMPORT)) 
     return is_command(side.given if isinstance(side, Source) else side, begins)
 
 
-A_PYTHON = Source("import", str(ROOT / "harness" / "calls" / "imports.py"), "fresh")
+A_PYTHON = Source("import", str(ROOT / "harness" / "calls" / "command.py"), "fresh")
 """What makes the argument of an import."""
 
 

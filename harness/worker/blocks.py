@@ -164,7 +164,10 @@ def measure_block(
     judged = bool(outputs) and bench.checkpoint is not None
     bench.take(max((side.prompts for side in right.values()), default=0))
     kept = [side.drawn if isinstance(side := answers[name], Side) else [] for name in order]
-    drawn = bench.kind.joined(outputs, kept, _judged(worker, right)) if judged else []
+    # Of all foreign code, and in one of JUDGED_BLOCKS blocks of one side of any kind.
+    looked_at = {name for name in right if worker.is_outside(name)}
+    looked_at |= {choice(sorted(right))} if right and not randbelow(JUDGED_BLOCKS) else set()
+    drawn = bench.kind.joined(outputs, kept, looked_at) if judged else []
     return RoundAnswer(
         samples=tuple(in_common([side.samples for side in right.values()])) if len(right) == len(order) else (),
         drawn=tuple(drawn),
@@ -271,13 +274,6 @@ def in_common(sides: Sequence[Sequence[TimedSample]], dropped: float = DROPPED_S
 def _part(timed: TimedSample, begun: int, ended: int) -> float:
     """How much of a sample lies between the two times, from 0 to 1."""
     return max(0, min(ended, timed.ended) - max(begun, timed.begun)) / (timed.ended - timed.begun)
-
-
-def _judged(worker: Worker, names: Iterable[str]) -> set[str]:
-    """Whose outputs are judged: of all foreign code, and in one of JUDGED_BLOCKS blocks of one side of any kind."""
-    every = sorted(names)
-    foreign = {name for name in every if worker.is_outside(name)}
-    return foreign | ({choice(every)} if every and not randbelow(JUDGED_BLOCKS) else set())
 
 
 def _merged(reasons: Iterable[dict[str, str]]) -> dict[str, str]:

@@ -28,7 +28,6 @@ from ..calls.command import CommandFailed
 
 _PR_SET_CHILD_SUBREAPER, _PR_SET_PTRACER, _ANY = 36, 0x59616D61, -1
 
-
 CUT_OFF = 75  # exit code of a process whose pipe to the parent was closed by the code that ran in it
 
 INTRUDES = "writes into the pipe by which its process answers"

@@ -209,7 +209,7 @@ def rounded(x: Tensor, how: str) -> Tensor:
 
 SMALL_LENGTH = 48  # max_length of the small gate's models; its last case fills it
 GENERATED = 6  # tokens that the small gate asks an engine for
-WEIGHTS = 3  # version of `small_weights`, by which `reference_logits` keeps the reference's logits on them
+WEIGHTS = 3  # version of `small_weights`, by which the reference's logits on them are kept
 
 SMALL_RESIDUAL = 2.0**-6
 """Its mean square is about 2e-4 then: an epsilon of 1e-5 instead of 1e-6 changes each norm by 2 %, one left out by

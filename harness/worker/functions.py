@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from time import perf_counter_ns, thread_time_ns  # bound before any foreign code is imported
 from types import SimpleNamespace
@@ -229,24 +229,16 @@ def gained_again(worker: Worker, bench: Bench, subject: Subject, entered: str) -
         while len(gains) <= LEAST_BATCHES or perf_counter_ns() - begun < WHOLE_NS:
             called.side.enter()
             inputs = called.payload.batch(bench.take(count), count)
-            given = [copier(each) if copies else partial(_same, each) for each in inputs]
+            given = [copier(arguments) if copies else partial(tuple, arguments) for arguments in inputs]
             first, again = ([_call_ns(function, give()) for give in given] for _ in range(2))
             firsts.append(statistics.median(first))
-            gains.append(_middle([one - other for one, other in zip(first, again)]))
+            # The mean of the middle half: the median of short calls is a whole number of a clock's ticks, the same in
+            # every batch, and would have no error.
+            saved, cut = sorted(one - other for one, other in zip(first, again)), count // 4
+            gains.append(statistics.fmean(saved[cut : count - cut]))
     warm = gains[1:]
     error = statistics.stdev(warm) / math.sqrt(len(warm))
     return GainAgain(statistics.fmean(firsts[1:]), statistics.fmean(warm), error, len(warm) - 1)
-
-
-def _middle(values: Sequence[int]) -> float:
-    """The mean of the middle half: the median of short calls is a whole number of a clock's ticks, the same in every
-    batch, and would have no error."""
-    cut = len(values) // 4
-    return statistics.fmean(sorted(values)[cut : len(values) - cut])
-
-
-def _same(arguments: Arguments) -> Arguments:
-    return arguments
 
 
 def _call_ns(function: Callable[..., Any], arguments: Arguments) -> int:

@@ -84,16 +84,16 @@ def _verbs(channel: Channel, hello: Mapping[str, Any]) -> dict[str, Callable[...
         worker.mark(place)
         verbs[command["do"]](worker, **{name: value for name, value in command.items() if name != "do"})
     worker.mark(-1)
-    return {verb: partial(_answered, function, worker) for verb, function in verbs.items()}
 
+    def answered(verb: str, **arguments: Any) -> Any:
+        """What a verb answers, as it is sent."""
+        try:
+            answer = verbs[verb](worker, **arguments)
+        finally:
+            worker.turn_of("")
+        return answer.to_json() if isinstance(answer, RoundAnswer) else answer
 
-def _answered(function: Callable[..., Any], worker: Worker, **arguments: Any) -> Any:
-    """What a verb answers, as it is sent."""
-    try:
-        answer = function(worker, **arguments)
-    finally:
-        worker.turn_of("")
-    return answer.to_json() if isinstance(answer, RoundAnswer) else answer
+    return {verb: partial(answered, verb) for verb in verbs}
 
 
 if __name__ == "__main__":

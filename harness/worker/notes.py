@@ -8,6 +8,7 @@ measuring process; foreign code is held to more (see `watch`).
 from __future__ import annotations
 
 import gc
+import locale
 import os
 import resource
 import sys
@@ -21,9 +22,19 @@ from typing import Any
 
 from llama_workbench.variants import FUNCTION_YARDSTICK
 
-from ..machine.lifeline import cpu_ns_of
 from .devices import Spent
-from .watch import OWN_THREADS_NS, THRESHOLDS, Turn, Watch, Watched, children_of, put_back, tree_of
+from .watch import (
+    OWN_THREADS_NS,
+    THRESHOLDS,
+    Turn,
+    Watch,
+    Watched,
+    children_of,
+    cpu_ns_left,
+    put_back,
+    scheduled_ns,
+    tree_of,
+)
 
 CLOCKS = frozenset(
     f"{name}{unit}"
@@ -36,19 +47,7 @@ COMPUTES = "what else computes, because its threads or child processes go on bet
 
 MOST_FILES = 0.5  # of the files that a process may have open: who leaves so many open brings down everybody in it
 
-_open, _read, _close, _list = os.open, os.read, os.close, os.listdir  # bound before any of their code is imported
-
-
-def _locale() -> Any:
-    import locale  # known to Python since it began; here for those that never ask
-
-    return locale.setlocale(locale.LC_ALL)
-
-
-def _set_locale(value: str) -> None:
-    import locale
-
-    locale.setlocale(locale.LC_ALL, value)
+_list = os.listdir  # bound before any of their code is imported
 
 
 def _set_environment(value: dict[str, str]) -> None:
@@ -62,17 +61,13 @@ def _set_filters(value: tuple[Any, ...]) -> None:
     getattr(warnings, "_filters_mutated", lambda: None)()
 
 
-def _set_collector(is_on: bool) -> None:
-    (gc.enable if is_on else gc.disable)()
-
-
 COLLECTS = "whether garbage is collected"
 COLLECTOR = (COLLECTS, THRESHOLDS)  # who sets these is measured in a process of its own
 
 SETTINGS = (
-    Watched(COLLECTS, gc.isenabled, _set_collector),
+    Watched(COLLECTS, gc.isenabled, lambda is_on: (gc.enable if is_on else gc.disable)()),
     Watched("environment variables", lambda: dict(os.environ), _set_environment),
-    Watched("the locale", _locale, _set_locale),
+    Watched("the locale", lambda: locale.setlocale(locale.LC_ALL), partial(locale.setlocale, locale.LC_ALL)),
     Watched("which warnings are shown", lambda: tuple(warnings.filters), _set_filters),
 )
 """Beside those that are watched for everybody."""
@@ -156,9 +151,8 @@ class Notes:
         ended_ns = sum(ns for part, ns in self._parts_ns.items() if part.startswith(CHILD) and part not in parts)
         seen.has_children |= reaped != self._reaped
         seen.children_ns += max(reaped[0] - self._reaped[0] - ended_ns, 0)
-        waits = {"waits": spent.waits, "queued_ns": spent.queued_ns}
-        used = {"process_ns": spent.process_ns, "wall_ns": spent.around_ns, **waits}
-        seen.turn.add(1, others_ns=spent.others_ns, **used)
+        used = {"process_ns": spent.process_ns, "others_ns": spent.others_ns, "wall_ns": spent.around_ns}
+        seen.turn.add(1, waits=spent.waits, queued_ns=spent.queued_ns, **used)
         seen.calls += calls
         self._opened = max(0, _open_files() - self._files)
 
@@ -260,9 +254,9 @@ class Notes:
         for part in _parts():
             number = part.partition(" ")[2]
             if part.startswith(CHILD):
-                yield part, cpu_ns_of_tree(int(number))
+                yield part, sum(map(cpu_ns_left, (int(number), *tree_of(int(number)))))
             elif self._current == FUNCTION_YARDSTICK:
-                yield part, _thread_ns(number)
+                yield part, scheduled_ns(f"self/task/{number}")[0]
 
 
 def _parts() -> list[str]:
@@ -279,26 +273,3 @@ def _reaped() -> tuple[int, int, int]:
     """CPU time (ns) of all child processes that have ended, and two counts that tell that one did which took none."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return int(1e9 * (used.ru_utime + used.ru_stime)), used.ru_minflt, used.ru_nvcsw
-
-
-def _thread_ns(thread: str) -> int:
-    """CPU time of a thread of this process; 0 where it is gone or nobody counts that."""
-    try:
-        file = _open(f"/proc/self/task/{thread}/schedstat", os.O_RDONLY)
-    except OSError:
-        return 0
-    try:
-        return int(_read(file, 100).split()[0])
-    except OSError:
-        return 0
-    finally:
-        _close(file)
-
-
-def cpu_ns_of_tree(process: int) -> int:
-    """CPU time of a process and of all that it started and that is there; 0 where it has ended."""
-    spent_ns = 0
-    for number in (process, *tree_of(process)):
-        with suppress(OSError):
-            spent_ns += cpu_ns_of(number)
-    return spent_ns

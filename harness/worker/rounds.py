@@ -284,7 +284,9 @@ def measure_round(
     drawn = bench.kind.drawn(2 if worker.watch.beside_foreign else 1)
     this = OpenRound(worker, bench, active, shape, drawn, warmup_length(bench.workload, lengths=lengths))
     with rebuilt(worker, rng, {name: index for index, name in enumerate(active)}, this.build, bench) as built:
-        this.note_rebuilding()
+        worker.device.synchronise()  # what building all took decides how long later rounds sample
+        each_ns = (perf_counter_ns() - this.begun_ns) / len(active)
+        bench.rebuild_ns = min(bench.rebuild_ns or each_ns, each_ns)
         for sub_round, length in enumerate(lengths):
             this.sample(sub_round, length, built)
         wrong = bench.kind.wrong(bench, built.runners)
@@ -354,12 +356,6 @@ class OpenRound:
         if change := self.worker.changed(name, files=False):
             self.changed.setdefault(name, change)
         return runner
-
-    def note_rebuilding(self) -> None:
-        """All are built: what that took decides how long later rounds sample."""
-        self.worker.device.synchronise()
-        each_ns = (perf_counter_ns() - self.begun_ns) / len(self.active)
-        self.bench.rebuild_ns = min(self.bench.rebuild_ns or each_ns, each_ns)
 
     def pooled(self) -> dict[str, int]:
         """Of each function that is given inputs again, or copies of them: how many different ones."""

@@ -170,11 +170,8 @@ class Bench:
 
     @property
     def once(self) -> bool:
-        """Whether each call needs a `prepare` of its own.
-
-        A second call of the same length would find what the first cached; after a context, it would come behind it.
-        Beside a command something else may have to run each time.
-        """
+        """Whether each call needs a `prepare` of its own: a second one of the same length would find what the first
+        cached; after a context, it would come behind it; beside a command something else may have to run each time."""
         beside = self.call is not None and self.call.commands.runs_more
         after_context = self.workload.kind == "prefill" and self.workload.context > 0
         return self.workload.lengths != "repeated" or after_context or beside

@@ -17,6 +17,7 @@ import tracemalloc
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -105,16 +106,8 @@ def _folder() -> str:
         return ""
 
 
-def _trace_memory(on: bool) -> None:
-    (tracemalloc.start if on else tracemalloc.stop)()
-
-
 def _set_callbacks(callbacks: tuple[Any, ...]) -> None:
     gc.callbacks[:] = callbacks
-
-
-def _set_priority(nice: int) -> None:
-    os.setpriority(os.PRIO_PROCESS, 0, nice)
 
 
 THRESHOLDS = "the thresholds of garbage collection"
@@ -122,12 +115,17 @@ THRESHOLDS = "the thresholds of garbage collection"
 SETTINGS = (
     Watched("the profiler (sys.setprofile)", sys.getprofile, sys.setprofile),
     Watched("the tracer (sys.settrace)", sys.gettrace, sys.settrace),
-    Watched("whether memory is traced", tracemalloc.is_tracing, _trace_memory),
+    Watched(
+        "whether memory is traced", tracemalloc.is_tracing, lambda on: (tracemalloc.start if on else tracemalloc.stop)()
+    ),
     Watched(THRESHOLDS, gc.get_threshold, lambda value: gc.set_threshold(*value)),
     Watched("the callbacks of garbage collection", lambda: tuple(gc.callbacks), _set_callbacks),
     Watched("the interval between threads", sys.getswitchinterval, sys.setswitchinterval),
-    Watched("on which cores it may run", lambda: os.sched_getaffinity(0), lambda cores: os.sched_setaffinity(0, cores)),
-    Watched("the priority of the process", lambda: os.getpriority(os.PRIO_PROCESS, 0), _set_priority),
+    Watched("on which cores it may run", partial(os.sched_getaffinity, 0), partial(os.sched_setaffinity, 0)),
+    Watched(
+        "the priority of the process", partial(os.getpriority, os.PRIO_PROCESS, 0),
+        partial(os.setpriority, os.PRIO_PROCESS, 0),
+    ),
     Watched("how deep calls may nest", lambda: min(sys.getrecursionlimit(), 1000), sys.setrecursionlimit),
     Watched("the working directory", _folder, os.chdir),
 )  # fmt: skip
@@ -272,7 +270,9 @@ class Watch:
         change = None
         if timed:
             new = [child for child in children if child not in self._helpers]
-            busy = [c for c, before in self._helpers.items() if c in children and _cpu_ns(c) - before > OWN_THREADS_NS]
+            busy = [
+                c for c, before in self._helpers.items() if c in children and cpu_ns_left(c) - before > OWN_THREADS_NS
+            ]
             for child in [*new, *busy]:
                 with suppress(OSError):
                     os.kill(child, signal.SIGKILL)
@@ -281,7 +281,7 @@ class Watch:
                 change = "starts a process of its own, and leaves it running"
             elif busy or self._children_seconds > seconds:
                 change = "has processes of its own compute"
-        self._helpers |= {child: _cpu_ns(child) for child in children if not timed or child not in self._helpers}
+        self._helpers |= {child: cpu_ns_left(child) for child in children if not timed or child not in self._helpers}
         return change
 
     def weights_changed(self, weights: Mapping[str, Tensor]) -> bool:
@@ -348,12 +348,20 @@ def queued_ns() -> int:
 
     It is no waiting: in a block all sides share one core, and on a busy machine others take it away.
     """
+    return scheduled_ns("thread-self")[1]
+
+
+def scheduled_ns(thread: str) -> tuple[int, int]:
+    """CPU time of a thread, by its folder in /proc, and how long it was queued; 0 where it is gone or nobody counts."""
     try:
-        file = _open("/proc/thread-self/schedstat", os.O_RDONLY)
+        file = _open(f"/proc/{thread}/schedstat", os.O_RDONLY)
     except OSError:
-        return 0
+        return 0, 0
     try:
-        return int(_read(file, 100).split()[1])
+        ran, queued, *_ = _read(file, 100).split()
+        return int(ran), int(queued)
+    except OSError:
+        return 0, 0
     finally:
         _close(file)
 
@@ -386,10 +394,11 @@ def children_of(process: object = "self") -> list[int]:
     return children
 
 
-def _cpu_ns(process: int) -> int:
+def cpu_ns_left(process: int) -> int:
+    """CPU time of a process; 0 where it is gone."""
     try:
         return cpu_ns_of(process)
-    except OSError:  # it is gone
+    except OSError:
         return 0
 
 
